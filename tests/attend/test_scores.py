@@ -1,0 +1,108 @@
+"""Attention scores against their formulas written with loops, and the masked softmax."""
+
+import math
+
+import pytest
+import torch
+
+from tests.shapes import checked
+from weft import registry
+from weft.attend.scores import attend, masked_softmax
+from weft.batch import Padded
+from weft.errors import UserError
+
+FORMULAS = {
+    "additive": lambda s, q, h: (
+        s.weigh.weight[0] @ torch.tanh(s.query.weight @ q + s.memory.weight @ h + s.query.bias)
+    ),
+    "dot": lambda s, q, h: sum(a * b for a, b in zip(q, h, strict=True)),
+    "scaled": lambda s, q, h: sum(a * b for a, b in zip(q, h, strict=True)) / math.sqrt(len(q)),
+    "bilinear": lambda s, q, h: h @ s.weight @ q,
+}
+UNEQUAL = ["additive", "bilinear"]
+
+
+def build(name, query=5, memory=5):
+    torch.manual_seed(0)
+    return registry.build("score", {"kind": name}, query_size=query, memory_size=memory)
+
+
+def test_every_score_has_its_formula_here():
+    assert set(FORMULAS) == set(registry.parts("score"))
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("memory", [5, 7])
+def test_scores_are_their_formulas(name, memory):
+    if memory != 5 and name not in UNEQUAL:
+        with pytest.raises(UserError, match=rf"score '{name}' .* 5 and 7 wide"):
+            build(name, 5, memory)
+        return
+    score = build(name, 5, memory)
+    q, h = torch.randn(2, 3, 5), torch.randn(2, 11, memory)
+    got = score(q, h)
+    assert got.shape == (2, 3, 11)
+    for b in range(2):
+        for i in range(3):
+            for t in range(11):
+                expected = FORMULAS[name](score, q[b, i], h[b, t])
+                torch.testing.assert_close(got[b, i, t], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_attend_summarises_what_is_real(name):
+    score = build(name)
+    q, h = torch.randn(3, 2, 5), torch.randn(3, 7, 5)
+    memory = Padded(h, torch.tensor([7, 3, 0]))
+    summary, weights = attend(q, memory, score)
+    for b, n in enumerate([7, 3]):
+        exact = score(q[b : b + 1], h[b : b + 1, :n])[0].softmax(-1)
+        torch.testing.assert_close(weights[b, :, :n], exact, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(summary[b], exact @ h[b, :n], rtol=1e-5, atol=1e-5)
+        assert not weights[b, :, n:].any()
+    assert not weights[2].any()
+    assert not summary[2].any()
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_gradients(name):
+    score = build(name).double()
+    q = torch.randn(2, 2, 5, dtype=torch.double, requires_grad=True)
+    h = torch.randn(2, 3, 5, dtype=torch.double, requires_grad=True)
+    parameters = list(score.parameters())
+
+    def run(q, h, *_):
+        return attend(q, Padded(h, torch.tensor([3, 0])), score)
+
+    assert torch.autograd.gradcheck(run, (q, h, *parameters))
+
+
+def test_a_row_without_steps_has_a_clean_gradient():
+    scores = torch.randn(2, 3, requires_grad=True)
+    mask = torch.tensor([[True, True, False], [False, False, False]])
+    masked_softmax(scores, mask)[:, 0].sum().backward()
+    assert scores.grad.isfinite().all()
+    assert not scores.grad[1].any()
+
+
+def test_half_precision_scores_are_weighed_in_single():
+    scores = torch.randn(3, 301).to(torch.bfloat16)
+    weights = masked_softmax(scores, torch.ones(3, 301, dtype=torch.bool))
+    assert weights.dtype == torch.float32
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3))
+
+
+def test_attention_under_autocast():
+    score = build("additive")
+    memory = Padded(torch.randn(2, 3, 5), torch.tensor([3, 1]))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        summary, weights = attend(torch.randn(2, 1, 5), memory, score)
+    assert weights.dtype == torch.float32
+    assert summary.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["additive", "bilinear"])
+def test_shape_comments_are_true(name):
+    score = build(name, 5, 7)
+    memory = Padded(torch.randn(2, 11, 7), torch.tensor([11, 3]))
+    assert checked("weft.attend", lambda: attend(torch.randn(2, 3, 5), memory, score)) >= 4

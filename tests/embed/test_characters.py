@@ -1,0 +1,89 @@
+"""Characters: bytes as ELMo marks them, and the networks against loops over one word."""
+
+import pytest
+import torch
+
+from weft.batch import Padded
+from weft.embed.characters import CharacterCNN, CharacterLSTM, reverse, spell
+from weft.embed.highway import Highway
+from weft.errors import UserError
+
+WORDS = ["a", "loving", "naïveté"]
+
+
+def padded(embedder, words):
+    rows = embedder.pieces(words)
+    wide = max(map(len, rows)) + 2
+    data = torch.tensor([[row + [0] * (wide - len(row)) for row in rows]])
+    return Padded(data, torch.tensor([len(words)]))
+
+
+def test_words_are_spelled_in_bytes():
+    assert spell("aé") == [257, 98, 0xC3 + 1, 0xA9 + 1, 258]
+    assert spell("abcdef", limit=3) == [257, 98, 99, 100, 258]
+    assert spell("") == [257, 258]
+    assert len(spell("\ud800")) == 5
+
+
+def slow_cnn(net, letters):
+    """One word, one window, one filter at a time."""
+    features = []
+    for conv in net.convolutions:
+        count, _, width = conv.weight.shape
+        rows = [net.table.weight[i] for i in letters]
+        while len(rows) < width:
+            rows.append(torch.zeros_like(rows[0]))
+        for f in range(count):
+            answers = []
+            for start in range(len(rows) - width + 1):
+                total = conv.bias[f]
+                for k in range(width):
+                    total = total + conv.weight[f, :, k] @ rows[start + k]
+                answers.append(total)
+            features.append(max(answers).relu())
+    x = torch.stack(features)
+    for change, gate in zip(net.highway.changes, net.highway.gates, strict=True):
+        g = torch.sigmoid(gate.weight @ x + gate.bias)
+        x = g * (change.weight @ x + change.bias).relu() + (1 - g) * x
+    return net.project.weight @ x + net.project.bias
+
+
+def test_cnn_is_its_formula():
+    torch.manual_seed(0)
+    net = CharacterCNN(width=7, character_width=5, filters=((1, 2), (3, 3), (5, 2)))
+    out = net(padded(net, WORDS)).data[0]
+    for vector, letters in zip(out, net.pieces(WORDS), strict=True):
+        torch.testing.assert_close(vector, slow_cnn(net, letters), rtol=1e-5, atol=1e-5)
+
+
+def test_lstm_reads_each_word_both_ways():
+    torch.manual_seed(0)
+    net = CharacterLSTM(width=7, character_width=5, hidden=3)
+    out = net(padded(net, WORDS)).data[0]
+    for vector, letters in zip(out, net.pieces(WORDS), strict=True):
+        rows = net.table(torch.tensor([letters]))
+        _, (ahead, _) = net.forwards(rows)
+        _, (back, _) = net.backwards(rows.flip(1))
+        expected = net.project(torch.cat([ahead[0, 0], back[0, 0]]))
+        torch.testing.assert_close(vector, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_reverse_turns_real_steps_only():
+    data = torch.arange(1, 13).view(3, 4, 1)
+    lengths = torch.tensor([4, 0, 3])
+    turned = reverse(data, lengths)
+    assert turned[..., 0].tolist() == [[4, 3, 2, 1], [5, 6, 7, 8], [11, 10, 9, 12]]
+    assert torch.equal(reverse(turned, lengths), data)
+
+
+def test_highway_starts_by_letting_things_through():
+    torch.manual_seed(0)
+    x = torch.randn(3, 7)
+    torch.testing.assert_close(Highway(7, layers=2, carry=30.0)(x), x)
+    changed = Highway(7, layers=1, carry=-30.0)
+    torch.testing.assert_close(changed(x), changed.changes[0](x).relu())
+
+
+def test_filters_must_be_pairs():
+    with pytest.raises(UserError, match=r"pairs \[width, count\], got \[\[3\]\]"):
+        CharacterCNN(filters=((3,),))

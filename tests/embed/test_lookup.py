@@ -1,0 +1,72 @@
+"""The table: rows from a file, frozen or tuned, and no file needed once saved."""
+
+import pytest
+import torch
+
+from weft.batch import Padded
+from weft.embed.lookup import Lookup
+from weft.errors import UserError
+
+VOCABULARY = ["[PAD]", "[UNK]", "the", "cat", "sat"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "v.txt"
+    path.write_text("cat 1 2 3\nthe 4 5 6\n[PAD] 7 7 7\nother 8 8 8\n")
+    return str(path)
+
+
+def test_known_words_get_their_vectors(file):
+    torch.manual_seed(0)
+    lookup = Lookup(5, width=3, vectors=file)
+    random = lookup.table.weight.detach().clone()
+    assert lookup.initialise(VOCABULARY) == 2
+    assert lookup.coverage == pytest.approx(2 / 5)
+    table = lookup.table.weight.detach()
+    assert table[2].tolist() == [4, 5, 6]
+    assert table[3].tolist() == [1, 2, 3]
+    assert torch.equal(table[[0, 1, 4]], random[[0, 1, 4]])
+    assert not table[0].any()
+
+
+def test_width_must_be_the_files(file):
+    with pytest.raises(UserError, match=r"are 3 wide, but .* width = 7\. Set width = 3\."):
+        Lookup(5, width=7, vectors=file).initialise(VOCABULARY)
+
+
+def test_a_saved_table_needs_no_file(tmp_path):
+    lookup = Lookup(5, width=3, vectors=str(tmp_path / "gone.txt"))
+    lookup.load_state_dict(Lookup(5, width=3).state_dict())
+    with pytest.raises(UserError, match="No vector file"):
+        lookup.initialise(VOCABULARY)
+
+
+def test_without_vectors_there_is_nothing_to_do():
+    assert Lookup(5, width=3).initialise(VOCABULARY) == 0
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_frozen_rows_do_not_learn(frozen):
+    assert Lookup(5, width=3, frozen=frozen).table.weight.requires_grad is not frozen
+
+
+def test_scale_is_the_deviation_of_random_rows():
+    torch.manual_seed(0)
+    rows = Lookup(1009, width=31, scale=0.3).table.weight[1:]
+    assert rows.std().item() == pytest.approx(0.3, rel=0.02)
+
+
+def test_dropout_only_in_training():
+    ids = Padded(torch.full((1, 503), 2), torch.tensor([503]))
+    lookup = Lookup(5, width=3, dropout=0.5)
+    share = lookup.train()(ids).data.eq(0).float().mean().item()
+    assert share == pytest.approx(0.5, abs=0.1)
+    assert lookup.eval()(ids).data.ne(0).all()
+
+
+def test_options_that_make_no_sense():
+    with pytest.raises(UserError, match="'width' should be at least 1, got 0"):
+        Lookup(5, width=0)
+    with pytest.raises(UserError, match=r"'dropout' should be from 0 to below 1, got 1\.5"):
+        Lookup(5, dropout=1.5)

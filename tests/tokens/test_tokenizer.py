@@ -1,0 +1,296 @@
+"""Every kind of tokenizer: the promises they share, then what is special to each."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft import registry
+from weft.errors import UserError
+from weft.tokens import SPECIALS, UNK, Tokenizer
+
+CORPUS = [
+    "The old man and the sea was, on the whole, a good film.",
+    "It wasn't the best film; it was not the worst film either!",
+    "Don't go there: 3.14 stars of 1,000 <pad> <unk> well-made",
+    "L'été à Zürich — naïve café, 漢字 かな ไทย 👩‍👩‍👧 👍🏽 🇨🇿",
+] * 3
+SETTINGS = {
+    "word": {"kind": "word"},
+    "whitespace": {"kind": "word", "whitespace": True},
+    "character": {"kind": "character"},
+    "bpe": {"kind": "bpe", "size": 331},
+    "bytes": {"kind": "bpe", "size": 331, "byte_level": True},
+    "wordpiece": {"kind": "wordpiece", "size": 331},
+    "unigram": {"kind": "unigram", "size": 331},
+}
+TRAINED = {name: registry.build("tokenizer", spec).train(CORPUS) for name, spec in SETTINGS.items()}
+every_kind = pytest.mark.parametrize("name", SETTINGS)
+# Everything Python can hold, lone surrogates included, with the strings that could be mistaken.
+TEXT = st.lists(
+    st.one_of(
+        st.text(st.characters(categories=None), max_size=11),
+        st.sampled_from([*SPECIALS, *" \n\t'-.,", "don't", "e\u0301", "👩‍👩‍👧", "▁", "##"]),
+    ),
+    max_size=7,
+).map("".join)
+
+
+def test_every_registered_kind_is_tested():
+    assert {spec["kind"] for spec in SETTINGS.values()} == set(registry.parts("tokenizer"))
+
+
+def surfaces(name, text):
+    return TRAINED[name].strings([text])[0]
+
+
+@every_kind
+def test_pad_is_zero_unk_is_one_and_subwords_know_all_specials(name):
+    specials = SPECIALS if name not in ("word", "whitespace", "character") else SPECIALS[:2]
+    assert TRAINED[name].vocabulary[: len(specials)] == specials
+
+
+@every_kind
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(TEXT, max_size=3))
+def test_any_text_gives_ids_and_spans_in_order(name, texts):
+    tokenizer = TRAINED[name]
+    for text, ids, tokens in zip(texts, tokenizer.ids(texts), tokenizer.tokens(texts), strict=True):
+        assert ids.dtype == tokens.ids.dtype == tokens.spans.dtype == tokens.words.dtype == np.int32
+        np.testing.assert_array_equal(ids, tokens.ids)
+        assert tokens.spans.shape == (len(ids), 2)
+        assert tokens.words.shape == (len(ids),)
+        assert ((ids == 1) | (ids >= 2)).all()
+        assert (np.diff(tokens.spans, axis=0) >= 0).all()
+        assert (tokens.spans[:, 0] < tokens.spans[:, 1]).all()
+        assert (tokens.spans >= 0).all()
+        assert (tokens.spans <= len(text)).all()
+        inside = tokens.words[tokens.words >= 0]
+        assert (np.diff(inside) >= 0).all()
+        assert set(inside.tolist()) == set(range(len(set(inside.tolist()))))
+
+
+@every_kind
+def test_a_text_that_spells_a_special_token_is_only_text(name):
+    tokenizer = TRAINED[name]
+    for special in SPECIALS:
+        ids = tokenizer.ids([special, f"a {special} b", f"{special}{special}"])
+        specials = {i for i, entry in enumerate(tokenizer.vocabulary) if entry in SPECIALS}
+        assert not (set(np.concatenate(ids).tolist()) & (specials - {1}))
+        assert "".join(tokenizer.strings([special])[0]).endswith(special[1:])
+        assert len(ids[0]) > 1
+    known = TRAINED[name].ids(["<pad> <unk>"])[0]
+    assert (known != 1).all()  # both are spelled out in the training texts
+
+
+@every_kind
+def test_empty_texts_and_empty_batches(name):
+    assert TRAINED[name].ids([]) == []
+    empty = TRAINED[name].tokens([""])[0]
+    assert empty.ids.shape == empty.words.shape == (0,)
+    assert empty.spans.shape == (0, 2)
+
+
+@every_kind
+def test_a_very_long_line(name):
+    for unit in ("a", "a'", "1,", "\N{WOMAN}\u200d"):
+        text = unit * (100_000 // len(unit))
+        assert TRAINED[name].tokens([text])[0].spans[-1, 1] == len(text)
+
+
+@every_kind
+def test_saved_and_loaded(name, tmp_path):
+    TRAINED[name].save(tmp_path / "tokenizer.json")
+    again = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert again.vocabulary == TRAINED[name].vocabulary
+    assert again.to_json() == TRAINED[name].to_json()
+    for text in [*CORPUS, "<pad> x"]:
+        np.testing.assert_array_equal(again.ids([text])[0], TRAINED[name].ids([text])[0])
+
+
+def test_training_again_in_another_process_gives_the_same_bytes():
+    code = (
+        "import hashlib; from tests.tokens.test_tokenizer import TRAINED\n"
+        "for t in TRAINED.values(): print(hashlib.sha256(t.to_json().encode()).hexdigest())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout.split()
+    assert out == [hashlib.sha256(t.to_json().encode()).hexdigest() for t in TRAINED.values()]
+
+
+@every_kind
+@pytest.mark.parametrize("texts", [[], ["", " \n"]])
+def test_nothing_to_learn_from_is_an_error(name, texts):
+    if name == "character":  # whitespace is characters too
+        texts = []
+    with pytest.raises(UserError, match="the training texts hold no .* Check the file"):
+        registry.build("tokenizer", SETTINGS[name]).train(texts)
+
+
+@every_kind
+def test_training_takes_a_stream_and_lone_surrogates(name):
+    part = registry.build("tokenizer", SETTINGS[name])
+    assert len(part.train(text for text in ["a \ud800 b", *CORPUS])) > 7
+
+
+@pytest.mark.parametrize("name", ["bpe", "bytes", "wordpiece", "unigram"])
+def test_subword_vocabularies_keep_to_their_size(name):
+    text = [" ".join(hashlib.sha256(bytes([i])).hexdigest() for i in range(97))]
+    part = registry.build("tokenizer", SETTINGS[name])
+    assert len(part.train(text)) == 331
+    many = ["".join(map(chr, range(0x4E00, 0x4E00 + 997))) * 2]
+    assert len(part.train(many)) <= 331
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"kind": "word", "size": 2}, "'size' should be 3 or more .*got 2"),
+        ({"kind": "word", "minimum": 0}, "'minimum' should be 1 or more, got 0"),
+        ({"kind": "bpe", "size": 100, "byte_level": True}, "'size' should be 284 or more"),
+        ({"kind": "bpe", "sise": 100}, "Unknown option 'sise' .*Did you mean 'size'"),
+        (
+            {"kind": "word", "normalise": "nfd"},
+            "'normalise' should be one of 'none', 'nfc', 'nfkc'",
+        ),
+    ],
+)
+def test_bad_settings(spec, message):
+    with pytest.raises(UserError, match=message):
+        registry.build("tokenizer", spec)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "t.json: cannot read the tokenizer: No such file"),
+        (b"", "t.json: not a tokenizer file, or damaged"),
+        (b'{"version": "1.0", "model": {"type": "Wor', "t.json: not a tokenizer file, or damaged"),
+        (b"\xff\xfe\x00", "t.json: not a tokenizer file"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "t.json").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        Tokenizer.load(tmp_path / "t.json")
+
+
+def test_decoding_refuses_ids_it_does_not_have():
+    size = len(TRAINED["word"])
+    with pytest.raises(UserError, match=f"Id {size} is not in .* from 0 to {size - 1}"):
+        TRAINED["word"].decode([2, size])
+
+
+def test_decoding_leaves_out_specials_but_shows_unknowns():
+    tokenizer = TRAINED["bpe"]
+    ids = [SPECIALS.index("<bos>"), *tokenizer.ids(["the film"])[0], 1, 0, 0]
+    assert tokenizer.decode(ids) == f"the film{UNK}"
+
+
+def test_one_text_instead_of_a_list_is_caught():
+    with pytest.raises(TypeError, match="sequence of texts"):
+        TRAINED["word"].ids("a text")
+
+
+# ---- words
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXT)
+def test_words_in_order_are_the_text_without_whitespace(text):
+    solid = "".join(c for c in text if not c.isspace() or "\x1c" <= c <= "\x1f")
+    for name in ("word", "whitespace"):
+        if unicodedata.is_normalized("NFC", text):
+            assert "".join(surfaces(name, text)) == solid
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don't! l’homme 'tis", ["Don't", "!", "l’homme", "'", "tis"]),
+        ("3.14, 1,000. 5.", ["3.14", ",", "1,000", ".", "5", "."]),
+        ("well-made x_y...", ["well", "-", "made", "x", "_", "y", ".", ".", "."]),
+        ("漢字かな", ["漢", "字", "か", "な"]),
+        ("ภาษาไทย हिन्दी", ["ภาษาไทย", "हिन्दी"]),
+        ("👩‍👩‍👧👍🏽🇨🇿🇩🇪1️⃣☺️", ["👩‍👩‍👧", "👍🏽", "🇨🇿", "🇩🇪", "1️⃣", "☺️"]),
+        ("می‌خواهم", ["می‌خواهم"]),
+        ("e\u0301te\u0301 x", ["e\u0301te\u0301", "x"]),
+        ("a\x00b\u00a0c\u3000d", ["a", "\x00", "b", "c", "d"]),
+        ("3rd B2B 2º", ["3rd", "B2B", "2º"]),
+    ],
+)
+def test_what_a_word_is(text, expected):
+    assert surfaces("word", text) == expected
+
+
+def test_options_of_words():
+    def trained(**options):
+        return registry.build("tokenizer", {"kind": "word", **options}).train(["Well-made CAFÉ ﬁn"])
+
+    assert set(trained().vocabulary[2:]) == {"well", "-", "made", "café", "ﬁn"}
+    assert "well-made" in trained(hyphens=True).vocabulary
+    assert "CAFÉ" in trained(lowercase=False).vocabulary
+    assert "cafe" in trained(accents="strip").vocabulary
+    assert "fin" in trained(normalise="nfkc").vocabulary
+    assert trained(whitespace=True).strings(["a-b, c"]) == [["a-b,", "c"]]
+
+
+def test_words_are_ordered_by_count_then_alphabet():
+    counts = Counter("b a c c d d d".split())
+    expected = sorted(counts, key=lambda word: (-counts[word], word))
+    text = [" ".join(counts.elements())]
+    for options, kept in (
+        ({}, expected),
+        ({"size": 4}, expected[:2]),
+        ({"minimum": 2}, ["d", "c"]),
+    ):
+        tokenizer = registry.build("tokenizer", {"kind": "word", **options}).train(text)
+        assert list(tokenizer.vocabulary[2:]) == kept
+
+
+def test_a_minimum_nothing_reaches_is_an_error():
+    with pytest.raises(UserError, match="no word that occurs 5 times.*lower 'minimum'"):
+        registry.build("tokenizer", {"kind": "word", "minimum": 5}).train(["a b c"])
+
+
+# ---- characters and sub-words
+
+
+def test_characters_keep_spaces_and_know_their_word():
+    tokens = TRAINED["character"].tokens(["a film"])[0]
+    assert tokens.words.tolist() == [0, -1, 1, 1, 1, 1]
+    assert TRAINED["character"].decode(tokens.ids) == "a film"
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXT)
+def test_byte_level_pieces_keep_the_whole_text(text):
+    clean = unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode())
+    tokenizer = TRAINED["bytes"]
+    assert tokenizer.decode(tokenizer.ids([clean])[0]) == clean
+
+
+@pytest.mark.parametrize("name", ["bpe", "unigram"])
+def test_marked_spaces_come_back(name):
+    text = "It wasn't the best film; it was not."
+    tokenizer = TRAINED[name]
+    assert tokenizer.decode(tokenizer.ids([f"  {text}\n"])[0]) == text
+    assert not any(surface.startswith(" ") and surface.strip() for surface in surfaces(name, text))
+
+
+def test_wordpiece_continues_with_hashes():
+    tokenizer = TRAINED["wordpiece"]
+    entries = [tokenizer.vocabulary[i] for i in tokenizer.ids(["filmest"])[0]]
+    assert entries[0] == "film"
+    assert all(entry.startswith("##") for entry in entries[1:])
+    assert tokenizer.decode(tokenizer.ids(["Filmest it"])[0]) == "filmest it"

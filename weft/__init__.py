@@ -1,0 +1,49 @@
+"""Weft: the whole of neural NLP behind one abstraction.
+
+text -> tokens -> ids -> embed -> encode -> (attend) -> decode -> answer
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Name -> where it lives. Nothing is imported before it is asked for: torch alone takes seconds.
+_HOMES = {
+    "Answer": "weft.tasks.task",
+    "Columns": "weft.text.read",
+    "Config": "weft.config",
+    "Example": "weft.text.example",
+    "Figure": "weft.measure",
+    "Model": "weft.model",
+    "Padded": "weft.batch",
+    "Predictor": "weft.predict",
+    "Settings": "weft.train.settings",
+    "Splits": "weft.run",
+    "Tally": "weft.text.example",
+    "Tokenizer": "weft.tokens.tokenizer",
+    "UserError": "weft.errors",
+    "Vocabulary": "weft.tokens.vocabulary",
+    "compare": "weft.report.compare",
+    "corpus": "weft.text.corpora",
+    "evaluate": "weft.predict.evaluate",
+    "load": "weft.predict",
+    "read": "weft.text.read",
+    "recipe": "weft.config",
+    "recipes": "weft.config",
+    "register": "weft.registry",
+    "train": "weft.run",
+    "write": "weft.text.write",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'weft' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

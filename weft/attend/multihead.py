@@ -1,0 +1,96 @@
+"""Multi-head scaled dot-product attention (Vaswani et al. 2017) on PyTorch's fused kernels.
+
+B rows   T steps that ask   S steps of the memory   H hidden width   N heads   K width per head
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from weft.attend.scores import masked_softmax
+from weft.errors import UserError
+
+
+class MultiHead(nn.Module):
+    """Attention of several heads: to the steps themselves, or to another sequence's.
+
+    `memory_size` is the width of the other sequence where it differs. Plain tensors inside.
+    """
+
+    def __init__(self, hidden: int, heads: int, dropout: float = 0.0, memory_size: int = 0):
+        super().__init__()
+        if heads < 1 or hidden % heads:
+            raise UserError(
+                f"hidden ({hidden}) must divide into heads ({heads}) without remainder."
+            )
+        self.heads = heads
+        self.dropout = dropout
+        self.query = nn.Linear(hidden, hidden)
+        self.key = nn.Linear(memory_size or hidden, hidden)
+        self.value = nn.Linear(memory_size or hidden, hidden)
+        self.output = nn.Linear(hidden, hidden)
+        for layer in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The mixed steps (B, T, H) and, if `weights` are asked for, those (B, N, T, S).
+
+        `mask` (B, S) is True at real steps of the memory; leave it out when there is no padding.
+        With `causal`, the last step sees the whole memory and each earlier one a step less.
+        """
+        memory = x if memory is None else memory
+        q = self._split(self.query(x))  # (B, N, T, K)
+        k = self._split(self.key(memory))  # (B, N, S, K)
+        v = self._split(self.value(memory))  # (B, N, S, K)
+        shares = None
+        if weights:
+            shares = self._weights(q, k, mask, causal)  # (B, N, T, S)
+            dropped = F.dropout(shares, self.dropout, self.training)
+            mixed = dropped.to(v.dtype) @ v  # (B, N, T, K)
+        else:
+            mixed = self._fast(q, k, v, mask, causal)  # (B, N, T, K)
+        joined = mixed.transpose(1, 2).flatten(2)  # (B, T, N*K)
+        return self.output(joined), shares
+
+    def _split(self, x: Tensor) -> Tensor:
+        B, T, H = x.shape
+        return x.view(B, T, self.heads, H // self.heads).transpose(1, 2)
+
+    def _weights(self, q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+        scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])  # (B, N, T, S)
+        allowed = _allowed(q, k, mask, causal)
+        return scores.softmax(-1) if allowed is None else masked_softmax(scores, allowed)
+
+    def _fast(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        if mask is None and (not causal or q.shape[2] == k.shape[2]):
+            # Without a mask tensor PyTorch may pick the flash kernel.
+            return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal)
+        allowed = _allowed(q, k, mask, causal)
+        assert allowed is not None
+        # Kernels differ in what they make of a row that may look nowhere: let it look, then erase.
+        some = allowed.any(-1, keepdim=True)
+        mixed = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=allowed | ~some, dropout_p=dropout
+        )
+        return mixed.masked_fill(~some, 0)
+
+
+def _allowed(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
+    """True where a step may look: (B or 1, 1, T or 1, S)."""
+    allowed = None if mask is None else mask[:, None, None]
+    if causal:
+        T, S = q.shape[2], k.shape[2]
+        past = torch.ones(T, S, dtype=torch.bool, device=q.device).tril(S - T)
+        allowed = past[None, None] if allowed is None else allowed & past
+    return allowed

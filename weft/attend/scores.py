@@ -1,0 +1,98 @@
+"""How well each query fits each step of a memory, and the summary of the memory that follows.
+
+B rows   Q queries   S steps of the memory   E query width   M memory width   H hidden width
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from weft.batch import Padded
+from weft.errors import UserError
+from weft.registry import register
+
+Score = Callable[[Tensor, Tensor], Tensor]  # (B, Q, E), (B, S, M) -> (B, Q, S)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last axis where the mask is True; all zero where nothing is.
+
+    At least single precision, also under autocast: half-precision weights need not sum to one.
+    """
+    scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    # The lowest finite number and not -inf, which would turn a row without any real step into NaN.
+    lowest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0)
+
+
+def attend(query: Tensor, memory: Padded, score: Score) -> tuple[Tensor, Tensor]:
+    """The memory's steps averaged by how well they answer each query, and the weights."""
+    scores = score(query, memory.data)  # (B, Q, S)
+    weights = masked_softmax(scores, memory.mask[:, None])  # (B, Q, S)
+    summary = weights.to(memory.data.dtype) @ memory.data  # (B, Q, M)
+    return summary, weights
+
+
+@register("score", "additive")
+class Additive(nn.Module):
+    """u·tanh(W q + W' h + b) (Bahdanau et al. 2015); without `hidden`, as wide as the memory."""
+
+    def __init__(self, query_size: int, memory_size: int, hidden: int = 0):
+        super().__init__()
+        hidden = hidden or memory_size
+        self.query = nn.Linear(query_size, hidden)
+        self.memory = nn.Linear(memory_size, hidden, bias=False)
+        self.weigh = nn.Linear(hidden, 1, bias=False)
+
+    def forward(self, query: Tensor, memory: Tensor) -> Tensor:
+        pairs = self.query(query)[:, :, None] + self.memory(memory)[:, None]  # (B, Q, S, H)
+        return self.weigh(pairs.tanh()).squeeze(-1)
+
+
+@register("score", "dot")
+class Dot(nn.Module):
+    """q·h (Luong et al. 2015)."""
+
+    def __init__(self, query_size: int, memory_size: int):
+        super().__init__()
+        _same("dot", query_size, memory_size)
+
+    def forward(self, query: Tensor, memory: Tensor) -> Tensor:
+        return query @ memory.transpose(1, 2)
+
+
+@register("score", "scaled")
+class Scaled(nn.Module):
+    """q·h / √d (Vaswani et al. 2017)."""
+
+    def __init__(self, query_size: int, memory_size: int):
+        super().__init__()
+        _same("scaled", query_size, memory_size)
+        self.scale = 1 / math.sqrt(query_size)
+
+    def forward(self, query: Tensor, memory: Tensor) -> Tensor:
+        return (query * self.scale) @ memory.transpose(1, 2)
+
+
+@register("score", "bilinear")
+class Bilinear(nn.Module):
+    """h W q (Luong et al. 2015), for widths that may differ."""
+
+    def __init__(self, query_size: int, memory_size: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(memory_size, query_size))
+        nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, query: Tensor, memory: Tensor) -> Tensor:
+        turned = query @ self.weight.T  # (B, Q, M)
+        return turned @ memory.transpose(1, 2)
+
+
+def _same(name: str, query_size: int, memory_size: int) -> None:
+    if query_size != memory_size:
+        raise UserError(
+            f"score '{name}' multiplies query and memory step by step, but they are {query_size} "
+            f"and {memory_size} wide. Make them equal, or use 'bilinear' or 'additive'."
+        )

@@ -1,0 +1,17 @@
+"""Rows of ids -> padded batches of similar length."""
+
+from weft.batch.labelled import Batch, Batches, Labelled, for_reading, labelled
+from weft.batch.padded import Padded
+from weft.batch.plan import Position
+from weft.batch.store import Store
+
+__all__ = [
+    "Batch",
+    "Batches",
+    "Labelled",
+    "Padded",
+    "Position",
+    "Store",
+    "for_reading",
+    "labelled",
+]

@@ -1,0 +1,76 @@
+"""Texts -> rows of ids, cut to what the model can read; nothing is cut without being counted."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.tokens.tokenizer import Tokenizer
+from weft.tokens.truncate import Policy, coverage, cut
+from weft.tokens.vocabulary import SPECIALS, UNK
+
+Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row for a model: a whole text, what is left of one, or one window of it."""
+
+    text: int  # which of the given texts it came from
+    ids: np.ndarray  # (T,)
+    pieces: tuple[list[list[int]], ...]
+    coverage: float  # share of the text's tokens that its rows hold
+    spans: np.ndarray | None  # (T, 2) character offsets
+
+
+@dataclass(frozen=True)
+class Indexer:
+    """Everything between a text and its rows: tokenizer, pieces of tokens, and the length limit."""
+
+    tokenizer: Tokenizer
+    pieces: Sequence[Pieces] = ()
+    limit: int | None = None
+    policy: Policy = "head"
+
+    def rows(
+        self,
+        texts: Sequence[str],
+        where: Callable[[int], str] = lambda i: f"text {i + 1}",
+        spans: bool = False,
+    ) -> Iterator[Row]:
+        """Rows in the order of the texts; a text without tokens is read as one unknown token."""
+        if not spans and not self.pieces:
+            for i, ids in enumerate(self.tokenizer.ids(texts)):
+                yield from self._cut(i, ids, None, "", where)
+        else:
+            for i, tokens in enumerate(self.tokenizer.tokens(texts)):
+                yield from self._cut(i, tokens.ids, tokens.spans, texts[i], where)
+
+    def _cut(
+        self,
+        i: int,
+        ids: np.ndarray,
+        spans: np.ndarray | None,
+        text: str,
+        where: Callable[[int], str],
+    ) -> Iterator[Row]:
+        if len(ids) == 0:
+            ids = np.array([SPECIALS.index(UNK)], np.int32)
+            spans = None if spans is None else np.zeros((1, 2), np.int32)
+            yield Row(i, ids, self._pieces(text, spans), 0.0, spans)
+            return
+        if self.limit is None or len(ids) <= self.limit:
+            yield Row(i, ids, self._pieces(text, spans), 1.0, spans)
+            return
+        windows = cut(len(ids), self.limit, self.policy, where=where(i))
+        share = coverage(len(ids), windows)
+        for window in windows:
+            kept = None if spans is None else np.concatenate([spans[piece] for piece in window])
+            row = np.concatenate([ids[piece] for piece in window])
+            yield Row(i, row, self._pieces(text, kept), share, kept)
+
+    def _pieces(self, text: str, spans: np.ndarray | None) -> tuple[list[list[int]], ...]:
+        if not self.pieces or spans is None:
+            return ()
+        words = [text[start:end] for start, end in spans.tolist()]
+        return tuple(make(words) for make in self.pieces)

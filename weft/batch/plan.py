@@ -1,0 +1,56 @@
+"""Which rows go into which batch: buckets by length, cut by token budget, shuffled by seed.
+
+The plan of an epoch depends on nothing but the lengths, the settings, the seed and the epoch's
+number, so a position in it is two numbers, and going back to that position reads no data.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+POOL = 50  # batches whose rows are sorted by length together: more saves padding, less mixes better
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where training stands in its data: the next batch to read."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+def cut(lengths: np.ndarray, rows: int, budget: int) -> list[slice]:
+    """Cut rows, taken in the given order, so that no batch has more than `rows` rows or, padded,
+    more than `budget` steps; one row longer than the budget makes a batch of its own."""
+    cuts, start, longest = [], 0, 0
+    for i, length in enumerate(lengths.tolist()):
+        longest_now = max(longest, length)
+        if i > start and (i - start >= rows or longest_now * (i - start + 1) > budget):
+            cuts.append(slice(start, i))
+            start, longest_now = i, length
+        longest = longest_now
+    if start < len(lengths):
+        cuts.append(slice(start, len(lengths)))
+    return cuts
+
+
+def shuffled(
+    lengths: np.ndarray, *, rows: int, budget: int, seed: int, epoch: int
+) -> Iterator[np.ndarray]:
+    """Batches of row numbers for one epoch, similar lengths together, in random order."""
+    random = np.random.Generator(np.random.PCG64([seed, epoch]))
+    order = random.permutation(len(lengths))
+    for start in range(0, len(order), rows * POOL):
+        pool = order[start : start + rows * POOL]
+        pool = pool[np.argsort(lengths[pool], kind="stable")]
+        batches = [pool[piece] for piece in cut(lengths[pool], rows, budget)]
+        for i in random.permutation(len(batches)):
+            yield batches[i]
+
+
+def in_order(lengths: np.ndarray, *, rows: int, budget: int) -> Iterator[np.ndarray]:
+    """Batches of row numbers for prediction, shortest rows first."""
+    order = np.argsort(lengths, kind="stable")
+    for piece in cut(lengths[order], rows, budget):
+        yield order[piece]

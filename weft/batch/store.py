@@ -1,0 +1,146 @@
+"""Tokenised rows, kept in memory while they are small and in a file once they are not.
+
+Rows are read with plain file reads, not through a memory map: pages of a map count as the process's
+own memory, and training on a file larger than memory should stay small.
+"""
+
+import os
+import tempfile
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from weft.batch.padded import Padded, pad
+
+MEMORY = 256 * 2**20  # bytes of ids that one store may keep in memory
+
+
+class Flat:
+    """An append-only array of numbers that moves to an unnamed file when it grows past `memory`."""
+
+    def __init__(self, dtype: Any, folder: Path | None = None, memory: int = MEMORY):
+        self.dtype, self.memory, self.folder = np.dtype(dtype), memory, folder
+        self.size = 0
+        self._buffer = bytearray()
+        self._file: IO[bytes] | None = None
+
+    def extend(self, values: np.ndarray) -> None:
+        raw = np.ascontiguousarray(values, dtype=self.dtype).tobytes()
+        self.size += len(raw) // self.dtype.itemsize
+        if self._file is not None:
+            self._file.write(raw)
+            return
+        self._buffer += raw
+        if len(self._buffer) > self.memory:
+            self._file = tempfile.TemporaryFile(dir=self.folder, buffering=2**20)
+            self._file.write(self._buffer)
+            self._buffer = bytearray()
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        width = self.dtype.itemsize
+        if self._file is None:
+            return np.frombuffer(self._buffer, self.dtype, stop - start, start * width)
+        raw = os.pread(self._file.fileno(), (stop - start) * width, start * width)
+        return np.frombuffer(raw, self.dtype)
+
+    def close(self) -> None:
+        """End of writing: what is still in the file's buffer becomes readable."""
+        if self._file is not None:
+            self._file.flush()
+
+    @property
+    def on_disk(self) -> bool:
+        return self._file is not None
+
+
+class Store:
+    """Rows of token ids with their targets, line numbers and, where asked for, pieces of tokens."""
+
+    def __init__(self, pieces: int = 0, folder: Path | None = None, memory: int = MEMORY):
+        self.ids = Flat(np.int32, folder, memory)
+        self._ends = array("q", [0])
+        self._lines = array("q")
+        self._targets: list[Any] = []
+        self._pieces = [_Pieces(folder, memory) for _ in range(pieces)]
+        self.ends = self.lengths = self.targets = self.lines = np.zeros(0, np.int64)
+
+    def append(
+        self, ids: np.ndarray, target: Any, line: int = 0, pieces: Sequence[list[list[int]]] = ()
+    ) -> None:
+        """Add one row; `pieces` holds, for each embedder that asks, a list of ids for every token."""
+        self.ids.extend(ids)
+        self._ends.append(self.ids.size)
+        self._lines.append(line)
+        self._targets.append(target)
+        for store, rows in zip(self._pieces, pieces, strict=True):
+            store.append(rows)
+
+    def close(self) -> "Store":
+        """End of writing; from here on rows can be read."""
+        self.ids.close()
+        for pieces in self._pieces:
+            pieces.close()
+        self.ends = np.frombuffer(self._ends, np.int64)
+        self.lengths = np.diff(self.ends)
+        self.lines = np.frombuffer(self._lines, np.int64)
+        kind = np.float32 if _is_float(self._targets) else np.int64
+        self.targets = np.array(self._targets, dtype=kind)
+        self._targets = []
+        return self
+
+    def row(self, index: int) -> np.ndarray:
+        return self.ids.read(int(self.ends[index]), int(self.ends[index + 1]))
+
+    def padded(self, rows: np.ndarray) -> Padded:
+        """The rows as one padded batch."""
+        lengths = self.lengths[rows]
+        data = pad([self.row(i) for i in rows], lengths)
+        pieces = tuple(
+            torch.from_numpy(pad([p.row(self.ends[i], self.ends[i + 1]) for i in rows], lengths))
+            for p in self._pieces
+        )
+        return Padded(torch.from_numpy(data), torch.from_numpy(lengths.copy()), pieces)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+class _Pieces:
+    """Lists of piece ids, one list a token, all padded to the longest list met."""
+
+    def __init__(self, folder: Path | None, memory: int):
+        self.data = Flat(np.int32, folder, memory)
+        self.counts = Flat(np.int32, folder, memory)
+        self._starts = array("q", [0])
+        self.width = 0
+
+    def append(self, rows: list[list[int]]) -> None:
+        self.counts.extend(np.array([len(row) for row in rows], np.int32))
+        self.data.extend(np.array([piece for row in rows for piece in row], np.int32))
+        for row in rows:
+            self._starts.append(self._starts[-1] + len(row))
+            self.width = max(self.width, len(row))
+
+    def close(self) -> None:
+        self.data.close()
+        self.counts.close()
+
+    def row(self, start: int, stop: int) -> np.ndarray:
+        """(tokens, W) for the tokens start … stop."""
+        counts = self.counts.read(int(start), int(stop)).astype(np.int64)
+        out = np.zeros((len(counts), self.width), np.int64)
+        out[np.arange(self.width) < counts[:, None]] = self.data.read(
+            self._starts[int(start)], self._starts[int(stop)]
+        )
+        return out
+
+
+def _is_float(targets: list[Any]) -> bool:
+    first = targets[0] if targets else 0
+    return isinstance(first, float) or (
+        isinstance(first, np.ndarray) and np.issubdtype(first.dtype, np.floating)
+    )

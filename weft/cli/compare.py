@@ -1,0 +1,47 @@
+"""weft compare"""
+
+from typing import Annotated
+
+import typer
+
+from weft.cli import options
+
+
+def compare(
+    files: Annotated[list[str], typer.Argument(help="Training file, then test file if there is one.")],
+    *,
+    output: options.Output,
+    dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
+    text: options.Text = "",
+    label: options.Label = "",
+    task: options.Task = "",
+    recipes: Annotated[str, typer.Option(help="Names, separated by commas; default all.")] = "",
+    seeds: Annotated[int, typer.Option(help="Trainings of each recipe.")] = 3,
+    folds: Annotated[int, typer.Option(help="Cross-validation instead of a test file.")] = 0,
+    sets: options.Sets = [],  # noqa: B006
+    device: options.Device = "auto",
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train several architectures on your file and show them in one table."""
+    from weft.config import overrides
+    from weft.report.compare import compare as run
+    from weft.report.compare import table
+
+    flags = {"data.text": text, "data.label": label}
+    changes = {k: options.column(v) for k, v in flags.items() if v}
+    rows = run(
+        files,
+        output,
+        dev=dev,
+        task=task,
+        recipes=[name.strip() for name in recipes.split(",") if name.strip()] or None,
+        seeds=seeds,
+        folds=folds,
+        changes=changes | overrides(sets),
+        device=device,
+        overwrite=overwrite,
+        quiet=quiet,
+    )
+    table(rows)
+    typer.echo(f"report: {output / 'report.html'}")

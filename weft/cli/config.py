@@ -1,0 +1,39 @@
+"""weft config explain"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli import options
+from weft.errors import UserError
+
+app = typer.Typer(help="Look into configurations.", no_args_is_help=True)
+
+
+@app.callback()
+def about() -> None:
+    """Look into configurations."""
+
+
+@app.command("explain")
+def explain(
+    config: Annotated[Path | None, typer.Argument(help="A configuration file.")] = None,
+    recipe: Annotated[str, typer.Option(help="A built-in configuration by name.")] = "",
+    sets: options.Sets = [],  # noqa: B006
+) -> None:
+    """Every setting with its value and where the value was written."""
+    from weft import config as configuration
+    from weft.run.train import filled
+
+    if bool(config) == bool(recipe):
+        raise UserError("Give a configuration file or --recipe NAME.")
+    base = configuration.load(config) if config else configuration.recipe(recipe)
+    base = options.apply(base, {}, sets)
+    full = filled(base)
+    for name, section in full.items():
+        for i, table in enumerate(section if isinstance(section, list) else [section]):
+            prefix = f"{name}.{i}." if isinstance(section, list) else f"{name}."
+            for key, value in table.items():
+                origin = base.origin(prefix + key)
+                typer.echo(f"{prefix + key:<26} = {configuration.written(value):<22} # {origin}")

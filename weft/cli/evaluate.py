@@ -1,0 +1,64 @@
+"""weft evaluate"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli import options
+from weft.cli.progress import counting
+from weft.errors import UserError
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
+    file: Annotated[str, typer.Argument(help="A labelled file; - is standard input.")],
+    text: options.Text = "",
+    label: options.Label = "",
+    as_json: options.Json = False,
+    predictions: Annotated[str, typer.Option(help="Write every answer to this .jsonl.")] = "",
+    problems: options.Problems = "error",
+    device: options.Device = "auto",
+    replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+) -> None:
+    """Measure a model on a labelled file, with 95 % bootstrap intervals."""
+    from weft.predict import load
+    from weft.predict.evaluate import evaluate as measured
+    from weft.predict.evaluate import figures
+    from weft.run.data import Data, source
+    from weft.text.example import Tally
+
+    if problems not in ("error", "skip"):
+        raise UserError(f"--problems should be error or skip, got '{problems}'.")
+    predictor = load(model, device=device, replay=replay)
+    saved = predictor.config["data"]
+    # The columns of the training file serve again unless others are named or the file has none.
+    data = Data(
+        text=options.column(text) if text else saved["text"],
+        label=options.column(label) if label else saved["label"],
+        separator=saved["separator"],
+        problems=problems,  # type: ignore[arg-type]
+    )
+    tally = Tally()
+    out = open(predictions, "w", encoding="utf-8") if predictions else None
+    with counting("texts") as count:
+        measure = measured(
+            predictor,
+            source(data, file, tally)(),
+            problems=data.problems,
+            tally=tally,
+            predictions=out,
+            watch=count,
+        )
+    if out is not None:
+        out.close()
+    if as_json:
+        typer.echo(json.dumps(figures(measure)))
+    else:
+        for name, figure in measure.figures().items():
+            typer.echo(
+                f"{name:<12} {figure.value:.4f}  [{figure.low:.4f}, {figure.high:.4f}]  n={figure.n}"
+            )
+    for line in tally.lines():
+        typer.echo(f"note: {line}", err=True)

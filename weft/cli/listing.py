@@ -1,0 +1,34 @@
+"""weft list"""
+
+from typing import Annotated
+
+import typer
+
+from weft import config, registry
+from weft.errors import unknown_name
+
+
+def show(
+    what: Annotated[
+        str, typer.Argument(help="recipes, tasks, tokenizers, embedders, encoders, pools, …")
+    ] = "recipes",
+    names: Annotated[bool, typer.Option("--names", help="Only the names, one a line.")] = False,
+) -> None:
+    """What there is to choose from, with options and defaults."""
+    kind = what.removesuffix("s")
+    if kind == "recipe":
+        for name in config.recipes():
+            summary = config.recipe(name)["recipe"].get("summary", "")
+            typer.echo(name if names else f"{name:<18} {summary}")
+        return
+    if kind not in registry.FOLDERS:
+        raise unknown_name("list", what, [f"{k}s" for k in registry.FOLDERS] + ["recipes"])
+    derived = {"vocabulary_size", "input_size", "outputs", "directions", "query_size", "memory_size"}
+    for name, part in sorted(registry.parts(kind).items()):
+        if names:
+            typer.echo(name)
+            continue
+        typer.echo(f"{name:<18} {part.summary}")
+        for option, default in part.options:
+            if option not in derived:
+                typer.echo(f"    {option} = {default or '(required)'}")

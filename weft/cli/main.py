@@ -1,0 +1,47 @@
+"""The `weft` command: its verbs, and how its errors look."""
+
+import os
+import sys
+
+import typer
+
+from weft.cli import compare, config, demo, evaluate, listing, predict, tokens, train
+from weft.errors import UserError
+
+app = typer.Typer(
+    name="weft",
+    help="Neural NLP behind one abstraction: text → tokens → ids → embed → encode → decode → answer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("demo")(demo.demo)
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.command("compare")(compare.compare)
+app.command("list")(listing.show)
+app.add_typer(config.app, name="config")
+app.add_typer(tokens.app, name="tokens")
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on standard error and status 2."""
+    try:
+        app()
+    except UserError as error:
+        red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
+        print(f"{red}error:{plain} {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); say nothing more to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

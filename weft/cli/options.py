@@ -1,0 +1,39 @@
+"""Options that several verbs share, and the configuration they add up to."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from weft.config import Config
+
+Text = Annotated[str, typer.Option(help="Column of the text: a name or a position from 0.")]
+Label = Annotated[str, typer.Option(help="Column of the label: a name or a position from 0.")]
+Task = Annotated[str, typer.Option(help="classify or regress; found out where possible.")]
+Sets = Annotated[
+    list[str], typer.Option("--set", help="Override a setting: --set encoder.hidden=100.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say only what goes wrong.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+Problems = Annotated[
+    str, typer.Option(help="error: stop at a bad row. skip: leave it out and count it.")
+]
+
+
+def column(value: str) -> str | int:
+    """A column as the configuration wants it."""
+    return int(value) if value.isdigit() else value
+
+
+def apply(config: "Config", flags: dict[str, Any], sets: list[str]) -> "Config":
+    """A configuration with the flags that were given, then the --set overrides."""
+    from weft.config import overrides
+
+    for key, (flag, value) in flags.items():
+        if value not in ("", None):
+            config = config.with_values({key: value}, flag)
+    return config.with_values(overrides(sets), "--set") if sets else config

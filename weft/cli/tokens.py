@@ -1,0 +1,175 @@
+"""weft tokens: train a tokenizer, and see what it does to a text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.tokens import Tokenizer
+
+app = typer.Typer(
+    name="tokens", help="Train a tokenizer; encode and decode with it.", no_args_is_help=True
+)
+
+Texts = Annotated[str, typer.Argument(metavar="[FILE|-]", help="Texts, or - for standard input.")]
+Trained = Annotated[Path, typer.Argument(metavar="TOKENIZER", help="A file that train wrote.")]
+TextColumn = Annotated[
+    str | None, typer.Option("--text", help="Name or number of the text column.")
+]
+
+_TOGETHER = 1024  # texts given to the tokenizer at once
+_PLAIN_EVERY = 500_000  # texts between two plain progress lines
+
+
+@app.command()
+def train(
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Texts to learn from.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the tokenizer goes.")],
+    kind: Annotated[str, typer.Option(help="word, character, bpe, wordpiece or unigram.")] = "bpe",
+    size: Annotated[int | None, typer.Option(help="Entries in all; 0 keeps every word.")] = None,
+    lowercase: Annotated[bool | None, typer.Option(help="Fold case before cutting.")] = None,
+    text: TextColumn = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
+) -> None:
+    """Learn a tokenizer from texts and write it to one JSON file."""
+    from weft import registry
+    from weft.errors import UserError
+
+    if output.exists() and not overwrite:
+        raise UserError(f"{output} exists. Pass --overwrite to replace it.")
+    if not output.parent.is_dir():
+        raise UserError(f"{output}: the folder {output.parent} does not exist. Make it first.")
+    settings = {"kind": kind, "size": size, "lowercase": lowercase}
+    given = {name: value for name, value in settings.items() if value is not None}
+    part = registry.build("tokenizer", given)
+    with _progress("Reading") as count:
+        tokenizer = part.train(count(row for file in files for row in _texts(file, text)))
+    tokenizer.save(output)
+    typer.echo(f"{output}: {kind} tokenizer of {len(tokenizer)} entries", err=True)
+
+
+@app.command()
+def encode(
+    tokenizer: Trained,
+    file: Texts = "-",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One object a text: ids, tokens, spans.")
+    ] = False,
+    text: TextColumn = None,
+) -> None:
+    """Print the tokens of each text, one text a line."""
+    from weft.tokens import Tokenizer
+
+    trained = Tokenizer.load(tokenizer)
+    for texts in _groups(_texts(file, text)):
+        for line in _encoded(trained, texts, as_json):
+            typer.echo(line)
+
+
+@app.command()
+def decode(tokenizer: Trained, file: Texts = "-") -> None:
+    """Print the text that each line of ids spells."""
+    from weft.errors import UserError
+    from weft.tokens import Tokenizer
+
+    trained = Tokenizer.load(tokenizer)
+    for number, line in enumerate(_lines(file), start=1):
+        where = f"{'input' if file == '-' else file}:{number}"
+        try:
+            ids = [int(word) for word in line.replace(",", " ").strip("[] \n").split()]
+        except ValueError as error:
+            raise UserError(
+                f"{where}: expected ids, whole numbers with spaces between; {error}."
+            ) from error
+        try:
+            typer.echo(trained.decode(ids))
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from error
+
+
+def _encoded(tokenizer: Tokenizer, texts: list[str], as_json: bool) -> Iterator[str]:
+    for text, tokens in zip(texts, tokenizer.tokens(texts), strict=True):
+        entries = [tokenizer.vocabulary[i] for i in tokens.ids]
+        if as_json:
+            row = {
+                "ids": tokens.ids.tolist(),
+                "tokens": [text[start:end] for start, end in tokens.spans.tolist()],
+                "spans": tokens.spans.tolist(),
+            }
+            yield json.dumps(row, ensure_ascii=False)
+        else:
+            yield " ".join(entries)
+
+
+def _texts(file: str, column: str | None) -> Iterator[str]:
+    from weft.text.read import Columns, read
+
+    for example in read(file, columns=Columns(text=column)):
+        yield example.text
+
+
+def _lines(file: str) -> Iterator[str]:
+    from weft.errors import UserError
+
+    if file == "-":
+        yield from sys.stdin
+        return
+    try:
+        with open(file, encoding="utf-8") as lines:
+            yield from lines
+    except OSError as error:
+        raise UserError(f"{file}: cannot read it: {error.strerror}.") from error
+
+
+def _groups(texts: Iterable[str]) -> Iterator[list[str]]:
+    group: list[str] = []
+    for text in texts:
+        group.append(text)
+        if len(group) == _TOGETHER:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
+    """Counts the texts that go by: a moving line on a terminal, a plain one now and then otherwise."""
+    if not sys.stderr.isatty():
+        yield lambda texts: _counted_plainly(what, texts)
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description} {task.completed:,} texts"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        def count(texts: Iterable[str]) -> Iterator[str]:
+            for number, text in enumerate(texts, start=1):
+                if number % _TOGETHER == 0:
+                    bar.update(task, completed=number)
+                yield text
+            bar.update(task, description="Learning from")
+
+        yield count
+
+
+def _counted_plainly(what: str, texts: Iterable[str]) -> Iterator[str]:
+    for number, text in enumerate(texts, start=1):
+        if number % _PLAIN_EVERY == 0:
+            typer.echo(f"{what}: {number:,} texts", err=True)
+        yield text

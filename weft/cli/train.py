@@ -1,0 +1,64 @@
+"""weft train"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli import options
+from weft.errors import UserError
+
+
+def train(
+    config: Annotated[Path | None, typer.Argument(help="A .toml or .json configuration.")] = None,
+    *,
+    output: options.Output,
+    recipe: Annotated[str, typer.Option(help="A built-in configuration by name.")] = "",
+    train: Annotated[str, typer.Option(help="Training file or folder.")] = "",
+    dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
+    test: Annotated[str, typer.Option(help="File to measure the final model on.")] = "",
+    text: options.Text = "",
+    label: options.Label = "",
+    task: options.Task = "",
+    seed: Annotated[int | None, typer.Option(help="Start of every random number.")] = None,
+    sets: options.Sets = [],  # noqa: B006
+    device: options.Device = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in the output folder.")
+    ] = False,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train one model on your file."""
+    from weft import config as configuration
+
+    earlier = output / "config.toml"
+    if config and recipe:
+        raise UserError("Give a configuration file or --recipe, not both.")
+    if config:
+        base = configuration.load(config)
+    elif recipe:
+        base = configuration.recipe(recipe)
+    elif resume and earlier.is_file():
+        base = configuration.load(earlier)
+    else:
+        raise UserError("What to train? Give a configuration file, or --recipe NAME (`weft list`).")
+    flags = {
+        "data.train": ("--train", train),
+        "data.dev": ("--dev", dev),
+        "data.test": ("--test", test),
+        "data.text": ("--text", options.column(text)),
+        "data.label": ("--label", options.column(label)),
+        "task.kind": ("--task", task),
+        "train.seed": ("--seed", seed),
+    }
+    from weft.run import train as run
+
+    run(
+        options.apply(base, flags, sets),
+        output,
+        device=device,
+        resume=resume,
+        overwrite=overwrite,
+        quiet=quiet,
+    )

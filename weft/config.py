@@ -1,0 +1,177 @@
+"""TOML or JSON <-> settings, with `--set` overrides and the origin of every value.
+
+A configuration is one flat file of sections; each part of the model is a section with a `kind`.
+There is no inheritance, interpolation or include: what the file says is what runs.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weft.errors import UserError, unknown_name
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib  # type: ignore[no-redef]
+
+NEURAL = ("tokenizer", "embedder", "encoder", "pool", "head")
+SECTIONS = ("recipe", "task", *NEURAL, "classic", "data", "train")
+RECIPES = Path(__file__).parent / "recipes"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sections of settings, and where each setting was written."""
+
+    sections: Mapping[str, Any]
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, section: str) -> Any:
+        return self.sections.get(section, {})
+
+    def __contains__(self, section: str) -> bool:
+        return section in self.sections
+
+    def with_values(self, changes: Mapping[str, Any], origin: str) -> "Config":
+        """A copy in which dotted keys have new values: {'encoder.hidden': 100}."""
+        sections = json.loads(json.dumps(self.sections))
+        origins = dict(self.origins)
+        for key, value in changes.items():
+            _put(sections, key, value)
+            origins[key] = origin
+        return Config(_checked(sections, origin), origins)
+
+    def origin(self, key: str) -> str:
+        return self.origins.get(key, "default")
+
+
+def load(path: str | Path) -> Config:
+    """Read a configuration file, TOML or JSON by its ending."""
+    path = Path(path)
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise UserError(
+            f"{path}: no such configuration file. `weft list recipes` shows those that are built in "
+            f"(use --recipe NAME)."
+        ) from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder; a configuration is a .toml or .json file.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
+    try:
+        sections = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as {path.suffix[1:] or 'toml'}: {error}.") from None
+    return from_sections(sections, str(path))
+
+
+def recipe(name: str) -> Config:
+    """A built-in configuration by name."""
+    path = RECIPES / f"{name}.toml"
+    if not path.is_file():
+        raise unknown_name("recipe", name, recipes())
+    return from_sections(tomllib.loads(path.read_text("utf-8")), f"recipe {name}")
+
+
+def recipes() -> list[str]:
+    """The names of the built-in configurations, in the order of the lecture: simple to deep."""
+    found = {}
+    for path in RECIPES.glob("*.toml"):
+        found[path.stem] = tomllib.loads(path.read_text("utf-8"))["recipe"].get("order", 99)
+    return sorted(found, key=lambda name: (found[name], name))
+
+
+def from_sections(sections: Mapping[str, Any], origin: str) -> Config:
+    """A configuration from values already read; every key is marked with its origin."""
+    checked = _checked(sections, origin)
+    return Config(checked, {key: origin for key in keys(checked)})
+
+
+def overrides(settings: Iterable[str]) -> dict[str, Any]:
+    """Parse `--set section.key=value` texts; values are TOML, and bare words are texts."""
+    out = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        key = key.strip()
+        if not equals or key.count(".") < 1:
+            raise UserError(f"--set '{setting}' should look like section.key=value.")
+        section = key.split(".")[0]
+        if section not in SECTIONS:
+            raise unknown_name("section", section, SECTIONS, f"--set '{setting}'")
+        try:
+            out[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            out[key] = value.strip()
+    return out
+
+
+def keys(sections: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of all settings."""
+    out = []
+    for name, value in sections.items():
+        if isinstance(value, Mapping):
+            out += keys(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
+            for i, item in enumerate(value):
+                out += keys(item, f"{prefix}{name}.{i}.")
+        else:
+            out.append(prefix + name)
+    return out
+
+
+def dumps(sections: Mapping[str, Any]) -> str:
+    """Sections as TOML."""
+    lines = []
+    for name, section in sections.items():
+        for table in section if isinstance(section, list) else [section]:
+            lines.append(f"[[{name}]]" if isinstance(section, list) else f"[{name}]")
+            lines += [f"{key} = {written(value)}" for key, value in table.items()]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def written(value: Any) -> str:
+    """A value as TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{written(k)} = {written(v)}" for k, v in value.items()) + "}"
+    return "[" + ", ".join(written(v) for v in value) + "]"
+
+
+def _checked(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    for name, section in sections.items():
+        if name not in SECTIONS:
+            raise unknown_name("section", name, SECTIONS, origin)
+        tables = section if name == "embedder" and isinstance(section, list) else [section]
+        if not all(isinstance(table, Mapping) for table in tables):
+            raise UserError(f"{origin}: [{name}] should be a section with keys, got {section!r}.")
+    if "classic" in sections and (both := [n for n in NEURAL if n in sections]):
+        raise UserError(f"{origin}: [classic] stands alone; remove [{'], ['.join(both)}].")
+    return dict(sections)
+
+
+def _put(sections: dict[str, Any], key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    place: Any = sections
+    for step in path:
+        if isinstance(place, list):
+            if not step.isdigit() or int(step) >= len(place):
+                raise UserError(f"'{key}': there are {len(place)} of these, numbered from 0.")
+            place = place[int(step)]
+        else:
+            place = place.setdefault(step, {})
+    if not isinstance(place, dict):
+        raise UserError(f"'{key}': say which one, as in {path[0]}.0.{last}.")
+    place[last] = value

@@ -1,0 +1,148 @@
+"""Words from their characters, read as UTF-8 bytes: a CNN with highway layers, or an LSTM.
+
+B rows   T tokens   W bytes of a token   M real tokens of the batch   C width of a byte
+F filters   E embedding width
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from weft.batch import Padded
+from weft.embed.highway import Highway
+from weft.embed.options import ACTIVATIONS, Activation, sensible
+from weft.errors import UserError
+from weft.registry import register
+
+BEGIN, END = 257, 258  # 0 is padding, 1 to 256 are the bytes 0 to 255
+SYMBOLS = 259
+
+
+def spell(word: str, limit: int = 50) -> list[int]:
+    """Begin mark, at most `limit` UTF-8 bytes, end mark, as in ELMo."""
+    letters = word.encode("utf-8", "surrogatepass")[:limit]
+    return [BEGIN, *(byte + 1 for byte in letters), END]
+
+
+def reverse(data: Tensor, lengths: Tensor) -> Tensor:
+    """Each row's real steps back to front, its padding left where it is; its own inverse."""
+    steps = torch.arange(data.shape[1], device=data.device)
+    mirrored = lengths.to(data.device)[:, None] - 1 - steps
+    index = torch.where(mirrored >= 0, mirrored, steps)
+    return data.gather(1, index[..., None].expand_as(data))
+
+
+class Spelled(nn.Module):
+    """What both readers of characters share: padding tokens are taken out and cost nothing."""
+
+    output_size: int
+    longest: int
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """The bytes of each token, counted from 1; 0 is left for padding."""
+        return [spell(word, self.longest) for word in words]
+
+    def words(self, spelled: Tensor) -> Tensor:
+        """Byte ids of M words -> their M vectors."""
+        raise NotImplementedError
+
+    def forward(self, x: Padded) -> Padded:
+        B, T = x.data.shape[:2]
+        # From the lengths on the host, so that the device is not waited for.
+        real = (torch.arange(T) < x.lengths[:, None]).flatten().nonzero().squeeze(1)
+        if not len(real):
+            return x.with_data(torch.zeros(B, T, self.output_size, device=x.data.device))
+        index = real.to(x.data.device)
+        spelled = x.data.flatten(0, 1)[index]  # (M, W)
+        vectors = self.words(spelled)  # (M, E)
+        flat = vectors.new_zeros(B * T, self.output_size).index_copy(0, index, vectors)
+        out = flat.view(B, T, -1)  # (B, T, E)
+        return x.with_data(out)
+
+
+@register("embedder", "character-cnn")
+class CharacterCNN(Spelled):
+    """Bytes -> filters of several widths -> maximum over the word -> highway -> projection."""
+
+    def __init__(
+        self,
+        width: int = 100,
+        character_width: int = 16,
+        filters: tuple[tuple[int, ...], ...] = ((1, 32), (2, 32), (3, 64), (4, 128)),
+        highways: int = 2,
+        activation: Activation = "relu",
+        dropout: float = 0.0,
+        limit: int = 50,
+    ):
+        super().__init__()
+        where = "embedder 'character-cnn'"
+        sensible(where, dropout, width=width, character_width=character_width, limit=limit)
+        if not filters or any(len(pair) != 2 or min(pair) < 1 for pair in filters):
+            found = [list(pair) for pair in filters]
+            raise UserError(f"{where}: 'filters' should be pairs [width, count], got {found}.")
+        self.output_size = width
+        self.longest = limit
+        self.table = nn.Embedding(SYMBOLS, character_width, padding_idx=0)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(character_width, count, window) for window, count in filters
+        )
+        self.widest = max(window for window, _ in filters)
+        total = sum(count for _, count in filters)
+        self.activation = ACTIVATIONS[activation]()
+        self.highway = Highway(total, highways)
+        self.project = nn.Linear(total, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def words(self, spelled: Tensor) -> Tensor:
+        lengths = (spelled != 0).sum(1)
+        spelled = F.pad(spelled, (0, max(self.widest - spelled.shape[1], 0)))
+        letters = self.table(spelled).transpose(1, 2)  # (M, C, W)
+        W = spelled.shape[1]
+        strongest = [_strongest(conv(letters), lengths, W) for conv in self.convolutions]
+        features = self.activation(torch.cat(strongest, dim=1))  # (M, F)
+        return self.project(self.dropout(self.highway(features)))
+
+
+def _strongest(responses: Tensor, lengths: Tensor, steps: int) -> Tensor:
+    """The maximum over windows inside the word; a word shorter than the window has one."""
+    windows = responses.shape[2]
+    inside = (lengths - (steps - windows)).clamp(min=1)
+    outside = torch.arange(windows, device=responses.device) >= inside[:, None]
+    return responses.masked_fill(outside[:, None], float("-inf")).amax(2)
+
+
+@register("embedder", "character-lstm")
+class CharacterLSTM(Spelled):
+    """Bytes -> an LSTM in each direction -> both last states, projected."""
+
+    def __init__(
+        self,
+        width: int = 100,
+        character_width: int = 16,
+        hidden: int = 50,
+        dropout: float = 0.0,
+        limit: int = 50,
+    ):
+        super().__init__()
+        where = "embedder 'character-lstm'"
+        sizes = {"width": width, "character_width": character_width, "hidden": hidden}
+        sensible(where, dropout, limit=limit, **sizes)
+        self.output_size = width
+        self.longest = limit
+        self.table = nn.Embedding(SYMBOLS, character_width, padding_idx=0)
+        self.forwards = nn.LSTM(character_width, hidden, batch_first=True)
+        self.backwards = nn.LSTM(character_width, hidden, batch_first=True)
+        self.project = nn.Linear(2 * hidden, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def words(self, spelled: Tensor) -> Tensor:
+        lengths = (spelled != 0).sum(1)
+        letters = self.table(spelled)  # (M, W, C)
+        ahead, _ = self.forwards(letters)
+        back, _ = self.backwards(reverse(letters, lengths))
+        last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, ahead.shape[2])
+        ends = torch.cat([ahead.gather(1, last), back.gather(1, last)], dim=2)
+        states = ends.squeeze(1)  # (M, 2*H)
+        return self.project(self.dropout(states))

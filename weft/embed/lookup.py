@@ -1,0 +1,66 @@
+"""Ids -> vectors by table lookup.
+
+B rows   T steps   E embedding width
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from weft.batch import Padded
+from weft.embed.files import read_vectors
+from weft.embed.options import sensible
+from weft.errors import UserError
+from weft.registry import register
+
+
+@register("embedder", "lookup")
+class Lookup(nn.Module):
+    """A table with one row a vocabulary entry, random or from a file of word vectors.
+
+    The constructor never opens `vectors`: a saved model holds its table and needs no file. Whoever
+    makes a fresh model calls `initialise` once. `scale` is the standard deviation of random rows.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        width: int = 100,
+        dropout: float = 0.0,
+        vectors: str = "",
+        frozen: bool = False,
+        scale: float = 0.1,
+    ):
+        super().__init__()
+        sensible("embedder 'lookup'", dropout, width=width)
+        self.output_size = width
+        self.vectors = vectors
+        self.coverage = 0.0  # share of the vocabulary that `initialise` found in the file
+        self.table = nn.Embedding(vocabulary_size, width, padding_idx=0)
+        nn.init.normal_(self.table.weight, std=scale)
+        with torch.no_grad():
+            self.table.weight[0] = 0
+        self.table.weight.requires_grad_(not frozen)
+        self.dropout = nn.Dropout(dropout)
+
+    def initialise(self, vocabulary: Sequence[str]) -> int:
+        """Copy in the file's vectors for the entries it knows; how many those are."""
+        if not self.vectors:
+            return 0
+        found, width = read_vectors(self.vectors, set(vocabulary))
+        if width != self.output_size:
+            raise UserError(
+                f"The vectors in {self.vectors} are {width} wide, but embedder 'lookup' has "
+                f"width = {self.output_size}. Set width = {width}."
+            )
+        known = [i for i, entry in enumerate(vocabulary) if i > 0 and entry in found]
+        with torch.no_grad():
+            for i in known:
+                self.table.weight[i] = torch.from_numpy(found[vocabulary[i]])
+        self.coverage = len(known) / max(len(vocabulary), 1)
+        return len(known)
+
+    def forward(self, ids: Padded) -> Padded:
+        vectors = self.dropout(self.table(ids.data))  # (B, T, E)
+        return ids.with_data(vectors)

@@ -1,0 +1,167 @@
+"""Words from hashed n-grams: of their characters (fastText's sub-words) or of neighbouring words.
+
+B rows   T tokens   W n-grams of a token   O orders of word n-grams   E embedding width
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from weft.batch import Padded
+from weft.embed.options import sensible
+from weft.errors import UserError
+from weft.registry import register
+
+FNV_START, FNV_PRIME = 2166136261, 16777619
+PRIME = 2**31 - 1  # below it, the products in `word_ngrams` stay inside 63 bits
+SPREAD, ROLL = 1_073_741_827, 116_049_371
+
+
+def fnv(letters: bytes, start: int = FNV_START) -> int:
+    """32-bit FNV-1a as fastText computes it: bytes are signed, so those above 127 fill the word."""
+    for byte in letters:
+        start = (start ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * FNV_PRIME & 0xFFFFFFFF
+    return start
+
+
+def ngram_hashes(word: str, shortest: int = 3, longest: int = 6) -> list[int]:
+    """fastText's hash of each character n-gram of <word>, in fastText's order."""
+    letters = [c.encode("utf-8", "surrogatepass") for c in f"<{word}>"]
+    found = []
+    for begin in range(len(letters)):
+        value = FNV_START
+        for end in range(begin, min(begin + longest, len(letters))):
+            value = fnv(letters[end], value)
+            length = end - begin + 1
+            mark = length == 1 and (begin == 0 or end == len(letters) - 1)
+            if length >= shortest and not mark:
+                found.append(value)
+    return found
+
+
+@lru_cache(maxsize=200_000)
+def _pieces(word: str, shortest: int, longest: int, buckets: int) -> tuple[int, ...]:
+    hashes = ngram_hashes(word, shortest, longest)
+    if len(word) + 2 > longest:  # in shorter words the whole word is one of the n-grams
+        hashes.append(fnv(f"<{word}>".encode("utf-8", "surrogatepass")))
+    return tuple(value % buckets + 1 for value in hashes)
+
+
+def word_ngrams(ids: Tensor, order: int, buckets: int) -> Tensor:
+    """Hash the 2- to `order`-grams ending at each step to 1 … buckets; 0 where none ends.
+
+    Only earlier steps are read and nothing overflows, so the answer depends on neither padding
+    nor device.
+    """
+    T = ids.shape[1]
+    spread = _mix(ids + 1)  # (B, T)
+    value = spread
+    found = []
+    for back in range(1, order):
+        earlier = F.pad(spread, (back, 0))[:, :T]  # (B, T)
+        value = (value * ROLL + earlier) % PRIME  # (B, T)
+        whole = (torch.arange(T, device=ids.device) >= back) & (ids != 0)
+        found.append(torch.where(whole, _mix(value) % buckets + 1, 0))
+    return torch.stack(found, dim=2)
+
+
+def _mix(value: Tensor) -> Tensor:
+    """Scramble numbers below 2³¹; without it, neighbouring ids fall into the same few buckets."""
+    value = (value ^ (value >> 16)) * SPREAD % PRIME
+    return value ^ (value >> 15)
+
+
+def _bag(ids: Tensor, table: nn.EmbeddingBag) -> Tensor:
+    """One pass over the table for all the steps of a batch."""
+    B, T, W = ids.shape
+    if not ids.numel():
+        return table.weight.new_zeros(B, T, table.embedding_dim)
+    summed = table(ids.reshape(B * T, W))
+    vectors = summed.view(B, T, -1)  # (B, T, E)
+    return vectors
+
+
+@register("embedder", "ngrams")
+class Ngrams(nn.Module):
+    """A word is the mean (or sum) of its hashed character n-grams and itself; none is unknown."""
+
+    def __init__(
+        self,
+        width: int = 100,
+        shortest: int = 3,
+        longest: int = 6,
+        buckets: int = 100_000,
+        combine: Literal["mean", "sum"] = "mean",
+        sparse: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        where = "embedder 'ngrams'"
+        sensible(where, dropout, width=width, shortest=shortest, buckets=buckets)
+        if longest < shortest:
+            raise UserError(f"{where}: 'longest' ({longest}) is below 'shortest' ({shortest}).")
+        self.output_size = width
+        self.shortest, self.longest, self.buckets = shortest, longest, buckets
+        self.table = nn.EmbeddingBag(buckets + 1, width, mode=combine, sparse=sparse, padding_idx=0)
+        _uniform(self.table.weight)
+        self.dropout = nn.Dropout(dropout)
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """The bucket of each n-gram and of the whole word, counted from 1; 0 is for padding."""
+        settings = (self.shortest, self.longest, self.buckets)
+        return [list(_pieces(word, *settings)) for word in words]
+
+    def forward(self, x: Padded) -> Padded:
+        vectors = self.dropout(_bag(x.data, self.table))  # (B, T, E)
+        return x.with_data(vectors)
+
+
+@register("embedder", "word-ngrams")
+class WordNgrams(nn.Module):
+    """A word's row plus the rows of the hashed word n-grams that end at it.
+
+    Under the mean pool this is fastText's classifier input, up to a constant. With `sparse`
+    gradients only the rows of a batch are touched; the optimiser has to accept those.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        width: int = 100,
+        order: int = 2,
+        buckets: int = 200_000,
+        sparse: bool = True,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        sensible("embedder 'word-ngrams'", dropout, width=width, order=order, buckets=buckets)
+        self.output_size = width
+        self.order, self.buckets = order, buckets
+        self.table = nn.Embedding(vocabulary_size, width, padding_idx=0, sparse=sparse)
+        _uniform(self.table.weight)
+        self.ngrams = None
+        if order > 1:
+            self.ngrams = nn.EmbeddingBag(
+                buckets + 1, width, mode="sum", sparse=sparse, padding_idx=0
+            )
+            _uniform(self.ngrams.weight)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Padded) -> Padded:
+        vectors = self.table(x.data)  # (B, T, E)
+        if self.ngrams is not None:
+            ids = word_ngrams(x.data, self.order, self.buckets)  # (B, T, O)
+            vectors = vectors + _bag(ids, self.ngrams)  # (B, T, E)
+        return x.with_data(self.dropout(vectors))
+
+
+def _uniform(table: Tensor) -> None:
+    """fastText's start: between −1/width and 1/width; nothing in the padding row."""
+    bound = 1 / table.shape[1]
+    nn.init.uniform_(table, -bound, bound)
+    with torch.no_grad():
+        table[0] = 0

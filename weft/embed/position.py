@@ -1,0 +1,60 @@
+"""Where a step stands in its sequence, as a vector to add to it.
+
+T steps   H hidden width
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from weft.errors import UserError
+
+
+def sinusoidal(steps: int, width: int) -> Tensor:
+    """Sine and cosine of geometrically growing wavelengths, interleaved (Vaswani et al. 2017).
+
+    Even columns 2i hold sin(t / 10000^(2i/width)), odd columns the cosine of the same angle.
+    """
+    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    angles = torch.arange(steps)[:, None] * rates
+    pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)
+    table = pairs.flatten(1)[:, :width]  # (T, H)
+    return table
+
+
+class Sinusoidal(nn.Module):
+    """Adds fixed waves; any length can be read. Rows up to `limit` are computed once."""
+
+    table: Tensor
+
+    def __init__(self, width: int, limit: int = 512):
+        super().__init__()
+        self.limit: int | None = None
+        self.register_buffer("table", sinusoidal(limit, width), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = x.shape[1]
+        table = self.table
+        if steps > len(table):
+            table = sinusoidal(steps, table.shape[1]).to(x.device)
+        return x + table[:steps].to(x.dtype)
+
+
+class Learned(nn.Module):
+    """Adds a trained row per position; longer sequences than `limit` are refused."""
+
+    def __init__(self, width: int, limit: int = 512):
+        super().__init__()
+        self.limit: int | None = limit
+        self.table = nn.Parameter(torch.empty(limit, width))
+        nn.init.normal_(self.table, std=0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = x.shape[1]
+        if steps > len(self.table):
+            raise UserError(
+                f"A sequence of {steps} steps, but learned positions end at {len(self.table)}. "
+                "Raise 'limit', use positions = \"sinusoidal\", or truncate."
+            )
+        return x + self.table[:steps]

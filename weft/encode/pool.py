@@ -1,0 +1,154 @@
+"""The states of a text -> one vector, and the weights of its steps where there are any.
+
+B rows   T steps   H width of a state   Q width of a query
+"""
+
+import torch
+from torch import Tensor, nn
+
+from weft import registry
+from weft.attend.scores import attend, masked_softmax
+from weft.batch import Padded
+from weft.registry import register
+
+Pooled = tuple[Tensor, Tensor | None]  # (B, H') and, from attention, (B, T)
+
+
+@register("pool", "mean")
+class Mean(nn.Module):
+    """The average of the real steps."""
+
+    def __init__(self, input_size: int):
+        super().__init__()
+        self.output_size = input_size
+
+    def forward(self, x: Padded) -> Pooled:
+        return _mean(x), None
+
+
+@register("pool", "sum")
+class Sum(nn.Module):
+    """The sum of the real steps."""
+
+    def __init__(self, input_size: int):
+        super().__init__()
+        self.output_size = input_size
+
+    def forward(self, x: Padded) -> Pooled:
+        return x.with_data(x.data).data.sum(1), None
+
+
+@register("pool", "max")
+class Max(nn.Module):
+    """The largest value of each feature over the real steps."""
+
+    def __init__(self, input_size: int):
+        super().__init__()
+        self.output_size = input_size
+
+    def forward(self, x: Padded) -> Pooled:
+        return _max(x), None
+
+
+@register("pool", "mean+max")
+class MeanMax(nn.Module):
+    """Average and maximum, side by side."""
+
+    def __init__(self, input_size: int):
+        super().__init__()
+        self.output_size = 2 * input_size
+
+    def forward(self, x: Padded) -> Pooled:
+        both = torch.cat([_mean(x), _max(x)], dim=1)  # (B, 2*H)
+        return both, None
+
+
+@register("pool", "first")
+class First(nn.Module):
+    """The first step: [CLS], where the encoder put one there."""
+
+    def __init__(self, input_size: int):
+        super().__init__()
+        self.output_size = input_size
+
+    def forward(self, x: Padded) -> Pooled:
+        return _step(x, torch.zeros_like(x.lengths)), None
+
+
+@register("pool", "last")
+class Last(nn.Module):
+    """The state that has read everything.
+
+    Of a one-way encoder, the last real step; of a two-way one, the forward half of the last real
+    step beside the backward half of the first, because that is where each direction ends.
+    """
+
+    def __init__(self, input_size: int, directions: int = 1):
+        super().__init__()
+        self.output_size = input_size
+        self.directions = directions
+
+    def forward(self, x: Padded) -> Pooled:
+        last = _step(x, x.lengths - 1)  # (B, H)
+        if self.directions == 1:
+            return last, None
+        half = self.output_size // 2
+        first = _step(x, torch.zeros_like(x.lengths))  # (B, H)
+        return torch.cat([last[:, :half], first[:, half:]], dim=1), None
+
+
+@register("pool", "attention")
+class Attention(nn.Module):
+    """The average under attention to a learned query, scored in any of the four ways."""
+
+    def __init__(self, input_size: int, score: str = "additive"):
+        super().__init__()
+        self.output_size = input_size
+        self.query = nn.Parameter(torch.randn(input_size) / input_size**0.5)
+        sizes = {"query_size": input_size, "memory_size": input_size}
+        self.score = registry.build("score", {"kind": score}, **sizes)
+
+    def forward(self, x: Padded) -> Pooled:
+        query = self.query.to(x.data.dtype).expand(len(x), 1, -1)
+        summary, weights = attend(query, x, self.score)
+        return summary.squeeze(1), weights.squeeze(1)
+
+
+@register("pool", "last-attention")
+class LastAttention(nn.Module):
+    """q_t = tanh(W h_t + b), s_t = softmax(q_t · q_T), Σ s_t h_t, where T is the last real step."""
+
+    def __init__(self, input_size: int, hidden: int = 0):
+        super().__init__()
+        self.output_size = input_size
+        self.query = nn.Linear(input_size, hidden or input_size)
+
+    def forward(self, x: Padded) -> Pooled:
+        queries = self.query(x.data).tanh()  # (B, T, Q)
+        last = _step(x.with_data(queries), x.lengths - 1)[..., None]  # (B, Q, 1)
+        weights = masked_softmax((queries @ last).squeeze(2), x.mask)  # (B, T)
+        summary = weights.to(x.data.dtype)[:, None] @ x.data  # (B, 1, H)
+        return summary.squeeze(1), weights
+
+
+def _mean(x: Padded) -> Tensor:
+    count = x.lengths.clamp(min=1).to(x.data.device)
+    return x.with_data(x.data).data.sum(1) / count[:, None]
+
+
+def _max(x: Padded) -> Tensor:
+    if not x.data.shape[1]:
+        return x.data.new_zeros(len(x), x.data.shape[2])
+    lowest = torch.finfo(x.data.dtype).min
+    largest = x.data.masked_fill(~x.mask[..., None], lowest).max(1).values  # (B, H)
+    return largest.masked_fill(~x.mask.any(1, keepdim=True), 0)
+
+
+def _step(x: Padded, steps: Tensor) -> Tensor:
+    """One step of each row; zeros for rows that have none."""
+    B, T, H = x.data.shape
+    if not T:
+        return x.data.new_zeros(B, H)
+    row = torch.arange(B, device=x.data.device)
+    chosen = x.data[row, steps.clamp(min=0).to(x.data.device)]  # (B, H)
+    return chosen.masked_fill(~x.mask.any(1, keepdim=True), 0)

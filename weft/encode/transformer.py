@@ -1,0 +1,129 @@
+"""Self-attention blocks (Vaswani et al. 2017), with the layer norm before or after each part.
+
+B rows   T steps   H hidden width   N heads
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from weft.attend.multihead import MultiHead
+from weft.batch import Padded
+from weft.embed.options import ACTIVATIONS, sensible
+from weft.embed.position import Learned, Sinusoidal
+from weft.errors import UserError
+from weft.registry import register
+
+
+class Block(nn.Module):
+    """Self-attention, then a two-layer perceptron, each with a residual and a layer norm."""
+
+    def __init__(
+        self,
+        hidden: int,
+        heads: int,
+        feed: int,
+        norm: Literal["pre", "post"] = "pre",
+        dropout: float = 0.0,
+        activation: Literal["gelu", "relu"] = "gelu",
+    ):
+        super().__init__()
+        self.norm_first = norm == "pre"
+        self.attention = MultiHead(hidden, heads, dropout)
+        self.attention_norm = nn.LayerNorm(hidden)
+        self.feed_in = nn.Linear(hidden, feed)
+        self.feed_out = nn.Linear(feed, hidden)
+        self.feed_norm = nn.LayerNorm(hidden)
+        self.activation = ACTIVATIONS[activation]()
+        self.dropout = nn.Dropout(dropout)
+        for layer in (self.feed_in, self.feed_out):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        if self.norm_first:
+            mixed, shares = self.attention(self.attention_norm(x), mask=mask, weights=weights)
+            x = x + self.dropout(mixed)  # (B, T, H)
+            return x + self.dropout(self._feed(self.feed_norm(x))), shares
+        mixed, shares = self.attention(x, mask=mask, weights=weights)
+        x = self.attention_norm(x + self.dropout(mixed))  # (B, T, H)
+        return self.feed_norm(x + self.dropout(self._feed(x))), shares
+
+    def _feed(self, x: Tensor) -> Tensor:
+        return self.feed_out(self.dropout(self.activation(self.feed_in(x))))
+
+
+@register("encoder", "transformer")
+class Transformer(nn.Module):
+    """A stack of self-attention blocks over positions.
+
+    `feed` is the inner width of the perceptrons, 4·hidden unless given. With `cls` a learned
+    [CLS] step is put in front, `leading` steps in all, for the pool "first" to read. `limit`
+    bounds learned positions, [CLS] included; the attribute is how many tokens can be read, None
+    for any number. Embeddings of deviation 1 (lookup's `scale`) match the size of the sinusoids.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden: int = 128,
+        layers: int = 2,
+        heads: int = 4,
+        feed: int = 0,
+        norm: Literal["pre", "post"] = "pre",
+        positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal",
+        limit: int = 512,
+        cls: bool = False,
+        dropout: float = 0.1,
+        activation: Literal["gelu", "relu"] = "gelu",
+    ):
+        super().__init__()
+        where = "encoder 'transformer'"
+        sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        if feed < 0:
+            raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
+        self.output_size = hidden
+        self.leading = int(cls)
+        self.limit = limit - self.leading if positions == "learned" else None
+        same = input_size == hidden
+        self.enter = nn.Identity() if same else nn.Linear(input_size, hidden)
+        self.cls = nn.Parameter(torch.randn(hidden) * 0.02) if cls else None
+        self.positions: nn.Module = nn.Identity()
+        if positions != "none":
+            kind = Sinusoidal if positions == "sinusoidal" else Learned
+            self.positions = kind(hidden, limit)
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            Block(hidden, heads, feed or 4 * hidden, norm, dropout, activation)
+            for _ in range(layers)
+        )
+        # Pre-norm blocks leave their sum unnormalised.
+        self.norm = nn.LayerNorm(hidden) if norm == "pre" else nn.Identity()
+
+    def forward(self, x: Padded) -> Padded:
+        x, states = self._enter(x)
+        mask = None if x.full else x.mask
+        for block in self.blocks:
+            states, _ = block(states, mask)
+        return x.with_data(self.norm(states))
+
+    def weights(self, x: Padded) -> list[Tensor]:
+        """Where each head of each layer looks: one (B, N, T, T) tensor a layer."""
+        x, states = self._enter(x)
+        found = []
+        for block in self.blocks:
+            states, shares = block(states, x.mask, weights=True)
+            found.append(shares)
+        return found
+
+    def _enter(self, x: Padded) -> tuple[Padded, Tensor]:
+        """The first states, with [CLS] in front where there is one."""
+        states = self.enter(x.data)  # (B, T, H)
+        if self.cls is not None:
+            front = self.cls.to(states.dtype).expand(len(x), 1, -1)
+            x = Padded(torch.cat([front, states], dim=1), x.lengths + 1)
+            states = x.data
+        return x, self.dropout(self.positions(states))

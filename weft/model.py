@@ -1,0 +1,104 @@
+"""Model = embed ∘ encode ∘ pool ∘ decode, built from a configuration.
+
+B rows   T steps   E embedding width   H hidden width   C scores
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from weft import registry
+from weft.batch import Padded
+
+Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything a model made of a batch on the way to its scores."""
+
+    states: Padded  # (B, T, H) a vector for every step
+    vector: Tensor  # (B, H) one for the text
+    weights: Tensor | None  # (B, T) how much of the vector came from each step, where pooled so
+    scores: Tensor  # (B, C)
+
+
+class Model(nn.Module):
+    """One path from ids to scores; `parts` is the filled-in configuration it was built from."""
+
+    def __init__(self, parts: Mapping[str, Any], *, vocabulary_size: int, outputs: int):
+        super().__init__()
+        self.parts = fill(parts)
+        tables = self.parts["embedder"]
+        specs = tables if isinstance(tables, list) else [tables]
+        self.embedders = nn.ModuleList(
+            registry.build("embedder", spec, vocabulary_size=vocabulary_size) for spec in specs
+        )
+        width = sum(embedder.output_size for embedder in self.embedders)
+        self.encoder = registry.build("encoder", self.parts["encoder"], input_size=width)
+        size, directions = self.encoder.output_size, getattr(self.encoder, "directions", 1)
+        self.pool = registry.build(
+            "pool", self.parts["pool"], input_size=size, directions=directions
+        )
+        self.head = registry.build(
+            "head", self.parts["head"], input_size=self.pool.output_size, outputs=outputs
+        )
+
+    def forward(self, source: Padded) -> Tensor:
+        return self.read(source).scores
+
+    def read(self, source: Padded) -> Reading:
+        """The scores together with the states, the sentence vector and the attention weights."""
+        states = self.encoder(self.embed(source))  # (B, T, H)
+        vector, weights = self.pool(states)
+        return Reading(states, vector, weights, self.head(vector))
+
+    def embed(self, source: Padded) -> Padded:
+        """(B, T) ids -> (B, T, E), the embedders' vectors side by side."""
+        pieces = iter(source.pieces)
+        embedded = [
+            embedder(source if piece_maker(embedder) is None else _only(source, next(pieces)))
+            for embedder in self.embedders
+        ]
+        if len(embedded) == 1:
+            return embedded[0]
+        return embedded[0].with_data(torch.cat([e.data for e in embedded], dim=-1))
+
+    @property
+    def piece_makers(self) -> list[Pieces]:
+        """What turns tokens into pieces, for each embedder that looks inside tokens."""
+        makers = [piece_maker(embedder) for embedder in self.embedders]
+        return [maker for maker in makers if maker is not None]
+
+    @property
+    def limit(self) -> int | None:
+        """The longest row it can read, where there is one."""
+        return getattr(self.encoder, "limit", None)
+
+
+def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The model's sections with every default written in, or a UserError for what does not fit."""
+    tables = parts["embedder"]
+    embedder: Any = (
+        [registry.fill("embedder", table, ("vocabulary_size",)) for table in tables]
+        if isinstance(tables, list)
+        else registry.fill("embedder", tables, ("vocabulary_size",))
+    )
+    return {
+        "embedder": embedder,
+        "encoder": registry.fill("encoder", parts["encoder"], ("input_size",)),
+        "pool": registry.fill("pool", parts["pool"], ("input_size", "directions")),
+        "head": registry.fill("head", parts["head"], ("input_size", "outputs")),
+    }
+
+
+def piece_maker(embedder: nn.Module) -> Pieces | None:
+    """The embedder's own `pieces` method, if it reads more than ids."""
+    return getattr(embedder, "pieces", None)
+
+
+def _only(source: Padded, pieces: Tensor) -> Padded:
+    return replace(source, data=pieces, pieces=())

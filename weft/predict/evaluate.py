@@ -1,0 +1,80 @@
+"""Measuring a predictor on labelled examples, in constant memory."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import IO, Any, Literal
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.measure import Measure
+from weft.predict.predictor import CHUNK, Predictor
+from weft.text.example import Example, Tally
+
+
+def evaluate(
+    predictor: Predictor,
+    examples: Iterable[Example],
+    *,
+    problems: Literal["error", "skip"] = "error",
+    tally: Tally | None = None,
+    predictions: IO[str] | None = None,
+    watch: Callable[[int], None] = lambda rows: None,
+) -> Measure:
+    """Answer every example and count; `predictions` receives one JSON line an example."""
+    tally = Tally() if tally is None else tally
+    task, space = predictor.task, predictor.space
+    measure = task.measure(space)
+    stream = iter(examples)
+    rows = 0
+    while chunk := list(islice(stream, CHUNK)):
+        kept, targets = [], []
+        for example in chunk:
+            if (target := _target(predictor, example, problems, tally)) is not None:
+                kept.append(example)
+                targets.append(target)
+        if kept:
+            scored = predictor.engine.scores([e.text for e in kept])
+            measure.add(task.predicted(scored.scores, space), np.array(targets))
+            for example, share in zip(kept, scored.coverage, strict=True):
+                if share < 1:
+                    tally.add("texts read only in part", f"{example.where} ({share:.0%})")
+            if predictions is not None:
+                answers = task.answers(scored.scores, space)
+                for example, answer, share in zip(kept, answers, scored.coverage, strict=True):
+                    row = {"text": example.text, "label": example.label, **shown(answer)}
+                    row["coverage"] = float(share)
+                    predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
+        rows += len(chunk)
+        watch(len(chunk))
+    if not rows:
+        raise UserError("There are no examples to measure on.")
+    return measure
+
+
+def shown(answer: Any) -> dict[str, Any]:
+    """An answer as `predict --json` prints it."""
+    out = {"value": answer.value, "score": answer.score, "coverage": answer.coverage}
+    if answer.parts:
+        out["parts"] = [list(part) for part in answer.parts]
+    return out
+
+
+def _target(predictor: Predictor, example: Example, problems: str, tally: Tally) -> Any:
+    try:
+        if example.label is None:
+            raise UserError(f"{example.where}: no label. Give the label column with --label.")
+        return predictor.task.target(example, predictor.space)
+    except UserError:
+        if problems == "error":
+            raise
+        what = "rows without a label skipped" if example.label is None else "unknown labels skipped"
+        tally.add(what, example.where)
+        return None
+
+
+def figures(measure: Measure) -> dict[str, Any]:
+    """A measure's figures as plain JSON values."""
+    return {name: dataclasses.asdict(figure) for name, figure in measure.figures().items()}

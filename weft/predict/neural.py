@@ -1,0 +1,130 @@
+"""The neural engine: a Model with its tokenizer and length limit, from texts to scores."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from weft.batch import Store
+from weft.batch.index import Indexer, Row
+from weft.errors import UserError
+from weft.model import Model, Reading
+from weft.predict.predictor import Scored
+from weft.tokens.tokenizer import Tokenizer
+from weft.tokens.truncate import Policy
+from weft.train.evaluate import readings, scores
+from weft.train.runtime import Runtime, on
+
+
+class Neural:
+    """Texts -> rows -> batches by length -> scores, merged over the windows of long texts."""
+
+    def __init__(self, model: Model, indexer: Indexer, runtime: Runtime):
+        self.model, self.indexer, self.runtime = model.to(runtime.device).eval(), indexer, runtime
+
+    def scores(self, texts: Sequence[str], parts: bool = False) -> Scored:
+        """Scores of each text; the windows of a long one count equally."""
+        store, rows = self._store(texts, spans=parts)
+        owners = np.array([row.text for row in rows])
+        covered = np.zeros(len(texts))
+        covered[owners] = [row.coverage for row in rows]
+        if not parts:
+            found = scores(self.model, store, self.runtime)
+            return Scored(_merge(found, owners, len(texts)), covered)
+        found = np.empty((0, 0))
+        pieces: list[list[tuple[int, int, float]]] = [[] for _ in texts]
+        for chosen, reading in readings(self.model, store, self.runtime):
+            out = reading.scores.float().cpu().numpy()
+            if not found.size:
+                found = np.empty((len(rows), out.shape[1]), out.dtype)
+            found[chosen] = out
+            self._weights(rows, chosen, reading, pieces)
+        return Scored(_merge(found, owners, len(texts)), covered, [tuple(p) for p in pieces])
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """(texts, H) the vector each text was pooled into."""
+        store, rows = self._store(texts)
+        found = scores(self.model, store, self.runtime, take=lambda reading: reading.vector)
+        return _merge(found, np.array([row.text for row in rows]), len(texts))
+
+    def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """(T, H) the encoder's vector for each token, and (T, 2) where it stands in the text."""
+        store, rows = self._store([text], spans=True)
+        vectors = [np.zeros((0, 0))] * len(rows)
+        for chosen, reading in readings(self.model, store, self.runtime):
+            for i, states in zip(chosen, reading.states.rows(), strict=True):
+                if len(states) < len(rows[i].ids):
+                    raise UserError("With a stride above 1 there is no vector for each token.")
+                # A [CLS] in front has a state but no place in the text.
+                vectors[i] = states.float().cpu().numpy()[-len(rows[i].ids) :]
+        spans = [row.spans for row in rows if row.spans is not None]
+        return np.concatenate(vectors), np.concatenate(spans)
+
+    def save(self, folder: Path) -> None:
+        weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
+        save_file(weights, folder / "weights.safetensors")
+        self.indexer.tokenizer.save(folder / "tokenizer.json")
+
+    @classmethod
+    def load(cls, folder: Path, config: dict[str, Any], outputs: int, device: str) -> "Neural":
+        """Read back what `save` wrote; a tensor too many or too few is an error."""
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        model = Model(config, vocabulary_size=len(tokenizer), outputs=outputs)
+        path = folder / "weights.safetensors"
+        try:
+            model.load_state_dict(load_file(path), strict=True)
+        except FileNotFoundError:
+            raise UserError(f"{path} is missing: the model folder is incomplete.") from None
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{path}: damaged ({error}). Restore it or train again.") from None
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"{path} does not fit model.json: {reason}") from None
+        data = config["data"]
+        return cls(model, indexer(model, tokenizer, data["limit"], data["truncate"]), on(device))
+
+    @property
+    def parameters(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
+
+    def _store(self, texts: Sequence[str], spans: bool = False) -> tuple[Store, list[Row]]:
+        store, rows = Store(len(self.indexer.pieces)), []
+        for row in self.indexer.rows(texts, spans=spans):
+            store.append(row.ids, 0, pieces=row.pieces)
+            rows.append(row)
+        return store.close(), rows
+
+    def _weights(
+        self, rows: list[Row], chosen: np.ndarray, reading: Reading, pieces: list[list[Any]]
+    ) -> None:
+        if reading.weights is None:
+            return
+        lengths = reading.states.lengths.tolist()
+        for i, values, length in zip(chosen, reading.weights.tolist(), lengths, strict=True):
+            spans = rows[i].spans
+            assert spans is not None
+            if length < len(spans):
+                continue  # with a stride, a weight belongs to no single token
+            kept = values[length - len(spans) : length]  # without a [CLS] in front
+            pieces[rows[i].text] += [
+                (start, end, weight)
+                for (start, end), weight in zip(spans.tolist(), kept, strict=True)
+            ]
+
+
+def indexer(model: Model, tokenizer: Tokenizer, limit: int, policy: Policy) -> Indexer:
+    """How a model's texts become rows: `limit` 0 means as long as the model can read."""
+    limits = [n for n in (limit or None, model.limit) if n is not None]
+    return Indexer(tokenizer, model.piece_makers, min(limits, default=None), policy)
+
+
+def _merge(values: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:
+    """Mean over the rows of each text."""
+    if len(values) == count:
+        return values
+    out = np.zeros((count, values.shape[1]))
+    np.add.at(out, owners, values)
+    return out / np.bincount(owners, minlength=count)[:, None]

@@ -1,0 +1,191 @@
+"""Names in a config file -> classes in a folder.
+
+A kind is a folder; a part is a decorated class in any module of that folder. The constructor's
+signature is the part's schema, so defaults live in one place. Folders are read as text, so listing
+parts imports nothing, and building one part imports only the module it lives in.
+"""
+
+import ast
+import functools
+import importlib
+import importlib.util
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.errors import UserError, unknown_name
+
+FOLDERS = {
+    "tokenizer": "tokens",
+    "embedder": "embed",
+    "score": "attend",
+    "encoder": "encode",
+    "pool": "encode",
+    "head": "decode",
+    "task": "tasks",
+    "classic": "classic",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the source of a registered class says, before anything is imported."""
+
+    kind: str
+    name: str
+    module: str
+    attribute: str
+    summary: str
+    options: tuple[tuple[str, str], ...]  # (name, default as written); required ones have ""
+
+    def load(self) -> type:
+        return getattr(importlib.import_module(self.module), self.attribute)
+
+
+def register(kind: str, name: str) -> Callable[[type], type]:
+    """Decorate a class so that `kind = "name"` in a config finds it."""
+    assert kind in FOLDERS, kind
+
+    def mark(cls: type) -> type:
+        return cls
+
+    return mark
+
+
+@functools.cache
+def parts(kind: str) -> Mapping[str, Part]:
+    """Every part of a kind, by name."""
+    found: dict[str, Part] = {}
+    folder = Path(__file__).parent / FOLDERS[kind]
+    for path in sorted(folder.glob("*.py")):
+        for part in _scan(path, f"weft.{FOLDERS[kind]}.{path.stem}"):
+            if part.kind != kind:
+                continue
+            if part.name in found:
+                first, second = found[part.name].module, part.module
+                raise UserError(f"Two {kind}s are called '{part.name}': {first} and {second}.")
+            found[part.name] = part
+    return found
+
+
+def find(kind: str, name: str) -> type:
+    """A short name looks in our folder; 'package.module:Class' looks anywhere."""
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise UserError(f"Cannot import {kind} '{name}': {error}.") from error
+    known = parts(kind)
+    if name not in known:
+        raise unknown_name(kind, name, known)
+    return known[name].load()
+
+
+def fill(kind: str, spec: Mapping[str, Any], derived: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The spec with every default written in, checked against the constructor's signature.
+
+    `derived` names what the surrounding model already knows (input width, number of labels);
+    a config may not set those, so one number is never written in two places.
+    """
+    if "kind" not in spec:
+        raise UserError(f"[{kind}] needs a 'kind'. Known: {', '.join(sorted(parts(kind)))}.")
+    name = spec["kind"]
+    if not isinstance(name, str):
+        raise UserError(f"[{kind}] 'kind' should be a name, got {name!r}.")
+    cls = find(kind, name)
+    given = {key: value for key, value in spec.items() if key != "kind"}
+    return {"kind": name, **check(cls, given, f"{kind} '{name}'", derived)}
+
+
+def build(kind: str, spec: Mapping[str, Any], **derived: Any) -> Any:
+    """Make the part that a spec describes."""
+    filled = fill(kind, spec, tuple(derived))
+    name = filled.pop("kind")
+    cls = find(kind, name)
+    accepted = inspect.signature(cls).parameters
+    return cls(**{k: v for k, v in derived.items() if k in accepted}, **filled)
+
+
+def check(
+    target: Callable, given: Mapping[str, Any], where: str, derived: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """`given` completed with the signature's defaults; a UserError for anything that does not fit."""
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)  # type: ignore[misc]
+    parameters = inspect.signature(target).parameters
+    options = {name: p for name, p in parameters.items() if name not in derived}
+    for name, value in given.items():
+        if name in derived:
+            raise UserError(f"Remove '{name}' from {where}: the model works it out itself.")
+        if name not in options:
+            raise unknown_name("option", name, options, where)
+        if not fits(value, hints[name]):
+            raise UserError(f"{where}: '{name}' should be {plain(hints[name])}, got {value!r}.")
+    missing = [n for n, p in options.items() if p.default is p.empty and n not in given]
+    if missing:
+        raise UserError(f"{where} needs {', '.join(missing)}.")
+    return {name: given.get(name, p.default) for name, p in options.items()}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value from a config file is what an annotation asks for."""
+    origin = typing.get_origin(hint)
+    if hint is Any:
+        return True
+    if origin is typing.Literal:
+        return value in typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(fits(value, option) for option in typing.get_args(hint))
+    if origin in (list, tuple):
+        inner = typing.get_args(hint)[0]
+        return isinstance(value, (list, tuple)) and all(fits(item, inner) for item in value)
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
+
+
+def plain(hint: Any) -> str:
+    """An annotation in words."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(repr(a) for a in typing.get_args(hint))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(plain(option) for option in typing.get_args(hint))
+    if origin in (list, tuple):
+        return f"a list of {plain(typing.get_args(hint)[0])}"
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    return names.get(hint, "nothing" if hint is type(None) else getattr(hint, "__name__", str(hint)))
+
+
+def _scan(path: Path, module: str) -> list[Part]:
+    found = []
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for call in node.decorator_list:
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "register":
+                kind, name = (ast.literal_eval(argument) for argument in call.args)
+                summary = (ast.get_docstring(node) or "").split("\n")[0]
+                found.append(Part(kind, name, module, node.name, summary, _options(node)))
+    return found
+
+
+def _options(node: ast.ClassDef) -> tuple[tuple[str, str], ...]:
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+            arguments = item.args.args[1:]
+            defaults = [""] * (len(arguments) - len(item.args.defaults))
+            defaults += [ast.unparse(d) for d in item.args.defaults]
+            keyword = [
+                (a.arg, ast.unparse(d) if d else "")
+                for a, d in zip(item.args.kwonlyargs, item.args.kw_defaults, strict=True)
+            ]
+            positional = zip((a.arg for a in arguments), defaults, strict=True)
+            return (*positional, *keyword)
+    return ()

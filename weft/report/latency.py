@@ -1,0 +1,37 @@
+"""How long a trained model takes to answer, measured in one way for every architecture."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.predict import Predictor
+
+WARM_UP, SINGLE, TOGETHER = 20, 200, 2000  # texts
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds for one text at a time, and texts a second when many come together."""
+
+    p50_ms: float
+    p95_ms: float
+    texts_per_second: float
+
+
+def latency(predictor: Predictor, texts: Sequence[str]) -> Latency:
+    """Warm up, then answer single texts, then many at once; answers are on the host when timed."""
+    assert texts, "no texts to time"
+    for text in texts[:WARM_UP]:
+        predictor([text])
+    single = [_seconds(predictor, [text]) for text in texts[:SINGLE]]
+    many = list(texts[:TOGETHER])
+    p50, p95 = np.percentile(single, [50, 95]) * 1000
+    return Latency(float(p50), float(p95), len(many) / _seconds(predictor, many))
+
+
+def _seconds(predictor: Predictor, texts: list[str]) -> float:
+    started = time.perf_counter()
+    predictor(texts)
+    return time.perf_counter() - started

@@ -1,0 +1,222 @@
+"""Rows of the leaderboard: how good, how sure, how fast, how large; and which one to take."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.report.trial import Result
+
+# Shown as percentages; correlations and errors are shown as they are.
+PERCENT = {"accuracy", "macro_f1", "micro_f1", "precision", "recall", "f1"}
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recipe over all its trials; without a quality, `error` says why."""
+
+    recipe: str
+    metric: str = ""
+    quality: float | None = None  # mean over trials
+    spread: float | None = None  # sample standard deviation over trials; None for a single one
+    low: float | None = None  # bootstrap interval of one trial, mean over trials
+    high: float | None = None
+    values: tuple[float, ...] = ()  # quality of each trial
+    train_seconds: float | None = None  # mean over trials
+    p50_ms: float | None = None  # median over trials, as are the next two
+    p95_ms: float | None = None
+    texts_per_second: float | None = None
+    size_bytes: int | None = None
+    parameters: int | None = None
+    error: str | None = None
+    pooled: float | None = None  # accuracy over the examples of all folds together
+    folds: int = 0
+    higher_is_better: bool = True
+
+    def to_json(self) -> dict[str, object]:
+        """The row as leaderboard.json holds it."""
+        return {**dataclasses.asdict(self), "values": list(self.values)}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The best row, the cheapest that is as good within the margin, and the sentence about them."""
+
+    best: Row
+    choice: Row
+    margin: float
+    sentence: str
+
+
+def row(recipe: str, results: Sequence[Result], folds: int = 0) -> Row:
+    """The trials of one recipe, summed up."""
+    first = results[0]
+    main = [result.figures[result.metric] for result in results]
+    values = [figure["value"] for figure in main]
+    n = len(values)
+    mean = _mean(values)
+    deviation = (sum((v - mean) ** 2 for v in values) / (n - 1)) ** 0.5 if n > 1 else None
+    counts = [r.figures["accuracy"] for r in results if "accuracy" in r.figures]
+    total = sum(c["n"] for c in counts)
+    return Row(
+        recipe=recipe,
+        metric=first.metric,
+        quality=mean,
+        spread=deviation,
+        low=_mean([f["low"] for f in main]),
+        high=_mean([f["high"] for f in main]),
+        values=tuple(values),
+        train_seconds=_mean([r.seconds for r in results]),
+        p50_ms=_median([r.p50_ms for r in results]),
+        p95_ms=_median([r.p95_ms for r in results]),
+        texts_per_second=_median([r.texts_per_second for r in results]),
+        size_bytes=round(_median([r.size_bytes for r in results])),
+        parameters=round(_median([r.parameters for r in results])),
+        pooled=sum(c["value"] * c["n"] for c in counts) / total if folds and total else None,
+        folds=folds,
+        higher_is_better=first.higher_is_better,
+    )
+
+
+def ordered(rows: Sequence[Row]) -> list[Row]:
+    """Best first; of equals the faster; those that failed last."""
+
+    def key(row: Row) -> tuple[bool, float, float]:
+        if row.quality is None or row.quality != row.quality:
+            return True, 0.0, 0.0
+        return False, -row.quality if row.higher_is_better else row.quality, row.p50_ms or 0.0
+
+    return sorted(rows, key=key)
+
+
+def verdict(rows: Sequence[Row]) -> Verdict | None:
+    """The cheapest model within one standard deviation of the best; None when all have failed."""
+    able = [row for row in ordered(rows) if row.error is None and row.quality is not None]
+    if not able:
+        return None
+    best = able[0]
+    assert best.quality is not None
+    if best.spread is not None:
+        margin = best.spread
+    else:
+        margin = ((best.high or 0.0) - (best.low or 0.0)) / 2
+    # A little slack, so that a row exactly at the margin is not lost to rounding.
+    near = [r for r in able if abs((r.quality or 0.0) - best.quality) <= margin + 1e-12]
+    choice = min(near, key=lambda r: r.p50_ms or 0.0)
+    return Verdict(best, choice, margin, _sentence(best, choice, margin, len(able)))
+
+
+def table(rows: Sequence[Row]) -> None:
+    """Print the leaderboard on standard output."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console = Console(highlight=False, width=min(console.width, WIDTH) if console.is_terminal else WIDTH)
+    found = verdict(rows)
+    metric = next((row.metric for row in rows if row.metric), "quality")
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    shown.add_column("recipe", no_wrap=True)
+    for name in (metric, "95 % interval", "train", "p50 ms", "p95 ms", "texts/s", "size"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    failed = []
+    for row in ordered(rows):
+        if row.error is not None:
+            failed.append(row)
+            shown.add_row(row.recipe, "failed", style="red")
+            continue
+        style = "bold green" if found and row is found.choice else ""
+        shown.add_row(*cells(row), style=style)
+    console.print(shown)
+    for row in failed:
+        console.print(Text(f"{row.recipe} failed: {row.error}", style="red"))
+    if found:
+        console.print(Text(found.sentence))
+
+
+def cells(row: Row) -> list[str]:
+    """A row as the table prints it."""
+    quality = figure(row.quality, row.metric)
+    if row.spread is not None:
+        quality += f" ± {figure(row.spread, row.metric)}"
+    return [
+        row.recipe,
+        quality,
+        f"{figure(row.low, row.metric)} – {figure(row.high, row.metric)}",
+        duration(row.train_seconds),
+        milliseconds(row.p50_ms),
+        milliseconds(row.p95_ms),
+        count(row.texts_per_second),
+        size(row.size_bytes),
+    ]
+
+
+def figure(value: float | None, metric: str) -> str:
+    """A quality as people write it: 93.1 for an accuracy of 0.931, four digits otherwise."""
+    if value is None:
+        return "–"
+    return f"{100 * value:.1f}" if metric in PERCENT else f"{value:.4g}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s"
+
+
+def milliseconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def count(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def size(value: float | None) -> str:
+    """Bytes, in the unit that keeps the number short."""
+    if value is None:
+        return "–"
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
+def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
+    how = figure(margin, best.metric)
+    if best.spread is not None:
+        over = f"{len(best.values)} {'folds' if best.folds else 'seeds'}"
+        if best.folds and len(best.values) > best.folds:
+            over = f"{best.folds} folds and {len(best.values) // best.folds} seeds"
+        within = f"one standard deviation (±{how} over {over})"
+    else:
+        within = f"half its bootstrap interval (±{how}; a single training has no standard deviation)"
+    told = f"{best.metric} {figure(best.quality, best.metric)}, {milliseconds(best.p50_ms)} ms a text"
+    if compared == 1:
+        return f"{best.recipe} is the only model that was trained: {told}."
+    if choice is best:
+        return f"Take {best.recipe}: it is the best ({told}), and no faster model is within {within}."
+    mine = f"{figure(choice.quality, best.metric)}, {milliseconds(choice.p50_ms)} ms a text"
+    times = (best.p50_ms or 0.0) / choice.p50_ms if choice.p50_ms else 1.0
+    return (
+        f"Take {choice.recipe} ({best.metric} {mine}): it is the cheapest within {within} of the "
+        f"best, {best.recipe} ({figure(best.quality, best.metric)}, "
+        f"{milliseconds(best.p50_ms)} ms), and answers {times:.1f} times as fast."
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _median(values: Sequence[float]) -> float:
+    middle = sorted(values)
+    half = len(middle) // 2
+    return middle[half] if len(middle) % 2 else (middle[half - 1] + middle[half]) / 2

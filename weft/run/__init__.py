@@ -1,0 +1,6 @@
+"""From a configuration to a trained, measured and saved model."""
+
+from weft.run.data import Data, Splits
+from weft.run.train import Outcome, train
+
+__all__ = ["Data", "Outcome", "Splits", "train"]

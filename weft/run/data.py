@@ -1,0 +1,109 @@
+"""The [data] section, and the examples it leads to."""
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from weft.errors import UserError
+from weft.text.example import Example, Tally
+from weft.text.read import Columns, read
+from weft.tokens.truncate import Policy
+
+Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
+
+
+@dataclass(frozen=True)
+class Data:
+    """Files, their columns, and what to do with what does not fit."""
+
+    train: str = ""
+    dev: str = ""  # empty: a share of train, chosen by the texts themselves
+    test: str = ""
+    format: str = ""  # empty: recognised
+    text: str | int = ""  # column, by name or position; empty: recognised
+    label: str | int = ""
+    id: str | int = ""
+    separator: str = ""  # between several labels in one cell
+    phrases: bool = False  # train on every labelled phrase of a tree
+    problems: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
+    limit: int = 0  # tokens of a text that are read; 0: as many as the model can
+    truncate: Policy = "head"  # what is read of a longer text
+    share: float = 0.1  # of train that becomes dev when no dev is given
+    golden: int = 5  # texts stored in the model with their answers, replayed when it is loaded
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Where the examples come from; dev and test may be absent."""
+
+    train: Source
+    dev: Source | None = None
+    test: Source | None = None
+
+
+def checked(data: Data) -> Data:
+    """The same settings, or a UserError for a value that makes no sense."""
+    if data.limit < 0:
+        raise UserError(f"data.limit should be 0 (no limit) or more, got {data.limit}.")
+    if not 0 <= data.share < 1:
+        raise UserError(f"data.share should be from 0 to below 1, got {data.share}.")
+    return data
+
+
+def from_files(data: Data) -> Splits:
+    """Sources that read the configured files anew each time they are called."""
+    if not data.train:
+        raise UserError("No training file: pass --train FILE, or set train in [data].")
+    whole = source(data, data.train, phrases=data.phrases)
+    test = source(data, data.test) if data.test else None
+    if data.dev:
+        return Splits(whole, source(data, data.dev), test)
+    if data.share == 0:
+        return Splits(whole, None, test)
+    held_out = source(data, data.train)
+    return Splits(
+        lambda: (e for e in whole() if not held(e.text, data.share)),
+        lambda: (e for e in held_out() if held(e.text, data.share)),
+        test,
+    )
+
+
+def source(data: Data, path: str, tally: Tally | None = None, phrases: bool = False) -> Source:
+    """The examples of one file, with the columns and policies of a [data] section."""
+    columns = Columns(*(None if c == "" else c for c in (data.text, data.label, data.id)))
+
+    def examples() -> Iterator[Example]:
+        return read(
+            path,
+            columns=columns,
+            format=data.format or None,
+            problems=data.problems,
+            tally=tally,
+            phrases=phrases,
+            separator=data.separator or None,
+        )
+
+    return examples
+
+
+def held(text: str, share: float) -> bool:
+    """Whether a text falls into the held-out share: decided by the text alone, so that copies of
+    one text stay on one side, and a file larger than memory can be split while it streams."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass")) < share * 2**32
+
+
+def counted(examples: Source, data: Data, tally: Tally) -> Iterator[Example]:
+    """Examples fit to train or measure on: without a label they are a problem."""
+    for example in examples():
+        if example.label is None:
+            if data.problems == "error":
+                raise UserError(
+                    f"{example.where}: no label. Give the label column with --label, "
+                    "or pass --set data.problems=skip to leave such rows out."
+                )
+            tally.add("rows without a label skipped", example.where)
+            continue
+        yield example
+
+

@@ -1,0 +1,239 @@
+"""One training run: files in, run folder out.
+
+RUN/config.toml  metrics.jsonl  log.txt  checkpoints/{last,best}.safetensors  model/  predictions.jsonl
+"""
+
+import contextlib
+import dataclasses
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft import config as configuration
+from weft import registry
+from weft.config import Config
+from weft.errors import UserError
+from weft.measure import Figure
+from weft.predict.evaluate import evaluate
+from weft.predict.predictor import Engine, Predictor
+from weft.run.data import Data, Source, Splits, checked, counted, from_files
+from weft.tasks.task import Space, Task
+from weft.text.example import Tally
+from weft.train.settings import Settings
+from weft.train.watch import Watch
+
+OURS = {
+    "config.toml",
+    "metrics.jsonl",
+    "log.txt",
+    "checkpoints",
+    "model",
+    "predictions.jsonl",
+    "tensorboard",
+}
+GOLDEN_LENGTH = 2000  # characters; longer texts would make a model folder needlessly large
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run led to."""
+
+    predictor: Predictor
+    figures: dict[str, dict[str, Figure]]  # by split, then by metric
+    record: dict[str, Any]  # what is saved as record.json
+
+
+def train(
+    config: Config,
+    output: str | Path,
+    *,
+    splits: Splits | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> Outcome:
+    """Train what a configuration describes into a run folder, measure it, and save the model."""
+    started = time.perf_counter()
+    full = filled(config)
+    data, settings = Data(**full["data"]), Settings(**full["train"])
+    splits = splits or from_files(data)
+    if "several" in full["task"] and "several" not in config["task"]:
+        full["task"]["several"] = _several(splits.train)
+    task: Task = registry.build("task", full["task"])
+    space = task.space(splits.train())
+    folder = _prepare(Path(output), resume, overwrite)
+    (folder / "config.toml").write_text(configuration.dumps(full), "utf-8")
+    tally = Tally()
+    with contextlib.closing(Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)) as watch:
+        engine: Engine
+        if "classic" in full:
+            engine = _classic(full["classic"], data, settings, task, space, splits, tally)
+        else:
+            from weft.run.neural import Run
+            from weft.train.runtime import on
+
+            runtime = on(device, settings.precision)
+            run = Run(full, data, settings, task, space, splits, folder, watch, tally, runtime)
+            engine = run.fit(resume)
+        trained = time.perf_counter() - started
+        predictor = Predictor(engine, task, space, full)
+        return _finish(predictor, splits, data, folder, watch, tally, trained)
+
+
+def filled(config: Config) -> dict[str, Any]:
+    """All sections with every default written in, or a UserError for what does not fit."""
+    task = registry.fill("task", {"kind": "classify", **config["task"]})
+    data = checked(Data(**registry.check(Data, config["data"], "[data]")))
+    settings = Settings(**registry.check(Settings, config["train"], "[train]"))
+    _check_settings(settings)
+    return {
+        "task": task,
+        **_model_sections(config),
+        "data": dataclasses.asdict(data),
+        "train": dataclasses.asdict(settings),
+    }
+
+
+def _finish(
+    predictor: Predictor,
+    splits: Splits,
+    data: Data,
+    folder: Path,
+    watch: Watch,
+    tally: Tally,
+    seconds: float,
+) -> Outcome:
+    """Tune on dev, measure on dev and test, and write the model folder."""
+    if splits.dev is not None:
+        _tune(predictor, counted(splits.dev, data, Tally()))
+    found: dict[str, dict[str, Figure]] = {}
+    for name, source in (("dev", splits.dev), ("test", splits.test)):
+        if source is None or next(source(), None) is None:
+            continue
+        with open(folder / "predictions.jsonl", "w", encoding="utf-8") as file:
+            own = Tally() if name == "dev" else tally
+            measure = evaluate(
+                predictor, source(), problems=data.problems, tally=own, predictions=file
+            )
+        found[name] = measure.figures()
+        main = found[name][predictor.task.metric]
+        words = f"{name} {predictor.task.metric} {main.value:.4f} [{main.low:.4f}, {main.high:.4f}]"
+        watch.say(f"{words} on {main.n}")
+        watch.event(name, **{k: f.value for k, f in found[name].items()})
+    for line in tally.lines():
+        watch.say(f"note: {line}")
+    record = {
+        "seconds": round(seconds, 3),
+        "parameters": predictor.parameters,
+        "figures": {
+            split: {name: dataclasses.asdict(f) for name, f in figures.items()}
+            for split, figures in found.items()
+        },
+        "notes": tally.lines(),
+        "versions": versions(),
+        "command": " ".join(["weft", *sys.argv[1:]]),
+    }
+    golden = (e.text for e in (splits.dev or splits.train)() if len(e.text) <= GOLDEN_LENGTH)
+    predictor.save(folder / "model", list(islice(golden, data.golden)), record)
+    watch.say(f"model saved in {folder / 'model'}")
+    return Outcome(predictor, found, record)
+
+
+def _tune(predictor: Predictor, examples: Iterable[Any]) -> None:
+    kept = []
+    for example in examples:
+        with contextlib.suppress(UserError):
+            kept.append((example.text, predictor.task.target(example, predictor.space)))
+    if kept:
+        scored = predictor.engine.scores([text for text, _ in kept])
+        targets = np.array([target for _, target in kept])
+        predictor.space = predictor.task.tune(scored.scores, targets, predictor.space)
+
+
+def _classic(
+    section: dict[str, Any],
+    data: Data,
+    settings: Settings,
+    task: Task,
+    space: Space,
+    splits: Splits,
+    tally: Tally,
+) -> Engine:
+    engine = registry.build("classic", section)
+    texts, targets = [], []
+    for example in counted(splits.train, data, tally):
+        texts.append(example.text)
+        targets.append(task.target(example, space))
+    if not texts:
+        raise UserError("There are no training examples left.")
+    engine.fit(texts, np.array(targets), task, space, seed=settings.seed)
+    return engine
+
+
+def _model_sections(config: Config) -> dict[str, Any]:
+    if "classic" in config:
+        return {"classic": registry.fill("classic", config["classic"])}
+    from weft.run.neural import sections
+
+    return sections(config)
+
+
+def _several(source: Source) -> bool:
+    """Whether a label among the first is a list: then texts may have several."""
+    return any(isinstance(example.label, tuple) for example in islice(source(), 1000))
+
+
+def _check_settings(settings: Settings) -> None:
+    for name in ("epochs", "batch", "budget", "accumulate"):
+        if getattr(settings, name) < 1:
+            raise UserError(f"train.{name} should be at least 1, got {getattr(settings, name)}.")
+    for name in ("learning_rate", "clip", "warmup", "patience", "weight_decay", "save_every"):
+        if getattr(settings, name) < 0:
+            raise UserError(f"train.{name} should not be negative, got {getattr(settings, name)}.")
+    for name in ("warmup", "average"):
+        if getattr(settings, name) >= 1:
+            value = getattr(settings, name)
+            raise UserError(f"train.{name} is a share of the training, below 1; got {value}.")
+
+
+def _prepare(folder: Path, resume: bool, overwrite: bool) -> Path:
+    """Make the run folder, or say why an existing one is not touched."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is a file; give a folder to -o.")
+        present = {p.name for p in folder.iterdir()} if folder.exists() else set()
+        if present and not resume:
+            if not overwrite:
+                raise UserError(
+                    f"{folder} is not empty. Pass --overwrite to replace the run in it, --resume to "
+                    "go on with it, or choose another folder."
+                )
+            if "config.toml" not in present:
+                raise UserError(f"{folder} holds no run of Weft, so --overwrite leaves it alone.")
+            for name in present & OURS:
+                path = folder / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "log.txt").touch()
+    except OSError as error:
+        raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None
+    return folder
+
+
+def versions() -> dict[str, str]:
+    """What this was made with."""
+    out = {"python": platform.python_version()}
+    for name in ("weft", "torch", "numpy", "tokenizers", "scikit-learn"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            out[name] = metadata.version(name)
+    return out

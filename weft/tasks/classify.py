@@ -1,0 +1,211 @@
+"""Text classification: one label a text, or several.
+
+n texts   C labels
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import UserError, near_miss
+from weft.measure import Classification, LabelSets
+from weft.registry import register
+from weft.tasks.task import Answer, Labels, Loss
+from weft.text.example import Example
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from weft.batch import Labelled
+
+SHOWN = 20  # labels listed in a message
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The labels in order (numbers by value, the rest by letter) and where 'yes' begins."""
+
+    entries: tuple[str, ...]
+    threshold: float = 0.5  # several labels: those at least this probable are given
+
+    @property
+    def size(self) -> int:
+        return len(self.entries)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        return {entry: i for i, entry in enumerate(self.entries)}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"entries": list(self.entries), "threshold": self.threshold}
+
+
+@register("task", "classify")
+class Classify:
+    """One label a text, or several (`several = true`)."""
+
+    head = "linear"
+    higher_is_better = True
+
+    def __init__(self, several: bool = False, smoothing: float = 0.0) -> None:
+        if not 0 <= smoothing < 1:
+            raise UserError(
+                f"task 'classify': smoothing is {smoothing}; it goes from 0 to below 1."
+            )
+        self.several = several
+        self.smoothing = smoothing
+        self.metric = "micro_f1" if several else "accuracy"
+
+    def space(self, examples: Iterable[Example]) -> Classes:
+        """The labels that occur, sorted; numbers by value when every label is one."""
+        seen = Labels("label")
+        entries = {name for e in examples if seen.count(e) for name in self._names(e)}
+        seen.check()
+        if len(entries) == 1:
+            (only,) = entries
+            raise UserError(
+                f"{seen.file}: every example has the label '{only}'; a classifier needs at least "
+                "two classes. Add examples of another class, or pass --label with another column."
+            )
+        if not entries:
+            raise UserError(f"{seen.file}: every example has an empty set of labels.")
+        return Classes(tuple(sorted(entries, key=_order(entries))))
+
+    def load_space(self, saved: dict[str, Any]) -> Classes:
+        try:
+            space = Classes(tuple(map(str, saved["entries"])), float(saved["threshold"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"The saved labels are damaged: {error!r}. Train again.") from error
+        if len(space.index) < max(2, space.size):
+            raise UserError("The saved labels are damaged: too few or repeated. Train again.")
+        return space
+
+    def target(self, example: Example, space: Classes) -> np.ndarray | int:
+        """The label's index, or a row of C zeros and ones."""
+        if example.label is None or example.label == "":
+            raise Labels("label").missing(example)
+        picked = [self._look_up(name, example, space) for name in self._names(example)]
+        if not self.several:
+            return picked[0]
+        row = np.zeros(space.size, dtype=np.float32)
+        row[picked] = 1
+        return row
+
+    def loss(self, scores: "Tensor", batch: "Labelled") -> Loss:
+        """Cross-entropy, or binary cross-entropy summed over the labels; counted in texts."""
+        from torch.nn import functional as F
+
+        scores = scores.float()  # (n, C)
+        if self.several:
+            wanted = batch.target.float() * (1 - self.smoothing) + self.smoothing / 2
+            total = F.binary_cross_entropy_with_logits(scores, wanted, reduction="sum")
+        else:
+            total = F.cross_entropy(
+                scores, batch.target, reduction="sum", label_smoothing=self.smoothing
+            )
+        return Loss(total, len(scores))
+
+    def answers(self, scores: np.ndarray, space: Classes) -> list[Answer]:
+        """The best label with its probability; of several, the set with that of the whole set.
+
+        Several labels come most probable first and may be none; their score is the probability
+        that exactly this set is right when the labels are independent.
+        """
+        chances = self.probabilities(scores)  # (n, C)
+        if self.several:
+            return [_set_answer(row, space) for row in chances]
+        best = chances.argmax(1)
+        return [
+            Answer(space.entries[i], float(row[i]), scores=tuple(row.tolist()))
+            for row, i in zip(chances, best.tolist(), strict=True)
+        ]
+
+    def predicted(self, scores: np.ndarray, space: Classes) -> np.ndarray:
+        """The best label's index (n,), or rows of zeros and ones (n, C)."""
+        if self.several:
+            return (self.probabilities(scores) >= space.threshold).astype(np.int64)
+        return scores.argmax(1)
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Scores (n, C) as probabilities: softmax over labels, or a sigmoid for each."""
+        scores = np.asarray(scores, dtype=np.float64)
+        if self.several:
+            return np.exp(-np.logaddexp(0, -scores))
+        raised = np.exp(scores - scores.max(1, keepdims=True))
+        return raised / raised.sum(1, keepdims=True)
+
+    def tune(self, scores: np.ndarray, targets: np.ndarray, space: Classes) -> Classes:
+        """Several labels: the threshold with the best micro-F1 on held-out scores."""
+        if not self.several or not np.any(targets):
+            return space
+        threshold = best_threshold(self.probabilities(scores).ravel(), np.ravel(targets) > 0)
+        return replace(space, threshold=threshold)
+
+    def measure(self, space: Classes) -> Classification | LabelSets:
+        return LabelSets(space.size) if self.several else Classification(space.size)
+
+    def _names(self, example: Example) -> tuple[str, ...]:
+        label = example.label
+        if not isinstance(label, tuple):
+            return (str(label),)
+        if not self.several:
+            raise UserError(
+                f"{example.where}: several labels {list(label)} where one is expected. "
+                "Pass --set task.several=true to learn several labels a text."
+            )
+        return label
+
+    def _look_up(self, name: str, example: Example, space: Classes) -> int:
+        if name in space.index:
+            return space.index[name]
+        known = ", ".join(space.entries[:SHOWN])
+        rest = space.size - SHOWN
+        more = f", … ({rest} more)" if rest > 0 else ""
+        raise UserError(
+            f"{example.where}: label '{name}' was not seen in training."
+            f"{near_miss(name, space.entries)} Known: {known}{more}."
+        )
+
+
+def best_threshold(chances: np.ndarray, right: np.ndarray) -> float:
+    """The cut with the highest F1, half-way between two neighbouring probabilities.
+
+    Of cuts that are equally good the one nearest 0.5 wins. One sort tries every distinct cut.
+    """
+    order = np.argsort(-chances, kind="stable")
+    chances, right = chances[order], right[order]
+    last = np.append(chances[1:] < chances[:-1], True)  # a cut cannot fall between equals
+    f1 = 2 * np.cumsum(right)[last] / (np.arange(1, len(right) + 1)[last] + right.sum())
+    upper = chances[last]
+    lower = np.append(upper[1:], 0.0)
+    cuts = (upper + lower) / 2
+    cuts = np.where(cuts > lower, cuts, upper)  # neighbouring floats have no middle
+    best = np.flatnonzero(f1 == f1.max())
+    return float(cuts[best[np.abs(cuts[best] - 0.5).argmin()]])
+
+
+def _set_answer(row: np.ndarray, space: Classes) -> Answer:
+    """Every label over the threshold, most probable first."""
+    given = row >= space.threshold
+    order = np.argsort(-row, kind="stable")
+    value = tuple(space.entries[i] for i in order.tolist() if given[i])
+    whole = float(np.where(given, row, 1 - row).prod())
+    return Answer(value, whole, scores=tuple(row.tolist()))
+
+
+def _order(entries: Iterable[str]) -> Any:
+    """Sort by value when every label is a number, by letter otherwise."""
+    if all(_is_number(entry) for entry in entries):
+        return lambda entry: (float(entry), entry)
+    return str
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,116 @@
+"""Regression: one number a text, learned on a standardised scale."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.measure import Regression
+from weft.registry import register
+from weft.tasks.task import Answer, Labels, Loss
+from weft.text.example import Example
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from weft.batch import Labelled
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and (population) standard deviation of the training labels."""
+
+    mean: float
+    deviation: float
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {"mean": self.mean, "deviation": self.deviation}
+
+
+@register("task", "regress")
+class Regress:
+    """One number a text: squared error on the standardised scale, answers in the user's unit."""
+
+    head = "linear"
+    metric = "pearson"
+    higher_is_better = True
+
+    def space(self, examples: Iterable[Example]) -> Scale:
+        """Mean and deviation in one pass (Welford 1962)."""
+        seen = Labels("number")
+        count, mean, squares = 0, 0.0, 0.0
+        for example in examples:
+            if seen.count(example):
+                value = number(example)
+                count += 1
+                step = value - mean
+                mean += step / count
+                squares += step * (value - mean)
+        seen.check()
+        if not math.isfinite(squares):
+            raise UserError(f"{seen.file}: the labels are too large to average; rescale them.")
+        deviation = math.sqrt(squares / count)
+        if deviation <= 1e-12 * abs(mean):  # rounding, not variation
+            raise UserError(
+                f"{seen.file}: every example has the label {mean:g}; there is nothing to learn. "
+                "Add examples with other numbers, or pass --label with another column."
+            )
+        return Scale(mean, deviation)
+
+    def load_space(self, saved: dict[str, Any]) -> Scale:
+        try:
+            space = Scale(float(saved["mean"]), float(saved["deviation"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"The saved scale is damaged: {error!r}. Train again.") from error
+        if not (math.isfinite(space.mean) and 0 < space.deviation < math.inf):
+            raise UserError(f"The saved scale is damaged: {space}. Train again.")
+        return space
+
+    def target(self, example: Example, space: Scale) -> float:
+        """The label in standard deviations from the mean."""
+        return (number(example) - space.mean) / space.deviation
+
+    def loss(self, scores: "Tensor", batch: "Labelled") -> Loss:
+        """Sum of squared errors on the standardised scale; counted in texts."""
+        error = scores.float().squeeze(-1) - batch.target.float()  # (n,)
+        return Loss(error.square().sum(), len(error))
+
+    def answers(self, scores: np.ndarray, space: Scale) -> list[Answer]:
+        """The number in the user's unit, as value and as score."""
+        values = self.predicted(scores, space) * space.deviation + space.mean
+        return [Answer(value, value) for value in values.tolist()]
+
+    def predicted(self, scores: np.ndarray, space: Scale) -> np.ndarray:
+        """Standardised numbers (n,), like the targets; the measure turns errors into the unit."""
+        return np.asarray(scores, dtype=np.float64).reshape(len(scores))
+
+    def tune(self, scores: np.ndarray, targets: np.ndarray, space: Scale) -> Scale:
+        """Nothing is decided after training."""
+        return space
+
+    def measure(self, space: Scale) -> Regression:
+        return Regression(unit=space.deviation)
+
+
+def number(example: Example) -> float:
+    """The label as a finite number; a UserError with file and line when it is none."""
+    label = example.label
+    if label is None or label == "":
+        raise Labels("number").missing(example)
+    try:
+        value = float(label) if not isinstance(label, tuple) else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(
+            f"{example.where}: label {label!r} is not a finite number, which task 'regress' needs. "
+            "Correct it, pass --label with another column, or use --set task.kind=classify."
+        )
+    return value

@@ -1,0 +1,116 @@
+"""What a task owes the rest of the toolkit. Importable without torch."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.measure import Measure
+from weft.text.example import Example
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from weft.batch import Labelled
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum and what it is a sum over; only the trainer divides, once."""
+
+    total: "Tensor"
+    count: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says of one text."""
+
+    value: Any
+    score: float  # probability of the value where there is one; for a number, the number itself
+    parts: tuple = ()  # (start, end, weight) of each token, where the model attends
+    coverage: float = 1.0  # below 1: some of the input was not read
+    scores: tuple[float, ...] = ()  # one per label, in the order of the space
+
+
+class Space(Protocol):
+    """The answers a task can give, learned from the training labels: classes, or a scale."""
+
+    @property
+    def size(self) -> int:
+        """How many scores the head must give for one text."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class Task(Protocol):
+    """Stateless, no parameters: settings only.
+
+    Each task takes back the space it made, so `space` is Any here and its own type there.
+    """
+
+    head: str  # the head that answers it unless the config names another
+    metric: str  # the figure that early stopping and the leaderboard look at
+    higher_is_better: bool
+
+    def space(self, examples: Iterable[Example]) -> Space:
+        """Learn the answer space in one pass over the training examples."""
+
+    def load_space(self, saved: dict[str, Any]) -> Space: ...
+
+    def target(self, example: Example, space: Any) -> np.ndarray | int | float:
+        """The right answer as numbers; a UserError with file and line where the space lacks it."""
+
+    def loss(self, scores: "Tensor", batch: "Labelled") -> Loss: ...
+
+    def answers(self, scores: np.ndarray, space: Any) -> list[Answer]: ...
+
+    def predicted(self, scores: np.ndarray, space: Any) -> np.ndarray:
+        """The answers as numbers of the same kind as `target`, for the measure."""
+
+    def tune(self, scores: np.ndarray, targets: np.ndarray, space: Any) -> Space:
+        """Fit what is decided after training (a threshold) on held-out scores."""
+
+    def measure(self, space: Any) -> Measure: ...
+
+
+class Labels:
+    """Watches for examples without a label while an answer space is learned."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted  # "label" or "number", for messages
+        self.file = "input"
+        self.labelled = 0
+        self.first: Example | None = None  # the first example without a label
+
+    def count(self, example: Example) -> bool:
+        """Whether the example has a label."""
+        self.file = example.file or self.file
+        if example.label is not None and example.label != "":
+            self.labelled += 1
+            return True
+        self.first = self.first or example
+        return False
+
+    def check(self) -> None:
+        """A UserError when there was nothing to learn from, or a label was missing."""
+        if self.labelled and self.first:
+            raise self.missing(self.first)
+        if not self.labelled:
+            found = "no example has a label" if self.first else "there are no examples"
+            raise UserError(
+                f"{self.file}: {found}. Pass --label with the column that holds the {self.wanted}."
+            )
+
+    def missing(self, example: Example) -> UserError:
+        """The error for one example without a label."""
+        return UserError(
+            f"{example.where}: no {self.wanted}. Add it, remove the row, "
+            f"or pass --label with the column that holds the {self.wanted}."
+        )
+
+
+def value_of(answers: Sequence[Answer]) -> list[Any]:
+    return [answer.value for answer in answers]

@@ -1,0 +1,257 @@
+"""Which column is text and which is label: as the user said, else by header, else by contents."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from weft.errors import UserError, near_miss
+
+TEXT_NAMES = (
+    *("text", "sentence", "review", "question", "utterance", "content", "document", "body"),
+    *("tweet", "comment", "message", "query", "phrase", "reviewtext", "title", "headline"),
+)
+LABEL_NAMES = (
+    *("label", "labels", "category", "categories", "class", "classes", "target", "sentiment"),
+    *("intent", "topic", "emotion", "polarity", "score", "rating", "stars", "tag", "tags", "gold"),
+)
+ID_NAMES = ("id", "idx", "uid", "guid", "index", "example_id")
+NO_LABEL = ""
+
+LOOK_AHEAD = 20_000  # rows looked at when the first ones do not settle the label
+_FEW = 20  # below this many rows, "few distinct values" says nothing
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the user said about columns, by name or position; None means find out, label="" none."""
+
+    text: str | int | None = None
+    label: str | int | None = None
+    id: str | int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are in a row, by position."""
+
+    text: int
+    label: int | None
+    id: int | None
+    names: tuple[str, ...]  # "" names when there is no header
+    header: bool
+
+    @property
+    def width(self) -> int:
+        return len(self.names)
+
+
+Rows = Sequence[Sequence[str]]
+More = Callable[[], Iterator[Sequence[str]]]
+
+
+def table_layout(rows: Rows, asked: Columns, file: str, more: More | None = None) -> Layout:
+    """The layout of a table whose first row may be a header."""
+    header = _is_header(rows, asked)
+    width = len(rows[0]) if header else Counter(map(len, rows)).most_common(1)[0][0]
+    body = [row for row in (rows[1:] if header else rows) if len(row) == width]
+    names = tuple(name.strip() for name in rows[0]) if header else ("",) * width
+    return layout(names, body, asked, file, more, header=header)
+
+
+def layout(
+    names: tuple[str, ...],
+    body: Rows,
+    asked: Columns,
+    file: str,
+    more: More | None = None,
+    *,
+    header: bool = True,
+) -> Layout:
+    """The layout of rows under known names (all "" when there are none)."""
+    columns = list(zip(*body, strict=True)) if body else [()] * len(names)
+    text = _place(asked.text, names, file, "text")
+    label = None if asked.label == NO_LABEL else _place(asked.label, names, file, "label")
+    identity = _place(asked.id, names, file, "id")
+    taken: set[int | None] = {place for place in (label, identity) if place is not None}
+    if identity is None:
+        identity = _known(names, ID_NAMES, {text, label})
+    if text is None:
+        text = _known(names, TEXT_NAMES, taken)
+    if text is None:
+        text = _longest(columns, taken | {identity})
+    for first, second in ((text, label), (text, identity), (label, identity)):
+        if first is not None and first == second:
+            raise UserError(
+                f"{file}: {_called(first, names)} is asked for twice. Pass another one."
+            )
+    if label is None and asked.label is None:
+        label = _find_label(names, columns, {text, identity}, file, more)
+    return Layout(text, label, identity, names, header)
+
+
+def _place(asked: str | int | None, names: tuple[str, ...], file: str, role: str) -> int | None:
+    if asked is None:
+        return None
+    if isinstance(asked, str):
+        exact = [i for i, name in enumerate(names) if name == asked]
+        found = exact or [i for i, name in enumerate(names) if name.lower() == asked.lower()]
+        if len(found) > 1:
+            raise UserError(
+                f"{file}: {len(found)} columns are called '{asked}'. Pass --{role} 0, 1…"
+            )
+        if found:
+            return found[0]
+        if not asked.isdecimal():
+            raise _unknown(asked, names, file, role)
+    place = int(asked)
+    if not 0 <= place < len(names):
+        raise UserError(
+            f"{file}: no column {place}; the file has {len(names)}, "
+            f"counted from 0 to {len(names) - 1}. Pass another --{role}."
+        )
+    return place
+
+
+def _unknown(asked: str, names: tuple[str, ...], file: str, role: str) -> UserError:
+    if not any(names):
+        return UserError(
+            f"{file}: no column '{asked}', for there is no header row. "
+            f"Pass a position instead, --{role} 0 to --{role} {len(names) - 1}."
+        )
+    return UserError(
+        f"{file}: no '{asked}' column; found {list(names)}.{near_miss(asked, names)} "
+        f"Rename it or pass another --{role}."
+    )
+
+
+def _is_header(rows: Rows, asked: Columns) -> bool:
+    first = [cell.strip() for cell in rows[0]]
+    named = [a for a in (asked.text, asked.label, asked.id) if isinstance(a, str) and a]
+    if any(name in first and not name.isdecimal() for name in named):
+        return True
+    plausible = all(cell and len(cell) <= 40 and len(cell.split()) <= 3 for cell in first)
+    if not plausible or len(set(first)) < len(first) or any(map(_is_number, first)):
+        return False
+    lowered = {cell.lower() for cell in first}
+    if lowered & {*TEXT_NAMES, *LABEL_NAMES}:
+        return True
+    # A word above a column of numbers can only be its name.
+    body = [row for row in rows[1:] if len(row) == len(first)]
+    return len(body) > 1 and any(all(map(_is_number, column)) for column in zip(*body, strict=True))
+
+
+def _known(names: tuple[str, ...], wanted: Sequence[str], taken: set[int | None]) -> int | None:
+    lowered = [name.lower() for name in names]
+    for name in wanted:
+        if name in lowered and lowered.index(name) not in taken:
+            return lowered.index(name)
+    return None
+
+
+def _longest(columns: Sequence[Sequence[str]], taken: set[int | None]) -> int:
+    """The column with the most to say: many distinct values, long ones, not numbers."""
+
+    def weight(place: int) -> tuple[bool, int]:
+        cells = columns[place]
+        is_text = not all(map(_is_number, cells))
+        return is_text, len(set(cells)) * sum(map(len, cells))
+
+    free = [place for place in range(len(columns)) if place not in taken]
+    return max(free or range(len(columns)), key=weight)
+
+
+def _find_label(
+    names: tuple[str, ...],
+    columns: Sequence[Sequence[str]],
+    taken: set[int | None],
+    file: str,
+    more: More | None,
+) -> int | None:
+    known = [i for i, n in enumerate(names) if n.lower() in LABEL_NAMES and i not in taken]
+    plain = [i for i in known if names[i].lower() in ("label", "labels")]
+    if plain or len(known) == 1:
+        return (plain or known)[0]
+    if len(known) > 1:
+        raise _ambiguous([(i, columns[i]) for i in known], names, file)
+    free = [i for i in range(len(columns)) if i not in taken]
+    found = _candidates(columns, free)
+    settled = len(found) == 1 or _coarsest(columns, found) is not None
+    if free and not settled and more is not None:
+        columns = _wider(len(columns), free, more)
+        found = _candidates(columns, free)
+    if len(found) <= 1:
+        return found[0] if found else None
+    best = _coarsest(columns, found)
+    if best is None:
+        raise _ambiguous([(i, columns[i]) for i in found], names, file)
+    return best
+
+
+def _candidates(columns: Sequence[Sequence[str]], free: list[int]) -> list[int]:
+    found = [place for place in free if _few_values(columns[place])]
+    return found or [place for place in free if _is_scale(columns[place])]
+
+
+def _few_values(cells: Sequence[str]) -> bool:
+    if not cells or not all(cells):
+        return False
+    values = set(cells)
+    if len(cells) >= _FEW:
+        return len(values) * 2 <= len(cells)
+    if len(cells) > 2 and len(values) == len(cells) and all(cell.isdecimal() for cell in cells):
+        return False  # running numbers
+    return all(len(cell) <= 30 and " " not in cell for cell in values)
+
+
+def _is_scale(cells: Sequence[str]) -> bool:
+    return bool(cells) and all(map(_is_number, cells)) and any("." in cell for cell in cells)
+
+
+def _coarsest(columns: Sequence[Sequence[str]], found: list[int]) -> int | None:
+    """The column that every other one refines (`DESC` of `DESC:manner`), where there is one."""
+    if not found:
+        return None
+    best = min(found, key=lambda place: len(set(columns[place])))
+    if len(set(columns[best])) == 1 and len(found) > 1:
+        return None  # a column that never changes would be refined by anything
+    for place in found:
+        pairs = set(zip(columns[place], columns[best], strict=True))
+        if len(pairs) != len(set(columns[place])):
+            return None
+    return best
+
+
+def _wider(width: int, free: list[int], more: More) -> list[list[str]]:
+    """The free columns of many more rows: files are often sorted by label."""
+    wide: list[list[str]] = [[] for _ in range(width)]
+    seen: dict[str, str] = {}  # one object a value, so that 20,000 rows stay small
+    rows = (row for row in more() if len(row) == width)
+    for row in itertools.islice(rows, LOOK_AHEAD):
+        for place in free:
+            cell = row[place][:64]
+            wide[place].append(seen.setdefault(cell, cell))
+    return wide
+
+
+def _ambiguous(
+    found: list[tuple[int, Sequence[str]]], names: tuple[str, ...], file: str
+) -> UserError:
+    told = []
+    for place, cells in found:
+        values = list(dict.fromkeys(cells))[:3]
+        told.append(f"{_called(place, names)} ({', '.join(map(repr, values))}…)")
+    flags = " or ".join(f"--label {names[place] or place}" for place, _ in found)
+    return UserError(f"{file}: {' and '.join(told)} could each be the label. Pass {flags}.")
+
+
+def _called(place: int, names: tuple[str, ...]) -> str:
+    return f"column '{names[place]}'" if names[place] else f"column {place}"
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

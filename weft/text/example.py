@@ -1,0 +1,68 @@
+"""What a reader hands on: one text with its label and the place it came from."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.errors import UserError
+
+Label = str | tuple[str, ...] | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    text: str
+    label: Label = None  # a class, several classes, a number, or nothing
+    id: str = ""
+    file: str = ""
+    line: int = 0  # counted from 1; 0 when the text did not come from a file
+
+    @property
+    def where(self) -> str:
+        """'file:line', for messages."""
+        return f"{self.file}:{self.line}" if self.file else "input"
+
+
+@dataclass
+class Tally:
+    """Counts what was left out or cut, with the first places, so that nothing goes in silence."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)
+
+    SHOWN = 5
+
+    def add(self, what: str, where: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+        places = self.places.setdefault(what, [])
+        if len(places) < self.SHOWN:
+            places.append(where)
+
+    def lines(self) -> list[str]:
+        """One sentence a kind of loss."""
+        return [
+            f"{count} {what}: {', '.join(self.places[what])}"
+            + (", …" if count > len(self.places[what]) else "")
+            for what, count in self.counts.items()
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+
+def label_of(value: Any) -> Label:
+    """A typed label (of JSON, of Parquet) as Weft holds it."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        if value - value != 0:
+            raise UserError(f"the label is {value}, not a finite number. Remove the row.")
+        return value
+    if isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
+        return tuple(str(label_of(item)) for item in value)
+    raise UserError(
+        f"the label should be a text, a number or a list of texts, found {value!r:.40}."
+    )

@@ -1,0 +1,122 @@
+"""Parquet in and out, a record batch at a time, through pyarrow when it is installed."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from weft.errors import UserError
+from weft.text.columns import Columns, layout
+from weft.text.example import Example, Label, label_of
+from weft.text.source import EMPTY, EMPTY_ADVICE, SKIP, Ids, Problems
+
+_ROWS = 1024
+
+
+def read_parquet(path: str, columns: Columns, problems: Problems) -> Iterator[Example]:
+    """The rows as Examples; `line` counts rows from 1."""
+    pyarrow, parquet = _pyarrow()
+    try:
+        file = parquet.ParquetFile(path)
+        first = next(file.iter_batches(batch_size=_ROWS), None)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+    names = tuple(file.schema_arrow.names)
+    if first is None or not first.num_rows:
+        raise UserError(f"{path}: the file has no rows. Give it at least one text.")
+    sample = [[_cell(row[name]) for name in names] for row in first.to_pylist()]
+    found = layout(names, sample, columns, path)
+    wanted = [None if i is None else names[i] for i in (found.text, found.label, found.id)]
+    return _rows(file, path, wanted, columns.id is not None, problems)
+
+
+def _rows(
+    file: Any, path: str, wanted: list[str | None], unique: bool, problems: Problems
+) -> Iterator[Example]:
+    pyarrow, _ = _pyarrow()
+    text_name, label_name, id_name = wanted
+    used = [name for name in wanted if name is not None]
+    known = Ids(unique, problems)
+    number = 0
+    with file:
+        batches = file.iter_batches(batch_size=_ROWS, columns=used)
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pyarrow.ArrowException, OSError) as error:
+                raise _damaged(path, error) from error
+            if batch is None:
+                return
+            for row in batch.to_pylist():
+                number += 1
+                text = row[text_name]
+                if not isinstance(text, str):
+                    told = f"'{text_name}' should be a text, found {text!r:.40}"
+                    problems.found("text is not a text", number, f"{told}. Mend it, or {SKIP}.")
+                    continue
+                if not text.strip():
+                    problems.found(EMPTY, number, EMPTY_ADVICE)
+                    continue
+                try:
+                    label = label_of(row[label_name]) if label_name is not None else None
+                except UserError as error:
+                    problems.found("unusable label", number, str(error))
+                    continue
+                name = _cell(row[id_name]) if id_name is not None else ""
+                if known.repeats(name, number):
+                    continue
+                yield Example(text, label, name, path, number)
+
+
+def write_parquet(examples: Iterable[Example], path: str) -> None:
+    """Columns text, label and id; labels must all be of the first label's kind."""
+    pyarrow, parquet = _pyarrow()
+    rows = iter(examples)
+    chunk = list(itertools.islice(rows, _ROWS))
+    kind = next((_arrow_kind(pyarrow, e.label) for e in chunk if e.label is not None), None)
+    schema = pyarrow.schema(
+        [
+            ("text", pyarrow.string()),
+            ("label", kind or pyarrow.string()),
+            ("id", pyarrow.string()),
+        ]
+    )
+    with parquet.ParquetWriter(path, schema) as writer:
+        while chunk:
+            table = [{"text": e.text, "label": _plain(e.label), "id": e.id} for e in chunk]
+            try:
+                writer.write_table(pyarrow.Table.from_pylist(table, schema))
+            except (pyarrow.ArrowException, UnicodeEncodeError) as error:
+                raise UserError(
+                    f"Cannot write {path}: {error}. All labels must be of one kind "
+                    "and all texts proper Unicode."
+                ) from error
+            chunk = list(itertools.islice(rows, _ROWS))
+
+
+def _arrow_kind(pyarrow: Any, label: Label) -> Any:
+    if isinstance(label, tuple):
+        return pyarrow.list_(pyarrow.string())
+    return pyarrow.float64() if isinstance(label, float) else pyarrow.string()
+
+
+def _plain(label: Label) -> Any:
+    return list(label) if isinstance(label, tuple) else label
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _damaged(path: str, error: BaseException) -> UserError:
+    return UserError(f"{path}: not a readable Parquet file: {error}. Copy or make it again.")
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UserError(
+            "Parquet files need pyarrow, which is not installed: pip install 'weft[parquet]'."
+        ) from error
+    return pyarrow, pyarrow.parquet

@@ -1,0 +1,427 @@
+"""A file of any known format -> a stream of Examples, in constant memory."""
+
+import csv
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.errors import UserError
+from weft.text import trees
+from weft.text.columns import Columns, Layout, layout, table_layout
+from weft.text.example import Example, Label, Tally, label_of
+from weft.text.formats import PREFIX, check_format, delimiter_of, is_quoted, recognise_source
+from weft.text.formats import recognise as recognise
+from weft.text.source import (
+    EMPTY,
+    EMPTY_ADVICE,
+    NUL,
+    SKIP,
+    UNDECODABLE,
+    Handling,
+    Ids,
+    Problems,
+    Source,
+    missing,
+    not_utf8,
+    nul_byte,
+)
+
+LARGEST_CELL = 10_000_000
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    columns: Columns = Columns(),  # noqa: B008 (frozen)
+    format: str | None = None,
+    problems: Handling = "error",
+    tally: Tally | None = None,
+    phrases: bool = False,
+    separator: str | None = None,
+) -> Iterator[Example]:
+    """The examples of a file, folder or standard input ('-'), one at a time.
+
+    Missing files and unknown columns are reported here; bad rows when their turn comes.
+    """
+    name = os.fspath(path)
+    if format is not None:
+        check_format(format)
+    if name != "-" and not os.path.exists(name):
+        raise missing(name)
+    if name != "-" and os.path.isdir(name):
+        return _some(_folder(name, problems, tally), name)
+    if format == "folder":
+        raise UserError(f"{name}: a file, not a folder with one sub-folder a class.")
+    source = Source(name)
+    faults = Problems(source.name, problems, tally)
+    kind = format or recognise_source(source)
+    if kind == "parquet":
+        source.close()
+        from weft.text.parquet import read_parquet
+
+        return _some(read_parquet(name, columns, faults), name)
+    if not source.head(1):
+        raise UserError(f"{source.name}: the file is empty. Give it at least one text.")
+    return _some(_READERS[kind](source, _Wish(columns, faults, phrases, separator)), source.name)
+
+
+class _Wish:
+    """What the caller of `read` asked for, in one piece."""
+
+    def __init__(
+        self, columns: Columns, problems: Problems, phrases: bool, separator: str | None
+    ) -> None:
+        self.columns = columns
+        self.problems = problems
+        self.phrases = phrases
+        self.separator = separator
+
+
+def _some(examples: Iterator[Example], name: str) -> Iterator[Example]:
+    """The same stream, or an error when there is nothing in it."""
+    first = next(examples, None)
+    if first is None:
+        raise UserError(f"{name}: no row can be used. Look at the first rows, or at the tally.")
+    yield first
+    yield from examples
+
+
+def _lines(source: Source, wish: _Wish) -> Iterator[Example]:
+    for number, text in source.lines(wish.problems):
+        if not text.strip():
+            wish.problems.found(EMPTY, number, EMPTY_ADVICE)
+            continue
+        yield Example(text, None, "", source.name, number)
+
+
+def _fasttext(source: Source, wish: _Wish) -> Iterator[Example]:
+    for number, line in source.lines(wish.problems):
+        if not line.strip():
+            continue
+        labels, text = _split_labels(line)
+        if not text.strip():
+            wish.problems.found(EMPTY, number, EMPTY_ADVICE)
+            continue
+        label: Label = labels[0] if len(labels) == 1 else tuple(labels) or None
+        yield Example(text, label, "", source.name, number)
+
+
+def _split_labels(line: str) -> tuple[list[str], str]:
+    labels = []
+    while PREFIX in line:
+        bare = line.lstrip(" \t")
+        if not bare.startswith(PREFIX):
+            break
+        end = min((i for i in (bare.find(" "), bare.find("\t")) if i >= 0), default=len(bare))
+        labels.append(bare[len(PREFIX) : end])
+        line = bare[end + 1 :]
+    if PREFIX in line:
+        # fastText takes a label wherever it stands; left in the text it would give the answer away.
+        tokens = line.split()
+        labels += [token[len(PREFIX) :] for token in tokens if token.startswith(PREFIX)]
+        line = " ".join(token for token in tokens if not token.startswith(PREFIX))
+    return labels, line
+
+
+def _trees(source: Source, wish: _Wish) -> Iterator[Example]:
+    for number, line in source.lines(wish.problems):
+        if not line.strip():
+            continue
+        try:
+            tree = trees.parse(line, f"{source.name}:{number}")
+        except UserError:
+            if not wish.problems.skip:
+                raise
+            wish.problems.found("broken tree", number, "")
+            continue
+        if wish.phrases:
+            for label, text in trees.phrases(tree):
+                yield Example(text, label, "", source.name, number)
+        else:
+            yield Example(tree.text, tree.label or None, "", source.name, number)
+
+
+def _jsonl(source: Source, wish: _Wish) -> Iterator[Example]:
+    # Standard input may be slow to give its second line; the first must do.
+    head = source.head(1 if source.path == "-" else 100)
+    return _json_rows(source, wish, *_fields(head, source.name, wish))
+
+
+def _json_rows(
+    source: Source, wish: _Wish, text_key: str, label_key: str | None, id_key: str | None
+) -> Iterator[Example]:
+    problems, file = wish.problems, source.name
+    known = Ids(wish.columns.id is not None, wish.problems)
+    for number, line in source.lines(problems):
+        if not line or line.isspace():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            problems.found("invalid JSON", number, _invalid_json(line, error))
+            continue
+        fault = _json_fault(row, text_key, line)
+        if fault:
+            problems.found(fault[0], number, fault[1])
+            continue
+        label = row.get(label_key) if label_key is not None else None
+        if label is not None and type(label) is not str:
+            try:
+                label = label_of(label)
+            except UserError as error:
+                problems.found("unusable label", number, str(error))
+                continue
+        identity = row.get(id_key) if id_key is not None else None
+        name = "" if identity is None else str(identity)
+        if known.repeats(name, number):
+            continue
+        yield Example(row[text_key], label, name, file, number)
+
+
+def _fields(head: list[bytes], file: str, wish: _Wish) -> tuple[str, str | None, str | None]:
+    rows = []
+    for raw in head:
+        try:
+            row = json.loads(raw)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    if not rows:
+        return "text", None, None  # the first bad row will say what is wrong
+    names = tuple(dict.fromkeys(key for row in rows for key in row))
+    if not names:
+        raise UserError(f"{file}:1: no 'text' field; found []. Give each row a \"text\".")
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    found = layout(names, cells, wish.columns, file)
+    label = None if found.label is None else names[found.label]
+    return names[found.text], label, None if found.id is None else names[found.id]
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else str(value)
+
+
+def _invalid_json(line: str, error: Exception) -> str:
+    if line.strip() in ("{", "["):
+        return "one JSON document over many lines. Put one object on each line: jq -c '.[]' FILE."
+    if isinstance(error, json.JSONDecodeError):
+        return f"invalid JSON at column {error.colno}: {error.msg}. Mend the line, or {SKIP}."
+    return f"invalid JSON: {error}. Mend the line, or {SKIP}."
+
+
+def _json_fault(row: Any, text_key: str, line: str) -> tuple[str, str] | None:
+    if type(row) is not dict:
+        kind = {list: "a list", str: "a text", type(None): "null"}.get(type(row), "a number")
+        return "not an object", f'each line should be an object {{"text": …}}, found {kind}.'
+    text = row.get(text_key)
+    if type(text) is not str:
+        if text is not None:
+            told = f"'{text_key}' should be a text, found {text!r:.40}"
+            return "text is not a text", f"{told}. Quote it, or {SKIP}."
+        return "no text", no_text(text_key, row)
+    if not text.strip():
+        return EMPTY, EMPTY_ADVICE
+    if "\\u" in line and "\\ud" in line.lower():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return UNDECODABLE, f"half of a surrogate pair in the text. Mend it, or {SKIP}."
+    return None
+
+
+def no_text(text_key: str, row: dict[str, Any]) -> str:
+    """The message for a row without the text field: what it has, and what to do."""
+    others = [name for name, value in row.items() if isinstance(value, str) and name != text_key]
+    longest = max(others, key=lambda name: len(row[name]), default=None)
+    advice = f"Rename it or pass --text {longest}." if longest else f"Add it, or {SKIP}."
+    return f"no '{text_key}' field; found {sorted(row)}. {advice}"
+
+
+def _csv(source: Source, wish: _Wish) -> Iterator[Example]:
+    head = _decoded(source)
+    delimiter = delimiter_of(head[0])
+    csv.field_size_limit(LARGEST_CELL)
+    silent = Problems(source.name, "skip", None)
+    sample = [row for _, row in _csv_rows(iter(source.head()), silent, delimiter, whole=False)]
+
+    def more() -> Iterator[Sequence[str]]:
+        again = Source(source.path)
+        return (row for _, row in _csv_rows(again.raw(), silent, delimiter, whole=False))
+
+    found = _table(sample, source, wish, more)
+    rows = _csv_rows(source.raw(), wish.problems, delimiter)
+    return _examples(rows, found, source.name, wish)
+
+
+def _tsv(source: Source, wish: _Wish) -> Iterator[Example]:
+    lines = [line.rstrip("\r\n") for line in _decoded(source)]
+    lines = [line for line in lines if line]
+    if is_quoted(lines):
+        return _csv(source, wish)
+
+    def more() -> Iterator[Sequence[str]]:
+        silent = Problems(source.name, "skip", None)
+        return (line.split("\t") for _, line in Source(source.path).lines(silent))
+
+    found = _table([line.split("\t") for line in lines], source, wish, more)
+    rows = ((number, line.split("\t")) for number, line in source.lines(wish.problems) if line)
+    return _examples(rows, found, source.name, wish)
+
+
+def _decoded(source: Source) -> list[str]:
+    return [raw.decode("utf-8", "replace") for raw in source.head()]
+
+
+def _table(
+    sample: list[list[str]],
+    source: Source,
+    wish: _Wish,
+    more: Callable[[], Iterator[Sequence[str]]],
+) -> Layout:
+    if not sample:
+        sample = [["text"]]  # nothing usable in sight; the rows will say why
+    return table_layout(sample, wish.columns, source.name, more if source.can_reopen else None)
+
+
+def _examples(
+    rows: Iterator[tuple[int, list[str]]], found: Layout, file: str, wish: _Wish
+) -> Iterator[Example]:
+    problems, separator, known = (
+        wish.problems,
+        wish.separator,
+        Ids(wish.columns.id is not None, wish.problems),
+    )
+    width, text_at, label_at, id_at = found.width, found.text, found.label, found.id
+    if found.header:
+        rows = _without_header(rows, found)
+    for number, cells in rows:
+        if len(cells) != width:
+            problems.found("ragged row", number, _ragged(len(cells), found))
+            continue
+        text = cells[text_at]
+        if not text.strip():
+            problems.found(EMPTY, number, EMPTY_ADVICE)
+            continue
+        label: Label = None
+        if label_at is not None:
+            label = cells[label_at] or None
+            if separator is not None:
+                label = tuple(label.split(separator)) if label else ()
+        name = cells[id_at] if id_at is not None else ""
+        if known.repeats(name, number):
+            continue
+        yield Example(text, label, name, file, number)
+
+
+def _without_header(
+    rows: Iterator[tuple[int, list[str]]], found: Layout
+) -> Iterator[tuple[int, list[str]]]:
+    first = next(rows, None)
+    # A header that could not be decoded was skipped already, so the first row is compared.
+    if first is None or tuple(cell.strip() for cell in first[1]) == found.names:
+        return rows
+    return itertools.chain([first], rows)
+
+
+def _ragged(count: int, found: Layout) -> str:
+    whose = "the header has" if found.header else "most rows have"
+    plural = "column" if count == 1 else "columns"
+    return (
+        f"{count} {plural} where {whose} {found.width}. Quote cells that hold the separator "
+        f"(and pass --format csv), or {SKIP}."
+    )
+
+
+def _csv_rows(
+    raw_lines: Iterator[bytes], problems: Problems, delimiter: str, *, whole: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """(line the row starts on, its cells); `whole` is False for a sample that may end anywhere."""
+    flaws: list[tuple[str, int, str]] = []
+    reader = csv.reader(_feed(raw_lines, flaws), delimiter=delimiter, strict=True)
+    start = 1
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            row = []
+            if "unexpected end" in str(error) or "field limit" in str(error):
+                if not whole:
+                    return
+                raise _unclosed(problems.file, start) from error
+            told = f"broken quoting: {error}. Double the quotes inside a quoted cell, or {SKIP}."
+            flaws.append(("broken quoting", start, told))
+        if row is None:
+            return
+        if flaws:
+            problems.found(*flaws[0])
+            flaws.clear()
+        elif row:
+            yield start, row
+        start = reader.line_num + 1
+
+
+def _feed(raw_lines: Iterator[bytes], flaws: list[tuple[str, int, str]]) -> Iterator[str]:
+    # A bad line may sit inside a quoted cell, so it is passed on and its whole row is dropped.
+    for number, raw in enumerate(raw_lines, 1):
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            flaws.append((UNDECODABLE, number, not_utf8(error)))
+            text = raw.decode("utf-8", "replace")
+        if "\0" in text:
+            flaws.append((NUL, number, nul_byte(text)))
+            text = text.replace("\0", "\ufffd")
+        yield text
+
+
+def _unclosed(file: str, line: int) -> UserError:
+    return UserError(
+        f"{file}:{line}: a quote opened in the row that starts here is never closed "
+        f"(or a cell is longer than {LARGEST_CELL:,} characters). Close it, or double it "
+        'if it belongs to the text ("").'
+    )
+
+
+def _folder(name: str, handling: Handling, tally: Tally | None) -> Iterator[Example]:
+    classes = [p for p in sorted(Path(name).iterdir()) if p.is_dir() and p.name[0] != "."]
+    if not classes:
+        raise UserError(
+            f"{name}: a folder without class folders. Put the texts of each class into a "
+            "sub-folder named after it, or pass a file."
+        )
+    if tally is not None:
+        for stray in sorted(p for p in Path(name).iterdir() if p.is_file() and p.name[0] != "."):
+            tally.add("file outside a class folder", str(stray))
+    return _folder_texts(classes, handling, tally)
+
+
+def _folder_texts(
+    classes: list[Path], handling: Handling, tally: Tally | None
+) -> Iterator[Example]:
+    for folder in classes:
+        for path in sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] != "."):
+            bad = Tally()
+            problems = Problems(str(path), handling, bad)
+            text = "\n".join(line for _, line in Source(path).lines(problems))
+            if not bad and not text.strip():
+                problems.found(EMPTY, 1, EMPTY_ADVICE)
+            if bad:  # one bad line spoils the whole text
+                if tally is not None:
+                    kind, places = next(iter(bad.places.items()))
+                    tally.add(kind, places[0])
+                continue
+            yield Example(text, folder.name, f"{folder.name}/{path.name}", str(path), 1)
+
+
+_READERS: dict[str, Callable[[Source, _Wish], Iterator[Example]]] = {
+    "csv": _csv,
+    "tsv": _tsv,
+    "jsonl": _jsonl,
+    "fasttext": _fasttext,
+    "trees": _trees,
+    "lines": _lines,
+}

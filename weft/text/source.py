@@ -1,0 +1,197 @@
+"""Bytes in, numbered lines out: opening, unpacking, decoding, and a place for every flaw."""
+
+import gzip
+import io
+import itertools
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Literal, cast
+
+from weft.errors import UserError, near_miss
+from weft.text.example import Tally
+
+Handling = Literal["error", "skip"]
+
+SAMPLE_LINES = 1000
+SAMPLE_BYTES = 1 << 20
+SKIP = 'set problems to "skip" to leave such rows out'
+
+UNDECODABLE = "undecodable bytes"
+NUL = "NUL byte"
+EMPTY = "empty text"
+EMPTY_ADVICE = f"the text is empty. Fill it in or remove the row, or {SKIP}."
+
+_DAMAGE = (EOFError, zlib.error, lzma.LZMAError, OSError)
+_BOM = b"\xef\xbb\xbf"
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_CHUNK = 1 << 18
+
+
+class Problems:
+    """What to do with a bad row: stop with its place, or count it and go on."""
+
+    def __init__(self, file: str, handling: Handling, tally: Tally | None) -> None:
+        self.file = file
+        self.skip = handling == "skip"
+        self.tally = tally if tally is not None else Tally()
+
+    def found(self, kind: str, line: int, message: str) -> None:
+        """One bad row; `message` says what was found and what to do."""
+        where = f"{self.file}:{line}"
+        if not self.skip:
+            raise UserError(f"{where}: {message}")
+        self.tally.add(kind, where)
+
+
+class Source:
+    """A file, packed file or standard input that is read once, from the top, line by line."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self.name = "standard input" if self.path == "-" else self.path
+        self.can_reopen = self.path != "-"
+        self._stream = _open(self.path)
+        self._head: list[bytes] = []
+
+    def head(self, count: int = SAMPLE_LINES) -> list[bytes]:
+        """The first lines as they are; they are not lost to `lines`."""
+        size = sum(map(len, self._head))
+        try:
+            while len(self._head) < count and size < SAMPLE_BYTES:
+                raw = self._stream.readline()
+                if not raw:
+                    break
+                if not self._head:
+                    raw = self._opening(raw)
+                self._head.append(raw)
+                size += len(raw)
+        except _DAMAGE as error:
+            raise self._damaged(len(self._head), error) from error
+        return self._head[:count]
+
+    def raw(self) -> Iterator[bytes]:
+        """Every line as bytes, with its ending."""
+        self.head(1)
+        number = 0
+        try:
+            for number, raw in enumerate(itertools.chain(self._head, self._stream), 1):  # noqa: B007
+                yield raw
+        except _DAMAGE as error:
+            raise self._damaged(number, error) from error
+        finally:
+            self.close()
+
+    def lines(self, problems: Problems) -> Iterator[tuple[int, str]]:
+        """(number from 1, text without its ending); lines that are not text are problems."""
+        for number, raw in enumerate(self.raw(), 1):
+            try:
+                text = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                problems.found(UNDECODABLE, number, not_utf8(error))
+                continue
+            if "\0" in text:
+                problems.found(NUL, number, nul_byte(text))
+                continue
+            yield number, text.rstrip("\r\n")
+
+    def close(self) -> None:
+        if self.can_reopen:
+            self._stream.close()
+
+    def _opening(self, raw: bytes) -> bytes:
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise UserError(
+                f"{self.name}:1: the file is UTF-16 (it starts with the mark "
+                f"{raw[:2].hex(' ').upper()}). Convert it: iconv -f UTF-16 -t UTF-8 FILE."
+            )
+        if b"\n" not in raw and raw.count(b"\r") > 1:
+            raise UserError(
+                f"{self.name}:1: lines end in a bare carriage return (old Mac style). "
+                "Convert it: tr '\\r' '\\n' < FILE."
+            )
+        return raw.removeprefix(_BOM)
+
+    def _damaged(self, line: int, error: BaseException) -> UserError:
+        return UserError(
+            f"{self.name}: cannot be read past line {line}: {error}. "
+            "The file is damaged or cut short; copy or make it again."
+        )
+
+
+class Ids:
+    """Watches for repeated ids, when it is asked to."""
+
+    def __init__(self, watch: bool, problems: Problems) -> None:
+        # Not always: remembering every id is the one thing here that grows with the file.
+        self._seen: dict[str, int] | None = {} if watch else None
+        self._problems = problems
+
+    def repeats(self, name: str, line: int) -> bool:
+        """Whether an earlier row had this id; that is a problem of this row."""
+        if self._seen is None:
+            return False
+        first = self._seen.setdefault(name, line)
+        if first == line:
+            return False
+        told = f"the id '{name}' was already used on line {first}"
+        self._problems.found("duplicate id", line, f"{told}. Make ids unique, or {SKIP}.")
+        return True
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """The message for bytes that are not UTF-8, with the place inside the line."""
+    return (
+        f"byte 0x{error.object[error.start]:02x} at offset {error.start} of the line is not UTF-8. "
+        f"Convert the file (iconv -f LATIN1 -t UTF-8 FILE), or {SKIP}."
+    )
+
+
+def nul_byte(text: str) -> str:
+    """The message for a NUL inside a text file."""
+    place = len(text[: text.index("\0")].encode())
+    return f"NUL byte at offset {place} of the line. Remove it (tr -d '\\0' < FILE), or {SKIP}."
+
+
+def peel(path: str) -> tuple[str, str]:
+    """Lower-case name without its packing ending, and that ending: 'a.csv', '.gz'."""
+    name = path.lower()
+    for ending in (".gz", ".xz"):
+        if name.endswith(ending):
+            return name[: -len(ending)], ending
+    return name, ""
+
+
+def missing(path: str) -> UserError:
+    """The error for a file that is not there, with the nearest name in its folder."""
+    target = Path(path)
+    folder = target.parent
+    if not folder.is_dir():
+        return UserError(f"{path}: no such file; the folder '{folder}' does not exist either.")
+    names = sorted(entry.name for entry in folder.iterdir())
+    hint = (
+        near_miss(target.name, names) or f" '{folder}' holds: {', '.join(names[:7]) or 'nothing'}."
+    )
+    return UserError(f"{path}: no such file.{hint}")
+
+
+def _open(path: str) -> IO[bytes]:
+    if path == "-":
+        return sys.stdin.buffer
+    try:
+        plain = open(path, "rb", buffering=_CHUNK)  # noqa: SIM115 (closed by whoever reads it)
+    except FileNotFoundError:
+        raise missing(path) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be opened: {error.strerror}.") from error
+    magic = cast(io.BufferedReader, plain).peek(6)[:6]
+    ending = peel(path)[1]
+    # Content decides, so that a renamed file opens too; the ending makes a damaged one fail well.
+    if magic.startswith(_GZIP) or (ending == ".gz" and magic):
+        return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=plain)), _CHUNK)
+    if magic.startswith(_XZ) or (ending == ".xz" and magic):
+        return io.BufferedReader(cast(io.RawIOBase, lzma.LZMAFile(plain)), _CHUNK)
+    return plain

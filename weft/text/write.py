@@ -1,0 +1,167 @@
+"""Examples -> a file of a chosen format; it appears complete or not at all."""
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import lzma
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from weft.errors import UserError, unknown_name
+from weft.text.example import Example
+from weft.text.formats import ENDINGS, PREFIX
+from weft.text.source import peel
+
+SEPARATOR = "|"  # between the labels of one CSV or TSV cell
+
+
+def write(
+    examples: Iterable[Example],
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    separator: str = SEPARATOR,
+) -> None:
+    """Write what `read` would give back; what a format cannot hold is refused, never changed.
+
+    Several labels in one CSV or TSV cell are joined by `separator`; hand the same one to `read`.
+    """
+    name = os.fspath(path)
+    kind = format or ENDINGS.get(Path(peel(name)[0]).suffix, "lines")
+    if kind != "parquet" and kind not in _WRITERS:
+        raise unknown_name("format to write", kind, [*_WRITERS, "parquet"])
+    with _replacing(name) as part:
+        if kind == "parquet":
+            from weft.text.parquet import write_parquet
+
+            write_parquet(examples, part)
+            return
+        with _opened(part, peel(name)[1]) as out:
+            try:
+                _WRITERS[kind](examples, out, separator)
+            except UnicodeEncodeError as error:
+                raise UserError(f"Cannot write {name}: {error}. Remove half surrogates.") from error
+
+
+@contextlib.contextmanager
+def _replacing(name: str) -> Iterator[str]:
+    target = Path(name)
+    part = str(target.with_name(f".{target.name}.{os.getpid()}.part"))
+    try:
+        yield part
+        os.replace(part, target)
+    except OSError as error:
+        raise UserError(f"Cannot write {name}: {error.strerror or error}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(part)
+
+
+@contextlib.contextmanager
+def _opened(part: str, packing: str) -> Iterator[IO[str]]:
+    with open(part, "wb") as plain, contextlib.ExitStack() as stack:
+        binary: IO[bytes] = plain
+        if packing == ".gz":  # no name and no time inside: same texts, same bytes
+            packed = gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0)
+            binary = cast(IO[bytes], stack.enter_context(packed))
+        elif packing == ".xz":
+            binary = cast(IO[bytes], stack.enter_context(lzma.LZMAFile(plain, "wb")))
+        text = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=False)
+        yield text
+        text.flush()
+        text.detach()
+
+
+def _jsonl(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+    for example in examples:
+        row: dict[str, object] = {"id": example.id} if example.id else {}
+        row |= {"text": example.text, "label": example.label}
+        out.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _csv(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+    writer = csv.writer(out, lineterminator="\n")
+    for row in _rows(examples, separator):
+        if any("\0" in cell for cell in row):
+            raise UserError(f"A CSV file cannot hold a NUL byte: {row!r:.60}. Write JSONL instead.")
+        writer.writerow(row)
+
+
+def _tsv(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+    for row in _rows(examples, separator):
+        for cell in row:
+            if any(sign in cell for sign in "\t\n\r\0"):
+                raise _refused("TSV", "a tab, line break or NUL byte", cell)
+            # A reader would take such a cell for a quoted one.
+            if cell[:1] == cell[-1:] == '"' and '"' in cell[1:-1].replace('""', '"'):
+                raise _refused("TSV", "quotes around quotes", cell)
+        out.write("\t".join(row) + "\n")
+
+
+def _fasttext(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+    for example in examples:
+        _one_line("fastText", example.text)
+        if PREFIX in example.text and any(t.startswith(PREFIX) for t in example.text.split()):
+            raise _refused("fastText", f"{PREFIX} inside the text", example.text)
+        labels = () if example.label is None else example.label
+        for label in labels if isinstance(labels, tuple) else (str(labels),):
+            if not label or label.split() != [label] or "\0" in label:
+                raise _refused("fastText", "spaces in a label, or an empty one,", label)
+            out.write(f"{PREFIX}{label} ")
+        out.write(example.text + "\n")
+
+
+def _lines(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+    for example in examples:
+        _one_line("lines", example.text)
+        if example.label is not None:
+            raise _refused("lines", "labels", str(example.label))
+        out.write(example.text + "\n")
+
+
+def _rows(examples: Iterable[Example], separator: str) -> Iterator[list[str]]:
+    with_ids = False
+    for number, example in enumerate(examples):
+        if number == 0:
+            with_ids = bool(example.id)
+            yield ["text", "label", "id"] if with_ids else ["text", "label"]
+        elif bool(example.id) != with_ids:
+            raise UserError(
+                f"{example.where}: some texts have ids and some have none. "
+                "Give all of them one, or write JSONL."
+            )
+        row = [example.text, _cell(example, separator)]
+        yield [*row, example.id] if with_ids else row
+
+
+def _cell(example: Example, separator: str) -> str:
+    label = example.label
+    if not isinstance(label, tuple):
+        return "" if label is None else str(label)
+    if any(separator in part for part in label):
+        raise _refused("table", f"the separator '{separator}' inside a label", str(label))
+    return separator.join(label)
+
+
+def _one_line(kind: str, text: str) -> None:
+    if any(sign in text for sign in "\n\r\0"):
+        raise _refused(kind, "a line break or NUL byte", text)
+
+
+def _refused(kind: str, what: str, found: str) -> UserError:
+    return UserError(
+        f"A {kind} file cannot hold {what}: {found!r:.60}. Write CSV or JSONL instead."
+    )
+
+
+_WRITERS: dict[str, Callable[[Iterable[Example], IO[str], str], None]] = {
+    "csv": _csv,
+    "tsv": _tsv,
+    "jsonl": _jsonl,
+    "fasttext": _fasttext,
+    "lines": _lines,
+}

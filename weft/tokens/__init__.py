@@ -1,0 +1,22 @@
+"""Text into tokens into ids: vocabularies, tokenizers, alignment and truncation."""
+
+from weft.tokens.tokenizer import Tokenizer, Tokens
+from weft.tokens.truncate import Policy, coverage, cut
+from weft.tokens.vocabulary import BOS, CLS, EOS, MASK, PAD, SEP, SPECIALS, UNK, Vocabulary
+
+__all__ = [
+    "BOS",
+    "CLS",
+    "EOS",
+    "MASK",
+    "PAD",
+    "SEP",
+    "SPECIALS",
+    "UNK",
+    "Policy",
+    "Tokenizer",
+    "Tokens",
+    "Vocabulary",
+    "coverage",
+    "cut",
+]

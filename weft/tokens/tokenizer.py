@@ -1,0 +1,186 @@
+"""One face for every tokenizer: texts in, ids and character offsets out."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.tokens.vocabulary import SPECIALS, UNK
+
+if TYPE_CHECKING:
+    import tokenizers
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One text, tokenised.
+
+    Spans never run backwards. They may overlap: the bytes of one character share its span.
+    """
+
+    ids: np.ndarray  # (n,) int32
+    spans: np.ndarray  # (n, 2) int32 half-open character offsets into the original text
+    words: np.ndarray  # (n,) int32 word each token belongs to; -1 for a token of only whitespace
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Tokenizer:
+    """A trained tokenizer of the `tokenizers` library, of any kind and origin."""
+
+    def __init__(self, raw: "tokenizers.Tokenizer"):
+        raw.encode_special_tokens = True  # a text that spells "<pad>" is text, not padding
+        raw.no_truncation()  # cutting is `truncate`'s work, where it is counted
+        raw.no_padding()
+        self._raw = raw
+
+    def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, by the fastest way there is."""
+        return [np.array(one.ids, dtype=np.int32) for one in self._encode(texts, fast=True)]
+
+    def tokens(self, texts: Sequence[str]) -> list[Tokens]:
+        """The ids of each text with the characters and the word each one stands for."""
+        encoded = self._encode(texts, fast=False)
+        return [_aligned(text, one) for text, one in zip(texts, encoded, strict=True)]
+
+    def strings(self, texts: Sequence[str]) -> list[list[str]]:
+        """The surface of each token as it stands in the text."""
+        return [
+            [text[start:end] for start, end in tokens.spans.tolist()]
+            for text, tokens in zip(texts, self.tokens(texts), strict=True)
+        ]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that the ids spell, without special tokens but with "<unk>" where it stood."""
+        wanted = [int(i) for i in ids]
+        for i in wanted:
+            if not 0 <= i < len(self):
+                raise UserError(
+                    f"Id {i} is not in this tokenizer; its ids go from 0 to {len(self) - 1}."
+                )
+        return self._raw.decode([i for i in wanted if i not in self._silent])
+
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The entries by id; an id that a foreign file leaves out is an empty string."""
+        known = self._raw.get_vocab(with_added_tokens=True)
+        entries = [""] * (max(known.values(), default=-1) + 1)
+        for entry, i in known.items():
+            entries[i] = entry
+        return tuple(entries)
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def save(self, path: Path) -> None:
+        """One JSON file, the format of the `tokenizers` library."""
+        try:
+            Path(path).write_text(self.to_json(), "utf-8")
+        except OSError as error:
+            raise UserError(f"{path}: cannot write the tokenizer: {error.strerror}.") from error
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a tokenizer.json; a UserError that names the file when it cannot be read."""
+        try:
+            text = Path(path).read_text("utf-8")
+        except OSError as error:
+            raise UserError(f"{path}: cannot read the tokenizer: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not a tokenizer file: {error}.") from error
+        return cls.from_json(text, str(path))
+
+    def to_json(self) -> str:
+        """The whole tokenizer as one JSON text; the same training gives the same text."""
+        return self._raw.to_str()
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "tokenizer") -> "Tokenizer":
+        """The tokenizer that `to_json` described."""
+        from tokenizers import Tokenizer as Raw
+
+        try:
+            return cls(Raw.from_str(text))
+        except Exception as error:  # the library raises bare Exception
+            raise UserError(
+                f"{where}: not a tokenizer file, or damaged: {error}. "
+                f"Make one with 'weft tokens train'."
+            ) from error
+
+    @cached_property
+    def _silent(self) -> frozenset[int]:
+        """Ids that decoding leaves out."""
+        quiet = {i for i, t in self._raw.get_added_tokens_decoder().items() if t.special}
+        known = self._raw.get_vocab(with_added_tokens=True)
+        quiet.update(known[entry] for entry in SPECIALS if entry in known)
+        return frozenset(quiet - {known.get(UNK, -1)})
+
+    def _encode(self, texts: Sequence[str], *, fast: bool) -> list["tokenizers.Encoding"]:
+        if isinstance(texts, str):
+            raise TypeError("expected a sequence of texts, got one text")
+        texts = [whole(text) for text in texts]
+        encode = getattr(self._raw, "encode_batch_fast", None) if fast else None
+        return (encode or self._raw.encode_batch)(texts, add_special_tokens=False)
+
+
+def whole(text: str) -> str:
+    """The text with lone surrogates, which have no UTF-8, replaced one for one by U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
+def _aligned(text: str, one: "tokenizers.Encoding") -> Tokens:
+    ids = np.array(one.ids, dtype=np.int32)
+    spans = np.array(one.offsets, dtype=np.int32).reshape(-1, 2)
+    words = np.array(one.word_ids, dtype=np.int32)
+    if not len(ids):
+        return Tokens(ids, spans, words)
+    space = _whitespace(text)
+    after = _next_solid(space)  # (length + 1,)
+    starts, ends = spans[:, 0], spans[:, 1]
+    solid = after[starts] < ends
+    starts = np.where(solid, after[starts], starts)  # "▁word" does not own the space before it
+    if not text.isascii():
+        ends = np.where(solid, _closed(starts, ends, space), ends)
+    words = np.where(solid, words, -1)
+    words[solid] = np.unique(words[solid], return_inverse=True)[1]
+    return Tokens(ids, np.stack([starts, ends], axis=1).astype(np.int32), words.astype(np.int32))
+
+
+def _whitespace(text: str) -> np.ndarray:
+    """Where the text is whitespace, (length,)."""
+    if text.isascii():
+        codes = np.frombuffer(text.encode("ascii"), dtype=np.uint8)
+        return (codes == 32) | ((codes >= 9) & (codes <= 13))
+    return np.fromiter((c.isspace() and not "\x1c" <= c <= "\x1f" for c in text), bool, len(text))
+
+
+def _next_solid(space: np.ndarray) -> np.ndarray:
+    """For each position the first one at or after it that is not whitespace, (length + 1,)."""
+    here = np.where(space, len(space), np.arange(len(space)))
+    return np.append(np.minimum.accumulate(here[::-1])[::-1], len(space))
+
+
+def _closed(starts: np.ndarray, ends: np.ndarray, space: np.ndarray) -> np.ndarray:
+    """Ends moved over characters that normalising merged or removed.
+
+    The library gives "e" + accent, composed into "é", the span of the "e" alone.
+    """
+    here = np.where(space, np.arange(len(space)), len(space))
+    next_space = np.append(np.minimum.accumulate(here[::-1])[::-1], len(space))
+    following = np.searchsorted(starts, ends, side="left")
+    next_start = np.append(starts, len(space))[following]
+    return np.maximum(ends, np.minimum(next_start, next_space[ends]))

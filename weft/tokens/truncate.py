@@ -1,0 +1,59 @@
+"""Texts longer than the limit: which tokens are read, decided in the open."""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from weft.errors import UserError, unknown_name
+
+Policy = Literal["error", "head", "tail", "head+tail", "windows"]
+
+
+def cut(
+    length: int, limit: int, policy: Policy, overlap: float = 0.25, where: str = ""
+) -> list[list[slice]]:
+    """The windows to read of a text of `length` tokens, each at most `limit` tokens in all.
+
+    A window is a list of slices in the order of the text: two for "head+tail", else one. Only
+    "windows" gives several; neighbours share `overlap` of the limit, the last two maybe more.
+    """
+    if policy not in get_args(Policy):
+        raise unknown_name("truncation", policy, get_args(Policy), "data.truncate")
+    if limit < 1:
+        raise UserError(f"data.limit should be 1 or more, got {limit}.")
+    if not 0 <= overlap < 1:
+        raise UserError(f"data.overlap should be at least 0 and below 1, got {overlap}.")
+    if length <= limit:
+        return [[slice(0, length)]]
+    if policy == "head":
+        return [[slice(0, limit)]]
+    if policy == "tail":
+        return [[slice(length - limit, length)]]
+    if policy == "head+tail":
+        tail = limit // 2
+        slices = [slice(0, limit - tail), slice(length - tail, length)]
+        return [[part for part in slices if part.start < part.stop]]
+    if policy == "windows":
+        return [[slice(start, start + limit)] for start in _starts(length, limit, overlap)]
+    raise UserError(
+        f"{where or 'A text'} has {length} tokens, the limit is {limit}. "
+        f"Set data.truncate to head, tail, head+tail or windows, or raise data.limit."
+    )
+
+
+def coverage(length: int, windows: Sequence[Sequence[slice]]) -> float:
+    """The share of the tokens that some window reads; an empty text is read in full."""
+    if not length:
+        return 1.0
+    read, reached = 0, 0
+    for part in sorted((p for window in windows for p in window), key=lambda p: p.start):
+        start, stop = max(part.start, reached), min(part.stop, length)
+        if start < stop:
+            read += stop - start
+            reached = stop
+    return read / length
+
+
+def _starts(length: int, limit: int, overlap: float) -> list[int]:
+    step = max(1, limit - round(overlap * limit))
+    starts = list(range(0, length - limit, step))
+    return [*starts, length - limit]  # the last window is full: it reaches back, not past the end

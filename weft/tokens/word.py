@@ -1,0 +1,142 @@
+"""Tokenizers whose vocabulary is read off the text: words and characters."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Literal
+
+from weft.errors import UserError
+from weft.registry import register
+from weft.tokens import pattern
+from weft.tokens.tokenizer import Tokenizer, whole
+from weft.tokens.vocabulary import PAD, UNK, ranked
+
+if TYPE_CHECKING:
+    from tokenizers.normalizers import Normalizer
+
+Form = Literal["none", "nfc", "nfkc"]
+_ALL = 2**40  # more types than any corpus has
+
+
+@register("tokenizer", "word")
+class Word:
+    """Unicode-aware words, or with `whitespace` only what stands between spaces.
+
+    `size` counts every entry, PAD and UNK included; 0 keeps all words seen `minimum` times.
+    """
+
+    def __init__(
+        self,
+        lowercase: bool = True,
+        minimum: int = 1,
+        size: int = 0,
+        normalise: Form = "nfc",
+        accents: Literal["keep", "strip"] = "keep",
+        hyphens: bool = False,
+        whitespace: bool = False,
+    ):
+        check_size("word", size, minimum)
+        self.minimum = minimum
+        self.size = size
+        self.normalise: Form = normalise
+        self.lowercase = lowercase
+        self.accents = accents
+        self.pattern = pattern.WHITESPACE_WORDS if whitespace else pattern.words(hyphens)
+
+    def train(self, texts: Iterable[str]) -> Tokenizer:
+        """Read a stream of texts once; memory grows with the distinct words only."""
+        import tokenizers
+        from tokenizers.models import WordLevel
+        from tokenizers.pre_tokenizers import Split
+        from tokenizers.trainers import WordLevelTrainer
+
+        raw = tokenizers.Tokenizer(WordLevel(unk_token=UNK))
+        normalise(raw, self.normalise, self.lowercase, self.accents == "strip")
+        raw.pre_tokenizer = Split(tokenizers.Regex(self.pattern), "removed", invert=True)
+        size = self.size - 2 if self.size else _ALL
+        trainer = WordLevelTrainer(
+            vocab_size=size, min_frequency=self.minimum, special_tokens=[], show_progress=False
+        )
+        raw.train_from_iterator(readable(texts), trainer)
+        known = raw.get_vocab()
+        if not known:
+            raise nothing_to_learn("word", self.minimum)
+        entries = [PAD, UNK, *sorted(known, key=known.__getitem__)]
+        raw.model = WordLevel({entry: i for i, entry in enumerate(entries)}, unk_token=UNK)
+        return Tokenizer(raw)
+
+
+@register("tokenizer", "character")
+class Character:
+    """One token a character, spaces included."""
+
+    def __init__(
+        self, lowercase: bool = False, minimum: int = 1, size: int = 0, normalise: Form = "nfc"
+    ):
+        check_size("character", size, minimum)
+        self.minimum = minimum
+        self.size = size
+        self.lowercase = lowercase
+        self.normalise: Form = normalise
+
+    def train(self, texts: Iterable[str]) -> Tokenizer:
+        """Read a stream of texts once; memory grows with the distinct characters only."""
+        import tokenizers
+        from tokenizers.decoders import Fuse
+        from tokenizers.models import BPE
+        from tokenizers.pre_tokenizers import Split
+
+        # Sub-words without a single merge are characters, and they still know their word.
+        raw = tokenizers.Tokenizer(BPE(unk_token=UNK))
+        normalise(raw, self.normalise, self.lowercase)
+        raw.pre_tokenizer = Split(tokenizers.Regex(pattern.words()), "isolated")
+        raw.decoder = Fuse()
+        counts: Counter[str] = Counter()
+        for text in readable(texts):
+            counts.update(raw.normalizer.normalize_str(text) if raw.normalizer else text)
+        entries = ranked(counts, minimum=self.minimum, size=self.size)
+        if len(entries) == 2:
+            raise nothing_to_learn("character", self.minimum)
+        vocabulary = {entry: i for i, entry in enumerate(entries)}
+        raw.model = BPE(vocabulary, [], unk_token=UNK)
+        return Tokenizer(raw)
+
+
+def normalise(raw, form: Form, lowercase: bool, strip_accents: bool = False, *more) -> None:  # type: ignore[no-untyped-def]
+    """Give a raw tokenizer the normaliser that these settings describe."""
+    from tokenizers.normalizers import NFC, NFD, NFKC, Lowercase, Sequence, StripAccents
+
+    steps: list[Normalizer] = []
+    if strip_accents:
+        steps += [NFD(), StripAccents()]
+    if form != "none":
+        steps.append(NFC() if form == "nfc" else NFKC())
+    if lowercase:
+        steps.append(Lowercase())
+    steps.extend(more)
+    if steps:
+        raw.normalizer = Sequence(steps)
+
+
+def readable(texts: Iterable[str]) -> Iterator[str]:
+    """The texts as the library can take them."""
+    return map(whole, texts)
+
+
+def check_size(kind: str, size: int, minimum: int, least: int = 3) -> None:
+    """Refuse sizes that leave no room for a vocabulary."""
+    if minimum < 1:
+        raise UserError(f"tokenizer '{kind}': 'minimum' should be 1 or more, got {minimum}.")
+    if size and size < least:
+        raise UserError(
+            f"tokenizer '{kind}': 'size' should be {least} or more (special tokens count), got {size}."
+        )
+
+
+def nothing_to_learn(kind: str, minimum: int = 1) -> UserError:
+    """The error for training texts that hold nothing."""
+    often = f" that occurs {minimum} times" if minimum > 1 else ""
+    advice = " or lower 'minimum'" if minimum > 1 else ""
+    return UserError(
+        f"tokenizer '{kind}': the training texts hold no {kind}{often}. "
+        f"Check the file and its text column{advice}."
+    )

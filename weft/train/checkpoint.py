@@ -1,0 +1,112 @@
+"""Everything a training needs to go on, in one file that is replaced in one stroke.
+
+A checkpoint is a safetensors file: weights, optimiser state and random state as tensors, numbers and
+positions as JSON in its header. A kill at any moment leaves either the old file or the new one.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from weft.batch import Position
+from weft.errors import UserError
+from weft.train.loop import Trainee
+from weft.train.runtime import Runtime
+
+FORMAT = 1
+
+
+def write(path: Path, trainee: Trainee, position: Position, runtime: Runtime, extra: Any) -> None:
+    """Save the whole state of a training; `extra` is any JSON the caller wants back."""
+    tensors = {f"model.{n}": t for n, t in trainee.model.state_dict().items()}
+    for name, tensor in (trainee.average or {}).items():
+        tensors[f"average.{name}"] = tensor
+    for name, tensor in runtime.random_state().items():
+        tensors[f"random.{name}"] = tensor
+    numbers = []
+    for i, optimiser in enumerate(trainee.optimisers):
+        state = optimiser.state_dict()
+        numbers.append({"param_groups": state["param_groups"], "plain": {}})
+        for key, values in state["state"].items():
+            for name, value in values.items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimiser.{i}.{key}.{name}"] = value
+                else:
+                    numbers[i]["plain"][f"{key}.{name}"] = value
+    header = {
+        "format": FORMAT,
+        "step": trainee.step,
+        "pieces": trainee.pieces,
+        "position": [position.epoch, position.batch],
+        "optimisers": numbers,
+        "extra": extra,
+    }
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    replace(path, save(plain, {"weft": json.dumps(header)}))
+
+
+def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]:
+    """Put a saved state back into a trainee made from the same configuration."""
+    try:
+        with safe_open(path, "pt") as file:
+            header = json.loads(file.metadata()["weft"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path}: damaged checkpoint ({error}). Delete it to start anew.") from error
+    if header["format"] != FORMAT:
+        raise UserError(f"{path}: checkpoint format {header['format']}, this Weft reads {FORMAT}.")
+    try:
+        trainee.model.load_state_dict(_under(tensors, "model."), strict=True)
+    except RuntimeError as error:
+        raise UserError(
+            f"{path} belongs to another configuration: {str(error).splitlines()[-1].strip()}. "
+            "Train into another folder, or pass --overwrite."
+        ) from error
+    if trainee.average is not None:
+        trainee.average = {
+            name: tensor.to(runtime.device) for name, tensor in _under(tensors, "average.").items()
+        }
+    for i, (optimiser, saved) in enumerate(
+        zip(trainee.optimisers, header["optimisers"], strict=True)
+    ):
+        optimiser.load_state_dict(_optimiser_state(tensors, i, saved))
+    runtime.restore_random(_under(tensors, "random."))
+    trainee.step, trainee.pieces = header["step"], header["pieces"]
+    return Position(*header["position"]), header["extra"]
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file so that no reader and no crash ever sees half of it."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
+
+
+def _optimiser_state(tensors: dict[str, Tensor], i: int, saved: dict[str, Any]) -> dict[str, Any]:
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in (_under(tensors, f"optimiser.{i}.") | saved["plain"]).items():
+        key, _, field = name.partition(".")
+        state.setdefault(int(key), {})[field] = value
+    groups = [
+        {k: tuple(v) if k == "betas" else v for k, v in group.items()}
+        for group in saved["param_groups"]
+    ]
+    return {"state": state, "param_groups": groups}
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+

@@ -1,0 +1,63 @@
+"""Reading a store of rows with a model: batches of similar length in, the store's order out."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from weft.batch import Store, for_reading
+from weft.model import Model, Reading
+from weft.train.loop import Trainee
+from weft.train.runtime import Runtime
+
+ROWS, BUDGET = 256, 16384  # of a batch that is only read: no gradients, so it may be larger
+
+
+def readings(model: Model, store: Store, runtime: Runtime) -> Iterator[tuple[np.ndarray, Reading]]:
+    """The row numbers and the reading of each batch, shortest rows first."""
+    model.eval()
+    with torch.inference_mode():
+        for batch in for_reading(store, rows=ROWS, budget=BUDGET):
+            with runtime.autocast():
+                reading = model.read(batch.source.to(runtime.device))
+            yield batch.rows, reading
+
+
+def scores(
+    model: Model,
+    store: Store,
+    runtime: Runtime,
+    take: Callable[[Reading], Tensor] = lambda reading: reading.scores,
+) -> np.ndarray:
+    """(rows, scores), or whatever else is taken from each reading, in the store's order."""
+    found, order = [], []
+    for rows, reading in readings(model, store, runtime):
+        found.append(take(reading).float())
+        order.append(rows)
+    together = torch.cat(found).cpu().numpy()
+    out = np.empty_like(together)
+    out[np.concatenate(order)] = together
+    return out
+
+
+@contextlib.contextmanager
+def averaged(trainee: Trainee) -> Iterator[nn.Module]:
+    """The model with the running mean of its weights in place, where one is kept."""
+    if trainee.average is None:
+        yield trainee.model
+        return
+    parameters = dict(trainee.model.named_parameters())
+    kept = {name: p.detach().clone() for name, p in parameters.items()}
+    _copy(trainee.average, parameters)
+    try:
+        yield trainee.model
+    finally:
+        _copy(kept, parameters)
+
+
+def _copy(values: dict[str, Tensor], parameters: dict[str, nn.Parameter]) -> None:
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(values[name])

@@ -1,0 +1,179 @@
+"""The one training loop."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from weft.batch import Batches, Labelled, Position
+from weft.errors import UserError
+from weft.train.optimise import clip, optimisers, rate
+from weft.train.runtime import Runtime, free_memory, out_of_memory
+from weft.train.settings import Settings
+
+CHECK = 16  # updates between looks at the loss for NaN, so that a GPU is not kept waiting
+
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one update did. Numbers stay on the device until somebody reads them."""
+
+    step: int
+    position: Position  # where the next batch begins
+    share: float  # of the training that lies behind
+    rate: float
+    count: int
+    total: Tensor  # the loss, summed over `count`
+    norm: Tensor  # of the gradient, before clipping
+    rows: tuple[int, ...]
+    ends_epoch: bool
+
+    @property
+    def loss(self) -> float:
+        return float(self.total) / self.count
+
+
+class NotFinite(UserError):
+    """The loss or its gradient became NaN or infinite; `update` says where."""
+
+    def __init__(self, update: Progress):
+        self.update = update
+        what = f"loss became {update.loss}" if not math.isfinite(update.loss) else "gradient overflowed"
+        super().__init__(f"The {what} at update {update.step} (learning rate {update.rate:.3g}).")
+
+
+@dataclass
+class Trainee:
+    """A model in training with everything that must be saved to go on exactly where it stood."""
+
+    model: nn.Module
+    optimisers: list[Optimizer]
+    step: int = 0
+    pieces: int = 1  # micro-batches a batch is cut into, doubled when memory runs out
+    average: dict[str, Tensor] | None = None  # running mean of the weights
+    unchecked: list[Progress] = field(default_factory=list)  # updates not yet looked at for NaN
+
+    @classmethod
+    def fresh(cls, model: nn.Module, settings: Settings) -> "Trainee":
+        average = None
+        if settings.average > 0:
+            average = {n: p.detach().clone() for n, p in model.named_parameters()}
+        return cls(model, optimisers(model, settings), average=average)
+
+
+def fit(
+    trainee: Trainee,
+    task: Any,
+    batches: Batches,
+    settings: Settings,
+    runtime: Runtime,
+    watch: Callable[[Progress], None] = lambda progress: None,
+) -> Iterator[Progress]:
+    """Train from where `batches` stand until they run out, yielding after every update.
+
+    Raises NotFinite at once on a processor; on a GPU at the latest CHECK updates after a loss went
+    NaN, always before the end of an epoch, and whenever the caller asks with `check(trainee)`.
+    """
+    model = trainee.model.train()
+    learned = [p for p in model.parameters() if p.requires_grad]
+    often = 1 if runtime.device.type == "cpu" else CHECK
+    for group in _groups(iter(batches), settings.accumulate):
+        position = group[-1][1]
+        trainee.step += 1
+        count = sum(batch.count for batch, _ in group)
+        now = rate(settings, batches.share(batches.position))
+        for optimiser in trainee.optimisers:
+            for settings_group in optimiser.param_groups:
+                settings_group["lr"] = now
+        total = _gradients(trainee, task, [batch for batch, _ in group], count, runtime)
+        norm = clip(learned, settings.clip)
+        for optimiser in trainee.optimisers:
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        if trainee.average is not None:
+            _follow(trainee, settings.average)
+        batches.position = position
+        progress = Progress(
+            trainee.step,
+            position,
+            batches.share(position),
+            now,
+            count,
+            total,
+            norm,
+            tuple(int(row) for batch, _ in group for row in batch.rows),
+            position.batch == 0,
+        )
+        trainee.unchecked.append(progress)
+        if len(trainee.unchecked) >= often or progress.ends_epoch:
+            check(trainee)
+        watch(progress)
+        yield progress
+        model.train()
+
+
+def check(trainee: Trainee) -> None:
+    """Raise if an update since the last check had a loss or gradient that is not finite."""
+    updates = trainee.unchecked
+    if updates:
+        trainee.unchecked = []
+        finite = torch.isfinite(torch.stack([u.total + u.norm for u in updates])).tolist()
+        for update, good in zip(updates, finite, strict=True):
+            if not good:
+                raise NotFinite(update)
+
+
+def _gradients(
+    trainee: Trainee, task: Any, group: list[Labelled], count: int, runtime: Runtime
+) -> Tensor:
+    """Back-propagate a group of batches as one, in smaller pieces once memory has run out."""
+    while True:
+        try:
+            total: Any = 0.0
+            for batch in group:
+                for piece in batch.split(trainee.pieces) if trainee.pieces > 1 else [batch]:
+                    piece = piece.to(runtime.device)
+                    with runtime.autocast():
+                        loss = task.loss(trainee.model(piece.source), piece)
+                    # Dividing by everything that is counted, before going back, makes the update
+                    # independent of how the examples were cut into pieces.
+                    (loss.total / count).backward()
+                    total = total + loss.total.detach()
+            return total
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error) or trainee.pieces >= max(len(b) for b in group):
+                raise
+        for optimiser in trainee.optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        free_memory()
+        trainee.pieces *= 2
+
+
+def _follow(trainee: Trainee, decay: float) -> None:
+    """Move the running mean of the weights a little towards the weights."""
+    # Early on, weight what was seen equally, or the random start would stay in the mean for long.
+    decay = min(decay, trainee.step / (trainee.step + 10))
+    assert trainee.average is not None
+    with torch.no_grad():
+        now = dict(trainee.model.named_parameters())
+        names = [n for n, p in now.items() if p.requires_grad]
+        torch._foreach_lerp_(
+            [trainee.average[n] for n in names], [now[n].detach() for n in names], 1 - decay
+        )
+
+
+def _groups(
+    batches: Iterator[tuple[Labelled, Position]], size: int
+) -> Iterator[list[tuple[Labelled, Position]]]:
+    """Batches that make one update together; a group never reaches into the next epoch."""
+    group = []
+    for batch, position in batches:
+        group.append((batch, position))
+        if len(group) == size or position.batch == 0:
+            yield group
+            group = []

@@ -1,0 +1,88 @@
+"""Optimisers and learning-rate schedules: torch's own, chosen by name."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from weft.errors import UserError
+from weft.train.settings import Settings
+
+
+def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
+    """One optimiser for the dense parameters and, if there are any, one for the sparse tables."""
+    sparse = {
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse
+    }
+    learned = [p for p in model.parameters() if p.requires_grad]
+    if not learned:
+        raise UserError("Nothing to train: every parameter is frozen. Remove frozen = true.")
+    dense = [p for p in learned if id(p) not in sparse]
+    tables = [p for p in learned if id(p) in sparse]
+    out = []
+    if dense:
+        out.append(_dense(dense, settings))
+    if tables:
+        out.append(_sparse(tables, settings))
+    return out
+
+
+def _dense(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
+    rate, decay = settings.learning_rate, settings.weight_decay
+    match settings.optimiser:
+        case "sgd":
+            return torch.optim.SGD(parameters, rate, settings.momentum, weight_decay=decay)
+        case "adagrad":
+            return torch.optim.Adagrad(parameters, rate, weight_decay=decay)
+        case "adam":
+            return torch.optim.Adam(parameters, rate, weight_decay=decay)
+        case _:
+            # Decay is meant for matrices; shrinking biases and norms only costs accuracy.
+            groups = [
+                {"params": [p for p in parameters if p.dim() > 1], "weight_decay": decay},
+                {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+            ]
+            return torch.optim.AdamW([g for g in groups if g["params"]], rate)
+
+
+def _sparse(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
+    match settings.optimiser:
+        case "sgd":
+            return torch.optim.SGD(parameters, settings.learning_rate)
+        case "adagrad":
+            return torch.optim.Adagrad(parameters, settings.learning_rate)
+        case _:
+            return torch.optim.SparseAdam(parameters, settings.learning_rate)
+
+
+def rate(settings: Settings, share: float) -> float:
+    """The learning rate when `share` (0 … 1) of the training lies behind."""
+    peak, warmup = settings.learning_rate, settings.warmup
+    if warmup > 0 and share < warmup:
+        return peak * share / warmup
+    left = (1 - share) / (1 - warmup) if warmup < 1 else 1.0
+    match settings.schedule:
+        case "linear":
+            return peak * left
+        case "cosine":
+            return peak * 0.5 * (1 + math.cos(math.pi * (1 - left)))
+        case "inverse-sqrt":
+            return peak * math.sqrt(warmup / share) if warmup > 0 else peak
+        case _:
+            return peak
+
+
+def clip(parameters: Iterable[nn.Parameter], longest: float) -> Tensor:
+    """Shorten the gradient to `longest` if it is longer; give back how long it was."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    # A sparse gradient lists a row once per use; only the sum over uses has the right length.
+    values = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
+    if longest > 0:
+        shrink = (longest / (norm + 1e-6)).clamp(max=1.0)
+        torch._foreach_mul_([g._values() if g.is_sparse else g for g in gradients], shrink)
+    return norm

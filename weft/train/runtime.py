@@ -1,0 +1,92 @@
+"""Where and how numbers are computed. The only file that names devices and processes."""
+
+import contextlib
+import random
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.errors import UserError
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A device and the precision to use on it."""
+
+    device: torch.device
+    half: bool = False
+
+    def autocast(self) -> AbstractContextManager:
+        """bf16 arithmetic where the runtime asks for it."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
+
+    def random_state(self) -> dict[str, Tensor]:
+        """Everything that decides what dropout does next."""
+        state = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def restore_random(self, state: dict[str, Tensor]) -> None:
+        torch.set_rng_state(state["cpu"])
+        if self.device.type == "cuda" and "cuda" in state:
+            torch.cuda.set_rng_state(state["cuda"], self.device)
+
+    def peak_memory(self) -> int:
+        """The most bytes the accelerator held, 0 without one."""
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
+
+    def wait(self) -> None:
+        """Return when the device has done all it was asked."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def on(device: str = "auto", precision: str = "fp32") -> Runtime:
+    """The runtime for a device name: auto, cpu, cuda, cuda:1, mps."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise UserError(f"Unknown device '{device}'. Use auto, cpu, cuda or cuda:N.") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"Device '{device}' was asked for, but torch sees no GPU here. Use cpu.")
+    half = precision == "bf16" or (precision == "auto" and chosen.type == "cuda")
+    return Runtime(chosen, half)
+
+
+def seed_everything(seed: int) -> None:
+    """Start every random generator from one number."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Use this many processor threads for a while; 0 leaves the number alone."""
+    before = torch.get_num_threads()
+    if count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the device's memory did not suffice."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
+def free_memory() -> None:
+    """Hand cached blocks back after a failed allocation."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,30 @@
+"""The [train] section: names, types and defaults. Importable without torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is trained."""
+
+    epochs: int = 10
+    batch: int = 32  # rows in a batch, at most
+    budget: int = 16384  # steps in a padded batch, at most
+    accumulate: int = 1  # batches in one update
+    optimiser: Literal["sgd", "adam", "adamw", "adagrad"] = "adamw"
+    learning_rate: float = 1e-3
+    momentum: float = 0.9  # of sgd
+    weight_decay: float = 0.0  # of adamw, on matrices only
+    schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "constant"
+    warmup: float = 0.0  # share of the training during which the rate rises from zero
+    clip: float = 1.0  # longest gradient; 0 leaves it alone
+    average: float = 0.0  # decay of a running mean of the weights that is what gets saved; 0 = off
+    patience: int = 0  # evaluations without improvement before it stops; 0 = never
+    metric: str = ""  # what early stopping and the best checkpoint look at; empty = the task's own
+    evaluate_every: int = 0  # updates between evaluations; 0 = once an epoch
+    save_every: int = 0  # updates between checkpoints; 0 = once an evaluation and once a minute
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
+    seed: int = 1
+    threads: int = 0  # processor threads; 0 = as torch chooses
+    tensorboard: bool = False  # write event files beside metrics.jsonl

@@ -1,0 +1,84 @@
+"""Seeing a training: a bar on a terminal, plain lines elsewhere, metrics.jsonl always."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Watch:
+    """Writes what happens in a run to its folder and to the person who waits for it."""
+
+    def __init__(self, folder: Path, *, quiet: bool = False, tensorboard: bool = False):
+        self.folder, self.quiet = folder, quiet
+        self.console = Console(stderr=True, highlight=False)
+        self.started = time.perf_counter()
+        self.metrics = open(folder / "metrics.jsonl", "a", encoding="utf-8")
+        self.log = open(folder / "log.txt", "a", encoding="utf-8")
+        self.board = _board(folder) if tensorboard else None
+        self.bar: Progress | None = None
+        if not quiet and sys.stderr.isatty():
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+            self.bar = Progress(*columns, console=self.console, transient=True)
+            self.bar.start()
+            self.line = self.bar.add_task("training", total=1.0)
+
+    def update(self, progress: Any) -> None:
+        """One update of the weights is done."""
+        if self.bar is not None and progress.step % 10 == 0:
+            words = f"epoch {progress.position.epoch + 1}  loss {progress.loss:.4f}"
+            self.bar.update(self.line, completed=progress.share, description=words)
+
+    def event(self, kind: str, **values: Any) -> None:
+        """One line of metrics.jsonl."""
+        self.metrics.write(json.dumps({"event": kind, **values}, ensure_ascii=False) + "\n")
+        self.metrics.flush()
+        if self.board is not None:
+            for name, value in values.items():
+                if isinstance(value, (int, float)) and name not in ("step", "epoch"):
+                    self.board.add_scalar(f"{kind}/{name}", value, values.get("step", 0))
+
+    def say(self, text: str) -> None:
+        """One line for the log and, unless quiet, for the person."""
+        self.log.write(text + "\n")
+        self.log.flush()
+        if not self.quiet:
+            self.console.print(text, markup=False)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        if self.board is not None:
+            self.board.close()
+        self.metrics.close()
+        self.log.close()
+
+
+def forget_after(path: Path, step: int) -> None:
+    """Drop the lines of metrics.jsonl that a resumed training will write again."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text("utf-8").splitlines():
+        try:
+            if json.loads(line).get("step", 0) <= step:
+                kept.append(line + "\n")
+        except json.JSONDecodeError:
+            break  # the kill came in the middle of a line
+    path.write_text("".join(kept), "utf-8")
+
+
+def _board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        from weft.errors import UserError
+
+        raise UserError(
+            "train.tensorboard needs the tensorboard package: pip install 'weft[tensorboard]'."
+        ) from None
+    return SummaryWriter(str(folder / "tensorboard"))
