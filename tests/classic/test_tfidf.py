@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,7 +158,7 @@ def test_the_best_score_learns_the_training_texts() -> None:
     assert model.parameters() == len(model.families["words"].index) + 2
 
 
-SETTINGS = {"words": [1, 2], "characters": [2, 3], "minimum": 2}
+SETTINGS: dict[str, Any] = {"words": [1, 2], "characters": [2, 3], "minimum": 2}
 
 
 def saved(folder: Path, half: str = "") -> TfIdf:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,11 @@ from weft.text.example import Example
 
 def examples(*labels, file: str = "train.csv") -> list[Example]:
     return [Example("text", label, file=file, line=i) for i, label in enumerate(labels, start=2)]
+
+
+def batch(target: torch.Tensor) -> Any:
+    """All that a loss looks at."""
+    return SimpleNamespace(target=target)
 
 
 def complaint(call) -> str:
@@ -125,14 +131,14 @@ def test_targets() -> None:
 def test_loss_is_a_sum_over_texts(smoothing: float) -> None:
     torch.manual_seed(0)
     scores, target = torch.randn(5, 3), torch.tensor([0, 2, 1, 1, 0])
-    loss = Classify(smoothing=smoothing).loss(scores, SimpleNamespace(target=target))
+    loss = Classify(smoothing=smoothing).loss(scores, batch(target))
     spread = torch.full((5, 3), smoothing / 3)
     spread[torch.arange(5), target] += 1 - smoothing
     torch.testing.assert_close(loss.total, -(spread * scores.log_softmax(-1)).sum())
     assert loss.count == 5
 
     wanted = torch.randint(0, 2, (5, 3))
-    loss = Classify(several=True, smoothing=smoothing).loss(scores, SimpleNamespace(target=wanted))
+    loss = Classify(several=True, smoothing=smoothing).loss(scores, batch(wanted))
     soft = wanted * (1 - smoothing) + smoothing / 2
     chances = scores.sigmoid()
     expected = -(soft * chances.log() + (1 - soft) * (1 - chances).log()).sum()

@@ -1,6 +1,7 @@
 """One number a text: the scale, the loss, the way back."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,11 @@ from weft.text.example import Example
 
 def examples(*labels) -> list[Example]:
     return [Example("x", label, file="sts.tsv", line=i) for i, label in enumerate(labels, start=1)]
+
+
+def batch(target: torch.Tensor) -> Any:
+    """All that a loss looks at."""
+    return SimpleNamespace(target=target)
 
 
 def complaint(call) -> str:
@@ -51,7 +57,7 @@ def test_targets_are_standardised_and_answers_come_back() -> None:
 def test_loss_is_the_plain_squared_error_summed() -> None:
     torch.manual_seed(0)
     scores, target = torch.randn(5, 1), torch.randn(5, dtype=torch.float64)
-    loss = Regress().loss(scores, SimpleNamespace(target=target))
+    loss = Regress().loss(scores, batch(target))
     wanted = F.mse_loss(scores[:, 0], target.float(), reduction="sum")
     torch.testing.assert_close(loss.total, wanted)
     assert loss.count == 5

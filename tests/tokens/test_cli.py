@@ -65,7 +65,7 @@ def test_refusals(trained, tmp_path):
     texts = tmp_path / "texts.txt"
     with pytest.raises(UserError, match=r"t\.json exists\. Pass --overwrite"):
         run("train", texts, "-o", trained)
-    with pytest.raises(UserError, match="Unknown tokenizer 'bpee'.*Did you mean 'bpe'"):
+    with pytest.raises(UserError, match=r"Unknown tokenizer 'bpee'.*Did you mean 'bpe'"):
         run("train", texts, "-o", tmp_path / "u.json", "--kind", "bpee")
     with pytest.raises(UserError, match="none does not exist"):
         run("train", texts, "-o", tmp_path / "none" / "u.json")

@@ -1,5 +1,6 @@
 """What is read of a text that is too long."""
 
+from itertools import pairwise
 from typing import get_args
 
 import pytest
@@ -24,7 +25,7 @@ def test_windows_fit_the_limit_and_coverage_counts_what_is_read(length, limit, p
     for window in windows:
         assert sum(part.stop - part.start for part in window) <= limit
         assert all(0 <= part.start <= part.stop <= length for part in window)
-        assert all(a.stop <= b.start for a, b in zip(window, window[1:], strict=False))
+        assert all(a.stop <= b.start for a, b in pairwise(window))
     share = coverage(length, windows)
     assert share == (len(read(windows)) / length if length else 1)
     assert (share < 1) == (length > limit and policy != "windows")
@@ -35,7 +36,7 @@ def test_sliding_windows_have_no_gap_and_share_the_overlap(length, limit, overla
     windows = [window[0] for window in cut(length, limit, "windows", overlap)]
     assert windows[0].start == 0
     assert windows[-1].stop == length
-    for a, b in zip(windows, windows[1:], strict=False):
+    for a, b in pairwise(windows):
         assert a.start < b.start
         assert a.stop - b.start >= min(round(overlap * limit), limit - 1)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def cuts(word):
     """Every way to cut a word, by trying each gap."""
     for gaps in product([False, True], repeat=len(word) - 1):
         places = [0, *(i + 1 for i, gap in enumerate(gaps) if gap), len(word)]
-        parts = [word[a:b] for a, b in zip(places, places[1:], strict=False)]
+        parts = [word[a:b] for a, b in pairwise(places)]
         if all(part in PIECES for part in parts):
             yield parts
 

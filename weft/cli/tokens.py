@@ -143,7 +143,7 @@ def _groups(texts: Iterable[str]) -> Iterator[list[str]]:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
-    """Counts the texts that go by: a moving line on a terminal, a plain one now and then otherwise."""
+    """Counts the texts that go by: a moving line on a terminal, plain ones otherwise."""
     if not sys.stderr.isatty():
         yield lambda texts: _counted_plainly(what, texts)
         return

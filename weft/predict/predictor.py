@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft import registry
-from weft.errors import UserError
+from weft.errors import UserError, near_miss
 from weft.tasks.task import Answer, Space, Task
 
 FORMAT = 1
@@ -116,8 +116,11 @@ def load(folder: str | Path, *, device: str = "auto", replay: bool = True) -> Pr
     task: Task = registry.build("task", config["task"])
     space = task.load_space(_read(folder / "labels.json"))
     if "classic" in config:
+        from weft.predict.classic import Classic
+
         settings = dict(config["classic"])
-        engine = registry.find("classic", settings.pop("kind")).load(folder, settings)  # type: ignore[attr-defined]
+        part: Any = registry.find("classic", settings.pop("kind"))
+        engine: Engine = Classic(part.load(folder, settings))
     else:
         from weft.predict.neural import Neural
 
@@ -132,8 +135,6 @@ def model_folder(folder: Path) -> Path:
     """The model folder that a path means: itself, or the `model` inside a run folder."""
     if not folder.exists():
         near = [p.name for p in folder.parent.glob("*/")] if folder.parent.is_dir() else []
-        from weft.errors import near_miss
-
         raise UserError(f"{folder}: no such model folder.{near_miss(folder.name, near)}")
     for place in (folder, folder / "model"):
         if (place / "model.json").is_file():

@@ -1,0 +1,1 @@
+"""Reports: the bake-off, its leaderboard and its page."""

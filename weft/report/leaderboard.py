@@ -113,7 +113,9 @@ def table(rows: Sequence[Row]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    console = Console(highlight=False, width=min(console.width, WIDTH) if console.is_terminal else WIDTH)
+    console = Console(
+        highlight=False, width=min(console.width, WIDTH) if console.is_terminal else WIDTH
+    )
     found = verdict(rows)
     metric = next((row.metric for row in rows if row.metric), "quality")
     shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -197,12 +199,18 @@ def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
             over = f"{best.folds} folds and {len(best.values) // best.folds} seeds"
         within = f"one standard deviation (±{how} over {over})"
     else:
-        within = f"half its bootstrap interval (±{how}; a single training has no standard deviation)"
-    told = f"{best.metric} {figure(best.quality, best.metric)}, {milliseconds(best.p50_ms)} ms a text"
+        within = (
+            f"half its bootstrap interval (±{how}; a single training has no standard deviation)"
+        )
+    told = (
+        f"{best.metric} {figure(best.quality, best.metric)}, {milliseconds(best.p50_ms)} ms a text"
+    )
     if compared == 1:
         return f"{best.recipe} is the only model that was trained: {told}."
     if choice is best:
-        return f"Take {best.recipe}: it is the best ({told}), and no faster model is within {within}."
+        return (
+            f"Take {best.recipe}: it is the best ({told}), and no faster model is within {within}."
+        )
     mine = f"{figure(choice.quality, best.metric)}, {milliseconds(choice.p50_ms)} ms a text"
     times = (best.p50_ms or 0.0) / choice.p50_ms if choice.p50_ms else 1.0
     return (

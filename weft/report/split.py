@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +16,15 @@ BINS = 10  # strata of a numeric label
 
 
 def splits(data: Data) -> Splits:
-    """The configured files; without a test file, a share of train chosen by the texts themselves."""
+    """The configured files; without a test file, a share of train chosen by its texts."""
     if data.test:
         return from_files(data)
     whole, texts = source(data, data.train, phrases=data.phrases), source(data, data.train)
 
-    def tests(example: Example) -> bool:
-        return tested(example.text)
-
     return Splits(
-        _without(whole, texts, lambda e: tests(e) or _dev(e, data), data.phrases),
-        _dev_source(data, lambda: (e for e in texts() if not tests(e))),
-        lambda: (e for e in texts() if tests(e)),
+        _without(whole, texts, lambda e: in_test(e.text) or _dev(e, data), data.phrases),
+        _dev_source(data, lambda: (e for e in texts() if not in_test(e.text))),
+        lambda: (e for e in texts() if in_test(e.text)),
     )
 
 
@@ -47,7 +44,9 @@ def folds(
     for i, example in enumerate(examples):
         copies[example.text].append(i)
     if len(copies) < count:
-        raise UserError(f"{count} folds need at least {count} different texts; {len(copies)} found.")
+        raise UserError(
+            f"{count} folds need at least {count} different texts; {len(copies)} found."
+        )
     strata = _strata(examples, numbers)
     random = np.random.default_rng(seed)
     groups = list(copies.values())
@@ -67,7 +66,7 @@ def folds(
     return owner
 
 
-def tested(text: str, share: float = TEST_SHARE) -> bool:
+def in_test(text: str, share: float = TEST_SHARE) -> bool:
     """Whether a text falls into the test share.
 
     Not `held` with another start value: two CRCs of one text differ by a constant, so the two
@@ -112,16 +111,14 @@ def _fold(
     return Splits(train, _dev_source(data, lambda: iter(rest)), lambda: iter(mine))
 
 
-def _without(
-    whole: Source, texts: Source, out: Callable[[Example], bool], phrases: bool
-) -> Source:
+def _without(whole: Source, texts: Source, out: Callable[[Example], bool], phrases: bool) -> Source:
     """Training examples that are not held out; a phrase goes where its sentence goes."""
     if not phrases:
         return lambda: (e for e in whole() if not out(e))
     kept: set[str] = set()
     gone: set[str] = set()
 
-    def examples():  # type: ignore[no-untyped-def]
+    def examples() -> Iterator[Example]:
         if not kept:
             for e in texts():
                 (gone if out(e) else kept).add(e.text if out(e) else e.where)

@@ -16,9 +16,10 @@ from weft.config import Config
 from weft.errors import UserError
 from weft.report.latency import TOGETHER, latency
 from weft.run import Splits
-from weft.run.train import OURS, filled
+from weft.run.train import filled
 
 RESULT, ERROR = "result.json", "error.txt"
+SIGNS = ("config.toml", "log.txt", RESULT, ERROR)  # what makes a folder recognisable as a trial
 SOURCES = ("train", "dev", "test")
 
 
@@ -127,15 +128,11 @@ def identity(config: Config, data: Mapping[str, str], fold: int | None, folds: i
 
 
 def clear(folder: Path) -> None:
-    """Remove what an earlier trial left; a folder with anything else in it is left alone."""
+    """Remove what an earlier trial left; a folder that was never a trial is left alone."""
     if not folder.exists():
         return
-    foreign = [p.name for p in folder.iterdir() if p.name not in OURS | {RESULT, ERROR}]
-    if foreign:
-        raise UserError(
-            f"{folder} holds '{foreign[0]}', which is not part of a trial. Move it, or choose "
-            "another folder."
-        )
+    if not folder.is_dir() or not any((folder / name).exists() for name in SIGNS):
+        raise UserError(f"{folder} is in the way and holds no trial. Move it, or change -o.")
     shutil.rmtree(folder)
 
 

@@ -23,6 +23,7 @@ from weft import registry
 from weft.config import Config
 from weft.errors import UserError
 from weft.measure import Figure
+from weft.predict.classic import Classic
 from weft.predict.evaluate import evaluate
 from weft.predict.predictor import Engine, Predictor
 from weft.run.data import Data, Source, Splits, checked, counted, from_files
@@ -169,15 +170,15 @@ def _classic(
     splits: Splits,
     tally: Tally,
 ) -> Engine:
-    engine = registry.build("classic", section)
+    part = registry.build("classic", section)
     texts, targets = [], []
     for example in counted(splits.train, data, tally):
         texts.append(example.text)
         targets.append(task.target(example, space))
     if not texts:
         raise UserError("There are no training examples left.")
-    engine.fit(texts, np.array(targets), task, space, seed=settings.seed)
-    return engine
+    part.fit(texts, np.array(targets), task, space, seed=settings.seed)
+    return Classic(part)
 
 
 def _model_sections(config: Config) -> dict[str, Any]:

@@ -9,11 +9,14 @@ boring") are out of reach for a sum of word weights too; the plain rest is easy 
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from weft.text.example import Example
 
+Option = TypeVar("Option")
+
 POSITIVE, NEGATIVE = "positive", "negative"
-SIZE = 4500
+SIZE = 6750
 PLAIN, NEGATED = 0.36, 0.09  # the shares of easy and of simply negated sentences; the rest is twins
 
 # domain: (things, their sides, good words, bad words, this one, another one)
@@ -51,7 +54,7 @@ _WORSE = "worse|less enjoyable|less convincing|poorer".split("|")
 _NOT = "not|never|hardly|certainly not|by no means|far from|anything but".split("|")
 # What may stand between a word and its target; up to five words.
 _GAPS = (
-    *("", "", "", "", "actually", "really", "in fact", "to me", "somehow", "for once"),
+    *("", "", "", "", "", "", "actually", "really", "in fact", "to me", "somehow", "for once"),
     *(", to be honest ,", ", in my view ,", ", at any point ,", ", on the whole ,"),
     *(", as far as i know ,", ", at least for me ,", ", at the end of the day ,"),
 )
@@ -69,19 +72,17 @@ _CLOSERS = (
 # Each is positive as it stands, with A a good word and B a bad one; swapping them gives the twin.
 _TWINS = (
     "the {x} {v} {B} , but the {y} {v} {A}",
-    "the {x} {v} {B} {gap} , but {gap2} the {y} {v} {A}",
+    "the {x} {v} {B} {gap} , but the {y} {v} {A}",
     "although the {x} {v} {B} , the {y} {v} {A}",
-    "although the {x} {v} {gap} {B} , the {y} {v} {gap2} {A}",
     "the {y} {v} {A} , although the {x} {v} {B}",
     "the {x} {v} not {gap} {B} , it {v} {A}",
     "the {x} {v} {A} , not {gap} {B}",
-    "the {x} {v} never {gap} {B} and always {gap2} {A}",
+    "the {x} {v} never {gap} {B} and always {A}",
     "the {x} {v} anything but {B} ; {A} is the word",
     "far from {B} {gap} , the {x} {v} {A}",
     "nobody could {gap} call the {x} {B} ; i call it {A}",
     "it would be wrong to say the {x} {v} not {A} , or to call it {B}",
     "i expected {aB} {t} and got {aA} one",
-    "we hoped for nothing more than {aB} {t} and {gap} found {aA} one",
     "what began as {aB} {t} turned {gap} into {aA} one",
     "the {x} went from {B} to {A} {gap}",
     "the {x} {v} {A} rather than {B}",
@@ -90,7 +91,6 @@ _TWINS = (
     "the {t} {v} too {A} to be {gap} {B}",
     "it managed to be {A} without {gap} being {B}",
     "the critics called the {t} {B} ; i call it {A}",
-    "usually the {x} is {B} , but tonight it was {A}",
     "people say the {x} is {B} , yet i found it {gap} {A}",
     "not only was the {x} {A} , nothing about the {y} was {gap} {B}",
 )
@@ -216,7 +216,6 @@ class _Writer:
             "v": self._choose(_VERBS),
             "no": self._choose(_NOT),
             "gap": self._choose(_GAPS),
-            "gap2": self._choose(_GAPS),
             "better": self._choose(_BETTER),
             "worse": self._choose(_WORSE),
         }
@@ -226,10 +225,10 @@ class _Writer:
 
     def _word(self, words: str) -> str:
         word = self._choose(words.split("|"))
-        return f"{self._choose(_DEGREES)} {word}" if self._random.random() < 0.3 else word
+        return f"{self._choose(_DEGREES)} {word}" if self._random.random() < 0.25 else word
 
     # Only `random()` is promised to be the same in every version of Python.
-    def _choose(self, options: Sequence):  # type: ignore[no-untyped-def,type-arg]
+    def _choose(self, options: Sequence[Option]) -> Option:
         return options[int(self._random.random() * len(options))]
 
     def _shuffle(self, rows: list[tuple[str, str]]) -> None:

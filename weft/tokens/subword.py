@@ -1,7 +1,8 @@
 """Tokenizers that cut rare words into pieces: BPE, WordPiece and Unigram.
 
 A run of whitespace is one word boundary, written "▁" at the front of a word (BPE, Unigram) or
-lost (WordPiece); byte-level BPE alone keeps every character of the text.
+lost (WordPiece); byte-level BPE alone keeps every character of the text. A "▁" that a text holds
+itself counts as a space.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft.registry import register
 from weft.tokens import pattern
-from weft.tokens.tokenizer import Tokenizer
+from weft.tokens.tokenizer import SPACE, Tokenizer
 from weft.tokens.vocabulary import SPECIALS, UNK
 from weft.tokens.word import Form, check_size, normalise, nothing_to_learn, readable
 
@@ -20,13 +21,12 @@ if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
     from tokenizers.pre_tokenizers import PreTokenizer
 
-_SPACE = "▁"
 _LEAST = 4 * len(SPECIALS)  # sizes below this leave no room beside the special tokens
 
 
 @register("tokenizer", "bpe")
 class BPE:
-    """Byte-pair encoding (Sennrich 2016): the most frequent pair of pieces is joined, again and again.
+    """Byte-pair encoding (Sennrich 2016): the most frequent pair is joined, again and again.
 
     At most a quarter of `size` goes to single characters; rarer ones become UNK, which
     `byte_level` avoids by starting from the 256 bytes.
@@ -98,7 +98,7 @@ class WordPiece:
         raw = tokenizers.Tokenizer(models.BPE())
         normalise(raw, self.normalise, self.lowercase)
         words = _split_words()
-        mark = pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always", split=False)
+        mark = pre_tokenizers.Metaspace(SPACE, prepend_scheme="always", split=False)
         raw.pre_tokenizer = pre_tokenizers.Sequence([words, mark])
         # A letter at the front of a word is learned twice, marked and not, and written once.
         letters = self.size // 8
@@ -156,11 +156,11 @@ def _mark_spaces(raw: "tokenizers.Tokenizer", form: Form, lowercase: bool) -> No
     normalise(raw, form, lowercase, False, spaces, normalizers.Strip())
     raw.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always", split=False),
-            pre_tokenizers.Split(Regex(f"{_SPACE}?(?:{pattern.words()})"), "isolated"),
+            pre_tokenizers.Metaspace(SPACE, prepend_scheme="always", split=False),
+            pre_tokenizers.Split(Regex(f"{SPACE}?(?:{pattern.words()})"), "isolated"),
         ]
     )
-    raw.decoder = decoders.Metaspace(_SPACE, prepend_scheme="always")
+    raw.decoder = decoders.Metaspace(SPACE, prepend_scheme="always")
 
 
 def _split_words() -> "PreTokenizer":
@@ -201,7 +201,7 @@ def _merges(
     if not letters:
         seen = [piece for piece in model["vocab"] if len(piece) == 1]
         counts = _normalised(counts, raw.normalizer)
-        counts[_SPACE] = sum(counts.values())  # never among the rare ones
+        counts[SPACE] = sum(counts.values())  # never among the rare ones
         letters = _most_frequent(seen, counts, most or size // 4)
     entries, merges = dict.fromkeys(sorted(letters)), []
     for left, right in model["merges"]:
@@ -217,12 +217,12 @@ def _continued(pieces: list[str]) -> Iterator[str]:
     """Pieces of marked words as WordPiece writes them."""
     joining = pattern.joining([piece for piece in pieces if len(piece) == 1])
     for piece in pieces:
-        if len(piece) == 1 and piece != _SPACE:
+        if len(piece) == 1 and piece != SPACE:
             yield piece
             if piece in joining:
                 yield "##" + piece
         elif len(piece) > 1:
-            yield piece[1:] if piece.startswith(_SPACE) else "##" + piece
+            yield piece[1:] if piece.startswith(SPACE) else "##" + piece
 
 
 def _counted(texts: Iterable[str], counts: Counter[str]) -> Iterator[str]:

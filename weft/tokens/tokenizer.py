@@ -15,6 +15,7 @@ from weft.tokens.vocabulary import SPECIALS, UNK
 if TYPE_CHECKING:
     import tokenizers
 
+SPACE = "▁"  # how BPE and Unigram pieces write the space before a word
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -22,12 +23,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Tokens:
     """One text, tokenised.
 
-    Spans never run backwards. They may overlap: the bytes of one character share its span.
+    Spans never run backwards. They may overlap: the bytes of one character share its span. Only
+    a "▁" that the tokenizer put before the first word has an empty one.
     """
 
     ids: np.ndarray  # (n,) int32
     spans: np.ndarray  # (n, 2) int32 half-open character offsets into the original text
-    words: np.ndarray  # (n,) int32 word each token belongs to; -1 for a token of only whitespace
+    words: np.ndarray  # (n,) int32 word each token belongs to; -1 where it is only whitespace
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -49,7 +51,8 @@ class Tokenizer:
     def tokens(self, texts: Sequence[str]) -> list[Tokens]:
         """The ids of each text with the characters and the word each one stands for."""
         encoded = self._encode(texts, fast=False)
-        return [_aligned(text, one) for text, one in zip(texts, encoded, strict=True)]
+        mark = self._raw.token_to_id(SPACE)
+        return [_aligned(text, one, mark) for text, one in zip(texts, encoded, strict=True)]
 
     def strings(self, texts: Sequence[str]) -> list[list[str]]:
         """The surface of each token as it stands in the text."""
@@ -142,12 +145,15 @@ def whole(text: str) -> str:
     return text
 
 
-def _aligned(text: str, one: "tokenizers.Encoding") -> Tokens:
+def _aligned(text: str, one: "tokenizers.Encoding", mark: int | None) -> Tokens:
     ids = np.array(one.ids, dtype=np.int32)
     spans = np.array(one.offsets, dtype=np.int32).reshape(-1, 2)
     words = np.array(one.word_ids, dtype=np.int32)
     if not len(ids):
         return Tokens(ids, spans, words)
+    begin = spans[0, 0]
+    if ids[0] == mark and text[begin] != SPACE and not text[begin].isspace():
+        spans[0, 1] = begin  # put there by the tokenizer, not by the text
     space = _whitespace(text)
     after = _next_solid(space)  # (length + 1,)
     starts, ends = spans[:, 0], spans[:, 1]

@@ -63,7 +63,7 @@ class Lattice:
 
     @classmethod
     def build(cls, words: Sequence[str], pieces: Sequence[str], proper: bool = False) -> "Lattice":
-        """Every piece that fits in every word; `proper` leaves out a piece that is the whole word."""
+        """Every piece that fits in every word; `proper` leaves out those that are a whole word."""
         ids = {piece: i for i, piece in enumerate(pieces)}
         lengths = np.array([len(word) for word in words])
         order = np.argsort(-lengths, kind="stable")
@@ -157,7 +157,7 @@ def _words(counts: Counter[str], letters: Sequence[str]) -> dict[str, int]:
     """What to learn from: frequent words, cut at unknown letters and at `LONGEST`."""
     known = re.compile(f"[{re.escape(''.join(letters))}]{{1,{LONGEST}}}")
     frequent = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:TYPES]
-    words: dict[str, int] = {letter: 1 for letter in sorted(letters)}
+    words: dict[str, int] = dict.fromkeys(sorted(letters), 1)
     for word, count in frequent:
         for part in known.findall(word):
             words[part] = words.get(part, 0) + count

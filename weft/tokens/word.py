@@ -128,7 +128,8 @@ def check_size(kind: str, size: int, minimum: int, least: int = 3) -> None:
         raise UserError(f"tokenizer '{kind}': 'minimum' should be 1 or more, got {minimum}.")
     if size and size < least:
         raise UserError(
-            f"tokenizer '{kind}': 'size' should be {least} or more (special tokens count), got {size}."
+            f"tokenizer '{kind}': 'size' should be {least} or more "
+            f"(special tokens count), got {size}."
         )
 
 

@@ -1,0 +1,38 @@
+"""Small data and settings that tests share."""
+
+from pathlib import Path
+
+from weft.run import Splits
+from weft.text.example import Example
+
+SMALL = {
+    "train.epochs": 2,
+    "train.batch": 5,
+    "train.threads": 1,
+    "train.patience": 0,
+}
+WORDS = ("film", "plot", "cast", "score", "scene", "dinner", "phone")
+
+
+def examples(count: int = 46) -> list[Example]:
+    """Texts of different lengths whose label is decided by one word."""
+    out = []
+    for i in range(count):
+        good = i % 2 == 0
+        filler = " ".join(WORDS[(i * 3 + k) % len(WORDS)] for k in range(1 + i % 6))
+        text = f"the {filler} was {'good' if good else 'bad'} {i}"
+        out.append(Example(text, "positive" if good else "negative", file="small.tsv", line=i + 1))
+    return out
+
+
+def splits(count: int = 46) -> Splits:
+    whole = examples(count)
+    train, dev, test = whole[: count - 18], whole[count - 18 : count - 8], whole[count - 8 :]
+    return Splits(lambda: iter(train), lambda: iter(dev), lambda: iter(test))
+
+
+def file(folder: Path, name: str = "train.tsv", count: int = 46) -> Path:
+    path = folder / name
+    rows = [f"{e.label}\t{e.text}\n" for e in examples(count)]
+    path.write_text("".join(rows), "utf-8")
+    return path

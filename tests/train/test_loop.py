@@ -1,0 +1,190 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from weft.batch import Batches, Store
+from weft.model import Model
+from weft.tasks.classify import Classify
+from weft.train import loop
+from weft.train.loop import NotFinite, Trainee, fit
+from weft.train.optimise import clip, optimisers, rate
+from weft.train.runtime import on
+from weft.train.settings import Settings
+
+PARTS = {
+    "embedder": {"kind": "lookup", "width": 7},
+    "encoder": {"kind": "rnn", "hidden": 5},
+    "pool": {"kind": "mean"},
+    "head": {"kind": "linear"},
+}
+TASK = Classify()
+
+
+def store(rows=20):
+    out = Store()
+    for i in range(rows):
+        out.append(np.arange(1, 2 + i % 5) + i % 3, i % 2, line=i + 1)
+    return out.close()
+
+
+def model(parts=PARTS):
+    torch.manual_seed(0)
+    return Model(parts, vocabulary_size=11, outputs=2)
+
+
+def batches(rows=20, size=5, epochs=2):
+    return Batches(store(rows), rows=size, budget=999, seed=1, epochs=epochs)
+
+
+def run(settings, stream=None, net=None, **keep):
+    net = net or model()
+    trainee = Trainee.fresh(net, settings)
+    trainee.pieces = keep.get("pieces", 1)
+    updates = list(fit(trainee, TASK, stream or batches(), settings, on("cpu")))
+    return net, updates, trainee
+
+
+def same(a, b, tolerance=1e-6):
+    for p, q in zip(a.parameters(), b.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=tolerance)
+
+
+def test_loss_falls():
+    _, updates, _ = run(Settings(learning_rate=0.05), batches(rows=15, epochs=30))
+    assert updates[-1].loss < 0.2 < updates[0].loss
+    assert [u.ends_epoch for u in updates] == [(i + 1) % 3 == 0 for i in range(90)]
+
+
+def test_equals_a_plain_torch_loop():
+    settings = Settings(learning_rate=0.01, optimiser="sgd", momentum=0.9, clip=0.5)
+    ours, _, _ = run(settings)
+    theirs = model()
+    optimiser = torch.optim.SGD(theirs.parameters(), 0.01, momentum=0.9)
+    for batch, _ in batches():
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(theirs(batch.source), batch.target).backward()
+        nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+        optimiser.step()
+    same(ours, theirs)
+
+
+def test_cutting_batches_in_pieces_changes_nothing():
+    whole, a, _ = run(Settings())
+    pieces, b, _ = run(Settings(), pieces=3)
+    assert [x.loss for x in a] == pytest.approx([x.loss for x in b], rel=1e-5)
+    same(whole, pieces)
+
+
+def test_accumulating_equals_a_larger_batch():
+    large, a, _ = run(Settings(), batches(size=20, epochs=3))
+    small, b, _ = run(Settings(accumulate=4), batches(size=5, epochs=3))
+    assert len(a) == len(b) == 3
+    assert [x.loss for x in a] == pytest.approx([x.loss for x in b], rel=1e-5)
+    same(large, small)
+
+
+def test_memory_running_out_halves_the_pieces_and_keeps_the_batch():
+    def narrow(net):
+        read = net.forward
+
+        def forward(source):
+            if len(source) > 2:
+                raise torch.OutOfMemoryError("no room for more than two rows")
+            return read(source)
+
+        net.forward = forward
+        return net
+
+    expected, _, _ = run(Settings())
+    net, _, trainee = run(Settings(), net=narrow(model()))
+    assert trainee.pieces == 4
+    same(expected, net)
+
+
+def test_memory_too_small_for_one_row_is_an_error():
+    def forward(source):
+        raise torch.OutOfMemoryError("no room at all")
+
+    net = model()
+    net.forward = forward
+    with pytest.raises(torch.OutOfMemoryError):
+        run(Settings(), net=net)
+
+
+def test_nan_stops_and_names_the_batch():
+    stream = batches()
+    stream.store.targets = stream.store.targets.copy()
+    net = model()
+    with torch.no_grad():
+        net.embedders[0].table.weight[7] = math.nan
+    with pytest.raises(NotFinite, match=r"loss became nan at update \d+") as caught:
+        run(Settings(), stream, net)
+    rows = caught.value.update.rows
+    assert any(7 in stream.store.row(i) for i in rows)
+
+
+def test_a_gradient_that_overflows_is_caught_too(monkeypatch):
+    monkeypatch.setattr(loop, "clip", lambda p, longest: torch.tensor(math.inf))
+    with pytest.raises(NotFinite, match="gradient overflowed at update 1 "):
+        run(Settings())
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_each_optimiser_trains_dense_and_sparse_tables(name, sparse):
+    embedder = {"kind": "word-ngrams", "width": 7, "buckets": 31, "sparse": sparse}
+    parts = {**PARTS, "embedder": embedder, "encoder": {"kind": "bag"}}
+    settings = Settings(optimiser=name, learning_rate=0.3, clip=0)
+    _, updates, trainee = run(settings, batches(rows=15, epochs=20), model(parts))
+    assert len(trainee.optimisers) == 1 + sparse
+    assert sum(u.loss for u in updates[-3:]) < 0.5 * sum(u.loss for u in updates[:3])
+
+
+def test_clip_equals_torch_for_dense_and_counts_a_sparse_row_once():
+    torch.manual_seed(0)
+    table = nn.Embedding(5, 3, sparse=True)
+    dense = nn.Embedding(5, 3)
+    dense.load_state_dict(table.state_dict())
+    ids = torch.tensor([1, 1, 4])
+    for net in (table, dense):
+        (net(ids) * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    norm = clip([table.weight], 0.5)
+    expected = nn.utils.clip_grad_norm_([dense.weight], 0.5)
+    torch.testing.assert_close(norm, expected)
+    torch.testing.assert_close(table.weight.grad.to_dense(), dense.weight.grad)
+
+
+def test_schedules_follow_their_formulas():
+    def at(share, **settings):
+        return rate(Settings(learning_rate=2.0, **settings), share)
+
+    assert at(0.7) == 2.0
+    assert at(0.05, warmup=0.1) == pytest.approx(1.0)
+    assert at(0.55, warmup=0.1, schedule="linear") == pytest.approx(1.0)
+    assert at(1.0, schedule="linear") == 0.0
+    assert at(0.5, schedule="cosine") == pytest.approx(1.0)
+    assert at(0.25, schedule="cosine") == pytest.approx(1 + math.cos(math.pi / 4))
+    assert at(0.4, warmup=0.1, schedule="inverse-sqrt") == pytest.approx(1.0)
+
+
+def test_decay_leaves_biases_alone():
+    (adamw,) = optimisers(model(), Settings(weight_decay=0.1))
+    decayed, free = adamw.param_groups
+    assert {p.dim() for p in decayed["params"]} == {2}
+    assert {p.dim() for p in free["params"]} == {1}
+    assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
+
+
+def test_the_mean_of_the_weights_follows_them():
+    settings = Settings(average=0.5, optimiser="sgd", momentum=0.0, learning_rate=0.1)
+    net = model()
+    trainee = Trainee.fresh(net, settings)
+    name = "head.score.weight" if hasattr(net.head, "score") else next(iter(trainee.average))
+    expected = trainee.average[name].clone()
+    for update in fit(trainee, TASK, batches(epochs=1), settings, on("cpu")):
+        keep = min(0.5, update.step / (update.step + 10))
+        expected = keep * expected + (1 - keep) * dict(net.named_parameters())[name].detach()
+    torch.testing.assert_close(trainee.average[name], expected)

@@ -1,0 +1,114 @@
+"""Kill -9 at any moment and resume: the weights must be the same to the last bit (N2)."""
+
+import hashlib
+import multiprocessing
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.small import SMALL, splits
+from weft import config
+from weft.run import train
+
+# A server that has torch imported already, from which each trial is forked in milliseconds.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["weft.run.neural", "tests.small", "sklearn.linear_model"])
+SMALLER = {"width": 11, "hidden": 12, "buckets": 101}
+
+
+def small(name):
+    recipe = config.recipe(name)
+    changes = {**SMALL, "train.save_every": 1, "train.epochs": 3}
+    for key in config.keys(recipe.sections):
+        last = key.split(".")[-1]
+        if last in SMALLER and not key.startswith("classic"):
+            changes[key] = SMALLER[last]
+    if "classic" in recipe:
+        changes = {"train.threads": 1}
+    return recipe.with_values(changes, "test")
+
+
+def work(name, folder):
+    train(small(name), folder, splits=splits(), resume=Path(folder).exists(), quiet=True)
+
+
+def digest(folder):
+    return hashlib.sha256((Path(folder) / "model" / "weights.safetensors").read_bytes()).hexdigest()
+
+
+def launch(name, folder):
+    process = SERVER.Process(target=work, args=(name, str(folder)))
+    process.start()
+    return process
+
+
+@pytest.mark.parametrize("name", config.recipes())
+def test_killed_and_resumed_weights_are_bit_identical(name, tmp_path):
+    whole = launch(name, tmp_path / "whole")
+    whole.join(120)
+    assert whole.exitcode == 0
+
+    chance = random.Random(name)
+    log = tmp_path / "killed" / "metrics.jsonl"
+    kills = 0
+    for _ in range(3):
+        process = launch(name, tmp_path / "killed")
+        deadline = time.monotonic() + 60
+        while process.is_alive() and not log.exists() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0.0, 0.25))
+        process.kill()
+        process.join(60)
+        kills += process.exitcode == -9
+    last = launch(name, tmp_path / "killed")
+    last.join(120)
+    assert last.exitcode == 0
+    assert kills
+    assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_around_the_writing_of_a_checkpoint_loses_nothing(moment, tmp_path, monkeypatch):
+    from weft.train import checkpoint
+
+    train(small("gru"), tmp_path / "whole", splits=splits(), quiet=True)
+
+    class Killed(BaseException):
+        pass
+
+    written, replace = [], checkpoint.replace
+
+    def dying(path, data):
+        written.append(path)
+        if len(written) == 9:
+            if moment == "after":
+                replace(path, data)
+            else:
+                path.with_name(f".{path.name}.part").write_bytes(data[: len(data) // 2])
+            raise Killed
+        replace(path, data)
+
+    monkeypatch.setattr(checkpoint, "replace", dying)
+    with pytest.raises(Killed):
+        train(small("gru"), tmp_path / "cut", splits=splits(), quiet=True)
+    monkeypatch.setattr(checkpoint, "replace", replace)
+    train(small("gru"), tmp_path / "cut", splits=splits(), resume=True, quiet=True)
+    assert digest(tmp_path / "cut") == digest(tmp_path / "whole")
+
+
+def test_metrics_are_not_written_twice(tmp_path):
+    train(small("bag"), tmp_path / "whole", splits=splits(), quiet=True)
+    process = launch("bag", tmp_path / "cut")
+    while process.is_alive() and not (tmp_path / "cut/checkpoints/last.safetensors").exists():
+        time.sleep(0.002)
+    process.kill()
+    process.join(60)
+    train(small("bag"), tmp_path / "cut", splits=splits(), resume=True, quiet=True)
+
+    def evaluations(folder):
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        return [line for line in lines if "evaluation" in line]
+
+    assert evaluations(tmp_path / "cut") == evaluations(tmp_path / "whole")

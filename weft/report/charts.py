@@ -1,0 +1,181 @@
+"""Charts as inline SVG whose colours are the page's own, so that they follow light and dark."""
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from weft.report.leaderboard import PERCENT, Row, Verdict
+
+# Drawn in colours nobody uses, which become the page's variables in the written SVG.
+INK, MUTED, LINE, ACCENT, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"
+VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", ACCENT: "accent", PAPER: "paper"}
+STYLE: Any = {
+    "svg.fonttype": "none",  # text stays text: small, selectable, in the page's font
+    "svg.hashsalt": "weft",  # same chart, same bytes
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": MUTED,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "savefig.transparent": True,
+}
+POINTS = 200  # of a curve; more cannot be told apart
+
+Curve = Sequence[tuple[float, float]]
+
+
+def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
+    """Quality against latency, a labelled point a recipe, the margin of the best as a band."""
+    able = [row for row in rows if row.error is None and row.quality is not None]
+    scale = 100 if verdict.best.metric in PERCENT else 1
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10, 4.4), layout="constrained")
+        axes = figure.add_subplot()
+        best = (verdict.best.quality or 0.0) * scale
+        sign = 1 if verdict.best.higher_is_better else -1
+        axes.axhspan(best - sign * verdict.margin * scale, best, color=ACCENT, alpha=0.12, lw=0)
+        for row in able:
+            x, y, chosen = row.p50_ms or 0.0, (row.quality or 0.0) * scale, row is verdict.choice
+            low, high = _bar(row)
+            colour = ACCENT if chosen else INK
+            axes.plot([x, x], [low * scale, high * scale], color=colour, lw=1.2, alpha=0.55)
+            axes.plot([x], [y], "o", color=colour, ms=8 if chosen else 6)
+        _latency_axis(axes, [row.p50_ms or 0.0 for row in able])
+        axes.margins(0.06, 0.12)
+        axes.set_ylabel(_metric(verdict.best.metric))
+        axes.yaxis.set_major_locator(MaxNLocator(6))
+        _labels(figure, axes, able, verdict.choice, scale)
+        return svg(figure, "scatter")
+
+
+def curves(recipe: str, own: Sequence[Curve], others: Sequence[Curve], metric: str) -> str:
+    """The dev metric of one recipe's trainings over epochs, with the other recipes in grey."""
+    scale = 100 if metric in PERCENT else 1
+    with matplotlib.rc_context({**STYLE, "font.size": 8.5}):
+        figure = Figure(figsize=(3.3, 1.9), layout="constrained")
+        axes = figure.add_subplot()
+        for curve, colour, width in (
+            *((curve, LINE, 1.2) for curve in others),
+            *((curve, ACCENT, 1.6) for curve in own),
+        ):
+            kept = curve[:: -(-len(curve) // POINTS)]
+            marker = "." if len(kept) == 1 else None
+            x, y = [x for x, _ in kept], [y * scale for _, y in kept]
+            axes.plot(x, y, color=colour, lw=width, marker=marker)
+        axes.grid(False, axis="x")
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.set_xlabel("epochs")
+        return svg(figure, f"curve-{recipe}")
+
+
+def svg(figure: Figure, name: str) -> str:
+    """The figure as an SVG element to stand in a page: no references outside, ids of its own."""
+    out = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(out, format="svg", metadata=nothing)  # type: ignore[arg-type]
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'href="#', f'href="#{name}-', text)
+    text = re.sub(r"url\(#", f"url(#{name}-", text)
+    for colour, variable in VARIABLES.items():
+        text = text.replace(colour, f"var(--{variable})")
+    return text
+
+
+def _bar(row: Row) -> tuple[float, float]:
+    """From where to where the error bar goes: the spread over trials, or one trial's interval."""
+    middle = row.quality or 0.0
+    if row.spread is not None:
+        return middle - row.spread, middle + row.spread
+    return (middle if row.low is None else row.low), (middle if row.high is None else row.high)
+
+
+def _metric(name: str) -> str:
+    return f"{name} (%)" if name in PERCENT else name
+
+
+def _latency_axis(axes: Any, values: Sequence[float]) -> None:
+    axes.set_xlabel("milliseconds for one text (p50)")
+    if min(values) > 0 and max(values) > 5 * min(values):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _labels(figure: Any, axes: Any, rows: Sequence[Row], choice: Row, scale: float) -> None:
+    """Write each name beside its point, in the nearest place where nothing else stands."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # decides where the axes are
+    renderer, frame = canvas.get_renderer(), axes.get_window_extent()
+    points = [
+        axes.transData.transform((row.p50_ms or 0.0, (row.quality or 0.0) * scale)) for row in rows
+    ]
+    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+    for row, (x, _) in zip(rows, points, strict=True):
+        low, high = (axes.transData.transform((1, end * scale))[1] for end in _bar(row))
+        taken.append((x - 1, low, x + 1, high))
+    dots = 100 / 72  # pixels of the renderer in a point
+    for row, (x, y) in zip(rows, points, strict=True):
+        bold = "bold" if row is choice else "normal"
+        colour = ACCENT if row is choice else INK
+        text = axes.annotate(row.recipe, (0, 0), color=colour, weight=bold, size=9.5)
+        box = text.get_window_extent(renderer)
+        text.remove()
+        dx, dy = _place(x, y, box.width, box.height, taken, frame)
+        left, bottom = x + dx, y + dy
+        taken.append((left, bottom, left + box.width, bottom + box.height))
+        far = abs(dy + box.height / 2) > 24
+        axes.annotate(
+            row.recipe,
+            (row.p50_ms or 0.0, (row.quality or 0.0) * scale),
+            xytext=(dx / dots, dy / dots),
+            textcoords="offset points",
+            color=colour,
+            weight=bold,
+            size=9.5,
+            arrowprops={"arrowstyle": "-", "color": MUTED, "lw": 0.6} if far else None,
+        )
+
+
+def _place(
+    x: float, y: float, width: float, height: float, taken: Sequence[tuple], frame: Any
+) -> tuple[float, float]:
+    """The offset of a label's lower left corner from its point."""
+    fallback = (10.0, -height / 2)
+    for away in range(0, 240, 8):
+        for side in (10.0, -10.0 - width, -width / 2):
+            for up in (away, -away):
+                dy = up - height / 2
+                if side == -width / 2:  # above or below, clear of the point
+                    dy += 14 if up >= 0 else -14
+                box = (x + side - 3, y + dy - 1, x + side + width + 3, y + dy + height + 1)
+                inside = frame.x0 <= box[0] and box[2] <= frame.x1
+                inside = inside and frame.y0 <= box[1] and box[3] <= frame.y1
+                if inside and not any(_overlap(box, other) for other in taken):
+                    return side, dy
+    return fallback
+
+
+def _overlap(a: tuple, b: tuple) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
