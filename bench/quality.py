@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import weft
-from weft.report.folds import folds
+from weft.report.split import folds
 from weft.run import Splits
 from weft.text.example import Example
 from weft.text.read import Columns, read
@@ -88,12 +88,11 @@ def splits(name: str, root: Path, fold: int | None, share: float) -> Splits:
 
     parts = SETS[name](root)
     if fold is not None:
-        chosen = folds(parts["train"], 10, seed=1)[fold]
-        held_out = set(chosen)
         everything = parts["train"]
+        owner = folds(everything, 10)
         parts = {
-            "train": [e for i, e in enumerate(everything) if i not in held_out],
-            "test": [everything[i] for i in chosen],
+            "train": [e for e, k in zip(everything, owner, strict=True) if k != fold],
+            "test": [e for e, k in zip(everything, owner, strict=True) if k == fold],
         }
     if "dev" not in parts:
         parts["dev"] = [e for e in parts["train"] if held(e.text, share)]
@@ -185,7 +184,7 @@ def main() -> None:
             for seed in range(1, plan.get("seeds", arguments.seeds) + 1):
                 jobs.append({**plan, **common, "seed": seed, "fold": None})
     rows = []
-    with multiprocessing.get_context("spawn").Pool(arguments.workers, maxtasksperchild=8) as pool:
+    with multiprocessing.get_context("spawn").Pool(arguments.workers) as pool:
         for row in pool.imap_unordered(trial, jobs):
             rows.append(row)
             print(json.dumps(row), flush=True)

@@ -32,7 +32,7 @@ _HOMES = {
     "recipe": "weft.config",
     "recipes": "weft.config",
     "register": "weft.registry",
-    "train": "weft.run",
+    "train": "weft",  # the folder, which can be called
     "write": "weft.text.write",
 }
 
@@ -40,6 +40,8 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "train":
+        return importlib.import_module("weft.train")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'weft' has no attribute '{name}'")

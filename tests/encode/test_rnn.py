@@ -95,6 +95,31 @@ def test_states_are_the_formulas(cell, bidirectional, layers, extra):
             torch.testing.assert_close(got, unrolled(encoder, row), **CLOSE)
 
 
+def deck_gru(Wz, Uz, bz, Wr, Ur, br, Wh, Uh, x, h):
+    """Deck 001: h̃ = tanh(x W + (r⊙h) U), h = (1 − z)⊙h + z⊙h̃, vectors on the left."""
+    z = torch.sigmoid(x @ Wz + h @ Uz + bz)
+    r = torch.sigmoid(x @ Wr + h @ Ur + br)
+    fresh = torch.tanh(x @ Wh + (r * h) @ Uh)
+    return (1 - z) * h + z * fresh
+
+
+def test_gru_is_deck_001_where_the_reset_may_move():
+    """The kernels reset U h and not h: the same for a diagonal U. Their z is 1 − the deck's."""
+    encoder = build(cell="gru", bidirectional=False)
+    net, x = encoder.net, sample()
+    with torch.no_grad():
+        net.weight_hh_l0[2 * H :] = torch.diag(torch.randn(H))
+        net.bias_ih_l0[2 * H :] = net.bias_hh_l0[2 * H :] = 0
+        Wr, Wz, Wh = net.weight_ih_l0.T.chunk(3, dim=1)
+        Ur, Uz, Uh = net.weight_hh_l0.T.chunk(3, dim=1)
+        br, bz, _ = (net.bias_ih_l0 + net.bias_hh_l0).chunk(3)
+        h, expected = torch.zeros(H), []
+        for step in x.data[0]:
+            h = deck_gru(-Wz, -Uz, -bz, Wr, Ur, br, Wh, Uh, step, h)
+            expected.append(h)
+        torch.testing.assert_close(encoder(x).data[0], torch.stack(expected), **CLOSE)
+
+
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("initial", ["zero", "trained"])
 def test_packed_and_reversed_agree(cell, initial):

@@ -1,6 +1,7 @@
 """weft tokens train, encode, decode."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -53,11 +54,12 @@ def test_a_text_column_by_name(tmp_path):
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("2 x", r"ids\.txt:1: expected ids.*'x'"), ("99", r"ids\.txt:1: Id 99 is not in")],
+    [("2 x", "expected ids.*'x'"), ("99", "Id 99 is not in")],
 )
 def test_bad_ids_are_named_with_their_line(trained, tmp_path, line, message):
     (tmp_path / "ids.txt").write_text(line, "utf-8")
-    with pytest.raises(UserError, match=message):
+    where = re.escape(f"{tmp_path / 'ids.txt'}:1: ")
+    with pytest.raises(UserError, match=f"^{where}{message}"):
         run("decode", trained, tmp_path / "ids.txt")
 
 

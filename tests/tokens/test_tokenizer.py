@@ -9,8 +9,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 from weft import registry
 from weft.errors import UserError
@@ -202,6 +205,16 @@ def test_decoding_leaves_out_specials_but_shows_unknowns():
 def test_one_text_instead_of_a_list_is_caught():
     with pytest.raises(TypeError, match="sequence of texts"):
         TRAINED["word"].ids("a text")
+
+
+def test_special_tokens_of_a_foreign_file_are_not_read_from_a_text():
+    raw = tokenizers.Tokenizer(WordLevel({"[PAD]": 0, "[UNK]": 1, "x": 2}, unk_token="[UNK]"))
+    raw.add_special_tokens(["[PAD]"])
+    raw.pre_tokenizer = Whitespace()
+    raw.enable_truncation(2)
+    tokenizer = Tokenizer.from_json(raw.to_str())
+    assert tokenizer.ids(["x [PAD] x"])[0].tolist() == [2, 1, 1, 1, 2]
+    assert tokenizer.decode([2, 0, 2]) == "x x"
 
 
 # ---- words

@@ -12,7 +12,7 @@ def test_pad_is_zero_and_unk_is_one():
 
 
 def test_frequent_entries_come_first_and_ties_are_alphabetical():
-    rows = [["b", "c", "a"], ["c", "b"], ["c"], ["z"]]
+    rows = [["z"], ["b", "c", "a"], ["c", "b"], ["c"]]
     assert Vocabulary.count(rows, special=()).entries == ("c", "b", "a", "z")
     assert Vocabulary.count(rows, special=(), minimum=2).entries == ("c", "b")
     assert Vocabulary.count(rows, size=4).entries == (PAD, UNK, "c", "b")

@@ -1,0 +1,1 @@
+"""Which steps matter to which: scores, weights, summaries."""

@@ -1,0 +1,1 @@
+"""Vectors -> the scores of answers."""

@@ -1,0 +1,1 @@
+"""Ids, bytes and n-grams of tokens -> vectors."""

@@ -1,0 +1,1 @@
+"""Vectors -> vectors in context, and from there to one vector a text."""

@@ -27,7 +27,8 @@ class Recurrent(nn.Module):
 
     The states of two directions lie side by side: forward in the first half, backward in the
     second. `output_layer` adds Elman's y = tanh(W s + b), to each direction by itself. An LSTM's
-    forget gates start with the bias `forget_bias`, the sum of PyTorch's two.
+    forget gates start with the bias `forget_bias`, the sum of PyTorch's two. The GRU is the one the
+    fused kernels compute: h̃ = tanh(W x + r ⊙ (U h)) where Cho et al. (2014) write U (r ⊙ h).
     """
 
     def __init__(

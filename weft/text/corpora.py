@@ -70,7 +70,7 @@ def _paragraphs(text: str) -> Iterator[str]:
         indents = {len(line) - len(line.lstrip()) for line in lines if line.strip()}
         if len(indents) != 1:
             continue
-        joined = _MARKUP.sub("", " ".join(line.strip() for line in lines if line.strip()))
+        joined = " ".join(_MARKUP.sub("", block).split())
         if _is_prose(joined):
             yield joined.replace("::", ":")
 

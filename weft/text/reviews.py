@@ -47,11 +47,22 @@ _DOMAINS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
 )
 
-_DEGREES = "very|really|quite|rather|truly|utterly|so|fairly|surprisingly|remarkably".split("|")
-_VERBS = "was|is|seemed|felt|looked".split("|")
-_BETTER = "better|more enjoyable|more convincing|nicer".split("|")
-_WORSE = "worse|less enjoyable|less convincing|poorer".split("|")
-_NOT = "not|never|hardly|certainly not|by no means|far from|anything but".split("|")
+_DEGREES = [
+    "very",
+    "really",
+    "quite",
+    "rather",
+    "truly",
+    "utterly",
+    "so",
+    "fairly",
+    "surprisingly",
+    "remarkably",
+]
+_VERBS = ["was", "is", "seemed", "felt", "looked"]
+_BETTER = ["better", "more enjoyable", "more convincing", "nicer"]
+_WORSE = ["worse", "less enjoyable", "less convincing", "poorer"]
+_NOT = ["not", "never", "hardly", "certainly not", "by no means", "far from", "anything but"]
 # What may stand between a word and its target; up to five words.
 _GAPS = (
     *("", "", "", "", "", "", "actually", "really", "in fact", "to me", "somehow", "for once"),

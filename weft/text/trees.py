@@ -15,7 +15,7 @@ _ESCAPES = {
     "-LCB-": "{",
     "-RCB-": "}",
 }
-_BRACKETS = {sign: name for name, sign in _ESCAPES.items()}
+_BRACKETS = str.maketrans({sign: name for name, sign in _ESCAPES.items()})
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -102,7 +102,7 @@ def format(tree: Tree) -> str:
             stack.append(")")
             stack.extend(reversed(item.children))
         else:
-            out.append(f" ({item.label} {_BRACKETS.get(item.word, item.word)})")
+            out.append(f" ({item.label} {item.word.translate(_BRACKETS)})")
     return "".join(out).lstrip()
 
 
@@ -147,7 +147,14 @@ def _add(node: _Open, token: str, where: str, column: int) -> None:
         raise _broken(where, column, f"the word '{token}' stands beside sub-trees")
     else:
         _expect_no_word(node, where, column)
-        node.word = _ESCAPES.get(token, token.replace("\\/", "/").replace("\\*", "*"))
+        node.word = _unescaped(token)
+
+
+def _unescaped(token: str) -> str:
+    if "B-" in token:
+        for name, sign in _ESCAPES.items():
+            token = token.replace(name, sign)
+    return token.replace("\\/", "/").replace("\\*", "*") if "\\" in token else token
 
 
 def _expect_no_word(node: _Open, where: str, column: int) -> None:

@@ -85,10 +85,12 @@ def _jsonl(examples: Iterable[Example], out: IO[str], separator: str) -> None:
 
 def _csv(examples: Iterable[Example], out: IO[str], separator: str) -> None:
     writer = csv.writer(out, lineterminator="\n")
+    careful = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in _rows(examples, separator):
         if any("\0" in cell for cell in row):
             raise UserError(f"A CSV file cannot hold a NUL byte: {row!r:.60}. Write JSONL instead.")
-        writer.writerow(row)
+        # Left to itself, the csv module would not quote a bare carriage return.
+        (careful if any("\r" in cell for cell in row) else writer).writerow(row)
 
 
 def _tsv(examples: Iterable[Example], out: IO[str], separator: str) -> None:

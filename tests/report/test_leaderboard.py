@@ -1,0 +1,144 @@
+"""Which row is best, which is named, and how they are written."""
+
+import pytest
+
+from weft.report import charts
+from weft.report.leaderboard import Row, figure, ordered, row, size, table, verdict
+from weft.report.trial import Result
+
+
+def made(recipe: str, quality: float, p50: float, spread: float | None = 0.01, **more) -> Row:
+    values = (quality,) if spread is None else (quality - spread, quality, quality + spread)
+    return Row(
+        recipe,
+        "accuracy",
+        quality,
+        spread,
+        more.pop("low", quality - 0.03),
+        more.pop("high", quality + 0.03),
+        values,
+        train_seconds=12.34,
+        p50_ms=p50,
+        p95_ms=2 * p50,
+        texts_per_second=1234.5,
+        size_bytes=5_678_901,
+        parameters=1_234_567,
+        **more,
+    )
+
+
+ROWS = [
+    made("bag", 0.70, 0.1),
+    made("near", 0.893, 0.5),
+    made("slow", 0.895, 9.0),
+    made("best", 0.90, 2.0),
+    Row("broken", error="no <good>"),
+]
+
+
+def test_best_first_and_failures_last():
+    assert [r.recipe for r in ordered(ROWS)] == ["best", "slow", "near", "bag", "broken"]
+
+
+def test_lower_is_better_for_an_error():
+    rows = [
+        made("a", 0.5, 1.0, higher_is_better=False),
+        made("b", 0.4, 1.0, higher_is_better=False),
+    ]
+    assert [r.recipe for r in ordered(rows)] == ["b", "a"]
+
+
+def test_the_cheapest_within_a_deviation_is_named():
+    found = verdict(ROWS)
+    assert found is not None
+    assert (found.best.recipe, found.choice.recipe) == ("best", "near")
+    assert found.sentence == (
+        "Take near (accuracy 89.3, 0.50 ms a text): it is the cheapest within one standard "
+        "deviation (±1.0 over 3 seeds) of the best, best (90.0, 2.00 ms), and answers 4.0 times "
+        "as fast."
+    )
+
+
+def test_the_deviation_is_that_of_the_best():
+    rows = [made("best", 0.90, 2.0, spread=0.005), made("wide", 0.893, 0.5, spread=0.02)]
+    found = verdict(rows)
+    assert found is not None
+    assert found.choice.recipe == "best"
+    assert "no faster model is within one standard deviation (±0.5 over 3 seeds)" in found.sentence
+
+
+def test_a_single_seed_uses_half_the_interval_and_says_so():
+    rows = [made("best", 0.90, 2.0, spread=None), made("near", 0.871, 0.5, spread=None)]
+    found = verdict(rows)
+    assert found is not None
+    assert found.choice.recipe == "near"
+    assert "half its bootstrap interval (±3.0; a single training has no" in found.sentence
+    rows[1] = made("near", 0.869, 0.5, spread=None)
+    found = verdict(rows)
+    assert found is not None
+    assert found.choice.recipe == "best"
+
+
+def test_folds_are_told():
+    rows = [made("a", 0.9, 1.0, folds=3), made("b", 0.5, 0.5, folds=3)]
+    found = verdict(rows)
+    assert found is not None
+    assert "over 3 folds" in found.sentence
+
+
+def test_nothing_to_name():
+    assert verdict([Row("broken", error="no")]) is None
+
+
+def test_the_table_fits_a_hundred_columns(capsys):
+    rows = [*ROWS, made("bilstm-attention", 1.0, 123.4), Row("long", error="word " * 50)]
+    table(rows)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 100
+    order = [line.split()[0] for line in shown.splitlines()[1:6]]
+    assert order == ["bilstm-attention", "best", "slow", "near", "bag"]
+    assert "90.0 ± 1.0" in shown
+    assert "12.3 s" in shown
+    assert "5.7 MB" in shown
+    assert "broken failed: no <good>" in shown
+    assert "Take bilstm-attention: it is the best" in shown
+
+
+def test_a_row_sums_up_its_trials():
+    def result(value: float, n: int, p50: float) -> Result:
+        figures = {"accuracy": {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n}}
+        return Result("", "accuracy", True, figures, 2.0, p50, 3.0, 5.0, 7, 11, [], {})
+
+    found = row("cnn", [result(0.5, 10, 1.0), result(0.8, 20, 9.0)], folds=2)
+    assert found.quality == pytest.approx(0.65)
+    assert found.spread == pytest.approx(0.3 / 2**0.5)
+    assert found.pooled == pytest.approx(0.7)
+    assert found.p50_ms == 5.0
+    assert (found.low, found.high) == (pytest.approx(0.55), pytest.approx(0.75))
+    assert row("cnn", [result(0.5, 10, 1.0)]).spread is None
+
+
+def test_numbers_in_words():
+    assert figure(0.9312, "accuracy") == "93.1"
+    assert figure(0.9312, "pearson") == "0.9312"
+    assert [size(v) for v in (7, 999, 1500, 56_000, 5_670_000, 2.5e9)] == [
+        "7 B",
+        "999 B",
+        "1.5 kB",
+        "56 kB",
+        "5.7 MB",
+        "2.5 GB",
+    ]
+
+
+def test_labels_of_the_scatter_do_not_overlap():
+    boxes: list[tuple] = []
+
+    class Frame:
+        x0, y0, x1, y1 = 0, 0, 500, 300
+
+    for _ in range(7):  # seven points in one place
+        dx, dy = charts._place(250, 150, 61, 13, boxes, Frame)
+        boxes.append((250 + dx, 150 + dy, 311 + dx, 163 + dy))
+    pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[:i]]
+    assert not any(charts._overlap(a, b) for a, b in pairs)

@@ -1,0 +1,100 @@
+"""Folds and test shares: everything once, labels evenly, copies together."""
+
+from collections import Counter
+
+import pytest
+
+from weft.errors import UserError
+from weft.report.split import digest, folded, folds, in_test, splits
+from weft.run.data import Data, Source, held
+from weft.text.example import Example
+
+
+def examples(count: int) -> list[Example]:
+    return [Example(f"text {i}", ("a", "b", "b")[i % 3]) for i in range(count)]
+
+
+def texts(source: Source | None) -> list[str]:
+    assert source is not None
+    return [example.text for example in source()]
+
+
+def test_folds_stratify_and_cover():
+    data = examples(91)
+    owner = folds(data, 7)
+    assert Counter(owner) == dict.fromkeys(range(7), 13)
+    for label, count in Counter(e.label for e in data).items():
+        per_fold = Counter(k for e, k in zip(data, owner, strict=True) if e.label == label)
+        assert all(abs(per_fold[k] - count / 7) < 1 for k in range(7))
+    assert owner == folds(data, 7)
+    assert owner != folds(data, 7, seed=1)
+
+
+def test_copies_of_a_text_stay_together():
+    data = examples(23) + examples(11) + [Example("text 5", "a")] * 3
+    owner = folds(data, 5)
+    where: dict[str, set[int]] = {}
+    for example, fold in zip(data, owner, strict=True):
+        where.setdefault(example.text, set()).add(fold)
+    assert all(len(found) == 1 for found in where.values())
+    assert max(Counter(owner).values()) - min(Counter(owner).values()) <= 3
+
+
+def test_numbers_are_spread_over_the_scale():
+    data = [Example(f"text {i}", str(i * 0.5)) for i in range(100)]
+    owner = folds(data, 5, numbers=True)
+    lowest = [k for e, k in zip(data, owner, strict=True) if float(str(e.label)) < 10]
+    assert Counter(lowest) == dict.fromkeys(range(5), 4)
+
+
+def test_too_few_texts_for_the_folds():
+    with pytest.raises(UserError, match="5 folds need at least 5 different texts; 3 found"):
+        folds(examples(3) * 2, 5)
+
+
+def test_folded_splits_hold_every_example_once(tmp_path):
+    path = tmp_path / "all.tsv"
+    path.write_text("text\tlabel\n" + "".join(f"word {i}\t{'ab'[i % 2]}\n" for i in range(53)))
+    tests: list[str] = []
+    for part in folded(Data(train=str(path), share=0.3), 5):
+        sides = [set(texts(side)) for side in (part.train, part.dev, part.test)]
+        assert sum(map(len, sides)) == 53
+        assert len(set().union(*sides)) == 53
+        assert all(sides)
+        tests += texts(part.test)
+    assert sorted(tests) == sorted(f"word {i}" for i in range(53))
+
+
+def test_the_test_share_does_not_depend_on_the_dev_share():
+    texts = [f"text number {i:05d}" for i in range(20_000)]  # of one length: see `in_test`
+    test = [text for text in texts if in_test(text)]
+    both = sum(held(text, 0.1) for text in test)
+    assert len(test) / 20_000 == pytest.approx(0.2, abs=0.02)
+    assert both / len(test) == pytest.approx(0.1, abs=0.03)
+
+
+def test_phrases_go_where_their_sentence_goes(tmp_path):
+    path = tmp_path / "trees.txt"
+    rows = [f"(1 (0 (0 bad{i}) (1 film{i})) (1 end{i}))\n" for i in range(40)]
+    path.write_text("".join(rows))
+    data = Data(train=str(path), phrases=True, share=0.3, format="trees")
+    for part in (splits(data), *folded(data, 3)):
+        outside = {w for side in (part.dev, part.test) for t in texts(side) for w in t.split()}
+        inside = {word for e in part.train() for word in e.text.split()}
+        assert outside
+        assert inside
+        assert not outside & inside
+        assert len(inside) * 5 // 3 == sum(1 for _ in part.train())
+
+
+def test_digest_reads_contents(tmp_path):
+    file, folder = tmp_path / "a.tsv", tmp_path / "b"
+    folder.mkdir()
+    file.write_text("abc")
+    (folder / "x").write_text("abc")
+    before = digest(str(file)), digest(str(folder))
+    assert before == (digest(str(file)), digest(str(folder)))
+    file.write_text("abd")
+    (folder / "x").rename(folder / "y")
+    assert digest(str(file)) != before[0]
+    assert digest(str(folder)) != before[1]
