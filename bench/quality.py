@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import weft
-from weft.report.split import folds
 from weft.run import Splits
+from weft.run.split import folds, held
 from weft.text.example import Example
 from weft.text.read import Columns, read
 
@@ -84,7 +84,6 @@ SETS = {
 
 def splits(name: str, root: Path, fold: int | None, share: float) -> Splits:
     """The parts of a data set; dev is cut from train by text where there is none."""
-    from weft.run.data import held
 
     parts = SETS[name](root)
     if fold is not None:

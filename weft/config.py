@@ -4,6 +4,8 @@ A configuration is one flat file of sections; each part of the model is a sectio
 There is no inheritance, interpolation or include: what the file says is what runs.
 """
 
+import copy
+import datetime
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -38,7 +40,7 @@ class Config:
 
     def with_values(self, changes: Mapping[str, Any], origin: str) -> "Config":
         """A copy in which dotted keys have new values: {'encoder.hidden': 100}."""
-        sections = json.loads(json.dumps(self.sections))
+        sections = copy.deepcopy(dict(self.sections))
         origins = dict(self.origins)
         for key, value in changes.items():
             _put(sections, key, value)
@@ -56,8 +58,8 @@ def load(path: str | Path) -> Config:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         raise UserError(
-            f"{path}: no such configuration file. `weft list recipes` shows those that are built in "
-            f"(use --recipe NAME)."
+            f"{path}: no such configuration file. `weft list recipes` shows those that are "
+            f"built in (use --recipe NAME)."
         ) from None
     except IsADirectoryError:
         raise UserError(f"{path} is a folder; a configuration is a .toml or .json file.") from None
@@ -66,7 +68,9 @@ def load(path: str | Path) -> Config:
     try:
         sections = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as {path.suffix[1:] or 'toml'}: {error}.") from None
+        raise UserError(
+            f"{path}: cannot be read as {path.suffix[1:] or 'toml'}: {error}."
+        ) from None
     return from_sections(sections, str(path))
 
 
@@ -89,7 +93,7 @@ def recipes() -> list[str]:
 def from_sections(sections: Mapping[str, Any], origin: str) -> Config:
     """A configuration from values already read; every key is marked with its origin."""
     checked = _checked(sections, origin)
-    return Config(checked, {key: origin for key in keys(checked)})
+    return Config(checked, dict.fromkeys(keys(checked), origin))
 
 
 def overrides(settings: Iterable[str]) -> dict[str, Any]:
@@ -107,6 +111,8 @@ def overrides(settings: Iterable[str]) -> dict[str, Any]:
             out[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             out[key] = value.strip()
+        if isinstance(out[key], (datetime.date, datetime.time)):
+            out[key] = value.strip()  # no setting is a date; a file may be called like one
     return out
 
 
@@ -151,6 +157,9 @@ def written(value: Any) -> str:
 
 
 def _checked(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    if not isinstance(sections, Mapping):
+        kind = type(sections).__name__
+        raise UserError(f"{origin}: a configuration holds sections with keys, found a {kind}.")
     for name, section in sections.items():
         if name not in SECTIONS:
             raise unknown_name("section", name, SECTIONS, origin)
@@ -170,8 +179,10 @@ def _put(sections: dict[str, Any], key: str, value: Any) -> None:
             if not step.isdigit() or int(step) >= len(place):
                 raise UserError(f"'{key}': there are {len(place)} of these, numbered from 0.")
             place = place[int(step)]
-        else:
+        elif isinstance(place, dict):
             place = place.setdefault(step, {})
-    if not isinstance(place, dict):
+    if isinstance(place, list):
         raise UserError(f"'{key}': say which one, as in {path[0]}.0.{last}.")
+    if not isinstance(place, dict):
+        raise UserError(f"'{key}': '{'.'.join(path)}' is a value, it has no settings of its own.")
     place[last] = value

@@ -37,7 +37,7 @@ class Model(nn.Module):
         self.embedders = nn.ModuleList(
             registry.build("embedder", spec, vocabulary_size=vocabulary_size) for spec in specs
         )
-        width = sum(embedder.output_size for embedder in self.embedders)
+        width = sum(map(_width, self.embedders))
         self.encoder = registry.build("encoder", self.parts["encoder"], input_size=width)
         size, directions = self.encoder.output_size, getattr(self.encoder, "directions", 1)
         self.pool = registry.build(
@@ -98,6 +98,10 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
 def piece_maker(embedder: nn.Module) -> Pieces | None:
     """The embedder's own `pieces` method, if it reads more than ids."""
     return getattr(embedder, "pieces", None)
+
+
+def _width(embedder: Any) -> int:
+    return embedder.output_size
 
 
 def _only(source: Padded, pieces: Tensor) -> Padded:

@@ -29,6 +29,15 @@ FOLDERS = {
     "task": "tasks",
     "classic": "classic",
 }
+# What the model works out itself and hands to constructors by these names.
+DERIVED = {
+    "vocabulary_size",
+    "input_size",
+    "outputs",
+    "directions",
+    "query_size",
+    "memory_size",
+}
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,7 @@ def build(kind: str, spec: Mapping[str, Any], **derived: Any) -> Any:
 def check(
     target: Callable, given: Mapping[str, Any], where: str, derived: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """`given` completed with the signature's defaults; a UserError for anything that does not fit."""
+    """`given` with the signature's defaults; a UserError for anything that does not fit."""
     hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)  # type: ignore[misc]
     parameters = inspect.signature(target).parameters
     options = {name: p for name, p in parameters.items() if name not in derived}
@@ -160,7 +169,9 @@ def plain(hint: Any) -> str:
     if origin in (list, tuple):
         return f"a list of {plain(typing.get_args(hint)[0])}"
     names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-    return names.get(hint, "nothing" if hint is type(None) else getattr(hint, "__name__", str(hint)))
+    return names.get(
+        hint, "nothing" if hint is type(None) else getattr(hint, "__name__", str(hint))
+    )
 
 
 def _scan(path: Path, module: str) -> list[Part]:

@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from weft.batch import Store
 
-ROWS = st.lists(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=7), min_size=1, max_size=20)
+ROWS = st.lists(
+    st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=7), min_size=1, max_size=20
+)
 
 
 @given(ROWS, st.sampled_from([1, 64, 10**6]))

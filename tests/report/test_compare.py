@@ -122,16 +122,16 @@ def test_another_comparison_in_the_folder_needs_overwrite(files, tmp_path, runs,
 
 
 def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):
-    changes = {**TINY, "embedder.width": 5}  # tfidf has no embedder
+    changes = {**TINY, "embedder.width": -5}  # tfidf has no embedder to object
     rows = compare(files, tmp_path / "out", recipes=["tfidf", "bag"], seeds=1, changes=changes)
-    assert [row.recipe for row in rows] == ["bag", "tfidf"]
+    assert [row.recipe for row in rows] == ["tfidf", "bag"]
     assert rows[0].error is None
     assert rows[1].quality is None
-    assert "[classic] stands alone" in (rows[1].error or "")
-    assert "[classic] stands alone" in (tmp_path / "out" / "report.html").read_text()
+    assert "embedder &#39;lookup&#39;" in (tmp_path / "out" / "report.html").read_text()
+    assert "embedder 'lookup'" in (rows[1].error or "")
     capsys.readouterr()
     table(rows)
-    assert "tfidf failed: " in capsys.readouterr().out
+    assert "bag failed: " in capsys.readouterr().out
 
 
 def test_a_crash_is_a_row_and_its_traceback_is_kept(files, tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """Which row is best, which is named, and how they are written."""
 
+import re
+
 import pytest
 
 from weft.report import charts
@@ -42,10 +44,11 @@ def test_best_first_and_failures_last():
 
 def test_lower_is_better_for_an_error():
     rows = [
-        made("a", 0.5, 1.0, higher_is_better=False),
-        made("b", 0.4, 1.0, higher_is_better=False),
+        made(name, quality, 1.0, higher_is_better=False)
+        for name, quality in (("a", 5.0), ("b", 4.0))
     ]
-    assert [r.recipe for r in ordered(rows)] == ["b", "a"]
+    rows.insert(0, Row("broken", error="no"))
+    assert [r.recipe for r in ordered(rows)] == ["b", "a", "broken"]
 
 
 def test_the_cheapest_within_a_deviation_is_named():
@@ -120,7 +123,7 @@ def test_a_row_sums_up_its_trials():
 
 def test_numbers_in_words():
     assert figure(0.9312, "accuracy") == "93.1"
-    assert figure(0.9312, "pearson") == "0.9312"
+    assert figure(0.9312, "pearson") == "0.931"
     assert [size(v) for v in (7, 999, 1500, 56_000, 5_670_000, 2.5e9)] == [
         "7 B",
         "999 B",
@@ -132,13 +135,20 @@ def test_numbers_in_words():
 
 
 def test_labels_of_the_scatter_do_not_overlap():
-    boxes: list[tuple] = []
-
-    class Frame:
-        x0, y0, x1, y1 = 0, 0, 500, 300
-
-    for _ in range(7):  # seven points in one place
-        dx, dy = charts._place(250, 150, 61, 13, boxes, Frame)
-        boxes.append((250 + dx, 150 + dy, 311 + dx, 163 + dy))
-    pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[:i]]
-    assert not any(charts._overlap(a, b) for a, b in pairs)
+    names = ["a-long-name", "another-name", "third-name", "fourth-name", "fifth-name"]
+    rows = [made(name, 1.0 - i / 1000, 0.7 + i / 100) for i, name in enumerate(names)]
+    rows.append(made("far-away", 0.7, 0.01))  # makes the axis logarithmic
+    found = verdict(rows)
+    assert found is not None
+    drawing = charts.scatter(rows, found)
+    width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawing)[0])
+    boxes = []
+    for name in [*names, "far-away"]:
+        x, y = map(float, re.findall(rf'x="([\d.]+)" y="([\d.]+)"[^>]*>{name}<', drawing)[0])
+        boxes.append((x, y - 7, x + 5 * len(name), y))  # a little less than 9.5 px letters need
+        assert x > 0
+        assert x + 5 * len(name) < width
+        assert 7 < y < height
+    for i, (left, top, right, bottom) in enumerate(boxes):
+        for x0, y0, x1, y1 in boxes[:i]:
+            assert right <= x0 or x1 <= left or bottom <= y0 or y1 <= top

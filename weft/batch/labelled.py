@@ -52,14 +52,22 @@ class Labelled(Batch):
             tuple(piece[rows, :longest] for piece in self.source.pieces),
         )
         target = self.target[rows]
-        return Labelled(source, self.rows[rows], target, round(self.count * len(target) / len(self)))
+        return Labelled(
+            source, self.rows[rows], target, round(self.count * len(target) / len(self))
+        )
 
 
 class Batches:
     """An endless, seeded stream of labelled batches whose position can be saved and restored."""
 
     def __init__(self, store: Store, *, rows: int, budget: int, seed: int, epochs: int):
-        self.store, self.rows, self.budget, self.seed, self.epochs = store, rows, budget, seed, epochs
+        self.store, self.rows, self.budget, self.seed, self.epochs = (
+            store,
+            rows,
+            budget,
+            seed,
+            epochs,
+        )
         self.position = Position()
 
     def __iter__(self) -> Iterator[tuple[Labelled, Position]]:

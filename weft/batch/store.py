@@ -71,7 +71,7 @@ class Store:
     def append(
         self, ids: np.ndarray, target: Any, line: int = 0, pieces: Sequence[list[list[int]]] = ()
     ) -> None:
-        """Add one row; `pieces` holds, for each embedder that asks, a list of ids for every token."""
+        """Add one row; `pieces` holds, for each embedder that asks, a list of ids a token."""
         self.ids.extend(ids)
         self._ends.append(self.ids.size)
         self._lines.append(line)

@@ -8,7 +8,9 @@ from weft.cli import options
 
 
 def compare(
-    files: Annotated[list[str], typer.Argument(help="Training file, then test file if there is one.")],
+    files: Annotated[
+        list[str], typer.Argument(help="Training file, then test file if there is one.")
+    ],
     *,
     output: options.Output,
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
@@ -16,7 +18,7 @@ def compare(
     label: options.Label = "",
     task: options.Task = "",
     recipes: Annotated[str, typer.Option(help="Names, separated by commas; default all.")] = "",
-    seeds: Annotated[int, typer.Option(help="Trainings of each recipe.")] = 3,
+    seeds: Annotated[int, typer.Option(help="Trainings of each; 0: 3, or 1 with folds.")] = 0,
     folds: Annotated[int, typer.Option(help="Cross-validation instead of a test file.")] = 0,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
@@ -36,7 +38,7 @@ def compare(
         dev=dev,
         task=task,
         recipes=[name.strip() for name in recipes.split(",") if name.strip()] or None,
-        seeds=seeds,
+        seeds=seeds or (1 if folds else 3),
         folds=folds,
         changes=changes | overrides(sets),
         device=device,

@@ -1,6 +1,7 @@
 """weft evaluate"""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -41,8 +42,8 @@ def evaluate(
         problems=problems,  # type: ignore[arg-type]
     )
     tally = Tally()
-    out = open(predictions, "w", encoding="utf-8") if predictions else None
-    with counting("texts") as count:
+    place = open(predictions, "w", encoding="utf-8") if predictions else nullcontext()
+    with place as out, counting("texts") as count:
         measure = measured(
             predictor,
             source(data, file, tally)(),
@@ -51,14 +52,11 @@ def evaluate(
             predictions=out,
             watch=count,
         )
-    if out is not None:
-        out.close()
     if as_json:
         typer.echo(json.dumps(figures(measure)))
     else:
         for name, figure in measure.figures().items():
-            typer.echo(
-                f"{name:<12} {figure.value:.4f}  [{figure.low:.4f}, {figure.high:.4f}]  n={figure.n}"
-            )
+            interval = f"[{figure.low:.4f}, {figure.high:.4f}]"
+            typer.echo(f"{name:<12} {figure.value:.4f}  {interval}  n={figure.n}")
     for line in tally.lines():
         typer.echo(f"note: {line}", err=True)

@@ -23,12 +23,11 @@ def show(
         return
     if kind not in registry.FOLDERS:
         raise unknown_name("list", what, [f"{k}s" for k in registry.FOLDERS] + ["recipes"])
-    derived = {"vocabulary_size", "input_size", "outputs", "directions", "query_size", "memory_size"}
     for name, part in sorted(registry.parts(kind).items()):
         if names:
             typer.echo(name)
             continue
         typer.echo(f"{name:<18} {part.summary}")
         for option, default in part.options:
-            if option not in derived:
+            if option not in registry.DERIVED:
                 typer.echo(f"    {option} = {default or '(required)'}")

@@ -10,7 +10,7 @@ from weft.errors import UserError
 
 app = typer.Typer(
     name="weft",
-    help="Neural NLP behind one abstraction: text → tokens → ids → embed → encode → decode → answer.",
+    help="Neural NLP behind one abstraction: text → tokens → ids → embed → encode → answer.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

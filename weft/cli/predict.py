@@ -12,7 +12,9 @@ from weft.cli.progress import counting
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
-    file: Annotated[str, typer.Argument(help="Texts, one a line, or any format; - is stdin.")] = "-",
+    file: Annotated[
+        str, typer.Argument(help="Texts, one a line, or any format; - is stdin.")
+    ] = "-",
     text: options.Text = "",
     as_json: options.Json = False,
     weights: Annotated[
@@ -27,8 +29,8 @@ def predict(
     from weft.text.read import Columns, read
 
     predictor = load(model, device=device, replay=replay)
-    columns = Columns(text=options.column(text) if text else None)
-    texts = (example.text for example in read(file, columns=columns, empty=True))
+    columns = Columns(text=options.column(text) if text else None, label="")
+    texts = (example.text for example in read(file, columns=columns, keep_empty=True))
     partly = 0
     with counting("texts") as count:
         for answer in predictor.stream(texts, parts=weights):

@@ -1,4 +1,4 @@
-"""Predictor: texts in, Answers out, input order kept. Command line, server and reports all use it."""
+"""Predictor: texts in, Answers out, input order kept. Every verb and page goes through it."""
 
 import dataclasses
 import json
@@ -48,7 +48,7 @@ class Predictor:
         self.engine, self.task, self.space, self.config = engine, task, space, config
 
     def __call__(self, texts: str | Iterable[str], *, parts: bool = False) -> list[Answer]:
-        """An Answer for each text, in order; with `parts`, each token's weight where there is one."""
+        """An Answer for each text, in order; with `parts`, each token's weight if there is one."""
         if isinstance(texts, str):
             raise UserError("Call the predictor with a list of texts, not a single string.")
         return list(self.stream(texts, parts=parts))
@@ -160,7 +160,8 @@ def _replay(predictor: Predictor, path: Path) -> None:
         now = list(answer.value) if isinstance(answer.value, tuple) else answer.value
         scores, before = np.asarray(answer.scores), np.asarray(recorded)
         drift = np.abs(scores - before).max(initial=0.0) if scores.shape == before.shape else np.inf
-        same = now == value or (isinstance(value, float) and abs(now - value) <= CLOSE)
+        number = isinstance(value, float) and isinstance(now, float)
+        same = now == value or (number and abs(now - value) <= CLOSE)
         if not (drift <= CLOSE) or (not same and drift > 1e-6):
             raise UserError(
                 f"{path}: this model no longer answers as it did when it was saved. For the text "

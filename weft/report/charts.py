@@ -56,9 +56,11 @@ def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
             axes.plot([x, x], [low * scale, high * scale], color=colour, lw=1.2, alpha=0.55)
             axes.plot([x], [y], "o", color=colour, ms=8 if chosen else 6)
         _latency_axis(axes, [row.p50_ms or 0.0 for row in able])
-        axes.margins(0.06, 0.12)
+        axes.margins(0.14, 0.12)
+        if scale == 100 and axes.get_ylim()[1] > 100:
+            axes.set_ylim(top=101.5)  # room for a point at the very top, but no tick above it
         axes.set_ylabel(_metric(verdict.best.metric))
-        axes.yaxis.set_major_locator(MaxNLocator(6))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         _labels(figure, axes, able, verdict.choice, scale)
         return svg(figure, "scatter")
 
@@ -66,17 +68,17 @@ def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
 def curves(recipe: str, own: Sequence[Curve], others: Sequence[Curve], metric: str) -> str:
     """The dev metric of one recipe's trainings over epochs, with the other recipes in grey."""
     scale = 100 if metric in PERCENT else 1
-    with matplotlib.rc_context({**STYLE, "font.size": 8.5}):
-        figure = Figure(figsize=(3.3, 1.9), layout="constrained")
+    with matplotlib.rc_context({**STYLE, "font.size": 9}):
+        figure = Figure(figsize=(2.9, 1.75), layout="constrained")
         axes = figure.add_subplot()
-        for curve, colour, width in (
-            *((curve, LINE, 1.2) for curve in others),
-            *((curve, ACCENT, 1.6) for curve in own),
+        for curve, colour, width, alpha in (
+            *((curve, MUTED, 1.0, 0.4) for curve in others),
+            *((curve, ACCENT, 1.6, 1.0) for curve in own),
         ):
             kept = curve[:: -(-len(curve) // POINTS)]
             marker = "." if len(kept) == 1 else None
             x, y = [x for x, _ in kept], [y * scale for _, y in kept]
-            axes.plot(x, y, color=colour, lw=width, marker=marker)
+            axes.plot(x, y, color=colour, lw=width, alpha=alpha, marker=marker)
         axes.grid(False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(4))
@@ -127,6 +129,7 @@ def _labels(figure: Any, axes: Any, rows: Sequence[Row], choice: Row, scale: flo
     """Write each name beside its point, in the nearest place where nothing else stands."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # decides where the axes are
+    figure.set_layout_engine("none")  # and there they stay
     renderer, frame = canvas.get_renderer(), axes.get_window_extent()
     points = [
         axes.transData.transform((row.p50_ms or 0.0, (row.quality or 0.0) * scale)) for row in rows
@@ -139,18 +142,19 @@ def _labels(figure: Any, axes: Any, rows: Sequence[Row], choice: Row, scale: flo
     for row, (x, y) in zip(rows, points, strict=True):
         bold = "bold" if row is choice else "normal"
         colour = ACCENT if row is choice else INK
-        text = axes.annotate(row.recipe, (0, 0), color=colour, weight=bold, size=9.5)
+        text = figure.text(0, 0, row.recipe, weight=bold, size=9.5)
         box = text.get_window_extent(renderer)
         text.remove()
         dx, dy = _place(x, y, box.width, box.height, taken, frame)
         left, bottom = x + dx, y + dy
         taken.append((left, bottom, left + box.width, bottom + box.height))
-        far = abs(dy + box.height / 2) > 24
+        far = abs(dy + box.height / 2) > 14
         axes.annotate(
             row.recipe,
             (row.p50_ms or 0.0, (row.quality or 0.0) * scale),
             xytext=(dx / dots, dy / dots),
             textcoords="offset points",
+            va="bottom",
             color=colour,
             weight=bold,
             size=9.5,

@@ -18,9 +18,9 @@ from weft.errors import UserError
 from weft.report.facts import Facts, facts
 from weft.report.leaderboard import Row, duration, figure, ordered, row, table
 from weft.report.page import Page, render
-from weft.report.split import digest, folded, splits
 from weft.report.trial import ERROR, SOURCES, Result, Trial, identity, write
-from weft.run.data import Data, Splits, checked
+from weft.run.data import Data, checked
+from weft.run.split import Splits, digest, folded, with_test
 from weft.train.settings import Settings
 
 __all__ = ["Row", "compare", "table"]
@@ -57,11 +57,12 @@ def compare(
     }
     given = {key: value for key, value in given.items() if value} | dict(changes)
     data = _data(given)
-    parts = folded(data, folds, numbers=task == "regress") if folds else [splits(data)]
-    found = facts(data, parts[0], folds)
+    kind = task or changes.get("task.kind", "")
+    parts = folded(data, folds, numbers=kind == "regress") if folds else [with_test(data)]
+    found = facts(data, parts[0], folds, numbers=kind == "regress")
     _check_rows(found, parts[0])
-    if task or found.numeric:
-        given["task.kind"] = task or "regress"
+    if kind or found.numeric:  # typed numbers can only mean regression
+        given["task.kind"] = kind or "regress"
     plan = Plan(bases, given, parts, seeds, folds, output / "trials", data)
     rows, finished = _rows(plan, device, overwrite, quiet)
     command = _command(files, output, dev, task, names, seeds, folds, changes, device)
@@ -95,7 +96,14 @@ class Plan:
 
     def trials(self, recipe: str) -> Iterator[Trial]:
         """The trials of one recipe; a UserError where the changes do not fit it."""
-        base = self.bases[recipe].with_values(self.given, "compare")
+        recipe_ = self.bases[recipe]
+        # A change to a part that a recipe does not have is meant for the other recipes.
+        fitting = {
+            key: value
+            for key, value in self.given.items()
+            if key.split(".")[0] in (*recipe_.sections, "task", "data", "train")
+        }
+        base = recipe_.with_values(fitting, "compare")
         for seed in self.seeds:
             config = base.with_values({"train.seed": seed}, "compare")
             for i, part in enumerate(self.parts):

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from weft.run.data import Data, Splits, source
+from weft.run.data import Data, source
+from weft.run.split import Splits
 from weft.text.example import Example, Tally
 
 DISTINCT = 10_000  # labels counted apart; a column of free text would otherwise fill the memory
@@ -17,11 +18,11 @@ class Facts:
     files: tuple[tuple[str, str], ...]  # (what it is for, path)
     rows: dict[str, int]  # by split
     labels: dict[str, dict[str, int]]  # by label, then by split
-    numeric: bool  # every label is a typed number
+    numeric: bool  # the labels are numbers
     notes: tuple[str, ...]  # rows that the reader left out
 
 
-def facts(data: Data, splits: Splits, folds: int = 0) -> Facts:
+def facts(data: Data, splits: Splits, folds: int = 0, numbers: bool = False) -> Facts:
     """Go through every split once and count."""
     sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
     parts: dict[str, Iterable[Example]]
@@ -47,7 +48,7 @@ def facts(data: Data, splits: Splits, folds: int = 0) -> Facts:
         files=given,
         rows=dict(rows),
         labels={name: dict(counts) for name, counts in ordered.items()},
-        numeric=numeric,
+        numeric=numeric or numbers,
         notes=_left_out(data, [path for _, path in given]),
     )
 

@@ -155,10 +155,10 @@ def cells(row: Row) -> list[str]:
 
 
 def figure(value: float | None, metric: str) -> str:
-    """A quality as people write it: 93.1 for an accuracy of 0.931, four digits otherwise."""
+    """A quality as people write it: 93.1 for an accuracy of 0.931, three decimals otherwise."""
     if value is None:
         return "–"
-    return f"{100 * value:.1f}" if metric in PERCENT else f"{value:.4g}"
+    return f"{100 * value:.1f}" if metric in PERCENT else f"{value:.3f}"
 
 
 def duration(seconds: float | None) -> str:

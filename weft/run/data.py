@@ -1,6 +1,5 @@
 """The [data] section, and the examples it leads to."""
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -33,15 +32,6 @@ class Data:
     golden: int = 5  # texts stored in the model with their answers, replayed when it is loaded
 
 
-@dataclass(frozen=True)
-class Splits:
-    """Where the examples come from; dev and test may be absent."""
-
-    train: Source
-    dev: Source | None = None
-    test: Source | None = None
-
-
 def checked(data: Data) -> Data:
     """The same settings, or a UserError for a value that makes no sense."""
     if data.limit < 0:
@@ -49,24 +39,6 @@ def checked(data: Data) -> Data:
     if not 0 <= data.share < 1:
         raise UserError(f"data.share should be from 0 to below 1, got {data.share}.")
     return data
-
-
-def from_files(data: Data) -> Splits:
-    """Sources that read the configured files anew each time they are called."""
-    if not data.train:
-        raise UserError("No training file: pass --train FILE, or set train in [data].")
-    whole = source(data, data.train, phrases=data.phrases)
-    test = source(data, data.test) if data.test else None
-    if data.dev:
-        return Splits(whole, source(data, data.dev), test)
-    if data.share == 0:
-        return Splits(whole, None, test)
-    held_out = source(data, data.train)
-    return Splits(
-        lambda: (e for e in whole() if not held(e.text, data.share)),
-        lambda: (e for e in held_out() if held(e.text, data.share)),
-        test,
-    )
 
 
 def source(data: Data, path: str, tally: Tally | None = None, phrases: bool = False) -> Source:
@@ -87,12 +59,6 @@ def source(data: Data, path: str, tally: Tally | None = None, phrases: bool = Fa
     return examples
 
 
-def held(text: str, share: float) -> bool:
-    """Whether a text falls into the held-out share: decided by the text alone, so that copies of
-    one text stay on one side, and a file larger than memory can be split while it streams."""
-    return zlib.crc32(text.encode("utf-8", "surrogatepass")) < share * 2**32
-
-
 def counted(examples: Source, data: Data, tally: Tally) -> Iterator[Example]:
     """Examples fit to train or measure on: without a label they are a problem."""
     for example in examples():
@@ -105,5 +71,3 @@ def counted(examples: Source, data: Data, tally: Tally) -> Iterator[Example]:
             tally.add("rows without a label skipped", example.where)
             continue
         yield example
-
-

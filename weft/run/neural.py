@@ -17,7 +17,8 @@ from weft.config import Config
 from weft.errors import UserError
 from weft.model import Model, fill
 from weft.predict.neural import Neural, indexer
-from weft.run.data import Data, Source, Splits, counted
+from weft.run.data import Data, Source, counted
+from weft.run.split import Splits
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
 from weft.tokens.tokenizer import Tokenizer
@@ -29,6 +30,7 @@ from weft.train.settings import Settings
 from weft.train.watch import Watch, forget_after
 
 CHUNK = 10_000  # texts tokenised together
+MINUTE = 60  # seconds between checkpoints when nothing else is said
 
 
 def sections(config: Config) -> dict[str, Any]:
@@ -96,15 +98,19 @@ class Run:
     def _initialise(self, model: Model, tokenizer: Tokenizer) -> None:
         """Let embedders that start from given vectors read them."""
         for embedder in model.embedders:
-            if hasattr(embedder, "initialise"):
-                found = embedder.initialise(tokenizer.vocabulary)
+            initialise: Any = getattr(embedder, "initialise", None)
+            if initialise is not None:
+                found = initialise(tokenizer.vocabulary)
                 if found:
                     size = len(tokenizer)
-                    self.watch.say(f"vectors found for {found} of {size} words ({found / size:.0%})")
+                    self.watch.say(
+                        f"vectors found for {found} of {size} words ({found / size:.0%})"
+                    )
 
     def _store(self, examples: Source, index: Indexer, model: Model, name: str) -> Store:
         """Tokenise a split once; what is cut or left out goes into the tally."""
         store = Store(len(index.pieces), self.folder)
+        self.tally.open = True
         kept = self._with_targets(counted(examples, self.data, self.tally))
         while chunk := list(islice(kept, CHUNK)):
             texts = [example.text for example, _ in chunk]
@@ -114,6 +120,7 @@ class Run:
                     what = f"{name} texts read only in part"
                     self.tally.add(what, f"{example.where} ({row.coverage:.0%})")
                 store.append(row.ids, target, example.line, row.pieces)
+        self.tally.open = False
         return store.close()
 
     def _with_targets(self, examples: Iterator[Example]) -> Iterator[tuple[Example, Any]]:
@@ -146,7 +153,7 @@ class Loop:
         self.best: float | None = None
         self.stale = 0
         self.saved = time.perf_counter()
-        self.losses = [0.0, 0]  # sum and count since the last evaluation
+        self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
 
     def run(self, resume: bool) -> None:
         """Train, and leave the best weights in the model."""
@@ -174,7 +181,9 @@ class Loop:
         ):
             yield progress
             if self._stopped():
-                self.watch.say(f"stopped early: {self.metric} no better for {self.stale} evaluations")
+                self.watch.say(
+                    f"stopped early: {self.metric} no better for {self.stale} evaluations"
+                )
                 return
 
     def _stopped(self) -> bool:
@@ -232,9 +241,8 @@ class Loop:
 
     def _save_when_due(self, progress: Progress) -> None:
         every = self.settings.save_every
-        if every and progress.step % every == 0:
-            self._save(progress)
-        elif not every and time.perf_counter() - self.saved > 60:
+        old = time.perf_counter() - self.saved > MINUTE
+        if progress.step % every == 0 if every else old:
             self._save(progress)
 
     def _save(self, progress: Progress) -> None:
@@ -271,4 +279,3 @@ class Loop:
             f"{error} The batch holds lines {shown} of the training file. {state}. Lower "
             "train.learning_rate, set train.clip=1, or look at those lines; then --resume."
         )
-

@@ -1,6 +1,7 @@
 """One training run: files in, run folder out.
 
-RUN/config.toml  metrics.jsonl  log.txt  checkpoints/{last,best}.safetensors  model/  predictions.jsonl
+RUN/config.toml  log.txt  metrics.jsonl  predictions.jsonl  model/
+    checkpoints/{last,best}.safetensors
 """
 
 import contextlib
@@ -26,7 +27,8 @@ from weft.measure import Figure
 from weft.predict.classic import Classic
 from weft.predict.evaluate import evaluate
 from weft.predict.predictor import Engine, Predictor
-from weft.run.data import Data, Source, Splits, checked, counted, from_files
+from weft.run.data import Data, Source, checked, counted
+from weft.run.split import Splits, from_files
 from weft.tasks.task import Space, Task
 from weft.text.example import Tally
 from weft.train.settings import Settings
@@ -67,14 +69,14 @@ def train(
     started = time.perf_counter()
     full = filled(config)
     data, settings = Data(**full["data"]), Settings(**full["train"])
-    splits = splits or from_files(data)
+    tally = Tally(open=False)
+    splits = splits or from_files(data, tally)
     if "several" in full["task"] and "several" not in config["task"]:
         full["task"]["several"] = _several(splits.train)
     task: Task = registry.build("task", full["task"])
     space = task.space(splits.train())
     folder = _prepare(Path(output), resume, overwrite)
     (folder / "config.toml").write_text(configuration.dumps(full), "utf-8")
-    tally = Tally()
     with contextlib.closing(Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)) as watch:
         engine: Engine
         if "classic" in full:
@@ -119,13 +121,14 @@ def _finish(
         _tune(predictor, counted(splits.dev, data, Tally()))
     found: dict[str, dict[str, Figure]] = {}
     for name, source in (("dev", splits.dev), ("test", splits.test)):
-        if source is None or next(source(), None) is None:
+        if source is None or _empty(source):
             continue
         with open(folder / "predictions.jsonl", "w", encoding="utf-8") as file:
-            own = Tally() if name == "dev" else tally
+            tally.open = name == "test"
             measure = evaluate(
-                predictor, source(), problems=data.problems, tally=own, predictions=file
+                predictor, source(), problems=data.problems, tally=tally, predictions=file
             )
+            tally.open = False
         found[name] = measure.figures()
         main = found[name][predictor.task.metric]
         words = f"{name} {predictor.task.metric} {main.value:.4f} [{main.low:.4f}, {main.high:.4f}]"
@@ -150,6 +153,10 @@ def _finish(
     return Outcome(predictor, found, record)
 
 
+def _empty(source: Source) -> bool:
+    return next(source(), None) is None
+
+
 def _tune(predictor: Predictor, examples: Iterable[Any]) -> None:
     kept = []
     for example in examples:
@@ -172,9 +179,11 @@ def _classic(
 ) -> Engine:
     part = registry.build("classic", section)
     texts, targets = [], []
+    tally.open = True
     for example in counted(splits.train, data, tally):
         texts.append(example.text)
         targets.append(task.target(example, space))
+    tally.open = False
     if not texts:
         raise UserError("There are no training examples left.")
     part.fit(texts, np.array(targets), task, space, seed=settings.seed)
@@ -216,8 +225,8 @@ def _prepare(folder: Path, resume: bool, overwrite: bool) -> Path:
         if present and not resume:
             if not overwrite:
                 raise UserError(
-                    f"{folder} is not empty. Pass --overwrite to replace the run in it, --resume to "
-                    "go on with it, or choose another folder."
+                    f"{folder} is not empty. Pass --overwrite to replace the run in it, --resume "
+                    "to go on with it, or choose another folder."
                 )
             if "config.toml" not in present:
                 raise UserError(f"{folder} holds no run of Weft, so --overwrite leaves it alone.")

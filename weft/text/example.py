@@ -28,10 +28,13 @@ class Tally:
 
     counts: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
+    open: bool = True  # files are gone through more than once, and counted only once
 
     SHOWN = 5
 
     def add(self, what: str, where: str) -> None:
+        if not self.open:
+            return
         self.counts[what] = self.counts.get(what, 0) + 1
         places = self.places.setdefault(what, [])
         if len(places) < self.SHOWN:

@@ -7,7 +7,7 @@ from typing import Any
 from weft.errors import UserError
 from weft.text.columns import Columns, layout
 from weft.text.example import Example, Label, label_of
-from weft.text.source import EMPTY, EMPTY_ADVICE, SKIP, Ids, Problems
+from weft.text.source import SKIP, Ids, Problems
 
 _ROWS = 1024
 
@@ -53,8 +53,7 @@ def _rows(
                     told = f"'{text_name}' should be a text, found {text!r:.40}"
                     problems.found("text is not a text", number, f"{told}. Mend it, or {SKIP}.")
                     continue
-                if not text.strip():
-                    problems.found(EMPTY, number, EMPTY_ADVICE)
+                if problems.empty(text, number):
                     continue
                 try:
                     label = label_of(row[label_name]) if label_name is not None else None

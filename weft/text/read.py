@@ -41,6 +41,7 @@ def read(
     tally: Tally | None = None,
     phrases: bool = False,
     separator: str | None = None,
+    keep_empty: bool = False,
 ) -> Iterator[Example]:
     """The examples of a file, folder or standard input ('-'), one at a time.
 
@@ -56,7 +57,7 @@ def read(
     if format == "folder":
         raise UserError(f"{name}: a file, not a folder with one sub-folder a class.")
     source = Source(name)
-    faults = Problems(source.name, problems, tally)
+    faults = Problems(source.name, problems, tally, keep_empty)
     kind = format or recognise_source(source)
     if kind == "parquet":
         source.close()
@@ -91,8 +92,7 @@ def _some(examples: Iterator[Example], name: str) -> Iterator[Example]:
 
 def _lines(source: Source, wish: _Wish) -> Iterator[Example]:
     for number, text in source.lines(wish.problems):
-        if not text.strip():
-            wish.problems.found(EMPTY, number, EMPTY_ADVICE)
+        if wish.problems.empty(text, number):
             continue
         yield Example(text, None, "", source.name, number)
 
@@ -102,8 +102,7 @@ def _fasttext(source: Source, wish: _Wish) -> Iterator[Example]:
         if not line.strip():
             continue
         labels, text = _split_labels(line)
-        if not text.strip():
-            wish.problems.found(EMPTY, number, EMPTY_ADVICE)
+        if wish.problems.empty(text, number):
             continue
         label: Label = labels[0] if len(labels) == 1 else tuple(labels) or None
         yield Example(text, label, "", source.name, number)
@@ -163,7 +162,7 @@ def _json_rows(
         except (ValueError, RecursionError) as error:
             problems.found("invalid JSON", number, _invalid_json(line, error))
             continue
-        fault = _json_fault(row, text_key, line)
+        fault = _json_fault(row, text_key, line, problems.keep_empty)
         if fault:
             problems.found(fault[0], number, fault[1])
             continue
@@ -213,7 +212,7 @@ def _invalid_json(line: str, error: Exception) -> str:
     return f"invalid JSON: {error}. Mend the line, or {SKIP}."
 
 
-def _json_fault(row: Any, text_key: str, line: str) -> tuple[str, str] | None:
+def _json_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tuple[str, str] | None:
     if type(row) is not dict:
         kind = {list: "a list", str: "a text", type(None): "null"}.get(type(row), "a number")
         return "not an object", f'each line should be an object {{"text": …}}, found {kind}.'
@@ -223,7 +222,7 @@ def _json_fault(row: Any, text_key: str, line: str) -> tuple[str, str] | None:
             told = f"'{text_key}' should be a text, found {text!r:.40}"
             return "text is not a text", f"{told}. Quote it, or {SKIP}."
         return "no text", no_text(text_key, row)
-    if not text.strip():
+    if not keep_empty and not text.strip():
         return EMPTY, EMPTY_ADVICE
     if "\\u" in line and "\\ud" in line.lower():
         try:
@@ -303,8 +302,7 @@ def _examples(
             problems.found("ragged row", number, _ragged(len(cells), found))
             continue
         text = cells[text_at]
-        if not text.strip():
-            problems.found(EMPTY, number, EMPTY_ADVICE)
+        if problems.empty(text, number):
             continue
         label: Label = None
         if label_at is not None:

@@ -34,8 +34,11 @@ _CHUNK = 1 << 18
 class Problems:
     """What to do with a bad row: stop with its place, or count it and go on."""
 
-    def __init__(self, file: str, handling: Handling, tally: Tally | None) -> None:
+    def __init__(
+        self, file: str, handling: Handling, tally: Tally | None, keep_empty: bool = False
+    ) -> None:
         self.file = file
+        self.keep_empty = keep_empty
         self.skip = handling == "skip"
         self.tally = tally if tally is not None else Tally()
 
@@ -45,6 +48,13 @@ class Problems:
         if not self.skip:
             raise UserError(f"{where}: {message}")
         self.tally.add(kind, where)
+
+    def empty(self, text: str, line: int) -> bool:
+        """Whether a row must go because its text is empty; found, it is a problem like others."""
+        if self.keep_empty or text.strip():
+            return False
+        self.found(EMPTY, line, EMPTY_ADVICE)
+        return True
 
 
 class Source:
@@ -182,7 +192,7 @@ def _open(path: str) -> IO[bytes]:
     if path == "-":
         return sys.stdin.buffer
     try:
-        plain = open(path, "rb", buffering=_CHUNK)  # noqa: SIM115 (closed by whoever reads it)
+        plain = open(path, "rb", buffering=_CHUNK)
     except FileNotFoundError:
         raise missing(path) from None
     except OSError as error:

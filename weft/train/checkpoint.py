@@ -1,7 +1,7 @@
 """Everything a training needs to go on, in one file that is replaced in one stroke.
 
-A checkpoint is a safetensors file: weights, optimiser state and random state as tensors, numbers and
-positions as JSON in its header. A kill at any moment leaves either the old file or the new one.
+A checkpoint is a safetensors file: weights, optimiser state and random state as tensors, numbers
+and positions as JSON in its header. A kill at any moment leaves either the old file or the new one.
 """
 
 import json
@@ -55,9 +55,11 @@ def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]
     try:
         with safe_open(path, "pt") as file:
             header = json.loads(file.metadata()["weft"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path}: damaged checkpoint ({error}). Delete it to start anew.") from error
+        raise UserError(
+            f"{path}: damaged checkpoint ({error}). Delete it to start anew."
+        ) from error
     if header["format"] != FORMAT:
         raise UserError(f"{path}: checkpoint format {header['format']}, this Weft reads {FORMAT}.")
     try:
@@ -108,5 +110,3 @@ def _optimiser_state(tensors: dict[str, Tensor], i: int, saved: dict[str, Any]) 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-

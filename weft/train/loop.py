@@ -18,7 +18,6 @@ from weft.train.settings import Settings
 CHECK = 16  # updates between looks at the loss for NaN, so that a GPU is not kept waiting
 
 
-
 @dataclass(frozen=True)
 class Progress:
     """What one update did. Numbers stay on the device until somebody reads them."""
@@ -43,7 +42,11 @@ class NotFinite(UserError):
 
     def __init__(self, update: Progress):
         self.update = update
-        what = f"loss became {update.loss}" if not math.isfinite(update.loss) else "gradient overflowed"
+        what = (
+            f"loss became {update.loss}"
+            if not math.isfinite(update.loss)
+            else "gradient overflowed"
+        )
         super().__init__(f"The {what} at update {update.step} (learning rate {update.rate:.3g}).")
 
 

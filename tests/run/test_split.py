@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from weft.errors import UserError
-from weft.report.split import digest, folded, folds, in_test, splits
-from weft.run.data import Data, Source, held
+from weft.run.data import Data, Source
+from weft.run.split import digest, folded, folds, held, in_test, with_test
 from weft.text.example import Example
 
 
@@ -78,7 +78,7 @@ def test_phrases_go_where_their_sentence_goes(tmp_path):
     rows = [f"(1 (0 (0 bad{i}) (1 film{i})) (1 end{i}))\n" for i in range(40)]
     path.write_text("".join(rows))
     data = Data(train=str(path), phrases=True, share=0.3, format="trees")
-    for part in (splits(data), *folded(data, 3)):
+    for part in (with_test(data), *folded(data, 3)):
         outside = {w for side in (part.dev, part.test) for t in texts(side) for w in t.split()}
         inside = {word for e in part.train() for word in e.text.split()}
         assert outside

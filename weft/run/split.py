@@ -1,31 +1,59 @@
 """Which examples a trial learns from and which it is measured on."""
 
 import hashlib
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from weft.errors import UserError
-from weft.run.data import Data, Source, Splits, from_files, held, source
-from weft.text.example import Example
+from weft.run.data import Data, Source, source
+from weft.text.example import Example, Tally
 
 TEST_SHARE = 0.2  # of the training file, when there is neither a test file nor folds
 BINS = 10  # strata of a numeric label
 
 
-def splits(data: Data) -> Splits:
+@dataclass(frozen=True)
+class Splits:
+    """Where the examples come from; dev and test may be absent."""
+
+    train: Source
+    dev: Source | None = None
+    test: Source | None = None
+
+
+def from_files(data: Data, tally: Tally | None = None) -> Splits:
+    """Sources that read the configured files anew each time they are called."""
+    if not data.train:
+        raise UserError("No training file: pass --train FILE, or set train in [data].")
+    test = source(data, data.test, tally) if data.test else None
+    return _held_out(data, lambda e: False, test, tally)
+
+
+def with_test(data: Data) -> Splits:
     """The configured files; without a test file, a share of train chosen by its texts."""
     if data.test:
         return from_files(data)
-    whole, texts = source(data, data.train, phrases=data.phrases), source(data, data.train)
+    texts = source(data, data.train)
+    test = lambda: (e for e in texts() if in_test(e.text))  # noqa: E731
+    return _held_out(data, lambda e: in_test(e.text), test)
 
-    return Splits(
-        _without(whole, texts, lambda e: in_test(e.text) or _dev(e, data), data.phrases),
-        _dev_source(data, lambda: (e for e in texts() if not in_test(e.text))),
-        lambda: (e for e in texts() if in_test(e.text)),
-    )
+
+def _held_out(
+    data: Data, out: Callable[[Example], bool], test: Source | None, tally: Tally | None = None
+) -> Splits:
+    whole = source(data, data.train, tally, phrases=data.phrases)
+    texts = source(data, data.train)
+    if data.dev:
+        dev: Source | None = source(data, data.dev, tally)
+    else:
+        dev = _dev_source(data, lambda: (e for e in texts() if not out(e)))
+    train = _without(whole, texts, lambda e: out(e) or _dev(e, data), data.phrases)
+    return Splits(train, dev, test)
 
 
 def folded(data: Data, count: int, numbers: bool = False) -> list[Splits]:
@@ -64,6 +92,12 @@ def folds(
         for i in group:
             owner[i] = fold
     return owner
+
+
+def held(text: str, share: float) -> bool:
+    """Whether a text falls into the held-out share: decided by the text alone, so that copies of
+    one text stay on one side, and a file larger than memory can be split while it streams."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass")) < share * 2**32
 
 
 def in_test(text: str, share: float = TEST_SHARE) -> bool:

@@ -1,0 +1,196 @@
+"""House rules that hold for every file: import direction, devices in one place, no junk drawers."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft import config
+
+ROOT = Path(weft.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+ORDER = (
+    {"errors", "registry", "config"},
+    {"text"},
+    {"measure"},
+    {"tokens"},
+    {"batch"},
+    {"embed", "attend"},
+    {"encode"},
+    {"decode"},
+    {"tasks"},
+    {"model"},
+    {"train"},
+    {"predict", "convert", "classic", "vectors"},
+    {"run"},
+    {"report", "lab", "serve"},
+    {"cli"},
+)
+RANK = {room: i for i, rooms in enumerate(ORDER) for room in rooms}
+TOGETHER = ({"errors", "registry", "config"}, {"embed", "attend"})  # may import each other
+FRONT = {"__init__.py", "__main__.py"}  # of the package: they lead into every room
+LIGHT = ("text", "measure", "tasks", "classic", "config", "registry", "errors", "cli")
+LONGEST = 450  # lines of a file
+
+# Back edges that are known and have a reason; each one is a name given in words, not a shortcut.
+ALLOWED = {
+    ("train", "run"),  # weft.train(config) is the verb: the folder can be called
+}
+
+
+def room(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path, top: bool = False) -> Iterator[tuple[str, int]]:
+    """Dotted names that a file imports, with their lines; with `top`, only when it is loaded."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in _loaded(tree) if top else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            if isinstance(node.args[0], ast.Constant):
+                yield str(node.args[0].value), node.lineno
+
+
+def _loaded(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that run on import: not in functions, not under `if TYPE_CHECKING`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from _loaded(child)
+
+
+def allowed(here: str, there: str) -> bool:
+    same = here == there or any({here, there} <= rooms for rooms in TOGETHER)
+    return same or RANK[there] < RANK[here] or (here, there) in ALLOWED
+
+
+def test_imports_run_along_the_sentence():
+    wrong = []
+    for path in FILES:
+        if path.parent == ROOT and path.name in FRONT:
+            continue
+        assert room(path) in RANK, f"{path}: a room that has no place in the order"
+        for name, line in imports(path):
+            first, _, rest = name.partition(".")
+            there = rest.partition(".")[0]
+            if first != "weft" or there == "__version__":
+                continue
+            if there not in RANK or not allowed(room(path), there):
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {room(path)} imports {there}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_direction_is_really_checked():
+    assert allowed("encode", "embed")
+    assert allowed("attend", "embed")
+    assert not allowed("embed", "encode")
+    assert not allowed("classic", "predict")
+    assert not allowed("report", "serve")
+    assert ("weft.run.train", 0) not in imports(ROOT / "errors.py")
+    lazy = {name for name, _ in imports(ROOT / "run" / "train.py")}
+    assert "weft.run.neural.Run" in lazy  # an import inside a function
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_devices_live_in_one_file(path):
+    if path == ROOT / "train" / "runtime.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        where = f"{path}:{getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in ("cuda", "mps"), f"{where}: .{node.attr}"
+            assert ast.unparse(node) != "torch.distributed", where
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert node.value.split(":")[0] not in ("cuda", "mps"), f"{where}: a device's name"
+        if isinstance(node, ast.Import):
+            assert not any(a.name.startswith("torch.distributed") for a in node.names), where
+        if isinstance(node, ast.ImportFrom):
+            assert not (node.module or "").startswith(("torch.distributed", "torch.cuda")), where
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_is_one_thing_one_can_hold(path):
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= LONGEST
+    junk = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
+    assert path.stem not in junk
+    if text.strip():
+        said = ast.get_docstring(ast.parse(text))
+        assert said, f"{path} opens with one sentence that says what it is"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_names_are_plain(path):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ClassDef):
+            assert not node.name.startswith("Base"), f"{path}:{node.lineno}"
+            assert not node.name.endswith(("Manager", "Helper", "Utils")), f"{path}:{node.lineno}"
+        if isinstance(node, ast.FunctionDef):
+            assert not node.name.startswith("get_"), f"{path}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_light_rooms_do_not_import_torch(path):
+    heavy = {"torch", "sklearn", "scipy", "matplotlib", "tokenizers", "pyarrow"}
+    if room(path) in LIGHT or path.parent == ROOT and path.name in FRONT:
+        for name, line in imports(path, top=True):
+            assert name.split(".")[0] not in heavy, f"{path}:{line}: {name}"
+
+
+def test_light_rooms_stay_light_when_loaded():
+    """What they import must be light too."""
+    modules = [
+        ".".join(["weft", *path.relative_to(ROOT).with_suffix("").parts])
+        for path in FILES
+        if room(path) in LIGHT and path.stem != "__init__"
+    ]
+    code = (
+        f"import importlib, sys\nfor name in {modules!r}:\n"
+        "    importlib.import_module(name)\n    assert 'torch' not in sys.modules, name\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", config.recipes())
+def test_every_recipe_parses_and_builds(name):
+    from weft.model import Model
+    from weft.run.train import filled
+
+    recipe = config.recipe(name)
+    assert recipe["recipe"]["summary"]
+    assert isinstance(recipe["recipe"]["order"], int)
+    full = filled(recipe)
+    assert all("kind" in full[s] for s in recipe.sections if s in config.NEURAL)
+    if "classic" not in recipe:
+        model = Model(full, vocabulary_size=13, outputs=3)
+        assert sum(p.numel() for p in model.parameters()) > 13
+
+
+def test_recipes_have_places_of_their_own():
+    orders = [config.recipe(name)["recipe"]["order"] for name in config.recipes()]
+    assert orders == sorted(set(orders))
+
+
+def test_every_public_name_is_there():
+    for name in weft.__all__:
+        assert getattr(weft, name) is not None, name
+        assert name in dir(weft)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        weft.nothing  # noqa: B018
+
+
+def test_documents_are_there():
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs/tour.md"):
+        assert (ROOT.parent / name).is_file(), name
