@@ -52,11 +52,14 @@ def evaluate(
             predictions=out,
             watch=count,
         )
-    if as_json:
-        typer.echo(json.dumps(figures(measure)))
-    else:
-        for name, figure in measure.figures().items():
-            interval = f"[{figure.low:.4f}, {figure.high:.4f}]"
-            typer.echo(f"{name:<12} {figure.value:.4f}  {interval}  n={figure.n}")
     for line in tally.lines():
         typer.echo(f"note: {line}", err=True)
+    found = measure.figures()
+    if not any(figure.n for figure in found.values()):
+        raise UserError(f"{file}: no row is left to measure on; every one was skipped.")
+    if as_json:
+        typer.echo(json.dumps(figures(measure)))
+        return
+    for name, figure in found.items():
+        interval = f"[{figure.low:.4f}, {figure.high:.4f}]"
+        typer.echo(f"{name:<12} {figure.value:.4f}  {interval}  n={figure.n}")

@@ -31,9 +31,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
-        print(f"{red}error:{plain} {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(str(error))
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(130)
@@ -41,6 +39,16 @@ def main() -> None:
         # The reader of our output went away (`| head`); say nothing more to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        # A full disk or a missing right, met where nobody looked for it.
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(f"{place}{error.strerror or error}.")
+
+
+def _fail(message: str) -> None:
+    red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
+    print(f"{red}error:{plain} {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ def train(
         base = configuration.recipe(recipe)
     elif resume and earlier.is_file():
         base = configuration.load(earlier)
+    elif resume:
+        raise UserError(f"{output}: no run to go on with: there is no config.toml in it.")
     else:
         raise UserError("What to train? Give a configuration file, or --recipe NAME (`weft list`).")
     flags = {

@@ -46,6 +46,8 @@ class Neural:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, H) the vector each text was pooled into."""
+        if not texts:
+            return np.zeros((0, self.model.pool.output_size), np.float32)
         store, rows = self._store(texts)
         found = scores(self.model, store, self.runtime, take=lambda reading: reading.vector)
         return _merge(found, np.array([row.text for row in rows]), len(texts))

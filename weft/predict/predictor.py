@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from weft import config as configuration
 from weft import registry
 from weft.errors import UserError, near_miss
 from weft.tasks.task import Answer, Space, Task
@@ -49,17 +50,16 @@ class Predictor:
 
     def __call__(self, texts: str | Iterable[str], *, parts: bool = False) -> list[Answer]:
         """An Answer for each text, in order; with `parts`, each token's weight if there is one."""
-        if isinstance(texts, str):
-            raise UserError("Call the predictor with a list of texts, not a single string.")
+        _check_list(texts)
         return list(self.stream(texts, parts=parts))
 
     def stream(self, texts: Iterable[str], *, parts: bool = False) -> Iterator[Answer]:
         """Answers in order, a chunk at a time, for inputs that do not fit in memory."""
         stream = iter(texts)
+        before = 0
         while chunk := list(islice(stream, CHUNK)):
-            for i, text in enumerate(chunk):
-                if not isinstance(text, str):
-                    raise UserError(f"Text {i + 1} is {type(text).__name__}, not a string.")
+            _check_texts(chunk, before)
+            before += len(chunk)
             scored = self.engine.scores(chunk, parts=parts)
             for i, answer in enumerate(self.task.answers(scored.scores, self.space)):
                 found = scored.parts[i] if scored.parts else ()
@@ -68,6 +68,8 @@ class Predictor:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, H) sentence vectors."""
+        _check_list(texts)
+        _check_texts(texts)
         return self.engine.embed(list(texts))
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -89,6 +91,12 @@ class Predictor:
     def save(self, folder: str | Path, golden: Sequence[str] = (), record: Any = None) -> None:
         """Write the model as one folder; `golden` texts are stored with their answers."""
         folder = Path(folder)
+        try:
+            self._write(folder, golden, record)
+        except OSError as error:
+            raise UserError(f"Cannot write {folder}: {error.strerror or error}.") from None
+
+    def _write(self, folder: Path, golden: Sequence[str], record: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.engine.save(folder)
         _write(folder / "labels.json", self.space.to_json())
@@ -105,16 +113,13 @@ class Predictor:
 def load(folder: str | Path, *, device: str = "auto", replay: bool = True) -> Predictor:
     """Read a model folder and check that it still answers as it did when it was saved."""
     folder = model_folder(Path(folder))
-    saved = _read(folder / "model.json")
-    if saved.get("format") != FORMAT:
-        newer = isinstance(saved.get("format"), int) and saved["format"] > FORMAT
-        fix = "Upgrade Weft to load it" if newer else "It was not written by Weft, or is damaged"
-        raise UserError(
-            f"{folder}: model format {saved.get('format')!r}, this Weft reads {FORMAT}. {fix}."
-        )
-    config = saved["config"]
+    config = _config(folder / "model.json")
     task: Task = registry.build("task", config["task"])
-    space = task.load_space(_read(folder / "labels.json"))
+    saved = _read(folder / "labels.json")
+    try:
+        space = task.load_space(saved)
+    except UserError as error:
+        raise UserError(f"{folder / 'labels.json'}: {error}") from None
     if "classic" in config:
         from weft.predict.classic import Classic
 
@@ -131,6 +136,17 @@ def load(folder: str | Path, *, device: str = "auto", replay: bool = True) -> Pr
     return predictor
 
 
+def _check_list(texts: str | Iterable[str]) -> None:
+    if isinstance(texts, str):
+        raise UserError("Call the predictor with a list of texts, not a single string.")
+
+
+def _check_texts(texts: Sequence[str], before: int = 0) -> None:
+    for i, text in enumerate(texts, before + 1):
+        if not isinstance(text, str):
+            raise UserError(f"Text {i} is {type(text).__name__}, not a string.")
+
+
 def model_folder(folder: Path) -> Path:
     """The model folder that a path means: itself, or the `model` inside a run folder."""
     if not folder.exists():
@@ -145,30 +161,66 @@ def model_folder(folder: Path) -> Path:
     )
 
 
+def _config(path: Path) -> dict[str, Any]:
+    """The configuration in a model.json, if this Weft can read it and it is whole."""
+    saved = _read(path)
+    number = saved.get("format") if isinstance(saved, dict) else None
+    if number != FORMAT:
+        newer = isinstance(number, int) and number > FORMAT
+        fix = "Upgrade Weft to load it" if newer else "It was not written by Weft, or is damaged"
+        raise UserError(f"{path}: model format {number!r}, this Weft reads {FORMAT}. {fix}.")
+    config = saved.get("config")
+    if not isinstance(config, dict):
+        raise UserError(f"{path}: damaged (it holds no configuration). Restore it or train again.")
+    model = ("classic",) if "classic" in config else configuration.NEURAL
+    if missing := [name for name in ("task", "data", *model) if name not in config]:
+        gone = "], [".join(missing)
+        raise UserError(f"{path}: damaged (it has no [{gone}]). Restore it or train again.")
+    return config
+
+
 def _replay(predictor: Predictor, path: Path) -> None:
     """Compare today's answers to the recorded ones: drift is an error, not a surprise (N7)."""
-    if not path.is_file():
-        return
     try:
-        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        pairs = [(line["text"], line["value"], line["scores"]) for line in lines]
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
+        # Not splitlines: it would also cut a text at U+2028.
+        lines = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+        pairs = [(str(line["text"]), line["value"], _numbers(line["scores"])) for line in lines]
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} is missing: the model folder is incomplete. Restore it, or load with "
+            "replay=False (--no-replay)."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: damaged ({error}). Restore the folder from a backup.") from None
-    for answer, (text, value, recorded) in zip(
+    for answer, (text, value, before) in zip(
         predictor([text for text, _, _ in pairs]), pairs, strict=True
     ):
         now = list(answer.value) if isinstance(answer.value, tuple) else answer.value
-        scores, before = np.asarray(answer.scores), np.asarray(recorded)
+        scores = np.asarray(answer.scores)
         drift = np.abs(scores - before).max(initial=0.0) if scores.shape == before.shape else np.inf
-        number = isinstance(value, float) and isinstance(now, float)
-        same = now == value or (number and abs(now - value) <= CLOSE)
-        if not (drift <= CLOSE) or (not same and drift > 1e-6):
+        if not (drift <= CLOSE) or not _same(now, value, before, predictor.space):
             raise UserError(
                 f"{path}: this model no longer answers as it did when it was saved. For the text "
                 f"{text[:60]!r} it said {value!r}, now {now!r} (scores moved by {drift:.3g}). A "
                 "library version or a file has changed; load with replay=False (--no-replay) to "
                 "look at it anyway, or train it again."
             )
+
+
+def _same(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:
+    """Whether two answers agree, or differ only because it was a close call."""
+    if now == value:
+        return True
+    if isinstance(now, float) and isinstance(value, float):
+        return abs(now - value) <= CLOSE * max(1.0, getattr(space, "deviation", 1.0))
+    if isinstance(now, list):
+        return bool((np.abs(before - space.threshold) <= CLOSE).any())
+    top = np.sort(before)[-2:]
+    return len(top) == 2 and bool(top[1] - top[0] <= 2 * CLOSE)
+
+
+def _numbers(recorded: list[float]) -> np.ndarray:
+    return np.array(recorded, dtype=np.float64)
 
 
 def _read(path: Path) -> Any:

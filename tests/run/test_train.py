@@ -1,0 +1,349 @@
+"""Tiny end to end: files in, run folder out, with every kind of part along the way."""
+
+import json
+
+import numpy as np
+import pytest
+
+import weft
+from tests import small
+from weft import config
+from weft.errors import UserError
+from weft.run import Splits, train
+from weft.run.train import OURS
+from weft.text.example import Example
+
+SMALLER = {"width": 23, "hidden": 24, "buckets": 1009}
+# Without dropout, a few texts are learned by heart in seconds.
+CALM = {"dropout": 0.0, "warmup": 0.0, "schedule": "constant"}
+
+
+def settings(name, **changes):
+    """A recipe made small, with dotted keys written as section__key."""
+    found = config.recipe(name)
+    values = {} if "classic" in found else dict(small.SMALL)
+    for key in config.keys(found.sections):
+        last = key.split(".")[-1]
+        if not key.startswith("classic") and last in SMALLER | CALM:
+            values[key] = (SMALLER | CALM)[last]
+    values |= {key.replace("__", "."): value for key, value in changes.items()}
+    return found.with_values(values, "test")
+
+
+def source(rows):
+    return lambda: iter(rows)
+
+
+def run(given, folder, splits=None):
+    return train(given, folder, splits=splits, quiet=True)
+
+
+def jsonl(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def accuracy(predictor, rows):
+    answers = predictor([row.text for row in rows])
+    return np.mean([a.value == row.label for a, row in zip(answers, rows, strict=True)])
+
+
+@pytest.mark.parametrize("name", config.recipes())
+def test_every_recipe_learns_a_few_texts_by_heart(name, tmp_path):
+    rows = [
+        Example(f"the {word} was {mood}", label)
+        for word in ("film", "plot", "cast")
+        for mood, label in (("good", "yes"), ("bad", "no"))
+    ]
+    changes = {"train__epochs": 40, "train__learning_rate": 0.01}
+    outcome = run(settings(name, **changes), tmp_path, Splits(source(rows)))
+    assert accuracy(outcome.predictor, rows) == 1
+    assert accuracy(weft.load(tmp_path), rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("bag", 0.5), ("mlp", 1), ("cnn", 1), ("rnn", 1), ("gru", 1), ("lstm", 1), ("transformer", 1)],
+)
+def test_models_of_order_learn_what_a_bag_cannot(name, expected, tmp_path):
+    rows = [Example("good not bad", "yes"), Example("bad not good", "no")] * 3
+    given = settings(name, train__epochs=40, train__learning_rate=0.01)
+    assert accuracy(run(given, tmp_path, Splits(source(rows))).predictor, rows) == expected
+
+
+def test_a_run_folder_holds_the_known_names_only(tmp_path):
+    outcome = run(settings("cnn"), tmp_path / "run", small.splits())
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == OURS - {"tensorboard"}
+    kept = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert kept == {"last.safetensors", "best.safetensors", "tokenizer.json"}
+    assert set(outcome.figures) == {"dev", "test"}
+    assert outcome.figures["test"]["accuracy"].n == 8
+    rows = jsonl(tmp_path / "run" / "predictions.jsonl")  # of test, the last that was measured
+    assert [row["text"] for row in rows] == [e.text for e in small.splits().test()]
+
+
+def test_metrics_say_what_happened(tmp_path):
+    run(settings("gru", train__epochs=3), tmp_path, small.splits())
+    rows = jsonl(tmp_path / "metrics.jsonl")
+    assert [row["event"] for row in rows] == ["evaluation"] * 3 + ["dev", "test"]
+    first = rows[0]
+    assert set(first) == {"event", "step", "epoch", "loss", "rate", "gradient", "best"} | {
+        "dev_accuracy",
+        "dev_macro_f1",
+    }
+    assert [row["epoch"] for row in rows[:3]] == [1, 2, 3]
+    steps = [row["step"] for row in rows[:3]]
+    assert steps == [steps[0], 2 * steps[0], 3 * steps[0]]
+    assert first["best"] is True
+    assert np.isfinite([row["loss"] for row in rows[:3]]).all()
+
+
+def test_evaluations_can_come_more_often(tmp_path):
+    run(settings("bag", train__evaluate_every=2, train__epochs=1), tmp_path, small.splits())
+    rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
+    assert [row["step"] for row in rows] == [2, 4, 6]  # 28 rows by fives, and the end
+
+
+def test_early_stopping_keeps_the_best(tmp_path):
+    given = settings("bag", train__epochs=50, train__patience=2, train__learning_rate=0.0)
+    run(given, tmp_path, small.splits())
+    rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
+    assert [row["best"] for row in rows] == [True, False, False]
+    told = (tmp_path / "log.txt").read_text("utf-8")
+    assert "stopped early: accuracy no better for 2 evaluations" in told
+
+
+def test_the_best_weights_are_kept_not_the_last(tmp_path):
+    given = settings("bag", train__epochs=4, train__metric="macro_f1", train__learning_rate=0.03)
+    outcome = run(given, tmp_path, small.splits())
+    rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
+    best = max(row["dev_macro_f1"] for row in rows)
+    assert outcome.figures["dev"]["macro_f1"].value == pytest.approx(best)
+    model = (tmp_path / "model" / "weights.safetensors").read_bytes()
+    from safetensors.numpy import load
+
+    first = load((tmp_path / "checkpoints" / "best.safetensors").read_bytes())
+    for name, tensor in load(model).items():
+        np.testing.assert_array_equal(tensor, first[name])
+
+
+def test_the_same_seed_gives_the_same_model_and_another_does_not(tmp_path):
+    def weights(seed, folder):
+        run(settings("lstm", train__seed=seed), tmp_path / folder, small.splits())
+        return (tmp_path / folder / "model" / "weights.safetensors").read_bytes()
+
+    assert weights(3, "a") == weights(3, "b")
+    assert weights(5, "c") != weights(3, "d")
+
+
+def test_two_embedders_side_by_side(tmp_path):
+    given = config.from_sections(
+        {
+            **settings("gru").sections,
+            "embedder": [
+                {"kind": "lookup", "width": 7},
+                {"kind": "character-cnn", "width": 5, "filters": [[2, 7], [3, 5]]},
+            ],
+        },
+        "test",
+    )
+    outcome = run(given, tmp_path, small.splits())
+    assert outcome.predictor.engine.model.encoder.output_size == 24
+    loaded = weft.load(tmp_path)
+    texts = ["the film was good", "strange-words !", ""]
+    assert loaded(texts) == outcome.predictor(texts)
+    saved = config.load(tmp_path / "config.toml")
+    assert [table["kind"] for table in saved["embedder"]] == ["lookup", "character-cnn"]
+    again = run(saved, tmp_path / "again", small.splits())
+    assert again.predictor(texts) == loaded(texts)
+
+
+def test_characters_tell_unknown_words_apart(tmp_path):
+    embedder = {"kind": "character-lstm", "width": 5, "hidden": 7}
+    given = config.from_sections({**settings("bag").sections, "embedder": embedder}, "test")
+    predictor = run(given, tmp_path, small.splits()).predictor
+    first, second = predictor.embed(["qqqq", "zzzz"])
+    assert np.abs(first - second).max() > 1e-4
+
+
+def test_ngrams_tell_unknown_words_apart(tmp_path):
+    embedder = {"kind": "ngrams", "width": 7, "buckets": 101}
+    given = config.from_sections({**settings("bag").sections, "embedder": embedder}, "test")
+    predictor = run(given, tmp_path, small.splits()).predictor
+    first, second = predictor.embed(["qqqq", "zzzz"])
+    assert np.abs(first - second).max() > 1e-4
+    assert weft.load(tmp_path)(["qqqq"]) == predictor(["qqqq"])
+
+
+def test_vectors_start_from_a_file(tmp_path):
+    path = tmp_path / "v.vec"
+    path.write_text("2 3\ngood 1 2 3\nbad -1 -2 -3\n", "utf-8")
+    changes = {"embedder__vectors": str(path), "embedder__width": 3, "embedder__frozen": True}
+    outcome = run(settings("bag", **changes), tmp_path / "run", small.splits())
+    np.testing.assert_allclose(outcome.predictor.embed(["good", "bad"]), [[1, 2, 3], [-1, -2, -3]])
+    assert "vectors found for 2 of " in (tmp_path / "run" / "log.txt").read_text("utf-8")
+    path.unlink()  # a saved model holds its table
+    assert weft.load(tmp_path / "run").embed(["good"]).tolist() == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram", "character"])
+def test_other_tokenizers(kind, tmp_path):
+    tokenizer = {"kind": kind} | ({} if kind == "character" else {"size": 89})
+    given = config.from_sections({**settings("cnn").sections, "tokenizer": tokenizer}, "test")
+    outcome = run(given, tmp_path, small.splits())
+    loaded = weft.load(tmp_path)
+    assert loaded(["the film was good"]) == outcome.predictor(["the film was good"])
+    _, spans = loaded.states("good film")
+    assert spans.min() == 0
+    assert spans.max() == 9
+
+
+def test_several_labels_are_found_out(tmp_path):
+    rows = [Example(e.text, (str(e.label), "any")) for e in small.examples()]
+    given = settings("bag", train__epochs=20, train__learning_rate=0.05)
+    splits = Splits(source(rows[9:]), source(rows[:9]))
+    outcome = run(given, tmp_path, splits)
+    assert outcome.predictor.task.several
+    assert set(outcome.predictor(["the film was good"])[0].value) == {"positive", "any"}
+    assert set(outcome.figures["dev"]) >= {"micro_f1"}
+    assert config.load(tmp_path / "config.toml")["task"]["several"] is True
+
+
+def test_numbers(tmp_path):
+    rows = [Example(e.text, 30.0 if e.label == "positive" else 10.0) for e in small.examples()]
+    given = settings("bag", task__kind="regress", train__epochs=20, train__learning_rate=0.03)
+    outcome = run(given, tmp_path, Splits(source(rows[9:]), source(rows[:9])))
+    figures = outcome.figures["dev"]
+    assert set(figures) == {"pearson", "spearman", "mse"}
+    assert figures["pearson"].value > 0.9
+    assert figures["mse"].value < 50
+    good, bad = outcome.predictor(["the film was good", "the film was bad"])
+    assert good.value - bad.value > 10
+
+
+def repeated(path, count=301):
+    """A file in which many texts occur several times; the texts."""
+    texts = [
+        f"text {i * i % 97} about {'good' if i * i % 97 % 2 else 'bad'} films" for i in range(count)
+    ]
+    rows = "".join(f"{'pos' if 'good' in t else 'neg'}\t{t}\n" for t in texts)
+    path.write_text(rows, "utf-8")
+    return texts
+
+
+def test_no_text_is_in_train_and_dev(tmp_path):
+    texts = repeated(tmp_path / "a.tsv")
+    given = settings("tfidf", data__train=str(tmp_path / "a.tsv"), data__share=0.2)
+    outcome = run(given, tmp_path / "run")
+    dev = {row["text"] for row in jsonl(tmp_path / "run" / "predictions.jsonl")}
+    assert dev
+    terms = json.loads((tmp_path / "run/model/vocabulary.json").read_text("utf-8"))["words"]
+    known = {term for term in terms if term.isdigit()}  # the number names the text
+    assert known
+    assert not known & {text.split()[1] for text in dev}
+    assert known | {text.split()[1] for text in dev} == {text.split()[1] for text in texts}
+    assert outcome.figures["dev"]["accuracy"].n == sum(text in dev for text in texts)
+
+
+def test_phrases_of_dev_sentences_do_not_reach_training(tmp_path):
+    lines = [
+        f"({i % 2} (1 alpha{i}) ({i % 2} ({i % 2} beta{i}) (0 (1 shared) (0 gamma{i}))))"
+        for i in range(59)
+    ]
+    (tmp_path / "a.ptb").write_text("\n".join(lines), "utf-8")
+    changes = {"data__train": str(tmp_path / "a.ptb"), "data__phrases": True, "data__share": 0.3}
+    run(settings("tfidf", **changes), tmp_path / "run")
+    dev = [row["text"] for row in jsonl(tmp_path / "run" / "predictions.jsonl")]
+    assert all(len(text.split()) == 4 for text in dev)  # sentences, not phrases
+    terms = json.loads((tmp_path / "run/model/vocabulary.json").read_text("utf-8"))["words"]
+    held = {word for text in dev for word in text.split()} - {"shared"}
+    assert held
+    assert not held & set(terms)
+    assert len({term for term in terms if term.startswith("gamma")}) == 59 - len(dev)
+
+
+def test_dev_labels_are_not_looked_at_in_training(tmp_path):
+    """Only the choice of the best weights may depend on dev; with one evaluation, nothing does."""
+    rows, other = small.examples(), [Example(e.text, "positive") for e in small.examples()[:9]]
+    weights = []
+    for name, dev in (("a", rows[:9]), ("b", other)):
+        given = settings("bag", train__epochs=1)
+        run(given, tmp_path / name, Splits(source(rows[9:]), source(dev)))
+        weights.append((tmp_path / name / "model" / "weights.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+
+
+def test_nothing_is_lost_in_silence(tmp_path):
+    path = small.file(tmp_path)
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("positive\t\n")
+        file.write("positive\ta\tb\n")
+    changes = {"data__train": str(path), "data__problems": "skip", "data__limit": 5}
+    outcome = run(settings("bag", **changes), tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "model" / "record.json").read_text("utf-8"))
+    assert record["notes"] == outcome.record["notes"]
+    notes = {note.split(": ")[0]: note for note in record["notes"]}
+    assert f"{path}:47" in notes["1 empty text"]
+    assert f"{path}:48" in notes["1 ragged row"]
+    (cut,) = [note for what, note in notes.items() if "train texts read only in part" in what]
+    long = [e for e in small.examples() if len(e.text.split()) > 5]
+    in_dev = sum(len(r["text"].split()) > 5 for r in jsonl(tmp_path / "run/predictions.jsonl"))
+    assert cut.startswith(f"{len(long) - in_dev} train texts read only in part: ")
+    assert f"{path}:3 (83%)" in cut or f"{path}:2" in cut
+    told = (tmp_path / "run" / "log.txt").read_text("utf-8")
+    for note in record["notes"]:
+        assert f"note: {note}" in told
+
+
+def test_the_record_tells_how_it_came_about(tmp_path):
+    outcome = run(settings("bag"), tmp_path, small.splits())
+    record = json.loads((tmp_path / "model" / "record.json").read_text("utf-8"))
+    assert record["parameters"] == outcome.predictor.parameters
+    assert record["figures"]["test"]["accuracy"]["n"] == 8
+    assert {"python", "torch", "numpy"} <= set(record["versions"])
+    assert record["seconds"] > 0
+    assert record["command"].startswith("weft")
+
+
+def test_tensorboard_files_come_when_asked(tmp_path):
+    pytest.importorskip("tensorboard")
+    run(settings("bag", train__tensorboard=True), tmp_path, small.splits())
+    assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))
+
+
+def test_tensorboard_that_is_not_installed(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UserError, match=r"pip install 'weft\[tensorboard\]'"):
+        run(settings("bag", train__tensorboard=True), tmp_path, small.splits())
+
+
+def test_without_dev_the_last_weights_are_kept(tmp_path):
+    rows = small.examples(20)
+    outcome = run(settings("bag"), tmp_path, Splits(source(rows)))
+    assert outcome.figures == {}
+    assert weft.load(tmp_path)(["good"]) == outcome.predictor(["good"])
+
+
+def test_weft_train_is_the_same(tmp_path):
+    outcome = weft.train(settings("tfidf"), tmp_path, splits=small.splits(), quiet=True)
+    assert outcome.figures["test"]["accuracy"].value == 1
+
+
+def test_examples_that_are_all_gone(tmp_path):
+    path = small.file(tmp_path)
+    for name in ("tfidf", "bag"):
+        given = settings(name, data__train=str(path), data__share=0.99999)
+        with pytest.raises(UserError, match=r"there are no examples|no training examples"):
+            run(given, tmp_path / name)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw", "adagrad"])
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "inverse-sqrt"])
+def test_optimisers_and_schedules_run(optimiser, schedule, tmp_path):
+    changes = {"optimiser": optimiser, "schedule": schedule, "warmup": 0.2, "average": 0.9}
+    given = settings("fasttext", **{f"train__{key}": value for key, value in changes.items()})
+    run(given, tmp_path, small.splits())
+    rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
+    assert rows[-1]["rate"] != rows[0]["rate"] or schedule == "constant"
