@@ -65,7 +65,8 @@ def watched(command: Sequence[str], log: Path, every: float = 0.2) -> dict[str, 
     """Run a command; its peak memory in bytes, and when each line of its log was written."""
     started = time.perf_counter()
     child = subprocess.Popen(command)
-    peak, lines = 0, []
+    peak = 0
+    lines: list[tuple[float, int, str]] = []
     while child.poll() is None:
         peak = max(peak, _status(child.pid, "VmHWM"))
         told = log.read_text("utf-8").splitlines() if log.exists() else []

@@ -95,7 +95,8 @@ def same(answers: Sequence[Answer], chances: np.ndarray, labels: Sequence[str]) 
     clear = np.abs(np.diff(np.sort(chances, axis=1)[:, -2:], axis=1)[:, 0]) > 1e-5
     value = np.array([answer.value for answer in answers])
     differ = int(((value != np.array(labels)[chances.argmax(1)]) & clear).sum())
-    assert gap < 1e-5 and not differ, f"{differ} answers differ, scores by up to {gap}"
+    assert not differ, f"{differ} answers differ"
+    assert gap < 1e-5, f"scores differ by up to {gap}"
     return {"answers_that_differ": differ, "largest_score_gap": float(f"{gap:.2g}")}
 
 

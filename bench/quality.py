@@ -21,6 +21,7 @@ from pathlib import Path
 import weft
 from weft.run import Splits
 from weft.run.split import folds, held
+from weft.text.corpora import reviews
 from weft.text.example import Example
 from weft.text.read import Columns, read
 
@@ -72,7 +73,12 @@ def imdb(root: Path) -> dict[str, list[Example]]:
     return out
 
 
+def built_in(root: Path) -> dict[str, list[Example]]:
+    return reviews()
+
+
 SETS = {
+    "reviews": built_in,
     "trec": trec,
     "mr": one_file("mr"),
     "subj": one_file("subj"),

@@ -11,7 +11,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -86,7 +86,7 @@ def _command() -> str:
 
 
 def interleaved(
-    ways: dict[str, Callable[[], float]], repeats: int, warm: int = 1
+    ways: Mapping[str, Callable[[], float]], repeats: int, warm: int = 1
 ) -> dict[str, list[float]]:
     """Seconds of each way in each repeat.
 

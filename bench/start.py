@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from record import Record, interleaved, options, spread
@@ -77,9 +77,7 @@ def main() -> None:
     record = Record(arguments.record)
     with tempfile.TemporaryDirectory(prefix="weft-start-") as folder:
         bench = Bench(Path(folder))
-        ways: dict[str, Callable[[], float]] = {
-            name: (lambda name=name: bench.seconds(name)) for name in bench.commands
-        }
+        ways = {name: partial(bench.seconds, name) for name in bench.commands}
         found = interleaved(ways, arguments.repeats)
         for name, values in found.items():
             beyond = [a - b for a, b in zip(values, found["bare python"], strict=True)]

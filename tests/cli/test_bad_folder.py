@@ -1,6 +1,5 @@
 """Folders that cannot be written, disks that are full, models that are damaged or have drifted."""
 
-import builtins
 import errno
 import json
 import os
@@ -36,24 +35,23 @@ def test_an_output_folder_that_may_not_be_written(shared, tmp_path, monkeypatch)
     says(message, f"Cannot write to {tmp_path / 'run'}: Permission denied")
 
 
-def full_disk(monkeypatch, allowed, ending):
-    """After some files of a name were opened for writing, let the disk be full."""
-    real, count = builtins.open, [0]
+def full_disk(patch, allowed):
+    """After some checkpoints have reached the disk, let it be full."""
+    real, calls = os.fsync, []
 
-    def opened(file, mode="r", *arguments, **options):
-        if "w" in mode and str(file).endswith(ending):
-            count[0] += 1
-            if count[0] > allowed:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
-        return real(file, mode, *arguments, **options)
+    def fsync(file):
+        calls.append(file)
+        if len(calls) > allowed:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(file)
 
-    monkeypatch.setattr(builtins, "open", opened)
+    patch.setattr(os, "fsync", fsync)
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(shared, tmp_path, monkeypatch):
     arguments = train(shared / "train.tsv", tmp_path / "run", "--set", "train.save_every=2")
     with monkeypatch.context() as patch:
-        full_disk(patch, 3, ".last.safetensors.part")
+        full_disk(patch, 3)
         message = fails(*arguments)
     says(message, "Cannot write", "last.safetensors", "No space left on device")
     names = {p.name for p in (tmp_path / "run" / "checkpoints").iterdir()}

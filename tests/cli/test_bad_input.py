@@ -132,7 +132,7 @@ def test_marks_of_other_systems_change_nothing(name, change, tmp_path):
     models = []
     for file, content in (("a.csv", TABLE.encode()), ("b.csv", change(TABLE.encode()))):
         (tmp_path / file).write_bytes(content)
-        ok(*train(tmp_path / file, tmp_path / file[0]))
+        ok(*train(tmp_path / file, tmp_path / file[0], "--label", "label", "--text", "text"))
         model = tmp_path / file[0] / "model"
         models.append([(model / n).read_bytes() for n in ("tokenizer.json", "golden.jsonl")])
     assert models[0] == models[1]

@@ -14,6 +14,7 @@ from weft.errors import UserError
 from weft.predict import predictor as module
 from weft.run import Splits, train
 from weft.text.example import Example
+from weft.train.evaluate import readings
 
 SMALLER = {"width": 11, "hidden": 12, "buckets": 101}
 LONG = "film plot cast score scene dinner phone good bad was"
@@ -175,15 +176,9 @@ def test_a_class_token_has_no_place_in_the_text(tmp_path):
     assert len(vectors) == len(spans) == 4
     engine = predictor.engine
     store, _ = engine._store(["the film was good"])
-    (_, reading), *_ = module_readings(engine, store)
+    (_, reading), *_ = readings(engine.model, store, engine.runtime)
     torch.testing.assert_close(torch.tensor(vectors), reading.states.data[0, 1:])
     np.testing.assert_allclose(predictor.embed(["the film was good"])[0], reading.vector[0])
-
-
-def module_readings(engine, store):
-    from weft.train.evaluate import readings
-
-    return list(readings(engine.model, store, engine.runtime))
 
 
 def test_states_of_long_texts_cover_every_window(trained):
@@ -203,6 +198,10 @@ def test_weights_of_attention_belong_to_tokens_and_sum_to_one(trained):
         tokens = predictor.engine.indexer.tokenizer.strings([text])[0]
         assert [text[start:end] for start, end, _ in answer.parts] == tokens
         assert sum(weight for _, _, weight in answer.parts) == pytest.approx(1, abs=1e-5)
+    store, _ = predictor.engine._store([TEXTS[4]])
+    (_, reading), *_ = readings(predictor.engine.model, store, predictor.engine.runtime)
+    weights = [weight for _, _, weight in answers[4].parts]
+    np.testing.assert_allclose(weights, reading.weights[0], atol=1e-6)
     alone = predictor([TEXTS[4]], parts=True)[0]
     assert [p[2] for p in alone.parts] == pytest.approx([p[2] for p in answers[4].parts], abs=1e-6)
 

@@ -17,6 +17,7 @@ def compare(
     text: options.Text = "",
     label: options.Label = "",
     task: options.Task = "",
+    problems: options.Problems = "",
     recipes: Annotated[str, typer.Option(help="Names, separated by commas; default all.")] = "",
     seeds: Annotated[int, typer.Option(help="Trainings of each; 0: 3, or 1 with folds.")] = 0,
     folds: Annotated[int, typer.Option(help="Cross-validation instead of a test file.")] = 0,
@@ -30,7 +31,7 @@ def compare(
     from weft.report.compare import compare as run
     from weft.report.compare import table
 
-    flags = {"data.text": text, "data.label": label}
+    flags = {"data.text": text, "data.label": label, "data.problems": problems}
     changes = {k: options.column(v) for k, v in flags.items() if v}
     rows = run(
         files,

@@ -20,7 +20,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Say only what goes wrong."
 Output = Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 Problems = Annotated[
-    str, typer.Option(help="error: stop at a bad row. skip: leave it out and count it.")
+    str, typer.Option(help="Of a bad row: error stops there, skip leaves it out and counts it.")
 ]
 
 

@@ -20,6 +20,7 @@ def train(
     text: options.Text = "",
     label: options.Label = "",
     task: options.Task = "",
+    problems: options.Problems = "",
     seed: Annotated[int | None, typer.Option(help="Start of every random number.")] = None,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
@@ -51,6 +52,7 @@ def train(
         "data.test": ("--test", test),
         "data.text": ("--text", options.column(text)),
         "data.label": ("--label", options.column(label)),
+        "data.problems": ("--problems", problems),
         "task.kind": ("--task", task),
         "train.seed": ("--seed", seed),
     }

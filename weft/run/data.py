@@ -66,7 +66,7 @@ def counted(examples: Source, data: Data, tally: Tally) -> Iterator[Example]:
             if data.problems == "error":
                 raise UserError(
                     f"{example.where}: no label. Give the label column with --label, "
-                    "or pass --set data.problems=skip to leave such rows out."
+                    "or pass --problems skip to leave such rows out."
                 )
             tally.add("rows without a label skipped", example.where)
             continue

@@ -18,7 +18,7 @@ Handling = Literal["error", "skip"]
 
 SAMPLE_LINES = 1000
 SAMPLE_BYTES = 1 << 20
-SKIP = 'set problems to "skip" to leave such rows out'
+SKIP = "pass --problems skip to leave such rows out"
 
 UNDECODABLE = "undecodable bytes"
 NUL = "NUL byte"
