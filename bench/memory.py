@@ -23,7 +23,7 @@ from record import Record, options
 
 BAR = 2.0  # GB beyond the model
 WORDS, CLASSES, LENGTH, CHUNK = 200_000, 4, 12, 20_000
-SIGNAL, OWN = 0.12, 500  # share of the words that speak for the class, and how many those are
+SIGNAL, OWN = 0.2, 500  # share of the words that speak for the class, and how many those are
 
 
 def words(random: np.random.Generator) -> list[str]:

@@ -10,6 +10,7 @@ SMALL = {
     "train.batch": 5,
     "train.threads": 1,
     "train.patience": 0,
+    "train.average": 0.0,
 }
 WORDS = ("film", "plot", "cast", "score", "scene", "dinner", "phone")
 

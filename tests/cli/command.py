@@ -8,7 +8,16 @@ from unittest import mock
 
 from weft.cli.main import main
 
-SMALL = ("--set", "train.epochs=2", "--set", "train.batch=5", "--set", "train.threads=1")
+SMALL = (
+    "--set",
+    "train.epochs=2",
+    "--set",
+    "train.batch=5",
+    "--set",
+    "train.threads=1",
+    "--set",
+    "train.average=0",
+)
 
 
 @dataclass(frozen=True)

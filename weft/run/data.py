@@ -38,6 +38,8 @@ def checked(data: Data) -> Data:
         raise UserError(f"data.limit should be 0 (no limit) or more, got {data.limit}.")
     if not 0 <= data.share < 1:
         raise UserError(f"data.share should be from 0 to below 1, got {data.share}.")
+    if data.golden < 0:
+        raise UserError(f"data.golden should be 0 or more, got {data.golden}.")
     return data
 
 

@@ -1,6 +1,7 @@
 """Which examples a trial learns from and which it is measured on."""
 
 import hashlib
+import os
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 from weft.errors import UserError
 from weft.run.data import Data, Source, source
 from weft.text.example import Example, Tally
+from weft.text.source import missing
 
 TEST_SHARE = 0.2  # of the training file, when there is neither a test file nor folds
 BINS = 10  # strata of a numeric label
@@ -30,6 +32,10 @@ def from_files(data: Data, tally: Tally | None = None) -> Splits:
     """Sources that read the configured files anew each time they are called."""
     if not data.train:
         raise UserError("No training file: pass --train FILE, or set train in [data].")
+    for path in (data.dev, data.test):
+        # Now, not when they are first read: that may be hours later.
+        if path and path != "-" and not os.path.exists(path):
+            raise missing(path)
     test = source(data, data.test, tally) if data.test else None
     return _held_out(data, lambda e: False, test, tally)
 

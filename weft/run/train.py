@@ -6,6 +6,7 @@ RUN/config.toml  log.txt  metrics.jsonl  predictions.jsonl  model/
 
 import contextlib
 import dataclasses
+import math
 import platform
 import shutil
 import sys
@@ -22,7 +23,7 @@ import numpy as np
 from weft import config as configuration
 from weft import registry
 from weft.config import Config
-from weft.errors import UserError
+from weft.errors import UserError, unknown_name
 from weft.measure import Figure
 from weft.predict.classic import Classic
 from weft.predict.evaluate import evaluate
@@ -74,18 +75,25 @@ def train(
     if "several" in full["task"] and "several" not in config["task"]:
         full["task"]["several"] = _several(splits.train)
     task: Task = registry.build("task", full["task"])
-    space = task.space(splits.train())
+    skip = data.problems == "skip"
+    space = task.space(counted(splits.train, data, tally) if skip else splits.train())
+    _check_metric(settings.metric, task, space)
+    runtime = None
+    if "classic" not in full:
+        from weft.train.runtime import on
+
+        runtime = on(device, settings.precision)
+    if resume:
+        _check_same(Path(output), full)
     folder = _prepare(Path(output), resume, overwrite)
     (folder / "config.toml").write_text(configuration.dumps(full), "utf-8")
     with contextlib.closing(Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)) as watch:
         engine: Engine
-        if "classic" in full:
+        if runtime is None:
             engine = _classic(full["classic"], data, settings, task, space, splits, tally)
         else:
             from weft.run.neural import Run
-            from weft.train.runtime import on
 
-            runtime = on(device, settings.precision)
             run = Run(full, data, settings, task, space, splits, folder, watch, tally, runtime)
             engine = run.fit(resume)
         trained = time.perf_counter() - started
@@ -129,8 +137,11 @@ def _finish(
                 predictor, source(), problems=data.problems, tally=tally, predictions=file
             )
             tally.open = False
-        found[name] = measure.figures()
-        main = found[name][predictor.task.metric]
+        figures = measure.figures()
+        main = figures[predictor.task.metric]
+        if not main.n:
+            continue  # every row was skipped; the notes say so
+        found[name] = figures
         words = f"{name} {predictor.task.metric} {main.value:.4f} [{main.low:.4f}, {main.high:.4f}]"
         watch.say(f"{words} on {main.n}")
         watch.event(name, **{k: f.value for k, f in found[name].items()})
@@ -207,13 +218,32 @@ def _check_settings(settings: Settings) -> None:
     for name in ("epochs", "batch", "budget", "accumulate"):
         if getattr(settings, name) < 1:
             raise UserError(f"train.{name} should be at least 1, got {getattr(settings, name)}.")
-    for name in ("learning_rate", "clip", "warmup", "patience", "weight_decay", "save_every"):
-        if getattr(settings, name) < 0:
-            raise UserError(f"train.{name} should not be negative, got {getattr(settings, name)}.")
+    for name, value in dataclasses.asdict(settings).items():
+        if name != "seed" and isinstance(value, (int, float)) and not 0 <= value < math.inf:
+            raise UserError(f"train.{name} should be 0 or more, got {value}.")
     for name in ("warmup", "average"):
         if getattr(settings, name) >= 1:
             value = getattr(settings, name)
             raise UserError(f"train.{name} is a share of the training, below 1; got {value}.")
+
+
+def _check_metric(name: str, task: Task, space: Space) -> None:
+    known = task.measure(space).figures(resamples=0)
+    if name and name not in known:
+        raise unknown_name("metric", name, known, "train.metric")
+
+
+def _check_same(folder: Path, full: dict[str, Any]) -> None:
+    """A resumed run has the model it began with."""
+    path = folder / "config.toml"
+    earlier = configuration.load(path).sections if path.is_file() else full
+    for name in ("task", *configuration.NEURAL, "classic"):
+        first, now = ({name: sections.get(name, {})} for sections in (earlier, full))
+        if configuration.dumps(first) != configuration.dumps(now):
+            raise UserError(
+                f"{folder} was trained with another [{name}], so it cannot go on with this one. "
+                "Train into another folder, or pass --overwrite."
+            )
 
 
 def _prepare(folder: Path, resume: bool, overwrite: bool) -> Path:

@@ -66,7 +66,7 @@ def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]
         trainee.model.load_state_dict(_under(tensors, "model."), strict=True)
     except RuntimeError as error:
         raise UserError(
-            f"{path} belongs to another configuration: {str(error).splitlines()[-1].strip()}. "
+            f"{path} belongs to another configuration: {str(error).splitlines()[-1].strip()} "
             "Train into another folder, or pass --overwrite."
         ) from error
     if trainee.average is not None:

@@ -54,6 +54,10 @@ def on(device: str = "auto", precision: str = "fp32") -> Runtime:
         chosen = torch.device(device)
     except RuntimeError:
         raise UserError(f"Unknown device '{device}'. Use auto, cpu, cuda or cuda:N.") from None
+    if chosen.type not in ("cpu", "cuda", "mps"):
+        raise UserError(f"Unknown device '{device}'. Use auto, cpu, cuda or cuda:N.")
+    if chosen.type == "mps" and not torch.backends.mps.is_available():
+        raise UserError(f"Device '{device}' was asked for, but torch cannot use it here. Use cpu.")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"Device '{device}' was asked for, but torch sees no GPU here. Use cpu.")
     half = precision == "bf16" or (precision == "auto" and chosen.type == "cuda")
