@@ -27,7 +27,7 @@ from weft.errors import UserError, unknown_name
 from weft.measure import Figure
 from weft.predict.classic import Classic
 from weft.predict.evaluate import evaluate
-from weft.predict.predictor import Engine, Predictor
+from weft.predict.predictor import CHUNK, Engine, Predictor
 from weft.run.data import Data, Source, checked, counted
 from weft.run.split import Splits, from_files
 from weft.tasks.task import Space, Task
@@ -125,7 +125,7 @@ def _finish(
     seconds: float,
 ) -> Outcome:
     """Tune on dev, measure on dev and test, and write the model folder."""
-    if splits.dev is not None:
+    if splits.dev is not None and predictor.task.tuned:
         _tune(predictor, counted(splits.dev, data, Tally()))
     found: dict[str, dict[str, Figure]] = {}
     for name, source in (("dev", splits.dev), ("test", splits.test)):
@@ -169,14 +169,20 @@ def _empty(source: Source) -> bool:
 
 
 def _tune(predictor: Predictor, examples: Iterable[Any]) -> None:
-    kept = []
-    for example in examples:
-        with contextlib.suppress(UserError):
-            kept.append((example.text, predictor.task.target(example, predictor.space)))
-    if kept:
-        scored = predictor.engine.scores([text for text, _ in kept])
-        targets = np.array([target for _, target in kept])
-        predictor.space = predictor.task.tune(scored.scores, targets, predictor.space)
+    """Decide what is decided after training; only scores and targets are held in memory."""
+    scores, targets = [], []
+    stream = iter(examples)
+    while chunk := list(islice(stream, CHUNK)):
+        kept = []
+        for example in chunk:
+            with contextlib.suppress(UserError):
+                targets.append(predictor.task.target(example, predictor.space))
+                kept.append(example.text)
+        if kept:
+            scores.append(predictor.engine.scores(kept).scores)
+    if scores:
+        space = predictor.space
+        predictor.space = predictor.task.tune(np.concatenate(scores), np.array(targets), space)
 
 
 def _classic(

@@ -59,6 +59,7 @@ class Classify:
         self.several = several
         self.smoothing = smoothing
         self.metric = "micro_f1" if several else "accuracy"
+        self.tuned = several
 
     def space(self, examples: Iterable[Example]) -> Classes:
         """The labels that occur, sorted; numbers by value when every label is one."""

@@ -41,6 +41,7 @@ class Regress:
     head = "linear"
     metric = "pearson"
     higher_is_better = True
+    tuned = False
 
     def space(self, examples: Iterable[Example]) -> Scale:
         """Mean and deviation in one pass (Welford 1962)."""
