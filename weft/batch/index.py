@@ -21,6 +21,7 @@ class Row:
     pieces: tuple[list[list[int]], ...]
     coverage: float  # share of the text's tokens that its rows hold
     spans: np.ndarray | None  # (T, 2) character offsets
+    clipped: int = 0  # words longer than an embedder that spells them out will read
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,26 @@ class Indexer:
         if len(ids) == 0:
             ids = np.array([SPECIALS.index(UNK)], np.int32)
             spans = None if spans is None else np.zeros((1, 2), np.int32)
-            yield Row(i, ids, self._pieces(text, spans), 0.0, spans)
+            yield self._row(i, ids, spans, text, 0.0)
             return
         if self.limit is None or len(ids) <= self.limit:
-            yield Row(i, ids, self._pieces(text, spans), 1.0, spans)
+            yield self._row(i, ids, spans, text, 1.0)
             return
         windows = cut(len(ids), self.limit, self.policy, where=where(i))
         share = coverage(len(ids), windows)
         for window in windows:
             kept = None if spans is None else np.concatenate([spans[piece] for piece in window])
-            row = np.concatenate([ids[piece] for piece in window])
-            yield Row(i, row, self._pieces(text, kept), share, kept)
+            yield self._row(i, np.concatenate([ids[piece] for piece in window]), kept, text, share)
 
-    def _pieces(self, text: str, spans: np.ndarray | None) -> tuple[list[list[int]], ...]:
+    def _row(
+        self, i: int, ids: np.ndarray, spans: np.ndarray | None, text: str, share: float
+    ) -> Row:
         if not self.pieces or spans is None:
-            return ()
+            return Row(i, ids, (), share, spans)
         words = [text[start:end] for start, end in spans.tolist()]
-        return tuple(make(words) for make in self.pieces)
+        limits = [getattr(getattr(make, "__self__", None), "limit", None) for make in self.pieces]
+        longest = min((limit for limit in limits if limit), default=None)
+        clipped = 0
+        if longest is not None:
+            clipped = sum(len(word.encode("utf-8", "replace")) > longest for word in words)
+        return Row(i, ids, tuple(make(words) for make in self.pieces), share, spans, clipped)

@@ -42,7 +42,7 @@ class Spelled(nn.Module):
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The bytes of each token, counted from 1; 0 is left for padding."""
-        return [spell(word, self.longest) for word in words]
+        return [spell(word, self.limit) for word in words]
 
     def words(self, spelled: Tensor) -> Tensor:
         """Byte ids of M words -> their M vectors."""
@@ -83,7 +83,7 @@ class CharacterCNN(Spelled):
             found = [list(pair) for pair in filters]
             raise UserError(f"{where}: 'filters' should be pairs [width, count], got {found}.")
         self.output_size = width
-        self.longest = limit
+        self.limit = limit
         self.table = nn.Embedding(SYMBOLS, character_width, padding_idx=0)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(character_width, count, window) for window, count in filters
@@ -130,7 +130,7 @@ class CharacterLSTM(Spelled):
         sizes = {"width": width, "character_width": character_width, "hidden": hidden}
         sensible(where, dropout, limit=limit, **sizes)
         self.output_size = width
-        self.longest = limit
+        self.limit = limit
         self.table = nn.Embedding(SYMBOLS, character_width, padding_idx=0)
         self.forwards = nn.LSTM(character_width, hidden, batch_first=True)
         self.backwards = nn.LSTM(character_width, hidden, batch_first=True)

@@ -88,9 +88,9 @@ class Run:
         if path := section.pop("path", ""):
             tokenizer = Tokenizer.load(Path(path))
         else:
-            self.watch.say("reading the training texts for the vocabulary")
             kind = registry.build("tokenizer", section)
-            tokenizer = kind.train(example.text for example in self.splits.train())
+            examples = self.watch.reading(self.splits.train(), "learning the vocabulary")
+            tokenizer = kind.train(example.text for example in examples)
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
         return tokenizer
@@ -111,7 +111,8 @@ class Run:
         """Tokenise a split once; what is cut or left out goes into the tally."""
         store = Store(len(index.pieces), self.folder)
         self.tally.open = True
-        kept = self._with_targets(counted(examples, self.data, self.tally))
+        rows = self.watch.reading(counted(examples, self.data, self.tally), f"tokenising {name}")
+        kept = self._with_targets(rows)
         while chunk := list(islice(kept, CHUNK)):
             texts = [example.text for example, _ in chunk]
             for row in index.rows(texts, where=lambda i, chunk=chunk: chunk[i][0].where):  # type: ignore[misc]
@@ -119,6 +120,8 @@ class Run:
                 if row.coverage < 1:
                     what = f"{name} texts read only in part"
                     self.tally.add(what, f"{example.where} ({row.coverage:.0%})")
+                if row.clipped:
+                    self.tally.add(f"{name} texts with words too long to spell out", example.where)
                 store.append(row.ids, target, example.line, row.pieces)
         self.tally.open = False
         return store.close()

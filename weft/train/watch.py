@@ -3,11 +3,14 @@
 import json
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+Row = TypeVar("Row")
 
 
 class Watch:
@@ -26,6 +29,16 @@ class Watch:
             self.bar = Progress(*columns, console=self.console, transient=True)
             self.bar.start()
             self.line = self.bar.add_task("training", total=1.0)
+
+    def reading(self, rows: Iterable[Row], what: str) -> Iterator[Row]:
+        """The same rows; how many have gone by is shown where that takes long."""
+        number = 0
+        for number, row in enumerate(rows, 1):
+            yield row
+            if self.bar is not None and number % 1000 == 0:
+                self.bar.update(self.line, description=f"{what}: {number:,} rows")
+            elif number % 1_000_000 == 0:
+                self.say(f"{what}: {number:,} rows")
 
     def update(self, progress: Any) -> None:
         """One update of the weights is done."""
