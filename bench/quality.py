@@ -18,6 +18,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from record import Record
+
 import weft
 from weft.run import Splits
 from weft.run.split import folds, held
@@ -139,7 +141,7 @@ def summarise(rows: list[dict]) -> list[dict]:
             groups.setdefault((row["data"], row["recipe"], row["variant"]), []).append(row)
     out = []
     for (data, recipe, variant), found in groups.items():
-        row = {"question": "quality", "data": data, "recipe": recipe, "variant": variant}
+        row = {"data": data, "recipe": recipe, "variant": variant}
         for part in ("dev_accuracy", "test_accuracy"):
             values = [100 * r[part] for r in found if part in r]
             if values:
@@ -162,6 +164,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--share", type=float, default=0.1)
+    parser.add_argument("--record", default="", help="keep the figures as results/NAME.jsonl")
     parser.add_argument("--variants", help="JSON: {name: {recipe: …, data: …, changes: {…}}}")
     arguments = parser.parse_args()
     if not arguments.data:
@@ -188,13 +191,14 @@ def main() -> None:
         else:
             for seed in range(1, plan.get("seeds", arguments.seeds) + 1):
                 jobs.append({**plan, **common, "seed": seed, "fold": None})
+    record = Record(arguments.record)
     rows = []
     with multiprocessing.get_context("spawn").Pool(arguments.workers) as pool:
         for row in pool.imap_unordered(trial, jobs):
             rows.append(row)
-            print(json.dumps(row), flush=True)
+            record.line("trial", **row)
     for row in summarise(rows):
-        print(json.dumps(row), flush=True)
+        record.line("quality", **row)
 
 
 if __name__ == "__main__":

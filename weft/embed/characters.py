@@ -38,7 +38,7 @@ class Spelled(nn.Module):
     """What both readers of characters share: padding tokens are taken out and cost nothing."""
 
     output_size: int
-    longest: int
+    limit: int  # bytes of a word that are read
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The bytes of each token, counted from 1; 0 is left for padding."""
