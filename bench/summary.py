@@ -206,10 +206,9 @@ def section(question: str, files: list[tuple[Figures, list[Figures]]]) -> str:
     for head, _ in files:
         if head:
             versions = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
-            made.append(
-                f"`{head['command']}`, {head['date']}: {head['machine']}; {versions}; load of the "
-                f"machine at the start {head['load']}."
-            )
+            load = f"; load of the machine at the start {head['load']}" if "load" in head else ""
+            where = f"{head['machine']}; {versions}{load}"
+            made.append(f"`{head['command']}`, {head['date']}: {where}.")
     parts = [f"## {how.title}", how.about, table(how.columns, rows), *made]
     return "\n\n".join(parts)
 
