@@ -109,7 +109,7 @@ def fit(
             count,
             total,
             norm,
-            tuple(int(row) for batch, _ in group for row in batch.rows),
+            tuple(row for batch, _ in group for row in batch.rows.tolist()),
             position.batch == 0,
         )
         trainee.unchecked.append(progress)
@@ -117,7 +117,8 @@ def fit(
             check(trainee)
         watch(progress)
         yield progress
-        model.train()
+        if not model.training:  # the caller may have evaluated
+            model.train()
 
 
 def check(trainee: Trainee) -> None:
