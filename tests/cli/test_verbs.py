@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests import small
-from tests.cli.command import SMALL, command, ok
+from tests.cli.command import SMALL, command, fails, ok
 from weft import config, registry
 
 
@@ -180,7 +180,9 @@ def test_models_without_attention_give_no_weights(shared):
 
 
 def test_list_shows_what_there_is():
-    assert [line.split()[0] for line in ok("list").lines] == config.recipes()
+    listed = ok("list").lines
+    assert [line.split()[0] for line in listed if line[0] != " "] == config.recipes()
+    assert sum("reaches reviews " in line for line in listed) == len(config.recipes())
     assert ok("list", "recipes", "--names").lines == config.recipes()
     shown = ok("list", "encoders").lines
     assert [line.split()[0] for line in shown if line[0] != " "] == sorted(
@@ -322,3 +324,14 @@ def test_light_verbs_never_import_torch(shared):
 def test_importing_weft_imports_nothing_heavy():
     heavy = "{'torch', 'numpy', 'sklearn', 'typer', 'rich'} & set(sys.modules)"
     assert python(f"import sys, weft; print(sorted({heavy}))") == "[]\n"
+
+
+def test_predict_can_leave_bad_rows_out_and_says_so(shared, tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_bytes(b"the film was good\nthe \xff was bad\nbad\n")
+    done = ok("predict", shared / "tfidf", path, "--problems", "skip")
+    assert len(done.lines) == 2
+    assert f"note: without an answer: 1 undecodable bytes: {path}:2" in done.err
+    assert "--problems should be error or skip" in fails(
+        "predict", shared / "tfidf", path, "--problems", "ignore"
+    )

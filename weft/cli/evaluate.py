@@ -30,8 +30,7 @@ def evaluate(
     from weft.run.data import Data, source
     from weft.text.example import Tally
 
-    if problems not in ("error", "skip"):
-        raise UserError(f"--problems should be error or skip, got '{problems}'.")
+    chosen = options.handling(problems)
     predictor = load(model, device=device, replay=replay)
     saved = predictor.config["data"]
     # The columns of the training file serve again unless others are named or the file has none.
@@ -39,7 +38,7 @@ def evaluate(
         text=options.column(text) if text else saved["text"],
         label=options.column(label) if label else saved["label"],
         separator=saved["separator"],
-        problems=problems,  # type: ignore[arg-type]
+        problems=chosen,
     )
     tally = Tally()
     place = open(predictions, "w", encoding="utf-8") if predictions else nullcontext()

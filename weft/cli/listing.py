@@ -18,8 +18,11 @@ def show(
     kind = what.removesuffix("s")
     if kind == "recipe":
         for name in config.recipes():
-            summary = config.recipe(name)["recipe"].get("summary", "")
-            typer.echo(name if names else f"{name:<18} {summary}")
+            about = config.recipe(name)["recipe"]
+            typer.echo(name if names else f"{name:<18} {about['summary']}")
+            if not names:
+                scores = ", ".join(f"{data} {score}" for data, score in about["scores"].items())
+                typer.echo(f"{'':<18} reaches {scores}; {about['cost']}")
         return
     if kind not in registry.FOLDERS:
         raise unknown_name("list", what, [f"{k}s" for k in registry.FOLDERS] + ["recipes"])

@@ -1,9 +1,11 @@
 """Options that several verbs share, and the configuration they add up to."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from weft.errors import UserError
 
 if TYPE_CHECKING:
     from weft.config import Config
@@ -22,6 +24,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a lin
 Problems = Annotated[
     str, typer.Option(help="Of a bad row: error stops there, skip leaves it out and counts it.")
 ]
+
+
+def handling(value: str) -> Literal["error", "skip"]:
+    """What --problems says, checked."""
+    if value not in ("error", "skip"):
+        raise UserError(f"--problems should be error or skip, got '{value}'.")
+    return "skip" if value == "skip" else "error"
 
 
 def column(value: str) -> str | int:

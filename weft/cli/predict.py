@@ -20,17 +20,22 @@ def predict(
     weights: Annotated[
         bool, typer.Option("--weights", help="With --json: how much each token counted.")
     ] = False,
+    problems: options.Problems = "error",
     device: options.Device = "auto",
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
 ) -> None:
     """Answer every text of a file, in order."""
     from weft.predict import load
     from weft.predict.evaluate import shown
+    from weft.text.example import Tally
     from weft.text.read import Columns, read
 
     predictor = load(model, device=device, replay=replay)
     columns = Columns(text=options.column(text) if text else None, label="")
-    texts = (example.text for example in read(file, columns=columns, keep_empty=True))
+    tally = Tally()
+    chosen = options.handling(problems)
+    rows = read(file, columns=columns, problems=chosen, tally=tally, keep_empty=True)
+    texts = (example.text for example in rows)
     partly = 0
     with counting("texts") as count:
         for answer in predictor.stream(texts, parts=weights):
@@ -43,5 +48,7 @@ def predict(
                 words = ", ".join(value) if isinstance(value, tuple) else f"{value}"
                 score = "" if isinstance(value, float) else f"\t{answer.score:.4f}"
                 typer.echo(f"{words}{score}")
+    for line in tally.lines():
+        typer.echo(f"note: without an answer: {line}", err=True)
     if partly:
         typer.echo(f"note: {partly} texts were read only in part (coverage < 1)", err=True)
