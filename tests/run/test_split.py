@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import UserError
 from weft.run.data import Data, Source
-from weft.run.split import digest, folded, folds, held, in_test, with_test
+from weft.run.split import digest, folded, folds, from_files, held, in_test, with_test
 from weft.text.example import Example
 
 
@@ -98,3 +98,23 @@ def test_digest_reads_contents(tmp_path):
     (folder / "x").rename(folder / "y")
     assert digest(str(file)) != before[0]
     assert digest(str(folder)) != before[1]
+
+
+def test_a_short_sister_file_is_read_like_the_training_file(tmp_path):
+    train, dev = tmp_path / "train.tsv", tmp_path / "dev.tsv"
+    train.write_text(
+        "".join(f"{'good' if i % 2 else 'poor'}\ta film of {i} words\n" for i in range(40))
+    )
+    dev.write_text("good\ta b\npoor\tc\n")  # by itself, the first column would be the text
+    part = from_files(Data(train=str(train), dev=str(dev), test=str(dev)))
+    assert part.dev is not None
+    assert [(e.text, e.label) for e in part.dev()] == [("a b", "good"), ("c", "poor")]
+    assert texts(part.test) == ["a b", "c"]
+
+
+def test_a_sister_file_of_another_layout_is_looked_at_by_itself(tmp_path):
+    train, test = tmp_path / "train.tsv", tmp_path / "test.jsonl"
+    train.write_text("".join(f"{'ab'[i % 2]}\ta film of {i} words\n" for i in range(40)))
+    test.write_text('{"label": "a", "text": "some words"}\n{"label": "b", "text": "more"}\n')
+    part = from_files(Data(train=str(train), test=str(test)))
+    assert texts(part.test) == ["some words", "more"]

@@ -1,12 +1,12 @@
 """The [data] section, and the examples it leads to."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from weft.errors import UserError
 from weft.text.example import Example, Tally
-from weft.text.read import Columns, read
+from weft.text.read import Columns, read, settled
 from weft.tokens.truncate import Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
@@ -43,9 +43,30 @@ def checked(data: Data) -> Data:
     return data
 
 
+def alike(data: Data, path: str) -> Data:
+    """The settings for reading a sister of the training file: its columns, where they fit.
+
+    Each file guessed by itself, a short one could be read with text and label exchanged.
+    """
+    given = _columns(data)
+    if None not in (given.text, given.label):
+        return data
+    try:
+        found = settled(data.train, given, data.format or None)
+        settled(path, found, data.format or None)
+    except UserError:
+        return data  # another layout; it will be looked at by itself
+    text, label = ("" if c is None else c for c in (found.text, found.label))
+    return replace(data, text=text, label=label)
+
+
+def _columns(data: Data) -> Columns:
+    return Columns(*(None if c == "" else c for c in (data.text, data.label, data.id)))
+
+
 def source(data: Data, path: str, tally: Tally | None = None, phrases: bool = False) -> Source:
     """The examples of one file, with the columns and policies of a [data] section."""
-    columns = Columns(*(None if c == "" else c for c in (data.text, data.label, data.id)))
+    columns = _columns(data)
 
     def examples() -> Iterator[Example]:
         return read(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.errors import UserError
-from weft.run.data import Data, Source, source
+from weft.run.data import Data, Source, alike, source
 from weft.text.example import Example, Tally
 from weft.text.source import missing
 
@@ -36,7 +36,7 @@ def from_files(data: Data, tally: Tally | None = None) -> Splits:
         # Now, not when they are first read: that may be hours later.
         if path and path != "-" and not os.path.exists(path):
             raise missing(path)
-    test = source(data, data.test, tally) if data.test else None
+    test = source(alike(data, data.test), data.test, tally) if data.test else None
     return _held_out(data, lambda e: False, test, tally)
 
 
@@ -55,7 +55,7 @@ def _held_out(
     whole = source(data, data.train, tally, phrases=data.phrases)
     texts = source(data, data.train)
     if data.dev:
-        dev: Source | None = source(data, data.dev, tally)
+        dev: Source | None = source(alike(data, data.dev), data.dev, tally)
     else:
         dev = _dev_source(data, lambda: (e for e in texts() if not out(e)))
     train = _without(whole, texts, lambda e: out(e) or _dev(e, data), data.phrases)
@@ -173,7 +173,7 @@ def _dev(example: Example, data: Data) -> bool:
 
 def _dev_source(data: Data, rest: Source) -> Source | None:
     if data.dev:
-        return source(data, data.dev)
+        return source(alike(data, data.dev), data.dev)
     return (lambda: (e for e in rest() if _dev(e, data))) if data.share else None
 
 

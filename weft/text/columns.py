@@ -45,6 +45,14 @@ class Layout:
     def width(self) -> int:
         return len(self.names)
 
+    @property
+    def columns(self) -> Columns:
+        """The same by name where there is a header, so that a sister file can be read alike."""
+        text, label = (
+            self.names[i] if self.header and i is not None else i for i in (self.text, self.label)
+        )
+        return Columns(text, label)
+
 
 Rows = Sequence[Sequence[str]]
 More = Callable[[], Iterator[Sequence[str]]]

@@ -1,5 +1,6 @@
 """A file of any known format -> a stream of Examples, in constant memory."""
 
+import contextlib
 import csv
 import itertools
 import json
@@ -69,8 +70,26 @@ def read(
     return _some(_READERS[kind](source, _Wish(columns, faults, phrases, separator)), source.name)
 
 
+def settled(path: str | os.PathLike[str], columns: Columns, format: str | None = None) -> Columns:
+    """The columns that `read` would find, for reading a sister file (a dev, a test) alike."""
+    name = os.fspath(path)
+    if name == "-" or os.path.isdir(name):
+        return columns
+    if not os.path.exists(name):
+        raise missing(name)
+    with contextlib.closing(Source(name)) as source:
+        kind = format or recognise_source(source)
+        if kind not in ("csv", "tsv", "jsonl") or not source.head(1):
+            return columns
+        wish = _Wish(columns, Problems(source.name, "skip", None), False, None)
+        _READERS[kind](source, wish)  # finds the columns before it reads the first row
+        return wish.found or columns
+
+
 class _Wish:
     """What the caller of `read` asked for, in one piece."""
+
+    found: Columns | None = None  # what a reader settled on
 
     def __init__(
         self, columns: Columns, problems: Problems, phrases: bool, separator: str | None
@@ -196,6 +215,7 @@ def _fields(head: list[bytes], file: str, wish: _Wish) -> tuple[str, str | None,
         raise UserError(f"{file}:1: no 'text' field; found []. Give each row a \"text\".")
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     found = layout(names, cells, wish.columns, file)
+    wish.found = found.columns
     label = None if found.label is None else names[found.label]
     return names[found.text], label, None if found.id is None else names[found.id]
 
@@ -283,7 +303,10 @@ def _table(
 ) -> Layout:
     if not sample:
         sample = [["text"]]  # nothing usable in sight; the rows will say why
-    return table_layout(sample, wish.columns, source.name, more if source.can_reopen else None)
+    more_rows = more if source.can_reopen else None
+    found = table_layout(sample, wish.columns, source.name, more_rows)
+    wish.found = found.columns
+    return found
 
 
 def _examples(
