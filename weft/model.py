@@ -3,7 +3,7 @@
 B rows   T steps   E embedding width   H hidden width   C scores
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from weft import registry
 from weft.batch import Padded
-
-Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids
+from weft.batch.index import Pieces
 
 
 @dataclass(frozen=True)

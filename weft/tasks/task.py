@@ -1,6 +1,6 @@
 """What a task owes the rest of the toolkit. Importable without torch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -111,7 +111,3 @@ class Labels:
             f"{example.where}: no {self.wanted}. Add it, remove the row, "
             f"or pass --label with the column that holds the {self.wanted}."
         )
-
-
-def value_of(answers: Sequence[Answer]) -> list[Any]:
-    return [answer.value for answer in answers]

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +18,6 @@ class Watch:
     def __init__(self, folder: Path, *, quiet: bool = False, tensorboard: bool = False):
         self.folder, self.quiet = folder, quiet
         self.console = Console(stderr=True, highlight=False)
-        self.started = time.perf_counter()
         self.metrics = open(folder / "metrics.jsonl", "a", encoding="utf-8")
         self.log = open(folder / "log.txt", "a", encoding="utf-8")
         self.board = _board(folder) if tensorboard else None
