@@ -16,6 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = (
     {"errors", "registry", "config"},
     {"text"},
+    {"doctor"},
     {"measure"},
     {"tokens"},
     {"batch"},
@@ -26,14 +27,16 @@ ORDER = (
     {"model"},
     {"train"},
     {"predict", "convert", "classic", "vectors"},
+    {"explain"},
     {"run"},
+    {"tune"},
     {"report", "lab", "serve"},
     {"cli"},
 )
 RANK = {room: i for i, rooms in enumerate(ORDER) for room in rooms}
 TOGETHER = ({"errors", "registry", "config"}, {"embed", "attend"})  # may import each other
 FRONT = {"__init__.py", "__main__.py"}  # of the package: they lead into every room
-LIGHT = ("text", "measure", "tasks", "classic", "config", "registry", "errors", "cli")
+LIGHT = ("text", "doctor", "measure", "tasks", "classic", "config", "registry", "errors", "cli")
 LONGEST = 450  # lines of a file
 
 ALLOWED = {("train", "run")}  # weft.train(config) is the verb, so the folder itself can be called

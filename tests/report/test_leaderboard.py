@@ -5,7 +5,8 @@ import re
 import pytest
 
 from weft.report import charts
-from weft.report.leaderboard import Row, figure, ordered, row, size, table, verdict
+from weft.report.leaderboard import Row, ordered, row, table, verdict
+from weft.report.words import figure, size
 from weft.report.trial import Result
 
 

@@ -10,7 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from weft.report.leaderboard import PERCENT, Row, Verdict
+from weft.report.leaderboard import Row, Verdict
+from weft.report.words import PERCENT
 
 # Drawn in colours nobody uses, which become the page's variables in the written SVG.
 INK, MUTED, LINE, ACCENT, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"

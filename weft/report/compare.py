@@ -16,9 +16,10 @@ from weft import registry
 from weft.config import Config
 from weft.errors import UserError
 from weft.report.facts import Facts, facts
-from weft.report.leaderboard import Row, duration, figure, ordered, row, table
+from weft.report.leaderboard import Row, ordered, row, table
 from weft.report.page import Page, render
 from weft.report.trial import ERROR, SOURCES, Result, Trial, identity, write
+from weft.report.words import duration, figure
 from weft.run.data import Data, checked
 from weft.run.split import Splits, digest, folded, with_test
 from weft.train.settings import Settings

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.report.trial import Result
+from weft.report.words import count, duration, figure, milliseconds, size
 
-# Shown as percentages; correlations and errors are shown as they are.
-PERCENT = {"accuracy", "macro_f1", "micro_f1", "precision", "recall", "f1"}
 WIDTH = 100
 
 
@@ -29,6 +28,10 @@ class Row:
     size_bytes: int | None = None
     parameters: int | None = None
     error: str | None = None
+    memory_bytes: int | None = None  # most that a training held, median over trials
+    p: float | None = None  # paired test against the best: how likely it is that they are equal
+    collapsed: int = 0  # trials that gave every text the same answer
+    clipped: int = 0  # trials that the clock stopped before their last epoch
     pooled: float | None = None  # accuracy over the examples of all folds together
     folds: int = 0
     higher_is_better: bool = True
@@ -152,43 +155,6 @@ def cells(row: Row) -> list[str]:
         count(row.texts_per_second),
         size(row.size_bytes),
     ]
-
-
-def figure(value: float | None, metric: str) -> str:
-    """A quality as people write it: 93.1 for an accuracy of 0.931, three decimals otherwise."""
-    if value is None:
-        return "–"
-    return f"{100 * value:.1f}" if metric in PERCENT else f"{value:.3f}"
-
-
-def duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s"
-
-
-def milliseconds(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
-
-
-def count(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
-
-
-def size(value: float | None) -> str:
-    """Bytes, in the unit that keeps the number short."""
-    if value is None:
-        return "–"
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"
 
 
 def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:

@@ -9,25 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from weft.report import charts
+from weft.report import charts, html
 from weft.report.facts import Facts
 from weft.report.latency import SINGLE, TOGETHER, WARM_UP
-from weft.report.leaderboard import (
-    PERCENT,
-    Row,
-    Verdict,
-    count,
-    duration,
-    figure,
-    milliseconds,
-    ordered,
-    size,
-    verdict,
-)
+from weft.report.leaderboard import Row, Verdict, ordered, verdict
 from weft.report.trial import Result, Trial
+from weft.report.words import PERCENT
 
 LABELS = 30  # shown; how many more there are is said
 CURVES = 10  # of one recipe
@@ -50,17 +39,9 @@ def render(page: Page) -> str:
     """The whole page; everything that came from the user is escaped by the template."""
     rows = ordered(page.rows)
     found = verdict(rows)
-    templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters.update(count=count, duration=duration, milliseconds=milliseconds, size=size)
-    templates.globals.update(figure=figure, zip=zip)
     metric = next((row.metric for row in rows if row.metric), "quality")
-    return templates.get_template("page.html").render(
+    return html.render(
+        "page.html",
         rows=rows,
         bars=_bars(rows),
         verdict=found,

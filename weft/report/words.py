@@ -1,0 +1,41 @@
+"""How numbers are written for people: in tables, sentences and pages."""
+
+# Shown as percentages; correlations and errors are shown as they are.
+PERCENT = {"accuracy", "macro_f1", "micro_f1", "precision", "recall", "f1"}
+
+
+def figure(value: float | None, metric: str) -> str:
+    """A quality as people write it: 93.1 for an accuracy of 0.931, three decimals otherwise."""
+    if value is None:
+        return "–"
+    return f"{100 * value:.1f}" if metric in PERCENT else f"{value:.3f}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s"
+
+
+def milliseconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def count(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def size(value: float | None) -> str:
+    """Bytes, in the unit that keeps the number short."""
+    if value is None:
+        return "–"
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
