@@ -21,7 +21,8 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib  # type: ignore[no-redef]
 
 NEURAL = ("tokenizer", "embedder", "encoder", "pool", "head")
-SECTIONS = ("recipe", "task", *NEURAL, "classic", "data", "train")
+SETTINGS = ("recipe", "task", *NEURAL, "classic", "data", "train")
+SECTIONS = (*SETTINGS, "search")  # what `weft tune` may vary; the other verbs leave it alone
 RECIPES = Path(__file__).parent / "recipes"
 
 
@@ -105,8 +106,8 @@ def overrides(settings: Iterable[str]) -> dict[str, Any]:
         if not equals or key.count(".") < 1:
             raise UserError(f"--set '{setting}' should look like section.key=value.")
         section = key.split(".")[0]
-        if section not in SECTIONS:
-            raise unknown_name("section", section, SECTIONS, f"--set '{setting}'")
+        if section not in SETTINGS:
+            raise unknown_name("section", section, SETTINGS, f"--set '{setting}'")
         try:
             out[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:

@@ -1,0 +1,133 @@
+"""What people see of a search: the sentence, the lines, the page."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from weft import config
+from weft.report.tuned import changes, line, page, remarks, sentence, shown
+from weft.tune.restart import Restart, Restarts
+from weft.tune.search import Tuned
+from weft.tune.space import Choices, Range
+from weft.tune.study import Limits, Plan, Row
+
+RATE = Range("train.learning_rate", 1e-4, 1e-1, log=True)
+CELL = Choices("encoder.cell", ("lstm", "<script>alert(1)</script>"))
+COMMAND = ["weft", "tune", "--search", "encoder.cell=a b"]
+
+
+def rows():
+    def given(rate, cell=0):
+        return {"train.learning_rate": rate, "encoder.cell": CELL.values[cell]}
+
+    return (
+        Row(1, "complete", 0.80, given(1e-3), 3.0, curve=((1, 0.7), (2, 0.8))),
+        Row(2, "complete", 0.91, given(5e-3, 1), 3.5, curve=((1, 0.8), (2, 0.91))),
+        Row(3, "pruned", 0.50, given(1e-4), 1.0, "worse than the median", ((1, 0.5),)),
+        Row(4, "failed", None, given(0.1), 0.5, "The loss became nan <b>"),
+        Row(5, "killed", None, {}, None, "its process ended before the trial did"),
+    )
+
+
+def tuned(restarts=None, **more):
+    base = config.recipe("bilstm").with_values({"data.train": "a.tsv"}, "test")
+    plan = Plan(base, (RATE, CELL), "accuracy", True, {})
+    found = Tuned(
+        folder=Path("out"),
+        plan=plan,
+        limits=Limits(),
+        rows=rows(),
+        best=rows()[1],
+        restarts=restarts,
+        importance={"train.learning_rate": 0.75, "encoder.cell": 0.25},
+        changes={"train.learning_rate": (0.001, 0.005)},
+    )
+    return dataclasses.replace(found, **more)
+
+
+def restarts(tuned=(0.90, 0.92), start=(0.85, 0.87), p=0.0123, split="test", **more):
+    def group(which, values):
+        return tuple(
+            Restart(which, i + 2, "", dev=v, test=v if split == "test" else None, **more)
+            for i, v in enumerate(values)
+        )
+
+    return Restarts(group("tuned", tuned), group("start", start), split, p, 1234)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            restarts(),
+            "Tuned 91.0 ± 1.4 against 86.0 ± 1.4 as it came (accuracy on test over 2 new seeds): "
+            "a real gain (paired p = 0.012 on 1,234 texts).",
+        ),
+        (restarts(p=0.2), "a difference that may be chance (paired p = 0.20"),
+        (restarts((0.7,), (0.8,), p=1e-4), "a real loss: keep the configuration as it came"),
+        (restarts((0.7,), (0.8,), p=1e-4), "Tuned 70.0 against 80.0 as it came"),
+        (restarts(split="dev"), "The search chose on dev: expect less of it elsewhere."),
+        (
+            restarts(start=(), p=None),
+            "The best of 4 trials has 91.0 ± 1.4 (accuracy on test over 2",
+        ),
+        (None, "The best of 4 trials reaches accuracy 91.0 on dev; without restarts nobody knows"),
+    ],
+)
+def test_the_sentence_says_no_more_than_is_known(found, words):
+    assert words in sentence(tuned(found))
+
+
+def test_a_lower_error_is_a_gain():
+    plan = dataclasses.replace(tuned().plan, metric="mse", higher_is_better=False)
+    told = sentence(tuned(restarts((0.2,), (0.4,), p=0.01), plan=plan))
+    assert "Tuned 0.200 against 0.400 as it came (mse on test over 1 new seed): a real gain" in told
+
+
+def test_changes_and_remarks_in_words():
+    assert changes(tuned()) == "The best of 4 trials has train.learning_rate 0.005 (was 0.001)."
+    assert "as it came was the best" in changes(tuned(changes={}))
+    found = restarts(collapsed="it answers b to all 5 test texts")
+    assert remarks(tuned(found))[0] == (
+        "Tuned, seed 2 has collapsed: it answers b to all 5 test texts."
+    )
+    assert remarks(tuned(restarts(error="no")))[-1] == "As it came, seed 3 failed: no"
+
+
+def test_a_line_a_trial():
+    first, _, pruned, failed, _ = rows()
+    assert line(first, "accuracy") == (
+        "trial 1: complete  accuracy 80.0  train.learning_rate=0.001  encoder.cell=lstm"
+    )
+    assert line(pruned, "accuracy").startswith("trial 3: pruned  accuracy 50.0  ")
+    assert line(failed, "accuracy").endswith("  The loss became nan <b>")
+    again = Restart("start", 3, "", dev=0.5, test=0.25, seconds=1.25)
+    assert line(again, "mse") == "as it came, seed 3: dev mse 0.500, test mse 0.250, 1.2 s"
+    assert shown([1, 2]) == "[1, 2]"
+    assert shown(True) == "true"
+
+
+def test_the_page_is_whole_and_safe():
+    text = page(tuned(restarts()), COMMAND)
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "nan &lt;b&gt;" in text
+    assert text.count("<svg") == 5  # history, two slices, curves, restarts
+    assert "weft tune --search &#39;encoder.cell=a b&#39;" in text
+    assert "Trial 4 failed: The loss became nan" in text
+    assert "Trial 5 was killed: its process ended" in text
+    assert re.search(r">75 %<", text)
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_page_without_restarts_curves_and_importance():
+    plain = tuple(dataclasses.replace(row, curve=()) for row in rows())
+    text = page(tuned(rows=plain, best=plain[1], importance={}), COMMAND)
+    assert "Restarts</h2>" not in text
+    assert "Learning curves</h2>" not in text
+    assert "What mattered</h2>" not in text

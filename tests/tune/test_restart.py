@@ -1,0 +1,118 @@
+"""Restarts: fresh seeds for both configurations, collapsed ones named, an honest comparison."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.tune.test_search import STRENGTH, run, tfidf
+from weft import config
+from weft.measure import paired, spread
+from weft.tune.restart import Restart, collapsed
+from weft.tune.study import Plan
+
+GOOD = [("a", "a"), ("b", "b"), ("b", "b"), ("a", "b"), ("b", "b")]
+ONE = [(gold, "b") for gold, _ in GOOD]
+POOR = [("a", "a"), ("b", "a"), ("b", "b"), ("a", "b"), ("b", "b")]
+
+
+def plan(metric="accuracy", higher=True):
+    return Plan(config.recipe("tfidf"), (), metric, higher, {})
+
+
+def made(*values):
+    return [Restart("tuned", seed, "", dev=value) for seed, value in enumerate(values)]
+
+
+def test_one_answer_for_every_text_is_a_collapse():
+    first, second = collapsed(made(0.8, 0.6), [GOOD, ONE], "dev", plan())
+    assert first.collapsed == ""
+    assert second.collapsed == "it answers b to all 5 dev texts"
+
+
+def test_far_below_the_others_is_a_collapse_too():
+    # One answer for all reaches 0.6: this one gains nothing, the others 0.2.
+    found = collapsed(made(0.8, 0.6, 0.8), [GOOD, POOR, GOOD], "dev", plan())
+    assert [bool(r.collapsed) for r in found] == [False, True, False]
+    assert found[1].collapsed == (
+        "its accuracy of 0.600 on dev gains 0.000 over one answer for all (0.600), the others 0.200"
+    )
+    near = collapsed(made(0.8, 0.75, 0.8), [GOOD, POOR, GOOD], "dev", plan())
+    assert not any(r.collapsed for r in near)
+    assert not any(r.collapsed for r in collapsed(made(0.6), [POOR], "dev", plan()))
+
+
+def test_errors_count_downwards():
+    numbers = [(1.0, 1.1), (3.0, 2.9), (5.0, 5.2)]
+    values = made(0.02, 2.6, 0.03)
+    found = collapsed(values, [numbers] * 3, "dev", plan("mse", higher=False))
+    assert [bool(r.collapsed) for r in found] == [False, True, False]
+
+
+def test_constant_numbers_are_a_collapse():
+    (found,) = collapsed(made(0.0), [[("1", 2.5), ("4", 2.5)]], "dev", plan("pearson"))
+    assert found.collapsed == "it answers 2.5 to all 2 dev texts"
+
+
+def test_both_configurations_get_the_same_new_seeds(tmp_path):
+    # The start is so weak that the search must leave it.
+    base = tfidf(tmp_path, **{"classic.strength": 1e-3, "data.test": str(tmp_path / "train.tsv")})
+    found = run(base, tmp_path / "out", STRENGTH, trials=5, seeds=2)
+    again = found.restarts
+    assert again is not None
+    assert [r.seed for r in again.tuned] == [r.seed for r in again.start] == [2, 3]
+    assert again.split == "test"
+    for which, group in (("tuned", again.tuned), ("start", again.start)):
+        assert again.spread(which, "test") == spread([r.test for r in group])
+    scores = []
+    for which in ("tuned", "start"):
+        lines = (tmp_path / f"out/restarts/{which}-2/predictions.jsonl").read_text().splitlines()
+        rows = [json.loads(line) for line in lines]
+        scores.append([float(row["label"] == row["value"]) for row in rows])
+    assert again.p == paired(*map(np.array, scores))  # this model does not depend on its seed
+    assert again.n == 46
+    assert found.changes["classic.strength"] == (1e-3, found.best.settings["classic.strength"])
+    saved = json.loads((tmp_path / "out/tune.json").read_text())["restarts"]
+    assert saved["spread"]["tuned_test"]["mean"] == pytest.approx(again.tuned[0].test)
+    model = (tmp_path / "out/model/model.json").read_text()
+    assert model == (tmp_path / "out/restarts/tuned-2/model/model.json").read_text()
+
+
+def test_a_new_winner_is_trained_again_and_what_stands_is_not(tmp_path):
+    base = tfidf(tmp_path, **{"classic.strength": 1e-3})
+    three = "classic.strength=0.001,0.002,5.0"
+    out = tmp_path / "out"
+    found = run(base, out, three, sampler="grid", trials=2, seeds=1)
+    assert found.changes == {}
+    assert found.restarts is not None
+    assert found.restarts.start == ()  # there is nothing to compare with itself
+    assert found.restarts.p is None
+    found = run(base, out, three, sampler="grid", trials=3, seeds=1)
+    assert found.best.settings == {"classic.strength": 5.0}
+    again = config.load(out / "restarts/tuned-2/config.toml")
+    assert again["classic"]["strength"] == 5.0
+    written = [path.stat().st_mtime_ns for path in sorted(out.glob("restarts/*/result.json"))]
+    assert len(written) == 2
+    run(base, out, three, sampler="grid", trials=3, seeds=1)
+    assert written == [p.stat().st_mtime_ns for p in sorted(out.glob("restarts/*/result.json"))]
+
+
+def test_a_restart_that_fails_is_told_and_the_others_count(tmp_path, monkeypatch):
+    from weft.tune import restart
+
+    train = restart.train
+
+    def broken(given, folder, **options):
+        if folder.name == "tuned-3":
+            raise RuntimeError("no")
+        return train(given, folder, **options)
+
+    monkeypatch.setattr(restart, "train", broken)
+    base = tfidf(tmp_path, **{"classic.strength": 1e-3})
+    found = run(base, tmp_path / "out", "classic.strength=5.0", sampler="grid", trials=0, seeds=2)
+    assert found.restarts is not None
+    first, second = found.restarts.tuned
+    assert first.dev is not None
+    assert second.error.startswith("RuntimeError: no (see ")
+    assert found.restarts.spread("tuned", "dev").n == 1
+    assert found.restarts.spread("start", "dev").n == 2

@@ -1,0 +1,130 @@
+"""weft tune"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli import options
+from weft.errors import UserError
+
+if TYPE_CHECKING:
+    from weft.config import Config
+
+
+def tune(
+    config: Annotated[Path | None, typer.Argument(help="A .toml or .json configuration.")] = None,
+    *,
+    output: options.Output,
+    recipe: Annotated[str, typer.Option(help="A built-in configuration by name.")] = "",
+    train: Annotated[str, typer.Option(help="Training file or folder.")] = "",
+    dev: Annotated[str, typer.Option(help="Held-out file that trials are compared on.")] = "",
+    test: Annotated[str, typer.Option(help="File to measure the restarts on, and only them.")] = "",
+    text: options.Text = "",
+    label: options.Label = "",
+    task: options.Task = "",
+    problems: options.Problems = "",
+    searches: Annotated[
+        list[str],
+        typer.Option(
+            "--search",
+            help="What to vary: 'train.learning_rate=1e-4..1e-2 log', 'encoder.hidden=64,128', "
+            "'head.dropout=0..0.5 step 0.1'. Adds to [search] of the configuration.",
+        ),
+    ] = [],  # noqa: B006
+    preset: Annotated[str, typer.Option(help="A ready space: bert or small.")] = "",
+    sampler: Annotated[
+        str, typer.Option(help="tpe, random or grid; tpe unless the preset has its own.")
+    ] = "",
+    trials: Annotated[
+        int, typer.Option(help="In all, earlier ones included; 0: 20, or the whole grid.")
+    ] = 0,
+    minutes: Annotated[
+        float, typer.Option(help="Begin no trial after this time; those begun are finished.")
+    ] = 0.0,
+    seeds: Annotated[int, typer.Option(help="Restarts of the best configuration.")] = 3,
+    prune: Annotated[
+        bool, typer.Option("--prune/--no-prune", help="Stop trials that lag behind the median.")
+    ] = True,
+    seed: Annotated[int | None, typer.Option(help="Start of every random number.")] = None,
+    sets: options.Sets = [],  # noqa: B006
+    device: options.Device = "auto",
+    workers: Annotated[int, typer.Option(help="Processes; at most one a processor core.")] = 1,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Search a configuration's settings on dev, then train the best again with new seeds."""
+    flags = {
+        "data.train": ("--train", train),
+        "data.dev": ("--dev", dev),
+        "data.test": ("--test", test),
+        "data.text": ("--text", options.column(text)),
+        "data.label": ("--label", options.column(label)),
+        "data.problems": ("--problems", problems),
+        "task.kind": ("--task", task),
+        "train.seed": ("--seed", seed),
+    }
+    base = options.apply(_base(config, recipe), flags, sets)
+    from weft.report import tuned as report
+    from weft.tune import parse
+    from weft.tune import tune as run
+
+    with _progress(quiet) as told:
+        found = run(
+            base,
+            output,
+            search=parse(searches),
+            preset=preset,
+            sampler=sampler,
+            trials=trials,
+            minutes=minutes,
+            seeds=seeds,
+            prune=prune,
+            workers=workers,
+            device=device,
+            overwrite=overwrite,
+            told=told,
+        )
+    command = ["weft", *(word for word in sys.argv[1:] if word != "--overwrite")]
+    page = report.write(found, command)
+    report.table(found)
+    typer.echo(f"best configuration: {output / 'best.toml'}  model: {output / 'model'}")
+    typer.echo(f"report: {page}")
+
+
+def _base(config: Path | None, recipe: str) -> "Config":
+    from weft import config as configuration
+
+    if bool(config) == bool(recipe):
+        raise UserError("What to tune? Give a configuration file or --recipe NAME (`weft list`).")
+    return configuration.load(config) if config else configuration.recipe(recipe)
+
+
+@contextlib.contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[Any, str, int | None], None]]:
+    """A bar over the trials on a terminal, one line a trial otherwise."""
+    from weft.report.tuned import line
+
+    if quiet:
+        yield lambda news, metric, total: None
+        return
+    if not sys.stderr.isatty():
+        yield lambda news, metric, total: print(line(news, metric), file=sys.stderr, flush=True)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
+        task = bar.add_task("trials", total=None)
+
+        def advance(news: Any, metric: str, total: int | None) -> None:
+            bar.console.print(line(news, metric), markup=False)
+            number = getattr(news, "number", None)
+            if number is not None:
+                bar.update(task, total=total, completed=number)
+
+        yield advance

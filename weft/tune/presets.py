@@ -1,0 +1,66 @@
+"""Search spaces with a name."""
+
+from typing import Any
+
+from weft.config import Config
+from weft.errors import UserError, unknown_name
+from weft.run.train import filled
+from weft.tune.space import buildable
+
+# Devlin et al. 2019, A.3, widened downwards as the lecture does: few values, all of them tried.
+BERT: dict[str, Any] = {
+    "train.batch": [16, 32],
+    "train.learning_rate": [3e-6, 1e-5, 3e-5, 5e-5],
+    "train.epochs": [2, 3, 4],
+}
+SAMPLERS = {"bert": "grid", "small": "random"}
+
+
+def preset(name: str, base: Config) -> dict[str, Any]:
+    """The search space of a preset, for this configuration."""
+    if name not in SAMPLERS:
+        raise unknown_name("preset", name, SAMPLERS)
+    return dict(BERT) if name == "bert" else _small(base)
+
+
+def _small(base: Config) -> dict[str, Any]:
+    """What usually matters, around the values that the configuration has."""
+    full = filled(base)
+    wanted: dict[str, Any] = {}
+    if "classic" not in full:
+        rate = full["train"]["learning_rate"]
+        wanted["train.learning_rate"] = {"low": rate / 5, "high": rate * 5, "log": True}
+    for section, tables in full.items():
+        listed = isinstance(tables, list)
+        for i, table in enumerate(tables if listed else [tables]):
+            prefix = f"{section}.{i}." if listed else f"{section}."
+            for name, value in table.items():
+                if spec := _around(name, value, table):
+                    wanted[prefix + name] = spec
+    # A width may have to be a multiple of something: what cannot be built is left out.
+    return {key: kept for key, spec in wanted.items() if (kept := _fitting(base, key, spec))}
+
+
+def _around(name: str, value: Any, table: dict[str, Any]) -> Any:
+    if name == "dropout" and not ("cell" in table and table["layers"] == 1):
+        return {"low": 0.0, "high": 0.6, "step": 0.1}
+    if name == "hidden" and isinstance(value, int) and value > 1:  # 0: there is no such layer
+        return [value // 2, value, value * 2]
+    if name == "strength":
+        return {"low": value / 20, "high": value * 5, "log": True}
+    if name == "words" and isinstance(value, list):
+        return [[1, 1], [1, 2], [1, 3]]
+    return None
+
+
+def _fitting(base: Config, key: str, spec: Any) -> Any:
+    if not isinstance(spec, list):
+        return spec
+    kept = []
+    for value in spec:
+        try:
+            buildable(base.with_values({key: value}, "preset small"))
+        except UserError:
+            continue
+        kept.append(value)
+    return kept

@@ -1,0 +1,110 @@
+"""Which point of the space to try next: a function of what was tried, so that it can go on."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.tune.space import Choices, Dimension, Range, grid
+
+Sampler = Literal["tpe", "random", "grid"]
+SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "grid")
+
+Point = tuple[Any, ...]  # one stored value a dimension
+
+
+def check(sampler: str, dimensions: Sequence[Dimension]) -> None:
+    """A grid can be gone through only where its points can be counted."""
+    if sampler != "grid" or grid(dimensions) is not None:
+        return
+    for dimension in dimensions:
+        if dimension.points() is None:
+            raise UserError(
+                f"The grid has no end: '{dimension.key}' is the range {dimension}. List its "
+                "values, give it a step, or use --sampler random."
+            )
+    raise UserError("The grid is too large to go through; use --sampler random or tpe.")
+
+
+def propose(
+    dimensions: Sequence[Dimension],
+    sampler: Sampler,
+    seed: int,
+    trials: Sequence[Any],
+    first: Point | None,
+    higher_is_better: bool,
+) -> Point | None:
+    """The next point, or None when the whole space was tried.
+
+    `trials` are Optuna's, those under way included. The seed and their number decide the draw, not
+    the state of a generator, so a search that was interrupted takes the points it would have taken.
+    """
+    tried = {tuple(t.params[d.key] for d in dimensions) for t in trials if t.params}
+    points = grid(dimensions)
+    if points is not None and len(tried) >= len(points):
+        return None
+    if first is not None and not trials:
+        return first
+    if sampler == "grid":
+        assert points is not None
+        return next(point for point in points if point not in tried)
+    number = int(np.random.SeedSequence([abs(seed), len(trials)]).generate_state(1)[0])
+    if sampler == "random" and points is not None:
+        return _other(points, tried, number)
+    point = _drawn(dimensions, sampler, number, trials, higher_is_better)
+    if points is not None and point in tried:
+        return _other(points, tried, number)  # training it again would tell nothing new
+    return point
+
+
+def distributions(dimensions: Sequence[Dimension]) -> dict[str, Any]:
+    """The space in Optuna's words."""
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    def each(dimension: Dimension) -> Any:
+        if isinstance(dimension, Choices):
+            return CategoricalDistribution(dimension.names)
+        assert isinstance(dimension, Range)
+        low, high, log = dimension.low, dimension.high, dimension.log
+        if points := dimension.points():
+            high = points[-1]  # the last step that fits
+        if dimension.whole:
+            return IntDistribution(int(low), int(high), log=log, step=int(dimension.step or 1))
+        return FloatDistribution(low, high, log=log, step=dimension.step)
+
+    return {dimension.key: each(dimension) for dimension in dimensions}
+
+
+def _other(points: Sequence[Point], tried: set[Point], number: int) -> Point:
+    left = [point for point in points if point not in tried]
+    return left[int(np.random.default_rng(number).integers(len(left)))]
+
+
+def _drawn(
+    dimensions: Sequence[Dimension],
+    sampler: Sampler,
+    number: int,
+    trials: Sequence[Any],
+    higher_is_better: bool,
+) -> Point:
+    """What Optuna's sampler draws, asked of a copy so that the study holds only what is trained."""
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        chosen: Any = optuna.samplers.RandomSampler(seed=number)
+        if sampler == "tpe":
+            # constant_liar: processes that search together keep away from each other's points.
+            chosen = optuna.samplers.TPESampler(seed=number, constant_liar=True)
+    copy = optuna.create_study(
+        sampler=chosen, direction="maximize" if higher_is_better else "minimize"
+    )
+    copy.add_trials(list(trials))
+    drawn = copy.ask(distributions(dimensions)).params
+    return tuple(drawn[dimension.key] for dimension in dimensions)

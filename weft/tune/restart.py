@@ -1,0 +1,240 @@
+"""Random restarts: the tuned configuration and the one it came from, with seeds of their own."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import numpy as np
+
+from weft.config import Config
+from weft.measure import Spread, paired, spread
+from weft.run.train import filled, train
+from weft.tune.study import Limits, Plan, Study, free, lock
+from weft.tune.work import told_of
+
+RESULT = "result.json"
+SHARE = 0.5  # of what the other restarts gain; a restart that gains less has collapsed
+
+Which = Literal["tuned", "start"]
+
+
+@dataclass(frozen=True)
+class Restart:
+    """One training with one seed, after the search."""
+
+    which: Which
+    seed: int
+    digest: str  # of its configuration
+    dev: float | None = None
+    test: float | None = None
+    seconds: float = 0.0
+    error: str = ""
+    collapsed: str = ""  # why, where it has
+
+    def value(self, split: str) -> float | None:
+        return self.test if split == "test" else self.dev
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """Both configurations over the same seeds, and how sure their difference is."""
+
+    tuned: tuple[Restart, ...]
+    start: tuple[Restart, ...]
+    split: Literal["dev", "test"]  # what they are compared on
+    p: float | None  # paired bootstrap over the texts, each one's score averaged over the seeds
+    n: int  # texts
+
+    def spread(self, which: Which, split: str) -> Spread | None:
+        """Mean and deviation over the seeds that were trained, collapsed ones included."""
+        found = [r.value(split) for r in (self.tuned if which == "tuned" else self.start)]
+        kept = [value for value in found if value is not None]
+        return spread(kept) if kept else None
+
+    def best(self, higher_is_better: bool) -> Restart | None:
+        """The tuned restart that is best on dev."""
+        able = [r for r in self.tuned if r.dev is not None]
+        sign = 1 if higher_is_better else -1
+        return max(able, key=lambda r: sign * (r.dev or 0.0), default=None)
+
+
+def restarts(
+    study: Study,
+    settings: Mapping[str, Any],
+    limits: Limits,
+    told: Callable[[Restart], None] = lambda restart: None,
+) -> Restarts:
+    """Train what is not trained yet, sharing the work with other processes, and compare."""
+    configs: dict[Which, Config] = {"tuned": study.plan.config(settings), "start": study.plan.base}
+    if filled(configs["tuned"]) == filled(configs["start"]):
+        del configs["start"]  # the search led back to where it began
+    # Not the seed of the search: its winner may owe its place to that very seed.
+    seeds = range(limits.seed + 1, limits.seed + 1 + limits.seeds)
+    units: list[tuple[Which, int]] = [(which, seed) for seed in seeds for which in configs]
+    found: dict[tuple[Which, int], Restart] = {}
+    for wait in (False, True):  # first what nobody does; then what others did not finish
+        for which, seed in units:
+            if (which, seed) not in found:
+                config = configs[which].with_values({"train.seed": seed}, "restart")
+                if result := _one(study, which, seed, config, limits.device, wait):
+                    found[which, seed] = result
+                    told(result)
+    groups = {which: [found[which, seed] for seed in seeds] for which in configs}
+    return compared(study, groups["tuned"], groups.get("start", []))
+
+
+def place(folder: Path, which: Which, seed: int) -> Path:
+    """The run folder of a restart."""
+    return folder / "restarts" / f"{which}-{seed}"
+
+
+def compared(study: Study, tuned: Sequence[Restart], start: Sequence[Restart]) -> Restarts:
+    """Both groups with their collapsed members named, and the paired test between them."""
+    split: Literal["dev", "test"] = "test" if study.plan.base["data"].get("test") else "dev"
+    named, scores = [], []
+    for group in (tuned, start):
+        answers = [_answers(place(study.folder, r.which, r.seed)) for r in group]
+        named.append(collapsed(group, answers, split, study.plan))
+        scores.append([_scores(each) for each in answers if each])
+    sizes = {len(each) for group in scores for each in group}
+    p = None
+    if all(scores) and len(sizes) == 1:  # the same texts, every time
+        a, b = (np.mean(group, axis=0) for group in scores)
+        p = paired(a, b)
+    return Restarts(named[0], named[1], split, p, max(sizes, default=0))
+
+
+def collapsed(
+    group: Sequence[Restart],
+    answers: Sequence[Sequence[tuple[Any, Any]]],
+    split: str,
+    plan: Plan,
+) -> tuple[Restart, ...]:
+    """The group, with a reason at each member that learned nothing where the others did."""
+    sign = 1 if plan.higher_is_better else -1
+    floors = [_floor(each, plan.metric) for each in answers]
+    gains = [
+        None if (value := r.value(split)) is None else sign * (value - floor)
+        for r, floor in zip(group, floors, strict=True)
+    ]
+    out = []
+    for i, (restart, each) in enumerate(zip(group, answers, strict=True)):
+        others = [g for j, g in enumerate(gains) if j != i and g is not None]
+        gain, reason = gains[i], ""
+        said = {_plain(answer) for _, answer in each}
+        if len(each) > 1 and len(said) == 1 and len({_plain(gold) for gold, _ in each}) > 1:
+            reason = f"it answers {said.pop()} to all {len(each)} {split} texts"
+        elif gain is not None and others and gain < SHARE * median(others):
+            reason = (
+                f"its {plan.metric} of {restart.value(split):.3f} on {split} gains {gain:.3f} over "
+                f"one answer for all ({floors[i]:.3f}), the others {median(others):.3f}"
+            )
+        out.append(replace(restart, collapsed=reason))
+    return tuple(out)
+
+
+def _one(
+    study: Study, which: Which, seed: int, config: Config, device: str, wait: bool
+) -> Restart | None:
+    """The restart, trained now or earlier; None while another process is at it."""
+    folder = place(study.folder, which, seed)
+    digest = _digest(config, study.plan)
+    held = lock(study.folder, f"{which}-{seed}")
+    if wait:
+        with held:
+            return _finished(folder, digest) or _train(
+                study.plan, which, seed, config, device, folder
+            )
+    with free(held) as mine:
+        if not mine:
+            return None
+        return _finished(folder, digest) or _train(study.plan, which, seed, config, device, folder)
+
+
+def _train(
+    plan: Plan, which: Which, seed: int, config: Config, device: str, folder: Path
+) -> Restart:
+    shutil.rmtree(folder, ignore_errors=True)
+    restart = Restart(which, seed, _digest(config, plan))
+    try:
+        outcome = train(config, folder, device=device, quiet=True)
+        found = {split: figures[plan.metric].value for split, figures in outcome.figures.items()}
+        restart = replace(
+            restart,
+            dev=found.get("dev"),
+            test=found.get("test"),
+            seconds=outcome.record["seconds"],
+        )
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    except Exception as error:
+        restart = replace(restart, error=told_of(error, folder))
+        folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{RESULT}.part"
+    part.write_text(json.dumps(asdict(restart), ensure_ascii=False), "utf-8")
+    os.replace(part, folder / RESULT)  # last: with this file the restart counts as finished
+    return restart
+
+
+def _finished(folder: Path, digest: str) -> Restart | None:
+    try:
+        known = Restart(**json.loads((folder / RESULT).read_text("utf-8")))
+    except (FileNotFoundError, json.JSONDecodeError, TypeError):
+        return None
+    return known if known.digest == digest else None
+
+
+def _digest(config: Config, plan: Plan) -> str:
+    known = json.dumps([filled(config), dict(plan.contents)], sort_keys=True, default=str)
+    return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _answers(folder: Path) -> list[tuple[Any, Any]]:
+    """(label, answer) of every text the restart was measured on."""
+    path = folder / "predictions.jsonl"
+    return list(_pairs(path)) if path.is_file() and (folder / RESULT).is_file() else []
+
+
+def _pairs(path: Path) -> Iterator[tuple[Any, Any]]:
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            yield row["label"], row["value"]
+
+
+def _scores(answers: Sequence[tuple[Any, Any]]) -> np.ndarray:
+    """How well each text was answered: right or wrong, or minus the squared error of a number."""
+    return np.array(
+        [
+            -((float(gold) - said) ** 2) if _number(said) else float(_plain(gold) == _plain(said))
+            for gold, said in answers
+        ]
+    )
+
+
+def _floor(answers: Sequence[tuple[Any, Any]], metric: str) -> float:
+    """What one answer for every text would reach."""
+    if not answers:
+        return 0.0
+    if metric == "mse":
+        return float(np.var([float(gold) for gold, _ in answers]))
+    if metric == "accuracy":
+        return Counter(_plain(gold) for gold, _ in answers).most_common(1)[0][1] / len(answers)
+    return 0.0
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _plain(value: Any) -> str:
+    """A label as a text; a set of labels whatever its order."""
+    if isinstance(value, list):
+        return ", ".join(sorted(map(str, value))) or "nothing"
+    return str(value)

@@ -1,0 +1,249 @@
+"""The whole of a tuning: plan, search, restarts, and what is left in the folder.
+
+OUT/study.db  trials/NNN/  restarts/{tuned,start}-SEED/  best.toml  model/  tune.json
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from weft import registry
+from weft.config import Config, dumps
+from weft.errors import UserError, unknown_name
+from weft.run.data import Data, counted
+from weft.run.split import digest, from_files
+from weft.run.train import filled, several, versions
+from weft.tasks.task import Task
+from weft.text.example import Tally
+from weft.tune.presets import SAMPLERS as PRESETS
+from weft.tune.presets import preset as preset_space
+from weft.tune.propose import SAMPLERS, check
+from weft.tune.restart import Restart, Restarts, restarts
+from weft.tune.restart import place as restarted
+from weft.tune.space import Dimension, at, flat, grid, space
+from weft.tune.study import Limits, Plan, Row, Study, library
+from weft.tune.work import place, search
+from weft.tune.worker import together
+
+TRIALS = 20  # when neither a number nor a time is given
+OURS = ("study.db", "locks", "trials", "restarts", "workers", "model", "best.toml", "tune.json")
+
+# A trial or restart that has ended, the metric, and how many trials there will be.
+Told = Callable[[Row | Restart, str, int | None], None]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search led to."""
+
+    folder: Path
+    plan: Plan
+    limits: Limits
+    rows: tuple[Row, ...]
+    best: Row
+    restarts: Restarts | None
+    importance: dict[str, float]
+    changes: dict[str, tuple[Any, Any]]  # setting -> before, after
+
+    @property
+    def metric(self) -> str:
+        return self.plan.metric
+
+    def ranked(self) -> list[Row]:
+        """Complete trials, best first."""
+        done = (row for row in self.rows if row.state == "complete")
+        return sorted(done, key=self.plan.rank)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.plan.to_json(),
+            "sampler": self.limits.sampler,
+            "prune": self.limits.prune,
+            "seed": self.limits.seed,
+            "best": asdict(self.best),
+            "changes": {key: list(pair) for key, pair in self.changes.items()},
+            "importance": self.importance,
+            "trials": [asdict(row) for row in self.rows],
+            "restarts": _summary(self.restarts),
+            "versions": versions() | {"optuna": library().__version__},
+        }
+
+
+def tune(
+    config: Config,
+    output: str | Path,
+    *,
+    search: Mapping[str, Any] = {},
+    preset: str = "",
+    sampler: str = "",
+    trials: int = 0,
+    minutes: float = 0.0,
+    seeds: int = 3,
+    prune: bool = True,
+    workers: int = 1,
+    device: str = "auto",
+    overwrite: bool = False,
+    told: Told = lambda news, metric, total: None,
+) -> Tuned:
+    """Search the settings of a configuration on dev, then train the best again with new seeds.
+
+    Called again with the same folder it goes on to `trials` in all; so may several processes.
+    """
+    library()
+    base = _without_search(config)
+    wanted = flat(config["search"]) | (preset_space(preset, base) if preset else {}) | dict(search)
+    dimensions = space(wanted, base)
+    limits = _limits(base, dimensions, sampler or PRESETS.get(preset, "tpe"), trials, minutes)
+    limits = replace(limits, prune=prune, device=device, seeds=seeds)
+    _check(base, seeds, workers)
+    plan = _plan(base, dimensions)
+    study = Study(_folder(Path(output), overwrite), plan)
+    try:
+        return _run(study, limits, workers, told)
+    finally:
+        study.close()
+
+
+def _run(study: Study, limits: Limits, workers: int, told: Told) -> Tuned:
+
+    def heard(news: Row | Restart) -> None:
+        told(news, study.plan.metric, limits.trials)
+
+    if workers > 1:
+        together(study, limits, workers, heard)
+    search(study, limits, heard)
+    best = study.best()
+    if best is None:
+        reasons = [row.reason for row in study.rows() if row.state == "failed"]
+        why = f" The first said: {reasons[0]}" if reasons else ""
+        raise UserError(f"No trial of {study.folder} came to an end with a figure.{why}")
+    again = None
+    if limits.seeds:
+        again = restarts(study, best.settings, limits, heard)
+    with study.lock:  # processes that search together end together
+        return _write(study, limits, best, again)
+
+
+def _write(study: Study, limits: Limits, best: Row, again: Restarts | None) -> Tuned:
+    """Leave the configuration, the model and the record."""
+    folder, plan = study.folder, study.plan
+    tuned_config = plan.config(best.settings)
+    sections = {k: v for k, v in tuned_config.sections.items() if k != "recipe"}
+    (folder / "best.toml").write_text(dumps(sections), "utf-8")
+    source = place(folder, best.number)
+    if again is not None:
+        chosen = again.best(plan.higher_is_better)
+        source = source if chosen is None else restarted(folder, "tuned", chosen.seed)
+    if (source / "model").is_dir():
+        shutil.rmtree(folder / "model", ignore_errors=True)
+        shutil.copytree(source / "model", folder / "model")
+    before = filled(plan.base)
+    changes = {
+        key: (at(before, key), value)
+        for key, value in best.settings.items()
+        if at(before, key) != value
+    }
+    found = Tuned(
+        folder, plan, limits, tuple(study.rows()), best, again, study.importance(), changes
+    )
+    part = folder / ".tune.json.part"
+    part.write_text(json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    os.replace(part, folder / "tune.json")
+    return found
+
+
+def _summary(found: Restarts | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    means = {}
+    for which in ("tuned", "start"):
+        for split in ("dev", "test"):
+            if (spread := found.spread(which, split)) is not None:  # type: ignore[arg-type]
+                means[f"{which}_{split}"] = asdict(spread)
+    return {**asdict(found), "spread": means}
+
+
+def _plan(base: Config, dimensions: tuple[Dimension, ...]) -> Plan:
+    """What is the same for every trial; the data is looked at now, not after an hour."""
+    full = filled(base)
+    data = Data(**full["data"])
+    if "-" in (data.train, data.dev, data.test):
+        raise UserError("Standard input can be read only once; save it to a file to tune on it.")
+    splits = from_files(data)
+    if splits.dev is None or not list(islice(splits.dev(), 1)):
+        raise UserError(
+            f"{data.dev or data.train}: no dev examples, so trials could not be compared. Give "
+            "--dev FILE, or set data.share above 0."
+        )
+    if "several" in full["task"] and "several" not in base["task"]:
+        full["task"]["several"] = several(splits.train)
+    task: Task = registry.build("task", full["task"])
+    metric = full["train"]["metric"] or task.metric
+    examples = counted(splits.train, data, Tally()) if data.problems == "skip" else splits.train()
+    known = task.measure(task.space(examples)).figures(resamples=0)
+    if metric not in known:
+        raise unknown_name("metric", metric, known, "train.metric")
+    higher = task.higher_is_better if metric == task.metric else metric != "mse"
+    files = {"train": data.train, "dev": data.dev, "test": data.test}
+    contents = {name: digest(path) for name, path in files.items() if path}
+    return Plan(base, dimensions, metric, higher, contents)
+
+
+def _limits(
+    base: Config, dimensions: tuple[Dimension, ...], sampler: str, trials: int, minutes: float
+) -> Limits:
+    if sampler not in SAMPLERS:
+        raise unknown_name("sampler", sampler, SAMPLERS)
+    check(sampler, dimensions)
+    if trials < 0 or minutes < 0:
+        raise UserError(f"--trials and --minutes should be above 0, got {trials}, {minutes:g}.")
+    points = grid(dimensions)
+    number: int | None = trials or (None if minutes else TRIALS)
+    if sampler == "grid" and not trials:
+        number = len(points or ())
+    if points is not None and number is not None:
+        number = min(number, len(points))
+    seed = filled(base)["train"]["seed"]
+    until = time.time() + 60 * minutes if minutes else None
+    return Limits(sampler, seed, number, until)  # type: ignore[arg-type]
+
+
+def _check(base: Config, seeds: int, workers: int) -> None:
+    if seeds < 0:
+        raise UserError(f"--seeds should be 0 (no restarts) or more, got {seeds}.")
+    if workers < 1:
+        raise UserError(f"--workers should be at least 1, got {workers}.")
+    if not seeds and base["data"].get("test"):
+        raise UserError(
+            "The test file is measured on the restarts only, and --seeds 0 asks for none. Leave "
+            "out --test, or pass --seeds 1 or more."
+        )
+
+
+def _without_search(config: Config) -> Config:
+    kept = {name: table for name, table in config.sections.items() if name != "search"}
+    return Config(kept, config.origins)
+
+
+def _folder(folder: Path, overwrite: bool) -> Path:
+    """Make the folder, or say why an existing one is not touched."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is a file; give a folder to -o.")
+        folder.mkdir(parents=True, exist_ok=True)
+        present = {path.name for path in folder.iterdir()}
+        if present - {"locks"} and "study.db" not in present:
+            raise UserError(f"{folder} is not empty and holds no search; choose another folder.")
+        if overwrite:
+            for name in {*OURS, "tune.html"} & present:
+                path = folder / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    except OSError as error:
+        raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None
+    return folder

@@ -1,0 +1,349 @@
+"""What a search may vary: written in [search] or as --search, checked before any training."""
+
+import itertools
+import math
+import re
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from weft import registry
+from weft.config import SETTINGS, Config, written
+from weft.errors import UserError, unknown_name
+from weft.run.data import Data
+from weft.run.train import filled
+from weft.train.settings import Settings
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib  # type: ignore[no-redef]
+
+RANGE = re.compile(r"^\s*(\S+?)\s*\.\.\s*(\S+?)((?:\s+(?:log|step\s+\S+))*)\s*$")
+LARGEST = 100_000  # points of a space that is gone through one by one
+READING = ("limit", "truncate", "phrases")  # of [data]: they leave the dev examples as they are
+OPTIONS = ("low", "high", "log", "step")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A setting that takes one of a few values."""
+
+    key: str
+    values: tuple[Any, ...]
+
+    @property
+    def names(self) -> tuple[Any, ...]:
+        """The values as a study stores them: a list becomes its text."""
+        return tuple(
+            v if isinstance(v, (bool, int, float, str)) else written(v) for v in self.values
+        )
+
+    def value(self, name: Any) -> Any:
+        """The value that a study stored."""
+        return self.values[self.names.index(name)]
+
+    def points(self) -> list[Any]:
+        return list(self.names)
+
+    def holds(self, value: Any) -> bool:
+        return value in self.values
+
+    def stored(self, value: Any) -> Any:
+        return self.names[self.values.index(value)]
+
+    def spec(self) -> Any:
+        """As a configuration writes it."""
+        return list(self.values)
+
+    def __str__(self) -> str:
+        return ", ".join(written(v) for v in self.values)
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between two ends, whole where the setting is whole."""
+
+    key: str
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    whole: bool = False
+
+    def value(self, stored: Any) -> Any:
+        return int(stored) if self.whole else float(stored)
+
+    def points(self) -> list[Any] | None:
+        """Every value where they can be counted, else None."""
+        step = self.step or (1 if self.whole and not self.log else None)
+        if step is None:
+            return None
+        # Decimals: 0.1 + 0.1 + 0.1 should be 0.3.
+        low, high, each = (Decimal(str(x)) for x in (self.low, self.high, step))
+        count = int((high - low) / each) + 1
+        if count > LARGEST:
+            return None
+        return [self.value(low + i * each) for i in range(count)]
+
+    def holds(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return False
+        points = self.points()
+        return self.low <= value <= self.high and (points is None or value in points)
+
+    def stored(self, value: Any) -> Any:
+        return self.value(value)
+
+    def spec(self) -> Any:
+        """As a configuration writes it."""
+        out: dict[str, Any] = {"low": self.low, "high": self.high}
+        return (
+            out | ({"log": True} if self.log else {}) | ({"step": self.step} if self.step else {})
+        )
+
+    def __str__(self) -> str:
+        how = " log" if self.log else f" step {self.step:g}" if self.step else ""
+        return f"{self.low:g}..{self.high:g}{how}"
+
+
+Dimension = Choices | Range
+
+
+def parse(texts: Iterable[str]) -> dict[str, Any]:
+    """`--search` texts as [search] would hold them: 'a.b=1,2', 'a.b=1e-4..1e-2 log'."""
+    out: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or "." not in key or not value.strip():
+            raise UserError(
+                f"--search '{text}' should look like section.key=1,2,3 or "
+                "section.key=0.0001..0.01 log."
+            )
+        out[key.strip()] = _range(text, value) if ".." in value else _listed(value)
+    return out
+
+
+def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A [search] table with dotted keys, however they were written in TOML."""
+    out: dict[str, Any] = {}
+    for name, value in section.items():
+        if isinstance(value, Mapping) and not set(value) & set(OPTIONS):
+            out |= flat(value, f"{prefix}{name}.")
+        else:
+            out[prefix + name] = value
+    return out
+
+
+def space(wanted: Mapping[str, Any], base: Config) -> tuple[Dimension, ...]:
+    """The dimensions of a search; a UserError for whatever could not be trained."""
+    full = filled(base)
+    found = []
+    for key, spec in wanted.items():
+        _check_key(key, base)
+        _check_spec(f"search '{key}'", spec)
+        first = spec["low"] if isinstance(spec, Mapping) else spec[0]
+        filled(base.with_values({key: first}, "search"))  # a name nobody knows is refused here
+        dimension = _dimension(key, spec, full)
+        ends = (
+            dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
+        )
+        for end in ends:
+            buildable(base.with_values({key: end}, "search"))
+        found.append(dimension)
+    if not found:
+        raise UserError(
+            "Nothing to search. Give --search 'train.learning_rate=1e-4..1e-2 log', a [search] "
+            f"section, or --preset small. Settings: {', '.join(_settings(full))}."
+        )
+    return tuple(found)
+
+
+def buildable(config: Config) -> dict[str, Any]:
+    """The filled configuration, of which every part can really be made."""
+    full = filled(config)
+    if "classic" in full:
+        registry.build("classic", full["classic"])
+    else:
+        from weft.model import Model
+
+        Model(full, vocabulary_size=8, outputs=2)
+        registry.build("tokenizer", {k: v for k, v in full["tokenizer"].items() if k != "path"})
+    return full
+
+
+def grid(dimensions: Sequence[Dimension]) -> list[tuple[Any, ...]] | None:
+    """Every point of a space as a study stores it; None where there are too many to count."""
+    each = [dimension.points() for dimension in dimensions]
+    if any(points is None for points in each):
+        return None
+    sizes = [len(points) for points in each if points is not None]
+    if math.prod(sizes) > LARGEST:
+        return None
+    return list(itertools.product(*(points for points in each if points is not None)))
+
+
+def values(point: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str, Any]:
+    """What a study stored as settings: {'encoder.hidden': 128}."""
+    return {d.key: d.value(point[d.key]) for d in dimensions}
+
+
+def origin(base: Config, dimensions: Sequence[Dimension]) -> tuple[Any, ...] | None:
+    """The configuration as it came as a point of the space, if it lies in it."""
+    full, out = filled(base), []
+    for dimension in dimensions:
+        value = at(full, dimension.key)
+        if not dimension.holds(value):
+            return None
+        out.append(dimension.stored(value))
+    return tuple(out)
+
+
+def at(full: Any, key: str) -> Any:
+    """The value of a dotted key in filled sections."""
+    for step in key.split("."):
+        full = full[int(step)] if isinstance(full, list) else full.get(step)
+    return list(full) if isinstance(full, tuple) else full
+
+
+def _range(text: str, value: str) -> dict[str, Any]:
+    match = RANGE.match(value)
+    try:
+        assert match is not None
+        low, high, rest = match.groups()
+        out: dict[str, Any] = {"low": _number(low), "high": _number(high)}
+        words = rest.split()
+        if "log" in words:
+            out["log"] = True
+        if "step" in words:
+            out["step"] = _number(words[words.index("step") + 1])
+    except (AssertionError, ValueError):
+        raise UserError(
+            f"--search '{text}': a range looks like 1e-4..1e-2 log, or 64..256 step 32."
+        ) from None
+    return out
+
+
+def _number(text: str) -> int | float:
+    return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+
+
+def _listed(value: str) -> list[Any]:
+    """Values between commas; each is TOML, and bare words are texts."""
+    try:
+        return list(tomllib.loads(f"value = [{value}]")["value"])
+    except tomllib.TOMLDecodeError:
+        out: list[Any] = []
+        for word in value.split(","):
+            try:
+                out.append(tomllib.loads(f"value = {word}")["value"])
+            except tomllib.TOMLDecodeError:
+                out.append(word.strip())
+        return out
+
+
+def _check_key(key: str, base: Config) -> None:
+    """Refuse what is not a setting of this configuration, or what trials could not differ in."""
+    section, _, name = key.partition(".")
+    where = f"search '{key}'"
+    if section not in SETTINGS:
+        raise unknown_name("section", section, SETTINGS, where)
+    if key == "train.seed":
+        raise UserError(f"{where}: a seed is not tuned, it is varied: pass --seeds K instead.")
+    if section in ("task", "recipe") or key == "train.metric":
+        raise UserError(f"{where}: that changes what is measured, so trials could not be compared.")
+    if section == "data" and name in Data.__dataclass_fields__ and name not in READING:
+        raise UserError(
+            f"{where}: that changes the examples, so trials could not be compared. "
+            f"Of [data], search {', '.join(READING)}."
+        )
+    if "classic" in base and section == "train":
+        raise UserError(f"{where}: a [classic] model has no training loop; search [classic] keys.")
+    if section not in (*base.sections, "train", "data"):
+        has = "], [".join(name for name in base.sections if name != "recipe")
+        raise UserError(f"{where}: this configuration has no [{section}]; it has [{has}].")
+
+
+def _check_spec(where: str, spec: Any) -> None:
+    """Whether it is a list of different values or a range with two ends."""
+    if isinstance(spec, list):
+        names = [written(value) for value in spec]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UserError(f"{where}: {twice[0]} is listed twice.")
+        if not spec:
+            raise UserError(f"{where}: the list is empty; give at least one value.")
+        return
+    if not isinstance(spec, Mapping):
+        raise UserError(
+            f"{where} should be a list of values or a range {{low = 1, high = 2}}, got {spec!r}."
+        )
+    for name in spec:
+        if name not in OPTIONS:
+            raise unknown_name("option", name, OPTIONS, where)
+    for name in ("low", "high"):
+        if not registry.fits(spec.get(name), float):
+            raise UserError(f"{where}: '{name}' should be a number, got {spec.get(name)!r}.")
+    if not isinstance(spec.get("log", False), bool):
+        raise UserError(f"{where}: 'log' should be true or false, got {spec['log']!r}.")
+
+
+def _dimension(key: str, spec: Any, full: dict[str, Any]) -> Dimension:
+    if isinstance(spec, list):
+        return Choices(key, tuple(spec))
+    where = f"search '{key}'"
+    whole = _whole(where, _hint(full, key))
+    found = Range(key, spec["low"], spec["high"], spec.get("log", False), spec.get("step"), whole)
+    _check_range(where, found)
+    return found
+
+
+def _check_range(where: str, found: Range) -> None:
+    if not -math.inf < found.low < found.high < math.inf:
+        raise UserError(f"{where}: low {found.low} should be below high {found.high}.")
+    if found.log and found.low <= 0:
+        raise UserError(f"{where}: a log range begins above 0, got {found.low}.")
+    if found.log and found.step:
+        raise UserError(f"{where}: log and step do not go together; leave one out.")
+    if found.step is not None and not (registry.fits(found.step, float) and found.step > 0):
+        raise UserError(f"{where}: step should be a number above 0, got {found.step!r}.")
+    if found.whole and not all(
+        isinstance(x, int) for x in (found.low, found.high, found.step or 1)
+    ):
+        raise UserError(f"{where}: is a whole number, so low, high and step are whole too.")
+
+
+def _whole(where: str, hint: Any) -> bool:
+    if registry.fits(0.5, hint):
+        return False
+    if not registry.fits(1, hint):
+        raise UserError(f"{where}: is {registry.plain(hint)}, not a number; give a list of values.")
+    return True
+
+
+def _hint(full: dict[str, Any], key: str) -> Any:
+    """The annotation of a setting: of a section's dataclass, or of a part's constructor."""
+    section, *rest = key.split(".")
+    owners: dict[str, Any] = {"train": Settings, "data": Data}
+    if section in owners:
+        return typing.get_type_hints(owners[section])[rest[0]]
+    part = full[section]
+    if isinstance(part, list):
+        part = part[int(rest[0])]
+    if rest[-1] in ("kind", "path"):
+        return str
+    cls: Any = registry.find(section, part["kind"])
+    return typing.get_type_hints(cls.__init__)[rest[-1]]
+
+
+def _settings(full: dict[str, Any]) -> list[str]:
+    """Names of the numbers in a configuration: what a search is usually about."""
+    out = []
+    for section, table in full.items():
+        tables = enumerate(table) if isinstance(table, list) else [("", table)]
+        for i, each in tables:
+            prefix = f"{section}.{i}." if i != "" else f"{section}."
+            out += [prefix + k for k, v in each.items() if registry.fits(v, float)]
+    classic = "classic" in full
+    return [key for key in out if key.split(".")[0] not in ("data", "train" if classic else "task")]

@@ -1,0 +1,300 @@
+"""The study of one folder: who tries what, shared by processes, alive after any of them is killed.
+
+Every decision is taken under one file lock, and each trial holds a lock of its own as long as its
+process lives. A running trial whose lock is free has lost its process: it is tried again at once.
+"""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from weft.config import Config, from_sections
+from weft.errors import UserError
+from weft.tune.propose import Point, Sampler, distributions, propose
+from weft.tune.space import Dimension, flat, origin, space, values
+
+RETRIES = 2  # of a trial whose process was killed; perhaps it is the trial that kills it
+STARTUP = 5  # finished trials before any is pruned
+WARMUP = 3  # evaluations of a trial before it may be pruned
+PATIENCE = 60  # seconds that SQLite waits for another process
+
+State = Literal["complete", "pruned", "failed", "killed", "running", "waiting"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trial, as it stands."""
+
+    number: int  # from 1
+    state: State
+    value: float | None  # on dev; of a pruned trial the last one seen
+    settings: dict[str, Any]
+    seconds: float | None = None
+    reason: str = ""
+    curve: tuple[tuple[int, float], ...] = ()  # (evaluation, value)
+
+    @property
+    def over(self) -> bool:
+        return self.state in ("complete", "pruned", "failed")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the trials of a folder have in common; kept in the study, compared when it goes on."""
+
+    base: Config
+    dimensions: tuple[Dimension, ...]
+    metric: str
+    higher_is_better: bool
+    contents: Mapping[str, str]  # digests of the data files
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "base": dict(self.base.sections),
+            "search": {d.key: d.spec() for d in self.dimensions},
+            "metric": self.metric,
+            "higher_is_better": self.higher_is_better,
+            "contents": dict(self.contents),
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> "Plan":
+        base = from_sections(saved["base"], "study")
+        rest = (saved["metric"], saved["higher_is_better"], saved["contents"])
+        return cls(base, space(flat(saved["search"]), base), *rest)
+
+    def config(self, settings: Mapping[str, Any]) -> Config:
+        """The configuration of one trial."""
+        return self.base.with_values(settings, "search")
+
+    def rank(self, row: "Row") -> tuple[float, int]:
+        """Sorts finished trials best first, equals in the order in which they began."""
+        return (-1 if self.higher_is_better else 1) * (row.value or 0.0), row.number
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How one command goes about the search; another command may go on otherwise."""
+
+    sampler: Sampler = "tpe"
+    seed: int = 1
+    trials: int | None = None  # in all, those of other processes included; None: until time is up
+    until: float | None = None  # when the last trial may begin, in seconds of time.time()
+    prune: bool = True
+    device: str = "auto"
+    seeds: int = 0
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A trial that this process has claimed."""
+
+    trial: Any  # optuna's
+    lock: Any
+    settings: dict[str, Any]
+
+    @property
+    def number(self) -> int:
+        return self.trial.number + 1
+
+
+class Study:
+    """A handle on FOLDER/study.db."""
+
+    def __init__(self, folder: Path, plan: Plan | None = None):
+        optuna = library()
+        self.folder = folder
+        (folder / "locks").mkdir(exist_ok=True)
+        self.lock = lock(folder, "study")
+        with self.lock:
+            # Opened here: in an address, a folder called 'why?' would lose its end.
+            self.storage = optuna.storages.RDBStorage(
+                "sqlite:///study.db", engine_kwargs={"creator": self._connect}
+            )
+            direction = "maximize" if plan is None or plan.higher_is_better else "minimize"
+            self.study = optuna.create_study(
+                storage=self.storage, study_name="weft", direction=direction, load_if_exists=True
+            )
+            saved = self.study.user_attrs.get("plan")
+            if saved is None:
+                assert plan is not None, "a study begins with a plan"
+                self.study.set_user_attr("plan", plan.to_json())
+            elif plan is not None:
+                check_same(folder, saved, json.loads(json.dumps(plan.to_json())))
+        self.plan = plan or Plan.from_json(saved)
+        self.first: Point | None = origin(self.plan.base, self.plan.dimensions)
+
+    def close(self) -> None:
+        self.storage.remove_session()
+        self.storage.engine.dispose()
+
+    def rows(self) -> list[Row]:
+        """Every trial, in the order in which they began."""
+        return [self._row(trial) for trial in self._trials()]
+
+    def claim(self, limits: Limits) -> Taken | None:
+        """The next trial for this process, or None when enough have begun or all was tried."""
+        optuna = library()
+        self.study.pruner = (
+            optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=WARMUP)
+            if limits.prune
+            else optuna.pruners.NopPruner()
+        )
+        with self.lock:
+            self._revive()
+            kept = [t for t in self._trials() if self._row(t).state != "killed"]
+            if not any(self._row(t).state == "waiting" for t in kept):
+                if limits.trials is not None and len(kept) >= limits.trials:
+                    return None
+                point = propose(
+                    self.plan.dimensions,
+                    limits.sampler,
+                    limits.seed,
+                    kept,
+                    self.first,
+                    self.plan.higher_is_better,
+                )
+                if point is None:
+                    return None
+                keys = [dimension.key for dimension in self.plan.dimensions]
+                self.study.enqueue_trial(dict(zip(keys, point, strict=True)))
+            trial = self.study.ask(distributions(self.plan.dimensions))
+            own = self._own(trial.number + 1)
+            own.acquire()
+            return Taken(trial, own, values(trial.params, self.plan.dimensions))
+
+    def finish(
+        self, taken: Taken, value: float | None, reason: str = "", failed: bool = False
+    ) -> None:
+        """Write down how a trial ended: with a value, pruned, or failed for a reason."""
+        from optuna.trial import TrialState
+
+        with self.lock:
+            if reason:
+                taken.trial.set_user_attr("reason", reason)
+            state = TrialState.PRUNED if value is None else None
+            self.study.tell(taken.trial, value, state=TrialState.FAIL if failed else state)
+        taken.lock.release()
+
+    def wait(self) -> bool:
+        """Wait for the trials of other processes; whether one of them was left unfinished."""
+        for row in self.rows():
+            if row.state == "running":
+                with self._own(row.number):
+                    pass
+        return any(row.state in ("running", "waiting") for row in self.rows())
+
+    def best(self) -> Row | None:
+        """The finished trial with the best value; of equals the first."""
+        done = [row for row in self.rows() if row.state == "complete"]
+        return min(done, key=self.plan.rank, default=None)
+
+    def importance(self) -> dict[str, float]:
+        """How much of the values' variance each setting explains (fANOVA; Hutter et al. 2014)."""
+        from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+        done = [row for row in self.rows() if row.state == "complete"]
+        if len(done) < 10 or len({row.value for row in done}) < 2:
+            return {}  # a forest on so few points would tell a story
+        found = get_param_importances(self.study, evaluator=FanovaImportanceEvaluator(seed=0))
+        return {key: float(share) for key, share in found.items()}
+
+    def _trials(self) -> Sequence[Any]:
+        return self.study.get_trials(deepcopy=False)
+
+    def _connect(self) -> sqlite3.Connection:
+        path = self.folder / "study.db"
+        return sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False)
+
+    def _own(self, number: int) -> Any:
+        """The lock that a trial holds as long as its process lives."""
+        return lock(self.folder, f"trial-{number:03d}")
+
+    def _revive(self) -> None:
+        """Queue again what was running in processes that are gone; called under the lock."""
+        from optuna.trial import TrialState
+
+        for trial in self._trials():
+            if trial.state != TrialState.RUNNING:
+                continue
+            with free(self._own(trial.number + 1)) as gone:
+                if not gone:
+                    continue
+                self.study.tell(trial.number, state=TrialState.FAIL)
+                again = trial.user_attrs.get("again", 0) + 1
+                complete = all(d.key in trial.params for d in self.plan.dimensions)
+                if again <= RETRIES and complete:
+                    self.study.enqueue_trial(trial.params, user_attrs={"again": again})
+
+    def _row(self, trial: Any) -> Row:
+        reason = trial.user_attrs.get("reason", "")
+        known = {"complete": "complete", "pruned": "pruned", "running": "running"}
+        state: Any = known.get(trial.state.name.lower(), "waiting")
+        if trial.state.name == "FAIL":
+            often = trial.user_attrs.get("again", 0)
+            state = "failed" if reason or often >= RETRIES else "killed"
+            times = f", {often + 1} times" if often else ""
+            reason = reason or f"its process ended before the trial did{times}"
+        known_all = all(d.key in trial.params for d in self.plan.dimensions)
+        return Row(
+            trial.number + 1,
+            state,
+            trial.value if state in ("complete", "pruned") else None,
+            values(trial.params, self.plan.dimensions) if known_all else {},
+            trial.duration.total_seconds() if trial.duration else None,
+            reason,
+            tuple(sorted(trial.intermediate_values.items())),
+        )
+
+
+def check_same(folder: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """A search that goes on must be the search that began."""
+    advice = "Choose another folder with -o, or pass --overwrite to begin anew."
+    before, after = saved["search"], now["search"]
+    for key in sorted({*before, *after}):
+        if before.get(key) != after.get(key):
+            was, is_ = (f"{s[key]}" if key in s else "not searched" for s in (before, after))
+            raise UserError(
+                f"{folder} holds another search: '{key}' was {was}, now {is_}. {advice}"
+            )
+    names = {"base": "another configuration", "contents": "other data", "metric": "another metric"}
+    for part, name in names.items():
+        if saved[part] != now[part]:
+            raise UserError(f"{folder} holds a search with {name}. {advice}")
+
+
+def library() -> Any:
+    """Optuna, told to be silent."""
+    try:
+        import optuna
+    except ImportError:
+        raise UserError("weft tune needs the optuna package: pip install 'weft[tune]'.") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def lock(folder: Path, name: str) -> Any:
+    """A lock between processes that is free again when its owner is gone, however it went."""
+    from filelock import FileLock  # comes with torch
+
+    return FileLock(folder / "locks" / f"{name}.lock")
+
+
+@contextlib.contextmanager
+def free(held: Any) -> Iterator[bool]:
+    """Whether nobody holds a lock; while it is looked at, nobody can take it."""
+    from filelock import Timeout
+
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        held.release()
