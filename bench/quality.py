@@ -36,6 +36,11 @@ def trec(root: Path) -> dict[str, list[Example]]:
     }
 
 
+def banking77(root: Path) -> dict[str, list[Example]]:
+    folder = root / "classification/banking77"
+    return {part: list(read(folder / f"{part}.csv")) for part in ("train", "test")}
+
+
 def one_file(name: str):
     def load(root: Path) -> dict[str, list[Example]]:
         columns = Columns(text=1, label=0)
@@ -82,6 +87,7 @@ def built_in(root: Path) -> dict[str, list[Example]]:
 SETS = {
     "reviews": built_in,
     "trec": trec,
+    "banking77": banking77,
     "mr": one_file("mr"),
     "subj": one_file("subj"),
     "sst2": sst(True),

@@ -1,13 +1,19 @@
 """The bake-off from files to leaderboard, on a few dozen generated examples."""
 
 import json
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from weft.errors import UserError
-from weft.report import trial
+from weft.predict import load
+from weft.predict.evaluate import evaluate
 from weft.report.compare import compare, table
+from weft.text.read import read
 
 TINY = {"train.epochs": 1, "train.batch": 7}
 GOOD, BAD = ("fine", "great", "superb"), ("dull", "awful", "poor")
@@ -30,95 +36,108 @@ def files(tmp_path: Path) -> list[str]:
     return [str(train), str(test)]
 
 
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The folders that `weft.run.train` was called for."""
-    seen: list[str] = []
-    train = trial.run.train
-
-    def counted(config, output, **options):  # type: ignore[no-untyped-def]
-        seen.append(Path(output).name)
-        return train(config, output, **options)
-
-    monkeypatch.setattr(trial.run, "train", counted)
-    return seen
+def run(files, out, *, recipes=("tfidf",), changes=TINY, **options):
+    """A comparison of a few seconds; most mechanics need no more than the baseline."""
+    return compare(files, out, recipes=list(recipes), changes=changes, **options)
 
 
-def test_rows_files_and_schema(files, tmp_path, runs, capsys):
+def told(capsys) -> list[str]:
+    """What was said of each trial, without its number: trials end in any order."""
+    lines = capsys.readouterr().err.splitlines()
+    return sorted(line.split("] ", 1)[1] for line in lines if line.startswith("["))
+
+
+def test_rows_files_and_schema(files, tmp_path, capsys):
     out = tmp_path / "out"
-    rows = compare(files, out, recipes=["bag", "cnn"], seeds=2, changes=TINY)
-    assert runs == ["bag-1", "bag-2", "cnn-1", "cnn-2"]
-    assert [row.recipe for row in rows] == sorted(
-        ["bag", "cnn"], key=lambda name: -next(r.quality or 0.0 for r in rows if r.recipe == name)
-    )
+    rows = run(files, out, recipes=["tfidf", "bag"], seeds=2)
+    lines = told(capsys)
+    assert [line.split(":")[0] for line in lines] == ["bag seed 1", "bag seed 2", "tfidf seed 1"]
+    assert all("accuracy " in line and ", trained in " in line for line in lines)
     saved = json.loads((out / "leaderboard.json").read_text())
     assert [row["recipe"] for row in saved] == [row.recipe for row in rows]
     for row in saved:
         assert row["metric"] == "accuracy"
         assert row["error"] is None
-        assert len(row["values"]) == 2
         assert 0 <= row["low"] <= row["high"] <= 1
-        assert row["quality"] == pytest.approx(sum(row["values"]) / 2)
-        a, b = row["values"]
-        assert row["spread"] == pytest.approx(abs(a - b) / 2**0.5)
+        assert row["quality"] == pytest.approx(sum(row["values"]) / len(row["values"]))
         assert 0 < row["p50_ms"] <= row["p95_ms"]
         assert row["texts_per_second"] > 0
         assert row["size_bytes"] > 1000
         assert row["parameters"] > 0
         assert row["train_seconds"] > 0
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 4
-    assert told[0].startswith("[1/4] bag seed 1: accuracy ")
+        assert 30e6 < row["memory_bytes"] < 3e9
+        assert 30e6 < row["answer_bytes"] < 3e9
+    by_name = {row["recipe"]: row for row in saved}
+    a, b = by_name["bag"]["values"]
+    assert by_name["bag"]["spread"] == pytest.approx(abs(a - b) / 2**0.5)
+    assert by_name["tfidf"]["spread"] is None  # a seed changes nothing: trained once
+    assert saved[0]["p"] is None
+    assert 0 < saved[1]["p"] <= 1
+
+
+def test_the_chosen_model_is_saved_and_measures_the_same(files, tmp_path):
+    out = tmp_path / "out"
+    rows = run(files, out, quiet=True)
+    measure = evaluate(load(out / "model"), read(files[1]))
+    assert measure.figures()["accuracy"].value == rows[0].values[0]
 
 
 def test_the_page_is_whole_and_safe(files, tmp_path):
-    compare(files, tmp_path / "out", recipes=["bag"], seeds=1, changes=TINY, quiet=True)
+    run(files, tmp_path / "out", recipes=["bag"], seeds=1, quiet=True)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "http://" not in page
     assert "https://" not in page
-    assert "<script" not in page
+    assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
-    assert "url(#" in page or "href=" in page  # charts are there
-    assert page.count("<svg") == 3  # error bar, scatter, one learning curve
-    assert 'class="panel' in page
     assert "prefers-color-scheme: dark" in page
     assert len(page) < 1_000_000
-    ids = [part.split('"')[0] for part in page.split(' id="')[1:]]
-    assert len(ids) == len(set(ids))
     assert f"weft compare {files[0]} {files[1]} -o" in page
+    assert f"weft evaluate {tmp_path / 'out' / 'model'} {files[1]}" in page
     assert "<b>23</b> test rows" in page
     assert "train.epochs=1" in page
+    assert "collapsed" in page
 
 
-def test_finished_trials_are_not_repeated(files, tmp_path, runs):
+def test_finished_trials_are_not_repeated(files, tmp_path, capsys):
     out = tmp_path / "out"
-    first = compare(files, out, recipes=["bag"], seeds=1, changes=TINY, quiet=True)
-    again = compare(files, out, recipes=["bag"], seeds=2, changes=TINY, quiet=True)
-    assert runs == ["bag-1", "bag-2"]
+    first = run(files, out, seeds=1, changes={"classic.classifier": "svm"})
+    capsys.readouterr()
+    again = run(files, out, seeds=2, changes={"classic.classifier": "svm"})
+    lines = told(capsys)
+    assert "finished earlier" in lines[0]
+    assert "trained in" in lines[1]
     assert again[0].values[0] == first[0].values[0]
+    assert again[0].p50_ms == first[0].p50_ms
 
 
-def test_an_unfinished_trial_starts_again(files, tmp_path, runs):
+def test_an_unfinished_trial_starts_again(files, tmp_path, capsys):
     out = tmp_path / "out"
-    compare(files, out, recipes=["bag"], seeds=1, changes=TINY, quiet=True)
-    (out / "trials" / "bag-1" / "result.json").unlink()
-    compare(files, out, recipes=["bag"], seeds=1, changes=TINY, quiet=True)
-    assert runs == ["bag-1", "bag-1"]
+    run(files, out, quiet=True)
+    (out / "trials" / "tfidf-1" / "result.json").unlink()
+    run(files, out)
+    assert "trained in" in told(capsys)[0]
 
 
 @pytest.mark.parametrize("what", ["settings", "data"])
-def test_another_comparison_in_the_folder_needs_overwrite(files, tmp_path, runs, what):
+def test_another_comparison_in_the_folder_needs_overwrite(files, tmp_path, what, capsys):
     out = tmp_path / "out"
-    compare(files, out, recipes=["bag"], seeds=1, changes=TINY, quiet=True)
+    run(files, out, quiet=True)
     changes = TINY
     if what == "settings":
-        changes = {**TINY, "train.epochs": 2}
+        changes = {**TINY, "classic.minimum": 2}
     else:
         Path(files[0]).write_text(lines(0, 41).replace("long", "slow"))  # same size
-    with pytest.raises(UserError, match=r"bag-1 holds a trial with other settings or other data"):
-        compare(files, out, recipes=["bag"], seeds=1, changes=changes, quiet=True)
-    compare(files, out, recipes=["bag"], seeds=1, changes=changes, overwrite=True, quiet=True)
-    assert runs == ["bag-1", "bag-1"]
+    with pytest.raises(UserError, match=r"tfidf-1 holds a trial with other settings or other data"):
+        run(files, out, changes=changes, quiet=True)
+    run(files, out, changes=changes, overwrite=True)
+    assert "trained in" in told(capsys)[0]
+
+
+def test_threads_and_minutes_do_not_make_it_another_comparison(files, tmp_path, capsys):
+    out = tmp_path / "out"
+    run(files, out, quiet=True)
+    run(files, out, changes={**TINY, "train.threads": 2}, minutes=3)
+    assert "finished earlier" in told(capsys)[0]
 
 
 def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):
@@ -135,37 +154,91 @@ def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):
 
 
 def test_a_crash_is_a_row_and_its_traceback_is_kept(files, tmp_path, monkeypatch):
-    def crash(config, output, **options):  # type: ignore[no-untyped-def]
-        Path(output).mkdir(parents=True)
-        raise ZeroDivisionError("on purpose")
-
-    monkeypatch.setattr(trial.run, "train", crash)
-    with pytest.raises(UserError, match=r"No recipe could be trained. bag: ZeroDivisionError"):
-        compare(files, tmp_path / "out", recipes=["bag"], seeds=1, changes=TINY, quiet=True)
-    kept = (tmp_path / "out" / "trials" / "bag-1" / "error.txt").read_text()
-    assert "ZeroDivisionError: on purpose" in kept
+    monkeypatch.setattr("weft.report.schedule._launch", broken_launch)
+    with pytest.raises(UserError, match=r"No recipe could be trained. tfidf: ZeroDivisionError"):
+        run(files, tmp_path / "out", quiet=True)
+    kept = (tmp_path / "out" / "trials" / "tfidf-1" / "error.txt").read_text()
+    assert "ZeroDivisionError: on purpose" in kept.splitlines()[0]
+    assert "Traceback" in kept
     row = json.loads((tmp_path / "out" / "leaderboard.json").read_text())[0]
     assert row["error"].startswith("ZeroDivisionError: on purpose")
 
 
-def test_folds(files, tmp_path, runs):
-    rows = compare(files[:1], tmp_path / "out", recipes=["bag"], seeds=1, folds=3, changes=TINY)
-    assert runs == ["bag-1-fold1", "bag-1-fold2", "bag-1-fold3"]
+def broken_launch(job, threads):
+    """A worker whose training divides by zero."""
+    code = (
+        "import sys, weft.run; from weft.report import work\n"
+        "def fail(*a, **k): raise ZeroDivisionError('on purpose')\n"
+        "weft.run.train = fail; sys.exit(work.main())"
+    )
+    errors = tempfile.TemporaryFile()
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=errors)
+    process.stdin.write(json.dumps(job).encode())
+    process.stdin.close()
+    return process, errors
+
+
+def test_folds(files, tmp_path):
+    rows = run(files[:1], tmp_path / "out", seeds=1, folds=3)
     assert len(rows[0].values) == 3
     assert rows[0].spread is not None
     right = 0
-    for name in runs:
-        path = tmp_path / "out" / "trials" / name / "predictions.jsonl"
+    for fold in (1, 2, 3):
+        path = tmp_path / "out" / "trials" / f"tfidf-1-fold{fold}" / "predictions.jsonl"
         answers = [json.loads(line) for line in path.read_text().splitlines()]
         right += sum(answer["value"] == answer["label"] for answer in answers)
     assert rows[0].pooled == pytest.approx(right / 41)
     assert "pooled" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_without_a_test_file_a_share_is_cut(files, tmp_path):
-    compare(files[:1], tmp_path / "out", recipes=["bag"], seeds=1, changes=TINY, quiet=True)
-    answers = (tmp_path / "out" / "trials" / "bag-1" / "predictions.jsonl").read_text()
-    assert 1 <= len(answers.splitlines()) <= 20
+def test_without_a_test_file_a_share_is_cut_and_written(files, tmp_path):
+    out = tmp_path / "out"
+    rows = run(files[:1], out, quiet=True)
+    answers = (out / "trials" / "tfidf-1" / "predictions.jsonl").read_text()
+    assert len(answers.splitlines()) == 8  # a fifth of 41
+    measure = evaluate(load(out / "model"), read(out / "test.jsonl"))
+    assert measure.figures()["accuracy"].value == rows[0].values[0]
+
+
+def test_numbers_with_fractions_are_a_regression(tmp_path):
+    path = tmp_path / "scores.tsv"
+    rows = [f"a text of {i} good words\t{i / 4}" for i in range(67)]
+    path.write_text("text\tscore\n" + "\n".join(rows) + "\n")
+    found = run([str(path)], tmp_path / "out", quiet=True)
+    assert found[0].error is None
+    assert found[0].metric == "pearson"
+
+
+def test_stars_are_classes(tmp_path):
+    path = tmp_path / "stars.tsv"
+    rows = [f"a film number {i} with {i % 5} stars\t{i % 5 + 1}" for i in range(67)]
+    path.write_text("text\tstars\n" + "\n".join(rows) + "\n")
+    assert run([str(path)], tmp_path / "out", quiet=True)[0].metric == "accuracy"
+
+
+def test_a_killed_comparison_goes_on_where_it_stood(files, tmp_path, capsys):
+    out = tmp_path / "out"
+    words = ["--recipes", "tfidf,bag", "--seeds", "2", "--set", "train.epochs=1", "-o", str(out)]
+    words += ["--minutes", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "weft", "compare", *files, *words], stderr=subprocess.DEVNULL
+    )
+    for _ in range(1200):
+        if (out / "trials" / "tfidf-1" / "result.json").is_file():
+            break
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    before = {p: p.stat().st_mtime_ns for p in out.glob("trials/*/result.json")}
+    assert before
+    time.sleep(1.0)  # workers see that nobody waits for them
+    rows = run(files, out, recipes=["tfidf", "bag"], seeds=2, changes={"train.epochs": 1})
+    after = {p: p.stat().st_mtime_ns for p in out.glob("trials/*/result.json")}
+    assert len(after) == 3
+    assert before.items() <= after.items()
+    assert sum("finished earlier" in line for line in told(capsys)) == len(before)
+    again = run(files, out, recipes=["tfidf", "bag"], seeds=2, changes={"train.epochs": 1})
+    assert again == rows
 
 
 @pytest.mark.parametrize(
@@ -173,14 +246,16 @@ def test_without_a_test_file_a_share_is_cut(files, tmp_path):
     [
         ({"recipes": ["cnnn"]}, "Unknown recipe 'cnnn'. Did you mean 'cnn'?"),
         ({"seeds": 0}, "--seeds should be at least 1, got 0"),
+        ({"minutes": -1}, "--minutes should be 0 (no limit) or more, got -1"),
+        ({"workers": -1}, "--workers should be 0 (as many as fit) or more, got -1"),
         ({"folds": 1}, "--folds should be at least 2"),
         ({"folds": 3}, "leave out --folds"),
         ({"dev": "-"}, "Standard input can be read only once"),
         ({"changes": {"data.txet": "a"}}, "Unknown option 'txet' in [data]. Did you mean 'text'?"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_trained(files, tmp_path, runs, arguments, message):
+def test_mistakes_are_told_before_anything_is_trained(files, tmp_path, arguments, message):
     with pytest.raises(UserError) as caught:
         compare(files, tmp_path / "out", **arguments)
     assert message in str(caught.value)
-    assert runs == []
+    assert not list(tmp_path.glob("out/trials/*"))

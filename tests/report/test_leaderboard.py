@@ -5,9 +5,9 @@ import re
 import pytest
 
 from weft.report import charts
-from weft.report.leaderboard import Row, ordered, row, table, verdict
-from weft.report.words import figure, size
-from weft.report.trial import Result
+from weft.report.leaderboard import Row, ordered, remarks, row, table, verdict
+from weft.report.trial import Result, Timing
+from weft.report.words import chance, figure, size
 
 
 def made(recipe: str, quality: float, p50: float, spread: float | None = 0.01, **more) -> Row:
@@ -26,6 +26,8 @@ def made(recipe: str, quality: float, p50: float, spread: float | None = 0.01, *
         texts_per_second=1234.5,
         size_bytes=5_678_901,
         parameters=1_234_567,
+        memory_bytes=876_543_210,
+        p=0.0123,
         **more,
     )
 
@@ -71,16 +73,15 @@ def test_the_deviation_is_that_of_the_best():
     assert "no faster model is within one standard deviation (±0.5 over 3 seeds)" in found.sentence
 
 
-def test_a_single_seed_uses_half_the_interval_and_says_so():
-    rows = [made("best", 0.90, 2.0, spread=None), made("near", 0.871, 0.5, spread=None)]
-    found = verdict(rows)
-    assert found is not None
-    assert found.choice.recipe == "near"
-    assert "half its bootstrap interval (±3.0; a single training has no" in found.sentence
-    rows[1] = made("near", 0.869, 0.5, spread=None)
-    found = verdict(rows)
-    assert found is not None
-    assert found.choice.recipe == "best"
+@pytest.mark.parametrize("spread", [None, 0.0])
+def test_without_a_spread_the_bootstrap_gives_the_deviation(spread):
+    deviation = 0.06 / (2 * 1.96)  # the interval is 6 points wide
+    for gap, choice in ((0.99, "near"), (1.01, "best")):
+        near = made("near", 0.90 - gap * deviation, 0.5, spread=None)
+        found = verdict([made("best", 0.90, 2.0, spread=spread), near])
+        assert found is not None
+        assert found.choice.recipe == choice
+        assert "deviation (±1.5, by bootstrap over the test texts)" in found.sentence
 
 
 def test_folds_are_told():
@@ -109,22 +110,31 @@ def test_the_table_fits_a_hundred_columns(capsys):
 
 
 def test_a_row_sums_up_its_trials():
-    def result(value: float, n: int, p50: float) -> Result:
+    def result(value: float, n: int, memory: int, **more: str) -> Result:
         figures = {"accuracy": {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n}}
-        return Result("", "accuracy", True, figures, 2.0, p50, 3.0, 5.0, 7, 11, [], {})
+        return Result("", "accuracy", True, figures, 0.5, 2.0, memory, 7, 11, [], {}, **more)
 
-    found = row("cnn", [result(0.5, 10, 1.0), result(0.8, 20, 9.0)], folds=2)
+    timing = Timing(5.0, 6.0, 7.0, 8)
+    results = [result(0.5, 10, 100, collapsed="yes"), result(0.8, 20, 300, clipped="yes")]
+    found = row("cnn", results, timing, folds=2, late=1)
     assert found.quality == pytest.approx(0.65)
     assert found.spread == pytest.approx(0.3 / 2**0.5)
     assert found.pooled == pytest.approx(0.7)
-    assert found.p50_ms == 5.0
+    assert (found.p50_ms, found.p95_ms, found.texts_per_second) == (5.0, 6.0, 7.0)
+    assert (found.memory_bytes, found.answer_bytes) == (200, 8)
+    assert (found.collapsed, found.clipped, found.late) == (1, 1, 1)
     assert (found.low, found.high) == (pytest.approx(0.55), pytest.approx(0.75))
-    assert row("cnn", [result(0.5, 10, 1.0)]).spread is None
+    assert row("cnn", results[:1], timing).spread is None
+    told = remarks([found])
+    assert "cnn collapsed: 1 of 2 trainings gave every text the same answer" in told[0]
+    assert "the clock stopped 1 of 2 trainings" in told[1]
+    assert told[2] == "cnn: 2 of 3 trainings; no time for the others."
 
 
 def test_numbers_in_words():
     assert figure(0.9312, "accuracy") == "93.1"
     assert figure(0.9312, "pearson") == "0.931"
+    assert [chance(p) for p in (None, 0.0001, 0.0123, 0.5)] == ["–", "<0.001", "0.012", "0.50"]
     assert [size(v) for v in (7, 999, 1500, 56_000, 5_670_000, 2.5e9)] == [
         "7 B",
         "999 B",

@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import UserError
 from weft.run.data import Data, Source
-from weft.run.split import digest, folded, folds, from_files, held, in_test, with_test
+from weft.run.split import Holdout, digest, folded, folds, from_files, holdout, key, with_test
 from weft.text.example import Example
 
 
@@ -65,12 +65,58 @@ def test_folded_splits_hold_every_example_once(tmp_path):
     assert sorted(tests) == sorted(f"word {i}" for i in range(53))
 
 
-def test_the_test_share_does_not_depend_on_the_dev_share():
-    texts = [f"text number {i:05d}" for i in range(20_000)]  # of one length: see `in_test`
-    test = [text for text in texts if in_test(text)]
-    both = sum(held(text, 0.1) for text in test)
-    assert len(test) / 20_000 == pytest.approx(0.2, abs=0.02)
-    assert both / len(test) == pytest.approx(0.1, abs=0.03)
+def rows_file(tmp_path, rows: list[tuple[str, str]]) -> str:
+    path = tmp_path / "rows.tsv"
+    path.write_text("text\tlabel\n" + "".join(f"{t}\t{label}\n" for t, label in rows))
+    return str(path)
+
+
+def test_every_label_gives_its_share_to_dev_and_test(tmp_path):
+    rows = [(f"text {i}", "rare" if i % 31 == 0 else "ab"[i % 2]) for i in range(1009)]
+    data = Data(train=rows_file(tmp_path, rows))
+    part = with_test(data, holdout(data))
+    labels = dict(rows)
+    sides = {"train": part.train, "dev": part.dev, "test": part.test}
+    found = {name: Counter(labels[t] for t in texts(side)) for name, side in sides.items()}
+    for label, total in Counter(labels.values()).items():
+        assert abs(found["test"][label] - 0.2 * total) <= 1
+        assert abs(found["dev"][label] - 0.1 * 0.8 * total) <= 1.2
+        assert sum(side[label] for side in found.values()) == total
+
+
+def test_copies_stay_on_one_side_whatever_their_case_and_spaces(tmp_path):
+    rows = [(f"Some text {i}", "ab"[i % 2]) for i in range(211)]
+    rows += [(f"some  TEXT {i}", "ab"[i % 3 % 2]) for i in range(211)]
+    data = Data(train=rows_file(tmp_path, rows))
+    part = with_test(data, holdout(data))
+    sides = [{key(t) for t in texts(side)} for side in (part.train, part.dev, part.test)]
+    assert all(sides)
+    assert sum(map(len, sides)) == 211
+
+
+def test_numbers_are_held_out_over_the_whole_scale(tmp_path):
+    rows = [(f"text {i}", str(i / 7)) for i in range(500)]
+    data = Data(train=rows_file(tmp_path, rows))
+    part = with_test(data, holdout(data, numbers=True))
+    low = [t for t in texts(part.test) if int(t.split()[1]) < 50]
+    assert 9 <= len(low) <= 11
+
+
+def test_what_has_a_file_is_not_cut_from_train(tmp_path):
+    rows = [(f"text {i}", "ab"[i % 2]) for i in range(101)]
+    data = Data(train=rows_file(tmp_path, rows))
+    both = Data(train=data.train, dev=data.train, test=data.train)
+    assert holdout(both) == Holdout()
+    assert len(texts(with_test(both, Holdout()).train)) == 101
+    chosen = holdout(Data(train=data.train, test=data.train))
+    assert not chosen.test
+    assert len(chosen.dev) == 10
+
+
+def test_a_holdout_is_saved_and_read_back(tmp_path):
+    chosen = Holdout(frozenset({1, 2**64 - 1}), frozenset({7}))
+    chosen.save(tmp_path / "split.npz")
+    assert Holdout.load(tmp_path / "split.npz") == chosen
 
 
 def test_phrases_go_where_their_sentence_goes(tmp_path):
@@ -78,7 +124,7 @@ def test_phrases_go_where_their_sentence_goes(tmp_path):
     rows = [f"(1 (0 (0 bad{i}) (1 film{i})) (1 end{i}))\n" for i in range(40)]
     path.write_text("".join(rows))
     data = Data(train=str(path), phrases=True, share=0.3, format="trees")
-    for part in (with_test(data), *folded(data, 3)):
+    for part in (with_test(data, holdout(data)), *folded(data, 3)):
         outside = {w for side in (part.dev, part.test) for t in texts(side) for w in t.split()}
         inside = {word for e in part.train() for word in e.text.split()}
         assert outside

@@ -1,5 +1,6 @@
 """weft compare"""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,10 @@ def compare(
         list[str], typer.Argument(help="Training file, then test file if there is one.")
     ],
     *,
-    output: options.Output,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Folder to write to; default runs/NAME-compared."),
+    ] = None,
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
     text: options.Text = "",
     label: options.Label = "",
@@ -21,6 +25,8 @@ def compare(
     recipes: Annotated[str, typer.Option(help="Names, separated by commas; default all.")] = "",
     seeds: Annotated[int, typer.Option(help="Trainings of each; 0: 3, or 1 with folds.")] = 0,
     folds: Annotated[int, typer.Option(help="Cross-validation instead of a test file.")] = 0,
+    minutes: Annotated[float, typer.Option(help="Be done by then; 0: take all the time.")] = 30,
+    workers: Annotated[int, typer.Option(help="Trainings at once; 0: as many as fit.")] = 0,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
     overwrite: options.Overwrite = False,
@@ -29,10 +35,11 @@ def compare(
     """Train several architectures on your file and show them in one table."""
     from weft.config import overrides
     from weft.report.compare import compare as run
-    from weft.report.compare import table
+    from weft.report.compare import folder_for, show
 
     flags = {"data.text": text, "data.label": label, "data.problems": problems}
     changes = {k: options.column(v) for k, v in flags.items() if v}
+    output = output or folder_for(files[0])
     rows = run(
         files,
         output,
@@ -41,10 +48,11 @@ def compare(
         recipes=[name.strip() for name in recipes.split(",") if name.strip()] or None,
         seeds=seeds or (1 if folds else 3),
         folds=folds,
+        minutes=minutes,
+        workers=workers,
         changes=changes | overrides(sets),
         device=device,
         overwrite=overwrite,
         quiet=quiet,
     )
-    table(rows)
-    typer.echo(f"report: {output / 'report.html'}")
+    show(rows, output)

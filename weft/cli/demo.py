@@ -18,7 +18,7 @@ def demo(
 ) -> None:
     """The bake-off on the built-in reviews corpus: leaderboard and report.html, in minutes."""
     from weft.report.compare import compare as run
-    from weft.report.compare import table
+    from weft.report.compare import show
     from weft.text.corpora import reviews
     from weft.text.write import write
 
@@ -34,5 +34,4 @@ def demo(
         seeds=seeds,
         quiet=quiet,
     )
-    table(rows)
-    typer.echo(f"report: {output / 'report.html'}")
+    show(rows, output)

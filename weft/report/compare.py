@@ -1,201 +1,255 @@
 """The bake-off: several recipes on one file, several seeds, one leaderboard and one page.
 
-OUT/trials/RECIPE-SEED[-foldN]/  leaderboard.json  report.html
+OUT/trials/RECIPE-SEED[-foldN]/  leaderboard.json  report.html  model/  split.npz  [test.jsonl]
 """
 
+import dataclasses
 import json
+import os
+import shutil
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import config as configuration
 from weft import registry
-from weft.config import Config
 from weft.errors import UserError
-from weft.report.facts import Facts, facts
-from weft.report.leaderboard import Row, ordered, row, table
+from weft.report.facts import Facts, facts, looks_numeric
+from weft.report.leaderboard import Row, ordered, row, table, verdict
+from weft.report.look import look
 from weft.report.page import Page, render
-from weft.report.trial import ERROR, SOURCES, Result, Trial, identity, write
-from weft.report.words import duration, figure
-from weft.run.data import Data, checked
-from weft.run.split import Splits, digest, folded, with_test
-from weft.train.settings import Settings
+from weft.report.plan import Plan, command
+from weft.report.schedule import Clock, Race, crew, progress, timing
+from weft.report.significance import chances
+from weft.report.trial import RESULT, Cut, Result, Trial, write
+from weft.run.data import Data, checked, source
+from weft.run.split import Splits, holdout
+from weft.text.write import write as write_examples
+from weft.train.verdict import Health
 
-__all__ = ["Row", "compare", "table"]
+if TYPE_CHECKING:
+    from weft.doctor import Diagnosis
 
-Finished = list[tuple[Trial, Result]]
+__all__ = ["Row", "compare", "folder_for", "show", "table"]
+
+REPORT, TIMED = 30.0, 8.0  # seconds kept for the report, and for timing each recipe's model
 
 
 def compare(
     files: Sequence[str],
-    output: str | Path,
+    output: str | Path = "",
     *,
     dev: str = "",
     task: str = "",
     recipes: Sequence[str] | None = None,
     seeds: int = 3,
     folds: int = 0,
+    minutes: float = 0.0,
+    workers: int = 0,
     changes: Mapping[str, Any] = {},
     device: str = "auto",
     overwrite: bool = False,
     quiet: bool = False,
 ) -> list[Row]:
-    """Train every recipe with every seed, and write leaderboard.json and report.html.
+    """Train every recipe with every seed, and write leaderboard.json, report.html and model/.
 
-    A finished trial is not repeated; a recipe that fails becomes a row with its error.
+    Trials run in processes of their own. A finished one is not repeated; a recipe that fails
+    becomes a row with its error; with `minutes`, what does not fit is clipped or left out.
     """
-    _check(files, dev, seeds, folds)
-    output = _folder(Path(output))
+    _check(files, dev, seeds, folds, minutes)
     names = list(dict.fromkeys(recipes or configuration.recipes()))
     bases = {name: configuration.recipe(name) for name in names}
-    given = {
-        "data.train": files[0],
-        "data.test": files[1] if len(files) > 1 else "",
-        "data.dev": dev,
+    clock = Clock(minutes, REPORT + TIMED * len(names))
+    output = _folder(Path(output or folder_for(files[0])))
+    paths = dict(zip(("data.train", "data.test"), files, strict=False)) | {"data.dev": dev}
+    given = {key: value for key, value in paths.items() if value} | dict(changes)
+    if task:
+        given["task.kind"] = task
+    subject = _subject(given, folds, output)
+    men = crew(device, workers, given.get("train.threads", 0))
+    given["train.threads"] = men.threads
+    plan = Plan(bases, given, subject.cut, seeds, output / "trials", subject.data)
+    known = _known(plan, overwrite)
+    diagnosis = _diagnose(subject, quiet)
+    trials = [trial for each in plan.trials.values() for trial in each]
+    with progress(len(trials), quiet) as say:
+        race = Race(men, clock, say)
+        race.run(trials, known)
+    rows = _rows(race, plan, names, men.devices[0])
+    options = {
+        "--dev": dev,
+        "--task": task,
+        "--recipes": ",".join(recipes or ()),
+        "--seeds": seeds,
+        "--folds": folds,
+        "--minutes": f"{minutes:g}" if minutes else "",
+        "--device": device if device != "auto" else "",
     }
-    given = {key: value for key, value in given.items() if value} | dict(changes)
-    data = _data(given)
-    kind = task or changes.get("task.kind", "")
-    parts = folded(data, folds, numbers=kind == "regress") if folds else [with_test(data)]
-    found = facts(data, parts[0], folds, numbers=kind == "regress")
-    _check_rows(found, parts[0])
-    if kind or found.numeric:  # typed numbers can only mean regression
-        given["task.kind"] = kind or "regress"
-    plan = Plan(bases, given, parts, seeds, folds, output / "trials", data)
-    rows, finished = _rows(plan, device, overwrite, quiet)
-    command = _command(files, output, dev, task, names, seeds, folds, changes, device)
+    page = Page(
+        rows=rows,
+        finished=[pair for recipe in names for pair in race.results.get(recipe, [])],
+        facts=subject.facts,
+        command=command(files, output, options, changes),
+        seeds=seeds,
+        output=output,
+        diagnosis=diagnosis,
+    )
     write(output / "leaderboard.json", _json([r.to_json() for r in rows]))
-    write(output / "report.html", render(Page(rows, finished, found, command, seeds, output)))
+    write(output / "report.html", render(_with_model(page, subject, men.devices[0])))
     if rows and all(r.error is not None for r in rows):
         told = "; ".join(f"{r.recipe}: {r.error}" for r in rows[:3])
         raise UserError(f"No recipe could be trained. {told}")
     return rows
 
 
-class Plan:
-    """Which trials there are."""
-
-    def __init__(
-        self,
-        bases: Mapping[str, Config],
-        given: Mapping[str, Any],
-        parts: Sequence[Splits],
-        seeds: int,
-        folds: int,
-        folder: Path,
-        data: Data,
-    ):
-        self.bases, self.given, self.parts, self.folder = bases, given, parts, folder
-        first = given.get("train.seed", Settings().seed)
-        self.seeds = range(first, first + seeds)
-        self.folds = folds
-        self.contents = {name: digest(path) for name in SOURCES if (path := getattr(data, name))}
-        self.size = len(bases) * seeds * len(parts)
-
-    def trials(self, recipe: str) -> Iterator[Trial]:
-        """The trials of one recipe; a UserError where the changes do not fit it."""
-        recipe_ = self.bases[recipe]
-        # A change to a part that a recipe does not have is meant for the other recipes.
-        fitting = {
-            key: value
-            for key, value in self.given.items()
-            if key.split(".")[0] in (*recipe_.sections, "task", "data", "train")
-        }
-        base = recipe_.with_values(fitting, "compare")
-        for seed in self.seeds:
-            config = base.with_values({"train.seed": seed}, "compare")
-            for i, part in enumerate(self.parts):
-                fold = i + 1 if self.folds else None
-                name = f"{recipe}-{seed}" + (f"-fold{fold}" if fold else "")
-                known = identity(config, self.contents, fold, self.folds)
-                yield Trial(recipe, seed, fold, config, part, self.folder / name, known)
+def folder_for(path: str) -> Path:
+    """Where a comparison goes when nobody said."""
+    return Path("runs") / f"{Path(path).name.split('.')[0] or 'data'}-compared"
 
 
-def _rows(plan: Plan, device: str, overwrite: bool, quiet: bool) -> tuple[list[Row], Finished]:
-    """Run what is not finished yet; the rows come best first."""
-    trials: dict[str, list[Trial]] = {}
-    errors: dict[str, str] = {}
-    earlier: dict[Path, Result] = {}
-    for recipe in plan.bases:
-        try:
-            trials[recipe] = list(plan.trials(recipe))
-        except UserError as error:
-            trials[recipe], errors[recipe] = [], str(error)
-    # Before the first training, so that nobody waits an hour for this complaint.
-    for trial in (trial for each in trials.values() for trial in each):
-        if not overwrite and (result := trial.finished()):
-            earlier[trial.folder] = result
-    finished: Finished = []
+def show(rows: Sequence[Row], output: Path) -> None:
+    """Print the table, and where everything is."""
+    table(rows)
+    print(f"model:  {output / 'model'}")
+    print(f"report: {output / 'report.html'}")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The data that everything is compared on."""
+
+    data: Data
+    cut: Cut
+    splits: Splits  # of the first fold, where there are folds
+    facts: Facts
+
+
+def _subject(given: dict[str, Any], folds: int, output: Path) -> Subject:
+    """Find out what the data is for, and cut it; the kind of task goes into `given`."""
+    section = {key[5:]: value for key, value in given.items() if key.startswith("data.")}
+    data = checked(Data(**registry.check(Data, section, "[data]")))
+    if "task.kind" not in given and looks_numeric(source(data, data.train)()):
+        given["task.kind"] = "regress"
+    cut = Cut(str(output / "split.npz"), folds, given.get("task.kind") == "regress")
+    if not folds:
+        holdout(data, cut.numbers).save(Path(cut.holdout))
+    splits = cut.splits(data, 1 if folds else None)
+    found = facts(data, splits, folds, cut.numbers)
+    if splits.test is not None and found.rows.get("test") == 0:
+        raise UserError(
+            f"{data.train}: too few rows to cut a test part from. Give a test file, or use --folds."
+        )
+    return Subject(data, cut, splits, found)
+
+
+def _known(plan: Plan, overwrite: bool) -> dict[Path, Result]:
+    """Results of earlier trials; a complaint comes before the first training, not an hour later."""
+    trials = [trial for each in plan.trials.values() for trial in each]
+    if overwrite:
+        for trial in trials:
+            (trial.folder / RESULT).unlink(missing_ok=True)
+        return {}
+    return {trial.folder: result for trial in trials if (result := trial.finished())}
+
+
+def _rows(race: Race, plan: Plan, names: Sequence[str], device: str) -> list[Row]:
+    """Every recipe as a row, best first, with its timing and the test against the best."""
     rows = []
-    with _progress(plan.size, quiet) as say:
-        for recipe, each in trials.items():
-            results = []
-            for trial in each:
-                try:
-                    result = earlier.get(trial.folder) or trial.run(device)
-                except Exception as error:
-                    # One recipe that cannot be trained must not cost the others their place.
-                    errors[recipe] = _told(error, trial)
-                    break
-                results.append(result)
-                finished.append((trial, result))
-                say(1, _line(trial, result, trial.folder in earlier))
-            if recipe in errors:
-                rows.append(Row(recipe, error=errors[recipe]))
-                say(plan.size // len(trials) - len(results), f"{recipe} failed: {errors[recipe]}")
-            else:
-                rows.append(row(recipe, results, plan.folds))
-    return ordered(rows), finished
+    for recipe in names:
+        error = plan.errors.get(recipe) or race.errors.get(recipe)
+        pairs = race.results.get(recipe, [])
+        if not error and not pairs:
+            error = "not finished in time; give it more --minutes."
+        if not error:
+            try:
+                timed = timing(pairs[0][0], device)
+                late = race.late.get(recipe, 0)
+                rows.append(row(recipe, [r for _, r in pairs], timed, plan.cut.folds, late))
+            except UserError as problem:
+                error = str(problem)
+        if error:
+            rows.append(Row(recipe, error=error))
+    rows = ordered(rows)
+    able = [r.recipe for r in rows if r.error is None]
+    if len(able) > 1:
+        trials = {name: [trial for trial, _ in race.results[name]] for name in able}
+        found = chances(trials, able[0])
+        rows = [dataclasses.replace(r, p=found.get(r.recipe)) for r in rows]
+    return rows
 
 
-def _told(error: Exception, trial: Trial) -> str:
-    if isinstance(error, UserError):
-        return str(error)
-    if trial.folder.is_dir():
-        write(trial.folder / ERROR, traceback.format_exc())
-    reason = " ".join(str(error).split())
-    return f"{type(error).__name__}: {reason} (see {trial.folder / ERROR})"
+def _with_model(page: Page, subject: Subject, device: str) -> Page:
+    """Save the model that the verdict names, and look at it for the page."""
+    found = verdict(page.rows)
+    if found is None:
+        return page
+    pairs = [pair for pair in page.finished if pair[0].recipe == found.choice.recipe]
+    sign = 1 if found.best.higher_is_better else -1
+    # By dev: choosing the seed by its test figure would make that figure too good.
+    trial, _ = max(pairs, key=lambda pair: (sign * (pair[1].dev or 0.0), -pair[0].seed))
+    model = _save(trial, page.output)
+    test = subject.data.test or _test_file(subject, page.output)
+    seen = look(trial, device)
+    return dataclasses.replace(
+        page, model=str(model), test=test, look=seen, healths=_healths(page.finished)
+    )
 
 
-def _line(trial: Trial, result: Result, known: bool) -> str:
-    main = result.figures[result.metric]["value"]
-    took = "finished earlier" if known else f"trained in {duration(result.seconds)}"
-    return f"{trial.name}: {result.metric} {figure(main, result.metric)}, {took}"
+def _healths(finished: Sequence[tuple[Trial, Result]]) -> dict[str, Health]:
+    """The gradient health of each neural recipe, as its first training ended."""
+    out: dict[str, Health] = {}
+    for trial, _ in finished:
+        path = trial.folder / "health.json"
+        if trial.recipe not in out and path.is_file():
+            out[trial.recipe] = Health.from_json(json.loads(path.read_text("utf-8")))
+    return out
 
 
-@contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Callable[[int, str], None]]:
-    """A bar over the trials on a terminal, one line a trial otherwise."""
-    if quiet:
-        yield lambda done, text: None
-        return
-    if not sys.stderr.isatty():
-        so_far = [0]
-
-        def say(done: int, text: str) -> None:
-            so_far[0] += done
-            print(f"[{so_far[0]}/{total}] {text}", file=sys.stderr, flush=True)
-
-        yield say
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        line = bar.add_task("trials", total=total)
-
-        def advance(done: int, text: str) -> None:
-            bar.console.print(text, markup=False)
-            bar.advance(line, done)
-
-        yield advance
+def _save(trial: Trial, output: Path) -> Path:
+    """Copy a trial's model to OUT/model, whole or not at all."""
+    model, part = output / "model", output / ".model.part"
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(trial.folder / "model", part)
+        shutil.rmtree(model, ignore_errors=True)
+        os.replace(part, model)
+    except OSError as error:
+        raise UserError(f"Cannot write {model}: {error.strerror or error}.") from None
+    return model
 
 
-def _check(files: Sequence[str], dev: str, seeds: int, folds: int) -> None:
+def _test_file(subject: Subject, output: Path) -> str:
+    """Write the test part that was cut from train, so that anybody can measure on it."""
+    if subject.cut.folds or subject.splits.test is None:
+        return ""
+    path = output / "test.jsonl"
+    path.unlink(missing_ok=True)
+    write_examples(subject.splits.test(), path)
+    return str(path)
+
+
+def _diagnose(subject: Subject, quiet: bool) -> "Diagnosis":
+    """The data doctor's findings, the grave ones said at once."""
+    from weft.doctor import examine
+
+    splits, rows = subject.splits, sum(subject.facts.rows.values())
+    sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
+    if subject.cut.folds:
+        sources = {"all": source(subject.data, subject.data.train)}
+    if not quiet:
+        print(f"looking at {rows:,} rows", file=sys.stderr, flush=True)
+    given = {name: examples for name, examples in sources.items() if examples}
+    diagnosis = examine(given, dict(subject.facts.files))
+    if not quiet:
+        for finding in diagnosis.findings:
+            if finding.level != "note":
+                print(f"{finding.level}: {finding.title}", file=sys.stderr, flush=True)
+    return diagnosis
+
+
+def _check(files: Sequence[str], dev: str, seeds: int, folds: int, minutes: float) -> None:
     if isinstance(files, str):
         raise UserError("Give the files as a list: compare([train, test], output).")
     if not 1 <= len(files) <= 2:
@@ -204,20 +258,14 @@ def _check(files: Sequence[str], dev: str, seeds: int, folds: int) -> None:
         raise UserError("Standard input can be read only once; save it to a file to compare on it.")
     if seeds < 1:
         raise UserError(f"--seeds should be at least 1, got {seeds}.")
+    if not minutes >= 0:
+        raise UserError(f"--minutes should be 0 (no limit) or more, got {minutes:g}.")
     if folds and folds < 2:
         raise UserError(f"--folds should be at least 2 (or 0 for none), got {folds}.")
     if folds and len(files) > 1:
         raise UserError(
             "With --folds every part of the one file is the test once; leave out "
             f"'{files[1]}', or leave out --folds."
-        )
-
-
-def _check_rows(found: Facts, parts: Splits) -> None:
-    if parts.test is not None and found.rows.get("test") == 0:
-        raise UserError(
-            f"{found.files[0][1]}: too few rows to cut a test part from. Give a test file, or "
-            "use --folds."
         )
 
 
@@ -231,35 +279,5 @@ def _folder(output: Path) -> Path:
     return output
 
 
-def _data(given: Mapping[str, Any]) -> Data:
-    section = {key[5:]: value for key, value in given.items() if key.startswith("data.")}
-    return checked(Data(**registry.check(Data, section, "[data]")))
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-
-
-def _command(
-    files: Sequence[str],
-    output: Path,
-    dev: str,
-    task: str,
-    names: Sequence[str],
-    seeds: int,
-    folds: int,
-    changes: Mapping[str, Any],
-    device: str,
-) -> list[str]:
-    """The command line that does the same again."""
-    words = ["weft", "compare", *map(str, files), "-o", str(output)]
-    options = {"--dev": dev, "--task": task, "--recipes": ",".join(names), "--seeds": str(seeds)}
-    options |= {
-        "--folds": str(folds) if folds else "",
-        "--device": device if device != "auto" else "",
-    }
-    for option, value in options.items():
-        words += [option, value] if value else []
-    for key, value in changes.items():
-        words += ["--set", f"{key}={configuration.written(value)}"]
-    return words

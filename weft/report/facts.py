@@ -8,6 +8,7 @@ from weft.run.data import Data, source
 from weft.run.split import Splits
 from weft.text.example import Example, Tally
 
+MANY = 20  # different values with fractions that make a label column a scale
 DISTINCT = 10_000  # labels counted apart; a column of free text would otherwise fill the memory
 
 
@@ -22,6 +23,22 @@ class Facts:
     notes: tuple[str, ...]  # rows that the reader left out
 
 
+def looks_numeric(examples: Iterable[Example]) -> bool:
+    """Whether the labels can only be meant as numbers: typed so, or many and with fractions."""
+    seen: set[float] = set()
+    fractions = False
+    for example in examples:
+        value = example.label
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            return False
+        fractions = fractions or isinstance(value, float) or number != int(number)
+        if len(seen) < MANY:
+            seen.add(number)
+    return fractions and (len(seen) >= MANY or isinstance(value, float))
+
+
 def facts(data: Data, splits: Splits, folds: int = 0, numbers: bool = False) -> Facts:
     """Go through every split once and count."""
     sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
@@ -32,12 +49,10 @@ def facts(data: Data, splits: Splits, folds: int = 0, numbers: bool = False) -> 
         parts = {name: examples() for name, examples in sources.items() if examples}
     rows: Counter[str] = Counter()
     labels: dict[str, Counter[str]] = {}
-    numeric = True
     for split, examples in parts.items():
         rows[split] = 0
         for example in examples:
             rows[split] += 1
-            numeric = numeric and isinstance(example.label, float)
             for name in _names(example):
                 if name in labels or len(labels) < DISTINCT:
                     labels.setdefault(name, Counter())[split] += 1
@@ -48,7 +63,7 @@ def facts(data: Data, splits: Splits, folds: int = 0, numbers: bool = False) -> 
         files=given,
         rows=dict(rows),
         labels={name: dict(counts) for name, counts in ordered.items()},
-        numeric=numeric or numbers,
+        numeric=numbers,
         notes=_left_out(data, [path for _, path in given]),
     )
 

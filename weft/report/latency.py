@@ -9,6 +9,7 @@ import numpy as np
 from weft.predict import Predictor
 
 WARM_UP, SINGLE, TOGETHER = 20, 200, 2000  # texts
+FEWEST, LONGEST = 20, 10.0  # a slow model answers at least so many texts, then for so many seconds
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,11 @@ def latency(predictor: Predictor, texts: Sequence[str]) -> Latency:
     assert texts, "no texts to time"
     for text in texts[:WARM_UP]:
         predictor([text])
-    single = [_seconds(predictor, [text]) for text in texts[:SINGLE]]
-    many = list(texts[:TOGETHER])
+    single: list[float] = []
+    while len(single) < SINGLE and (len(single) < FEWEST or sum(single) < LONGEST):
+        single.append(_seconds(predictor, [texts[len(single) % len(texts)]]))
     p50, p95 = np.percentile(single, [50, 95]) * 1000
+    many = list(texts[: max(FEWEST, min(TOGETHER, round(LONGEST / np.mean(single))))])
     return Latency(float(p50), float(p95), len(many) / _seconds(predictor, many))
 
 

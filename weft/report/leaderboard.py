@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.report.trial import Result
-from weft.report.words import count, duration, figure, milliseconds, size
+from weft.report.trial import Result, Timing
+from weft.report.words import chance, count, duration, figure, milliseconds, size
 
 WIDTH = 100
+WIDE = 2 * 1.96  # standard deviations in a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,18 @@ class Row:
     high: float | None = None
     values: tuple[float, ...] = ()  # quality of each trial
     train_seconds: float | None = None  # mean over trials
-    p50_ms: float | None = None  # median over trials, as are the next two
+    p50_ms: float | None = None  # of the first trial's model, as are the next two
     p95_ms: float | None = None
     texts_per_second: float | None = None
     size_bytes: int | None = None
     parameters: int | None = None
     error: str | None = None
     memory_bytes: int | None = None  # most that a training held, median over trials
-    p: float | None = None  # paired test against the best: how likely it is that they are equal
+    answer_bytes: int | None = None  # most that the process which answers held
+    p: float | None = None  # paired test against the best: how likely so large a gap is by chance
     collapsed: int = 0  # trials that gave every text the same answer
     clipped: int = 0  # trials that the clock stopped before their last epoch
+    late: int = 0  # trials that there was no time for
     pooled: float | None = None  # accuracy over the examples of all folds together
     folds: int = 0
     higher_is_better: bool = True
@@ -51,7 +54,9 @@ class Verdict:
     sentence: str
 
 
-def row(recipe: str, results: Sequence[Result], folds: int = 0) -> Row:
+def row(
+    recipe: str, results: Sequence[Result], timing: Timing, folds: int = 0, late: int = 0
+) -> Row:
     """The trials of one recipe, summed up."""
     first = results[0]
     main = [result.figures[result.metric] for result in results]
@@ -70,9 +75,14 @@ def row(recipe: str, results: Sequence[Result], folds: int = 0) -> Row:
         high=_mean([f["high"] for f in main]),
         values=tuple(values),
         train_seconds=_mean([r.seconds for r in results]),
-        p50_ms=_median([r.p50_ms for r in results]),
-        p95_ms=_median([r.p95_ms for r in results]),
-        texts_per_second=_median([r.texts_per_second for r in results]),
+        p50_ms=timing.p50_ms,
+        p95_ms=timing.p95_ms,
+        texts_per_second=timing.texts_per_second,
+        memory_bytes=round(_median([r.memory_bytes for r in results])),
+        answer_bytes=timing.memory_bytes,
+        collapsed=sum(bool(r.collapsed) for r in results),
+        clipped=sum(bool(r.clipped) for r in results),
+        late=late,
         size_bytes=round(_median([r.size_bytes for r in results])),
         parameters=round(_median([r.parameters for r in results])),
         pooled=sum(c["value"] * c["n"] for c in counts) / total if folds and total else None,
@@ -99,14 +109,18 @@ def verdict(rows: Sequence[Row]) -> Verdict | None:
         return None
     best = able[0]
     assert best.quality is not None
-    if best.spread is not None:
-        margin = best.spread
-    else:
-        margin = ((best.high or 0.0) - (best.low or 0.0)) / 2
+    margin = deviation(best)
     # A little slack, so that a row exactly at the margin is not lost to rounding.
     near = [r for r in able if abs((r.quality or 0.0) - best.quality) <= margin + 1e-12]
     choice = min(near, key=lambda r: r.p50_ms or 0.0)
     return Verdict(best, choice, margin, _sentence(best, choice, margin, len(able)))
+
+
+def deviation(row: Row) -> float:
+    """One standard deviation: over seeds or folds; of the bootstrap where those do not differ."""
+    if row.spread:
+        return row.spread
+    return ((row.high or 0.0) - (row.low or 0.0)) / WIDE
 
 
 def table(rows: Sequence[Row]) -> None:
@@ -123,7 +137,8 @@ def table(rows: Sequence[Row]) -> None:
     metric = next((row.metric for row in rows if row.metric), "quality")
     shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     shown.add_column("recipe", no_wrap=True)
-    for name in (metric, "95 % interval", "train", "p50 ms", "p95 ms", "texts/s", "size"):
+    heads = (metric, "95 % interval", "p", "train", "p50 ms", "p95 ms", "texts/s", "size", "memory")
+    for name in heads:
         shown.add_column(name, justify="right", no_wrap=True)
     failed = []
     for row in ordered(rows):
@@ -136,6 +151,8 @@ def table(rows: Sequence[Row]) -> None:
     console.print(shown)
     for row in failed:
         console.print(Text(f"{row.recipe} failed: {row.error}", style="red"))
+    for line in remarks(rows):
+        console.print(Text(line, style="yellow"))
     if found:
         console.print(Text(found.sentence))
 
@@ -148,26 +165,46 @@ def cells(row: Row) -> list[str]:
     return [
         row.recipe,
         quality,
-        f"{figure(row.low, row.metric)} – {figure(row.high, row.metric)}",
+        f"{figure(row.low, row.metric)}–{figure(row.high, row.metric)}",
+        chance(row.p),
         duration(row.train_seconds),
         milliseconds(row.p50_ms),
         milliseconds(row.p95_ms),
         count(row.texts_per_second),
         size(row.size_bytes),
+        size(row.memory_bytes),
     ]
+
+
+def remarks(rows: Sequence[Row]) -> list[str]:
+    """What a reader of the table has to know: collapsed, clipped and missing trials."""
+    out = []
+    for row in ordered(rows):
+        n = len(row.values)
+        if row.collapsed:
+            out.append(
+                f"{row.recipe} collapsed: {row.collapsed} of {n} trainings gave every text the "
+                "same answer. Lower train.learning_rate, or look at the data."
+            )
+        if row.clipped:
+            out.append(
+                f"{row.recipe}: the clock stopped {row.clipped} of {n} trainings before their last "
+                "epoch; with more --minutes it may do better."
+            )
+        if row.late:
+            out.append(f"{row.recipe}: {n} of {n + row.late} trainings; no time for the others.")
+    return out
 
 
 def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
     how = figure(margin, best.metric)
-    if best.spread is not None:
+    if best.spread:
         over = f"{len(best.values)} {'folds' if best.folds else 'seeds'}"
         if best.folds and len(best.values) > best.folds:
             over = f"{best.folds} folds and {len(best.values) // best.folds} seeds"
         within = f"one standard deviation (±{how} over {over})"
     else:
-        within = (
-            f"half its bootstrap interval (±{how}; a single training has no standard deviation)"
-        )
+        within = f"one standard deviation (±{how}, by bootstrap over the test texts)"
     told = (
         f"{best.metric} {figure(best.quality, best.metric)}, {milliseconds(best.p50_ms)} ms a text"
     )

@@ -1,26 +1,28 @@
-"""One trial: one recipe, one seed, one split; trained, measured, timed, and not repeated."""
+"""One trial: one recipe, one seed, one split; trained, measured, and not repeated."""
 
 import dataclasses
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from weft import predict, run
-from weft.config import Config
+from weft.config import Config, from_sections
 from weft.errors import UserError
-from weft.report.latency import TOGETHER, latency
-from weft.run import Splits
+from weft.run.data import Data
+from weft.run.split import Holdout, Splits, folded, with_test
 from weft.run.train import filled
 
-RESULT, ERROR = "result.json", "error.txt"
+RESULT, TIMING, ERROR = "result.json", "timing.json", "error.txt"
 SIGNS = ("config.toml", "log.txt", RESULT, ERROR)  # what makes a folder recognisable as a trial
 SOURCES = ("train", "dev", "test")
+SAME = 0.99  # share of one answer from which a training has collapsed
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,39 @@ class Result:
     metric: str
     higher_is_better: bool
     figures: dict[str, dict[str, Any]]  # on test: metric -> value, low, high, n
+    dev: float | None  # the metric on dev, by which one of several seeds is chosen
     seconds: float
-    p50_ms: float
-    p95_ms: float
-    texts_per_second: float
+    memory_bytes: int  # the most that was held at once, on host and device together
     size_bytes: int
     parameters: int
     notes: list[str]
     versions: dict[str, str]
+    collapsed: str = ""  # in words, when every text got the same answer
+    clipped: str = ""  # in words, when the clock stopped the training
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long the saved model takes to answer, and what it holds while it does."""
+
+    p50_ms: float
+    p95_ms: float
+    texts_per_second: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the data is cut: into folds, or as a saved holdout says."""
+
+    holdout: str  # path of the saved Holdout
+    folds: int = 0
+    numbers: bool = False
+
+    def splits(self, data: Data, fold: int | None) -> Splits:
+        if fold is not None:
+            return folded(data, self.folds, numbers=self.numbers)[fold - 1]
+        return with_test(data, Holdout.load(Path(self.holdout)))
 
 
 @dataclass(frozen=True)
@@ -49,7 +76,7 @@ class Trial:
     seed: int
     fold: int | None
     config: Config
-    splits: Splits
+    cut: Cut
     folder: Path
     digest: str
 
@@ -57,6 +84,17 @@ class Trial:
     def name(self) -> str:
         where = "" if self.fold is None else f" fold {self.fold}"
         return f"{self.recipe} seed {self.seed}{where}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything another process needs to run it."""
+        plain = {"config": dict(self.config.sections), "folder": str(self.folder)}
+        return {**dataclasses.asdict(dataclasses.replace(self, config=Config({}))), **plain}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> "Trial":
+        config = from_sections(saved["config"], "compare")
+        made = {"config": config, "cut": Cut(**saved["cut"]), "folder": Path(saved["folder"])}
+        return cls(**{**saved, **made})
 
     def finished(self) -> Result | None:
         """The result of an earlier, equal trial; a UserError where the folder holds another one."""
@@ -76,33 +114,64 @@ class Trial:
             )
         return result
 
-    def run(self, device: str) -> Result:
-        """Train from the start, then time the saved model as a user would load it."""
+    def timing(self) -> Timing | None:
+        """How fast the model answered when it was timed, if it was."""
+        try:
+            return Timing(**json.loads((self.folder / TIMING).read_text("utf-8")))
+        except (FileNotFoundError, json.JSONDecodeError, TypeError):
+            return None
+
+    def run(self, device: str, minutes: float = 0.0) -> Result:
+        """Train from the start, and write the result last."""
+        from weft import run
+
         clear(self.folder)
-        outcome = run.train(self.config, self.folder, splits=self.splits, device=device, quiet=True)
+        config = self.config
+        if minutes and "classic" not in config:
+            config = config.with_values({"train.minutes": minutes}, "--minutes")
+        data = Data(**filled(config)["data"])
+        splits = self.cut.splits(data, self.fold)
+        outcome = run.train(config, self.folder, splits=splits, device=device, quiet=True)
         if "test" not in outcome.figures:
             raise UserError("There are no test examples to compare on.")
-        model = self.folder / "model"
-        assert self.splits.test is not None
-        texts = [example.text for example in islice(self.splits.test(), TOGETHER)]
-        timed = latency(predict.load(model, device=device), texts)
         task, record = outcome.predictor.task, outcome.record
-        figures = outcome.figures["test"]
+        dev = outcome.figures.get("dev", {}).get(task.metric)
+        model = self.folder / "model"
         result = Result(
             digest=self.digest,
             metric=task.metric,
             higher_is_better=task.higher_is_better,
-            figures={name: dataclasses.asdict(figure) for name, figure in figures.items()},
+            figures={n: dataclasses.asdict(f) for n, f in outcome.figures["test"].items()},
+            dev=None if dev is None else dev.value,
             seconds=record["seconds"],
-            **dataclasses.asdict(timed),
+            memory_bytes=host_memory() + record["device_bytes"],
             size_bytes=sum(p.stat().st_size for p in model.rglob("*") if p.is_file()),
             parameters=record["parameters"],
             notes=list(record["notes"]),
             versions=dict(record["versions"]),
+            collapsed=_collapsed(self.answers()),
+            clipped=record["stopped"],
         )
         # Last, and at once: a trial counts as finished only when everything else is on disk.
         write(self.folder / RESULT, json.dumps(dataclasses.asdict(result), indent=1) + "\n")
         return result
+
+    def time(self, device: str) -> Timing:
+        """Load the saved model as a user would, and time it on the test texts."""
+        from weft.predict import load
+        from weft.report.latency import TOGETHER, latency
+
+        texts = [answer["text"] for answer in islice(self.answers(), TOGETHER)]
+        timed = latency(load(self.folder / "model", device=device), texts)
+        timing = Timing(**dataclasses.asdict(timed), memory_bytes=host_memory())
+        write(self.folder / TIMING, json.dumps(dataclasses.asdict(timing), indent=1) + "\n")
+        return timing
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """What the model said of each test text, beside the right label."""
+        with open(self.folder / "predictions.jsonl", encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
 
     def curve(self, metric: str) -> list[tuple[float, float]]:
         """(epochs, metric on dev) at every evaluation; empty for a model without epochs."""
@@ -122,6 +191,8 @@ class Trial:
 def identity(config: Config, data: Mapping[str, str], fold: int | None, folds: int) -> str:
     """A hash of everything that decides a trial: filled settings and the contents of the files."""
     full = filled(config)
+    for name in ("threads", "minutes"):  # how fast, not what: another machine may go on with it
+        del full["train"][name]
     full["data"] = {**full["data"], **{name: data.get(name, "") for name in SOURCES}}
     known = json.dumps([full, fold, folds], sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
@@ -144,3 +215,27 @@ def write(path: Path, text: str) -> None:
         os.replace(part, path)
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
+
+
+def host_memory() -> int:
+    """The most bytes this process has held so far; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def _collapsed(answers: Iterator[dict[str, Any]]) -> str:
+    """A sentence when (nearly) every text got the same answer though the labels differ."""
+    given: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for answer in answers:
+        value, label = answer["value"], answer["label"]
+        given[f"{value:.3g}" if isinstance(value, float) else str(value)] += 1
+        right[str(label)] += 1
+    (value, count), total = given.most_common(1)[0], given.total()
+    if len(right) < 2 or count < SAME * total or right[value] > 0.95 * total:
+        return ""
+    return f"it answered {value!r} for {count / total:.0%} of the test texts"

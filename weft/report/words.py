@@ -11,6 +11,13 @@ def figure(value: float | None, metric: str) -> str:
     return f"{100 * value:.1f}" if metric in PERCENT else f"{value:.3f}"
 
 
+def chance(p: float | None) -> str:
+    """A probability as tables give it: two digits, and never zero."""
+    if p is None:
+        return "–"
+    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
 def duration(seconds: float | None) -> str:
     if seconds is None:
         return "–"

@@ -1,7 +1,8 @@
 """The neural half of a run: tokenizer, stores, model, then the loop with its evaluations."""
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from safetensors.torch import load_file, save
+from torch import Tensor
 
 from weft import registry
-from weft.batch import Batches, Store
+from weft.batch import Batches, Position, Store, labelled
 from weft.batch.index import Indexer
 from weft.config import Config
 from weft.errors import UserError
@@ -24,13 +26,15 @@ from weft.text.example import Example, Tally
 from weft.tokens.tokenizer import Tokenizer
 from weft.train import checkpoint
 from weft.train.evaluate import averaged, scores
+from weft.train.health import Health, examine, first_bad, sample
 from weft.train.loop import NotFinite, Progress, Trainee, check, fit
-from weft.train.runtime import Runtime, seed_everything, threads
+from weft.train.runtime import Runtime, out_of_memory, seed_everything, threads
 from weft.train.settings import Settings
 from weft.train.watch import Watch, forget_after
 
 CHUNK = 10_000  # texts tokenised together
 MINUTE = 60  # seconds between checkpoints when nothing else is said
+REPLAY = 1000  # updates that are done again to find what went wrong, at most
 
 
 def sections(config: Config) -> dict[str, Any]:
@@ -61,14 +65,16 @@ class Run:
     watch: Watch
     tally: Tally
     runtime: Runtime
+    heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
+    stopped: str = ""  # in words, when the clock ended the training
 
     def fit(self, resume: bool) -> Neural:
         """Train to the end and give back the best model as an engine."""
+        self.started = time.perf_counter()
         with threads(self.settings.threads):
             seed_everything(self.settings.seed)
             tokenizer = self._tokenizer(resume)
-            model = Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
-            self._initialise(model, tokenizer)
+            model = self._model(tokenizer)
             index = indexer(model, tokenizer, self.data.limit, self.data.truncate)
             train = self._store(self.splits.train, index, model, "train")
             if not len(train):
@@ -94,6 +100,11 @@ class Run:
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
         return tokenizer
+
+    def _model(self, tokenizer: Tokenizer) -> Model:
+        model = Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
+        self._initialise(model, tokenizer)
+        return model
 
     def _initialise(self, model: Model, tokenizer: Tokenizer) -> None:
         """Let embedders that start from given vectors read them."""
@@ -157,6 +168,7 @@ class Loop:
         self.stale = 0
         self.saved = time.perf_counter()
         self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
+        self.before: dict[str, Tensor] | None = None  # the weights before an update
 
     def run(self, resume: bool) -> None:
         """Train, and leave the best weights in the model."""
@@ -164,17 +176,26 @@ class Loop:
             self._restore()
         else:
             forget_after(self.run_.folder / "metrics.jsonl", -1)
+        self._remember()
         try:
             for progress in self._updates():
                 self.watch.update(progress)
                 self._count(progress)
                 every = self.settings.evaluate_every
-                if progress.ends_epoch or (every and progress.step % every == 0):
+                late = self._late()
+                if progress.ends_epoch or late or (every and progress.step % every == 0):
                     self._evaluate(progress)
                 self._save_when_due(progress)
+                if late and progress.share < 1:
+                    self._note_the_clock(progress)
+                    break
+                self._remember()
         except NotFinite as error:
             raise self._explained(error) from None
         self._load_best()
+        if health := self._health():
+            path = self.run_.folder / "health.json"
+            path.write_text(json.dumps(health.to_json(), ensure_ascii=False) + "\n", "utf-8")
 
     def _updates(self) -> Iterator[Progress]:
         if self._stopped():
@@ -188,6 +209,15 @@ class Loop:
                     f"stopped early: {self.metric} no better for {self.stale} evaluations"
                 )
                 return
+
+    def _late(self) -> bool:
+        minutes = self.settings.minutes
+        return bool(minutes) and time.perf_counter() - self.run_.started > 60 * minutes
+
+    def _note_the_clock(self, progress: Progress) -> None:
+        done, all_ = progress.share * self.settings.epochs, self.settings.epochs
+        self.run_.stopped = f"stopped by the clock after {done:.1f} of {all_} epochs"
+        self.watch.say(f"{self.run_.stopped} (train.minutes)")
 
     def _stopped(self) -> bool:
         return bool(self.settings.patience) and self.stale >= self.settings.patience
@@ -204,7 +234,7 @@ class Loop:
         values = {"loss": loss, "rate": progress.rate, "gradient": float(progress.norm)}
         words = f"epoch {progress.share * self.settings.epochs:.1f}  update {progress.step}"
         words += f"  loss {loss:.4f}"
-        better = True
+        better, found = True, {}
         with averaged(self.trainee):
             if self.dev is not None:
                 found = self._measure(self.dev)
@@ -220,7 +250,33 @@ class Loop:
         self.stale = 0 if better else self.stale + 1
         self.watch.event("evaluation", **where, **values, best=better)
         self.watch.say(words)
+        if self.settings.diagnose and (health := self._health(self.before)):
+            self.watch.event("health", **health.to_json())
         self._save(progress)
+        if self.run_.heard is not None and found:
+            self.run_.heard(progress.step, found)
+
+    def _remember(self) -> None:
+        """Copy the weights, so that what the next update does to them can be seen."""
+        if self.settings.diagnose:
+            now = {name: p.detach() for name, p in self.model.named_parameters()}
+            self.before = self.before or {name: p.clone() for name, p in now.items()}
+            for name, copy in self.before.items():
+                copy.copy_(now[name])
+
+    def _health(self, before: dict[str, Tensor] | None = None) -> Health | None:
+        """How gradients reach the layers; nothing that a finished training could fail over."""
+        runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip
+        try:
+            rows = sample(self.train)
+            found = examine(self.model, self.run_.task, rows, runtime, step, before, clip)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            self.watch.say("note: not enough memory to look at the gradients")
+            return None
+        self.watch.say(f"gradients {found.level}: {found.verdict}")
+        return found
 
     def _measure(self, store: Store) -> dict[str, float]:
         task, space = self.run_.task, self.run_.space
@@ -278,7 +334,32 @@ class Loop:
         shown = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
         kept = self.folder / "last.safetensors"
         state = f"The last good state is in {kept}" if kept.is_file() else "Nothing was saved yet"
+        first = self._first_bad(error.update)
+        where = f"What first was not finite is {first}. " if first else ""
         return UserError(
-            f"{error} The batch holds lines {shown} of the training file. {state}. Lower "
+            f"{error} {where}The batch holds lines {shown} of the training file. {state}. Lower "
             "train.learning_rate, set train.clip=1, or look at those lines; then --resume."
         )
+
+    def _first_bad(self, update: Progress) -> str | None:
+        """Train again up to an update that failed, and look where its numbers went wrong."""
+        run, last = self.run_, self.folder / "last.safetensors"
+        if last.is_file():
+            self.batches.position, _ = checkpoint.read(last, self.trainee, run.runtime)
+        else:
+            seed_everything(self.settings.seed)
+            self.model.load_state_dict(run._model(run._tokenizer(resume=True)).state_dict())
+            self.trainee = Trainee.fresh(self.model, self.settings)
+            self.batches.position = Position()
+        missing = update.step - 1 - self.trainee.step
+        if missing > REPLAY:
+            return None
+        self.trainee.unchecked.clear()
+        again = fit(self.trainee, run.task, self.batches, self.settings, run.runtime)
+        try:
+            for _ in islice(again, missing):
+                pass
+        except NotFinite:
+            return None
+        batch = labelled(self.train, np.array(update.rows))
+        return first_bad(self.model, run.task, batch, run.runtime)

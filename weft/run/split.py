@@ -3,6 +3,7 @@
 import hashlib
 import os
 import zlib
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,29 +37,91 @@ def from_files(data: Data, tally: Tally | None = None) -> Splits:
         # Now, not when they are first read: that may be hours later.
         if path and path != "-" and not os.path.exists(path):
             raise missing(path)
-    test = source(alike(data, data.test), data.test, tally) if data.test else None
-    return _held_out(data, lambda e: False, test, tally)
+    return _parts(data, None, lambda e: held(e.text, data.share), tally)
 
 
-def with_test(data: Data) -> Splits:
-    """The configured files; without a test file, a share of train chosen by its texts."""
-    if data.test:
-        return from_files(data)
-    texts = source(data, data.train)
-    test = lambda: (e for e in texts() if in_test(e.text))  # noqa: E731
-    return _held_out(data, lambda e: in_test(e.text), test)
+@dataclass(frozen=True)
+class Holdout:
+    """Which texts of the training file are kept for dev and test, as hashes that copies share."""
+
+    dev: frozenset[int] = frozenset()
+    test: frozenset[int] = frozenset()
+
+    def save(self, path: Path) -> None:
+        dev, test = (np.array(sorted(side), np.uint64) for side in (self.dev, self.test))
+        with open(path, "wb") as file:
+            np.savez(file, dev=dev, test=test)
+
+    @classmethod
+    def load(cls, path: Path) -> "Holdout":
+        with np.load(path) as sides:
+            return cls(*(frozenset(sides[name].tolist()) for name in ("dev", "test")))
 
 
-def _held_out(
-    data: Data, out: Callable[[Example], bool], test: Source | None, tally: Tally | None = None
+def holdout(data: Data, numbers: bool = False) -> Holdout:
+    """Choose what dev and test take from train where they have no file of their own.
+
+    Every label gives the same share, as near as whole texts allow, and copies of a text (up to
+    case and spaces) are chosen together. One pass; held are a hash and a label's number a row.
+    """
+    shares = (0.0 if data.test else TEST_SHARE, 0.0 if data.dev else data.share)
+    if not any(shares):
+        return Holdout()
+    keys, labels, names = array("Q"), array("q"), dict[object, int]()
+    values = array("d")
+    for example in source(data, data.train)():
+        keys.append(key(example.text))
+        labels.append(names.setdefault(example.label, len(names)))
+        if numbers:
+            values.append(_number(example))
+    texts, first = np.unique(np.array(keys, np.uint64), return_index=True)
+    strata = _bins(np.array(values)) if numbers else np.array(labels, np.int64)
+    texts = texts[np.argsort(strata[first], kind="stable")]  # by label, then by hash: at random
+    chosen = []
+    for share in shares:
+        # Walking down the list and taking one whenever the share adds up to a whole text takes
+        # that share of each label, give or take one.
+        steps = np.floor(np.arange(len(texts) + 1) * share + 0.5)
+        picked = np.diff(steps) > 0
+        chosen.append(frozenset(texts[picked].tolist()))
+        texts = texts[~picked]
+    return Holdout(test=chosen[0], dev=chosen[1])
+
+
+def with_test(data: Data, chosen: Holdout) -> Splits:
+    """The configured files; what has no file of its own is taken from train as it was chosen."""
+    return _parts(data, lambda e: key(e.text) in chosen.test, lambda e: key(e.text) in chosen.dev)
+
+
+def key(text: str) -> int:
+    """A number that copies of a text share, whatever their case and spaces."""
+    plain = " ".join(text.casefold().split()).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), "big")
+
+
+def _parts(
+    data: Data,
+    in_test: Callable[[Example], bool] | None,
+    in_dev: Callable[[Example], bool],
+    tally: Tally | None = None,
 ) -> Splits:
-    whole = source(data, data.train, tally, phrases=data.phrases)
+    """The three parts; `in_test` and `in_dev` say what train gives to a part without a file."""
     texts = source(data, data.train)
-    if data.dev:
-        dev: Source | None = source(alike(data, data.dev), data.dev, tally)
-    else:
-        dev = _dev_source(data, lambda: (e for e in texts() if not out(e)))
-    train = _without(whole, texts, lambda e: out(e) or _dev(e, data), data.phrases)
+    taken: list[Callable[[Example], bool]] = []
+
+    def part(path: str, mine: Callable[[Example], bool] | None) -> Source | None:
+        if path:
+            return source(alike(data, path), path, tally)
+        if mine is None:
+            return None
+        earlier = tuple(taken)
+        taken.append(mine)
+        return lambda: (e for e in texts() if mine(e) and not any(out(e) for out in earlier))
+
+    test = part(data.test, in_test)
+    dev = part(data.dev, in_dev if data.share else None)
+    whole = source(data, data.train, tally, phrases=data.phrases)
+    train = _without(whole, texts, lambda e: any(out(e) for out in taken), data.phrases)
     return Splits(train, dev, test)
 
 
@@ -74,9 +137,9 @@ def folds(
     examples: Sequence[Example], count: int, seed: int = 0, numbers: bool = False
 ) -> list[int]:
     """The fold of each example: labels spread evenly, copies of one text in the same fold."""
-    copies: dict[str, list[int]] = defaultdict(list)
+    copies: dict[int, list[int]] = defaultdict(list)
     for i, example in enumerate(examples):
-        copies[example.text].append(i)
+        copies[key(example.text)].append(i)
     if len(copies) < count:
         raise UserError(
             f"{count} folds need at least {count} different texts; {len(copies)} found."
@@ -106,16 +169,6 @@ def held(text: str, share: float) -> bool:
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) < share * 2**32
 
 
-def in_test(text: str, share: float = TEST_SHARE) -> bool:
-    """Whether a text falls into the test share.
-
-    Not `held` with another start value: two CRCs of one text differ by a constant, so the two
-    choices would not be independent.
-    """
-    name = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4, person=b"test")
-    return int.from_bytes(name.digest(), "big") < share * 2**32
-
-
 def digest(path: str) -> str:
     """A hash of the contents of a file, or of every file in a folder."""
     total = hashlib.sha256()
@@ -141,11 +194,11 @@ def _fold(
 ) -> Splits:
     mine = [e for e, fold in zip(examples, owner, strict=True) if fold == number]
     rest = [e for e, fold in zip(examples, owner, strict=True) if fold != number]
-    texts = {e.text for e in mine}
+    texts = {key(e.text) for e in mine}
     train = _without(
         lambda: iter(phrases if data.phrases else rest),
         lambda: iter(examples),
-        lambda e: e.text in texts or _dev(e, data),
+        lambda e: key(e.text) in texts or _dev(e, data),
         data.phrases,
     )
     return Splits(train, _dev_source(data, lambda: iter(rest)), lambda: iter(mine))
@@ -181,9 +234,17 @@ def _strata(examples: Sequence[Example], numbers: bool) -> list[object]:
     """What should be spread evenly: the label, or the part of the scale a number falls into."""
     if not numbers:
         return [example.label for example in examples]
-    try:
-        values = np.array([float(e.label) for e in examples])  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return [None] * len(examples)  # the task will say which label is no number, and where
+    return list(_bins(np.array([_number(example) for example in examples])))
+
+
+def _bins(values: np.ndarray) -> np.ndarray:
+    """The tenth of the scale that each value falls into."""
     ranks = values.argsort(kind="stable").argsort(kind="stable")
-    return list(ranks * BINS // max(1, len(values)))
+    return ranks * BINS // max(1, len(values))
+
+
+def _number(example: Example) -> float:
+    try:
+        return float(example.label)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return 0.0  # the task will say that this is no number, and where

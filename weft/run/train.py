@@ -1,6 +1,6 @@
 """One training run: files in, run folder out.
 
-RUN/config.toml  log.txt  metrics.jsonl  predictions.jsonl  model/
+RUN/config.toml  log.txt  metrics.jsonl  predictions.jsonl  health.json  model/
     checkpoints/{last,best}.safetensors
 """
 
@@ -11,7 +11,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import islice
@@ -42,9 +42,17 @@ OURS = {
     "checkpoints",
     "model",
     "predictions.jsonl",
+    "health.json",
     "tensorboard",
 }
 GOLDEN_LENGTH = 2000  # characters; longer texts would make a model folder needlessly large
+
+
+Heard = Callable[[int, dict[str, float]], None]  # told the step and the dev figures found there
+
+
+class Stop(Exception):
+    """What a listener raises to end a training that is not worth finishing; nothing is saved."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +73,19 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     quiet: bool = False,
+    heard: Heard | None = None,
 ) -> Outcome:
-    """Train what a configuration describes into a run folder, measure it, and save the model."""
+    """Train what a configuration describes into a run folder, measure it, and save the model.
+
+    `heard` is called after every evaluation; what it raises, such as Stop, ends the training.
+    """
     started = time.perf_counter()
     full = filled(config)
     data, settings = Data(**full["data"]), Settings(**full["train"])
     tally = Tally(open=False)
     splits = splits or from_files(data, tally)
     if "several" in full["task"] and "several" not in config["task"]:
-        full["task"]["several"] = _several(splits.train)
+        full["task"]["several"] = several(splits.train)
     task: Task = registry.build("task", full["task"])
     skip = data.problems == "skip"
     space = task.space(counted(splits.train, data, tally) if skip else splits.train())
@@ -89,16 +101,20 @@ def train(
     (folder / "config.toml").write_text(configuration.dumps(full), "utf-8")
     with contextlib.closing(Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)) as watch:
         engine: Engine
+        made: dict[str, Any] = {"stopped": "", "device_bytes": 0}
         if runtime is None:
             engine = _classic(full["classic"], data, settings, task, space, splits, tally)
         else:
             from weft.run.neural import Run
 
-            run = Run(full, data, settings, task, space, splits, folder, watch, tally, runtime)
+            run = Run(
+                full, data, settings, task, space, splits, folder, watch, tally, runtime, heard
+            )
             engine = run.fit(resume)
-        trained = time.perf_counter() - started
+            made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
+        made["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
-        return _finish(predictor, splits, data, folder, watch, tally, trained)
+        return _finish(predictor, splits, data, folder, watch, tally, made)
 
 
 def filled(config: Config) -> dict[str, Any]:
@@ -122,7 +138,7 @@ def _finish(
     folder: Path,
     watch: Watch,
     tally: Tally,
-    seconds: float,
+    made: dict[str, Any],
 ) -> Outcome:
     """Tune on dev, measure on dev and test, and write the model folder."""
     if splits.dev is not None and predictor.task.tuned:
@@ -148,13 +164,13 @@ def _finish(
     for line in tally.lines():
         watch.say(f"note: {line}")
     record = {
-        "seconds": round(seconds, 3),
+        **made,
         "parameters": predictor.parameters,
         "figures": {
             split: {name: dataclasses.asdict(f) for name, f in figures.items()}
             for split, figures in found.items()
         },
-        "notes": tally.lines(),
+        "notes": [*filter(None, [made["stopped"]]), *tally.lines()],
         "versions": versions(),
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
@@ -215,7 +231,7 @@ def _model_sections(config: Config) -> dict[str, Any]:
     return sections(config)
 
 
-def _several(source: Source) -> bool:
+def several(source: Source) -> bool:
     """Whether a label among the first is a list: then texts may have several."""
     return any(isinstance(example.label, tuple) for example in islice(source(), 1000))
 

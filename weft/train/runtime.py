@@ -64,6 +64,14 @@ def on(device: str = "auto", precision: str = "fp32") -> Runtime:
     return Runtime(chosen, half)
 
 
+def places(device: str = "auto") -> tuple[str, ...]:
+    """The devices that a name stands for, so that several trainings can share them out."""
+    chosen = on(device).device
+    if chosen.type == "cuda" and chosen.index is None:
+        return tuple(f"cuda:{i}" for i in range(torch.cuda.device_count()))
+    return (str(chosen),)
+
+
 def seed_everything(seed: int) -> None:
     """Start every random generator from one number."""
     random.seed(seed)

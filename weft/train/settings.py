@@ -23,8 +23,10 @@ class Settings:
     patience: int = 0  # evaluations without improvement before it stops; 0 = never
     metric: str = ""  # what early stopping and the best checkpoint look at; empty = the task's own
     evaluate_every: int = 0  # updates between evaluations; 0 = once an epoch
+    minutes: float = 0.0  # after which it stops and keeps the best it has; 0 = no limit
     save_every: int = 0  # updates between checkpoints; 0 = once an evaluation and once a minute
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
     seed: int = 1
     threads: int = 0  # processor threads; 0 = as torch chooses
     tensorboard: bool = False  # write event files beside metrics.jsonl
+    diagnose: bool = False  # gradient health at every evaluation, in metrics.jsonl

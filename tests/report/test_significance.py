@@ -1,0 +1,77 @@
+"""Paired tests on the answers that trials left behind."""
+
+import json
+
+import numpy as np
+import pytest
+
+from weft.config import Config
+from weft.report.significance import chances, score
+from weft.report.trial import Cut, Trial, _collapsed
+
+
+def trial(tmp_path, name: str, right: list[bool], seed: int = 1, fold: int | None = None) -> Trial:
+    folder = tmp_path / f"{name}-{seed}-{fold}"
+    folder.mkdir()
+    rows = [{"text": "x", "label": "a", "value": "a" if good else "b"} for good in right]
+    (folder / "predictions.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return Trial(name, seed, fold, Config({}), Cut(""), folder, "")
+
+
+def test_a_large_gap_is_no_chance_and_a_small_one_may_be(tmp_path):
+    rng = np.random.default_rng(7)
+    best = list(rng.random(307) < 0.9)
+    near = [good != (i < 3) for i, good in enumerate(best)]
+    far = list(rng.random(307) < 0.6)
+    trials = {n: [trial(tmp_path, n, r)] for n, r in (("best", best), ("near", near), ("far", far))}
+    found = chances(trials, "best")
+    assert found.keys() == {"near", "far"}
+    assert found["near"] > 0.05
+    assert found["far"] < 0.001
+
+
+def test_seeds_are_averaged_and_folds_added_up(tmp_path):
+    good, bad = [True] * 40, [False] * 40
+    a = [trial(tmp_path, "a", good, s, f) for s in (1, 2) for f in (1, 2)]
+    b = [trial(tmp_path, "b", good if s == 1 else bad, s, f) for s in (1, 2) for f in (1, 2)]
+    c = [trial(tmp_path, "c", good, 1, f) for f in (1, 2)]
+    found = chances({"a": a, "b": b, "c": c}, "a")
+    assert found["c"] == pytest.approx(1.0)
+    assert found["b"] < 0.001  # half right on each of 80 texts
+
+
+def test_answers_that_cannot_be_paired_are_left_out(tmp_path):
+    trials = {
+        "a": [trial(tmp_path, "a", [True] * 5)],
+        "b": [trial(tmp_path, "b", [True] * 4)],
+    }
+    assert chances(trials, "a") == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "label", "expected"),
+    [
+        ("a", "a", 1.0),
+        ("a", "b", 0.0),
+        (["a", "b"], ["b", "c"], 1 / 3),
+        ([], ["b"], 0.0),
+        (2.5, 3.0, -0.25),
+        (2.5, "3", -0.25),
+    ],
+)
+def test_the_score_of_one_answer(value, label, expected):
+    assert score(value, label) == pytest.approx(expected)
+
+
+def rows(given: list, right: list) -> list[dict]:
+    return [{"value": v, "label": r} for v, r in zip(given, right, strict=True)]
+
+
+def test_a_collapsed_training_is_noticed():
+    half = ["a", "b"] * 50
+    assert _collapsed(iter(rows(["a"] * 100, half))) == (
+        "it answered 'a' for 100% of the test texts"
+    )
+    assert _collapsed(iter(rows(half, half))) == ""
+    assert _collapsed(iter(rows(["a"] * 100, ["a"] * 97 + ["b"] * 3))) == ""  # nearly all are 'a'
+    assert _collapsed(iter(rows([0.50001, 0.50002] * 9, list(range(18))))) != ""
