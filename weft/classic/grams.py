@@ -47,6 +47,47 @@ def _inside(word: str, low: int, high: int) -> tuple[str, ...]:
     return tuple(found)
 
 
+Place = tuple[str, list[tuple[int, int]]]  # an n-gram and the spans of the tokens it is made of
+
+
+def word_places(text: str, low: int, high: int) -> list[Place]:
+    """The n-grams of `word_grams`, each with where its tokens stand."""
+    tokens = [(match.group(), match.span()) for match in TOKEN.finditer(text)]
+    runs = [tokens[i : i + n] for n in range(low, high + 1) for i in range(len(tokens) - n + 1)]
+    return [(" ".join(word for word, _ in run), [span for _, span in run]) for run in runs]
+
+
+def character_places(text: str, low: int, high: int) -> list[Place]:
+    """The n-grams of `character_grams`, each with the characters it covers.
+
+    An n-gram that is nothing but the edge of a word counts for the character beside it.
+    """
+    out: list[Place] = []
+    for match in re.finditer(r"\S+", text):
+        start, size = match.start(), len(match.group())
+        for gram, at in _inside_at(match.group(), low, high):
+            first = min(max(at - 1, 0), size - 1)
+            last = max(first + 1, min(at - 1 + len(gram), size))
+            out.append((gram, [(start + first, start + last)]))
+    return out
+
+
+def _inside_at(word: str, low: int, high: int) -> list[tuple[str, int]]:
+    """The n-grams of `_inside` with where they begin in " word "."""
+    padded, out = f" {word} ", []
+    for n in range(low, high + 1):
+        out += [(padded[i : i + n], i) for i in range(max(1, len(padded) - n + 1))]
+        if n >= len(padded):
+            break
+    return out
+
+
+PLACES: dict[Callable[[str, int, int], list[str]], Callable[[str, int, int], list[Place]]] = {
+    word_grams: word_places,
+    character_grams: character_places,
+}
+
+
 class Grams:
     """One family of n-grams: its vocabulary, learned once, and the rows it gives."""
 
@@ -87,6 +128,20 @@ class Grams:
     def rows(self, texts: Iterable[str]) -> "csr_matrix":
         """Rows (n, V) of new texts; n-grams that training did not keep are left out."""
         return self._weigh(self._count(texts, self.index.get, self.index))
+
+    def places(self, text: str) -> list[tuple[int, list[tuple[int, int]]]]:
+        """The column of each known n-gram in the text, with the spans of its tokens."""
+        lowered = text.lower() if self.lowercase else text
+        found = PLACES[self.split](lowered, *self.span)
+        known = [(self.index[gram], spans) for gram, spans in found if gram in self.index]
+        if len(lowered) == len(text):
+            return known
+        # A few letters, such as İ, become two when lowered.
+        origin = [i for i, letter in enumerate(text) for _ in letter.lower()]
+        return [
+            (column, [(origin[start], origin[end - 1] + 1) for start, end in spans])
+            for column, spans in known
+        ]
 
     def _count(
         self,

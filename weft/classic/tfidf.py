@@ -4,6 +4,7 @@ n texts   V n-grams   C scores   K weight columns: C, or 1 for two classes
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -60,6 +61,11 @@ class TfIdf:
         self.weights = np.zeros((0, 0), dtype=np.float32)  # (V, K)
         self.bias = np.zeros(0, dtype=np.float32)  # (C,)
 
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed can give another model."""
+        return self.classifier == "svm"
+
     def fit(
         self,
         texts: Iterable[str],
@@ -103,6 +109,27 @@ class TfIdf:
         if found.shape[1] < len(self.bias):  # two classes: the first is where the scale begins
             found = np.concatenate([np.zeros_like(found), found], axis=1)
         return found + self.bias
+
+    def contributions(self, text: str, direction: np.ndarray) -> list[tuple[int, int, float]]:
+        """(start, end, weight) of the tokens; the weights sum to (scores − bias) · direction.
+
+        `direction` (C,) says which score is asked about. What an n-gram adds is shared equally by
+        its occurrences, and there by its tokens.
+        """
+        # Of two classes only the second has weights.
+        columns = direction[-self.weights.shape[1] :]  # (K,)
+        out, first = [], 0
+        rows = _join([grams.rows([text]) for grams in self.families.values()])  # (1, V)
+        values = dict(zip(rows.indices.tolist(), rows.data.tolist(), strict=True))
+        for grams in self.families.values():
+            places = [(first + column, spans) for column, spans in grams.places(text)]
+            count = Counter(column for column, _ in places)
+            for column, spans in places:
+                added = values[column] * float(self.weights[column] @ columns)
+                share = added / count[column] / len(spans)
+                out += [(start, end, share) for start, end in spans]
+            first += len(grams.index)
+        return out
 
     def parameters(self) -> int:
         """How many numbers were learned for the scores."""

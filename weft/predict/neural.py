@@ -1,6 +1,6 @@
 """The neural engine: a Model with its tokenizer and length limit, from texts to scores."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +8,14 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from weft.batch import Store
+from weft.batch import Padded, Store, for_reading
 from weft.batch.index import Indexer, Row
 from weft.errors import UserError
 from weft.model import Model, Reading
 from weft.predict.predictor import Scored
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy
-from weft.train.evaluate import readings, scores
+from weft.train.evaluate import BUDGET, ROWS, readings, scores
 from weft.train.runtime import Runtime, on
 
 
@@ -64,6 +64,12 @@ class Neural:
                 vectors[i] = states.float().cpu().numpy()[-len(rows[i].ids) :]
         spans = [row.spans for row in rows if row.spans is not None]
         return np.concatenate(vectors), np.concatenate(spans)
+
+    def batches(self, texts: Sequence[str]) -> Iterator[tuple[list[Row], Padded]]:
+        """The texts as the model meets them: rows with their offsets, and the batch they make."""
+        store, rows = self._store(texts, spans=True)
+        for batch in for_reading(store, rows=ROWS, budget=BUDGET):
+            yield [rows[i] for i in batch.rows], batch.source.to(self.runtime.device)
 
     def save(self, folder: Path) -> None:
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}

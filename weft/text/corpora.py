@@ -2,12 +2,15 @@
 
 import ast
 import importlib.util
+import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from weft.errors import unknown_name
+from weft.text.example import Example
+from weft.text.recall import recall
 from weft.text.reviews import reviews as reviews
 
 # Modules with long docstrings that every Python since 3.10 has; the order is part of the corpus.
@@ -27,10 +30,38 @@ _SENTENCE = re.compile(r"^[\"'(]?[A-Z].*[.!?:)]$")
 
 
 def corpus(name: str) -> Any:
-    """A built-in corpus by its name: 'reviews' (three splits) or 'python-docs' (paragraphs)."""
+    """A built-in corpus: 'reviews' and 'recall' (three splits each), 'python-docs' (paragraphs)."""
     if name not in CORPORA:
         raise unknown_name("corpus", name, CORPORA)
     return CORPORA[name]()
+
+
+def planted(
+    count: int, seed: int = 0, *, classes: int = 3, decisive: int = 10, filler: int = 300
+) -> list[Example]:
+    """Made-up texts in which one word decides the label, to see whether explanations find it.
+
+    Among 5 to 40 filler words stands, anywhere, one of the `decisive` words of a class; `id` holds
+    its span, "start:end". The words are the same for every seed, the texts are not.
+    """
+    syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
+    names = random.Random(0)
+    words: dict[str, None] = {}
+    while len(words) < filler + classes * decisive:
+        words["".join(names.choices(syllables, k=names.choice((2, 3))))] = None
+    fill, deciding = list(words)[:filler], list(words)[filler:]
+    draw = random.Random(f"planted {seed}")
+    out = []
+    for i in range(count):
+        which = draw.randrange(classes)
+        chosen = draw.choice(deciding[which * decisive : (which + 1) * decisive])
+        texts = draw.choices(fill, k=draw.randint(5, 40))
+        place = draw.randint(0, len(texts))
+        start = sum(len(word) + 1 for word in texts[:place])
+        text = " ".join([*texts[:place], chosen, *texts[place:]])
+        where = f"{start}:{start + len(chosen)}"
+        out.append(Example(text, f"class{which}", id=where, file="planted", line=i + 1))
+    return out
 
 
 def python_docs() -> list[str]:
@@ -83,4 +114,8 @@ def _is_prose(text: str) -> bool:
     return plain >= 0.75 * len(words)
 
 
-CORPORA: dict[str, Callable[[], Any]] = {"reviews": reviews, "python-docs": python_docs}
+CORPORA: dict[str, Callable[[], Any]] = {
+    "reviews": reviews,
+    "recall": recall,
+    "python-docs": python_docs,
+}

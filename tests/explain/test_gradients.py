@@ -1,0 +1,137 @@
+"""Gradients: completeness, parity with captum and with arithmetic, windows, modes left as found."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from weft import config
+from weft.explain import explain
+from weft.explain.explanation import target_of
+from weft.explain.gradients import attributions, differentiable, scores, unknown
+
+NEURAL = [name for name in config.recipes() if "classic" not in config.recipe(name)]
+TEXTS = ["the film was good, very good", "bad", "the plot of the dinner was bad 13 times over"]
+
+
+def ends(predictor, texts, directions):
+    """f at the texts and at unknown words, with f = scores · direction."""
+    out = np.zeros((len(texts), 2))
+    model = predictor.engine.model
+    with torch.no_grad():
+        for rows, source in predictor.engine.batches(texts):
+            for k, given in enumerate((source, unknown(source))):
+                found = model(given).numpy()
+                for row, line in zip(rows, found, strict=True):
+                    out[row.text, k] += line @ directions[row.text]
+    return out
+
+
+@pytest.mark.parametrize("name", NEURAL)
+def test_integrated_gradients_are_complete(name, trained):
+    predictor = trained(name)
+    found = explain(predictor, TEXTS, method="integrated-gradients", steps=200)
+    directions = [target_of(predictor, e.target, e.answer).direction for e in found]
+    reached = [sum(word.weight for word in e.words) for e in found]
+    f = ends(predictor, TEXTS, directions)
+    # A pool of maxima has kinks along the path, where quadrature gains one digit for ten times
+    # the points; everywhere else it is as exact as the arithmetic.
+    kinks = "max" in predictor.engine.model.parts["pool"]["kind"]
+    near = (1e-2 if kinks else 1e-5) * np.abs(f).max() + 1e-6
+    assert np.abs(np.array(reached) - (f[:, 0] - f[:, 1])).max() < near
+
+
+@pytest.mark.parametrize("kind", ["character-cnn", "character-lstm", "ngrams"])
+def test_embedders_that_look_inside_words_are_explained_by_word(kind, trained):
+    predictor = trained("bag", embedder={"kind": kind, "width": 7})
+    found = explain(predictor, TEXTS)
+    directions = [target_of(predictor, e.target, e.answer).direction for e in found]
+    f = ends(predictor, TEXTS, directions)
+    reached = [sum(word.weight for word in e.words) for e in found]
+    assert reached == pytest.approx(f[:, 0] - f[:, 1], rel=1e-4, abs=1e-6)
+    assert max(reached) > 1e-3  # something was explained at all
+
+
+@pytest.mark.parametrize("name", ["cnn", "bilstm-attention", "transformer", "gru"])
+def test_both_agree_with_captum(name, trained):
+    captum = pytest.importorskip("captum.attr")
+    model = trained(name).engine.model
+    _, source = next(trained(name).engine.batches(TEXTS))
+    with torch.no_grad():
+        embedded = model.embed(source)
+    directions = torch.tensor([[1.0, -1.0]]).expand(len(TEXTS), -1)
+
+    def score(data):
+        # captum stacks the points of the path on the batch axis.
+        times = len(data) // len(TEXTS)
+        lengths = embedded.lengths.repeat(times)
+        found = scores(model, type(embedded)(data, lengths))
+        return (found * directions.repeat(times, 1)).sum(1)
+
+    with torch.no_grad():
+        base = model.embed(unknown(source)).data
+    with differentiable(model):
+        path = captum.IntegratedGradients(score).attribute(embedded.data, base, n_steps=23)
+        here = captum.InputXGradient(score).attribute(embedded.data.clone().requires_grad_())
+    ours = attributions(model, embedded, directions, 23, base)
+    torch.testing.assert_close(ours, path.sum(2).float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        attributions(model, embedded, directions, 0), here.sum(2), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_of_a_linear_bag_both_are_the_words_own_share(trained):
+    predictor = trained("bag")
+    model = predictor.engine.model
+    assert isinstance(model.encoder.project, nn.Identity)
+    text = "the film was good"
+    ids = predictor.engine.indexer.tokenizer.ids([text])[0]
+    with torch.no_grad():
+        vectors = model.embedders[0].table.weight[torch.from_numpy(ids).long()]
+        shares = vectors @ model.head.score.weight.T / len(ids)  # (T, C)
+        nothing = model.embedders[0].table.weight[1] @ model.head.score.weight.T / len(ids)  # (C,)
+    for method, base in (("integrated-gradients", nothing), ("gradient-input", 0 * nothing)):
+        (found,) = explain(predictor, [text], method=method, target="positive")
+        own = shares - base
+        wanted = (own[:, 1] - own[:, 0]).tolist()
+        assert [word.weight for word in found.words] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_more_rows_than_fit_are_taken_in_turns(trained, monkeypatch):
+    predictor = trained("transformer")
+    before = explain(predictor, TEXTS, steps=7)
+    monkeypatch.setattr("weft.explain.gradients.STEPS", 40)
+    for a, b in zip(before, explain(predictor, TEXTS, steps=7), strict=True):
+        assert [w.weight for w in a.words] == pytest.approx([w.weight for w in b.words], abs=1e-6)
+
+
+def test_windows_share_what_the_text_is_given(trained, limited):
+    predictor = limited(trained("transformer"), 5, "windows")
+    text = TEXTS[2]
+    (found,) = explain(predictor, [text], steps=100)
+    assert found.answer.coverage == 1
+    assert len(found.words) == 10
+    direction = target_of(predictor, found.target, found.answer).direction
+    rows = len(list(predictor.engine.indexer.rows([text])))
+    assert rows > 1
+    f = ends(predictor, [text], [direction])[0] / rows
+    assert sum(w.weight for w in found.words) == pytest.approx(f[0] - f[1], rel=1e-3)
+    whole = predictor.engine.scores([text]).scores[0] @ direction
+    assert whole == pytest.approx(f[0], rel=1e-4)
+
+
+def test_the_model_is_left_as_it_was_found(trained):
+    model = nn.ModuleList([nn.LSTM(3, 5, 2, dropout=0.3), nn.Dropout(0.5)])
+    model.train()
+    with differentiable(model):
+        assert model[0].training  # what fused kernels on a GPU ask for
+        assert model[0].dropout == 0
+        assert not model[1].training
+    assert not model[0].training
+    assert model[0].dropout == 0.3
+    predictor = trained("bilstm")
+    before = predictor(TEXTS)
+    parameters = list(predictor.engine.model.parameters())
+    explain(predictor, TEXTS)
+    assert predictor(TEXTS) == before
+    assert all(parameter.grad is None for parameter in parameters)

@@ -1,0 +1,219 @@
+"""weft explain"""
+
+import json
+import os
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli import options
+from weft.cli.progress import counting
+from weft.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from weft.explain import Explanation, Faithfulness
+    from weft.explain.study import Study
+    from weft.predict import Predictor
+    from weft.text.example import Example, Tally
+
+FOR, AGAINST = (232, 119, 70), (92, 151, 214)  # under black letters, on any terminal
+STRONGEST = 5  # words listed under a text
+FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz")
+
+
+def explain(
+    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
+    source: Annotated[
+        str, typer.Argument(help="A text, or a file in any format; - is stdin.")
+    ] = "-",
+    output: Annotated[str, typer.Option("-o", "--output", help="Write a page, PAGE.html.")] = "",
+    method: Annotated[
+        str, typer.Option(help="One method, or all; by default those that are needed.")
+    ] = "",
+    target: Annotated[
+        str, typer.Option(help="The label to explain; by default the one that is answered.")
+    ] = "",
+    limit: Annotated[int, typer.Option(help="Texts of a file that are explained.")] = 50,
+    as_json: options.Json = False,
+    text: options.Text = "",
+    label: options.Label = "",
+    problems: options.Problems = "error",
+    device: options.Device = "auto",
+    replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+) -> None:
+    """Show which words made the model answer as it does, and how far to trust that."""
+    from weft.explain.study import ALL, study
+    from weft.predict import load
+    from weft.text.example import Example, Tally
+
+    if limit < 1:
+        raise UserError(f"--limit should be 1 or more, got {limit}.")
+    if output and not output.endswith((".html", ".htm")):
+        raise UserError(f"-o {output}: the page should be called something.html.")
+    is_file = source == "-" or os.path.exists(source)
+    if not is_file and _looks_like_a_file(source):
+        raise UserError(f"{source}: no such file. To explain these words, put them into a file.")
+    predictor = load(model, device=device, replay=replay)
+    tally = Tally()
+    examples = [Example(source)]
+    if is_file:
+        examples = _examples(predictor, source, text, label, problems, limit, tally)
+    wanted = method or (ALL if output or (is_file and not as_json) else "")
+    with counting("texts") as count:
+        found = study(
+            predictor,
+            examples,
+            method=wanted,
+            target=target or None,
+            compare=bool(output) or is_file,
+            watch=count,
+        )
+    for line in tally.lines():
+        typer.echo(f"note: {line}", err=True)
+    if output:
+        from weft.report.explained import write
+
+        write(Path(output), found, predictor, command=["weft", *sys.argv[1:]])
+    if as_json:
+        _print_json(found)
+    else:
+        _show(found, is_file)
+    if output:
+        typer.echo(f"page: {output}", err=as_json)
+
+
+def _looks_like_a_file(source: str) -> bool:
+    return not any(c.isspace() for c in source) and source.lower().endswith(FILES)
+
+
+def _examples(
+    predictor: "Predictor",
+    path: str,
+    text: str,
+    label: str,
+    problems: str,
+    limit: int,
+    tally: "Tally",
+) -> "list[Example]":
+    from weft.run.data import Data, source
+
+    saved = predictor.config["data"]
+    data = Data(
+        text=options.column(text) if text else saved["text"],
+        label=options.column(label) if label else saved["label"],
+        separator=saved["separator"],
+        problems=options.handling(problems),
+    )
+    stream = source(data, path, tally)()
+    examples = list(islice(stream, limit))
+    if next(stream, None) is not None:
+        typer.echo(f"note: the first {limit} texts are explained; --limit changes that", err=True)
+    return examples
+
+
+def _print_json(found: "Study") -> None:
+    for explanations in found.explained.values():
+        for one in explanations:
+            typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
+    for faithful in found.faithful.values():
+        typer.echo(json.dumps(faithful.to_json()))
+
+
+def _show(found: "Study", is_file: bool) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    listed = list(found.explained.items())[: 1 if is_file else None]
+    for i in found.order() if is_file else [0]:
+        example = found.examples[i]
+        _show_answer(console, found.first[i], example if found.wrong(i) else None)
+        for name, explanations in listed:
+            if len(listed) > 1:
+                console.print(f"  {name}", style="dim")
+            _show_words(console, explanations[i])
+        console.print()
+    if is_file:
+        console.print(f"Words weighed by {listed[0][0]}.", style="dim")
+        _show_methods(console, list(found.faithful.values()))
+
+
+def _show_answer(console: "Console", one: "Explanation", wrong: "Example | None") -> None:
+    from rich.text import Text
+
+    value = one.answer.value
+    line = Text(", ".join(value) if isinstance(value, tuple) else f"{value}", style="bold")
+    if not isinstance(value, float):
+        line.append(f"  {one.answer.score:.3f}", style="not bold")
+    if wrong is not None:
+        line.append(f"  labelled {_plain(wrong.label)}", style="not bold red")
+    if one.target != _plain(value) and not isinstance(value, float):
+        line.append(f"  weighed for {one.target}", style="not bold dim")
+    if one.answer.coverage < 1:
+        line.append(f"  only {one.answer.coverage:.0%} of it was read", style="not bold dim")
+    console.print(line)
+
+
+def _plain(label: object) -> str:
+    return ", ".join(label) if isinstance(label, tuple) else str(label)
+
+
+def _show_words(console: "Console", one: "Explanation") -> None:
+    from rich.text import Text
+
+    console.print(Text("  ").append_text(_coloured(one)))
+    strongest = ", ".join(
+        f"“{one.text[word.start : word.end]}” {word.weight:+.3g}"
+        for word in one.strongest(STRONGEST)
+        if word.weight
+    )
+    if strongest:
+        console.print(Text(f"  {strongest}", style="dim"))
+
+
+def _coloured(one: "Explanation") -> "Text":
+    """The text, or the passages that matter, with words on grounds of their weight."""
+    from rich.text import Text
+
+    from weft.explain.strip import depth, left_out, passages
+
+    strongest = max((abs(word.weight) for word in one.words), default=0.0)
+    out = Text()
+    for passage in passages(one):
+        if gap := left_out(passage):
+            out.append(f" {gap} ", style="dim")
+        before = None
+        for word in passage.words:
+            if before is not None:
+                out.append(" " if one.text[before : word.start] else "")
+            shade = depth(word, strongest)
+            ground = [round(255 - (255 - c) * abs(shade)) for c in (FOR if shade > 0 else AGAINST)]
+            style = f"black on rgb({','.join(map(str, ground))})" if shade else ""
+            out.append(one.text[word.start : word.end], style=style)
+            before = word.end
+    return out
+
+
+def _show_methods(console: "Console", found: "list[Faithfulness]") -> None:
+    """How much faster than chance the answer falls as each method's words are removed."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("method")
+    for name in ("AOPC", "random order", "better by", "texts"):
+        table.add_column(name, justify="right")
+    for one in found:
+        gain = f"{one.gain.value:.3f} [{one.gain.low:.3f}, {one.gain.high:.3f}]"
+        table.add_row(
+            one.method,
+            f"{one.aopc.value:.3f}",
+            f"{one.random.value:.3f}",
+            gain.replace("[", r"\["),
+            str(one.gain.n),
+        )
+    console.print(table)

@@ -1,0 +1,102 @@
+"""What an explanation is: the words of a text, and how much each speaks for the answer.
+
+C scores
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from weft.errors import UserError, near_miss
+from weft.predict.predictor import Predictor
+from weft.tasks.task import Answer
+
+NUMBER = "number"  # the target of a model that answers with one
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word's place in the text and its weight: above 0 it speaks for the target."""
+
+    start: int
+    end: int
+    weight: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The words of one text that the model read, weighed by one method for one target."""
+
+    text: str
+    answer: Answer
+    target: str
+    method: str
+    words: tuple[Word, ...]
+
+    def strongest(self, count: int) -> list[Word]:
+        """The words with the largest weights of either sign."""
+        return sorted(self.words, key=lambda word: -abs(word.weight))[:count]
+
+    def to_json(self) -> dict[str, Any]:
+        value = self.answer.value
+        return {
+            "text": self.text,
+            "value": list(value) if isinstance(value, tuple) else value,
+            "score": self.answer.score,
+            "coverage": self.answer.coverage,
+            "target": self.target,
+            "method": self.method,
+            "words": [[word.start, word.end, word.weight] for word in self.words],
+        }
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is explained: one label out of C, or the number.
+
+    Of classes that exclude each other it is the target's score less the mean of the others': a
+    softmax does not see a constant added to all scores, so neither should an explanation. With
+    two classes that is the log-odds. Labels that come in sets have a score each, explained alone.
+    """
+
+    name: str
+    index: int
+    size: int
+    alone: bool
+
+    @cached_property
+    def direction(self) -> np.ndarray:
+        """(C,) coefficients of the scores: scores · direction is what the weights are shares of."""
+        rest = 0.0 if self.alone else -1 / (self.size - 1)
+        out = np.full(self.size, rest, np.float32)
+        out[self.index] = 1
+        return out
+
+    def chance(self, answer: Answer) -> float:
+        """How probable an answer makes the target, or the number it gives."""
+        return answer.scores[self.index] if answer.scores else float(answer.value)
+
+
+def target_of(predictor: Predictor, name: str | None, answer: Answer) -> Target:
+    """The target called `name`, or for None what was answered; of several labels the first."""
+    labels = predictor.labels
+    if not labels:
+        if name not in (None, NUMBER):
+            raise UserError(
+                f"This model answers with a number, so there is no label '{name}' to explain. "
+                "Leave the target out."
+            )
+        return Target(NUMBER, 0, 1, True)
+    if name is None:
+        index = int(np.argmax(answer.scores))
+    elif name in labels:
+        index = labels.index(name)
+    else:
+        shown = ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
+        raise UserError(
+            f"Unknown target '{name}'.{near_miss(name, labels)} The model's labels: {shown}."
+        )
+    alone = bool(getattr(predictor.task, "several", False))
+    return Target(labels[index], index, len(labels), alone)

@@ -1,0 +1,125 @@
+"""Gradient × input and integrated gradients over the embedded tokens.
+
+B rows   T steps   E embedding width   C scores   S points on the path
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from weft.batch import Padded
+from weft.explain.explanation import Target
+from weft.explain.words import Piece
+from weft.model import Model
+from weft.predict.neural import Neural
+from weft.tokens.vocabulary import SPECIALS, UNK
+
+STEPS = 16384  # of the rows that go through the model together, with their gradients
+
+
+def token_weights(
+    engine: Neural, texts: Sequence[str], targets: Sequence[Target], steps: int
+) -> list[list[Piece]]:
+    """(start, end, weight) of each token of each text; `steps` 0 is gradient × input.
+
+    The windows of a long text count equally, as they do in its scores.
+    """
+    pieces: list[list[Piece]] = [[] for _ in texts]
+    windows = np.zeros(len(texts))
+    for rows, source in engine.batches(texts):
+        wanted = np.stack([targets[row.text].direction for row in rows])
+        with torch.no_grad():
+            embedded = engine.model.embed(source)  # (B, T, E)
+            nothing = engine.model.embed(unknown(source)).data if steps else None  # (B, T, E)
+        directions = torch.from_numpy(wanted).to(embedded.data)  # (B, C)
+        weights = attributions(engine.model, embedded, directions, steps, nothing)  # (B, T)
+        for row, values in zip(rows, weights.tolist(), strict=True):
+            assert row.spans is not None
+            windows[row.text] += 1
+            kept = values[: len(row.spans)]
+            pieces[row.text] += [
+                (*span, weight) for span, weight in zip(row.spans.tolist(), kept, strict=True)
+            ]
+    return [
+        [(start, end, weight / count) for start, end, weight in found]
+        for found, count in zip(pieces, windows.tolist(), strict=True)
+    ]
+
+
+def unknown(source: Padded) -> Padded:
+    """Rows of the same lengths in which every token is the unknown one, without pieces.
+
+    That is how Weft reads a text without tokens. From zero vectors instead, a Transformer's layer
+    norm sees bare positions; measured (AOPC, zero then unknown): transformer .813 and .871 on
+    planted words, .746 and .807 on TREC; bilstm-attention .785 and .786; cnn on TREC .710 and .706.
+    """
+    ids = torch.full_like(source.data, SPECIALS.index(UNK))
+    return replace(source, data=ids, pieces=tuple(torch.zeros_like(p) for p in source.pieces))
+
+
+def attributions(
+    model: Model, embedded: Padded, directions: Tensor, steps: int, baseline: Tensor | None = None
+) -> Tensor:
+    """(B, T) each step's share of f(x) − f(baseline), where f = scores · direction.
+
+    Integrated gradients (Sundararajan et al. 2017): (x − b) · ∫ ∂f(b + a (x − b))/∂x da, by
+    Gauss-Legendre quadrature with `steps` points; no baseline is the zero vector. With 0 steps the
+    gradient at x itself stands for the whole path.
+    """
+    shares, weights = _path(steps)
+    B, T, _ = embedded.data.shape
+    base = torch.zeros_like(embedded.data) if baseline is None else baseline
+    away = embedded.data - base  # (B, T, E)
+    total = torch.zeros_like(away)
+    together = max(1, STEPS // max(1, B * T))
+    with differentiable(model):
+        for start in range(0, len(shares), together):
+            a = shares[start : start + together].to(away)  # (S,)
+            w = weights[start : start + together].to(away)
+            points = (base + a[:, None, None, None] * away).flatten(0, 1)  # (S*B, T, E)
+            points = points.detach().requires_grad_()
+            found = scores(model, Padded(points, embedded.lengths.repeat(len(a))))  # (S*B, C)
+            explained = (found * directions.repeat(len(a), 1)).sum()
+            (slope,) = torch.autograd.grad(explained, points)
+            total += (w[:, None, None, None] * slope.unflatten(0, (len(a), B))).sum(0)
+    return (total * away).sum(2)
+
+
+def scores(model: Model, embedded: Padded) -> Tensor:
+    """(B, C) the model from its embedded steps on."""
+    vector, _ = model.pool(model.encoder(embedded))
+    return model.head(vector)
+
+
+def _path(steps: int) -> tuple[Tensor, Tensor]:
+    """Points between 0 and 1 and their weights; of 0 steps only the end."""
+    if not steps:
+        return torch.ones(1), torch.ones(1)
+    points, weights = np.polynomial.legendre.leggauss(steps)
+    return torch.from_numpy((1 + points) / 2), torch.from_numpy(weights / 2)
+
+
+@contextlib.contextmanager
+def differentiable(model: nn.Module) -> Iterator[None]:
+    """The model as it answers, without dropout, yet with gradients on every device.
+
+    Fused recurrent kernels keep what the way back needs only in training mode; so recurrent
+    layers alone are put into it, with their own dropout at 0.
+    """
+    model.eval()
+    recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+    dropout = [module.dropout for module in recurrent]
+    for module in recurrent:
+        module.train()
+        module.dropout = 0.0
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for module, rate in zip(recurrent, dropout, strict=True):
+            module.dropout = rate
+        model.eval()

@@ -1,0 +1,125 @@
+"""The methods of explanation, which of them fit a model, and the one call for all."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from weft.errors import UserError, unknown_name
+from weft.explain import occlusion
+from weft.explain.explanation import Explanation, Target, Word, target_of
+from weft.explain.words import gather, word_spans
+from weft.predict.classic import Classic
+from weft.predict.predictor import Predictor
+
+if TYPE_CHECKING:
+    from weft.predict.neural import Neural
+
+INTEGRATED, GRADIENT, OCCLUSION = "integrated-gradients", "gradient-input", "occlusion"
+ATTENTION, LINEAR = "attention", "linear"
+METHODS = (INTEGRATED, GRADIENT, OCCLUSION, ATTENTION, LINEAR)
+
+Words = list[tuple[Word, ...]]
+
+
+def methods(predictor: Predictor) -> tuple[str, ...]:
+    """The methods that fit a model, the best one to start with first."""
+    engine = predictor.engine
+    if isinstance(engine, Classic):
+        return (LINEAR, OCCLUSION) if hasattr(engine.part, "contributions") else (OCCLUSION,)
+    from weft.explain.attention import attends
+
+    looks = (ATTENTION,) if attends(cast("Neural", engine).model) else ()
+    return (INTEGRATED, GRADIENT, OCCLUSION, *looks)
+
+
+def explain(
+    predictor: Predictor,
+    texts: Sequence[str],
+    *,
+    method: str = "",
+    target: str | None = None,
+    steps: int = 50,
+) -> list[Explanation]:
+    """Weigh the words of each text: how much they speak for the answer, or for `target`.
+
+    `steps` are the points on the path of integrated gradients. Of a text longer than the model
+    reads, only the words that were read have a weight. A text without words has none.
+    """
+    if isinstance(texts, str):
+        raise UserError("Explain a list of texts, not a single string.")
+    if steps < 1:
+        raise UserError(f"steps should be 1 or more, got {steps}.")
+    method = chosen(predictor, method)
+    answers = predictor(texts)
+    targets = [target_of(predictor, target, answer) for answer in answers]
+    words = _words(predictor, list(texts), targets, method, steps) if len(texts) else []
+    return [
+        Explanation(text, answer, aim.name, method, found)
+        for text, answer, aim, found in zip(texts, answers, targets, words, strict=True)
+    ]
+
+
+def chosen(predictor: Predictor, method: str) -> str:
+    """The method by its name, "" for the default, or a UserError that says what there is."""
+    known = methods(predictor)
+    if not method:
+        return known[0]
+    if method in known:
+        return method
+    if method in METHODS:
+        raise UserError(
+            f"Method '{method}' does not fit this model: {_reason(method)}. "
+            f"Use one of: {', '.join(known)}."
+        )
+    raise unknown_name("method", method, known)
+
+
+def _reason(method: str) -> str:
+    return {
+        ATTENTION: "it has no attention weights on its tokens",
+        LINEAR: "it is not a linear model of n-grams",
+    }.get(method, "it has no gradients")
+
+
+def _words(
+    predictor: Predictor, texts: list[str], targets: list[Target], method: str, steps: int
+) -> Words:
+    if method == LINEAR:
+        part = cast(Classic, predictor.engine).part
+        return [
+            _all_words(text, gather(text, part.contributions(text, target.direction)))
+            for text, target in zip(texts, targets, strict=True)
+        ]
+    if method == OCCLUSION:
+        read = read_words(predictor, texts)
+        return occlusion.word_weights(predictor.engine, texts, read, targets)
+    engine = cast("Neural", predictor.engine)
+    if method == ATTENTION:
+        from weft.explain import attention
+
+        found = attention.token_weights(engine, texts)
+    else:
+        from weft.explain import gradients
+
+        found = gradients.token_weights(
+            engine, texts, targets, steps if method == INTEGRATED else 0
+        )
+    return [gather(text, pieces) for text, pieces in zip(texts, found, strict=True)]
+
+
+def read_words(predictor: Predictor, texts: Sequence[str]) -> Words:
+    """The words of each text that the model reads, without weights yet."""
+    if isinstance(predictor.engine, Classic):
+        return [_all_words(text, ()) for text in texts]
+    pieces: list[list[tuple[int, int, float]]] = [[] for _ in texts]
+    for row in cast("Neural", predictor.engine).indexer.rows(texts, spans=True):
+        assert row.spans is not None
+        pieces[row.text] += [(start, end, 0.0) for start, end in row.spans.tolist()]
+    return [gather(text, found) for text, found in zip(texts, pieces, strict=True)]
+
+
+def _all_words(text: str, weighed: Sequence[Word]) -> tuple[Word, ...]:
+    """Every word of the text, with weight 0 where none is known."""
+    known = {word.start: word.weight for word in weighed}
+    return tuple(
+        Word(start, end, known.get(start, 0.0)) for start, end in word_spans(text).tolist()
+    )

@@ -1,0 +1,61 @@
+"""Occlusion: how far the score falls when a word is taken out of the text. For every engine."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.explain.explanation import Target, Word
+from weft.explain.words import joined
+from weft.predict.predictor import CHUNK, Engine
+
+PARTS = 400  # of one text that are taken out by turns; in a longer one, neighbours go together
+
+
+def word_weights(
+    engine: Engine,
+    texts: Sequence[str],
+    words: Sequence[Sequence[Word]],
+    targets: Sequence[Target],
+) -> list[tuple[Word, ...]]:
+    """The words that were read, each with the fall of scores · direction when it is removed.
+
+    Removed, not replaced by an unknown word: that is what every engine can do, and an unknown
+    word may have learned a meaning. Words removed together share the fall.
+    """
+    asked: list[str] = []
+    for text, given in zip(texts, words, strict=True):
+        spans = [(word.start, word.end) for word in given]
+        asked.append(joined(text, spans))
+        asked += [joined(text, spans[:i] + spans[j:]) for i, j in _parts(len(spans))]
+    found = scores(engine, asked)  # (asked, C)
+    out, at = [], 0
+    for given, target in zip(words, targets, strict=True):
+        parts = _parts(len(given))
+        values = found[at : at + 1 + len(parts)] @ target.direction
+        at += 1 + len(parts)
+        falls = values[0] - values[1:]
+        out.append(
+            tuple(
+                Word(word.start, word.end, float(fall) / (j - i))
+                for (i, j), fall in zip(parts, falls.tolist(), strict=True)
+                for word in given[i:j]
+            )
+        )
+    return out
+
+
+def scores(engine: Engine, texts: Sequence[str]) -> np.ndarray:
+    """(texts, C) in pieces that fit in memory; the same text is asked once."""
+    places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    distinct = list(places)
+    pieces = [
+        engine.scores(distinct[start : start + CHUNK]).scores
+        for start in range(0, len(distinct), CHUNK)
+    ]
+    return np.concatenate(pieces)[[places[text] for text in texts]]
+
+
+def _parts(count: int) -> list[tuple[int, int]]:
+    """Ranges of words that are removed together."""
+    size = max(1, -(-count // PARTS))
+    return [(i, min(i + size, count)) for i in range(0, count, size)]

@@ -1,0 +1,87 @@
+"""The words of a text, and weights of tokens brought together on them.
+
+Words are the units that every method weighs and every perturbation removes, whatever the model
+reads: sub-words, characters or n-grams.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.explain.explanation import Word
+from weft.tokens import pattern
+from weft.tokens.align import words_of
+from weft.tokens.tokenizer import whole
+
+if TYPE_CHECKING:
+    from tokenizers.pre_tokenizers import Split
+
+Span = tuple[int, int]
+Piece = tuple[int, int, float]  # start, end, weight of a token
+
+
+def word_spans(text: str) -> np.ndarray:
+    """(n, 2) where the words of a text stand; marks are words of their own."""
+    found = [span for _, span in _splitter().pre_tokenize_str(whole(text))]
+    return np.array(found, np.int32).reshape(-1, 2)
+
+
+@lru_cache(maxsize=1)
+def _splitter() -> "Split":
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Split
+
+    return Split(Regex(pattern.words()), "removed", invert=True)
+
+
+def gather(text: str, pieces: Iterable[Piece]) -> tuple[Word, ...]:
+    """The words that some piece touches, each with the sum of its pieces' weights.
+
+    A piece of several words counts for the one it shares most with. One without a word of its own
+    (a space, "▁") counts for the next word that was read, or the last: nothing of the total is
+    lost.
+    """
+    spans = word_spans(text)
+    listed = sorted(pieces)
+    if not len(spans) or not listed:
+        return ()
+    places = np.array([piece[:2] for piece in listed], np.int32)
+    read = spans[_touched(spans, places)]
+    if not len(read):
+        return ()
+    owners = words_of(places, read)
+    lost = owners < 0
+    following = np.searchsorted(read[:, 0], places[:, 0])
+    owners[lost] = np.minimum(following, len(read) - 1)[lost]
+    sums = np.bincount(owners, [piece[2] for piece in listed], minlength=len(read))
+    return tuple(
+        Word(start, end, weight)
+        for (start, end), weight in zip(read.tolist(), sums.tolist(), strict=True)
+    )
+
+
+def _touched(spans: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Which words share a character with some place; places are sorted by their start."""
+    solid = places[places[:, 0] < places[:, 1]]
+    if not len(solid):
+        return np.zeros(len(spans), bool)
+    reach = np.maximum.accumulate(solid[:, 1])
+    begun = np.searchsorted(solid[:, 0], spans[:, 1], side="left")  # places before a word's end
+    return (begun > 0) & (reach[np.maximum(begun, 1) - 1] > spans[:, 0])
+
+
+def joined(text: str, spans: Sequence[Span]) -> str:
+    """The words at these spans, in the order of the text, as a text of their own.
+
+    Neighbours stay as they were; where something is missing between two words stands one space.
+    """
+    out, before = [], None
+    for start, end in spans:
+        if before is not None:
+            gap = text[before:start]
+            out.append(gap if not gap.strip() else " ")
+        out.append(text[start:end])
+        before = end
+    return "".join(out)

@@ -1,0 +1,231 @@
+"""The page of `weft explain`: one text in depth, or many texts with their methods compared.
+
+L layers   N heads   T tokens
+"""
+
+import datetime
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+import numpy as np
+from markupsafe import Markup, escape
+from matplotlib.figure import Figure
+
+from weft.errors import UserError
+from weft.explain import Explanation, Faithfulness
+from weft.explain.strip import AGAINST, DEEPEST, FOR, strip
+from weft.explain.study import Study
+from weft.predict.predictor import Predictor
+from weft.report import charts, html
+
+BARS = 8  # labels whose probability is shown
+TOKENS = 40  # rows and columns of an attention map that can still be read
+LEVELS = 12  # shades of a map
+CELL = 14  # pixels of a cell in the labelled maps
+
+METHODS = {
+    "integrated-gradients": "the slope of the score along the way from unknown words to the text",
+    "gradient-input": "the slope of the score at the text, times the word's vector",
+    "occlusion": "how far the score falls when the word is removed",
+    "attention": "how much the model looks at the word; not whether it speaks for or against",
+    "linear": "what the word's n-grams add to the score, exactly",
+}
+
+
+def write(path: Path, study: Study, predictor: Predictor, *, command: Sequence[str]) -> None:
+    """Write the page; a UserError where that is not possible."""
+    page = render(study, predictor, command=command)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, "utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
+
+
+def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str:
+    """The whole page; everything that came from the user is escaped."""
+    one = study.first[0] if len(study.examples) == 1 else None
+    return html.render(
+        "explained.html",
+        one=one,
+        title=_title(study, one),
+        lede=_lede(study, one),
+        bars=_bars(one, predictor) if one else [],
+        methods=[
+            {"name": name, "what": METHODS[name], "faith": study.faithful.get(name)}
+            for name in study.explained
+        ],
+        strips=[(e[0].method, METHODS[e[0].method], strip(e[0])) for e in study.explained.values()]
+        if one
+        else [],
+        texts=[] if one else [_text(study, i) for i in study.order()],
+        wrong=sum(study.wrong(i) for i in range(len(study.examples))),
+        labelled=any(example.label is not None for example in study.examples),
+        curves=_curves(list(study.faithful.values())),
+        what="the number" if not predictor.labels else "the probability",
+        heads=_heads(predictor, one) if one else None,
+        legend=(_ground(FOR), _ground(AGAINST)),
+        command=shlex.join(command),
+        made=datetime.datetime.now(datetime.timezone.utc).strftime("%d %B %Y, %H:%M UTC"),
+    )
+
+
+def curves(found: Sequence[Faithfulness], kind: Literal["deletion", "insertion"]) -> str:
+    """The curves of all methods, the first one in the accent, random order dotted."""
+    dashes: list[Any] = ["-", "--", "-.", (0, (9, 2)), (0, (5, 1, 1, 1, 1, 1))]
+    shares = [100 * share for share in found[0].shares]
+    chance = getattr(found[0], f"random_{kind}")
+    with matplotlib.rc_context(charts.STYLE):
+        figure = Figure(figsize=(5.2, 3.5), layout="constrained")
+        axes = figure.add_subplot()
+        axes.plot(shares, chance, color=charts.MUTED, lw=2.2, ls=":", label="random order")
+        for i, one in enumerate(found):
+            axes.plot(
+                shares,
+                getattr(one, kind),
+                color=charts.INK if i else charts.ACCENT,
+                lw=1.2 if i else 1.9,
+                ls=dashes[i % len(dashes)],
+                label=one.method,
+            )
+        axes.set_xlabel("words removed (%)" if kind == "deletion" else "words put in (%)")
+        figure.legend(loc="outside lower center", ncols=3, frameon=False)
+        return charts.svg(figure, kind)
+
+
+def heat(weights: np.ndarray, tokens: Sequence[str] = (), title: str = "") -> Markup:
+    """One (T, T) map in the page's accent, as small as an SVG can be; with tokens, labelled.
+
+    matplotlib would draw it as a picture whose colours cannot follow light and dark.
+    """
+    size = len(weights)
+    shade = np.rint(LEVELS * weights / max(float(weights.max()), 1e-9)).astype(int)
+    paths = []
+    for level in range(1, LEVELS + 1):
+        cells = np.argwhere(shade == level).tolist()
+        if cells:
+            d = "".join(f"M{x} {y}h1v1h-1z" for y, x in cells)
+            paths.append(f'<path opacity="{level / LEVELS:.2f}" d="{d}"/>')
+    margin = 0.8 + 0.45 * max(len(_short(token)) for token in tokens) if tokens else 0.0
+    labels = "".join(
+        f'<text x="-.4" y="{i + 0.75}" text-anchor="end">{escape(_short(token))}</text>'
+        f'<text transform="translate({i + 0.75} -.4) rotate(-90)">{escape(_short(token))}</text>'
+        for i, token in enumerate(tokens)
+    )
+    whole = size + margin
+    width = f' style="width:{CELL * whole:.0f}px"' if tokens else ""
+    box = f"{-margin:.2f} {-margin:.2f} {whole + 0.1:.2f} {whole + 0.1:.2f}"
+    return Markup(
+        f'<svg class="heat" viewBox="{box}"{width} role="img"><title>{escape(title)}</title>'
+        f'<rect class="frame" width="{size}" height="{size}"/>'
+        f'<g class="cells">{"".join(paths)}</g>{labels}</svg>'
+    )
+
+
+def _curves(found: Sequence[Faithfulness]) -> list[tuple[str, Markup]]:
+    """Both kinds of curve with what each shows."""
+    if not found:
+        return []
+    return [
+        ("Strongest words removed first: lower is better", Markup(curves(found, "deletion"))),
+        ("Strongest words put in first: higher is better", Markup(curves(found, "insertion"))),
+    ]
+
+
+def _short(token: str) -> str:
+    return token if len(token) <= 12 else token[:11] + "…"
+
+
+def _heads(predictor: Predictor, one: Explanation) -> dict[str, Any] | None:
+    """The head × layer grid of a Transformer, and a labelled map of each layer's mean."""
+    from weft.encode.transformer import Transformer
+    from weft.explain.attention import heads
+
+    model = getattr(predictor.engine, "model", None)
+    if model is None or not isinstance(model.encoder, Transformer) or not one.words:
+        return None
+    found = heads(predictor, one.text)
+    tokens, weights = found.tokens[:TOKENS], found.weights[:, :, :TOKENS, :TOKENS]
+    layers = []
+    for k, layer in enumerate(weights, 1):
+        maps = [(f"head {n}", heat(w, title=_peak(w, tokens))) for n, w in enumerate(layer, 1)]
+        layers.append((f"Layer {k}", heat(layer.mean(0), tokens, f"layer {k}, mean"), maps))
+    return {"layers": layers, "shown": len(tokens), "tokens": len(found.tokens)}
+
+
+def _peak(weights: np.ndarray, tokens: Sequence[str]) -> str:
+    """Where a head looks hardest, in words."""
+    row, column = divmod(int(weights.argmax()), weights.shape[1])
+    return f"“{tokens[row]}” looks at “{tokens[column]}” with {weights[row, column]:.2f}"
+
+
+def _title(study: Study, one: Explanation | None) -> str:
+    if one is not None:
+        return " ".join(one.text.split())[:60]
+    return study.examples[0].file or "texts"
+
+
+def _lede(study: Study, one: Explanation | None) -> str:
+    method = next(iter(study.explained))
+    if one is not None:
+        words = ", ".join(f"“{word}”" for word in _reasons(one))
+        because = f", most of all because of {words}" if words else ""
+        if one.target not in (_plain(one.answer.value), "number"):
+            return (
+                f"The model says {_says(one)}. What speaks for {one.target}: {words or 'nothing'}."
+            )
+        return f"The model says {_says(one)}{because}."
+    best = max(study.faithful.values(), key=lambda found: found.gain.value)
+    sure = "beats" if best.gain.low > 0 else "does not surely beat"
+    return (
+        f"{len(study.examples):,} texts explained. {best.method.capitalize()} is the most faithful "
+        f"method here; it {sure} words in random order."
+        if len(study.faithful) > 1
+        else f"{len(study.examples):,} texts explained by {method}; it {sure} random order."
+    )
+
+
+def _reasons(one: Explanation) -> list[str]:
+    """Up to three words that speak most for the target, those that stand out."""
+    named = [w for w in one.words if any(c.isalnum() for c in one.text[w.start : w.end])]
+    best = sorted(named, key=lambda word: -word.weight)[:3]
+    least = best[0].weight / 3 if best else 0.0
+    kept = [one.text[word.start : word.end] for word in best if word.weight > max(least, 0)]
+    return list(dict.fromkeys(kept))
+
+
+def _says(one: Explanation) -> str:
+    value = one.answer.value
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{_plain(value) or 'no label'} ({100 * one.answer.score:.0f} %)"
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _bars(one: Explanation, predictor: Predictor) -> list[tuple[str, float, bool]]:
+    """(label, probability, whether it is the target), the most probable first."""
+    pairs = sorted(zip(predictor.labels, one.answer.scores, strict=True), key=lambda p: -p[1])
+    shown = [pair for i, pair in enumerate(pairs) if i < BARS or pair[0] == one.target]
+    return [(name, chance, name == one.target) for name, chance in shown]
+
+
+def _text(study: Study, i: int) -> dict[str, Any]:
+    one, label = study.first[i], study.examples[i].label
+    return {
+        "says": _says(one),
+        "label": None if label is None else _plain(label),
+        "wrong": study.wrong(i),
+        "where": study.examples[i].where,
+        "coverage": one.answer.coverage,
+        "strip": strip(one),
+    }
+
+
+def _ground(colour: str) -> Markup:
+    return Markup(f"background:color-mix(in srgb, {colour} {DEEPEST}%, transparent)")
