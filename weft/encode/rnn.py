@@ -19,6 +19,7 @@ from weft.registry import register
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+SIDES = (" forward", " backward")
 
 
 @register("encoder", "rnn")
@@ -80,11 +81,57 @@ class Recurrent(nn.Module):
             states = self._reversed(x)
         else:
             states = self._packed(x)
+        return x.with_data(self._out(states))
+
+    def unrolled(self, x: Padded) -> tuple[Padded, dict[str, list[Tensor]]]:
+        """The same, one step at a time and without dropout, with the states of every step.
+
+        The fused kernels keep what happens between steps to themselves; here each state is a
+        tensor (B, H) that a gradient can be asked of. States are listed by layer and direction in
+        the order they are taken: the backward direction's begin at each row's last real step.
+        """
+        if not x.data.numel():
+            return self(x), {}
+        states = x.data  # (B, T, E)
+        taken: dict[str, list[Tensor]] = {}
+        for layer in range(self.net.num_layers):
+            halves = []
+            for side in range(self.directions):
+                name = f"layer {layer + 1}{SIDES[side] if self.directions == 2 else ''}"
+                steps = reverse(states, x.lengths) if side else states
+                taken[name], cells = self._steps(steps, layer, side)
+                if cells:
+                    taken[f"{name} cell"] = cells
+                half = torch.stack(taken[name], dim=1)  # (B, T, H)
+                halves.append(reverse(half, x.lengths) if side else half)
+            states = torch.cat(halves, dim=2)  # (B, T, D*H)
+        return x.with_data(self._out(states)), taken
+
+    def _steps(self, data: Tensor, layer: int, side: int) -> tuple[list[Tensor], list[Tensor]]:
+        """The hidden states and, of an LSTM, the cells of one layer in one direction."""
+        suffix = "_reverse" if side else ""
+        weights = [getattr(self.net, f"{name}_l{layer}{suffix}") for name in WEIGHTS]
+        which = self.directions * layer + side
+        zero = data.new_zeros(len(data), self.net.hidden_size)
+        state = [start[which].expand_as(zero) for start in self.starts] or [zero, zero]
+        hidden, cells = [], []
+        for x in data.unbind(1):  # (B, E)
+            if self.cell == "lstm":
+                state = _lstm(x, state, *weights)
+                cells.append(state[1])
+            else:
+                one = torch.gru_cell if self.cell == "gru" else torch.rnn_tanh_cell
+                state = [one(x, state[0], *weights)]
+            hidden.append(state[0])
+        return hidden, cells
+
+    def _out(self, states: Tensor) -> Tensor:
+        """Elman's output layer, where there is one."""
         if self.outputs:
             halves = states.chunk(self.directions, dim=2)
             made = [layer(half) for layer, half in zip(self.outputs, halves, strict=True)]
             states = torch.cat(made, dim=2).tanh()  # (B, T, D*H)
-        return x.with_data(states)
+        return states
 
     def _start(self, rows: int, like: Tensor) -> Tensor | tuple[Tensor, ...] | None:
         """The state before the first step, in the form PyTorch wants it."""
@@ -122,6 +169,14 @@ class Recurrent(nn.Module):
         if self.cell == "lstm":
             return torch.lstm(data, (first, start[1] if start else zero), *rest)[0]
         return (torch.gru if self.cell == "gru" else torch.rnn_tanh)(data, first, *rest)[0]
+
+
+def _lstm(x: Tensor, state: list[Tensor], W: Tensor, U: Tensor, b: Tensor, d: Tensor) -> list:
+    """One step by the formulas; a fused one would hide how the hidden state hangs on the cell."""
+    gates = F.linear(x, W, b) + F.linear(state[0], U, d)  # (B, 4*H)
+    enter, keep, fresh, leave = gates.chunk(4, dim=1)
+    cell = keep.sigmoid() * state[1] + enter.sigmoid() * fresh.tanh()
+    return [leave.sigmoid() * cell.tanh(), cell]
 
 
 def _initialise(net: nn.RNNBase, cell: str, forget_bias: float) -> None:

@@ -1,0 +1,36 @@
+"""A corpus that only memory can read: the first word is the label, and filler follows it."""
+
+import random
+
+from weft.errors import UserError
+from weft.text.example import Example
+
+SYMBOLS = ("amber", "birch", "cobalt", "dune", "ember", "fjord", "grove", "heron")
+_FILLER = ("and", "so", "then", "on", "it", "went")
+SPARE = 5  # rows differ by fewer than so many steps
+
+
+def recall(
+    seed: int = 0, size: int = 1500, steps: int = 60, symbols: int = 4
+) -> dict[str, list[Example]]:
+    """`size` rows in train, dev and test (6 : 1 : 2) whose label lies `steps` or a few more back.
+
+    Hochreiter and Schmidhuber (1997) test long time lags this way; the filler says nothing.
+    """
+    if not 2 <= symbols <= len(SYMBOLS):
+        raise UserError(f"recall: 'symbols' should be from 2 to {len(SYMBOLS)}, got {symbols}.")
+    if steps < 0:
+        raise UserError(f"recall: 'steps' should be 0 or more, got {steps}.")
+    chance = random.Random(seed)
+    shares = {"train": size * 6 // 9, "dev": size // 9, "test": size - size * 6 // 9 - size // 9}
+    return {
+        split: [_row(chance, f"{split}-{i + 1}", SYMBOLS[i % symbols], steps) for i in range(count)]
+        for split, count in shares.items()
+    }
+
+
+def _row(chance: random.Random, name: str, symbol: str, steps: int) -> Example:
+    # Only `random()` is promised to be the same in every version of Python.
+    count = steps + int(chance.random() * SPARE)
+    filler = (_FILLER[int(chance.random() * len(_FILLER))] for _ in range(count))
+    return Example(" ".join([symbol, *filler]), symbol, id=name)
