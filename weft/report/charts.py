@@ -3,9 +3,11 @@
 import io
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
@@ -36,55 +38,99 @@ STYLE: Any = {
     "savefig.transparent": True,
 }
 POINTS = 200  # of a curve; more cannot be told apart
+LARGEST, LEAST = 20.0, 4.0  # radius of the largest model's point, and the smallest radius
 
 Curve = Sequence[tuple[float, float]]
 
 
 def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
-    """Quality against latency, a labelled point a recipe, the margin of the best as a band."""
+    """Quality against latency, a point a recipe whose area is the model's size on disk.
+
+    The band is the margin of the best; the line joins the models that no other beats in both.
+    """
     able = [row for row in rows if row.error is None and row.quality is not None]
     scale = 100 if verdict.best.metric in PERCENT else 1
+    radii = _radii([row.size_bytes or 0 for row in able])
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10, 4.4), layout="constrained")
+        figure = Figure(figsize=(10, 4.8), layout="constrained")
         axes = figure.add_subplot()
         best = (verdict.best.quality or 0.0) * scale
         sign = 1 if verdict.best.higher_is_better else -1
         axes.axhspan(best - sign * verdict.margin * scale, best, color=ACCENT, alpha=0.12, lw=0)
-        for row in able:
+        stairs = _stairs(able, scale)
+        axes.plot(*zip(*stairs, strict=True), color=MUTED, lw=1.1, ls=(0, (4, 3)))
+        for row, radius in zip(able, radii, strict=True):
             x, y, chosen = row.p50_ms or 0.0, (row.quality or 0.0) * scale, row is verdict.choice
             low, high = _bar(row)
             colour = ACCENT if chosen else INK
             axes.plot([x, x], [low * scale, high * scale], color=colour, lw=1.2, alpha=0.55)
-            axes.plot([x], [y], "o", color=colour, ms=8 if chosen else 6)
+            axes.plot([x], [y], "o", color=colour, ms=2 * radius, alpha=0.28, mew=0)
+            axes.plot([x], [y], "o", color=colour, ms=4.5)
         _latency_axis(axes, [row.p50_ms or 0.0 for row in able])
-        axes.margins(0.14, 0.12)
+        axes.margins(0.14, 0.14)
         if scale == 100 and axes.get_ylim()[1] > 100:
             axes.set_ylim(top=101.5)  # room for a point at the very top, but no tick above it
         axes.set_ylabel(_metric(verdict.best.metric))
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        _labels(figure, axes, able, verdict.choice, scale)
+        _labels(figure, axes, able, radii, stairs, verdict.choice, scale)
         return svg(figure, "scatter")
 
 
-def curves(recipe: str, own: Sequence[Curve], others: Sequence[Curve], metric: str) -> str:
-    """The dev metric of one recipe's trainings over epochs, with the other recipes in grey."""
+def front(rows: Sequence[Row]) -> list[Row]:
+    """The Pareto front, fastest first: nothing is as fast and better, or as good and faster."""
+    out: list[Row] = []
+    for row in sorted(rows, key=lambda r: (r.p50_ms or 0.0, -_goodness(r))):
+        if not out or _goodness(row) > _goodness(out[-1]):
+            out.append(row)
+    return out
+
+
+def curves(
+    recipe: str,
+    own: Sequence[Curve],
+    others: Sequence[Curve],
+    metric: str,
+    limits: tuple[float, float] | None = None,
+) -> str:
+    """The dev metric of one recipe's trainings over epochs, with the other recipes in grey.
+
+    The band reaches from the worst training to the best, the thick line is their mean.
+    """
     scale = 100 if metric in PERCENT else 1
     with matplotlib.rc_context({**STYLE, "font.size": 9}):
         figure = Figure(figsize=(2.9, 1.75), layout="constrained")
         axes = figure.add_subplot()
+        alone = len(own) == 1
         for curve, colour, width, alpha in (
-            *((curve, MUTED, 1.0, 0.4) for curve in others),
-            *((curve, ACCENT, 1.6, 1.0) for curve in own),
+            *((curve, MUTED, 1.0, 0.35) for curve in others),
+            *((curve, ACCENT, 1.7 if alone else 0.7, 1.0 if alone else 0.6) for curve in own),
         ):
             kept = curve[:: -(-len(curve) // POINTS)]
             marker = "." if len(kept) == 1 else None
             x, y = [x for x, _ in kept], [y * scale for _, y in kept]
             axes.plot(x, y, color=colour, lw=width, alpha=alpha, marker=marker)
+        if not alone:
+            grid, low, mean, high = spread(own)
+            axes.fill_between(grid, low * scale, high * scale, color=ACCENT, alpha=0.16, lw=0)
+            axes.plot(grid, mean * scale, color=ACCENT, lw=1.8)
+        if limits is not None:
+            room = 0.06 * (limits[1] - limits[0]) or 0.05
+            axes.set_ylim((limits[0] - room) * scale, (limits[1] + room) * scale)
         axes.grid(False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.set_xlabel("epochs")
         return svg(figure, f"curve-{recipe}")
+
+
+def spread(own: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Epochs, and the lowest, mean and highest of the trainings there, while all of them last."""
+    end = min(curve[-1][0] for curve in own)
+    begin = max(curve[0][0] for curve in own)
+    grid = np.unique([x for curve in own for x, _ in curve if begin <= x <= end] or [end])
+    grid = grid[:: -(-len(grid) // POINTS)]
+    values = np.array([np.interp(grid, *np.transpose(curve)) for curve in own])
+    return grid, values.min(0), values.mean(0), values.max(0)
 
 
 def svg(figure: Figure, name: str) -> str:
@@ -103,6 +149,26 @@ def svg(figure: Figure, name: str) -> str:
     for colour, variable in VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
     return text
+
+
+def _goodness(row: Row) -> float:
+    return (row.quality or 0.0) * (1 if row.higher_is_better else -1)
+
+
+def _stairs(rows: Sequence[Row], scale: float) -> list[tuple[float, float]]:
+    """The front as a line: to the right until a slower model is better, then to that one."""
+    corners: list[tuple[float, float]] = []
+    for row in front(rows):
+        x, y = row.p50_ms or 0.0, (row.quality or 0.0) * scale
+        corners += [(x, corners[-1][1])] if corners else []
+        corners.append((x, y))
+    return corners
+
+
+def _radii(sizes: Sequence[int]) -> list[float]:
+    """Radius of each point: areas are as the sizes, but the smallest can still be seen."""
+    largest = max(sizes, default=0) or 1
+    return [max(LEAST, LARGEST * (size / largest) ** 0.5) for size in sizes]
 
 
 def _bar(row: Row) -> tuple[float, float]:
@@ -126,7 +192,15 @@ def _latency_axis(axes: Any, values: Sequence[float]) -> None:
         axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _labels(figure: Any, axes: Any, rows: Sequence[Row], choice: Row, scale: float) -> None:
+def _labels(
+    figure: Any,
+    axes: Any,
+    rows: Sequence[Row],
+    radii: Sequence[float],
+    stairs: Curve,
+    choice: Row,
+    scale: float,
+) -> None:
     """Write each name beside its point, in the nearest place where nothing else stands."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # decides where the axes are
@@ -135,21 +209,25 @@ def _labels(figure: Any, axes: Any, rows: Sequence[Row], choice: Row, scale: flo
     points = [
         axes.transData.transform((row.p50_ms or 0.0, (row.quality or 0.0) * scale)) for row in rows
     ]
-    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+    dots = 100 / 72  # pixels of the renderer in a point
+    around = [radius * dots for radius in radii]
+    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(points, around, strict=True)]
     for row, (x, _) in zip(rows, points, strict=True):
         low, high = (axes.transData.transform((1, end * scale))[1] for end in _bar(row))
         taken.append((x - 1, low, x + 1, high))
-    dots = 100 / 72  # pixels of the renderer in a point
-    for row, (x, y) in zip(rows, points, strict=True):
+    corners = axes.transData.transform(np.array(stairs))
+    for (x0, y0), (x1, y1) in pairwise(corners):
+        taken.append((x0 - 1, min(y0, y1) - 1, x1 + 1, max(y0, y1) + 1))
+    for row, (x, y), r in zip(rows, points, around, strict=True):
         bold = "bold" if row is choice else "normal"
         colour = ACCENT if row is choice else INK
         text = figure.text(0, 0, row.recipe, weight=bold, size=9.5)
         box = text.get_window_extent(renderer)
         text.remove()
-        dx, dy = _place(x, y, box.width, box.height, taken, frame)
+        dx, dy = _place(x, y, r, box.width, box.height, taken, frame)
         left, bottom = x + dx, y + dy
         taken.append((left, bottom, left + box.width, bottom + box.height))
-        far = abs(dy + box.height / 2) > 14
+        far = abs(dy + box.height / 2) > r + 20
         axes.annotate(
             row.recipe,
             (row.p50_ms or 0.0, (row.quality or 0.0) * scale),
@@ -164,16 +242,16 @@ def _labels(figure: Any, axes: Any, rows: Sequence[Row], choice: Row, scale: flo
 
 
 def _place(
-    x: float, y: float, width: float, height: float, taken: Sequence[tuple], frame: Any
+    x: float, y: float, r: float, width: float, height: float, taken: Sequence[tuple], frame: Any
 ) -> tuple[float, float]:
-    """The offset of a label's lower left corner from its point."""
-    fallback = (10.0, -height / 2)
+    """The offset of a label's lower left corner from its point of radius `r`."""
+    fallback = (r + 4, -height / 2)
     for away in range(0, 240, 8):
-        for side in (10.0, -10.0 - width, -width / 2):
+        for side in (r + 4, -r - 4 - width, -width / 2):
             for up in (away, -away):
                 dy = up - height / 2
                 if side == -width / 2:  # above or below, clear of the point
-                    dy += 14 if up >= 0 else -14
+                    dy += (r + height / 2 + 3) * (1 if up >= 0 else -1)
                 box = (x + side - 3, y + dy - 1, x + side + width + 3, y + dy + height + 1)
                 inside = frame.x0 <= box[0] and box[2] <= frame.x1
                 inside = inside and frame.y0 <= box[1] and box[3] <= frame.y1

@@ -1,9 +1,11 @@
 """Jinja pages that open anywhere, offline: one environment, one look."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from weft.report.words import count, duration, figure, milliseconds, size
 
@@ -17,6 +19,15 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters.update(count=count, duration=duration, milliseconds=milliseconds, size=size)
+    templates.filters.update(
+        count=count, duration=duration, milliseconds=milliseconds, size=size, name=name
+    )
     templates.globals.update(figure=figure, zip=zip)
     return templates.get_template(template).render(**values)
+
+
+def name(text: str) -> Markup:
+    """A label, which may be long: it is broken at its joints, and keeps its own direction."""
+    # Not inside an escaped character such as &#39;.
+    joints = re.sub(r"([_/.\-:])(?=\w)", r"\1<wbr>", str(escape(text)))
+    return Markup(f"<bdi>{joints}</bdi>")

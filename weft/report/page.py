@@ -1,24 +1,33 @@
 """The report as one HTML file that opens anywhere, offline."""
 
 import datetime
+import math
 import os
 import platform
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup
 
-from weft.report import charts, html
+from weft.report import charts, histograms, html
+from weft.report.confusion import matrix, pairs
 from weft.report.facts import Facts
 from weft.report.latency import SINGLE, TOGETHER, WARM_UP
 from weft.report.leaderboard import Row, Verdict, ordered, verdict
+from weft.report.look import Look
+from weft.report.project import section
 from weft.report.trial import Result, Trial
 from weft.report.words import PERCENT
 
-LABELS = 30  # shown; how many more there are is said
+if TYPE_CHECKING:
+    from weft.doctor import Diagnosis
+    from weft.train.health import Health
+
+LABELS = 500  # rows of a table of labels; how many more there are is said
 CURVES = 10  # of one recipe
 BAR = 120  # width of an error bar in the table
 
@@ -33,6 +42,11 @@ class Page:
     command: Sequence[str]
     seeds: int
     output: Path
+    diagnosis: "Diagnosis | None" = None
+    look: Look | None = None
+    healths: "Mapping[str, Health]" = field(default_factory=dict)
+    model: str = ""  # path of the saved model, for the commands
+    test: str = ""  # the file it was measured on, where there is one
 
 
 def render(page: Page) -> str:
@@ -49,18 +63,88 @@ def render(page: Page) -> str:
         unit=" %" if metric in PERCENT else "",
         scatter=Markup(charts.scatter(rows, found)) if found else "",
         panels=_panels(rows, page.finished, metric),
+        answers=_answers(page.look),
+        look=page.look,
+        map=section(page.look.projection) if page.look and page.look.projection else "",
+        healths=page.healths,
+        health=_health(page.healths),
+        diagnosis=page.diagnosis,
         facts=page.facts,
         labels=_labels(page.facts),
+        pictures=_pictures(page),
         notes=_notes(page),
         seeds=page.seeds,
         trials=len(page.finished),
         folds=max((row.folds for row in rows), default=0),
         texts={"warm": WARM_UP, "single": SINGLE, "together": TOGETHER},
         command=shlex.join(page.command),
-        use=_use(page, found),
+        uses=_uses(page, found),
         versions=_versions(page.finished),
         made=datetime.datetime.now(datetime.timezone.utc).strftime("%d %B %Y, %H:%M UTC"),
     )
+
+
+def _answers(look: Look | None) -> dict[str, Any]:
+    """Tables and charts of one model's answers; None for what its kind of answer has not."""
+    names = ("classes", "matrix", "pairs", "reliability", "against", "residuals")
+    out: dict[str, Any] = {**dict.fromkeys(names), "all": 0}
+    if look is None:
+        return out
+    found = look.answers
+    if found.kind == "numbers":
+        against, residuals = histograms.against(found.pairs), histograms.residuals(found.pairs)
+        return out | {"against": Markup(against), "residuals": Markup(residuals)}
+    out |= {"classes": found.classes[:LABELS], "all": len(found.classes)}
+    if found.kind == "classes":
+        out |= {"matrix": matrix(found.cells), "pairs": pairs(found.cells)}
+    if found.calibration is not None:
+        out |= {"reliability": Markup(histograms.reliability(found.calibration))}
+    return out
+
+
+def _health(healths: "Mapping[str, Health]") -> Markup:
+    """The gradient of each recipe over distance."""
+    if not healths:
+        return Markup("")
+    from weft.report.health import panel
+
+    return Markup(panel(healths))
+
+
+def _pictures(page: Page) -> list[tuple[str, Markup]]:
+    """Histograms of the data: how long texts are, and how large numbers."""
+    out = []
+    if page.diagnosis is not None and (counts := page.diagnosis.histogram.counts):
+        edges = page.diagnosis.histogram.edges
+        lengths = {split: (edges, found) for split, found in counts.items() if sum(found)}
+        if lengths:
+            chart = histograms.shares(lengths, "words", doubling=True)
+            out.append(("How long the texts are", Markup(chart)))
+    if page.facts.numeric and (numbers := _numbers(page.facts)):
+        out.append(("The numbers to be found", Markup(histograms.shares(numbers, "number"))))
+    return out
+
+
+def _numbers(facts: Facts) -> dict[str, histograms.Histogram]:
+    """The labels as numbers, counted over the same ranges in every split."""
+    known = {float(name): counts for name, counts in facts.labels.items() if _is_number(name)}
+    if not known:
+        return {}
+    values = np.array(list(known))
+    out: dict[str, histograms.Histogram] = {}
+    for split in facts.rows:
+        weights = [counts.get(split, 0) for counts in known.values()]
+        range_ = (values.min(), values.max())
+        counts, edges = np.histogram(values, histograms.COLUMNS, range_, weights=weights)
+        out[split] = (edges.tolist(), counts.tolist())
+    return out
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
 
 
 def _bars(rows: Sequence[Row]) -> list[dict[str, float] | None]:
@@ -105,12 +189,14 @@ def _panels(
     for trial, _ in finished:
         if curve := trial.curve(metric):
             known.setdefault(trial.recipe, []).append(curve)
+    seen = [value for found in known.values() for curve in found for _, value in curve]
+    limits = (min(seen), max(seen)) if seen else None
     out = []
     for row in rows:
         if row.recipe in known:
             others = [found[0] for recipe, found in known.items() if recipe != row.recipe]
-            chart = charts.curves(row.recipe, known[row.recipe][:CURVES], others, metric)
-            out.append((row.recipe, Markup(chart)))
+            own = known[row.recipe][:CURVES]
+            out.append((row.recipe, Markup(charts.curves(row.recipe, own, others, metric, limits))))
     return out
 
 
@@ -132,16 +218,25 @@ def _notes(page: Page) -> list[tuple[str, str]]:
     for trial, result in page.finished:
         for note in result.notes:
             told.setdefault(note, {})[trial.recipe] = None
-    return [(note, "") for note in page.facts.notes] + [
+    own = page.look.notes if page.look else ()
+    return [(note, "") for note in (*page.facts.notes, *own)] + [
         (note, ", ".join(recipes)) for note, recipes in told.items()
     ]
 
 
-def _use(page: Page, found: Verdict | None) -> str:
+def _uses(page: Page, found: Verdict | None) -> list[tuple[str, str]]:
+    """(what for, command) with the model that is named."""
     if found is None:
-        return ""
+        return []
     folders = [trial.folder for trial, _ in page.finished if trial.recipe == found.choice.recipe]
-    return shlex.join(["weft", "predict", str(folders[0] / "model"), "texts.txt"])
+    model = page.model or (str(folders[0] / "model") if folders else "")
+    if not model:
+        return []
+    commands = [("answer texts", ["weft", "predict", model, "texts.txt"])]
+    if page.test:
+        commands.append(("measure again", ["weft", "evaluate", model, page.test]))
+    commands.append(("ask why", ["weft", "explain", model, "texts.txt", "-o", "why.html"]))
+    return [(what, shlex.join(command)) for what, command in commands]
 
 
 def _versions(finished: Sequence[tuple[Trial, Result]]) -> list[tuple[str, str]]:

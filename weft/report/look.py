@@ -1,0 +1,102 @@
+"""A close look at one trained model: what it confuses, how sure it is, and why."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from weft import predict
+from weft.errors import UserError
+from weft.predict import Predictor
+from weft.report.answers import Answers, Said, read
+from weft.report.project import USUAL, Method, Projection, projection, sentence_vectors
+from weft.report.trial import Trial
+
+ERRORS = 12  # shown with an explanation
+LONG = 600  # characters of a text that is shown without one
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong answer, and its text with the words that led to it."""
+
+    said: Said
+    strip: Markup
+
+
+@dataclass(frozen=True)
+class Look:
+    """Everything the page shows about one trained model's answers."""
+
+    recipe: str
+    name: str  # of the trial: recipe, seed, fold
+    answers: Answers
+    errors: tuple[Mistake, ...]
+    method: str  # how the errors are explained; "" where they are not
+    projection: Projection | None
+    notes: tuple[str, ...] = ()
+
+
+def look(
+    trial: Trial,
+    device: str = "auto",
+    limit: int = 1000,
+    *,
+    projections: Sequence[Method] = USUAL,
+    seed: int = 0,
+) -> Look:
+    """Read a finished trial's answers, and ask its model about its errors and `limit` test texts.
+
+    What a model cannot give is left out and noted; only a damaged folder is an error.
+    """
+    answers = read(trial.folder / "predictions.jsonl", sample=limit, errors=ERRORS, seed=seed)
+    predictor = predict.load(trial.folder / "model", device=device, replay=False)
+    notes = []
+    errors, method = [Mistake(said, _cut(said.text)) for said in answers.errors], ""
+    try:
+        strips, method = _strips(predictor, [said.text for said in answers.errors])
+        errors = [Mistake(s, strip) for s, strip in zip(answers.errors, strips, strict=True)]
+    except UserError as error:
+        notes.append(f"The errors are not explained: {error}")
+    picture = None
+    try:
+        picture = _projection(predictor, trial.recipe, answers, projections, seed)
+    except UserError as error:
+        notes.append(f"There is no picture of the texts: {error}")
+    return Look(
+        trial.recipe, trial.name, answers, tuple(errors), method, picture, tuple(notes)
+    )  # fmt: skip
+
+
+def _strips(predictor: Predictor, texts: Sequence[str]) -> tuple[list[Markup], str]:
+    """Each text with its words on coloured ground, and the method that weighed them."""
+    if not texts:
+        return [], ""
+    from weft.explain import explain
+    from weft.explain.strip import strip
+
+    found = explain(predictor, list(texts))
+    return [strip(one) for one in found], found[0].method
+
+
+def _projection(
+    predictor: Predictor, recipe: str, answers: Answers, methods: Sequence[Method], seed: int
+) -> Projection:
+    vectors = sentence_vectors(predictor, [said.text for said in answers.sample], seed)
+    shown = len(answers.sample)
+    which = f"All {shown:,} test texts" if shown == answers.n else _share(shown, answers.n)
+    what = f"{which}, as vectors of {vectors.shape[1]} numbers that {recipe} makes of them."
+    if hasattr(predictor.engine, "part"):
+        what = (
+            f"{which}, as the {vectors.shape[1]} leading directions of their tf-idf rows "
+            "(latent semantic analysis)."
+        )
+    return projection(answers.sample, vectors, methods, seed, what)
+
+
+def _share(shown: int, n: int) -> str:
+    return f"{shown:,} of {n:,} test texts, every label and its errors in proportion"
+
+
+def _cut(text: str) -> Markup:
+    return escape(text if len(text) <= LONG else f"{text[:LONG]}…")
