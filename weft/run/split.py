@@ -61,31 +61,41 @@ class Holdout:
 def holdout(data: Data, numbers: bool = False) -> Holdout:
     """Choose what dev and test take from train where they have no file of their own.
 
-    Every label gives the same share, as near as whole texts allow, and copies of a text (up to
-    case and spaces) are chosen together. One pass; held are a hash and a label's number a row.
+    Every label gives the same share, to the nearest text, and copies of a text (up to case and
+    spaces) go together. Dev is what `held` would take, evened out over the labels. One pass, which
+    keeps two hashes and a label's number of each row.
     """
-    shares = (0.0 if data.test else TEST_SHARE, 0.0 if data.dev else data.share)
-    if not any(shares):
+    shares = {"test": 0.0 if data.test else TEST_SHARE, "dev": 0.0 if data.dev else data.share}
+    if not any(shares.values()):
         return Holdout()
-    keys, labels, names = array("Q"), array("q"), dict[object, int]()
-    values = array("d")
+    keys, order, values = array("Q"), array("L"), array("d")
+    names: dict[object, int] = {}
     for example in source(data, data.train)():
         keys.append(key(example.text))
-        labels.append(names.setdefault(example.label, len(names)))
-        if numbers:
-            values.append(_number(example))
+        order.append(_order(example.text))
+        name = _number(example) if numbers else names.setdefault(example.label, len(names))
+        values.append(name)
     texts, first = np.unique(np.array(keys, np.uint64), return_index=True)
-    strata = _bins(np.array(values)) if numbers else np.array(labels, np.int64)
-    texts = texts[np.argsort(strata[first], kind="stable")]  # by label, then by hash: at random
-    chosen = []
-    for share in shares:
-        # Walking down the list and taking one whenever the share adds up to a whole text takes
-        # that share of each label, give or take one.
-        steps = np.floor(np.arange(len(texts) + 1) * share + 0.5)
-        picked = np.diff(steps) > 0
-        chosen.append(frozenset(texts[picked].tolist()))
-        texts = texts[~picked]
-    return Holdout(test=chosen[0], dev=chosen[1])
+    strata = np.array(values)[first]
+    strata = _bins(strata) if numbers else strata
+    lots = {"test": texts, "dev": np.array(order)[first]}
+    chosen, free = {}, np.ones(len(texts), bool)
+    for side, share in shares.items():
+        taken = _lowest(lots[side], strata, free, share)
+        chosen[side] = frozenset(texts[taken].tolist())
+        free &= ~taken
+    return Holdout(**chosen)
+
+
+def _lowest(lots: np.ndarray, strata: np.ndarray, free: np.ndarray, share: float) -> np.ndarray:
+    """Of those that are free, the share with the lowest lots in each stratum."""
+    taken = np.zeros(len(lots), bool)
+    rows = np.flatnonzero(free)
+    rows = rows[np.lexsort((lots[rows], strata[rows]))]
+    starts = np.flatnonzero(np.diff(strata[rows], prepend=np.nan))
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        taken[rows[start : start + int(share * (end - start) + 0.5)]] = True
+    return taken
 
 
 def with_test(data: Data, chosen: Holdout) -> Splits:
@@ -166,7 +176,11 @@ def folds(
 def held(text: str, share: float) -> bool:
     """Whether a text falls into the held-out share: decided by the text alone, so that copies of
     one text stay on one side, and a file larger than memory can be split while it streams."""
-    return zlib.crc32(text.encode("utf-8", "surrogatepass")) < share * 2**32
+    return _order(text) < share * 2**32
+
+
+def _order(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def digest(path: str) -> str:

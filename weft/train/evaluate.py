@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from weft.batch import Store, for_reading
 from weft.model import Model, Reading
 from weft.train.loop import Trainee
-from weft.train.runtime import Runtime
+from weft.train.runtime import Runtime, threads
 
 ROWS, BUDGET = 256, 16384  # of a batch that is only read: no gradients, so it may be larger
+FEW = 512  # steps that one thread reads alone; on a busy machine several would wait for each other
 
 
 def readings(model: Model, store: Store, runtime: Runtime) -> Iterator[tuple[np.ndarray, Reading]]:
@@ -20,7 +21,8 @@ def readings(model: Model, store: Store, runtime: Runtime) -> Iterator[tuple[np.
     model.eval()
     with torch.inference_mode():
         for batch in for_reading(store, rows=ROWS, budget=BUDGET):
-            with runtime.autocast():
+            alone = batch.source.data.numel() <= FEW
+            with runtime.autocast(), threads(1 if alone else 0):
                 reading = model.read(batch.source.to(runtime.device))
             yield batch.rows, reading
 
