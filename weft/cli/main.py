@@ -5,7 +5,19 @@ import sys
 
 import typer
 
-from weft.cli import compare, config, demo, evaluate, listing, predict, tokens, train
+from weft.cli import (
+    check,
+    compare,
+    config,
+    demo,
+    evaluate,
+    explain,
+    listing,
+    predict,
+    tokens,
+    train,
+    tune,
+)
 from weft.errors import UserError
 
 app = typer.Typer(
@@ -20,7 +32,10 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("explain")(explain.explain)
+app.command("check")(check.check)
 app.command("compare")(compare.compare)
+app.command("tune")(tune.tune)
 app.command("list")(listing.show)
 app.add_typer(config.app, name="config")
 app.add_typer(tokens.app, name="tokens")

@@ -1,0 +1,129 @@
+"""weft check"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli import options
+from weft.cli.progress import counting
+from weft.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.doctor import Diagnosis, Finding
+    from weft.doctor.fix import Fixed
+
+SHOWN = 3  # places of a finding on the terminal; --json and --html show more
+LABELS = 8
+COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+def check(
+    files: Annotated[
+        list[str], typer.Argument(help="Two files are train and test, three train, dev and test.")
+    ],
+    text: options.Text = "",
+    label: options.Label = "",
+    format: Annotated[str, typer.Option(help="csv, tsv, jsonl…; recognised where possible.")] = "",
+    limit: Annotated[int, typer.Option(help="Words that a model will read of a text.")] = 512,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    html: Annotated[str, typer.Option(help="Write the findings as a page.")] = "",
+    fix: Annotated[
+        str, typer.Option(help="Write cleaned copies and changes.jsonl to this folder.")
+    ] = "",
+    near: Annotated[bool, typer.Option("--near/--no-near", help="Look for near copies.")] = True,
+) -> None:
+    """Look for what is wrong with labelled texts: leaks, copies, typos in labels, broken rows."""
+    from weft.doctor.diagnose import diagnosed
+    from weft.doctor.files import opened
+    from weft.doctor.survey import survey
+    from weft.text.read import Columns
+
+    if limit < 1:
+        raise UserError(f"--limit should be 1 or more words, got {limit}.")
+    columns = Columns(*(options.column(c) if c else None for c in (text, label)))
+    found = opened(files, columns, format or None)
+    with counting("texts") as count:
+        seen = survey(found.sources, count)
+    diagnosis, copies = diagnosed(seen, found.paths, limit, near, found.tallies, found.findings)
+    fixed = None
+    if fix:
+        from weft.doctor.fix import fix as write_copies
+
+        fixed = write_copies(found, seen, copies, fix)
+    if html:
+        from weft.report.check import page
+
+        Path(html).write_text(page(diagnosis, limit), "utf-8")
+    if as_json:
+        typer.echo(json.dumps(diagnosis.to_json(), ensure_ascii=False))
+    else:
+        _show(diagnosis, limit, html, fixed)
+    if diagnosis.worst == "error":
+        raise typer.Exit(1)
+
+
+def _show(diagnosis: "Diagnosis", limit: int, html: str, fixed: "Fixed | None") -> None:
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    for finding in diagnosis.findings:
+        _show_finding(console, finding)
+    if not diagnosis.findings:
+        console.print("[green]Nothing to complain about.[/green]")
+    _show_tables(console, diagnosis, limit)
+    if html:
+        console.print(f"page: {html}", markup=False)
+    if fixed is not None:
+        done = ", ".join(f"{what} {n:,}" for what, n in fixed.counts.most_common()) or "nothing"
+        written = ", ".join(str(path) for path in fixed.files.values())
+        console.print(f"wrote {written} ({done}); every change is in {fixed.changes}", markup=False)
+
+
+def _show_finding(console: "Console", finding: "Finding") -> None:
+    from rich.text import Text
+
+    colour = COLOURS[finding.level]
+    console.print(Text.assemble((f"{finding.level:<8}", f"bold {colour}"), finding.title))
+    for place in finding.places[:SHOWN]:
+        line = Text("        ")
+        line.append(place.where, "dim")
+        if place.text:
+            line.append(f"  {place.text}")
+        if place.detail:
+            line.append(f"  ← {place.detail}", "dim")
+        console.print(line)
+    if finding.count > SHOWN < len(finding.places):
+        console.print(Text(f"        … {finding.count - SHOWN:,} more", "dim"))
+    console.print(Text(f"        {finding.fix}", "italic"))
+
+
+def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None:
+    from rich.table import Table
+
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = ("rows", "labels", "median words", "99 %", "longest", f"over {limit:,}")
+    table.add_column("split")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for split, rows in diagnosis.rows.items():
+        length = diagnosis.lengths.get(split, {})
+        labels = sum(split in counts for counts in diagnosis.labels.values())
+        figures = (f"{length.get(key, 0):,.0f}" for key in ("median", "p99", "max"))
+        over = f"{100 * length.get('beyond', 0):.1f} %"
+        table.add_row(split, f"{rows:,}", f"{labels:,}", *figures, over)
+    console.print(table)
+    if diagnosis.labels:
+        shown = list(diagnosis.labels.items())[:LABELS]
+        told = ", ".join(f"{label} {sum(counts.values()):,}" for label, counts in shown)
+        more = len(diagnosis.labels) - len(shown)
+        rest = f" and {more:,} more" if more > 0 else ""
+        console.print(f"labels: {told}{rest}", markup=False)
+    if len(diagnosis.scripts) > 1:
+        told = ", ".join(f"{name} {count:,}" for name, count in diagnosis.scripts.items())
+        console.print(f"scripts: {told}", markup=False)

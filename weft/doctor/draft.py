@@ -1,0 +1,78 @@
+"""Findings by row number, turned into places by reading those rows once more."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from weft.doctor.finding import SHOWN, Finding, Level, Place, excerpt
+from weft.doctor.survey import Split, Survey, reread
+from weft.text.example import Example
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A row, and perhaps the row that it clashes with, by their numbers among all rows."""
+
+    row: int
+    other: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A finding whose texts were not read again yet."""
+
+    kind: str
+    level: Level
+    title: str
+    count: int
+    spots: tuple[Spot, ...]
+    fix: str
+    explain: Callable[[Example], str] | None = None  # what to say of a place, from its text
+
+
+def spots(split: Split, rows: Iterable[int]) -> tuple[Spot, ...]:
+    """Rows of one split as spots."""
+    return tuple(Spot(split.start + row) for row in rows)
+
+
+def written(drafts: Iterable[Draft], survey: Survey) -> list[Finding]:
+    """The findings, with file, line and excerpt of every place."""
+    drafts = list(drafts)
+    wanted: dict[str, set[int]] = defaultdict(set)
+    for draft in drafts:
+        for spot in draft.spots[:SHOWN]:
+            for row in (spot.row, spot.other):
+                if row is not None:
+                    split = survey.split_of(row)
+                    wanted[split.name].add(row - split.start)
+    found = reread(survey.splits, wanted)
+
+    def example(row: int) -> tuple[str, Example]:
+        split = survey.split_of(row)
+        example = found[split.name, row - split.start]
+        number = f"{split.name}, row {row - split.start + 1:,}"
+        return (example.where if example.file else number), example
+
+    def place(spot: Spot, draft: Draft) -> Place:
+        where, here = example(spot.row)
+        told = [spot.detail] if spot.detail else []
+        if draft.explain is not None:
+            told.append(draft.explain(here))
+        if spot.other is not None:
+            other, there = example(spot.other)
+            same = there.text == here.text
+            told.append(other if same else f"{other}: {excerpt(there.text)}")
+        return Place(where, excerpt(here.text), " · ".join(told))
+
+    return [
+        Finding(
+            kind=draft.kind,
+            level=draft.level,
+            title=draft.title,
+            count=draft.count,
+            places=tuple(place(spot, draft) for spot in draft.spots[:SHOWN]),
+            fix=draft.fix,
+        )
+        for draft in drafts
+    ]

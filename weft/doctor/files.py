@@ -1,0 +1,93 @@
+"""Files as the doctor reads them: what cannot be used is noted, and reading goes on."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from weft.doctor import spans
+from weft.doctor.finding import Finding
+from weft.doctor.survey import Source
+from weft.errors import UserError
+from weft.text.example import Example, Tally
+from weft.text.read import Columns, read, recognise, settled
+from weft.text.source import missing
+
+NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
+UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Opened files by the name of their split."""
+
+    paths: dict[str, str]
+    formats: dict[str, str]
+    sources: dict[str, Source]
+    tallies: dict[str, Tally]
+    findings: tuple[Finding, ...]  # about spans, where there are any
+
+
+class Every(Tally):
+    """A tally that keeps every place, for a list of what was left out."""
+
+    SHOWN = 1 << 60
+
+
+def opened(paths: Sequence[str], columns: Columns, format: str | None = None) -> Files:
+    """Two files are train and test, three train, dev and test; more are named after themselves."""
+    for path in paths:
+        if path == "-":
+            raise UserError(
+                "Files are read more than once here. Save standard input to a file first."
+            )
+        if not os.path.exists(path):
+            raise missing(path)
+    names = NAMES.get(len(paths)) or tuple(_unique(paths))
+    out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, ())
+    found: list[Finding] = []
+    for name, path in out.paths.items():
+        out.tallies[name] = tally = Every()
+        kind = None if format or os.path.isdir(path) else spans.recognise(path)
+        if kind is not None:
+            out.formats[name] = kind
+            out.sources[name] = _spans(path, kind, tally)
+            found += spans.faults(path, kind, name)
+        else:
+            out.formats[name] = format or recognise(path)
+            alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
+            out.sources[name] = _texts(path, alike, format, tally)
+    return replace(out, findings=tuple(found))
+
+
+def _unique(paths: Sequence[str]) -> Iterator[str]:
+    stems = [Path(path).name for path in paths]
+    for path, stem in zip(paths, stems, strict=True):
+        yield stem if stems.count(stem) == 1 else path
+
+
+def _alike(first: str, path: str, columns: Columns, format: str | None) -> Columns:
+    """The columns of the first file where they fit: alone, a short file could be misread."""
+    try:
+        found = settled(first, columns, format)
+        settled(path, found, format)
+    except UserError:
+        return columns
+    return found
+
+
+def _spans(path: str, kind: spans.Kind, tally: Tally) -> Source:
+    return lambda: spans.examples(path, kind, tally)
+
+
+def _texts(path: str, columns: Columns, format: str | None, tally: Tally) -> Source:
+    def source() -> Iterator[Example]:
+        rows = read(
+            path, columns=columns, format=format, problems="skip", tally=tally, keep_empty=True
+        )
+        try:
+            yield from rows
+        except UserError as error:  # a file cut short, a quote never closed: diagnosed, not refused
+            tally.add(UNREADABLE, str(error))
+
+    return source

@@ -1,0 +1,83 @@
+"""What the doctor says: findings with places and advice, and the figures around them."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Level = Literal["error", "warning", "note"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+SHOWN = 20  # places a finding names; its count is always of all
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something was found: 'file:line', an excerpt, and the other side of it."""
+
+    where: str
+    text: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found, how often, where first, and what to do about it."""
+
+    kind: str
+    level: Level
+    title: str  # a full sentence with the number in it
+    count: int
+    places: tuple[Place, ...]
+    fix: str
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many texts of each split have from edges[i] to below edges[i + 1] words."""
+
+    edges: tuple[int, ...] = ()
+    counts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything the doctor found out about a set of files."""
+
+    files: dict[str, str]  # by split
+    rows: dict[str, int]  # by split
+    findings: tuple[Finding, ...]  # worst first
+    lengths: dict[str, dict[str, float]]  # by split: words a text
+    histogram: Histogram
+    labels: dict[str, dict[str, int]]  # by label, then by split
+    scripts: dict[str, int]  # texts by their dominating script
+
+    @property
+    def worst(self) -> Level | None:
+        """The level of the worst finding, None when there is nothing to say."""
+        return self.findings[0].level if self.findings else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dicts, lists and numbers."""
+        return asdict(self)
+
+
+def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The worst first; within a level as they were found."""
+    return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
+
+
+def verb(count: int, one: str, more: str) -> str:
+    """The form that agrees with the number."""
+    return one if count == 1 else more
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """'1 text', '2,345 texts'."""
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def excerpt(text: str, width: int = 120) -> str:
+    """The text on one line, cut where it gets long, with what cannot be seen spelt out."""
+    flat = " ".join(text[: 8 * width].split())
+    if not flat.isprintable():
+        flat = "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in flat)
+    return flat if len(flat) <= width else flat[: width - 1] + "…"

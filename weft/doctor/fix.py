@@ -1,0 +1,164 @@
+"""A cleaned copy of every file, and a list of what was changed; the files stay as they are."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from weft.doctor.checks import totals
+from weft.doctor.copies import NOWHERE, Copies
+from weft.doctor.damage import cleaned
+from weft.doctor.files import Files
+from weft.doctor.labels import twins
+from weft.doctor.survey import NO_LABEL, Split, Survey
+from weft.errors import UserError
+from weft.text.example import Example, Label
+from weft.text.source import peel
+from weft.text.write import write
+
+CHANGES = "changes.jsonl"
+_WRITABLE = ("csv", "tsv", "jsonl", "fasttext", "lines", "parquet")
+_ONE_LINE = ("tsv", "fasttext", "lines")  # formats that cannot hold a line break in a text
+
+Note = Callable[[Example, str, object, object], None]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What was written, and how often each thing was done."""
+
+    files: dict[str, Path]
+    changes: Path
+    counts: Counter[str]
+
+
+def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
+    """Write the cleaned copies to a folder, or one file to a file; nothing is overwritten."""
+    targets, changes = _targets(files, out)
+    right = _right_labels(survey)
+    drops = _drops(survey, copies, right)
+    disputed = {int(row) for rows in copies.conflicts() for row in rows}
+    counts: Counter[str] = Counter()
+    changes.parent.mkdir(parents=True, exist_ok=True)
+    with open(changes, "x", encoding="utf-8") as log:
+
+        def note(example: Example, what: str, before: object, after: object) -> None:
+            counts[what.partition(":")[0]] += 1
+            row = {"file": example.file, "line": example.line, "what": what}
+            log.write(json.dumps({**row, "before": before, "after": after}, ensure_ascii=False))
+            log.write("\n")
+
+        for split in survey.splits:
+            target, kind = targets[split.name], files.formats[split.name]
+            kind = kind if kind in _WRITABLE else "jsonl"
+            rows = _cleaned(split, drops, right, disputed, note, kind in _ONE_LINE)
+            write(rows, target, format=kind)
+            for what, places in files.tallies[split.name].places.items():
+                for where in places:
+                    file, _, line = where.rpartition(":")
+                    number = int(line) if line.isdecimal() else 0
+                    note(
+                        Example("", None, "", file or where, number), f"left out: {what}", "", None
+                    )
+    return Fixed(targets, changes, counts)
+
+
+def _targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
+    spans = [name for name, kind in files.formats.items() if kind in ("spans", "tags")]
+    if spans:
+        raise UserError(
+            f"{files.paths[spans[0]]}: annotated spans are not rewritten, for their offsets would "
+            "no longer fit. Mend the places that are listed by hand."
+        )
+    place = Path(out)
+    single = len(files.paths) == 1 and bool(place.suffix) and not place.is_dir()
+    if place.is_file() and not single:
+        raise UserError(f"{out}: a file, but several are written. Pass a folder to --fix.")
+    targets: dict[str, Path] = {}
+    for name, path in files.paths.items():
+        given = Path(path)
+        file = given.name
+        if files.formats[name] not in _WRITABLE:
+            file = f"{Path(peel(given.name)[0]).stem}.jsonl"
+        if any(other.name == file for other in targets.values()):
+            file = f"{name}-{file}"
+        targets[name] = place if single else place / file
+    folder = place.parent if single else place
+    changes = folder / CHANGES
+    for target in (*targets.values(), changes):
+        if os.path.lexists(target):
+            raise UserError(f"{target} exists already. Pass another place to --fix.")
+    return targets, changes
+
+
+def _right_labels(survey: Survey) -> dict[str, str]:
+    if survey.scale:
+        return {}
+    return {twin.label: twin.meant for twin in twins(totals(survey)) if twin.clear}
+
+
+def _mended(label: Label, right: dict[str, str]) -> Label:
+    if isinstance(label, tuple):
+        return tuple(right.get(name, name) for name in label)
+    return right.get(label, label) if isinstance(label, str) else label
+
+
+def _drops(survey: Survey, copies: Copies, right: dict[str, str]) -> dict[int, str]:
+    """Rows to leave out, and why."""
+    drops: dict[int, str] = {}
+    for split in survey.splits:
+        for row in _same_again(survey, copies, split, right):
+            drops[int(row)] = "dropped: the same text and label stand above"
+    # Only what is learnt from is cleaned of what is measured on.
+    learnt = copies.group[: survey.splits[0].rows]
+    for number, split in enumerate(survey.splits[1:], 1):
+        leaked = copies.leaked(number)
+        for row in np.flatnonzero(np.isin(learnt, list(leaked))).tolist():
+            told = "the same" if leaked[int(learnt[row])] else "nearly the same"
+            drops.setdefault(row, f"dropped: {told} text is in {split.name}")
+    return drops
+
+
+def _same_again(survey: Survey, copies: Copies, split: Split, right: dict[str, str]) -> np.ndarray:
+    numbers: dict[Label, int] = {}
+    mended = [_mended(label, right) for label in survey.label_names()]
+    by_number = np.array(
+        [numbers.setdefault(label, len(numbers)) for label in mended] + [NO_LABEL], np.int64
+    )
+    rows = np.arange(split.start, split.start + split.rows)
+    rows = rows[copies.group[rows] != NOWHERE]
+    keys = copies.group[rows] * (len(numbers) + 1) + by_number[survey.label[rows]] + 1
+    _, first = np.unique(keys, return_index=True)
+    again = np.ones(len(rows), bool)
+    again[first] = False
+    return rows[again]
+
+
+def _cleaned(
+    split: Split,
+    drops: dict[int, str],
+    right: dict[str, str],
+    disputed: set[int],
+    note: Note,
+    one_line: bool,
+) -> Iterator[Example]:
+    for number, example in enumerate(split.source(), split.start):
+        text = cleaned(example.text)
+        if one_line:
+            text = " ".join(text.split())
+        reason = "dropped: empty text" if not text else drops.get(number)
+        if reason:
+            note(example, reason, example.text, None)
+            continue
+        if text != example.text:
+            note(example, "text cleaned", example.text, text)
+        label = _mended(example.label, right)
+        if label != example.label:
+            note(example, "label corrected", example.label, label)
+        if number in disputed:
+            note(example, "left: the same text has another label elsewhere", label, label)
+        yield replace(example, text=text, label=label)

@@ -1,0 +1,36 @@
+"""Which writing system a text is in, by the names that Unicode gives its letters."""
+
+import functools
+import unicodedata
+from collections import Counter
+
+NONE = "no letters"
+_KANA = ("Hiragana", "Katakana")
+_LETTERS = (" LETTER", " SYLLABLE", " LIGATURE", " CHARACTER")
+
+
+def script(text: str) -> str:
+    """The script of most letters; Han together with kana is Japanese."""
+    if text.isascii():
+        return "Latin" if any(map(str.isalpha, text)) else NONE
+    counts = Counter(map(_of_sign, text))
+    del counts[""]
+    kana = sum(counts.pop(name, 0) for name in _KANA)
+    if kana:
+        counts["Japanese"] = kana + counts.pop("Han", 0)
+    return counts.most_common(1)[0][0] if counts else NONE
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _of_sign(sign: str) -> str:
+    """'Latin', 'Cyrillic', 'Han'…, or nothing for what all scripts share."""
+    if not sign.isalpha():
+        return ""
+    name = unicodedata.name(sign, "")
+    if name.startswith(("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "IDEOGRAPHIC")):
+        return "Han"
+    name = name.removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ")
+    if not any(kind in name for kind in _LETTERS):
+        return ""  # signs such as µ or ª
+    first = name.split()[0]
+    return "" if first in ("MODIFIER", "KATAKANA-HIRAGANA") else first.capitalize()

@@ -1,0 +1,185 @@
+"""One pass over every text: hashes, counts and numbered words, but no texts, are kept."""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.doctor.corpus import Corpus
+from weft.doctor.damage import damages
+from weft.doctor.finding import SHOWN
+from weft.doctor.scripts import script
+from weft.doctor.words import normal, words
+from weft.text.example import Example, Label
+
+Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
+Watch = Callable[[int], None]
+NO_LABEL = -1
+DISTINCT = 20_000  # labels counted apart; a column of free text would otherwise fill the memory
+STEP = 1000  # rows between two calls of `watch`
+
+
+@dataclass
+class Noted:
+    """How often something was seen, and its first rows."""
+
+    count: int = 0
+    rows: list[int] = field(default_factory=list)
+
+    def add(self, row: int) -> None:
+        self.count += 1
+        if len(self.rows) < SHOWN:
+            self.rows.append(row)
+
+
+@dataclass
+class Split:
+    """What one file came to; rows are counted from 0 within it."""
+
+    name: str
+    source: Source
+    start: int  # of its rows in the numbering of all
+    rows: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)  # words a text
+    scripts: dict[str, Noted] = field(default_factory=dict)
+    damage: dict[str, Noted] = field(default_factory=dict)
+    empty: Noted = field(default_factory=Noted)
+    single: Noted = field(default_factory=Noted)  # texts of one word
+    unlabelled: Noted = field(default_factory=Noted)
+    labels: dict[str, Noted] = field(default_factory=dict)
+    longest: list[tuple[int, int]] = field(default_factory=list)  # (words, row) of a few
+    uncounted: int = 0  # rows whose label came after DISTINCT others
+
+
+class Survey:
+    """All splits, with what is known of each row in arrays over all rows."""
+
+    def __init__(self) -> None:
+        self.splits: list[Split] = []
+        self.corpus = Corpus()
+        self._same = array("q")  # hash of the normalised text
+        self._bytes = array("q")  # hash of the text itself
+        self._label = array("i")  # number of the label, NO_LABEL for none
+        self._empty = array("b")
+        self._numbers: dict[Label, int] = {}
+        self._numbers_only = True
+        self._fractions = False
+
+    @property
+    def rows(self) -> int:
+        return len(self._same)
+
+    @property
+    def scale(self) -> bool:
+        """Whether the labels are numbers on a scale (0.5, 3.2) rather than classes."""
+        return self._numbers_only and self._fractions
+
+    @property
+    def same(self) -> np.ndarray:
+        return np.frombuffer(self._same, np.int64) if self._same else np.zeros(0, np.int64)
+
+    @property
+    def identical(self) -> np.ndarray:
+        return np.frombuffer(self._bytes, np.int64) if self._bytes else np.zeros(0, np.int64)
+
+    @property
+    def label(self) -> np.ndarray:
+        return np.frombuffer(self._label, np.int32) if self._label else np.zeros(0, np.int32)
+
+    @property
+    def filled(self) -> np.ndarray:
+        """Rows that have a text at all."""
+        return np.flatnonzero(np.frombuffer(self._empty, np.int8) == 0) if self.rows else self.same
+
+    def label_names(self) -> list[Label]:
+        """Labels by their numbers."""
+        return list(self._numbers)
+
+    def split_of(self, row: int) -> Split:
+        """Where a row of the numbering of all belongs."""
+        return next(s for s in reversed(self.splits) if s.start <= row)
+
+    def owners(self) -> np.ndarray:
+        """(rows,) the number of each row's split."""
+        return np.repeat(np.arange(len(self.splits)), [split.rows for split in self.splits])
+
+    def take(self, split: Split, row: int, example: Example) -> None:
+        """One more row."""
+        text, flat = example.text, normal(example.text)
+        self._same.append(hash(flat))
+        self._bytes.append(hash(text))
+        self._empty.append(not flat)
+        self._take_label(split, row, example.label)
+        self.corpus.add(words(flat))
+        if not flat:
+            split.empty.add(row)
+            return
+        count = len(flat.split(" "))
+        split.lengths[count] += 1
+        if count == 1:
+            split.single.add(row)
+        if not split.longest or count > split.longest[-1][0] or len(split.longest) < SHOWN:
+            split.longest = sorted([*split.longest, (count, row)], key=lambda p: (-p[0], p[1]))
+            del split.longest[SHOWN:]
+        split.scripts.setdefault(script(text), Noted()).add(row)
+        for kind in damages(text):
+            split.damage.setdefault(kind, Noted()).add(row)
+
+    def _take_label(self, split: Split, row: int, label: Label) -> None:
+        if label is None or label == ():
+            self._label.append(NO_LABEL)
+            split.unlabelled.add(row)
+            return
+        if label not in self._numbers:
+            self._numbers[label] = len(self._numbers)
+            value = _number(label)
+            self._numbers_only = self._numbers_only and value is not None
+            self._fractions = self._fractions or (value is not None and value % 1 != 0)
+        self._label.append(self._numbers[label])
+        for name in label if isinstance(label, tuple) else (str(label),):
+            if name in split.labels or len(split.labels) < DISTINCT:
+                split.labels.setdefault(name, Noted()).add(row)
+            else:
+                split.uncounted += 1
+
+
+def survey(sources: Mapping[str, Source], watch: Watch = lambda rows: None) -> Survey:
+    """Go through every source once."""
+    out = Survey()
+    for name, source in sources.items():
+        split = Split(name, source, out.rows)
+        out.splits.append(split)
+        for row, example in enumerate(source()):
+            out.take(split, row, example)
+            split.rows = row + 1
+            if split.rows % STEP == 0:
+                watch(STEP)
+        watch(split.rows % STEP)
+    return out
+
+
+def reread(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) -> dict:
+    """{(split, row): Example} for rows that a finding wants to show."""
+    out: dict[tuple[str, int], Example] = {}
+    for split in splits:
+        rows = set(wanted.get(split.name, ()))
+        if not rows:
+            continue
+        last = max(rows)
+        for row, example in enumerate(split.source()):
+            if row in rows:
+                out[split.name, row] = example
+            if row >= last:
+                break
+    return out
+
+
+def _number(label: Label) -> float | None:
+    try:
+        value = float(label)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
