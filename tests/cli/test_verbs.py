@@ -28,7 +28,8 @@ def python(code, *arguments):
 def test_train_leaves_a_run_behind(shared):
     names = {path.name for path in (shared / "bag").iterdir()}
     assert names == {"config.toml", "metrics.jsonl", "log.txt", "checkpoints", "model"} | {
-        "predictions.jsonl"
+        "predictions.jsonl",
+        "health.json",
     }
     model = {path.name for path in (shared / "bag" / "model").iterdir()}
     assert model == {"golden.jsonl", "labels.json", "model.json", "record.json"} | {

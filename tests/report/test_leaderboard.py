@@ -7,7 +7,7 @@ import pytest
 from weft.report import charts
 from weft.report.leaderboard import Row, ordered, remarks, row, table, verdict
 from weft.report.trial import Result, Timing
-from weft.report.words import chance, figure, size
+from weft.report.words import about, chance, figure, size
 
 
 def made(recipe: str, quality: float, p50: float, spread: float | None = 0.01, **more) -> Row:
@@ -134,6 +134,13 @@ def test_a_row_sums_up_its_trials():
 def test_numbers_in_words():
     assert figure(0.9312, "accuracy") == "93.1"
     assert figure(0.9312, "pearson") == "0.931"
+    assert [about(v) for v in (None, 9_999, 206_298, 1_518_006, 2.5e9)] == [
+        "–",
+        "9,999",
+        "206 k",
+        "1.52 M",
+        "2.5 G",
+    ]
     assert [chance(p) for p in (None, 0.0001, 0.0123, 0.5)] == ["–", "<0.001", "0.012", "0.50"]
     assert [size(v) for v in (7, 999, 1500, 56_000, 5_670_000, 2.5e9)] == [
         "7 B",

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from weft.report.words import count, duration, figure, milliseconds, size
+from weft.report.words import about, count, duration, figure, milliseconds, size
 
 
 def render(template: str, **values: Any) -> str:
@@ -20,7 +20,7 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     templates.filters.update(
-        count=count, duration=duration, milliseconds=milliseconds, size=size, name=name
+        about=about, count=count, duration=duration, milliseconds=milliseconds, size=size, name=name
     )
     templates.globals.update(figure=figure, zip=zip)
     return templates.get_template(template).render(**values)

@@ -98,7 +98,8 @@ def sentence_vectors(predictor: Predictor, texts: Sequence[str], seed: int = 0) 
 
     rows = hstack([grams.rows(texts) for grams in families.values()], format="csr")
     size = min(PLAIN, *rows.shape)
-    return TruncatedSVD(size, random_state=seed).fit_transform(rows)
+    with np.errstate(divide="ignore", invalid="ignore"):  # rows that are all alike have no variance
+        return TruncatedSVD(size, random_state=seed).fit_transform(rows)
 
 
 def section(projection: Projection, name: str = "projection") -> Markup:

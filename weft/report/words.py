@@ -37,6 +37,17 @@ def count(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
 
 
+def about(value: float | None) -> str:
+    """A large count, as people say it: 1.52 M."""
+    if value is None or value < 100_000:
+        return count(value)
+    for unit in ("k", "M"):
+        value /= 1000
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+    return f"{value / 1000:.3g} G"
+
+
 def size(value: float | None) -> str:
     """Bytes, in the unit that keeps the number short."""
     if value is None:
