@@ -55,7 +55,7 @@ def run_command(line: str, monkeypatch) -> None:
     app(words[1:], standalone_mode=False)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tour.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tour.md", "docs/guide.md"])
 def test_every_block_runs(page, short, monkeypatch, capsys):
     names: dict = {}
     found = blocks(page)

@@ -92,6 +92,15 @@ def fitted(task, space, wanted: np.ndarray, **options) -> TfIdf:
     return model
 
 
+def test_no_more_weights_than_memory_allows(monkeypatch) -> None:
+    monkeypatch.setattr("weft.classic.tfidf.LARGEST", 60)
+    for size, kept in ((3, 20), (2, 60)):  # two classes share one column of weights
+        model = TfIdf()
+        model.fit(corpus(), targets(size=size), Classify(), Classes(tuple("abc"[:size])))
+        assert len(model.weights) == kept
+        assert model.weights.size == 60
+
+
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize(
     ("classifier", "make"),

@@ -221,6 +221,22 @@ def test_golden_answers_are_recorded_and_replayed(trained):
     np.testing.assert_allclose([row["scores"] for row in rows], chances(again), atol=1e-6)
 
 
+def test_golden_answers_are_in_full_precision_wherever_they_are_made(trained, tmp_path):
+    predictor, _ = trained("cnn")
+    engine = predictor.engine
+    usual = engine.runtime
+    exact = predictor(TEXTS)
+    engine.runtime = dataclasses.replace(usual, half=True)
+    try:
+        assert predictor(TEXTS)[2].scores != exact[2].scores  # bf16 is another answer
+        predictor.save(tmp_path / "model", TEXTS)
+    finally:
+        engine.runtime = usual
+    lines = (tmp_path / "model" / "golden.jsonl").read_text().splitlines()
+    for line, answer in zip(lines, exact, strict=True):
+        np.testing.assert_allclose(json.loads(line)["scores"], answer.scores, atol=1e-6)
+
+
 def broken(folder, tmp_path, name="golden.jsonl", **values):
     """A copy of a model whose first golden line says something else."""
     import shutil

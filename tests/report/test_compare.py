@@ -140,6 +140,19 @@ def test_threads_and_minutes_do_not_make_it_another_comparison(files, tmp_path, 
     assert "finished earlier" in told(capsys)[0]
 
 
+def test_what_the_clock_stopped_is_done_again_when_there_is_more_time(files, tmp_path, capsys):
+    out = tmp_path / "out"
+    run(files, out, minutes=5, quiet=True)
+    path = out / "trials" / "tfidf-1" / "result.json"
+    saved = json.loads(path.read_text())
+    assert saved["limit"] == 5
+    path.write_text(json.dumps({**saved, "clipped": "stopped by the clock"}))
+    run(files, out, minutes=5)
+    assert "finished earlier" in told(capsys)[0]
+    run(files, out, minutes=6)
+    assert "trained in" in told(capsys)[0]
+
+
 def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):
     changes = {**TINY, "embedder.width": -5}  # tfidf has no embedder to object
     rows = compare(files, tmp_path / "out", recipes=["tfidf", "bag"], seeds=1, changes=changes)

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -152,3 +153,10 @@ def test_several_labels_and_none():
 
 def test_nothing_to_draw():
     assert project.section(project.Projection((), {})) == ""
+
+
+def test_umap_comes_where_there_are_enough_texts():
+    assert project.usual(399) == ("pca", "t-sne")
+    assert project.usual(400) == (
+        ("pca", "t-sne", "umap") if find_spec("umap") else ("pca", "t-sne")
+    )

@@ -97,6 +97,24 @@ def test_what_cannot_be_done_in_time_is_left_out(jobs, tmp_path):
     assert "a seed 1: left out, the time is up" in said
 
 
+def test_against_the_clock_a_further_seed_waits_for_the_first(jobs, tmp_path):
+    jobs[1].update(a=9, b=3)
+    race = Race(Crew(2, 1, ("cpu",)), Clock(4, 0), lambda n, text: None)
+    race.run(trials(tmp_path, "ab", 2), {})
+    assert order(jobs[0]) == ["a1", "b1", "b2", "a2"]
+
+
+def test_time_for_measuring_is_learned_from_those_that_went_before(jobs, tmp_path):
+    race = Race(Crew(1, 1, ("cpu",)), Clock(1, 0), lambda n, text: None)
+    race.around = 24.0
+    race.run(trials(tmp_path, "a", 1), {})
+    assert jobs[0][0]["minutes"] * 60 == pytest.approx(60 - 1.5 * 24, abs=0.5)
+    race = Race(Crew(1, 1, ("cpu",)), Clock(1, 0), lambda n, text: None)
+    race.around = 41.0  # more than what is left even without training
+    race.run(trials(tmp_path, "b", 1), {})
+    assert race.late == {"b": 1}
+
+
 def test_the_clock_stops_what_runs(jobs, tmp_path):
     jobs[1]["a"] = 10**9
     clock = Clock(1, 0)

@@ -21,6 +21,7 @@ from weft.tasks.task import Space, Task
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+LARGEST = 20_000_000  # weights, all classes together
 WEIGHTS, VOCABULARY = "weights.safetensors", "vocabulary.json"
 
 
@@ -30,7 +31,8 @@ class TfIdf:
 
     `words` and `characters` name the shortest and longest n-gram, [] for none. `strength` is how
     closely the training data is followed: C of the logistic regression and of the SVM, and one over
-    the smoothing of naive Bayes and over the penalty of ridge regression.
+    the smoothing of naive Bayes and over the penalty of ridge regression. `size` is how many
+    n-grams of each family are kept, the most frequent ones; 0 stands for as many as memory allows.
     """
 
     def __init__(
@@ -76,7 +78,10 @@ class TfIdf:
     ) -> None:
         """Learn the n-grams and the linear model; `texts` is gone through once for each family."""
         families = self.families.values()
-        rows = _join([grams.learn(texts, self.minimum, self.size) for grams in families])
+        # The optimiser holds some twenty numbers for every weight.
+        most = max(1, LARGEST // len(families) // (space.size if space.size > 2 else 1))
+        size = min(self.size or most, most)
+        rows = _join([grams.learn(texts, self.minimum, size) for grams in families])
         if not rows.shape[1]:
             raise UserError(
                 f"classic 'tfidf': no n-gram occurs in {self.minimum} training texts. "

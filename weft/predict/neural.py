@@ -1,6 +1,8 @@
 """The neural engine: a Model with its tokenizer and length limit, from texts to scores."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,15 @@ class Neural:
         store, rows = self._store(texts, spans=True)
         for batch in for_reading(store, rows=ROWS, budget=BUDGET):
             yield [rows[i] for i in batch.rows], batch.source.to(self.runtime.device)
+
+    @contextlib.contextmanager
+    def exactly(self) -> Iterator[None]:
+        """Full precision for a while: what is recorded must not depend on how rows are batched."""
+        usual, self.runtime = self.runtime, replace(self.runtime, half=False)
+        try:
+            yield
+        finally:
+            self.runtime = usual
 
     def save(self, folder: Path) -> None:
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}

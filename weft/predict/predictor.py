@@ -1,5 +1,6 @@
 """Predictor: texts in, Answers out, input order kept. Every verb and page goes through it."""
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -104,7 +105,7 @@ class Predictor:
             _write(folder / "record.json", record)
         lines = [
             json.dumps({"text": t, "value": a.value, "scores": a.scores}, ensure_ascii=False) + "\n"
-            for t, a in zip(golden, self(golden), strict=True)
+            for t, a in zip(golden, _exactly(self, golden), strict=True)
         ]
         (folder / "golden.jsonl").write_text("".join(lines), "utf-8")
         _write(folder / "model.json", {"format": FORMAT, "config": self.config})
@@ -193,7 +194,7 @@ def _replay(predictor: Predictor, path: Path) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: damaged ({error}). Restore the folder from a backup.") from None
     for answer, (text, value, before) in zip(
-        predictor([text for text, _, _ in pairs]), pairs, strict=True
+        _exactly(predictor, [text for text, _, _ in pairs]), pairs, strict=True
     ):
         now = list(answer.value) if isinstance(answer.value, tuple) else answer.value
         scores = np.asarray(answer.scores)
@@ -205,6 +206,12 @@ def _replay(predictor: Predictor, path: Path) -> None:
                 "library version or a file has changed; load with replay=False (--no-replay) to "
                 "look at it anyway, or train it again."
             )
+
+
+def _exactly(predictor: Predictor, texts: Sequence[str]) -> list[Answer]:
+    """Answers in full precision, where the engine usually saves some of it."""
+    with getattr(predictor.engine, "exactly", contextlib.nullcontext)():
+        return predictor(texts)
 
 
 def _same(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:

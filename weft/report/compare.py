@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Row", "compare", "folder_for", "show", "table"]
 
-REPORT, TIMED = 30.0, 8.0  # seconds kept for the report, and for timing each recipe's model
+REPORT, TIMED = 45.0, 8.0  # seconds kept for the report, and for timing each recipe's model
 
 
 def compare(
@@ -71,7 +71,7 @@ def compare(
     men = crew(device, workers, given.get("train.threads", 0))
     given["train.threads"] = men.threads
     plan = Plan(bases, given, subject.cut, seeds, output / "trials", subject.data)
-    known = _known(plan, overwrite)
+    known = _known(plan, overwrite, minutes)
     diagnosis = _diagnose(subject, quiet)
     trials = [trial for each in plan.trials.values() for trial in each]
     with progress(len(trials), quiet) as say:
@@ -144,14 +144,20 @@ def _subject(given: dict[str, Any], folds: int, output: Path) -> Subject:
     return Subject(data, cut, splits, found)
 
 
-def _known(plan: Plan, overwrite: bool) -> dict[Path, Result]:
-    """Results of earlier trials; a complaint comes before the first training, not an hour later."""
-    trials = [trial for each in plan.trials.values() for trial in each]
-    if overwrite:
-        for trial in trials:
+def _known(plan: Plan, overwrite: bool, minutes: float) -> dict[Path, Result]:
+    """Results of earlier trials; a complaint comes before the first training, not an hour later.
+
+    What the clock stopped is done again where there is more time now.
+    """
+    out = {}
+    for trial in (trial for each in plan.trials.values() for trial in each):
+        if overwrite:
             (trial.folder / RESULT).unlink(missing_ok=True)
-        return {}
-    return {trial.folder: result for trial in trials if (result := trial.finished())}
+        elif result := trial.finished():
+            more = not minutes or minutes > result.limit
+            if not (result.clipped and more):
+                out[trial.folder] = result
+    return out
 
 
 def _rows(race: Race, plan: Plan, names: Sequence[str], device: str) -> list[Row]:

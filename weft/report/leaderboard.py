@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.report.trial import Result, Timing
-from weft.report.words import chance, count, duration, figure, milliseconds, size
+from weft.report.words import brief, chance, count, figure, milliseconds, size
 
 WIDTH = 100
 WIDE = 2 * 1.96  # standard deviations in a 95 % interval
@@ -167,7 +167,7 @@ def cells(row: Row) -> list[str]:
         quality,
         f"{figure(row.low, row.metric)}–{figure(row.high, row.metric)}",
         chance(row.p),
-        duration(row.train_seconds),
+        brief(row.train_seconds),
         milliseconds(row.p50_ms),
         milliseconds(row.p95_ms),
         count(row.texts_per_second),

@@ -9,7 +9,7 @@ from weft import predict
 from weft.errors import UserError
 from weft.predict import Predictor
 from weft.report.answers import Answers, Said, read
-from weft.report.project import USUAL, Method, Projection, projection, sentence_vectors
+from weft.report.project import Method, Projection, projection, sentence_vectors, usual
 from weft.report.trial import Trial
 
 ERRORS = 12  # shown with an explanation
@@ -42,7 +42,7 @@ def look(
     device: str = "auto",
     limit: int = 1000,
     *,
-    projections: Sequence[Method] = USUAL,
+    projections: Sequence[Method] | None = None,
     seed: int = 0,
 ) -> Look:
     """Read a finished trial's answers, and ask its model about its errors and `limit` test texts.
@@ -60,7 +60,8 @@ def look(
         notes.append(f"The errors are not explained: {error}")
     picture = None
     try:
-        picture = _projection(predictor, trial.recipe, answers, projections, seed)
+        methods = usual(len(answers.sample)) if projections is None else projections
+        picture = _projection(predictor, trial.recipe, answers, methods, seed)
     except UserError as error:
         notes.append(f"There is no picture of the texts: {error}")
     return Look(

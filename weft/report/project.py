@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -20,13 +21,13 @@ from weft.report.answers import Said, kind_of
 
 Method = Literal["pca", "t-sne", "umap"]
 METHODS: dict[str, str] = {"pca": "PCA", "t-sne": "t-SNE", "umap": "UMAP"}  # as they are written
-# UMAP compiles for about ten seconds in every process, so it comes only when asked for.
 USUAL: tuple[Method, ...] = ("pca", "t-sne")
 
 COLOURS = 10  # labels with a colour of their own: --c0 to --c9 of the page
 RANGES = 5  # of numbers
 PLAIN = 50  # numbers left of a vector before t-SNE and UMAP look for neighbours
 LEAST = 5  # texts, for there to be neighbours
+MANY = 400  # texts that are worth UMAP's ten seconds of compiling in every process
 EXCERPT = 280  # characters of a text that the page shows
 WIDTH, HEIGHT, EDGE = 1000, 700, 14
 
@@ -47,6 +48,12 @@ class Key:
 
     name: str
     count: int
+
+
+def usual(count: int) -> tuple[Method, ...]:
+    """The methods for so many texts: UMAP too where it is installed and there are enough."""
+    worth = count >= MANY and find_spec("umap") is not None
+    return (*USUAL, "umap") if worth else USUAL
 
 
 def project(vectors: np.ndarray, method: Method = "pca", seed: int = 0) -> np.ndarray:

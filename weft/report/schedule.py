@@ -16,7 +16,8 @@ from weft.report.trial import ERROR, Result, Timing, Trial
 
 Say = Callable[[int, str], None]  # so many trials are settled, and a line about it
 PAUSE = 0.02  # seconds between looks at the processes
-TRAINING = 0.75  # of a trial's time; the rest is for reading and measuring
+TRAINING = 0.75  # of a trial's time, at most; the rest is for reading and measuring
+CAUTION = 1.5  # how much longer than the longest so far reading and measuring may take
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Race:
         self.errors: dict[str, str] = {}
         self.late: dict[str, int] = {}  # trials of a recipe that there was no time for
         self.took: dict[str, float] = {}  # seconds of a recipe's longest trial
+        self.around = 0.0  # the most seconds that a trial spent on anything but training
         self.running: list[Running] = []
 
     def run(self, trials: Sequence[Trial], known: dict[Any, Result]) -> None:
@@ -105,8 +107,7 @@ class Race:
         while waiting or self.running:
             self._collect()
             waiting = self._forget(waiting)
-            free = self.crew.workers - len(self.running)
-            for trial in waiting[: max(free, 0)]:
+            while (trial := self._next(waiting)) is not None:
                 self._start(trial, waiting)
                 waiting = [other for other in waiting if other is not trial]
             if self.clock.left <= 0:
@@ -114,13 +115,21 @@ class Race:
                     self._stop(running)
             time.sleep(PAUSE)
 
+    def _next(self, waiting: Sequence[Trial]) -> Trial | None:
+        """The first that may begin: against the clock, a further seed waits for the first one."""
+        if len(self.running) >= self.crew.workers:
+            return None
+        at_work = {running.trial.recipe for running in self.running} if self.clock.minutes else ()
+        known = self.took.keys() | self.results.keys()
+        return next((t for t in waiting if t.recipe in known or t.recipe not in at_work), None)
+
     def _forget(self, waiting: list[Trial]) -> list[Trial]:
         """Leave out trials of a failed recipe, and those that would not be done in time."""
         kept = []
         for trial in waiting:
             if trial.recipe in self.errors:
                 self.say(1, "")
-            elif self.took.get(trial.recipe, 0.0) > self.clock.left or self.clock.left <= 0:
+            elif self.took.get(trial.recipe, CAUTION * self.around) >= self.clock.left:
                 self.late[trial.recipe] = self.late.get(trial.recipe, 0) + 1
                 self.say(1, f"{trial.name}: left out, the time is up")
             else:
@@ -136,11 +145,12 @@ class Race:
             unseen = max(1, len(new - set(self.took)))
             share = self.clock.left * self.crew.workers / unseen
             seconds = min(self.clock.left, max(share, self.took.get(trial.recipe, 0.0)))
-            minutes = TRAINING * seconds / 60
+            minutes = max(1.0, min(TRAINING * seconds, seconds - CAUTION * self.around)) / 60
         taken = {running.slot for running in self.running}
         slot = next(i for i in range(self.crew.workers) if i not in taken)
         device = self.crew.devices[slot % len(self.crew.devices)]
         job = {"what": "train", "trial": trial.to_json(), "device": device, "minutes": minutes}
+        job["limit"] = self.clock.minutes
         process, errors = _launch(job, self.crew.threads)
         self.running.append(Running(trial, process, errors, slot))
 
@@ -152,6 +162,7 @@ class Race:
             trial, seconds = running.trial, time.monotonic() - running.started
             if running.process.returncode == 0 and (result := trial.finished()):
                 self.took[trial.recipe] = max(self.took.get(trial.recipe, 0.0), seconds)
+                self.around = max(self.around, seconds - result.seconds)
                 self._finish(trial, result, f"trained in {_seconds(result.seconds)}")
             else:
                 self.errors[trial.recipe] = _failure(trial, running)
@@ -177,7 +188,7 @@ def timing(trial: Trial, device: str) -> Timing:
     known = trial.timing()
     if known is not None:
         return known
-    job = {"what": "time", "trial": trial.to_json(), "device": device, "minutes": 0.0}
+    job = {"what": "time", "trial": trial.to_json(), "device": device}
     process, errors = _launch(job, 0)
     try:
         process.wait()

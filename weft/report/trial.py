@@ -42,6 +42,7 @@ class Result:
     versions: dict[str, str]
     collapsed: str = ""  # in words, when every text got the same answer
     clipped: str = ""  # in words, when the clock stopped the training
+    limit: float = 0.0  # minutes that the comparison was given, 0 for no limit
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Trial:
         except (FileNotFoundError, json.JSONDecodeError, TypeError):
             return None
 
-    def run(self, device: str, minutes: float = 0.0) -> Result:
+    def run(self, device: str, minutes: float = 0.0, limit: float = 0.0) -> Result:
         """Train from the start, and write the result last."""
         from weft import run
 
@@ -151,6 +152,7 @@ class Trial:
             versions=dict(record["versions"]),
             collapsed=_collapsed(self.answers()),
             clipped=record["stopped"],
+            limit=limit,
         )
         # Last, and at once: a trial counts as finished only when everything else is on disk.
         write(self.folder / RESULT, json.dumps(dataclasses.asdict(result), indent=1) + "\n")

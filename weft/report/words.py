@@ -27,6 +27,13 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min {rest:02d} s"
 
 
+def brief(seconds: float | None) -> str:
+    """A duration for a narrow column."""
+    if seconds is None:
+        return "–"
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+
+
 def milliseconds(value: float | None) -> str:
     if value is None:
         return "–"

@@ -23,7 +23,7 @@ def main() -> int:
         if job["what"] == "time":
             trial.time(job["device"])
         else:
-            trial.run(job["device"], job["minutes"])
+            trial.run(job["device"], job["minutes"], job["limit"])
     except Exception as error:
         _leave(trial, error)
         return 1
