@@ -104,7 +104,13 @@ def leaks(record: Record, name: str, data: Data, seeds: int) -> None:
     untouched = leaking(data)
     exact = {pair for pair, score in untouched.items() if score == 1}
     near = sorted((score, pair) for pair, score in untouched.items() if score < 1)
-    record.line("untouched", data=name, exact=len(exact), near=len(near), test=len(data["test"]))
+    record.line(
+        "leaks reported, untouched",
+        data=name,
+        exact=len(exact),
+        near=len(near),
+        test=len(data["test"]),
+    )
     for score, (row, there) in near[::-1][: 20 if name == "trec" else 5]:
         pair = [data["test"][row].text, data["train"][there].text]
         record.line(
@@ -213,7 +219,7 @@ def scale(record: Record, sizes: list[int]) -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         near = next(f.count for f in found.findings if f.kind == "near duplicate")
         record.line(
-            "time for generated texts",
+            "doctor time",
             rows=size,
             processor_seconds=round(taken[size], 1),
             with_making=round(time.perf_counter() - clock, 1),
@@ -222,7 +228,7 @@ def scale(record: Record, sizes: list[int]) -> None:
         )
     if len(sizes) > 1:
         ratio = taken[sizes[-1]] / taken[sizes[0]]
-        record.line("time ratio", rows=[sizes[0], sizes[-1]], ratio=round(ratio, 1))
+        record.line("doctor time ratio", rows=[sizes[0], sizes[-1]], ratio=round(ratio, 1))
 
 
 def signatures(record: Record, data: Data) -> None:

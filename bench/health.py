@@ -45,7 +45,13 @@ def main() -> None:
         for seed in range(1, given.repeats + 1)
     ]
     strong = apart[: given.repeats]
-    keep.line("told apart", start="strong inputs", seeds=len(strong), right=sum(strong), bar="all")
+    keep.line(
+        "gradients told apart",
+        start="strong inputs",
+        seeds=len(strong),
+        right=sum(strong),
+        bar="all",
+    )
     if not given.no_reviews:
         reviews(keep)
 
@@ -65,7 +71,7 @@ def told_apart(keep: record.Record, seed: int, start: str, changes: dict[str, An
         health, accuracy = trained(recipe, changed, recall(seed, steps=STEPS))
         strength = dict(carried(health.distances)[1])[STEPS]
         keep.line(
-            "recall",
+            "gradients on recall",
             start=start,
             recipe=recipe,
             seed=seed,
@@ -85,7 +91,7 @@ def reviews(keep: record.Record) -> None:
             changed = {**PLAIN, "train.epochs": 2, "train.diagnose": True}
             health, accuracy = trained(recipe, changed, weft.corpus("reviews"))
             keep.line(
-                "reviews",
+                "gradients on reviews",
                 recipe=recipe,
                 accuracy=accuracy,
                 level=health.level,

@@ -212,7 +212,8 @@ def main() -> None:
     record = Record(given.record)
     size = given.page.stat().st_size
     good = size < LARGEST
-    record.line("bytes of the page", value=size, bar=LARGEST, good=good)
+    name = given.page.name
+    record.line("page size", page=name, value=size, bar=LARGEST, good=good)
     if given.pictures:
         given.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -222,13 +223,15 @@ def main() -> None:
                 browser.open(address, width, scheme)
                 found = browser.evaluate(LAYOUT)
                 if given.pictures:
-                    name = f"{given.page.stem}-{width}-{scheme}.png"
-                    (given.pictures / name).write_bytes(browser.picture(width))
+                    picture = f"{given.page.stem}-{width}-{scheme}.png"
+                    (given.pictures / picture).write_bytes(browser.picture(width))
                 found["controls"] = browser.evaluate(CONTROLS)
                 found["requests"], found["console"] = complaints(browser.events, address)
                 fine = not any(found.values())
                 good = good and fine
-                record.line("layout", width=width, scheme=scheme, good=fine, **found)
+                record.line(
+                    "page layout", page=name, width=width, scheme=scheme, good=fine, **found
+                )
         if given.pictures:
             printed = browser("Page.printToPDF")["data"]
             path = given.pictures / f"{given.page.stem}.pdf"

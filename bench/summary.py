@@ -6,228 +6,96 @@ python bench/summary.py            # --check: only say whether the page is up to
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import tables
+import tables_compare
+from tables import Figures, Row, Section, Table
 
 ROOT = Path(__file__).parent.parent
 PAGE, RESULTS = ROOT / "docs" / "benchmarks.md", Path(__file__).parent / "results"
 MARK = "<!-- Everything below is written by bench/summary.py from bench/results. -->"
-
-Figures = dict[str, Any]
-Row = tuple[str, ...]
-
-# Test accuracy that was promised; for MR and Subj by either of the two.
-BARS = {
-    ("trec", "cnn"): 91.0,
-    ("trec", "bilstm-attention"): 90.0,
-    ("trec", "transformer"): 86.0,
-    ("trec", "fasttext"): 90.0,
-    ("trec", "tfidf"): 86.0,
-    **{(data, recipe): bar for recipe in ("cnn", "fasttext") for data, bar in
-       (("mr", 76.5), ("subj", 91.5))},
-    ("sst2", "cnn"): 82.7,
-    ("sst5", "cnn"): 44.5,
-    ("sst2", "bilstm"): 83.0,
-    ("sst5", "bilstm"): 45.0,
-    ("imdb", "tfidf"): 88.5,
-    ("imdb", "fasttext"): 88.0,
-}  # fmt: skip
+SECTIONS = (*tables.SECTIONS, *tables_compare.SECTIONS)
 
 
-class Question(NamedTuple):
-    """How the figures of one script are shown."""
+class Kept(NamedTuple):
+    """A file of results: on what it was measured, and its lines."""
 
-    title: str
-    about: str
-    columns: Row
-    row: Callable[[Figures], Row]
+    head: Figures
+    lines: list[Figures]
 
 
-def ranged(found: Figures, digits: int = 2, sign: str = "") -> str:
-    """Median with the smallest and largest measurement."""
-    middle, low, high = (f"{found[key]:,.{digits}f}" for key in ("median", "low", "high"))
-    return f"{middle}{sign} [{low}, {high}]"
-
-
-def verdict(value: float, bar: float | None, above: bool = True) -> str:
-    """The bar and whether the value keeps it; a dash where none was promised."""
-    if bar is None:
-        return "–"
-    kept = value >= bar if above else value < bar
-    return f"{'≥' if above else '<'} {bar:g} {'✓' if kept else '✗'}"
-
-
-def overhead(line: Figures) -> Row:
-    ready = line["speed_to_ready_made"]
-    return (
-        line["recipe"],
-        str(line["threads"]),
-        ranged(ready),
-        verdict(ready["median"], line["bar"]),
-        ranged(line["speed_to_padding"]),
-        f"{1000 * line['seconds']['fit']['median'] / line['updates']:.1f}",
-        str(ready["n"]),
-    )
-
-
-def predict(line: Figures) -> Row:
-    speed, padding = line["sentences_per_second"], line["padding"]
-    return (
-        line["recipe"],
-        str(line["threads"]),
-        ranged(line["speedup"], 2, "×"),
-        verdict(line["speedup"]["median"], line["bar"]),
-        f"{speed['bucketed']['median']:,.0f}",
-        f"{speed['fixed']['median']:,.0f}",
-        f"{padding['bucketed']:.0%} / {padding['fixed']:.0%}",
-        f"{line['answers_that_differ']} of {line['sentences']:,} ({line['source']})",
-        str(line["speedup"]["n"]),
-    )
-
-
-def start(line: Figures) -> Row:
-    beyond = line["what"] == "import weft"
-    value = line["beyond_bare_python" if beyond else "seconds"]
-    return (
-        f"`{line['what']}`" + (" beyond bare Python" if beyond else ""),
-        ranged(value),
-        verdict(value["median"], line["bar"], above=False),
-        "yes" if line["imports_torch"] else "no",
-        str(value["n"]),
-    )
-
-
-def memory(line: Figures) -> Row:
-    return (
-        f"{line['megabytes']:,}",
-        f"{line['rows']:,}",
-        f"{line['peak_mb']:,}",
-        f"{line['python_and_torch_mb']:,} + {line['model_mb']:,}",
-        f"{line['beyond_model_gb']:.2f} GB",
-        verdict(line["beyond_model_gb"], line["bar"], above=False),
-        f"{line['seconds'] / 60:.1f} ({line['mb_per_second']:.1f} MB/s)",
-        f"{100 * line['test_accuracy']:.1f}",
-    )
-
-
-def quality(line: Figures) -> Row:
-    test, deviation = line.get("test_accuracy"), line.get("test_accuracy_sd")
-    shown = "–" if test is None else f"{test:.1f}" + (f" ± {deviation:.1f}" if deviation else "")
-    bar = BARS.get((line["data"], line["recipe"]))
-    name = line["recipe"] + ("" if line["variant"] == "recipe" else f" ({line['variant']})")
-    return (
-        line["data"],
-        name,
-        shown,
-        "–" if test is None else verdict(test, bar),
-        f"{line['dev_accuracy']:.1f}" if line.get("dev_accuracy") is not None else "–",
-        str(line["n"]),
-        f"{line['seconds']:,.0f}",
-    )
-
-
-QUESTIONS = {
-    "quality": Question(
-        "How good is each recipe?",
-        "Test accuracy in percent, mean ± standard deviation over seeds (over folds for MR and "
-        "Subj), without pre-training; settings were chosen on dev. Seconds are of one training.",
-        ("data", "recipe", "test accuracy", "bar", "dev", "n", "seconds"),
-        quality,
-    ),
-    "overhead": Question(
-        "What does the framework cost?",
-        "Speed of `fit` as a share of a bare PyTorch loop with the same module, batches and "
-        "optimiser, an epoch of the built-in reviews each. The first peer has all batches padded "
-        "beforehand, the second pads as it goes. Both end with the same loss.",
-        (
-            *("recipe", "threads", "of ready-made batches", "bar"),
-            *("of padding as it goes", "ms an update", "n"),
-        ),
-        overhead,
-    ),
-    "predict": Question(
-        "Does bucketing pay?",
-        "Sentences a second of `Predictor`, which sorts by length, against batches of 32 in "
-        "arrival order padded to the longest: same tokenizer, same model, plain torch.",
-        (
-            *("recipe", "threads", "speed-up", "bar", "sentences/s", "peer's", "padding / peer's"),
-            *("answers that differ", "n"),
-        ),
-        predict,
-    ),
-    "start": Question(
-        "Is the start light?",
-        "Seconds of a fresh process from start to exit, bytecode compiled; importing torch alone "
-        "takes seconds.",
-        ("what", "seconds", "bar", "imports torch", "n"),
-        start,
-    ),
-    "memory": Question(
-        "Is memory constant?",
-        "One epoch of `fasttext` through the command line on a generated file. Beyond the model "
-        "is the peak of the process less a Python with torch imported, the weights and Adam's "
-        "moments.",
-        (
-            *("MB of file", "rows", "peak MB", "Python and torch + model MB", "beyond the model"),
-            *("bar", "minutes", "accuracy"),
-        ),
-        memory,
-    ),
-}
-
-
-def table(columns: Row, rows: Iterable[Row]) -> str:
-    """Rows as a Markdown table."""
-    lines = [columns, tuple("---" for _ in columns), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def results() -> dict[str, list[tuple[Figures, list[Figures]]]]:
-    """By question: the circumstances of each file and its figures, in the order of file names."""
-    found: dict[str, list[tuple[Figures, list[Figures]]]] = {}
+def results() -> list[Kept]:
+    """Every file, in the order of their names."""
+    found = []
     for path in sorted(RESULTS.glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
         head = lines[0] if lines and "machine" in lines[0] else {}
-        for question in QUESTIONS:
-            figures = [line for line in lines if line.get("question") == question]
-            if figures:
-                found.setdefault(question, []).append((head, figures))
+        found.append(Kept(head, lines))
     return found
 
 
-def section(question: str, files: list[tuple[Figures, list[Figures]]]) -> str:
-    """Title, what was measured, the table, and where and when each file was made."""
-    how = QUESTIONS[question]
-    rows = [how.row(line) for _, figures in files for line in figures]
-    if question == "quality":
-        rows.sort(key=lambda row: row[0])  # stable: recipes keep their order
-    made = []
-    for head, _ in files:
-        if head:
-            versions = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
-            load = f"; load of the machine at the start {head['load']}" if "load" in head else ""
-            where = f"{head['machine']}; {versions}{load}"
-            made.append(f"`{head['command']}`, {head['date']}: {where}.")
-    parts = [f"## {how.title}", how.about, table(how.columns, rows), *made]
-    return "\n\n".join(parts)
+def markdown(columns: Row, rows: Iterable[Row]) -> str:
+    """Rows as a Markdown table."""
+    cells = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    lines = [columns, ["---"] * len(columns), *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def shown(table: Table, files: list[Kept]) -> list[str]:
+    """What a table is about and the table itself; with `by`, several under a heading each."""
+    groups: dict[object, list[Row]] = {}
+    for number, file in enumerate(files):
+        for line in file.lines:
+            if line.get("question") == table.question:
+                # The same data on another machine is another table.
+                group = (number, line[table.by]) if table.by else None
+                groups.setdefault(group, []).append(table.row(line))
+    parts = [table.about] if table.about and groups else []
+    for group, rows in groups.items():
+        if isinstance(group, tuple):
+            parts.append(f"### {group[1]}")
+        if table.sort:
+            rows.sort(key=lambda row: row[0])  # stable: recipes keep their order
+        parts.append(markdown(table.columns, rows))
+    return parts
+
+
+def made(head: Figures) -> str:
+    """How, when and where a file of results was made."""
+    versions = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
+    load = f"; load of the machine at the start {head['load']}" if "load" in head else ""
+    return f"`{head['command']}`, {head['date']}: {head['machine']}; {versions}{load}."
+
+
+def section(about: Section, files: list[Kept]) -> str:
+    """Title, what was measured, the tables, and how each file was made; "" without figures."""
+    asked = {table.question for table in about.tables}
+    files = [file for file in files if any(line.get("question") in asked for line in file.lines)]
+    if not files:
+        return ""
+    parts = [part for table in about.tables for part in shown(table, files)]
+    heads = [made(file.head) for file in files if file.head]
+    return "\n\n".join([f"## {about.title}", about.about, *parts, *heads])
 
 
 def page() -> str:
     """The whole page: the head as it is, then a section for each question with results."""
     head = PAGE.read_text("utf-8").split(MARK)[0].rstrip()
-    found = results()
-    sections = [section(name, found[name]) for name in QUESTIONS if name in found]
+    files = results()
+    sections = filter(None, (section(about, files) for about in SECTIONS))
     return "\n\n".join([head, MARK, *sections]) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    made = page()
+    made_now = page()
     if parser.parse_args().check:
-        sys.exit(0 if made == PAGE.read_text("utf-8") else f"{PAGE} is out of date.")
-    PAGE.write_text(made, "utf-8")
+        sys.exit(0 if made_now == PAGE.read_text("utf-8") else f"{PAGE} is out of date.")
+    PAGE.write_text(made_now, "utf-8")
 
 
 if __name__ == "__main__":

@@ -200,13 +200,29 @@ def test_fix_overwrites_nothing(tmp_path, faulty):
     assert "Pass a folder" in fails("check", train, test, "--fix", tmp_path / "one" / "clean.csv")
 
 
+def test_fix_keeps_the_other_columns_or_names_them(tmp_path):
+    rows = [["note", "text", "label"], ["a", "one  film", "x"], ["b, c", "two more films", "y"]]
+    with open(tmp_path / "a.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    done = command("check", tmp_path / "a.csv", "--fix", tmp_path / "b.csv")
+    with open(tmp_path / "b.csv", encoding="utf-8", newline="") as file:
+        assert list(csv.reader(file)) == [rows[0], ["a", "one film", "x"], rows[2]]
+    assert "left out" not in done.out
+    done = command("check", tmp_path / "a.csv", "--fix", tmp_path / "more" / "b.jsonl")
+    says(done.out, "b.jsonl holds texts and labels", "left out: note. Write csv to keep them.")
+    done = command("check", tmp_path / "a.csv", "--fix", tmp_path / "x" / "b.tsv", "--json")
+    json.loads(done.out)
+    says(done.err, "left out: note")
+
+
 def test_fix_keeps_the_format_or_says_why_not(tmp_path):
     (tmp_path / "a.ft").write_text("__label__x  good  film\n__label__y bad film\n", "utf-8")
     command("check", tmp_path / "a.ft", "--fix", tmp_path / "out")
     assert (tmp_path / "out" / "a.ft").read_text() == "__label__x good film\n__label__y bad film\n"
     trees = tmp_path / "b.ptb"
     trees.write_text("(3 (2 A) (4 film))\n(1 (2 The) (0 end))\n", "utf-8")
-    command("check", trees, "--fix", tmp_path / "more")
+    done = command("check", trees, "--fix", tmp_path / "more")
+    says(done.out, "b.jsonl holds texts and labels", "the trees of", "b.ptb are left out")
     assert texts(tmp_path / "more" / "b.jsonl") == ["A film", "The end"]
     (tmp_path / "c.conll").write_text("Ada\tB-PER\nsaw\tO\n", "utf-8")
     assert "offsets would" in fails("check", tmp_path / "c.conll", "--fix", tmp_path / "x")

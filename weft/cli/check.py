@@ -61,6 +61,8 @@ def check(
         Path(html).write_text(page(diagnosis, limit), "utf-8")
     if as_json:
         typer.echo(json.dumps(diagnosis.to_json(), ensure_ascii=False))
+        for line in fixed.lost if fixed else ():
+            typer.echo(line, err=True)
     else:
         _show(diagnosis, limit, html, fixed)
     if diagnosis.worst == "error":
@@ -82,6 +84,8 @@ def _show(diagnosis: "Diagnosis", limit: int, html: str, fixed: "Fixed | None") 
         done = ", ".join(f"{what} {n:,}" for what, n in fixed.counts.most_common()) or "nothing"
         written = ", ".join(str(path) for path in fixed.files.values())
         console.print(f"wrote {written} ({done}); every change is in {fixed.changes}", markup=False)
+        for line in fixed.lost:
+            console.print(line, markup=False)
 
 
 def _show_finding(console: "Console", finding: "Finding") -> None:

@@ -23,6 +23,7 @@ class Files:
 
     paths: dict[str, str]
     formats: dict[str, str]
+    columns: dict[str, Columns]  # as each file is read
     sources: dict[str, Source]
     tallies: dict[str, Tally]
     findings: tuple[Finding, ...]  # about spans, where there are any
@@ -44,7 +45,7 @@ def opened(paths: Sequence[str], columns: Columns, format: str | None = None) ->
         if not os.path.exists(path):
             raise missing(path)
     names = NAMES.get(len(paths)) or tuple(_unique(paths))
-    out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, ())
+    out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, ())
     found: list[Finding] = []
     for name, path in out.paths.items():
         out.tallies[name] = tally = Every()
@@ -56,6 +57,7 @@ def opened(paths: Sequence[str], columns: Columns, format: str | None = None) ->
         else:
             out.formats[name] = format or recognise(path)
             alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
+            out.columns[name] = alike
             out.sources[name] = _texts(path, alike, format, tally)
     return replace(out, findings=tuple(found))
 

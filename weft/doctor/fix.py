@@ -17,6 +17,8 @@ from weft.doctor.labels import twins
 from weft.doctor.survey import NO_LABEL, Split, Survey
 from weft.errors import UserError
 from weft.text.example import Example, Label
+from weft.text.formats import ENDINGS
+from weft.text.rewrite import KEEPING, other_columns, rewrite
 from weft.text.source import peel
 from weft.text.write import write
 
@@ -29,16 +31,19 @@ Note = Callable[[Example, str, object, object], None]
 
 @dataclass(frozen=True)
 class Fixed:
-    """What was written, and how often each thing was done."""
+    """What was written, how often each thing was done, and what a copy could not hold."""
 
     files: dict[str, Path]
     changes: Path
     counts: Counter[str]
+    lost: tuple[str, ...]  # a sentence each
 
 
 def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
     """Write the cleaned copies to a folder, or one file to a file; nothing is overwritten."""
     targets, changes = _targets(files, out)
+    kinds = {name: _kind(files, name, target) for name, target in targets.items()}
+    lost = tuple(_lost(files, targets, kinds))
     right = _right_labels(survey)
     drops = _drops(survey, copies, right)
     disputed = {int(row) for rows in copies.conflicts() for row in rows}
@@ -53,10 +58,13 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
             log.write("\n")
 
         for split in survey.splits:
-            target, kind = targets[split.name], files.formats[split.name]
-            kind = kind if kind in _WRITABLE else "jsonl"
+            kind, given = kinds[split.name], files.formats[split.name]
             rows = _cleaned(split, drops, right, disputed, note, kind in _ONE_LINE)
-            write(rows, target, format=kind)
+            path, target = files.paths[split.name], targets[split.name]
+            if kind == given and kind in KEEPING:
+                rewrite(rows, path, str(target), kind, files.columns[split.name])
+            else:
+                write(rows, target, format=kind)
             for what, places in files.tallies[split.name].places.items():
                 for where in places:
                     file, _, line = where.rpartition(":")
@@ -64,7 +72,7 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
                     note(
                         Example("", None, "", file or where, number), f"left out: {what}", "", None
                     )
-    return Fixed(targets, changes, counts)
+    return Fixed(targets, changes, counts, lost)
 
 
 def _targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
@@ -93,6 +101,30 @@ def _targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
         if os.path.lexists(target):
             raise UserError(f"{target} exists already. Pass another place to --fix.")
     return targets, changes
+
+
+def _kind(files: Files, name: str, target: Path) -> str:
+    """The format of a copy: that of the file, unless the copy's ending says another."""
+    given, wanted = (Path(peel(str(path))[0]).suffix for path in (files.paths[name], target))
+    other = ENDINGS.get(wanted)
+    if wanted != given and other in _WRITABLE:
+        return other
+    return files.formats[name] if files.formats[name] in _WRITABLE else "jsonl"
+
+
+def _lost(files: Files, targets: dict[str, Path], kinds: dict[str, str]) -> Iterator[str]:
+    for name, path in files.paths.items():
+        given, kind = files.formats[name], kinds[name]
+        if given == "trees":
+            yield f"{targets[name]} holds texts and labels; the trees of {path} are left out."
+        elif given != kind and given in KEEPING:
+            others = other_columns(path, files.columns[name], given)
+            if others:
+                told = ", ".join(others)
+                yield (
+                    f"{targets[name]} holds texts and labels; other columns of {path} are left "
+                    f"out: {told}. Write {given} to keep them."
+                )
 
 
 def _right_labels(survey: Survey) -> dict[str, str]:

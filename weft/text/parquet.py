@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from weft.errors import UserError
-from weft.text.columns import Columns, layout
+from weft.text.columns import Columns, Layout, layout
 from weft.text.example import Example, Label, label_of
 from weft.text.source import SKIP, Ids, Problems
 
@@ -14,19 +14,31 @@ _ROWS = 1024
 
 def read_parquet(path: str, columns: Columns, problems: Problems) -> Iterator[Example]:
     """The rows as Examples; `line` counts rows from 1."""
+    file, found = _opened(path, columns)
+    names = found.names
+    wanted = [None if i is None else names[i] for i in (found.text, found.label, found.id)]
+    return _rows(file, path, wanted, columns.id is not None, problems)
+
+
+def _opened(path: str, columns: Columns) -> tuple[Any, Layout]:
     pyarrow, parquet = _pyarrow()
     try:
         file = parquet.ParquetFile(path)
         first = next(file.iter_batches(batch_size=_ROWS), None)
     except (pyarrow.ArrowException, OSError) as error:
         raise _damaged(path, error) from error
-    names = tuple(file.schema_arrow.names)
     if first is None or not first.num_rows:
         raise UserError(f"{path}: the file has no rows. Give it at least one text.")
+    names = tuple(file.schema_arrow.names)
     sample = [[_cell(row[name]) for name in names] for row in first.to_pylist()]
-    found = layout(names, sample, columns, path)
-    wanted = [None if i is None else names[i] for i in (found.text, found.label, found.id)]
-    return _rows(file, path, wanted, columns.id is not None, problems)
+    return file, layout(names, sample, columns, path)
+
+
+def parquet_layout(path: str, columns: Columns) -> Layout:
+    """Where `read_parquet` would find text, label and id."""
+    file, found = _opened(path, columns)
+    file.close()
+    return found
 
 
 def _rows(
@@ -90,6 +102,41 @@ def write_parquet(examples: Iterable[Example], path: str) -> None:
                     "and all texts proper Unicode."
                 ) from error
             chunk = list(itertools.islice(rows, _ROWS))
+
+
+def rewrite_parquet(examples: Iterable[Example], path: str, target: str, columns: Columns) -> None:
+    """The rows of `path` that the examples came from, with their texts and labels of now."""
+    pyarrow, parquet = _pyarrow()
+    file, found = _opened(path, columns)
+    waiting = iter(examples)
+    example, before = next(waiting, None), 0
+    with file, parquet.ParquetWriter(target, file.schema_arrow) as writer:
+        for batch in file.iter_batches(batch_size=_ROWS):
+            some: list[Example] = []
+            while example is not None and example.line <= before + batch.num_rows:
+                some.append(example)
+                example = next(waiting, None)
+            rows = pyarrow.Table.from_batches([batch], file.schema_arrow)
+            rows = rows.take(pyarrow.array([e.line - before - 1 for e in some], pyarrow.int64()))
+            before += batch.num_rows
+            try:
+                rows = _replaced(pyarrow, rows, found.text, [e.text for e in some])
+                if found.label is not None:
+                    labels = rows.column(found.label).to_pylist()
+                    kept = [
+                        old if label_of(old) == e.label else _plain(e.label)
+                        for old, e in zip(labels, some, strict=True)
+                    ]
+                    rows = _replaced(pyarrow, rows, found.label, kept)
+            except (pyarrow.ArrowException, UnicodeEncodeError) as error:
+                raise UserError(f"Cannot write {target}: {error}.") from error
+            writer.write_table(rows)
+
+
+def _replaced(pyarrow: Any, rows: Any, place: int, values: list[Any]) -> Any:
+    """The table with other values in one column, which keeps its kind."""
+    field = rows.schema.field(place)
+    return rows.set_column(place, field, pyarrow.array(values, field.type))
 
 
 def _arrow_kind(pyarrow: Any, label: Label) -> Any:

@@ -1,8 +1,6 @@
 """A file of any known format -> a stream of Examples, in constant memory."""
 
 import contextlib
-import csv
-import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +11,12 @@ from weft.errors import UserError
 from weft.text import trees
 from weft.text.columns import Columns, Layout, layout, table_layout
 from weft.text.example import Example, Label, Tally, label_of
-from weft.text.formats import PREFIX, check_format, delimiter_of, is_quoted, recognise_source
+from weft.text.formats import PREFIX, check_format, delimiter_of, recognise_source
 from weft.text.formats import recognise as recognise
+from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
 from weft.text.source import (
     EMPTY,
     EMPTY_ADVICE,
-    NUL,
     SKIP,
     UNDECODABLE,
     Handling,
@@ -26,11 +24,7 @@ from weft.text.source import (
     Problems,
     Source,
     missing,
-    not_utf8,
-    nul_byte,
 )
-
-LARGEST_CELL = 10_000_000
 
 
 def read(
@@ -72,24 +66,32 @@ def read(
 
 def settled(path: str | os.PathLike[str], columns: Columns, format: str | None = None) -> Columns:
     """The columns that `read` would find, for reading a sister file (a dev, a test) alike."""
+    found = laid_out(path, columns, format)
+    return columns if found is None else found.columns
+
+
+def laid_out(
+    path: str | os.PathLike[str], columns: Columns, format: str | None = None
+) -> Layout | None:
+    """Where `read` would find text, label and id in the rows of a table or of JSON lines."""
     name = os.fspath(path)
     if name == "-" or os.path.isdir(name):
-        return columns
+        return None
     if not os.path.exists(name):
         raise missing(name)
     with contextlib.closing(Source(name)) as source:
         kind = format or recognise_source(source)
         if kind not in ("csv", "tsv", "jsonl") or not source.head(1):
-            return columns
+            return None
         wish = _Wish(columns, Problems(source.name, "skip", None), False, None)
         _READERS[kind](source, wish)  # finds the columns before it reads the first row
-        return wish.found or columns
+        return wish.found
 
 
 class _Wish:
     """What the caller of `read` asked for, in one piece."""
 
-    found: Columns | None = None  # what a reader settled on
+    found: Layout | None = None  # what a reader settled on
 
     def __init__(
         self, columns: Columns, problems: Problems, phrases: bool, separator: str | None
@@ -215,7 +217,7 @@ def _fields(head: list[bytes], file: str, wish: _Wish) -> tuple[str, str | None,
         raise UserError(f"{file}:1: no 'text' field; found []. Give each row a \"text\".")
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     found = layout(names, cells, wish.columns, file)
-    wish.found = found.columns
+    wish.found = found
     label = None if found.label is None else names[found.label]
     return names[found.text], label, None if found.id is None else names[found.id]
 
@@ -261,38 +263,30 @@ def no_text(text_key: str, row: dict[str, Any]) -> str:
 
 
 def _csv(source: Source, wish: _Wish) -> Iterator[Example]:
-    head = _decoded(source)
-    delimiter = delimiter_of(head[0])
-    csv.field_size_limit(LARGEST_CELL)
+    delimiter = delimiter_of(head_lines(source)[0])
     silent = Problems(source.name, "skip", None)
-    sample = [row for _, row in _csv_rows(iter(source.head()), silent, delimiter, whole=False)]
+    sample = [row for _, row in csv_rows(iter(source.head()), silent, delimiter, whole=False)]
 
     def more() -> Iterator[Sequence[str]]:
         again = Source(source.path)
-        return (row for _, row in _csv_rows(again.raw(), silent, delimiter, whole=False))
+        return (row for _, row in csv_rows(again.raw(), silent, delimiter, whole=False))
 
     found = _table(sample, source, wish, more)
-    rows = _csv_rows(source.raw(), wish.problems, delimiter)
+    rows = csv_rows(source.raw(), wish.problems, delimiter)
     return _examples(rows, found, source.name, wish)
 
 
 def _tsv(source: Source, wish: _Wish) -> Iterator[Example]:
-    lines = [line.rstrip("\r\n") for line in _decoded(source)]
-    lines = [line for line in lines if line]
-    if is_quoted(lines):
+    if not is_plain(source):
         return _csv(source, wish)
+    lines = [line.rstrip("\r\n") for line in head_lines(source)]
 
     def more() -> Iterator[Sequence[str]]:
         silent = Problems(source.name, "skip", None)
         return (line.split("\t") for _, line in Source(source.path).lines(silent))
 
-    found = _table([line.split("\t") for line in lines], source, wish, more)
-    rows = ((number, line.split("\t")) for number, line in source.lines(wish.problems) if line)
-    return _examples(rows, found, source.name, wish)
-
-
-def _decoded(source: Source) -> list[str]:
-    return [raw.decode("utf-8", "replace") for raw in source.head()]
+    found = _table([line.split("\t") for line in lines if line], source, wish, more)
+    return _examples(tab_rows(source, wish.problems), found, source.name, wish)
 
 
 def _table(
@@ -305,22 +299,18 @@ def _table(
         sample = [["text"]]  # nothing usable in sight; the rows will say why
     more_rows = more if source.can_reopen else None
     found = table_layout(sample, wish.columns, source.name, more_rows)
-    wish.found = found.columns
+    wish.found = found
     return found
 
 
-def _examples(
-    rows: Iterator[tuple[int, list[str]]], found: Layout, file: str, wish: _Wish
-) -> Iterator[Example]:
+def _examples(rows: Rows, found: Layout, file: str, wish: _Wish) -> Iterator[Example]:
     problems, separator, known = (
         wish.problems,
         wish.separator,
         Ids(wish.columns.id is not None, wish.problems),
     )
     width, text_at, label_at, id_at = found.width, found.text, found.label, found.id
-    if found.header:
-        rows = _without_header(rows, found)
-    for number, cells in rows:
+    for number, cells in split_header(rows, found)[1]:
         if len(cells) != width:
             problems.found("ragged row", number, _ragged(len(cells), found))
             continue
@@ -338,72 +328,12 @@ def _examples(
         yield Example(text, label, name, file, number)
 
 
-def _without_header(
-    rows: Iterator[tuple[int, list[str]]], found: Layout
-) -> Iterator[tuple[int, list[str]]]:
-    first = next(rows, None)
-    # A header that could not be decoded was skipped already, so the first row is compared.
-    if first is None or tuple(cell.strip() for cell in first[1]) == found.names:
-        return rows
-    return itertools.chain([first], rows)
-
-
 def _ragged(count: int, found: Layout) -> str:
     whose = "the header has" if found.header else "most rows have"
     plural = "column" if count == 1 else "columns"
     return (
         f"{count} {plural} where {whose} {found.width}. Quote cells that hold the separator "
         f"(and pass --format csv), or {SKIP}."
-    )
-
-
-def _csv_rows(
-    raw_lines: Iterator[bytes], problems: Problems, delimiter: str, *, whole: bool = True
-) -> Iterator[tuple[int, list[str]]]:
-    """(line the row starts on, its cells); `whole` is False for a sample that may end anywhere."""
-    flaws: list[tuple[str, int, str]] = []
-    reader = csv.reader(_feed(raw_lines, flaws), delimiter=delimiter, strict=True)
-    start = 1
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            row = []
-            if "unexpected end" in str(error) or "field limit" in str(error):
-                if not whole:
-                    return
-                raise _unclosed(problems.file, start) from error
-            told = f"broken quoting: {error}. Double the quotes inside a quoted cell, or {SKIP}."
-            flaws.append(("broken quoting", start, told))
-        if row is None:
-            return
-        if flaws:
-            problems.found(*flaws[0])
-            flaws.clear()
-        elif row:
-            yield start, row
-        start = reader.line_num + 1
-
-
-def _feed(raw_lines: Iterator[bytes], flaws: list[tuple[str, int, str]]) -> Iterator[str]:
-    # A bad line may sit inside a quoted cell, so it is passed on and its whole row is dropped.
-    for number, raw in enumerate(raw_lines, 1):
-        try:
-            text = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            flaws.append((UNDECODABLE, number, not_utf8(error)))
-            text = raw.decode("utf-8", "replace")
-        if "\0" in text:
-            flaws.append((NUL, number, nul_byte(text)))
-            text = text.replace("\0", "\ufffd")
-        yield text
-
-
-def _unclosed(file: str, line: int) -> UserError:
-    return UserError(
-        f"{file}:{line}: a quote opened in the row that starts here is never closed "
-        f"(or a cell is longer than {LARGEST_CELL:,} characters). Close it, or double it "
-        'if it belongs to the text ("").'
     )
 
 

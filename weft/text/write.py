@@ -34,13 +34,13 @@ def write(
     kind = format or ENDINGS.get(Path(peel(name)[0]).suffix, "lines")
     if kind != "parquet" and kind not in _WRITERS:
         raise unknown_name("format to write", kind, [*_WRITERS, "parquet"])
-    with _replacing(name) as part:
+    with replacing(name) as part:
         if kind == "parquet":
             from weft.text.parquet import write_parquet
 
             write_parquet(examples, part)
             return
-        with _opened(part, peel(name)[1]) as out:
+        with opened(part, peel(name)[1]) as out:
             try:
                 _WRITERS[kind](examples, out, separator)
             except UnicodeEncodeError as error:
@@ -48,7 +48,8 @@ def write(
 
 
 @contextlib.contextmanager
-def _replacing(name: str) -> Iterator[str]:
+def replacing(name: str) -> Iterator[str]:
+    """A place beside the file, which takes its name when the block ends well."""
     target = Path(name)
     part = str(target.with_name(f".{target.name}.{os.getpid()}.part"))
     try:
@@ -62,7 +63,8 @@ def _replacing(name: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _opened(part: str, packing: str) -> Iterator[IO[str]]:
+def opened(part: str, packing: str) -> Iterator[IO[str]]:
+    """A text file to write, packed where the ending says so (".gz", ".xz")."""
     with open(part, "wb") as plain, contextlib.ExitStack() as stack:
         binary: IO[bytes] = plain
         if packing == ".gz":  # no name and no time inside: same texts, same bytes
