@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from weft.report.health import histories, panel, spaced
+from weft.report.health import _chosen, histories, panel, spaced
 from weft.train.verdict import Health
 
 
@@ -68,3 +68,8 @@ def test_names_are_moved_no_more_than_needed():
     assert spaced([0.9, 0.95, 1.0], 0.2) == pytest.approx([0.6, 0.8, 1.0])
     assert spaced([0.0] * 5, 0.5) == pytest.approx([0, 0.25, 0.5, 0.75, 1])
     assert spaced([], 0.2) == []
+
+
+def test_steps_that_a_maximum_passed_over_are_not_drawn():
+    curve = [(0, 1.0), (1, 0.0), (2, 0.5), (3, 0.0), (4, 0.0)]
+    assert _chosen(curve) == [(0, 1.0), (2, 0.5), (3, 0.0), (4, 0.0)]

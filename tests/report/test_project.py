@@ -85,7 +85,7 @@ def test_vectors_of_one_number():
 
 def test_the_picture_keeps_proportions():
     points = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]])
-    found = project._scaled(points)
+    found = project.scaled(points)
     assert found.min() >= project.EDGE
     assert found[:, 0].max() <= project.WIDTH - project.EDGE
     assert found[:, 1].max() <= project.HEIGHT - project.EDGE

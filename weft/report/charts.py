@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from weft.report.labels import GAP, Labels
 from weft.report.leaderboard import Row, Verdict
 from weft.report.words import PERCENT
 
@@ -205,7 +206,7 @@ def _labels(
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # decides where the axes are
     figure.set_layout_engine("none")  # and there they stay
-    renderer, frame = canvas.get_renderer(), axes.get_window_extent()
+    renderer, frame = canvas.get_renderer(), axes.get_window_extent().extents
     points = [
         axes.transData.transform((row.p50_ms or 0.0, (row.quality or 0.0) * scale)) for row in rows
     ]
@@ -218,15 +219,16 @@ def _labels(
     corners = axes.transData.transform(np.array(stairs))
     for (x0, y0), (x1, y1) in pairwise(corners):
         taken.append((x0 - 1, min(y0, y1) - 1, x1 + 1, max(y0, y1) + 1))
+    labels = Labels(tuple(frame), taken)
     for row, (x, y), r in zip(rows, points, around, strict=True):
         bold = "bold" if row is choice else "normal"
         colour = ACCENT if row is choice else INK
         text = figure.text(0, 0, row.recipe, weight=bold, size=9.5)
         box = text.get_window_extent(renderer)
         text.remove()
-        dx, dy = _place(x, y, r, box.width, box.height, taken, frame)
-        left, bottom = x + dx, y + dy
-        taken.append((left, bottom, left + box.width, bottom + box.height))
+        found = labels.place(x, y, r, box.width, box.height)
+        # A point without its name says nothing: where all is full it is written all the same.
+        dx, dy = found or (r + GAP, -box.height / 2)
         far = abs(dy + box.height / 2) > r + 20
         axes.annotate(
             row.recipe,
@@ -239,26 +241,3 @@ def _labels(
             size=9.5,
             arrowprops={"arrowstyle": "-", "color": MUTED, "lw": 0.6} if far else None,
         )
-
-
-def _place(
-    x: float, y: float, r: float, width: float, height: float, taken: Sequence[tuple], frame: Any
-) -> tuple[float, float]:
-    """The offset of a label's lower left corner from its point of radius `r`."""
-    fallback = (r + 4, -height / 2)
-    for away in range(0, 240, 8):
-        for side in (r + 4, -r - 4 - width, -width / 2):
-            for up in (away, -away):
-                dy = up - height / 2
-                if side == -width / 2:  # above or below, clear of the point
-                    dy += (r + height / 2 + 3) * (1 if up >= 0 else -1)
-                box = (x + side - 3, y + dy - 1, x + side + width + 3, y + dy + height + 1)
-                inside = frame.x0 <= box[0] and box[2] <= frame.x1
-                inside = inside and frame.y0 <= box[1] and box[3] <= frame.y1
-                if inside and not any(_overlap(box, other) for other in taken):
-                    return side, dy
-    return fallback
-
-
-def _overlap(a: tuple, b: tuple) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -20,7 +20,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 def panel(healths: Mapping[str, Health]) -> str:
     """Relative strength of the gradient against distance, one labelled line a recipe."""
-    lines = {name: carried(health.distances)[1] for name, health in healths.items()}
+    lines = {name: _chosen(carried(health.distances)[1]) for name, health in healths.items()}
     lines = {name: curve for name, curve in lines.items() if curve}
     if not lines:
         return ""
@@ -49,6 +49,12 @@ def histories(healths: Sequence[Health]) -> str:
         axes.set_xlabel("updates")
         axes.set_ylabel("gradient, relative to the end")
         return svg(figure, f"health-{healths[0].step}")
+
+
+def _chosen(curve: Curve) -> Curve:
+    """Without the steps that a maximum passed over: nothing there, but something farther back."""
+    last = max((i for i, (_, value) in enumerate(curve) if value > 0), default=-1)
+    return [point for i, point in enumerate(curve) if point[1] > 0 or i > last]
 
 
 def _doubling(far: int, shared: set[int]) -> list[int]:

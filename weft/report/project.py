@@ -118,7 +118,7 @@ def section(projection: Projection, name: str = "projection") -> Markup:
     groups, keys = _groups(projection.said, wrong, kind)
     # Errors are drawn last, so that they lie on top; labels without a colour first.
     order = sorted(range(len(wrong)), key=lambda i: (wrong[i], groups[i] != COLOURS, i))
-    layouts = {m: _scaled(points)[order] for m, points in projection.layouts.items()}
+    layouts = {m: scaled(points)[order] for m, points in projection.layouts.items()}
     shown = "t-sne" if "t-sne" in layouts else next(iter(layouts))
     places = layouts[shown].tolist()
     dots = [(x, y, groups[i], wrong[i]) for (x, y), i in zip(places, order, strict=True)]
@@ -170,8 +170,8 @@ def _umap(vectors: np.ndarray, seed: int) -> np.ndarray:
         return method.fit_transform(vectors)
 
 
-def _scaled(points: np.ndarray) -> np.ndarray:
-    """Into the picture, both axes on one scale, as distances would otherwise lie."""
+def scaled(points: np.ndarray) -> np.ndarray:
+    """(n, 2) in the picture, both axes on one scale, as distances would otherwise lie."""
     low, high = points.min(0), points.max(0)
     room = np.array([WIDTH - 2 * EDGE, HEIGHT - 2 * EDGE])
     reach = np.where(high > low, high - low, 1e-12)
