@@ -20,12 +20,12 @@ from record import Record, options
 from weft.text.corpora import reviews
 from weft.text.write import write
 
-RECIPES, SEEDS = "tfidf,fasttext,bag,cnn", 2
+SEEDS = 2
 
 
-def command(folder: Path, out: Path) -> list[str]:
+def command(folder: Path, out: Path, recipes: str) -> list[str]:
     files = [str(folder / f"{part}.tsv") for part in ("train", "test")]
-    more = ["--recipes", RECIPES, "--seeds", str(SEEDS), "--set", "train.epochs=3"]
+    more = ["--recipes", recipes, "--seeds", str(SEEDS), "--set", "train.epochs=3"]
     return [
         *(sys.executable, "-m", "weft", "compare", *files, "-o", str(out)),
         *("--dev", str(folder / "dev.tsv"), "--minutes", "0", "--quiet", *more),
@@ -46,6 +46,7 @@ def main() -> None:
     parser = options(__doc__, repeats=1)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--recipes", default="tfidf,fasttext,bag,cnn")
     arguments = parser.parse_args()
     record = Record(arguments.record)
     chance = random.Random(arguments.seed)
@@ -53,11 +54,11 @@ def main() -> None:
     for part, examples in reviews().items():
         write(examples, folder / f"{part}.tsv")
     started = time.perf_counter()
-    subprocess.run(command(folder, folder / "calm"), check=True)
+    subprocess.run(command(folder, folder / "calm", arguments.recipes), check=True)
     whole = time.perf_counter() - started
     out, known, repeated, killed = folder / "killed", {}, 0, 0
     for _ in range(arguments.kills):
-        process = subprocess.Popen(command(folder, out))
+        process = subprocess.Popen(command(folder, out, arguments.recipes))
         try:
             process.wait(chance.uniform(0.1, 0.6) * whole)
         except subprocess.TimeoutExpired:
@@ -68,7 +69,7 @@ def main() -> None:
         now = stamps(out)
         repeated += sum(now.get(name) != stamp for name, stamp in known.items())
         known = now
-    subprocess.run(command(folder, out), check=True)
+    subprocess.run(command(folder, out, arguments.recipes), check=True)
     now = stamps(out)
     repeated += sum(now.get(name) != stamp for name, stamp in known.items())
     record.line(
