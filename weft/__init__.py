@@ -23,6 +23,7 @@ _HOMES = {
     "Tally": "weft.text.example",
     "Tokenizer": "weft.tokens.tokenizer",
     "UserError": "weft.errors",
+    "Vectors": "weft.vectors.store",
     "Vocabulary": "weft.tokens.vocabulary",
     "compare": "weft.report.compare",
     "corpus": "weft.text.corpora",

@@ -91,7 +91,10 @@ BROKEN = {
     "no columns": (b"hello\nworld\n", r"v\.txt:1: a word and its numbers expected"),
     "cut binary": (binary()[:-9], r"truncated in vector 4 of 4"),
     "binary without header": (binary()[4:], "neither text nor word2vec binary"),
-    "fasttext model": (struct.pack("<ii", 793712314, 12) + b"\0" * 50, r"the \.vec file"),
+    "cut fasttext model": (
+        struct.pack("<ii", 793712314, 12) + b"\0" * 50,
+        r"v\.txt: a fastText model that is truncated",
+    ),
     "cut gzip": (gzip.compress(text())[:-12], "broken gzip file"),
 }
 

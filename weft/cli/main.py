@@ -17,6 +17,7 @@ from weft.cli import (
     tokens,
     train,
     tune,
+    vectors,
 )
 from weft.errors import UserError
 
@@ -39,6 +40,7 @@ app.command("tune")(tune.tune)
 app.command("list")(listing.show)
 app.add_typer(config.app, name="config")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(vectors.app, name="vectors")
 
 
 def main() -> None:

@@ -1,87 +1,172 @@
-"""Files of word vectors: word2vec text and binary, GloVe text, fastText .vec; plain or gzip."""
+"""Files of word vectors, each recognised by its content: word2vec, GloVe, fastText, NumPy, ours.
+
+word2vec text and binary, GloVe text and fastText .vec are read through, plain or gzip. fastText
+.bin, .npz, .npy and .safetensors are opened where they lie (weft/embed/mapped.py).
+"""
 
 import gzip
 import zlib
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
 
+from weft.embed import mapped
+from weft.embed.table import Duplicates, Table, unique
 from weft.errors import UserError, near_miss
+from weft.tokens.vocabulary import SPECIALS
 
 Row = np.ndarray  # (E,) float32
-FASTTEXT_MODEL = (793712314).to_bytes(4, "little")
+Rows = Iterator[tuple[str, Row, str]]  # a word, its numbers, and where they stand
 PEEK = 4096
 CHUNK = 1 << 20
+_CUT = "The file is truncated; copy it again."
 
 
 def read_vectors(path: str | Path, wanted: Set[str] | None = None) -> tuple[dict[str, Row], int]:
     """The vectors of the wanted words (of all, when None), and their width.
 
-    A word that occurs twice keeps its first vector.
+    A word that occurs twice keeps its first vector. Where the file has sub-words, every wanted
+    word has a vector.
     """
-    place = Path(path)
-    if not place.is_file():
-        raise UserError(f"No vector file '{place}'.{_near(place)} Check 'vectors'.")
-    try:
-        with _open(place) as stream:
-            rows, width = _rows(place, stream, wanted)
-            found: dict[str, Row] = {}
-            for word, row in rows:
-                found.setdefault(word, row)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{place}: broken gzip file ({error}). Copy it again.") from error
+    place = _there(path)
+    table = mapped.open_table(place)
+    if table is not None:
+        return _chosen(table, wanted), table.width
+    found: dict[str, Row] = {}
+    with _reading(place) as (rows, width):
+        for word, row, _ in rows(wanted):
+            found.setdefault(word, row)
     return found, width
 
 
-def _near(place: Path) -> str:
+def read_table(path: str | Path, *, mmap: bool = True, duplicates: Duplicates = "error") -> Table:
+    """All of a file of word vectors; nothing of a matrix that can be mapped is read yet."""
+    place = _there(path)
+    table = mapped.open_table(place, mmap)
+    if table is not None:
+        return unique(table, place, duplicates)
+    words: dict[str, int] = {}
+    numbers: list[Row] = []
+    with _reading(place) as (rows, _):
+        for word, row, where in rows(None):
+            if word not in words:
+                words[word] = len(numbers)
+                numbers.append(row)
+            elif duplicates == "error":
+                first = words[word] + 1
+                raise UserError(
+                    f"{where}: the word '{word}' again; it is vector {first} already. Remove "
+                    "one, or keep the first with duplicates='first' (--duplicates first)."
+                )
+    return Table(list(words), np.stack(numbers))
+
+
+def _chosen(table: Table, wanted: Set[str] | None) -> dict[str, Row]:
+    """Rows of the wanted words only: what is not touched is not read."""
+    index: dict[str, int] = {}
+    for i, word in enumerate(table.words):
+        if wanted is None or word in wanted:
+            index.setdefault(word, i)
+    found = {word: table.vector(i) for word, i in index.items()}
+    if table.subwords is not None and wanted is not None:
+        for word in wanted - index.keys() - set(SPECIALS):
+            found[word] = table.subwords.vector(word)
+    return found
+
+
+def _there(path: str | Path) -> Path:
+    place = Path(path)
+    if place.is_file():
+        return place
     folder = place.parent
-    return near_miss(place.name, (p.name for p in folder.iterdir())) if folder.is_dir() else ""
+    near = near_miss(place.name, (p.name for p in folder.iterdir())) if folder.is_dir() else ""
+    raise UserError(f"No vector file '{place}'.{near} Check 'vectors'.")
 
 
-def _open(place: Path) -> IO[bytes]:
-    with place.open("rb") as stream:
-        zipped = stream.read(2) == b"\x1f\x8b"
-    return cast(IO[bytes], gzip.open(place, "rb")) if zipped else place.open("rb")
+@contextmanager
+def _reading(place: Path) -> Iterator[tuple[Callable[[Set[str] | None], Rows], int]]:
+    """An open file of a format that is read through: its rows, given the wanted, and its width."""
+    with place.open("rb") as peek:
+        zipped = peek.read(2) == b"\x1f\x8b"
+    try:
+        opened = gzip.open(place, "rb") if zipped else place.open("rb")
+        with cast(IO[bytes], opened) as stream:
+            reader, rows, width = _format(place, stream, zipped)
+            yield partial(reader, place, stream, rows, width), width
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{place}: broken gzip file ({error}). Copy it again.") from error
 
 
-def _rows(
-    place: Path, stream: IO[bytes], wanted: Set[str] | None
-) -> tuple[Iterator[tuple[str, Row]], int]:
-    """Decide which format the file is in."""
+def _format(
+    place: Path, stream: IO[bytes], zipped: bool
+) -> tuple[Callable[..., Rows], int | None, int]:
+    """Decide which format the file is in: its reader, its rows if it says so, its width."""
     start = stream.read(PEEK)
     stream.seek(0)
     if not start.strip():
         raise UserError(f"{place} is empty: no word vectors in it.")
-    if start.startswith(FASTTEXT_MODEL):
-        raise UserError(f"{place} is a fastText model. Give its text vectors, the .vec file.")
-    header = _header(start)
-    if header and _looks_binary(start):
-        stream.readline()
-        return _binary(place, stream, wanted, *header), header[1]
-    if _looks_binary(start):
-        raise UserError(f"{place}: neither text nor word2vec binary (no 'rows width' line).")
+    if zipped and mapped.recognised(start):
+        raise UserError(
+            f"{place}: a packed {mapped.recognised(start)} cannot be opened where it lies. "
+            "Unpack it first: gunzip."
+        )
+    header = _header(place, start)
+    looks_binary = _looks_binary(start, header is not None)
     if header:
         stream.readline()
-        return _text(place, stream, wanted, header[0], header[1]), header[1]
+        _sensible(place, *header, zipped)
+        return (_binary if looks_binary else _text), *header
+    if looks_binary:
+        raise UserError(f"{place}: neither text nor word2vec binary (no 'rows width' line).")
     width = len(stream.readline().split()) - 1
     stream.seek(0)
     if width < 1:
         raise UserError(f"{place}:1: a word and its numbers expected, found {start[:40]!r}.")
-    return _text(place, stream, wanted, None, width), width
+    return _text, None, width
 
 
-def _header(start: bytes) -> tuple[int, int] | None:
+def _sensible(place: Path, rows: int, width: int, zipped: bool) -> None:
+    """Refuse a damaged header before anybody makes room for what it promises."""
+    if not rows or not width:
+        raise UserError(
+            f"{place}:1: corrupt header: {rows} vectors of width {width}. "
+            "The first line should say 'rows width'."
+        )
+    least, size = 2 * width, place.stat().st_size  # text: a digit and a space a number
+    if not zipped and least > size:
+        raise UserError(
+            f"{place}:1: corrupt header: a vector of width {width} takes {least:,} bytes or more, "
+            f"but the whole file has {size:,}."
+        )
+
+
+def _header(place: Path, start: bytes) -> tuple[int, int] | None:
     """'rows width', where the first line says so; GloVe files have no such line."""
-    line = start.partition(b"\n")[0].split()
-    if len(line) == 2 and line[0].isdigit() and line[1].isdigit():
+    first, _, rest = start.partition(b"\n")
+    line = first.split()
+    if len(line) != 2:
+        return None
+    if line[0].isdigit() and line[1].isdigit():
         return int(line[0]), int(line[1])
+    second = rest.partition(b"\n")[0].split(b" ")
+    if line[1].isdigit() or (line[0].isdigit() and len(second) > 2):
+        raise UserError(
+            f"{place}:1: corrupt header: {first[:40].decode('utf-8', 'replace')!r}. "
+            "The first line should say 'rows width', two whole numbers."
+        )
     return None
 
 
-def _looks_binary(start: bytes) -> bool:
+def _looks_binary(start: bytes, header: bool) -> bool:
     """Control bytes or broken UTF-8 in the beginning: 32-bit numbers, not digits."""
+    first = start.split(b"\n", 2)[1 if header else 0 : 2]
+    numbers = first[0].partition(b" ")[2][:64] if first else b""
+    if numbers and not numbers.translate(None, b"0123456789+-.eE \t\r"):
+        return False  # text, though its words may be in an encoding of their own
     if any(byte < 32 and byte not in b"\t\n\r" for byte in start):
         return True
     try:
@@ -92,61 +177,82 @@ def _looks_binary(start: bytes) -> bool:
 
 
 def _text(
-    place: Path, stream: IO[bytes], wanted: Set[str] | None, rows: int | None, width: int
-) -> Iterator[tuple[str, Row]]:
+    place: Path, stream: IO[bytes], rows: int | None, width: int, wanted: Set[str] | None
+) -> Rows:
     first = 1 if rows is None else 2
     count = 0
     for number, line in enumerate(stream, first):
         line = line.rstrip().replace(b"\t", b" ")
         if not line:
             continue
+        where = f"{place}:{number}"
         count += 1
         # Some GloVe words contain spaces, so columns are counted from the right.
         cells = line.count(b" ")
         if cells < width:
             raise UserError(
-                f"{place}:{number}: {cells} numbers, but the file's width is {width}. "
+                f"{where}: {cells} numbers, but the file's width is {width}. "
                 "The line is cut off or the file is not of word vectors."
             )
-        split = line.find(b" ") if cells == width else len(line.rsplit(b" ", width)[0])
-        word = line[:split].decode("utf-8", "replace")
+        split = line.find(b" ") if cells == width else _word_end(where, line, width)
+        word = line[:split].decode("utf-8", "surrogateescape")
         if wanted is None or word in wanted:
-            yield word, _numbers(place, number, line[split:], width)
-    if rows is not None and count < rows:
-        raise UserError(
-            f"{place}: the first line promises {rows} vectors, found {count}. "
-            "The file is truncated; copy it again."
-        )
+            yield word, _numbers(where, line[split:], width), where
+    if rows is not None and count != rows:
+        advice = _CUT if count < rows else "Correct the first line."
+        raise UserError(f"{place}: the first line promises {rows} vectors, found {count}. {advice}")
 
 
-def _numbers(place: Path, number: int, cells: bytes, width: int) -> Row:
+def _word_end(where: str, line: bytes, width: int) -> int:
+    """Where a word with spaces ends; a row that is simply too wide must not pass for one."""
+    word = line.rsplit(b" ", width)[0]
+    rest = word.split()[1:]
+    try:
+        [float(cell) for cell in rest]
+    except ValueError:
+        return len(word)
+    if not rest:  # two spaces after the word
+        return len(word.rstrip())
+    raise UserError(f"{where}: {width + len(rest)} numbers, but the file's width is {width}.")
+
+
+def _numbers(where: str, cells: bytes, width: int) -> Row:
     try:
         row = np.array(cells.split(), dtype=np.float32)
     except ValueError as error:
-        raise UserError(f"{place}:{number}: not a number: {error}.") from error
+        raise UserError(f"{where}: not a number: {error}.") from error
     if len(row) != width:
-        raise UserError(f"{place}:{number}: {len(row)} numbers, but the file's width is {width}.")
+        raise UserError(f"{where}: {len(row)} numbers, but the file's width is {width}.")
+    return _finite(where, row)
+
+
+def _finite(where: str, row: Row) -> Row:
     if not np.isfinite(row).all():
-        raise UserError(f"{place}:{number}: a number that is not finite. Remove the line.")
+        raise UserError(f"{where}: a number that is not finite. Remove the line.")
     return row
 
 
-def _binary(
-    place: Path, stream: IO[bytes], wanted: Set[str] | None, rows: int, width: int
-) -> Iterator[tuple[str, Row]]:
+def _binary(place: Path, stream: IO[bytes], rows: int, width: int, wanted: Set[str] | None) -> Rows:
     """word2vec's own: the word, a space, `width` little-endian floats, perhaps a line end."""
     size = 4 * width
     buffer, at = b"", 0
     for number in range(1, rows + 1):
         while (space := buffer.find(b" ", at)) < 0 or len(buffer) < space + 1 + size:
-            more = stream.read(CHUNK)
+            more = stream.read(max(CHUNK, size))
             if not more:
                 raise UserError(
                     f"{place}: truncated in vector {number} of {rows}. Copy the file again."
                 )
             buffer, at = buffer[at:] + more, 0
-        word = buffer[at:space].lstrip(b"\n").decode("utf-8", "replace")
+        word = buffer[at:space].lstrip(b"\n").decode("utf-8", "surrogateescape")
         at = space + 1 + size
         if wanted is None or word in wanted:
+            where = f"{place}: vector {number}, '{word}'"
             row = np.frombuffer(buffer, dtype="<f4", count=width, offset=space + 1)
-            yield word, row.astype(np.float32)
+            yield word, _finite(where, row.astype(np.float32)), where
+    left = buffer[at:] + stream.read(CHUNK)
+    if left.strip(b"\n"):
+        raise UserError(
+            f"{place}: the first line promises {rows} vectors of width {width}, but more follows "
+            "them. The header is corrupt: correct it or copy the file again."
+        )

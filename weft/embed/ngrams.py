@@ -13,34 +13,12 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.embed.options import sensible
+from weft.embed.subwords import fnv, ngram_hashes
 from weft.errors import UserError
 from weft.registry import register
 
-FNV_START, FNV_PRIME = 2166136261, 16777619
 PRIME = 2**31 - 1  # below it, the products in `word_ngrams` stay inside 63 bits
 SPREAD, ROLL = 1_073_741_827, 116_049_371
-
-
-def fnv(letters: bytes, start: int = FNV_START) -> int:
-    """32-bit FNV-1a as fastText computes it: bytes are signed, so those above 127 fill the word."""
-    for byte in letters:
-        start = (start ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * FNV_PRIME & 0xFFFFFFFF
-    return start
-
-
-def ngram_hashes(word: str, shortest: int = 3, longest: int = 6) -> list[int]:
-    """fastText's hash of each character n-gram of <word>, in fastText's order."""
-    letters = [c.encode("utf-8", "surrogatepass") for c in f"<{word}>"]
-    found = []
-    for begin in range(len(letters)):
-        value = FNV_START
-        for end in range(begin, min(begin + longest, len(letters))):
-            value = fnv(letters[end], value)
-            length = end - begin + 1
-            mark = length == 1 and (begin == 0 or end == len(letters) - 1)
-            if length >= shortest and not mark:
-                found.append(value)
-    return found
 
 
 @lru_cache(maxsize=200_000)

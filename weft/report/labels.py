@@ -14,14 +14,17 @@ FAR = 240  # where a name is no longer looked for
 
 
 class Labels:
-    """A picture that fills up: what is taken, and where there is still room."""
+    """A picture that fills up: what is taken, and where there is still room.
 
-    def __init__(self, frame: Box, taken: Sequence[Box], far: int = FAR) -> None:
+    A name more than `lead` above or below its point gets a line to it, which crosses no other name.
+    """
+
+    def __init__(self, frame: Box, taken: Sequence[Box], far: int = FAR, lead: float = FAR) -> None:
         self.frame = frame
-        self.far = far
+        self.far, self.lead = far, lead
         # Doubled when full, so that a thousand names do not copy the list a thousand times.
         self._boxes = np.array([*taken, frame], dtype=float)
-        self._count = len(taken)
+        self._count = self._names = len(taken)  # what is taken at first are no names
 
     @property
     def taken(self) -> np.ndarray:
@@ -34,10 +37,23 @@ class Labels:
         for dx, dy in self._offsets(r, width, height):
             left, low = x + dx, y + dy
             box = (left - across, low - up, left + width + across, low + height + up)
-            if self._inside(box) and not self._meets(box):
+            line = self.line(x, y, (dx, dy), width, height)
+            if not self._inside(box) or self._meets(box, 0):
+                continue
+            if line is None or not self._meets(line, self._names):
                 self.take((left, low, left + width, low + height))
+                if line is not None:
+                    self.take(line)
                 return dx, dy
         return None
+
+    def line(self, x: float, y: float, offset: Offset, width: float, height: float) -> Box | None:
+        """The box around the line from a point to the middle of its name, where it needs one."""
+        middle = y + offset[1] + height / 2
+        if abs(middle - y) <= self.lead:
+            return None
+        end = min(max(x, x + offset[0]), x + offset[0] + width)
+        return min(x, end), min(y, middle), max(x, end), max(y, middle)
 
     def take(self, box: Box) -> None:
         """Keep other names out of this box."""
@@ -60,7 +76,7 @@ class Labels:
         left, low, right, high = self.frame
         return left <= box[0] and box[2] <= right and low <= box[1] and box[3] <= high
 
-    def _meets(self, box: Box) -> bool:
-        taken = self.taken
+    def _meets(self, box: Box, first: int) -> bool:
+        taken = self.taken[first:]
         across = (taken[:, 0] < box[2]) & (taken[:, 2] > box[0])
         return bool((across & (taken[:, 1] < box[3]) & (taken[:, 3] > box[1])).any())

@@ -1,0 +1,163 @@
+"""Word vectors trained here, by gensim and by fastText, in turn: speed and quality.
+
+    python bench/vectors.py --corpus FILE --peers VENV/bin/python --repeats 3
+    python bench/vectors.py --corpus FILE --peers … --lists FOLDER --epochs 5 --seeds 3
+
+FILE holds a tokenised sentence a line, spaces between tokens: one tokenisation for all. A ratio is
+that of two trainings one after the other, and the spread is over the repeats. With `--lists`, a
+folder of word-similarity and analogy lists, vectors of several seeds are measured instead.
+`words` counts every running word of the file once an epoch, kept or not, for every system.
+`--scaling` times one thread against two, and deterministic threads against free ones.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from record import Record, options
+
+PEERS = {
+    "skipgram": ("gensim", "fasttext"),
+    "cbow": ("gensim",),
+    "fasttext": ("fasttext", "gensim"),
+}
+WORKER = Path(__file__).with_name("vectors_peer.py")
+
+
+def trained(asked: argparse.Namespace, system: str, method: str, output: str, **more: Any) -> Any:
+    """Train once in a new process; seconds before training, of training, and of the whole."""
+    job = {
+        "system": system, "method": method, "corpus": asked.corpus, "output": output,
+        "width": asked.dim, "window": 5, "negative": 5, "minimum": 5, "epochs": asked.epochs,
+        "threads": asked.threads, "seed": 1, "rate": asked.rate, **more,
+    }  # fmt: skip
+    python = sys.executable if system == "weft" else asked.peers
+    # Each brings its own threads; those of BLAS would only be in their way.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    began = time.perf_counter()
+    done = subprocess.run(
+        [python, WORKER, json.dumps(job)], capture_output=True, text=True, env=environment
+    )
+    whole = time.perf_counter() - began
+    if done.returncode:
+        raise SystemExit(f"{system} {method}:\n{done.stderr}")
+    return {**json.loads(done.stdout.splitlines()[-1]), "whole": whole}
+
+
+def spread(values: list[float]) -> dict[str, Any]:
+    return {
+        "median": round(statistics.median(values), 3),
+        "low": round(min(values), 3),
+        "high": round(max(values), 3),
+        "n": len(values),
+    }
+
+
+def speed(asked: argparse.Namespace, record: Record, words: int, folder: str) -> None:
+    """Words a second of each system, and the ratios of neighbouring runs."""
+    for method in asked.methods.split(","):
+        systems = ("weft", *(one for one in PEERS[method] if one in asked.systems.split(",")))
+        trained(asked, "weft", method, f"{folder}/warm")  # compiles what is not yet
+        runs: dict[str, list[Any]] = {system: [] for system in systems}
+        for _ in range(asked.repeats):
+            for system in systems:
+                runs[system].append(trained(asked, system, method, f"{folder}/{system}"))
+        for system, done in runs.items():
+            rates = [words * asked.epochs / one["train"] for one in done]
+            seconds = [one["whole"] for one in done]
+            ratios = {}
+            if system != "weft":
+                pairs = list(zip(done, runs["weft"], strict=True))
+                ratios = {
+                    "train_ratio": spread([a["train"] / b["train"] for a, b in pairs]),
+                    # fastText's reading was timed by doing it once more.
+                    "whole_ratio": spread(
+                        [
+                            (a["whole"] - (a["before"] if system == "fasttext" else 0)) / b["whole"]
+                            for a, b in pairs
+                        ]
+                    ),
+                }
+            record.line(
+                "speed", method=method, system=system, words=words,
+                words_per_second=spread(rates), whole_seconds=spread(seconds), **ratios,
+            )  # fmt: skip
+
+
+def scaling(asked: argparse.Namespace, record: Record, folder: str) -> None:
+    """One thread against two, and what deterministic threads cost."""
+    for method in asked.methods.split(","):
+        trained(asked, "weft", method, f"{folder}/warm")
+        ratios: dict[str, list[float]] = {"two threads": [], "deterministic": []}
+        for _ in range(asked.repeats):
+            one = trained(asked, "weft", method, f"{folder}/a", threads=1)["train"]
+            two = trained(asked, "weft", method, f"{folder}/b", threads=2)["train"]
+            fixed = trained(asked, "weft", method, f"{folder}/c", threads=2, deterministic=True)
+            ratios["two threads"].append(one / two)
+            ratios["deterministic"].append(fixed["train"] / two)
+        for name, values in ratios.items():
+            record.line("scaling", method=method, what=name, ratio=spread(values))
+
+
+def quality(asked: argparse.Namespace, record: Record, folder: str) -> None:
+    """Agreement with people and analogies solved, for each system and seed."""
+    from weft.vectors.evaluate import evaluate
+    from weft.vectors.lists import read
+    from weft.vectors.store import Vectors
+
+    lists = [read(path) for path in sorted(Path(asked.lists).rglob("*.txt"))]
+    for method in asked.methods.split(","):
+        for system in ("weft", *(s for s in PEERS[method] if s in asked.systems.split(","))):
+            values: dict[str, list[float]] = {}
+            for seed in range(1, asked.seeds + 1):
+                output = f"{folder}/{system}"
+                trained(asked, system, method, output, seed=seed)
+                ending = ".safetensors" if Path(f"{output}.safetensors").exists() else ".bin"
+                vectors = Vectors.load(output + ending)
+                for listed in lists:
+                    found = evaluate(vectors, listed, resamples=10).to_json()
+                    figure = found.get("spearman") or found["accuracy"]
+                    values.setdefault(found["list"], []).append(figure["value"])
+                Path(output + ending).unlink()
+            for name, figures in values.items():
+                record.line(
+                    "quality", method=method, system=system, list=name, epochs=asked.epochs,
+                    value=spread(figures),
+                )  # fmt: skip
+
+
+def main() -> None:
+    parser = options(__doc__, 3)
+    parser.add_argument("--corpus", required=True)
+    parser.add_argument("--peers", default=sys.executable, help="a Python with gensim, fastText")
+    parser.add_argument("--methods", default="skipgram,cbow,fasttext")
+    parser.add_argument("--systems", default="gensim,fasttext")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dim", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=0.025)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--lists", default="", help="measure quality with the lists of a folder")
+    parser.add_argument("--scaling", action="store_true")
+    asked = parser.parse_args()
+    record = Record(asked.record)
+    with tempfile.TemporaryDirectory() as folder:
+        if asked.lists:
+            quality(asked, record, folder)
+        elif asked.scaling:
+            scaling(asked, record, folder)
+        else:
+            with open(asked.corpus, encoding="utf-8") as lines:
+                words = sum(len(line.split()) for line in lines)
+            speed(asked, record, words, folder)
+
+
+if __name__ == "__main__":
+    main()

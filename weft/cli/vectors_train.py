@@ -1,0 +1,96 @@
+"""weft vectors train: learn word vectors from text files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def train(
+    files: Annotated[
+        list[str], typer.Argument(metavar="CORPUS…", help="Text, a sentence a line; - is stdin.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the vectors go; the ending says how.")
+    ],
+    method: Annotated[str, typer.Option(help="skipgram, cbow, fasttext or glove.")] = "skipgram",
+    dim: Annotated[int, typer.Option(help="Numbers of a vector.")] = 100,
+    window: Annotated[int, typer.Option(help="Words to each side, at most.")] = 5,
+    negative: Annotated[int, typer.Option(help="Words drawn against each word.")] = 5,
+    min_count: Annotated[int, typer.Option(help="Leave out words seen less often.")] = 5,
+    size: Annotated[int, typer.Option(help="Most words kept; 0 keeps all.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Times through the corpus.")] = 1,
+    rate: Annotated[float | None, typer.Option(help="0.025, or 0.05 for glove.")] = None,
+    sample: Annotated[float, typer.Option(help="Words above this share are thinned.")] = 1e-3,
+    loss: Annotated[str, typer.Option(help="negative or hierarchical.")] = "negative",
+    shortest: Annotated[int, typer.Option(help="Letters of the shortest sub-word.")] = 3,
+    longest: Annotated[int, typer.Option(help="Letters of the longest sub-word.")] = 6,
+    buckets: Annotated[int, typer.Option(help="Rows that sub-words share.")] = 2_000_000,
+    threads: Annotated[int, typer.Option(help="0 takes all processors.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 1,
+    deterministic: Annotated[
+        bool, typer.Option(help="The same bytes from the same seed and threads; slower.")
+    ] = False,
+    lowercase: Annotated[bool, typer.Option(help="Fold case.")] = True,
+    words: Annotated[
+        str, typer.Option(help="words cuts off punctuation; whitespace takes the text as it is.")
+    ] = "words",
+    phrases: Annotated[int, typer.Option(help="Passes that join phrases, new_york.")] = 0,
+    threshold: Annotated[float, typer.Option(help="Score from which pairs are phrases.")] = 100.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record of the run.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
+) -> None:
+    """Learn word vectors from text of any size and write them to a file."""
+    from weft.cli.progress import counting
+    from weft.errors import UserError, unknown_name
+    from weft.vectors.corpus import corpus
+    from weft.vectors.learn import METHODS, Settings, learn
+
+    if output.exists() and not overwrite:
+        raise UserError(f"{output} exists. Pass --overwrite to replace it.")
+    if not output.parent.is_dir():
+        raise UserError(f"{output}: the folder {output.parent} does not exist. Make it first.")
+    if method not in (*METHODS, "glove"):
+        raise unknown_name("method", method, (*METHODS, "glove"))
+    if words not in ("words", "whitespace"):
+        raise unknown_name("way to cut words", words, ("words", "whitespace"))
+    options: dict[str, Any] = {
+        "width": dim, "window": window, "epochs": epochs, "threads": threads, "seed": seed,
+    }  # fmt: skip
+    if method != "glove":
+        options |= {
+            "negative": negative, "rate": rate or 0.025, "sample": sample, "loss": loss,
+            "deterministic": deterministic, "shortest": shortest, "longest": longest,
+            "buckets": buckets,
+        }  # fmt: skip
+        Settings(method=method, **options)  # type: ignore[arg-type]  # wrong ones fail before the text is read
+    with counting("words read") as watch:
+        read = corpus(
+            files, minimum=1 if phrases else min_count, size=0 if phrases else size,
+            lowercase=lowercase, words=words, watch=watch,  # type: ignore[arg-type]
+        )  # fmt: skip
+    if phrases:
+        from weft.vectors.phrases import phrases as joined
+
+        read = joined(read, minimum=min_count, threshold=threshold, passes=phrases, size=size)
+    if method == "glove":
+        from weft.vectors.glove import glove
+
+        vectors = glove(read, **options, **({"rate": rate} if rate else {}))  # type: ignore[arg-type]
+    else:
+        with counting("words learnt") as watch:
+            vectors = learn(read, method, **options, watch=watch)  # type: ignore[arg-type]
+    vectors.save(output)
+    _told(output, vectors.record, len(vectors), vectors.width, as_json)
+
+
+def _told(output: Path, record: dict[str, object], size: int, width: int, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"file": str(output), **record}, ensure_ascii=False))
+        return
+    speed = record.get("words_per_second")
+    told = f"; {speed:,} words a second" if isinstance(speed, int) else ""
+    typer.echo(f"{output}: {size:,} words of {width} numbers each{told}", err=True)

@@ -1,0 +1,73 @@
+"""What a file of word vectors holds, whatever its format.
+
+V words   E width
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from weft.embed.subwords import Subwords
+from weft.errors import UserError
+
+Duplicates = Literal["error", "first"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Words and their vectors; with sub-words the matrix may be left to be composed from them."""
+
+    words: list[str]
+    matrix: np.ndarray | None  # (V, E) float32, possibly memory-mapped
+    counts: np.ndarray | None = None  # (V,) int64
+    subwords: Subwords | None = None
+    output: np.ndarray | None = None  # (V, E) the context vectors, where the file keeps them
+    record: dict[str, Any] = field(default_factory=dict)  # how the vectors were made
+
+    @property
+    def width(self) -> int:
+        table = self.matrix if self.subwords is None else self.subwords.table
+        assert table is not None
+        return int(table.shape[1])
+
+    def vector(self, row: int) -> np.ndarray:
+        """The vector of a word by its place, (E,)."""
+        if self.matrix is not None:
+            found = np.array(self.matrix[row], np.float32)
+        else:
+            assert self.subwords is not None
+            found = self.subwords.vector(self.words[row], row)
+        if not np.isfinite(found).all():
+            raise not_finite(self.words[row], row)
+        return found
+
+
+def not_finite(word: str, row: int) -> UserError:
+    """The error for a vector with NaN or infinity in it."""
+    return UserError(
+        f"The vector of '{word}' (row {row + 1}) has a number that is not finite. "
+        "Remove the word, or train or copy the vectors again."
+    )
+
+
+def unique(table: Table, place: Path, duplicates: Duplicates) -> Table:
+    """The table without words that come again, where that is asked for; else they are an error."""
+    if len(set(table.words)) == len(table.words):
+        return table
+    first: dict[str, int] = {}
+    for i, word in enumerate(table.words):
+        if first.setdefault(word, i) != i and (duplicates == "error" or table.subwords):
+            raise UserError(
+                f"{place}: the word '{word}' twice, vectors {first[word] + 1} and {i + 1}. Remove "
+                "one, or keep the first with duplicates='first' (--duplicates first)."
+            )
+    kept = list(first.values())
+    matrix, counts, output = (
+        None if array is None else array[kept]
+        for array in (table.matrix, table.counts, table.output)
+    )
+    return replace(table, words=list(first), matrix=matrix, counts=counts, output=output)

@@ -1,0 +1,166 @@
+"""A corpus as memory-mapped ids: read once in blocks, counted, and numbered by frequency.
+
+Neither the text nor its ids are ever in memory as a whole; only the distinct words are.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.text.source import Source, nul_byte
+from weft.vectors.chunks import Chunks, NotText
+
+Words = Literal["whitespace", "words"]
+
+BLOCK = 1 << 24  # bytes of text at a time
+_PIECE = 1 << 22  # ids at a time, when they are renumbered
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Words by frequency, and the text as their numbers."""
+
+    words: tuple[str, ...]  # most frequent first, ties by word
+    counts: np.ndarray  # (V,) int64, of kept words
+    ids: np.ndarray  # (N,) int32, memory-mapped, sentence after sentence
+    ends: np.ndarray  # (S,) int64: where each sentence ends in ids
+    total: int  # running words read, kept or not
+
+
+def corpus(
+    paths: Sequence[str | Path],
+    *,
+    minimum: int = 5,
+    size: int = 0,
+    lowercase: bool = True,
+    words: Words = "words",
+    longest: int = 10_000,
+    folder: Path | None = None,
+    watch: Callable[[int], None] = lambda rows: None,
+) -> Corpus:
+    """Read texts, a sentence a line, and number their words; rare words are left out.
+
+    `words` cuts like the `word` tokenizer; `whitespace` takes what stands between spaces as it
+    is. Files may be packed (.gz, .xz), and "-" is standard input. The ids are kept in `folder`,
+    or in a temporary file that goes when the corpus does.
+    """
+    if minimum < 1 or size < 0 or longest < 2:
+        raise UserError(
+            "A corpus needs 'minimum' of 1 or more, 'size' of 0 or more and 'longest' of 2 or "
+            f"more; got {minimum}, {size} and {longest}."
+        )
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    chunks = Chunks(words, lowercase)
+    with tempfile.TemporaryFile(dir=folder) as raw:
+        cuts = _numbered([str(path) for path in paths], chunks, longest, raw, watch)
+        if not chunks.total:
+            raise UserError(f"{', '.join(map(str, paths))}: there is no word in it.")
+        kept, counts, places = ranked(list(chunks.numbers), chunks.counts, minimum, size)
+        if not kept:
+            most = int(chunks.counts.max())
+            raise UserError(
+                f"{', '.join(map(str, paths))}: no word occurs {minimum} times; the most frequent "
+                f"one does {most}. Lower the minimum count or give more text."
+            )
+        ids, ends = renumbered(raw, cuts, places, folder)
+    return Corpus(tuple(kept), counts, ids, ends, chunks.total)
+
+
+def _numbered(
+    paths: list[str],
+    chunks: Chunks,
+    longest: int,
+    into: IO[bytes],
+    watch: Callable[[int], None],
+) -> np.ndarray:
+    """Write the number of every word to a file; where the sentences end."""
+    cuts: list[np.ndarray] = []
+    for path in paths:
+        line = 1
+        for block in _blocks(path):
+            try:
+                ids, ends = chunks.read(block, longest)
+            except NotText as error:
+                raise _bad(path, line, block, error.chunk) from error
+            cuts.append(ends + into.tell() // 4)
+            into.write(ids.data)
+            line += block.count(b"\n")
+            watch(len(ids))
+        # The last line of a file ends there, with a line feed or without.
+        cuts.append(np.array([into.tell() // 4], np.int64))
+        chunks.open = 0
+    into.flush()
+    ends = np.concatenate(cuts)
+    return ends[np.diff(ends, prepend=0) > 0]
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    """The bytes of a file in blocks of whole lines."""
+    held: list[bytes] = []
+    size = 0
+    for line in Source(path).raw():
+        held.append(line)
+        size += len(line)
+        if size >= BLOCK:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
+
+
+def _bad(path: str, line: int, block: bytes, chunk: bytes) -> UserError:
+    """The error for a chunk that is not text, with its line."""
+    place = re.search(rb"(?<!\S)" + re.escape(chunk) + rb"(?!\S)", block)
+    line += block.count(b"\n", 0, place.start() if place else 0)
+    try:
+        found = nul_byte(chunk.decode())
+    except UnicodeDecodeError as error:
+        found = (
+            f"byte 0x{chunk[error.start]:02x} is not UTF-8. "
+            "Convert the file (iconv -f LATIN1 -t UTF-8 FILE)."
+        )
+    return UserError(f"{path}:{line}: {found}")
+
+
+def ranked(
+    names: Sequence[str], counts: np.ndarray, minimum: int, size: int
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Kept words and their counts by frequency, and the new number of each old one, or −1."""
+    often = np.flatnonzero(counts >= minimum)
+    order = sorted(often.tolist(), key=lambda i: (-counts[i], names[i]))
+    order = order[: size or None]
+    places = np.full(len(counts), -1, np.int32)
+    places[order] = np.arange(len(order), dtype=np.int32)
+    return [names[i] for i in order], counts[order], places
+
+
+def renumbered(
+    raw: IO[bytes], cuts: np.ndarray, places: np.ndarray, folder: Path | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids in a file under their new numbers, and their sentences, without the words left out."""
+    raw.seek(0)
+    ends = np.empty_like(cuts)
+    kept, first, sentence = 0, 0, 0
+    into: IO[bytes]
+    into = tempfile.TemporaryFile() if folder is None else open(folder / "ids.int32", "w+b")
+    with into:
+        while piece := raw.read(4 * _PIECE):
+            ids = places[np.frombuffer(piece, np.int32)]
+            keep = ids >= 0
+            sofar = np.cumsum(keep)
+            last = int(np.searchsorted(cuts, first + len(ids), side="right"))
+            ends[sentence:last] = kept + sofar[cuts[sentence:last] - first - 1]
+            into.write(ids[keep].data)
+            kept, first, sentence = kept + int(sofar[-1]), first + len(ids), last
+        into.flush()
+        mapped = np.memmap(into, np.int32, mode="r", shape=(kept,))
+    return mapped, ends[np.diff(ends, prepend=0) > 0]

@@ -1,0 +1,220 @@
+"""GloVe (Pennington et al., 2014): vectors whose products are the logarithms of counts.
+
+It minimises Σ f(x) (w·c + b + b' − log x)² over all pairs that occur, where x is a pair's weighted
+count and f(x) = (x / most)^power up to 1, by AdaGrad as in the authors' program: the squared steps,
+rate included, are summed from 1 on. What it gives back is w + c.
+
+V words   E width   T threads
+"""
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.vectors.cooccur import MEMORY, Cooccurrences, cooccurrences, cores
+
+if TYPE_CHECKING:
+    from weft.vectors.corpus import Corpus
+    from weft.vectors.store import Vectors
+
+BLOCK = 2**18  # pairs that are shuffled together; the blocks come in a new order each epoch
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What was learnt: a vector and a bias of each word, as word and as context."""
+
+    vectors: np.ndarray  # (V, 2, 2, E): word or context; numbers or summed squares of their steps
+    biases: np.ndarray  # (V, 2, 2)
+
+    @classmethod
+    def fresh(cls, size: int, width: int, seed: int) -> "Factors":
+        """Small uniform numbers; the squares begin at 1, so that the first step is rate × slope."""
+        random = np.random.Generator(np.random.PCG64(seed))
+        vectors = np.ones((size, 2, 2, width), np.float32)
+        biases = np.ones((size, 2, 2), np.float32)
+        for numbers in (vectors, biases):
+            numbers[:, :, 0] = (random.random(numbers[:, :, 0].shape) - 0.5) / (width + 1)
+        return cls(vectors, biases)
+
+    @property
+    def sum(self) -> np.ndarray:
+        """(V, E) w + c, which the paper finds a little better than w."""
+        return self.vectors[:, 0, 0] + self.vectors[:, 1, 0]
+
+
+def glove(
+    corpus: "Corpus",
+    width: int = 100,
+    window: int = 10,
+    epochs: int = 15,
+    rate: float = 0.05,
+    power: float = 0.75,
+    most: float = 100.0,
+    threads: int = 0,
+    seed: int = 1,
+    memory: int = MEMORY,
+    folder: Path | None = None,
+    watch: Callable[[str, float], None] = lambda what, share: None,
+) -> "Vectors":
+    """Count the pairs of a corpus and factorise their matrix.
+
+    The same seed and number of threads give the same bytes. `most` is meant for billions of words;
+    with some millions, 10 is better. `watch` hears what is being done and how much of that, from 0
+    to 1, is behind.
+    """
+    from weft.vectors.store import Vectors
+
+    threads = threads or cores()
+    began = time.perf_counter()
+    pairs = cooccurrences(
+        corpus,
+        window,
+        threads=threads,
+        memory=memory,
+        folder=folder,
+        watch=lambda share: watch("counting", share),
+    )
+    counted = time.perf_counter()
+    costs: list[float] = []
+
+    def heard(epoch: int, share: float, cost: float) -> None:
+        watch(f"epoch {epoch + 1} of {epochs}, cost {cost:.4f}", share)
+        costs[epoch:] = [cost]
+
+    factors = factorise(
+        pairs, width, epochs, rate, power, most, threads=threads, seed=seed, watch=heard
+    )
+    record = {
+        "method": "glove",
+        "width": width,
+        "window": window,
+        "epochs": epochs,
+        "rate": rate,
+        "power": power,
+        "most": most,
+        "threads": threads,
+        "seed": seed,
+        "read": corpus.total,
+        "vocabulary": len(corpus.words),
+        "pairs": len(pairs),
+        "costs": [round(cost, 6) for cost in costs],
+        "count_seconds": round(counted - began, 3),
+        "train_seconds": round(time.perf_counter() - counted, 3),
+    }
+    return Vectors(corpus.words, factors.sum, counts=corpus.counts, record=record)
+
+
+def factorise(
+    pairs: Cooccurrences,
+    width: int = 100,
+    epochs: int = 15,
+    rate: float = 0.05,
+    power: float = 0.75,
+    most: float = 100.0,
+    *,
+    threads: int = 0,
+    seed: int = 1,
+    block: int = BLOCK,
+    watch: Callable[[int, float, float], None] = lambda epoch, share, cost: None,
+) -> Factors:
+    """Fit vectors to counted pairs; `watch` hears the epoch, its share done and its mean cost.
+
+    In a stage each thread has words and contexts of its own, so none waits for a lock and none
+    overwrites another's step: unlike Hogwild, the result does not depend on who was faster.
+    """
+    _check(pairs, {"width": width, "epochs": epochs, "rate": rate, "power": power, "most": most})
+    threads = threads or cores()
+    factors = Factors.fresh(pairs.size, width, seed)
+    starts = np.arange(0, len(pairs), block)
+    with ThreadPoolExecutor(threads) as pool:
+        for epoch in range(epochs):
+            random = np.random.Generator(np.random.PCG64([seed, epoch]))
+            blocks = [
+                _Block(pairs, int(start), block, int(random.integers(2**63)), threads, power, most)
+                for start in random.permutation(starts)
+            ]
+            cost, steps = 0.0, 0
+            for at in range(0, len(blocks), threads):
+                some = blocks[at : at + threads]
+                lots = list(pool.map(_Block.arranged, some))
+                cost += _stages(lots, factors, rate, threads, pool)
+                steps += sum(int(lot.begins[-1]) for lot in lots)
+                if not math.isfinite(cost):
+                    raise UserError(
+                        f"GloVe's cost became {cost} in epoch {epoch + 1} with the rate {rate:g}. "
+                        f"Use a lower one: 0.05 is usual."
+                    )
+                watch(epoch, min(1.0, (at + threads) / len(blocks)), cost / steps)
+    return factors
+
+
+@dataclass(frozen=True)
+class _Lots:
+    """The pairs of a block in the order of their updates, and where each thread's lots begin."""
+
+    pairs: tuple[np.ndarray, ...]  # words, contexts, log x and f(x)
+    begins: np.ndarray  # (T² + 1,)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A run of pairs with everything that decides the order they come in."""
+
+    source: Cooccurrences
+    start: int
+    length: int
+    seed: int
+    threads: int
+    power: float
+    most: float
+
+    def arranged(self) -> _Lots:
+        from weft.vectors import kernels_glove as kernels
+
+        read = self.source.read(self.start, min(self.start + self.length, len(self.source)))
+        kinds = (np.int32, np.int32, np.float32, np.float32)
+        out = tuple(np.empty(2 * len(read), kind) for kind in kinds)
+        columns = (read["first"], read["second"], read["weight"])
+        settings = (self.seed, self.threads, self.power, self.most)
+        begins = kernels.arrange(*columns, *settings, out)
+        return _Lots(tuple(column[: begins[-1]] for column in out), begins)
+
+
+def _stages(
+    lots: list[_Lots], factors: Factors, rate: float, threads: int, pool: ThreadPoolExecutor
+) -> float:
+    """Do the updates of some blocks, stage by stage; the sum of their costs."""
+    from weft.vectors import kernels_glove as kernels
+
+    def work(mine: int) -> float:
+        cost = 0.0
+        for one in lots:
+            begin, end = one.begins[mine : mine + 2].tolist()
+            cost += kernels.update(begin, end, one.pairs, factors.vectors, factors.biases, rate)
+        return cost
+
+    # Summed in the order of threads, so that even the last digit is the same each time.
+    return sum(
+        sum(pool.map(work, range(stage, stage + threads)))
+        for stage in range(0, threads * threads, threads)
+    )
+
+
+def _check(pairs: Cooccurrences, settings: dict[str, float]) -> None:
+    """A UserError for settings that make no sense, or for pairs that are not there."""
+    for name, value in settings.items():
+        if not value > 0:
+            raise UserError(f"GloVe: '{name}' should be above 0, got {value:g}.")
+    if not len(pairs):
+        raise UserError(
+            "GloVe: no two words of the corpus stand in one sentence. "
+            "Check that a line holds more than one word, or lower the minimum count."
+        )

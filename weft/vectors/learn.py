@@ -1,0 +1,308 @@
+"""Word vectors learnt from a corpus: skip-gram, CBOW, and fastText's skip-gram with sub-words.
+
+V words   E width   T threads
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from weft.errors import UserError, unknown_name
+from weft.vectors import targets as aims
+from weft.vectors.cooccur import cores
+
+if TYPE_CHECKING:
+    from weft.vectors.corpus import Corpus
+    from weft.vectors.kernels import Pieces, Targets, Text, Weights
+    from weft.vectors.store import Vectors
+
+Method = Literal["skipgram", "cbow", "fasttext"]
+Loss = Literal["negative", "hierarchical"]
+METHODS = ("skipgram", "cbow", "fasttext")
+
+CHUNK = 100_000  # words that a thread takes at a time
+ROUND = 20_000  # words between two merges of deterministic threads, of all of them together
+PULL = 0.5  # times the rate: how far one move of a row goes towards its goal
+LEAST = 1e-4  # of the rate is left at the end
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to learn; the names are those of `learn`."""
+
+    method: Method = "skipgram"
+    width: int = 100
+    window: int = 5
+    negative: int = 5
+    epochs: int = 1
+    rate: float = 0.025
+    sample: float = 1e-3
+    threads: int = 0
+    seed: int = 1
+    deterministic: bool = False
+    loss: Loss = "negative"
+    shortest: int = 3
+    longest: int = 6
+    buckets: int = 2_000_000
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise unknown_name("method", self.method, METHODS)
+        if self.loss not in ("negative", "hierarchical"):
+            raise unknown_name("loss", self.loss, ("negative", "hierarchical"))
+        least = {"width": 1, "window": 1, "epochs": 1, "threads": 0, "seed": 0}
+        if self.loss == "negative":
+            least["negative"] = 1
+        if self.method == "fasttext":
+            least |= {"shortest": 1, "longest": self.shortest, "buckets": 1}
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                found = getattr(self, name)
+                raise UserError(f"'{name}' should be {value} or more, got {found}.")
+        if self.rate <= 0 or self.sample < 0:
+            raise UserError(
+                "'rate' should be above 0 and 'sample' 0 or more, "
+                f"got {self.rate} and {self.sample}."
+            )
+
+
+def learn(
+    corpus: Corpus,
+    method: Method = "skipgram",
+    *,
+    width: int = 100,
+    window: int = 5,
+    negative: int = 5,
+    epochs: int = 1,
+    rate: float = 0.025,
+    sample: float = 1e-3,
+    threads: int = 0,
+    seed: int = 1,
+    deterministic: bool = False,
+    loss: Loss = "negative",
+    shortest: int = 3,
+    longest: int = 6,
+    buckets: int = 2_000_000,
+    watch: Callable[[int], None] = lambda words: None,
+) -> Vectors:
+    """Learn the vectors of a corpus's words; `watch` hears of words as they are done.
+
+    Threads share the tables without locks, so that a run differs a little from the next. With
+    `deterministic` each learns in copies of its own, merged in a fixed order every few thousand
+    words: the same seed and number of threads give the same bytes. One thread always does.
+    """
+    settings = Settings(
+        method, width, window, negative, epochs, rate, sample, threads or cores(), seed,
+        deterministic, loss, shortest, longest, buckets,
+    )  # fmt: skip
+    if len(corpus.words) < 2:
+        raise UserError("Only one word is left to learn from. Lower the minimum count.")
+    return Learner(corpus, settings).run(watch)
+
+
+class Learner:
+    """The tables of one training, and its threads."""
+
+    def __init__(self, corpus: Corpus, settings: Settings) -> None:
+        self.corpus, self.settings = corpus, settings
+        began = time.perf_counter()
+        self.text, self.targets, self.pieces = _prepared(corpus, settings)
+        self.weights = _start(len(corpus.words), settings)
+        self.prepared = time.perf_counter() - began
+        began = time.perf_counter()
+        self._work(self.weights, 0, 0, 0.0, 0.0, 0)  # compiles, or finds what was compiled
+        self.compiled = time.perf_counter() - began
+
+    def run(self, watch: Callable[[int], None]) -> Vectors:
+        """Learn, and gather the vectors."""
+        began = time.perf_counter()
+        if self.settings.deterministic and self.settings.threads > 1:
+            self._rounds(watch)
+        else:
+            self._freely(watch)
+        return self._vectors(time.perf_counter() - began)
+
+    def _freely(self, watch: Callable[[int], None]) -> None:
+        """Each thread takes the next chunk when it is ready."""
+        threads = self.settings.threads
+        chunks = list(self._chunks(CHUNK))
+        following = itertools.count()
+
+        def work() -> None:
+            while (number := next(following)) < len(chunks):
+                first, last, start, stop = chunks[number]
+                self._work(self.weights, first, last, start, stop, number)
+                watch(self._size(first, last))
+
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                for done in [pool.submit(work) for _ in range(threads)]:
+                    done.result()
+            finally:
+                following = itertools.count(len(chunks))  # one that is stopped stops the others
+
+    def _rounds(self, watch: Callable[[int], None]) -> None:
+        """Each thread takes one chunk into its own copy of the tables; then copies are merged."""
+        from weft.vectors.kernels import Weights
+        from weft.vectors.kernels_pieces import merge
+
+        threads, shared = self.settings.threads, self.weights
+        tables = (shared.inputs, shared.outputs)
+        copies = [_copies(table, threads) for table in tables]  # (T, V, padded E)
+        marks = [np.zeros((threads, len(table)), np.uint32) for table in tables]
+        own = [
+            Weights(copies[0][i], copies[1][i], marks[0][i], marks[1][i]) for i in range(threads)
+        ]
+        chunks = list(enumerate(self._chunks(max(ROUND // threads, 1))))
+        with ThreadPoolExecutor(threads) as pool:
+            for first in range(0, len(chunks), threads):
+                together = chunks[first : first + threads]
+                _all(pool, [(self._work, own[i], *c, n) for i, (n, c) in enumerate(together)])
+                _all(
+                    pool,
+                    [
+                        (merge, table, copy, mark, *part, PULL * together[0][1][2])
+                        for table, copy, mark in zip(tables, copies, marks, strict=True)
+                        for part in _parts(len(table), threads)
+                    ],
+                )
+                watch(sum(self._size(c[0], c[1]) for _, c in together))
+
+    def _chunks(self, words: int) -> Iterator[tuple[int, int, float, float]]:
+        """Runs of sentences of about so many words, through all epochs, and their rates."""
+        ends, rate, epochs = self.corpus.ends, self.settings.rate, self.settings.epochs
+        size = int(ends[-1])
+        marks = np.arange(words, size, words)
+        cuts = np.unique(np.concatenate([[0], np.searchsorted(ends, marks) + 1, [len(ends)]]))
+        for epoch in range(epochs):
+            for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+                begin = ends[first - 1] if first else 0
+                start, stop = (
+                    rate * max(1 - (epoch * size + int(place)) / (epochs * size), LEAST)
+                    for place in (begin, ends[last - 1])
+                )
+                yield first, last, start, stop
+
+    def _size(self, first: int, last: int) -> int:
+        return int(self.corpus.ends[last - 1] - (self.corpus.ends[first - 1] if first else 0))
+
+    def _work(
+        self, weights: Weights, first: int, last: int, start: float, stop: float, number: int
+    ) -> None:
+        from weft.vectors.kernels import learn_windows
+
+        window = self.settings.window
+        seed = np.uint64(_scrambled(self.settings.seed, number))
+        common = (self.text, first, last, weights, self.targets, window)
+        if self.pieces is None:
+            averaged = self.settings.method == "cbow"
+            learn_windows(*common, averaged, start, stop, seed)
+            return
+        from weft.vectors.kernels_pieces import learn_pieces
+
+        learn_pieces(*common, self.pieces, start, stop, seed)
+
+    def _vectors(self, seconds: float) -> Vectors:
+        from weft.embed.subwords import Subwords
+        from weft.vectors.kernels_pieces import means, squeeze
+        from weft.vectors.store import Vectors
+
+        settings, corpus = self.settings, self.corpus
+        table = squeeze(self.weights.inputs.reshape(-1), len(self.weights.inputs), settings.width)
+        vectors, subwords = table, None
+        if self.pieces is not None:
+            subwords = Subwords(table, len(corpus.words), settings.shortest, settings.longest)
+            vectors = np.empty((len(corpus.words), settings.width), np.float32)
+            means(table, self.pieces.ends, self.pieces.rows, 0, len(vectors), vectors)
+        words = int(corpus.counts.sum()) * settings.epochs
+        record: dict[str, Any] = {
+            **asdict(settings),
+            "words": words,
+            "read": corpus.total,
+            "vocabulary": len(corpus.words),
+            "prepare_seconds": round(self.prepared, 3),
+            "compile_seconds": round(self.compiled, 3),
+            "train_seconds": round(seconds, 3),
+            "words_per_second": round(words / max(seconds, 1e-9)),
+        }
+        return Vectors(
+            corpus.words, vectors, counts=corpus.counts, subwords=subwords, record=record
+        )
+
+
+def _prepared(corpus: Corpus, settings: Settings) -> tuple[Text, Targets, Pieces | None]:
+    from weft.vectors.kernels import Pieces, Targets, Text
+    from weft.vectors.subwords import own_and_ngrams
+
+    lengths = np.diff(corpus.ends, prepend=0)
+    text = Text(
+        np.asarray(corpus.ids), corpus.ends, aims.keep(corpus.counts, settings.sample),
+        int(lengths.max(initial=1)),
+    )  # fmt: skip
+    if settings.loss == "hierarchical":
+        targets = Targets(
+            np.empty(0, np.uint64), np.empty(0, np.int32), 0, *aims.huffman(corpus.counts)
+        )
+    else:
+        empty = (np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
+        targets = Targets(*aims.alias_table(corpus.counts), settings.negative, *empty)
+    if settings.method != "fasttext":
+        return text, targets, None
+    rows, ends = own_and_ngrams(corpus.words, settings.shortest, settings.longest, settings.buckets)
+    return text, targets, Pieces(ends, rows, int(np.diff(ends, prepend=0).max()))
+
+
+def _start(size: int, settings: Settings) -> Weights:
+    """Inputs small and random, outputs zero, as in word2vec and in fastText."""
+    from weft.vectors.kernels import Weights
+    from weft.vectors.kernels_pieces import fill
+    from weft.vectors.lanes import padded
+
+    subwords = settings.method == "fasttext"
+    rows = size + (settings.buckets if subwords else 0)
+    width = settings.width
+    inputs = _aligned(rows, padded(width))
+    bound = 1 / width if subwords else 0.5 / width
+    with ThreadPoolExecutor(settings.threads) as pool:
+        parts = _parts(rows, settings.threads)
+        seed = _scrambled(settings.seed, -1)
+        _all(pool, [(fill, inputs, *part, width, bound, np.uint64(seed)) for part in parts])
+    outputs = _aligned(size, padded(width))
+    outputs.fill(0)
+    nobody = np.empty(0, np.uint32)
+    return Weights(inputs, outputs, nobody, nobody)
+
+
+def _aligned(rows: int, width: int) -> np.ndarray:
+    """A table whose rows begin at cache lines."""
+    raw = np.empty(rows * width + 16, np.float32)
+    skip = -raw.ctypes.data % 64 // 4
+    return raw[skip : skip + rows * width].reshape(rows, width)
+
+
+def _copies(table: np.ndarray, count: int) -> np.ndarray:
+    copies = _aligned(count * len(table), table.shape[1]).reshape(count, *table.shape)
+    copies[:] = table
+    return copies
+
+
+def _parts(size: int, count: int) -> list[tuple[int, int]]:
+    edges = np.linspace(0, size, count + 1).astype(int).tolist()
+    return list(itertools.pairwise(edges))
+
+
+def _all(pool: ThreadPoolExecutor, calls: list[tuple[Any, ...]]) -> None:
+    for done in [pool.submit(*call) for call in calls]:
+        done.result()
+
+
+def _scrambled(seed: int, number: int) -> int:
+    """A seed of its own for each chunk."""
+    return int(np.random.SeedSequence([seed, number + 1]).generate_state(1, np.uint64)[0])

@@ -1,0 +1,292 @@
+"""Vectors: words with their vectors, kept in a file and asked questions.
+
+V words   E width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from weft.embed.files import read_table
+from weft.embed.subwords import Subwords
+from weft.embed.table import Duplicates, not_finite
+from weft.errors import UserError
+from weft.vectors.neighbours import Approximate, Method, nearest, norms, unit
+
+Found = list[tuple[str, float]]  # words and cosines, best first
+_COMPARED = 50_000  # words looked at for a near miss where rapidfuzz is not installed
+
+
+class Vectors:
+    """Words and their vectors, possibly memory-mapped; with sub-words no word is unknown.
+
+    With `subwords` the matrix may be None: it is then composed when all of it is first needed.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        matrix: np.ndarray | None,
+        *,
+        counts: np.ndarray | None = None,
+        subwords: Subwords | None = None,
+        output: np.ndarray | None = None,
+        record: dict[str, Any] | None = None,
+    ):
+        self.words = words
+        self.index = {word: row for row, word in enumerate(words)}
+        self.counts = counts  # (V,) how often each was seen
+        self.subwords = subwords
+        self.output = output  # (V, E) context vectors, where they were kept
+        self.record = record or {}
+        self._matrix = matrix
+        self._checked()
+
+    def _checked(self) -> None:
+        matrix, words = self._matrix, self.words
+        if len(self.index) != len(words):
+            row, word = next((i, w) for i, w in enumerate(words) if self.index[w] != i)
+            again = self.index[word]
+            raise UserError(
+                f"The word '{word}' twice, rows {row + 1} and {again + 1}. Keep one of them."
+            )
+        if matrix is None and self.subwords is None:
+            raise UserError("Word vectors need a matrix, or sub-words to compose it from.")
+        if matrix is not None and (matrix.ndim != 2 or len(matrix) != len(words)):
+            raise UserError(
+                f"{len(words)} words, but a matrix of shape {matrix.shape}. "
+                "It should have a row a word."
+            )
+        if self.subwords is not None and self.subwords.table.shape[1] != self.width:
+            raise UserError(
+                f"Sub-words of width {self.subwords.table.shape[1]}, but vectors of {self.width}."
+            )
+        if self.counts is not None and len(self.counts) != len(words):
+            raise UserError(f"{len(words)} words, but {len(self.counts)} counts.")
+        if matrix is not None and not isinstance(matrix, np.memmap):
+            bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+            if len(bad):
+                raise not_finite(words[bad[0]], int(bad[0]))
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, mmap: bool = True, duplicates: Duplicates = "error"
+    ) -> Vectors:
+        """Open a file of word vectors of any known format, recognised by its content."""
+        table = read_table(path, mmap=mmap, duplicates=duplicates)
+        return cls(
+            table.words,
+            table.matrix,
+            counts=table.counts,
+            subwords=table.subwords,
+            output=table.output,
+            record=table.record,
+        )
+
+    def save(self, path: str | Path, format: str = "") -> None:
+        """Write a file in the format that its ending says, or that is named."""
+        from weft.vectors.files import write_vectors
+
+        write_vectors(self, path, format)
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """All vectors, (V, E) float32."""
+        if self._matrix is None:
+            assert self.subwords is not None
+            self._matrix = self.subwords.compose(self.words)
+        return self._matrix
+
+    @property
+    def width(self) -> int:
+        if self._matrix is not None:
+            return int(self._matrix.shape[1])
+        assert self.subwords is not None
+        return int(self.subwords.table.shape[1])
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """The length of each vector, (V,); 1 where the vector is zero."""
+        return norms(self.matrix, self.words)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __repr__(self) -> str:
+        more = ", with sub-words" if self.subwords else ""
+        return f"Vectors({len(self)} words × {self.width}{more})"
+
+    def __contains__(self, word: object) -> bool:
+        """Whether the word is in the vocabulary; sub-words give vectors to others too."""
+        return word in self.index
+
+    def __getitem__(self, word: str) -> np.ndarray:
+        """The vector of a word, (E,); composed of its n-grams where it is not in the vocabulary."""
+        row = self.index.get(word)
+        if row is None and not self._composed(word):
+            raise self.unknown(word)
+        if row is None or self._matrix is None:
+            assert self.subwords is not None
+            found = self.subwords.vector(word, row)
+        else:
+            found = np.array(self._matrix[row], np.float32)
+        if not np.isfinite(found).all():
+            raise not_finite(word, -1 if row is None else row)
+        return found
+
+    def _composed(self, word: str) -> bool:
+        """Whether a word outside the vocabulary has n-grams to make a vector of."""
+        return self.subwords is not None and bool(self.subwords.rows(word))
+
+    def unknown(self, word: str) -> UserError:
+        """The error for a word without a vector, with what is written much the same."""
+        near = self.similar_spellings(word)
+        quoted = [f"'{one}'" for one in near]
+        hint = " or ".join([", ".join(quoted[:-1]), quoted[-1]] if near[1:] else quoted)
+        advice = f" Did you mean {hint}?" if near else ""
+        return UserError(f"No vector for '{word}' among {len(self)} words.{advice}")
+
+    def similar_spellings(self, word: str, k: int = 3) -> list[str]:
+        """Known words that are written much like this one."""
+        cased = [w for w in (word.lower(), word.capitalize(), word.upper()) if w in self.index]
+        try:
+            from rapidfuzz import process
+            from rapidfuzz.distance import Indel
+
+            close = process.extract(
+                word, self.words, scorer=Indel.normalized_similarity, limit=k, score_cutoff=0.7
+            )
+            found = [name for name, _, _ in close]
+        except ImportError:
+            import difflib
+
+            found = difflib.get_close_matches(word, list(self.words[:_COMPARED]), n=k)
+        return list(dict.fromkeys([*cased, *found]))[:k]
+
+    def neighbours(
+        self,
+        query: str | np.ndarray | Sequence[str],
+        k: int = 10,
+        without: Iterable[str] = (),
+        approximate: bool = False,
+    ) -> Found:
+        """The k words with the greatest cosine to a word, a vector, or the middle of some words.
+
+        Words that ask are not among the answers, nor those of `without`.
+        """
+        vector, asking = self._query(query)
+        gone = [self.index[w] for w in {*asking, *without} if w in self.index]
+        if approximate:
+            ids, scores = self.graph.nearest(vector, k, gone)
+            return self._named(ids, scores)
+        ids, scores = nearest(self.matrix, self.lengths, vector[None], k, [gone])
+        return self._named(ids[0], scores[0])
+
+    def neighbour_lists(self, words: Sequence[str], k: int = 10) -> list[Found]:
+        """The neighbours of each word, in one pass over the matrix."""
+        if not len(words):
+            return []
+        queries = unit(np.stack([self[word] for word in words]))
+        gone = [[self.index[word]] if word in self.index else [] for word in words]
+        ids, scores = nearest(self.matrix, self.lengths, queries, k, gone)
+        return [self._named(*pair) for pair in zip(ids, scores, strict=True)]
+
+    @cached_property
+    def graph(self) -> Approximate:
+        """The graph of approximate neighbours, made when first asked for."""
+        return Approximate.build(self.matrix)
+
+    def _query(self, query: str | np.ndarray | Sequence[str]) -> tuple[np.ndarray, Sequence[str]]:
+        """A vector of length 1, and the words it comes from."""
+        if isinstance(query, np.ndarray):
+            if query.shape != (self.width,):
+                raise UserError(
+                    f"A query of shape {query.shape}, but the vectors are {self.width} wide."
+                )
+            return unit(query), ()
+        asking = [query] if isinstance(query, str) else list(query)
+        if not asking:
+            raise UserError("No words to look for. Give one or more.")
+        return unit(unit(np.stack([self[word] for word in asking])).mean(axis=0)), asking
+
+    def _named(self, ids: np.ndarray, scores: np.ndarray) -> Found:
+        pairs = zip(ids.tolist(), scores.tolist(), strict=True)
+        return [(self.words[i], score) for i, score in pairs if score > -np.inf]
+
+    def analogy(self, a: str, b: str, c: str, k: int = 1, method: Method = "add") -> Found:
+        """a is to b as c is to …: by 3CosAdd or 3CosMul (Levy & Goldberg 2014).
+
+        None of the three words is an answer.
+        """
+        if method not in ("add", "multiply"):
+            raise UserError(f"Unknown method '{method}' of analogy. Known: add, multiply.")
+        query = unit(np.stack([self[word] for word in (a, b, c)]))[None]  # (1, 3, E)
+        gone = [self.index[word] for word in {a, b, c} if word in self.index]
+        ids, scores = nearest(self.matrix, self.lengths, query, k, [gone], method)
+        return self._named(ids[0], scores[0])
+
+    def odd(self, words: Sequence[str]) -> str:
+        """The word that fits the others least: the furthest from the middle of all."""
+        if len(words) < 3:
+            raise UserError(f"The odd one out of {len(words)} words: give three or more.")
+        vectors = unit(np.stack([self[word] for word in words]))  # (n, E)
+        return words[int((vectors @ unit(vectors.mean(axis=0))).argmin())]
+
+    def expand(self, words: Sequence[str], k: int = 10) -> Found:
+        """A query and k words near the middle of it, each with its weight (Kuzi et al. 2016).
+
+        The query's own words come first and weigh 1; those without a vector do not steer.
+        """
+        known = [word for word in words if word in self.index or self._composed(word)]
+        if not known:
+            raise self.unknown(words[0]) if len(words) else UserError("No words to expand.")
+        return [(word, 1.0) for word in words] + self.neighbours(known, k, without=words)
+
+    @overload
+    def similarity(self, a: str, b: str) -> float: ...
+    @overload
+    def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> float: ...
+    def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> float:
+        """The cosine of two words; of two sentences, where one is a list or has spaces in it."""
+        first, second = unit(self._meaning(a)), unit(self._meaning(b))
+        return float(first @ second)
+
+    def _meaning(self, text: str | Sequence[str]) -> np.ndarray:
+        if isinstance(text, str) and (text in self.index or not any(map(str.isspace, text))):
+            return self[text]
+        return self.sentence(text)
+
+    def sentence(self, text: str | Sequence[str]) -> np.ndarray:
+        """The mean of the words' vectors brought to length 1, (E,), as in fastText.
+
+        A text is cut into words as the `word` tokenizer does. A word that is known only in small
+        letters is taken so; one without a vector is left out, and of none the mean is zero.
+        """
+        cut = _cut(text) if isinstance(text, str) else text
+        known = [self._spelling(word) for word in cut]
+        vectors = [unit(self[word]) for word in known if word is not None]
+        vectors = [vector for vector in vectors if vector.any()]
+        if not vectors:
+            return np.zeros(self.width, np.float32)
+        return np.asarray(np.mean(vectors, axis=0, dtype=np.float32))
+
+    def _spelling(self, word: str) -> str | None:
+        for form in (word, word.lower()):
+            if form in self.index:
+                return form
+        return word if self._composed(word) else None
+
+
+def _cut(text: str) -> list[str]:
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Split
+
+    from weft.tokens import pattern
+
+    words = Split(Regex(pattern.words()), "removed", invert=True)
+    return [word for word, _ in words.pre_tokenize_str(text)]
