@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+COUNT = "counting"  # what GloVe does before its first pass
+
 
 def train(
     files: Annotated[
@@ -18,11 +20,15 @@ def train(
     ],
     method: Annotated[str, typer.Option(help="skipgram, cbow, fasttext or glove.")] = "skipgram",
     dim: Annotated[int, typer.Option(help="Numbers of a vector.")] = 100,
-    window: Annotated[int, typer.Option(help="Words to each side, at most.")] = 5,
+    window: Annotated[
+        int | None, typer.Option(help="Words to each side, at most; 5, or 10 for glove.")
+    ] = None,
     negative: Annotated[int, typer.Option(help="Words drawn against each word.")] = 5,
     min_count: Annotated[int, typer.Option(help="Leave out words seen less often.")] = 5,
     size: Annotated[int, typer.Option(help="Most words kept; 0 keeps all.")] = 0,
-    epochs: Annotated[int, typer.Option(help="Times through the corpus.")] = 1,
+    epochs: Annotated[
+        int | None, typer.Option(help="Times through the corpus; 1, or 15 for glove.")
+    ] = None,
     rate: Annotated[float | None, typer.Option(help="0.025, or 0.05 for glove.")] = None,
     sample: Annotated[float, typer.Option(help="Words above this share are thinned.")] = 1e-3,
     loss: Annotated[str, typer.Option(help="negative or hierarchical.")] = "negative",
@@ -57,8 +63,10 @@ def train(
         raise unknown_name("method", method, (*METHODS, "glove"))
     if words not in ("words", "whitespace"):
         raise unknown_name("way to cut words", words, ("words", "whitespace"))
+    counted = method == "glove"  # its epochs go over the pairs, not the text
     options: dict[str, Any] = {
-        "width": dim, "window": window, "epochs": epochs, "threads": threads, "seed": seed,
+        "width": dim, "window": window or (10 if counted else 5),
+        "epochs": epochs or (15 if counted else 1), "threads": threads, "seed": seed,
     }  # fmt: skip
     if method != "glove":
         options |= {
@@ -79,7 +87,12 @@ def train(
     if method == "glove":
         from weft.vectors.glove import glove
 
-        vectors = glove(read, **options, **({"rate": rate} if rate else {}))  # type: ignore[arg-type]
+        if rate:
+            options["rate"] = rate
+        with counting("passes over the pairs") as watch:
+            vectors = glove(
+                read, **options, watch=lambda what, share: watch(int(share >= 1 and what != COUNT))
+            )
     else:
         with counting("words learnt") as watch:
             vectors = learn(read, method, **options, watch=watch)  # type: ignore[arg-type]
