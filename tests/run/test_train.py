@@ -347,3 +347,16 @@ def test_optimisers_and_schedules_run(optimiser, schedule, tmp_path):
     run(given, tmp_path, small.splits())
     rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
     assert rows[-1]["rate"] != rows[0]["rate"] or schedule == "constant"
+
+
+@pytest.mark.parametrize("side", ["dev", "test"])
+@pytest.mark.parametrize("name", ["tfidf", "bag"])
+def test_a_label_never_seen_is_told_before_anything_is_trained(name, side, tmp_path):
+    rows = [Example(f"the film was {word}", word) for word in ("good", "bad")] * 3
+    odd = [*rows, Example("the film was odd", "odd", file="other.csv", line=7)]
+    parts = {"train": rows, "dev": rows, "test": rows, side: odd}
+    splits = Splits(*(source(parts[part]) for part in ("train", "dev", "test")))
+    with pytest.raises(UserError, match=r"other.csv:7: label 'odd' was not seen .*--problems skip"):
+        run(settings(name), tmp_path / "run", splits)
+    assert not (tmp_path / "run").exists()
+    run(settings(name, data__problems="skip", train__epochs=1), tmp_path / "run", splits)

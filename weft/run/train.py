@@ -90,6 +90,8 @@ def train(
     skip = data.problems == "skip"
     space = task.space(counted(splits.train, data, tally) if skip else splits.train())
     _check_metric(settings.metric, task, space)
+    if not skip:
+        _check_labels(task, space, splits)
     runtime = None
     if "classic" not in full:
         from weft.train.runtime import on
@@ -253,6 +255,14 @@ def _check_metric(name: str, task: Task, space: Space) -> None:
     known = task.measure(space).figures(resamples=0)
     if name and name not in known:
         raise unknown_name("metric", name, known, "train.metric")
+
+
+def _check_labels(task: Task, space: Space, splits: Splits) -> None:
+    """A label that training has never seen is told now, not after hours of training."""
+    for source in (splits.dev, splits.test):
+        for example in source() if source else ():
+            if example.label is not None:  # without one, the row has a complaint of its own
+                task.target(example, space)
 
 
 def _check_same(folder: Path, full: dict[str, Any]) -> None:

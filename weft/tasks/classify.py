@@ -16,6 +16,7 @@ from weft.measure import Classification, LabelSets
 from weft.registry import register
 from weft.tasks.task import Answer, Labels, Loss
 from weft.text.example import Example
+from weft.text.source import SKIP
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -168,7 +169,8 @@ class Classify:
         more = f", … ({rest} more)" if rest > 0 else ""
         raise UserError(
             f"{example.where}: label '{name}' was not seen in training."
-            f"{near_miss(name, space.entries)} Known: {known}{more}."
+            f"{near_miss(name, space.entries)} Known: {known}{more}. Correct it, add it to the "
+            f"training file, or {SKIP}."
         )
 
 
