@@ -324,3 +324,17 @@ def test_numbers_come_back_in_their_unit(name, tmp_path):
     copy = broken(tmp_path, tmp_path, value=1234.5)
     with pytest.raises(UserError, match="no longer answers"):
         weft.load(copy)
+
+
+def test_few_steps_are_read_by_one_thread_and_many_by_all(trained, monkeypatch):
+    from weft.train import evaluate
+
+    predictor, _ = trained("bag")  # now: training reads its dev part too
+    asked = []
+    threads = evaluate.threads
+    monkeypatch.setattr(evaluate, "threads", lambda n: asked.append(n) or threads(n))
+    before = torch.get_num_threads()
+    predictor(TEXTS[:1])
+    predictor([LONG] * 256)
+    assert asked == [1, 0]
+    assert torch.get_num_threads() == before

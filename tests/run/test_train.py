@@ -360,3 +360,16 @@ def test_a_label_never_seen_is_told_before_anything_is_trained(name, side, tmp_p
         run(settings(name), tmp_path / "run", splits)
     assert not (tmp_path / "run").exists()
     run(settings(name, data__problems="skip", train__epochs=1), tmp_path / "run", splits)
+
+
+def test_the_clock_stops_a_training_and_keeps_what_it_has(tmp_path):
+    given = settings("bag", train__minutes=1e-9, train__epochs=7, train__batch=5)
+    outcome = run(given, tmp_path / "run", small.splits())
+    assert outcome.record["stopped"].startswith("stopped by the clock after 0.")
+    assert outcome.record["stopped"].endswith("of 7 epochs")
+    assert outcome.record["stopped"] in outcome.record["notes"]
+    seen = [e for e in jsonl(tmp_path / "run" / "metrics.jsonl") if e["event"] == "evaluation"]
+    assert [e["step"] for e in seen] == [1]  # measured once, at the update where time was up
+    assert weft.load(tmp_path / "run")(["good"])
+    whole = run(settings("bag", train__epochs=2), tmp_path / "whole", small.splits())
+    assert whole.record["stopped"] == ""
