@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+PLACES = ("--data", "--folder", "--corpus", "--lists", "--peers")  # options that are paths
 LIBRARIES = ("weft", "torch", "numpy", "tokenizers", "scikit-learn")
 
 
@@ -78,9 +79,9 @@ def _graphics() -> str:
 def _command() -> str:
     words = ["python", f"bench/{Path(sys.argv[0]).name}", *sys.argv[1:]]
     for i, word in enumerate(words):
-        if words[i - 1] in ("--data", "--folder"):
+        if words[i - 1] in PLACES:
             words[i] = words[i - 1].removeprefix("--").upper()  # where it lies on this machine
-        elif word.startswith(("--data=", "--folder=")):
+        elif word.startswith(tuple(f"{place}=" for place in PLACES)):
             words[i] = f"{word.split('=')[0]}=…"
     return " ".join(words)
 

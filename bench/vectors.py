@@ -13,15 +13,16 @@ folder of word-similarity and analogy lists, vectors of several seeds are measur
 import argparse
 import json
 import os
-import statistics
+import queue
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from record import Record, options
+from record import Record, options, spread
 
 PEERS = {
     "skipgram": ("gensim", "fasttext"),
@@ -42,22 +43,17 @@ def trained(asked: argparse.Namespace, system: str, method: str, output: str, **
     # Each brings its own threads; those of BLAS would only be in their way.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     began = time.perf_counter()
-    done = subprocess.run(
-        [python, WORKER, json.dumps(job)], capture_output=True, text=True, env=environment
-    )
+    try:
+        done = subprocess.run(
+            [python, WORKER, json.dumps(job)],
+            capture_output=True, text=True, env=environment, timeout=asked.patience,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"{system} {method}: not done in {asked.patience} s.") from None
     whole = time.perf_counter() - began
     if done.returncode:
         raise SystemExit(f"{system} {method}:\n{done.stderr}")
     return {**json.loads(done.stdout.splitlines()[-1]), "whole": whole}
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    return {
-        "median": round(statistics.median(values), 3),
-        "low": round(min(values), 3),
-        "high": round(max(values), 3),
-        "n": len(values),
-    }
 
 
 def speed(asked: argparse.Namespace, record: Record, words: int, folder: str) -> None:
@@ -107,30 +103,57 @@ def scaling(asked: argparse.Namespace, record: Record, folder: str) -> None:
 
 
 def quality(asked: argparse.Namespace, record: Record, folder: str) -> None:
-    """Agreement with people and analogies solved, for each system and seed."""
-    from weft.vectors.evaluate import evaluate
+    """Agreement with people and analogies solved, for each system and seed; `jobs` at once."""
     from weft.vectors.lists import read
-    from weft.vectors.store import Vectors
 
     lists = [read(path) for path in sorted(Path(asked.lists).rglob("*.txt"))]
-    for method in asked.methods.split(","):
-        for system in ("weft", *(s for s in PEERS[method] if s in asked.systems.split(","))):
-            values: dict[str, list[float]] = {}
-            for seed in range(1, asked.seeds + 1):
-                output = f"{folder}/{system}"
-                trained(asked, system, method, output, seed=seed)
-                ending = ".safetensors" if Path(f"{output}.safetensors").exists() else ".bin"
-                vectors = Vectors.load(output + ending)
-                for listed in lists:
-                    found = evaluate(vectors, listed, resamples=10).to_json()
-                    figure = found.get("spearman") or found["accuracy"]
-                    values.setdefault(found["list"], []).append(figure["value"])
-                Path(output + ending).unlink()
-            for name, figures in values.items():
+    rows = [
+        (method, system)
+        for method in asked.methods.split(",")
+        for system in ("weft", *PEERS[method])
+        if system in asked.systems.split(",")
+    ]
+    free: queue.Queue[int] = queue.Queue()
+    for slot in range(asked.jobs):
+        free.put(slot)
+
+    def figures(method: str, system: str, seed: int) -> dict[str, float]:
+        slot = free.get()
+        output = f"{folder}/{slot}"
+        cores = list(range(slot * asked.threads, (slot + 1) * asked.threads))
+        trained(asked, system, method, output, seed=seed, cores=cores)
+        found = measured(output, lists)
+        free.put(slot)
+        return found
+
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        waiting = {
+            row: [pool.submit(figures, *row, seed) for seed in range(1, asked.seeds + 1)]
+            for row in rows
+        }
+        for (method, system), seeds in waiting.items():
+            found = [one.result() for one in seeds]
+            for name in found[0]:
                 record.line(
                     "quality", method=method, system=system, list=name, epochs=asked.epochs,
-                    value=spread(figures),
+                    value=spread([one[name] for one in found], digits=4),
                 )  # fmt: skip
+
+
+def measured(output: str, lists: list[Any]) -> dict[str, float]:
+    """Spearman's correlation or the accuracy of a file of vectors on each list; the file goes."""
+    from weft.vectors.evaluate import evaluate
+    from weft.vectors.store import Vectors
+
+    path = next(p for e in (".safetensors", ".bin") if (p := Path(output + e)).exists())
+    vectors = Vectors.load(path)
+    found = {}
+    for listed in lists:
+        result = evaluate(vectors, listed, resamples=10).to_json()
+        figure = result.get("spearman") or result["accuracy"]
+        found[result["list"]] = figure["value"]
+    path.unlink()
+    return found
 
 
 def main() -> None:
@@ -138,13 +161,15 @@ def main() -> None:
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--peers", default=sys.executable, help="a Python with gensim, fastText")
     parser.add_argument("--methods", default="skipgram,cbow,fasttext")
-    parser.add_argument("--systems", default="gensim,fasttext")
+    parser.add_argument("--systems", default="weft,gensim,fasttext")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dim", type=int, default=100)
     parser.add_argument("--rate", type=float, default=0.025)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--lists", default="", help="measure quality with the lists of a folder")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at once, for quality")
+    parser.add_argument("--patience", type=int, default=3600, help="seconds for one training")
     parser.add_argument("--scaling", action="store_true")
     asked = parser.parse_args()
     record = Record(asked.record)

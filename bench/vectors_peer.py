@@ -85,7 +85,8 @@ def weft(job: Job) -> tuple[float, float]:
 def main() -> None:
     job = json.loads(sys.argv[1])
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["threads"]])
+        mine = job.get("cores") or sorted(os.sched_getaffinity(0))[: job["threads"]]
+        os.sched_setaffinity(0, mine)
     before, seconds = {"gensim": gensim, "fasttext": fasttext, "weft": weft}[job["system"]](job)
     print(json.dumps({"before": before, "train": seconds}))
 
