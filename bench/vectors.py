@@ -105,6 +105,7 @@ def scaling(asked: argparse.Namespace, record: Record, folder: str) -> None:
 def quality(asked: argparse.Namespace, record: Record, folder: str) -> None:
     """Agreement with people and analogies solved, for each system and seed; `jobs` at once."""
     from weft.vectors.lists import read
+    from weft.vectors.store import Vectors
 
     lists = [read(path) for path in sorted(Path(asked.lists).rglob("*.txt"))]
     rows = [
@@ -117,42 +118,39 @@ def quality(asked: argparse.Namespace, record: Record, folder: str) -> None:
     for slot in range(asked.jobs):
         free.put(slot)
 
-    def figures(method: str, system: str, seed: int) -> dict[str, float]:
+    def one(method: str, system: str, seed: int) -> dict[str, float]:
         slot = free.get()
         output = f"{folder}/{slot}"
         cores = list(range(slot * asked.threads, (slot + 1) * asked.threads))
         trained(asked, system, method, output, seed=seed, cores=cores)
-        found = measured(output, lists)
+        path = next(p for e in (".safetensors", ".bin") if (p := Path(output + e)).exists())
+        found = figures(Vectors.load(path), lists)
+        path.unlink()
         free.put(slot)
         return found
 
     with ThreadPoolExecutor(asked.jobs) as pool:
         waiting = {
-            row: [pool.submit(figures, *row, seed) for seed in range(1, asked.seeds + 1)]
+            row: [pool.submit(one, *row, seed) for seed in range(1, asked.seeds + 1)]
             for row in rows
         }
         for (method, system), seeds in waiting.items():
-            found = [one.result() for one in seeds]
+            found = [done.result() for done in seeds]
             for name in found[0]:
                 record.line(
                     "quality", method=method, system=system, list=name, epochs=asked.epochs,
-                    value=spread([one[name] for one in found], digits=4),
+                    value=spread([values[name] for values in found], digits=4),
                 )  # fmt: skip
 
 
-def measured(output: str, lists: list[Any]) -> dict[str, float]:
-    """Spearman's correlation or the accuracy of a file of vectors on each list; the file goes."""
+def figures(vectors: Any, lists: list[Any]) -> dict[str, float]:
+    """Spearman's correlation or the accuracy of vectors on each list."""
     from weft.vectors.evaluate import evaluate
-    from weft.vectors.store import Vectors
 
-    path = next(p for e in (".safetensors", ".bin") if (p := Path(output + e)).exists())
-    vectors = Vectors.load(path)
     found = {}
     for listed in lists:
         result = evaluate(vectors, listed, resamples=10).to_json()
-        figure = result.get("spearman") or result["accuracy"]
-        found[result["list"]] = figure["value"]
-    path.unlink()
+        found[result["list"]] = (result.get("spearman") or result["accuracy"])["value"]
     return found
 
 

@@ -40,6 +40,7 @@ def train(
     deterministic: Annotated[
         bool, typer.Option(help="The same bytes from the same seed and threads; slower.")
     ] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N; not for glove.")] = "cpu",
     lowercase: Annotated[bool, typer.Option(help="Fold case.")] = True,
     words: Annotated[
         str, typer.Option(help="words cuts off punctuation; whitespace takes the text as it is.")
@@ -53,7 +54,7 @@ def train(
     from weft.cli.progress import counting
     from weft.errors import UserError, unknown_name
     from weft.vectors.corpus import corpus
-    from weft.vectors.learn import METHODS, Settings, learn
+    from weft.vectors.learn import METHODS, Settings, accelerator, learn
 
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists. Pass --overwrite to replace it.")
@@ -63,6 +64,8 @@ def train(
         raise unknown_name("method", method, (*METHODS, "glove"))
     if words not in ("words", "whitespace"):
         raise unknown_name("way to cut words", words, ("words", "whitespace"))
+    if method == "glove" and device != "cpu":
+        raise UserError("GloVe is trained on the processor. Leave --device out.")
     counted = method == "glove"  # its epochs go over the pairs, not the text
     options: dict[str, Any] = {
         "width": dim, "window": window or (10 if counted else 5),
@@ -72,9 +75,10 @@ def train(
         options |= {
             "negative": negative, "rate": rate or 0.025, "sample": sample, "loss": loss,
             "deterministic": deterministic, "shortest": shortest, "longest": longest,
-            "buckets": buckets,
+            "buckets": buckets, "device": device,
         }  # fmt: skip
-        Settings(method=method, **options)  # type: ignore[arg-type]  # wrong ones fail before the text is read
+        # Wrong ones fail before the text is read.
+        accelerator(Settings(method=method, **options))  # type: ignore[arg-type]
     with counting("words read") as watch:
         read = corpus(
             files, minimum=1 if phrases else min_count, size=0 if phrases else size,

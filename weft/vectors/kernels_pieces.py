@@ -12,6 +12,7 @@ import numpy as np
 from weft.vectors.kernels import below, compiled, drawn, filled, meet, random, sampled
 from weft.vectors.lanes import GROUP, LANES, ROOM, TOGETHER, fetch, mean, shift
 
+PULL = 0.5  # times the rate: how far one move of a row goes towards its goal
 _11 = np.uint64(11)
 _OF_53_BITS = 1.0 / (1 << 53)
 

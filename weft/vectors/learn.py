@@ -19,6 +19,7 @@ from weft.vectors import targets as aims
 from weft.vectors.cooccur import cores
 
 if TYPE_CHECKING:
+    from weft.train.runtime import Runtime
     from weft.vectors.corpus import Corpus
     from weft.vectors.kernels import Pieces, Targets, Text, Weights
     from weft.vectors.store import Vectors
@@ -29,7 +30,6 @@ METHODS = ("skipgram", "cbow", "fasttext")
 
 CHUNK = 100_000  # words that a thread takes at a time
 ROUND = 20_000  # words between two merges of deterministic threads, of all of them together
-PULL = 0.5  # times the rate: how far one move of a row goes towards its goal
 LEAST = 1e-4  # of the rate is left at the end
 
 
@@ -51,6 +51,7 @@ class Settings:
     shortest: int = 3
     longest: int = 6
     buckets: int = 2_000_000
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -90,17 +91,19 @@ def learn(
     shortest: int = 3,
     longest: int = 6,
     buckets: int = 2_000_000,
+    device: str = "cpu",
     watch: Callable[[int], None] = lambda words: None,
 ) -> Vectors:
     """Learn the vectors of a corpus's words; `watch` hears of words as they are done.
 
     Threads share the tables without locks, so that a run differs a little from the next. With
     `deterministic` each learns in copies of its own, merged in a fixed order every few thousand
-    words: the same seed and number of threads give the same bytes. One thread always does.
+    words: the same seed and number of threads give the same bytes. One thread always does. On a
+    GPU, `device` "cuda", hundreds of programs share the tables in the same way.
     """
     settings = Settings(
         method, width, window, negative, epochs, rate, sample, threads or cores(), seed,
-        deterministic, loss, shortest, longest, buckets,
+        deterministic, loss, shortest, longest, buckets, device,
     )  # fmt: skip
     if len(corpus.words) < 2:
         raise UserError("Only one word is left to learn from. Lower the minimum count.")
@@ -112,18 +115,32 @@ class Learner:
 
     def __init__(self, corpus: Corpus, settings: Settings) -> None:
         self.corpus, self.settings = corpus, settings
+        runtime = accelerator(settings)
         began = time.perf_counter()
         self.text, self.targets, self.pieces = _prepared(corpus, settings)
         self.weights = _start(len(corpus.words), settings)
+        self.gpu = None
+        if runtime is not None:
+            from weft.vectors.gpu import Gpu
+
+            self.gpu = Gpu(corpus, settings, self.weights, self.targets, self.pieces, runtime)
         self.prepared = time.perf_counter() - began
         began = time.perf_counter()
-        self._work(self.weights, 0, 0, 0.0, 0.0, 0)  # compiles, or finds what was compiled
+        # Compiles, or finds what was compiled.
+        if self.gpu is not None:
+            self.gpu.compile()
+        else:
+            self._work(self.weights, 0, 0, 0.0, 0.0, 0)
         self.compiled = time.perf_counter() - began
 
     def run(self, watch: Callable[[int], None]) -> Vectors:
         """Learn, and gather the vectors."""
         began = time.perf_counter()
-        if self.settings.deterministic and self.settings.threads > 1:
+        if self.gpu is not None:
+            from weft.vectors.gpu import PART
+
+            self.gpu.run(self._chunks(PART), watch)
+        elif self.settings.deterministic and self.settings.threads > 1:
             self._rounds(watch)
         else:
             self._freely(watch)
@@ -151,7 +168,7 @@ class Learner:
     def _rounds(self, watch: Callable[[int], None]) -> None:
         """Each thread takes one chunk into its own copy of the tables; then copies are merged."""
         from weft.vectors.kernels import Weights
-        from weft.vectors.kernels_pieces import merge
+        from weft.vectors.kernels_pieces import PULL, merge
 
         threads, shared = self.settings.threads, self.weights
         tables = (shared.inputs, shared.outputs)
@@ -235,6 +252,20 @@ class Learner:
         return Vectors(
             corpus.words, vectors, counts=corpus.counts, subwords=subwords, record=record
         )
+
+
+def accelerator(settings: Settings) -> Runtime | None:
+    """The GPU that was asked for, if one was; torch is not needed otherwise."""
+    if settings.device == "cpu":
+        return None
+    from weft.train.runtime import on
+    from weft.vectors.gpu import usable
+
+    runtime = on(settings.device)
+    if runtime.device.type == "cpu":
+        return None
+    usable(runtime, settings)
+    return runtime
 
 
 def _prepared(corpus: Corpus, settings: Settings) -> tuple[Text, Targets, Pieces | None]:
