@@ -7,13 +7,15 @@ FILE holds a tokenised sentence a line, spaces between tokens: one tokenisation 
 that of two trainings one after the other, and the spread is over the repeats. With `--lists`, a
 folder of word-similarity and analogy lists, vectors of several seeds are measured instead.
 `words` counts every running word of the file once an epoch, kept or not, for every system.
-`--scaling` times one thread against two, and deterministic threads against free ones.
+`--scaling` times one thread against two, deterministic threads against free ones, and the text ten
+times over (with the memory of both, beside what the ids take on disk).
 """
 
 import argparse
 import json
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,18 +90,31 @@ def speed(asked: argparse.Namespace, record: Record, words: int, folder: str) ->
 
 
 def scaling(asked: argparse.Namespace, record: Record, folder: str) -> None:
-    """One thread against two, and what deterministic threads cost."""
+    """One thread against two, what deterministic threads cost, and ten times the text."""
+    long = f"{folder}/long.txt"
+    with open(long, "wb") as file:
+        for _ in range(10):
+            with open(asked.corpus, "rb") as once:
+                shutil.copyfileobj(once, file, 1 << 24)
     for method in asked.methods.split(","):
         trained(asked, "weft", method, f"{folder}/warm")
-        ratios: dict[str, list[float]] = {"two threads": [], "deterministic": []}
+        found: dict[str, list[float]] = {
+            "two threads": [], "deterministic": [], "ten times the text": [],
+            "its megabytes": [], "megabytes": [],
+        }  # fmt: skip
         for _ in range(asked.repeats):
-            one = trained(asked, "weft", method, f"{folder}/a", threads=1)["train"]
-            two = trained(asked, "weft", method, f"{folder}/b", threads=2)["train"]
+            one = trained(asked, "weft", method, f"{folder}/a", threads=1)
+            two = trained(asked, "weft", method, f"{folder}/b", threads=2)
             fixed = trained(asked, "weft", method, f"{folder}/c", threads=2, deterministic=True)
-            ratios["two threads"].append(one / two)
-            ratios["deterministic"].append(fixed["train"] / two)
-        for name, values in ratios.items():
-            record.line("scaling", method=method, what=name, ratio=spread(values))
+            # With ten times the minimum the words stay the same.
+            ten = trained(asked, "weft", method, f"{folder}/d", corpus=long, minimum=50)
+            found["two threads"].append(one["train"] / two["train"])
+            found["deterministic"].append(fixed["train"] / two["train"])
+            found["ten times the text"].append(ten["whole"] / two["whole"])
+            found["its megabytes"].append(ten["megabytes"])
+            found["megabytes"].append(two["megabytes"])
+        for name, values in found.items():
+            record.line("scaling", method=method, what=name, value=spread(values))
 
 
 def quality(asked: argparse.Namespace, record: Record, folder: str) -> None:

@@ -32,11 +32,10 @@ def main() -> None:
     lists = [read(path) for path in sorted(Path(asked.lists).rglob("*.txt"))] if asked.lists else []
     for method in asked.methods.split(","):
         seconds: dict[str, list[float]] = {"cpu": [], asked.device: []}
-        for repeat in range(asked.repeats + 1):
+        for _ in range(asked.repeats):
             for device, found in seconds.items():
                 made = learn(text, method, width=asked.dim, threads=2, device=device)  # type: ignore[arg-type]
-                if repeat:  # the first compiles
-                    found.append(made.record["train_seconds"])
+                found.append(made.record["train_seconds"])
         for device, found in seconds.items():
             record.line(
                 "gpu speed", method=method, device=device, words=text.total,

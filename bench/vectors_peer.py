@@ -5,6 +5,7 @@ Run by bench/vectors.py, with the Python that has gensim and fastText for these 
 
 import json
 import os
+import resource
 import sys
 import time
 from typing import Any
@@ -88,7 +89,8 @@ def main() -> None:
         mine = job.get("cores") or sorted(os.sched_getaffinity(0))[: job["threads"]]
         os.sched_setaffinity(0, mine)
     before, seconds = {"gensim": gensim, "fasttext": fasttext, "weft": weft}[job["system"]](job)
-    print(json.dumps({"before": before, "train": seconds}))
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"before": before, "train": seconds, "megabytes": megabytes}))
 
 
 if __name__ == "__main__":

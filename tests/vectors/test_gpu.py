@@ -12,6 +12,7 @@ from weft.vectors.kernels import Pieces, Targets, Weights
 from weft.vectors.learn import Learner, Settings, learn
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+WHOLE = [(0, 3, 0.1, 0.1)]  # three sentences
 NOBODY = np.empty(0, np.uint32)
 
 
@@ -47,7 +48,7 @@ def test_windows_stay_inside_their_sentence_and_reach_as_far_as_drawn() -> None:
     there = made(text, Settings(sample=0.0, window=3, width=11), "cpu")
     reaches = set()
     for _ in range(50):
-        ids, left, right = there._windows(*there._part(0, 3))
+        ids, left, right = there._windows(*there._part(WHOLE))
         assert ids.tolist() == text.ids.tolist()
         for begin, end in ((0, 7), (7, 8), (8, 11)):
             for here in range(begin, end):
@@ -66,7 +67,7 @@ def test_thinning_keeps_the_share_that_word2vec_keeps() -> None:
     text = small([[0] * 4000, [1] * 400, [2, 3] * 50], 4)
     settings = Settings(sample=1e-2, width=11)
     there = made(text, settings, "cpu")
-    ids, left, right = there._windows(*there._part(0, 3))
+    ids, left, right = there._windows(*there._part(WHOLE))
     share = text.counts[0] / text.counts.sum()
     expected = (np.sqrt(share / 1e-2) + 1) * 1e-2 / share
     assert (ids == 0).sum().item() / 4000 == pytest.approx(expected, abs=0.025)
@@ -74,11 +75,12 @@ def test_thinning_keeps_the_share_that_word2vec_keeps() -> None:
     assert (right > torch.arange(len(ids))).all()
 
 
-def test_a_part_in_the_middle_is_read_from_its_own_beginning() -> None:
-    text = small([[1, 2], [3, 4, 5], [6, 0]])
-    ids, ends = made(text, Settings(width=11), "cpu")._part(1, 3)
-    assert ids.tolist() == [3, 4, 5, 6, 0]
-    assert ends.tolist() == [3, 5]
+def test_chunks_in_any_order_become_one_part() -> None:
+    text = small([[1, 2], [3, 4, 5], [6, 0], [1]])
+    there = made(text, Settings(width=11), "cpu")
+    ids, ends = there._part([(2, 4, 0.1, 0.1), (1, 2, 0.1, 0.1)])
+    assert ids.tolist() == [6, 0, 1, 3, 4, 5]
+    assert ends.tolist() == [2, 3, 6]
 
 
 def test_a_row_that_is_seldom_moved_keeps_its_whole_step() -> None:
@@ -120,7 +122,7 @@ def test_windows_are_learnt_as_the_paper_says(method: str, width: int, monkeypat
     settings = Settings(method, width, window=1, negative=3, sample=0.0)  # type: ignore[arg-type]
     there = made(text, settings, "cuda", noise=2)
     x, y = there.inputs.cpu().double().numpy(), there.outputs.cpu().double().numpy()
-    there.learn(*there._part(0, 3), 0.1, 0.1, 0)
+    there.learn(*there._part(WHOLE), 0.1, 0.1, 0)
     for line in ([1, 2, 3, 4], [5], [6, 2]):
         for here, word in enumerate(line):
             near = [line[i] for i in (here - 1, here + 1) if 0 <= i < len(line)]
@@ -158,19 +160,19 @@ def test_pieces_are_learnt_as_fasttext_does(monkeypatch) -> None:  # type: ignor
     settings = Settings("fasttext", 11, window=1, negative=3, sample=0.0)
     there = made(text, settings, "cuda", pieces, noise=2)
     x, y = there.inputs.cpu().double().numpy(), there.outputs.cpu().double().numpy()
-    there.learn(*there._part(0, 3), 0.1, 0.1, 0)
+    there.learn(*there._part(WHOLE), 0.1, 0.1, 0)
     for line in ([1, 2, 3, 4], [5], [6, 2]):
         for here, word in enumerate(line):
             near = [line[i] for i in (here - 1, here + 1) if 0 <= i < len(line)]
-            pairs = sum(other != 2 for other in near)
-            targets = [(other, 1.0, 1.0) for other in near] + [(2, 0.0, 0.5 * pairs)] * 6
+            targets = [(other, 1.0) for other in near]
+            targets += [(2, 0.0)] * (3 * sum(other != 2 for other in near))
             if not near:
                 continue
             hidden = x[lists[word]].mean(0)
-            gains = [0.1 * w * (label - sigmoid(y[t] @ hidden)) for t, label, w in targets]
-            step = sum(gain * y[t] for gain, (t, _, _) in zip(gains, targets, strict=True))
+            gains = [0.1 * (label - sigmoid(y[t] @ hidden)) for t, label in targets]
+            step = sum(gain * y[t] for gain, (t, _) in zip(gains, targets, strict=True))
             moved = [gain * hidden for gain in gains]
-            for (t, _, _), move in zip(targets, moved, strict=True):
+            for (t, _), move in zip(targets, moved, strict=True):
                 y[t] += move
             for row in lists[word]:
                 x[row] += step
@@ -194,10 +196,12 @@ def test_words_of_one_topic_come_together(method, tmp_path) -> None:  # type: ig
 
 
 @needs_gpu
-def test_the_text_may_pass_in_many_parts(monkeypatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_the_text_may_pass_in_many_parts(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(gpu, "PART", 100)
-    text = small([[1, 2, 3, 4, 5]] * 100)
+    monkeypatch.setattr("weft.vectors.learn.CHUNK", 30)
+    text = small([[1, 2, 3, 4, 5]] * 100, 6)
     heard: list[int] = []
-    Learner(text, Settings(width=11, epochs=2, device="cuda")).run(heard.append)
+    settings = Settings(width=11, epochs=2, threads=1, device="cuda")
+    Learner(text, settings).run(heard.append)
     assert sum(heard) == 1000
     assert len(heard) > 8

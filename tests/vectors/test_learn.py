@@ -106,14 +106,28 @@ def test_the_rate_falls_to_nearly_nothing_over_all_epochs():
     corpus = made(sentences=101)
     learner = Learner(corpus, Settings(epochs=3, rate=0.5, threads=1, width=3))
     chunks = list(learner._chunks(53))
-    assert [first for first, *_ in chunks].count(0) == 3
     assert chunks[0][2] == 0.5
     assert chunks[-1][3] == pytest.approx(0.5 * module.LEAST)
     for one, two in itertools.pairwise(chunks):
         assert one[3] == two[2] > two[3]
-        assert one[1] == two[0] or two[0] == 0
-    size = corpus.ends[-1]
-    assert chunks[1][2] == pytest.approx(0.5 * (1 - corpus.ends[chunks[0][1] - 1] / (3 * size)))
+    first, last, _, after = chunks[0]
+    words = corpus.ends[last - 1] - (corpus.ends[first - 1] if first else 0)
+    assert after == pytest.approx(0.5 * (1 - words / (3 * corpus.ends[-1])))
+
+
+def test_every_epoch_reads_the_whole_corpus_in_an_order_of_its_own():
+    corpus = made(sentences=101)
+    learner = Learner(corpus, Settings(epochs=3, threads=1, width=3))
+    runs = [(first, last) for first, last, *_ in learner._chunks(53)]
+    assert len(runs) % 3 == 0
+    epochs = [runs[i : i + len(runs) // 3] for i in range(0, len(runs), len(runs) // 3)]
+    for epoch in epochs:
+        assert [n for run in sorted(epoch) for n in range(*run)] == list(range(101))
+        assert epoch != sorted(epoch)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert runs == [(first, last) for first, last, *_ in learner._chunks(53)]
+    other = Learner(corpus, Settings(epochs=3, threads=1, width=3, seed=2))
+    assert runs != [(first, last) for first, last, *_ in other._chunks(53)]
 
 
 def test_noise_is_the_counts_to_the_three_quarters():

@@ -10,7 +10,7 @@ V words   N words of a part   S sentences
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weft.vectors.kernels import Pieces, Targets, Weights
     from weft.vectors.learn import Settings
 
-PART = 4_000_000  # words at a time
+PART = 4_000_000  # words at a time, at least
 PROGRAMS = 528  # that learn at once; more are faster, and further apart from one another
 SAME = 16  # rows of a word's pieces together
 
@@ -68,9 +68,9 @@ class Gpu:
 
     def run(self, chunks: Iterable[Chunk], watch: Callable[[int], None]) -> None:
         """Learn from one part after the other, and bring the tables back."""
-        for number, (first, last, start, stop) in enumerate(chunks):
-            ids, ends = self._part(first, last)
-            self.learn(ids, ends, start, stop, number)
+        for number, part in enumerate(self._parts(chunks)):
+            ids, ends = self._part(part)
+            self.learn(ids, ends, part[0][2], part[-1][3], number)
             watch(len(ids))
         self.runtime.wait()
         for mine, theirs in (
@@ -91,12 +91,33 @@ class Gpu:
         ids, left, right = self._windows(ids, ends)
         self._launch(ids, left, right, start, stop, number)
 
-    def _part(self, first: int, last: int) -> tuple[Tensor, Tensor]:
-        ends = self.corpus.ends
-        begin = int(ends[first - 1]) if first else 0
-        ids = torch.from_numpy(np.array(self.corpus.ids[begin : int(ends[last - 1])]))
-        cuts = torch.from_numpy(ends[first:last] - begin)
-        return ids.to(self.device), cuts.to(self.device)
+    def _parts(self, chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+        """Chunks together until they have the words of a part."""
+        part: list[Chunk] = []
+        words = 0
+        for chunk in chunks:
+            part.append(chunk)
+            words += self._stop(chunk[1]) - self._stop(chunk[0])
+            if words >= PART:
+                yield part
+                part, words = [], 0
+        if part:
+            yield part
+
+    def _part(self, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor]:
+        """The ids of some chunks, one after the other, and where their sentences end."""
+        ids, ends, before = [], [], 0
+        for first, last, _, _ in chunks:
+            begin, stop = self._stop(first), self._stop(last)
+            ids.append(self.corpus.ids[begin:stop])
+            ends.append(self.corpus.ends[first:last] - begin + before)
+            before += stop - begin
+        joined = (torch.from_numpy(np.concatenate(arrays)) for arrays in (ids, ends))
+        return tuple(array.to(self.device) for array in joined)  # type: ignore[return-value]
+
+    def _stop(self, sentence: int) -> int:
+        """Where the sentences before this one end."""
+        return int(self.corpus.ends[sentence - 1]) if sentence else 0
 
     def _windows(self, ids: Tensor, ends: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The words that stay, and the window of each: from `left` to before `right`."""
@@ -130,15 +151,15 @@ class Gpu:
         )  # fmt: skip
         around = max(16, _power(2 * settings.window))
         shape: dict[str, Any] = {
-            "NEGATIVE": settings.negative, "A": around, "W": self.width,
-            "num_warps": max(1, self.width // 128), "num_stages": 1,
+            "NEGATIVE": settings.negative, "A": around, "W": self.width, "num_stages": 1,
         }  # fmt: skip
+        drawn, warps = _power(settings.negative + 1), max(1, self.width // 128)
         if self.pieces is None:
-            drawn = max(16, _power(settings.negative + 1))
-            windows[(PROGRAMS,)](*common, G=drawn, AVERAGED=settings.method == "cbow", **shape)
+            shape |= {"G": max(16, drawn), "num_warps": warps}
+            windows[(PROGRAMS,)](*common, AVERAGED=settings.method == "cbow", **shape)
         else:
-            drawn = _power(around + 2 * settings.negative)
-            pieces[(PROGRAMS,)](*common, *self.pieces, G=drawn, P=SAME, **shape)
+            shape |= {"K": drawn, "P": SAME, "num_warps": min(4 * warps, 16)}
+            pieces[(PROGRAMS,)](*common, *self.pieces, **shape)
 
     def _there(self, table: np.ndarray) -> Tensor:
         """A table on the GPU, its rows as wide as a power of two."""
@@ -177,7 +198,7 @@ def _moves(
         return PROGRAMS * around * kept, PROGRAMS * (kept + noise)
     rows = np.zeros(int(pieces.rows.max()) + 1)
     np.add.at(rows, pieces.rows, np.repeat(kept, np.diff(pieces.ends, prepend=0)))
-    return PROGRAMS * rows, PROGRAMS * (around * kept + 2 * noise)
+    return PROGRAMS * rows, PROGRAMS * around * (kept + noise)
 
 
 def _calm(moves: Tensor, pull: float) -> Tensor:

@@ -4,8 +4,8 @@ All losses have one shape: some input rows meet some output rows, each pair with
 skip-gram the input rows are the words of a window, and the output rows the word in their middle
 and its negatives, drawn once for the window (Ji et al. 2016), or the inner nodes on the middle
 word's path. Under CBOW there is one input row, the mean of the window. With sub-words the input
-row is the mean of the middle word's n-grams and the output rows are the words of the window,
-with negatives shared among them. The expected update is Mikolov's.
+row is the mean of the middle word's n-grams and the output rows are the words of the window, each
+with its negatives. The expected update is Mikolov's.
 
 Threads write to the same rows without locks (Hogwild); a thread's random numbers come from the
 seed it is given and nothing else.

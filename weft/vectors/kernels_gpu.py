@@ -80,32 +80,26 @@ def windows(  # type: ignore[no-untyped-def]
 def pieces(  # type: ignore[no-untyped-def]
     ids, left, right, count, inputs, outputs, calm_inputs, calm_outputs, sure, alias, size,
     start, slope, seed, piece_ends, piece_rows,
-    NEGATIVE: tl.constexpr, A: tl.constexpr, G: tl.constexpr, W: tl.constexpr, P: tl.constexpr,
+    NEGATIVE: tl.constexpr, A: tl.constexpr, K: tl.constexpr, W: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Skip-gram with sub-words: the mean of a word's pieces against the words around it.
 
-    The first A output rows are the words around, the others negatives that all of them share.
+    Each of these has K output rows: its own and its negatives'.
     """
     each = tl.cdiv(count, tl.num_programs(0))
     first = tl.program_id(0) * each
-    columns, around = tl.arange(0, W), tl.arange(0, A)
-    slots, some = tl.arange(0, G), tl.arange(0, P)
+    columns, slots, some = tl.arange(0, W), tl.arange(0, A * K), tl.arange(0, P)
+    positive = slots % K == 0
     for here in range(first, tl.minimum(first + each, count)):
         rate = start + slope * (here - first) / each
         word = tl.load(ids + here)
-        begin, right_end = tl.load(left + here), tl.load(right + here)
-        at = begin + around
+        at = tl.load(left + here) + slots // K
         at += (at >= here).to(tl.int32)
-        words = tl.load(ids + at, mask=at < right_end, other=-1)  # (A,)
-        drawn = _noise(seed, here * G, slots, sure, alias, size)  # (G,)
-        other = (words[:, None] != drawn[None, :]) & (words >= 0)[:, None]  # (A, G)
-        share = 0.5 * tl.sum(other.to(tl.float32), 0)
-        place = begin + slots
-        place += (place >= here).to(tl.int32)
-        positive = (slots < A) & (place < right_end)
-        target = tl.where(slots < A, tl.load(ids + place, mask=positive, other=0), drawn)
-        used = positive | ((slots >= A) & (slots < A + 2 * NEGATIVE) & (share > 0.0))
-        weight = tl.where(slots < A, 1.0, share)
+        near = at < tl.load(right + here)
+        around = tl.load(ids + at, mask=near, other=0)  # (G,)
+        drawn = _noise(seed, here * A * K, slots, sure, alias, size)
+        target = tl.where(positive, around, drawn)
+        used = near & (positive | ((slots % K <= NEGATIVE) & (drawn != around)))
         out_rows = outputs + target.to(tl.int64)[:, None] * W + columns[None, :]
         y = tl.load(out_rows, mask=used[:, None], other=0.0)  # (G, W)
         calm = tl.load(calm_outputs + target, mask=used, other=0.0)
@@ -120,7 +114,7 @@ def pieces(  # type: ignore[no-untyped-def]
             )
             hidden += tl.sum(found, 0)
         hidden = hidden / (stop - begun).to(tl.float32)
-        gain = (positive.to(tl.float32) - _sigmoid(tl.sum(y * hidden[None, :], 1))) * weight * rate
+        gain = (positive.to(tl.float32) - _sigmoid(tl.sum(y * hidden[None, :], 1))) * rate
         gain = tl.where(used, gain, 0.0)  # (G,)
         step = tl.sum(gain[:, None] * y, 0)  # (W,)
         move_out = (gain * calm)[:, None] * hidden[None, :]

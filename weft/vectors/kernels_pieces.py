@@ -1,15 +1,14 @@
 """fastText's training loop, compiled: a word is the mean of its own row and its n-grams' rows.
 
-The middle word predicts the words around it, as in fastText. Its mean is taken once for the whole
-window and its rows are moved once; negatives are drawn once for the window, twice as many as
-fastText draws for one pair, and each weighs as much as all the pairs' draws it stands for.
+The middle word predicts the words around it, each against negatives of its own, as in fastText.
+Its mean is taken once for the whole window and moves from pair to pair; its rows are moved once.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from weft.vectors.kernels import below, compiled, drawn, filled, meet, random, sampled
+from weft.vectors.kernels import aim, below, compiled, filled, meet, random, sampled
 from weft.vectors.lanes import GROUP, LANES, ROOM, TOGETHER, fetch, mean, shift
 
 PULL = 0.5  # times the rate: how far one move of a row goes towards its goal
@@ -25,8 +24,7 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
     steps, size = width // LANES, width * 4
     base = weights.inputs.ctypes.data
     line = np.empty(text.longest, np.int32)
-    path = 64 if targets.negative == 0 else 1
-    room = 2 * window * path + 2 * targets.negative + ROOM + GROUP
+    room = 2 * window * (max(targets.negative + 1, 64) + GROUP) + ROOM
     outputs = np.zeros(room, np.int64)
     labels, shares = np.zeros(room, np.float32), np.zeros(room, np.float32)
     rows = np.empty(max(1, pieces.most), np.int64)
@@ -52,9 +50,8 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
                     fetch(base + pieces.rows[place] * size, size // 64)
             total = surround(
                 line, here, left, right, weights.outputs, weights.marked_outputs, targets, state,
-                outputs, labels, shares,
+                outputs, labels, shares, zero,
             )  # fmt: skip
-            total = filled(outputs, labels, shares, total, zero)
             word, used = line[here], 0
             for place in range(pieces.ends[word - 1] if word else 0, pieces.ends[word]):
                 rows[used] = base + pieces.rows[place] * size
@@ -69,43 +66,14 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
 
 @compiled
 def surround(  # type: ignore[no-untyped-def]
-    line, here, left, right, table, marks, targets, state, outputs, labels, shares
+    line, here, left, right, table, marks, targets, state, outputs, labels, shares, spare
 ) -> int:
-    """The words around one place, or their paths, then the negatives that all of them share."""
-    base, size = table.ctypes.data, table.shape[1] * 4
+    """Append what predicts each word around one place; each begins a group of rows."""
     total = 0
     for there in range(left, right):
-        if there == here:
-            continue
-        word = line[there]
-        if targets.negative:
-            outputs[total] = base + word * size
-            labels[total] = 1.0
-            shares[total] = 1.0
-            total += 1
-            if marks.size:
-                marks[word] += 1
-            continue
-        for place in range(targets.path_ends[word - 1] if word else 0, targets.path_ends[word]):
-            outputs[total] = base + targets.nodes[place] * size
-            labels[total] = targets.turns[place]
-            shares[total] = 1.0
-            total += 1
-            if marks.size:
-                marks[targets.nodes[place]] += 1
-    for _ in range(2 * targets.negative):
-        other = drawn(state, targets.sure, targets.alias)
-        pairs = 0  # a word is no negative of itself
-        for there in range(left, right):
-            if there != here and line[there] != other:
-                pairs += 1
-        if pairs:
-            outputs[total] = base + other * size
-            labels[total] = 0.0
-            shares[total] = 0.5 * pairs
-            total += 1
-            if marks.size:
-                marks[other] += 1
+        if there != here:
+            total = aim(line[there], targets, table, marks, state, outputs, labels, shares, total)
+            total = filled(outputs, labels, shares, total, spare)
     return total
 
 

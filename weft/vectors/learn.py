@@ -137,9 +137,7 @@ class Learner:
         """Learn, and gather the vectors."""
         began = time.perf_counter()
         if self.gpu is not None:
-            from weft.vectors.gpu import PART
-
-            self.gpu.run(self._chunks(PART), watch)
+            self.gpu.run(self._chunks(CHUNK), watch)
         elif self.settings.deterministic and self.settings.threads > 1:
             self._rounds(watch)
         else:
@@ -193,19 +191,22 @@ class Learner:
                 watch(sum(self._size(c[0], c[1]) for _, c in together))
 
     def _chunks(self, words: int) -> Iterator[tuple[int, int, float, float]]:
-        """Runs of sentences of about so many words, through all epochs, and their rates."""
+        """Runs of sentences of about so many words, through all epochs, and their rates.
+
+        Each epoch has an order of its own: in that of the text, vectors would lean towards
+        whatever the corpus ends with.
+        """
         ends, rate, epochs = self.corpus.ends, self.settings.rate, self.settings.epochs
         size = int(ends[-1])
         marks = np.arange(words, size, words)
         cuts = np.unique(np.concatenate([[0], np.searchsorted(ends, marks) + 1, [len(ends)]]))
+        done = 0
         for epoch in range(epochs):
-            for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
-                begin = ends[first - 1] if first else 0
-                start, stop = (
-                    rate * max(1 - (epoch * size + int(place)) / (epochs * size), LEAST)
-                    for place in (begin, ends[last - 1])
-                )
-                yield first, last, start, stop
+            order = np.random.default_rng([self.settings.seed, epoch]).permutation(len(cuts) - 1)
+            for first, last in zip(cuts[order].tolist(), cuts[order + 1].tolist(), strict=True):
+                start = rate * max(1 - done / (epochs * size), LEAST)
+                done += self._size(first, last)
+                yield first, last, start, rate * max(1 - done / (epochs * size), LEAST)
 
     def _size(self, first: int, last: int) -> int:
         return int(self.corpus.ends[last - 1] - (self.corpus.ends[first - 1] if first else 0))
