@@ -51,7 +51,7 @@ def learn(
     """Learn from sentences of ids, changing the two tables; `negative` 0 uses the tree."""
     draws = Draws(seed)
     kept = keep(counts, sample)
-    sure, alias = alias_table(counts)
+    sure, alias = alias_table(counts, 0.75)
     ends, nodes, turns = huffman(counts)
     paths = [
         [(int(n), float(t), 1.0) for n, t in zip(a, b, strict=True)]

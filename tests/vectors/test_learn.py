@@ -132,7 +132,7 @@ def test_every_epoch_reads_the_whole_corpus_in_an_order_of_its_own():
 
 def test_noise_is_the_counts_to_the_three_quarters():
     counts = np.array([97, 31, 11, 5, 5, 1])
-    sure, alias = alias_table(counts)
+    sure, alias = alias_table(counts, 0.75)
     share = np.zeros(6)
     for cell in range(6):
         own = int(sure[cell]) / 2**32

@@ -191,7 +191,7 @@ def _moves(
     counts = corpus.counts.astype(np.float64)
     kept = counts * np.minimum(aims.keep(corpus.counts, settings.sample) / 2.0**32, 1.0)
     kept /= kept.sum()
-    noise = counts**0.75
+    noise = counts**settings.power
     noise *= settings.negative / noise.sum()
     around = settings.window + 1  # words in a window, at the mean
     if pieces is None:

@@ -73,6 +73,11 @@ class Settings:
                 f"got {self.rate} and {self.sample}."
             )
 
+    @property
+    def power(self) -> float:
+        """Negatives are drawn by counts to this power: one half in fastText."""
+        return 0.5 if self.method == "fasttext" else 0.75
+
 
 def learn(
     corpus: Corpus,
@@ -284,7 +289,9 @@ def _prepared(corpus: Corpus, settings: Settings) -> tuple[Text, Targets, Pieces
         )
     else:
         empty = (np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
-        targets = Targets(*aims.alias_table(corpus.counts), settings.negative, *empty)
+        targets = Targets(
+            *aims.alias_table(corpus.counts, settings.power), settings.negative, *empty
+        )
     if settings.method != "fasttext":
         return text, targets, None
     rows, ends = own_and_ngrams(corpus.words, settings.shortest, settings.longest, settings.buckets)

@@ -21,7 +21,7 @@ def keep(counts: np.ndarray, sample: float) -> np.ndarray:
     return (np.minimum(kept, 1.0) * _FULL).astype(np.uint64)
 
 
-def alias_table(counts: np.ndarray, power: float = 0.75) -> tuple[np.ndarray, np.ndarray]:
+def alias_table(counts: np.ndarray, power: float) -> tuple[np.ndarray, np.ndarray]:
     """Cells to draw words from in proportion to counts^power (Walker's method, Vose's filling).
 
     A cell is drawn evenly; then a 32-bit draw below `sure` means its own word, else its alias.
