@@ -1,10 +1,11 @@
-"""Is memory constant? Trains the fasttext recipe for one epoch on a generated file of any size.
+"""Is memory constant? Trains a neural bag for one epoch on a generated file of any size.
 
     python bench/memory.py --megabytes 2048 --folder SCRATCH
 
 The file has about 100 characters a row, words drawn by Zipf's law from 200,000, and four classes
-with some signal. Peak memory is that of the whole training command; "beyond the model" is what
-remains after Python with torch imported, the weights, and the optimiser's two numbers for each.
+with some signal. The bag holds words and hashed word pairs. Peak memory is that of the whole
+training command; "beyond the model" is what remains after Python with torch imported, the weights,
+and the optimiser's two numbers for each.
 """
 
 import json
@@ -22,6 +23,10 @@ import numpy as np
 from record import Record, options
 
 BAR = 2.0  # GB beyond the model
+PAIRS = (
+    *("embedder.kind=word-ngrams", "embedder.width=16", "tokenizer.minimum=1"),
+    *("train.learning_rate=0.005", "train.epochs=1", "train.threads=1"),
+)
 WORDS, CLASSES, LENGTH, CHUNK = 200_000, 4, 12, 20_000
 SIGNAL, OWN = 0.2, 500  # share of the words that speak for the class, and how many those are
 
@@ -108,9 +113,9 @@ def measure(folder: Path, megabytes: float, sets: Sequence[str]) -> dict[str, An
     generated = time.perf_counter() - started
     # Before any large child: the peak of all children together is all that is kept.
     base = bare()
-    command = [sys.executable, "-m", "weft", "train", "--recipe", "fasttext", "-o", str(run)]
-    command += ["--train", str(train), "--test", str(test), "--set", "train.epochs=1"]
-    for setting in sets:
+    command = [sys.executable, "-m", "weft", "train", "--recipe", "bag", "-o", str(run)]
+    command += ["--train", str(train), "--test", str(test)]
+    for setting in (*PAIRS, *sets):
         command += ["--set", setting]
     found = watched(command, run / "log.txt")
     saved = json.loads((run / "model" / "record.json").read_text("utf-8"))

@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-PLACES = ("--data", "--folder", "--corpus", "--lists", "--peers")  # options that are paths
+PLACES = (
+    "--data",
+    "--folder",
+    "--corpus",
+    "--lists",
+    "--peers",
+    "--vectors",
+)  # options that are paths
 LIBRARIES = ("weft", "torch", "numpy", "tokenizers", "scikit-learn")
 
 

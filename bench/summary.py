@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 import tables
 import tables_compare
+import tables_vectors
 from tables import Figures, Row, Section, Table
+from tables_vectors import Grid
 
 ROOT = Path(__file__).parent.parent
 PAGE, RESULTS = ROOT / "docs" / "benchmarks.md", Path(__file__).parent / "results"
 MARK = "<!-- Everything below is written by bench/summary.py from bench/results. -->"
-SECTIONS = (*tables.SECTIONS, *tables_compare.SECTIONS)
+SECTIONS = (*tables.SECTIONS, *tables_vectors.SECTIONS, *tables_compare.SECTIONS)
 
 
 class Kept(NamedTuple):
@@ -33,7 +35,7 @@ def results() -> list[Kept]:
     for path in sorted(RESULTS.glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
         head = lines[0] if lines and "machine" in lines[0] else {}
-        found.append(Kept(head, lines))
+        found.append(Kept(head, [tables_vectors.named(line) for line in lines]))
     return found
 
 
@@ -44,8 +46,10 @@ def markdown(columns: Row, rows: Iterable[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def shown(table: Table, files: list[Kept]) -> list[str]:
+def shown(table: Table | Grid, files: list[Kept]) -> list[str]:
     """What a table is about and the table itself; with `by`, several under a heading each."""
+    if isinstance(table, Grid):
+        return spread_out(table, files)
     groups: dict[object, list[Row]] = {}
     for number, file in enumerate(files):
         for line in file.lines:
@@ -63,6 +67,23 @@ def shown(table: Table, files: list[Kept]) -> list[str]:
     return parts
 
 
+def questions(table: Table | Grid) -> tuple[str, ...]:
+    """Whose lines a table is made of."""
+    return table.questions if isinstance(table, Grid) else (table.question,)
+
+
+def spread_out(grid: Grid, files: list[Kept]) -> list[str]:
+    """Tables whose rows need several lines, wherever they were kept."""
+    lines = [one for file in files for one in file.lines if one.get("question") in grid.questions]
+    if not lines:
+        return []
+    parts = [grid.about] if grid.about else []
+    for sheet in grid.sheets(lines):
+        parts += [f"### {sheet.title}"] if sheet.title else []
+        parts.append(markdown(sheet.columns, sheet.rows))
+    return parts
+
+
 def made(head: Figures) -> str:
     """How, when and where a file of results was made."""
     versions = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
@@ -72,7 +93,7 @@ def made(head: Figures) -> str:
 
 def section(about: Section, files: list[Kept]) -> str:
     """Title, what was measured, the tables, and how each file was made; "" without figures."""
-    asked = {table.question for table in about.tables}
+    asked = {question for table in about.tables for question in questions(table)}
     files = [file for file in files if any(line.get("question") in asked for line in file.lines)]
     if not files:
         return ""

@@ -131,6 +131,25 @@ def quality(line: Figures) -> Row:
     )
 
 
+def supervised(line: Figures) -> Row:
+    def ratio(name: str, bar: float) -> str:
+        found = line.get(f"{name}_ratio")
+        return f"{ranged(found)} {verdict(found['median'], bar)}" if found else "–"
+
+    return (
+        line["data"],
+        {"weft": "Weft", "fasttext-10": "C++, 10 threads"}.get(line["system"], "C++"),
+        ranged(line["accuracy"]),
+        f"{line['train_words_per_second']['median'] / 1e6:.1f}",
+        ratio("train", 0.8),
+        ranged(line["read_and_train_seconds"]),
+        f"{line['predict_texts_per_second']['median']:,.0f}",
+        ratio("predict", 0.5),
+        f"{line['one_text_ms']['median']:.3f}",
+        str(line["accuracy"]["n"]),
+    )
+
+
 SECTIONS = (
     Section(
         "How good is each recipe?",
@@ -142,6 +161,22 @@ SECTIONS = (
                 ("data", "recipe", "test accuracy", "bar", "dev", "n", "seconds"),
                 quality,
                 sort=True,
+            ),
+        ),
+    ),
+    Section(
+        "Is the fastText classifier as fast as fastText?",
+        "Words and word pairs, the same lower-cased words for both, in turn. Training words a "
+        "second are without reading; C++ reads its file again in every epoch. Ratios are times "
+        "as fast as C++, within each repeat.",
+        (
+            Table(
+                "supervised",
+                (
+                    *("data", "system", "test accuracy", "training M words/s", "times C++"),
+                    *("read and train, s", "texts/s predicted", "times C++", "one text, ms", "n"),
+                ),
+                supervised,
             ),
         ),
     ),
@@ -184,9 +219,9 @@ SECTIONS = (
     ),
     Section(
         "Is memory constant?",
-        "One epoch of `fasttext` through the command line on a generated file. Beyond the model "
-        "is the peak of the process less a Python with torch imported, the weights and Adam's "
-        "moments.",
+        "One epoch of a neural bag of words and hashed word pairs through the command line, on a "
+        "generated file. Beyond the model is the peak of the process less a Python with torch "
+        "imported, the weights and Adam's moments.",
         (
             Table(
                 "memory",

@@ -211,7 +211,7 @@ SETTINGS = {
     "vectors": (
         "bag",
         ["--set", "embedder.vectors=none.vec"],
-        ["No vector file 'none.vec'", "Check 'vectors'"],
+        ["No vector file 'none.vec'", "Correct 'vectors' in the configuration"],
     ),
     "tokenizer": (
         "bag",
@@ -393,7 +393,7 @@ def test_in_python_too(model, shared):
 
 def test_vectors_that_a_model_does_not_have(shared):
     tfidf, bag = weft.load(shared / "tfidf"), weft.load(shared / "bag")
-    with pytest.raises(UserError, match=r"has no sentence vectors.*Use a neural model"):
+    with pytest.raises(UserError, match=r"has no sentence vectors.*Use another one"):
         tfidf.embed(["a good film"])
     with pytest.raises(UserError, match="no vector for each token"):
         tfidf.states("a good film")

@@ -101,7 +101,8 @@ def test_align_by_identical_strings(folder, tmp_path):
               "-o", out, "--overwrite")  # fmt: skip
     says(done.err, "sub-words are left out")
     assert Vectors.load(out).subwords is None
-    says(fails("vectors", "align", folder / "a.vec", folder / "b.vec", "--identical", "-o", "x"),
+    both = (folder / "a.vec", folder / "b.vec")
+    says(fails("vectors", "align", *both, "--identical", "-o", "x.vec"),
          "no word in common", "--dictionary")  # fmt: skip
 
 

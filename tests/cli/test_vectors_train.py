@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.cli.command import fails, ok
+from tests.cli.command import command, fails, ok, says
 from weft.vectors.store import Vectors
 
 
@@ -57,11 +57,37 @@ def test_mistakes_are_told_before_anything_is_read(text, tmp_path):
     assert "Unknown method 'word2vec'. Known: cbow, fasttext, glove, skipgram." in told
     told = fails("vectors", "train", text, "-o", output, "--words", "word")
     assert "Did you mean 'words'?" in told
-    told = fails("vectors", "train", tmp_path / "no.txt", "-o", output, "--dim", "0")
-    assert "'width' should be 1 or more, got 0" in told
+    told = fails("vectors", "train", tmp_path / "no.txt", "-o", output, "--rate", "0")
+    assert "--rate should be above 0, got 0." in told
     told = fails("vectors", "train", text, "-o", tmp_path / "no" / "out.txt")
     assert "does not exist. Make it first." in told
+    told = fails("vectors", "train", tmp_path / "no.txt", "-o", tmp_path / "out.doc")
+    assert "out.doc: the ending does not say a format" in told
+    told = fails("vectors", "train", tmp_path / "no.txt", "-o", tmp_path, "--overwrite")
+    assert "is a folder. Name a file in it" in told
     assert "no such file" in fails("vectors", "train", tmp_path / "no.txt", "-o", output)
     assert not output.exists()
     output.write_text("")
     assert "Pass --overwrite" in fails("vectors", "train", text, "-o", output)
+
+
+@pytest.mark.parametrize(
+    "option", ["dim", "window", "negative", "epochs", "min-count", "buckets", "shortest"]
+)
+def test_nothing_of_something_is_refused_by_the_name_of_the_option(option, tmp_path):
+    done = command("vectors", "train", "no.txt", "-o", tmp_path / "out.txt", f"--{option}", 0)
+    assert done.status == 2
+    says(done.err, f"'--{option}'", "1")
+
+
+def test_devices_that_are_not_there_are_told_before_the_text_is_read(tmp_path, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    given = ("vectors", "train", tmp_path / "no.txt", "-o", tmp_path / "out.txt", "--device")
+    says(fails(*given, "gpu"), "Unknown device 'gpu'. Use auto, cpu, cuda or cuda:N.")
+    says(fails(*given, "cuda:x"), "Unknown device 'cuda:x'")
+    says(fails(*given, "cuda"), "Device 'cuda' was asked for, but torch sees no GPU here. Use cpu.")
+    says(fails(*given, "cuda:1", "--method", "fasttext"), "'cuda:1'", "no GPU here")
+    says(fails(*given, "cuda", "--method", "glove"), "GloVe is trained on the processor")
+    says(fails(*given, "cpu"), "no such file")

@@ -66,8 +66,9 @@ def test_letters_that_grow_when_lowered_do_not_shift_the_rest():
     assert {text[start:end] for start, end in spans} >= {"dull", "İ", "end"}
 
 
-def test_the_deciding_word_of_a_trained_model_is_found(trained):
-    predictor = trained("tfidf")
+@pytest.mark.parametrize("name", ["tfidf", "fasttext"])
+def test_the_deciding_word_of_a_trained_model_is_found(name, trained):
+    predictor = trained(name)
     texts = ["the film was good", "the film was bad"]
     for found, word in zip(explain(predictor, texts), ("good", "bad"), strict=True):
         assert found.method == "linear"

@@ -306,11 +306,11 @@ def test_the_threshold_of_several_labels_is_tuned_and_saved(name, tmp_path):
     assert all(isinstance(answer.value, tuple) for answer in loaded(TEXTS))
 
 
-@pytest.mark.parametrize("name", ["tfidf", "fasttext"])
+@pytest.mark.parametrize("name", ["tfidf", "fasttext", "bag"])
 def test_numbers_come_back_in_their_unit(name, tmp_path):
     rows = [Example(e.text, 1000.0 + 300 * ("good" in e.text)) for e in small.examples()]
     splits = Splits(lambda: iter(rows[12:]), lambda: iter(rows[:12]))
-    changes = {} if name == "tfidf" else {"train__epochs": 20, "train__learning_rate": 0.05}
+    changes = {"train__epochs": 20, "train__learning_rate": 0.05} if name == "bag" else {}
     settings = recipe(name, task__kind="regress", **changes)
     outcome = train(settings, tmp_path, splits=splits, quiet=True)
     loaded = weft.load(tmp_path)

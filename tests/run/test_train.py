@@ -1,6 +1,7 @@
 """Tiny end to end: files in, run folder out, with every kind of part along the way."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from tests import small
 from weft import config
 from weft.errors import UserError
 from weft.run import Splits, train
-from weft.run.train import OURS
+from weft.run.train import OURS, Stop
 from weft.text.example import Example
+from weft.train.watch import Watch
 
 SMALLER = {"width": 23, "hidden": 24, "buckets": 1009}
 # Without dropout, a few texts are learned by heart in seconds.
@@ -343,14 +345,19 @@ def test_examples_that_are_all_gone(tmp_path):
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "inverse-sqrt"])
 def test_optimisers_and_schedules_run(optimiser, schedule, tmp_path):
     changes = {"optimiser": optimiser, "schedule": schedule, "warmup": 0.2, "average": 0.9}
-    given = settings("fasttext", **{f"train__{key}": value for key, value in changes.items()})
+    given = settings(
+        "bag",
+        embedder__kind="word-ngrams",  # whose gradients are sparse
+        embedder__buckets=101,
+        **{f"train__{key}": value for key, value in changes.items()},
+    )
     run(given, tmp_path, small.splits())
     rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
     assert rows[-1]["rate"] != rows[0]["rate"] or schedule == "constant"
 
 
 @pytest.mark.parametrize("side", ["dev", "test"])
-@pytest.mark.parametrize("name", ["tfidf", "bag"])
+@pytest.mark.parametrize("name", ["tfidf", "fasttext", "bag"])
 def test_a_label_never_seen_is_told_before_anything_is_trained(name, side, tmp_path):
     rows = [Example(f"the film was {word}", word) for word in ("good", "bad")] * 3
     odd = [*rows, Example("the film was odd", "odd", file="other.csv", line=7)]
@@ -360,6 +367,51 @@ def test_a_label_never_seen_is_told_before_anything_is_trained(name, side, tmp_p
         run(settings(name), tmp_path / "run", splits)
     assert not (tmp_path / "run").exists()
     run(settings(name, data__problems="skip", train__epochs=1), tmp_path / "run", splits)
+
+
+def test_a_compiled_model_is_measured_after_every_epoch(tmp_path):
+    heard = []
+    given = settings("fasttext", classic__epochs=3)
+    train(
+        given, tmp_path, splits=small.splits(), quiet=True,
+        heard=lambda step, found: heard.append((step, found["accuracy"])),
+    )  # fmt: skip
+    rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
+    assert [(r["step"], r["epoch"]) for r in rows] == [(28, 1), (56, 2), (84, 3)]
+    assert [(r["step"], r["dev_accuracy"]) for r in rows] == heard
+    assert rows[2]["loss"] < rows[1]["loss"] < rows[0]["loss"]
+    assert "epoch 3  loss 0." in (tmp_path / "log.txt").read_text("utf-8")
+
+
+def test_the_bar_shows_how_far_a_fit_is(tmp_path):
+    watch, shown = Watch(tmp_path, quiet=True), []
+    watch.share(0.5, "epoch 1")  # nobody looks
+    watch.line = 0
+    watch.bar = SimpleNamespace(update=lambda line, **values: shown.append(values))
+    watch.share(0.25, "epoch 2")
+    assert shown == [{"completed": 0.25, "description": "epoch 2"}]
+
+
+def test_settings_without_effect_are_told(tmp_path):
+    log = tmp_path / "run" / "log.txt"
+    given = settings("fasttext", train__epochs=7, train__batch=3, train__seed=5)
+    run(given, tmp_path / "run", small.splits())
+    assert "note: [train] epochs, batch changes nothing here" in log.read_text("utf-8")
+    run(settings("fasttext", train__seed=5), tmp_path / "other", small.splits())
+    assert "changes nothing" not in (tmp_path / "other" / "log.txt").read_text("utf-8")
+
+
+def test_a_listener_and_the_clock_stop_a_compiled_training(tmp_path):
+    def enough(step, found):
+        raise Stop
+
+    with pytest.raises(Stop):
+        train(settings("fasttext"), tmp_path / "a", splits=small.splits(), quiet=True, heard=enough)
+    assert not (tmp_path / "a" / "model").exists()
+    out = run(settings("fasttext", train__minutes=1e-9), tmp_path / "b", small.splits())
+    assert out.record["stopped"] == "stopped by the clock after 1 of 25 epochs"
+    assert out.record["stopped"] in out.record["notes"]
+    assert "test" in out.figures
 
 
 def test_the_clock_stops_a_training_and_keeps_what_it_has(tmp_path):

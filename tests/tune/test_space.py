@@ -168,7 +168,8 @@ def test_the_small_preset_fits_every_recipe(name):
     found = {d.key: d for d in space(preset("small", base), base)}
     assert found
     if "classic" in base:
-        assert set(found) == {"classic.strength", "classic.words"}
+        own = {"tfidf": {"strength", "words"}, "fasttext": {"rate", "order"}}[name]
+        assert set(found) == {f"classic.{key}" for key in own}
     else:
         rate = found["train.learning_rate"]
         assert isinstance(rate, Range)

@@ -51,12 +51,21 @@ def learn(
     """Learn from sentences of ids, changing the two tables; `negative` 0 uses the tree."""
     draws = Draws(seed)
     kept = keep(counts, sample)
-    sure, alias = alias_table(counts, 0.75)
+    sure, alias = alias_table(counts, 0.5 if method == "fasttext" else 0.75)
     ends, nodes, turns = huffman(counts)
     paths = [
         [(int(n), float(t), 1.0) for n, t in zip(a, b, strict=True)]
         for a, b in zip(np.split(nodes, ends[:-1]), np.split(turns, ends[:-1]), strict=True)
     ]
+
+    def aimed(word: int) -> list[tuple[int, float, float]]:
+        """What predicts a word, filled to whole blocks by what weighs nothing."""
+        aims = [(word, 1.0, 1.0)] if negative else list(paths[word])
+        for _ in range(negative):
+            noise = drawn(draws, sure, alias)
+            aims += [(noise, 0.0, 1.0)] * (noise != word)
+        return aims + [(0, 0.0, 0.0)] * (-len(aims) % GROUP)
+
     for sentence in sentences:
         line = [word for word in sentence if (draws.bits() >> 32) < kept[word]]
         for here, word in enumerate(line):
@@ -65,21 +74,10 @@ def learn(
             if not around:
                 continue
             if method == "fasttext":
-                if negative:
-                    aims = [(other, 1.0, 1.0) for other in around]
-                    for _ in range(2 * negative):
-                        noise = drawn(draws, sure, alias)
-                        weight = 0.5 * sum(other != noise for other in around)
-                        aims += [(noise, 0.0, weight)] * (weight > 0)
-                else:
-                    aims = [step for other in around for step in paths[other]]
+                aims = [step for other in around for step in aimed(other)]
                 sources = pieces[word]
             else:
-                aims = paths[word] if not negative else [(word, 1.0, 1.0)]
-                for _ in range(negative):
-                    noise = drawn(draws, sure, alias)
-                    aims = aims + [(noise, 0.0, 1.0)] * (noise != word)
-                sources = around
+                aims, sources = aimed(word), around
             if method == "skipgram":
                 rows = inputs[around]
                 before = rows.copy()

@@ -347,3 +347,24 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
         vectors().save(place)
     assert place.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["v.txt"]
+
+
+def test_a_missing_file_is_told_to_whoever_named_it(tmp_path):
+    vectors().save(tmp_path / "words.txt")
+    with pytest.raises(
+        UserError, match=r"'words\.txt'\? Correct 'vectors' in the configuration\.$"
+    ):
+        read_vectors(tmp_path / "word.txt")
+    with pytest.raises(UserError, match=r"Did you mean 'words\.txt'\?$"):
+        Vectors.load(tmp_path / "word.txt")
+
+
+def test_a_number_that_is_not_finite_is_not_written(tmp_path):
+    npz(words=np.array(WORDS), matrix=NAN)(tmp_path / "v.npz")
+    mapped = Vectors.load(tmp_path / "v.npz")
+    for name in ("w.txt", "w.safetensors"):
+        with pytest.raises(UserError, match=r"v\.npz: the vector of 'the' \(row 1\)"):
+            mapped.save(tmp_path / name)
+    with pytest.raises(UserError, match=r"v\.npz: the vector of 'of'"):
+        read_vectors(tmp_path / "v.npz", {"of"})
+    assert [path.name for path in tmp_path.iterdir()] == ["v.npz"]

@@ -157,7 +157,7 @@ def test_unknown_words_have_near_misses(vectors, monkeypatch):
         vectors["qeen"]
     with pytest.raises(UserError, match=r"Did you mean 'paris' or 'Paris'\?"):
         vectors.neighbours("PARIS")
-    with pytest.raises(UserError, match=r"No vector for 'xyzzy' among 11 words\.$"):
+    with pytest.raises(UserError, match=r"No vector for 'xyzzy' among 11 words\. Vectors with sub"):
         vectors.similarity("king", "xyzzy")
     plain = builtins.__import__
 

@@ -7,7 +7,7 @@ n texts   V n-grams
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -88,6 +88,14 @@ PLACES: dict[Callable[[str, int, int], list[str]], Callable[[str, int, int], lis
 }
 
 
+def origins(text: str, lowered: str) -> Sequence[int]:
+    """Where each character of a lower-cased text stands in the text itself."""
+    if len(lowered) == len(text):
+        return range(len(text))
+    # A few letters, such as İ, become two when lowered.
+    return [i for i, letter in enumerate(text) for _ in letter.lower()]
+
+
 class Grams:
     """One family of n-grams: its vocabulary, learned once, and the rows it gives."""
 
@@ -134,10 +142,7 @@ class Grams:
         lowered = text.lower() if self.lowercase else text
         found = PLACES[self.split](lowered, *self.span)
         known = [(self.index[gram], spans) for gram, spans in found if gram in self.index]
-        if len(lowered) == len(text):
-            return known
-        # A few letters, such as İ, become two when lowered.
-        origin = [i for i, letter in enumerate(text) for _ in letter.lower()]
+        origin = origins(text, lowered)
         return [
             (column, [(origin[start], origin[end - 1] + 1) for start, end in spans])
             for column, spans in known

@@ -13,6 +13,8 @@ import numpy as np
 
 from weft.classic.grams import Grams, character_grams, span, word_grams
 from weft.classic.linear import fit_classes, fit_number, fit_sets
+from weft.classic.progress import Listen, Progress, nobody
+from weft.classic.saved import WEIGHTS, damaged, read
 from weft.errors import UserError
 from weft.registry import register
 from weft.tasks.regress import Scale
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 LARGEST = 20_000_000  # weights, all classes together
-WEIGHTS, VOCABULARY = "weights.safetensors", "vocabulary.json"
+VOCABULARY = "vocabulary.json"
 
 
 @register("classic", "tfidf")
@@ -75,8 +77,10 @@ class TfIdf:
         task: Task,
         space: Space,
         seed: int = 0,
+        watch: Listen = nobody,
     ) -> None:
         """Learn the n-grams and the linear model; `texts` is gone through once for each family."""
+        watch(Progress(0.0, "counting n-grams"))
         families = self.families.values()
         # The optimiser holds some twenty numbers for every weight.
         most = max(1, LARGEST // len(families) // (space.size if space.size > 2 else 1))
@@ -87,6 +91,7 @@ class TfIdf:
                 f"classic 'tfidf': no n-gram occurs in {self.minimum} training texts. "
                 "Lower classic.minimum or add texts."
             )
+        watch(Progress(0.5, "fitting the weights"))
         if isinstance(space, Scale):
             if self.classifier != "logistic":
                 raise UserError(
@@ -144,7 +149,7 @@ class TfIdf:
         """Refused: a row has one number for each of thousands of n-grams."""
         raise UserError(
             "A 'tfidf' model has no sentence vectors: its rows have one column for each of "
-            f"{len(self.weights)} n-grams. Use a neural model, for example the recipe 'fasttext'."
+            f"{len(self.weights)} n-grams. Use another one, for example the recipe 'fasttext'."
         )
 
     def save(self, folder: Path) -> None:
@@ -163,18 +168,19 @@ class TfIdf:
         """The model that `save` wrote, under the settings it was made with."""
         model = cls(**{key: value for key, value in settings.items() if key != "kind"})
         terms = _read_vocabulary(folder / VOCABULARY, list(model.families))
-        arrays = _read_weights(folder / WEIGHTS, list(model.families))
+        names = {"weights", "bias", *(f"idf.{name}" for name in model.families)}
+        arrays = read("tfidf", folder / WEIGHTS, names)
         for name, grams in model.families.items():
             grams.index = {term: i for i, term in enumerate(terms[name])}
             grams.idf = arrays[f"idf.{name}"]
             if not len(terms[name]) == len(grams.index) == len(grams.idf):
-                raise _damaged(folder / VOCABULARY, f"its {name} do not match {WEIGHTS}")
+                raise damaged("tfidf", folder / VOCABULARY, f"its {name} do not match {WEIGHTS}")
         model.weights, model.bias = arrays["weights"], arrays["bias"]
         fits = model.weights.ndim == 2 and model.bias.ndim == 1
         if not fits or len(model.weights) != sum(map(len, terms.values())):
-            raise _damaged(folder / WEIGHTS, f"its shapes do not match {VOCABULARY}")
+            raise damaged("tfidf", folder / WEIGHTS, f"its shapes do not match {VOCABULARY}")
         if model.weights.shape[1] not in ({1, 2} if len(model.bias) == 2 else {len(model.bias)}):
-            raise _damaged(folder / WEIGHTS, "weights and bias do not match")
+            raise damaged("tfidf", folder / WEIGHTS, "weights and bias do not match")
         return model
 
 
@@ -188,34 +194,12 @@ def _read_vocabulary(path: Path, families: list[str]) -> dict[str, list[str]]:
     try:
         terms = json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
     except FileNotFoundError:
-        raise _damaged(path, "the file is missing") from None
+        raise damaged("tfidf", path, "the file is missing") from None
     except ValueError as error:  # covers bad UTF-8 and bad JSON
-        raise _damaged(path, str(error)) from error
+        raise damaged("tfidf", path, str(error)) from error
     if not isinstance(terms, dict) or sorted(terms) != sorted(families):
-        raise _damaged(path, f"it should hold {' and '.join(families)}")
+        raise damaged("tfidf", path, f"it should hold {' and '.join(families)}")
     for name, entries in terms.items():
         if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
-            raise _damaged(path, f"'{name}' is not a list of texts")
+            raise damaged("tfidf", path, f"'{name}' is not a list of texts")
     return terms
-
-
-def _read_weights(path: Path, families: list[str]) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        arrays = load_file(path)
-    except FileNotFoundError:
-        raise _damaged(path, "the file is missing") from None
-    except (SafetensorError, ValueError) as error:
-        raise _damaged(path, str(error)) from error
-    wanted = {"weights", "bias", *(f"idf.{name}" for name in families)}
-    if set(arrays) != wanted:
-        raise _damaged(path, f"it holds {sorted(arrays)}, not {sorted(wanted)}")
-    return arrays
-
-
-def _damaged(path: Path, reason: str) -> UserError:
-    return UserError(
-        f"{path}: not a whole 'tfidf' model ({reason}). Copy the model folder again or train anew."
-    )

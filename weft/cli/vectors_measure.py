@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from weft.cli import options
-from weft.errors import UserError
+from weft.errors import UserError, near_miss
 
 if TYPE_CHECKING:
     from weft.measure import Figure
@@ -54,6 +55,13 @@ def evaluate(
         for one in found:
             typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
         return
+    for name, one in zip(lists, found, strict=True):
+        if not (one.found if isinstance(one, Similarity) else one.total.found):
+            typer.echo(
+                f"note: {name}: nothing in it has vectors in {file}. Is it of the same language "
+                "and spelling?",
+                err=True,
+            )
     pairs = [one for one in found if isinstance(one, Similarity)]
     if pairs:
         _show_pairs(pairs)
@@ -92,6 +100,7 @@ def align(
 ) -> None:
     """Turn word vectors into the space of others, so that translations lie near each other."""
     from weft.vectors import align as room
+    from weft.vectors.files import writable
     from weft.vectors.lists import dictionary as read
     from weft.vectors.store import Vectors
 
@@ -99,13 +108,16 @@ def align(
         raise UserError("Give either --dictionary FILE or --identical to learn from.")
     if not output and not test:
         raise UserError("Nothing to do: give -o FILE for the turned vectors, or --test FILE.")
-    if output and Path(output).exists() and not overwrite:
-        raise UserError(f"{output} exists. Pass --overwrite to replace it.")
+    if output:
+        writable(output)
+        if Path(output).exists() and not overwrite:
+            raise UserError(f"{output} exists. Pass --overwrite to replace it.")
     pairs, tested = read(dictionary) if dictionary else (), read(test) if test else ()
     one, other = Vectors.load(source), Vectors.load(target)
     given = pairs or room.identical(one, other)
     if not given:
         raise UserError(f"{source} and {target} have no word in common. Give --dictionary FILE.")
+    _alignable(one, other, given, dictionary)
     found = room.align(
         one, other, given, normalise=normalise, centre=centre, refine=refine, most=most
     )
@@ -139,7 +151,12 @@ def plot(
     page = output.lower().endswith((".html", ".htm"))
     if not page and not output.lower().endswith(".svg"):
         raise UserError(f"-o {output}: give a page, something.html, or a picture, something.svg.")
+    if not Path(output).parent.is_dir():
+        folder = Path(output).parent
+        raise UserError(f"{output}: the folder {folder} does not exist. Make it first.")
     asked = _words(words)
+    if words and not asked:
+        raise UserError(f"--words '{words}': no word in it. Write them as 'king, queen'.")
     vectors = Vectors.load(file)
     from weft.report import vectors as report
     from weft.report.project import usual
@@ -165,6 +182,26 @@ def _words(given: str) -> list[str]:
     return words(given[1:])
 
 
+def _alignable(
+    one: Vectors, other: Vectors, pairs: Sequence[tuple[str, str]], dictionary: str
+) -> None:
+    """Say what is wrong with the files by their names, which the work itself does not know."""
+    if one.width != other.width:
+        raise UserError(
+            f"The vectors of {one.place} have {one.width} numbers, those of {other.place} "
+            f"{other.width}. Train both with the same --dim."
+        )
+    if not any(a in one.index and b in other.index for a, b in pairs):
+        a, b = pairs[0]
+        side, word = (one, a) if a not in one.index else (other, b)
+        raise UserError(
+            f"{dictionary}: none of its {len(pairs):,} pairs has vectors on both sides: not "
+            f"'{word}' in {side.place}.{near_miss(word, side.words[:10_000])} A word of "
+            f"{one.place} stands first in a line."
+        )
+    _ = one.lengths, other.lengths  # finds numbers that are not finite
+
+
 def _turned(vectors: Vectors, alignment: Alignment) -> Vectors:
     """The same words elsewhere; n-grams turn with them, but cannot follow a shift."""
     from dataclasses import replace
@@ -181,8 +218,8 @@ def _turned(vectors: Vectors, alignment: Alignment) -> Vectors:
     return Store(vectors.words, matrix, counts=vectors.counts, subwords=pieces)
 
 
-def _figure(figure: Figure, scale: float = 1, digits: int = 3) -> str:
-    if not figure.n:
+def _figure(figure: Figure, scale: float = 1, digits: int = 3, least: int = 1) -> str:
+    if figure.n < least:
         return "–"
     value, low, high = (f"{scale * v:.{digits}f}" for v in (figure.value, figure.low, figure.high))
     return f"{value} [{low}, {high}]"
@@ -192,9 +229,9 @@ def _show_pairs(found: list[Similarity]) -> None:
     rows: list[tuple[str, ...]] = [("list", "Spearman", "Pearson", "pairs", "covered", "composed")]
     for one in found:
         counts = (f"{one.found:,}/{one.pairs:,}", f"{100 * one.coverage:.1f} %")
-        rows.append(
-            (one.name, _figure(one.spearman), _figure(one.pearson), *counts, f"{one.composed:,}")
-        )
+        # One pair has no order.
+        figures = (_figure(figure, least=2) for figure in (one.spearman, one.pearson))
+        rows.append((one.name, *figures, *counts, f"{one.composed:,}"))
     if not any(one.composed for one in found):
         rows = [row[:-1] for row in rows]
     _print_table(rows)
@@ -241,7 +278,7 @@ def _show_alignment(
         typer.echo(f"note: fewer pairs than numbers in a vector ({width}); give more.", err=True)
     if measured is not None:
         for k, figure in measured.at.items():
-            typer.echo(f"precision@{k}: {_figure(figure, 100, 1)} %")
+            typer.echo(f"precision@{k}: {_figure(figure, 100, 1)}{' %' if figure.n else ''}")
         asked = f"{measured.found:,} of {measured.words:,} words"
         typer.echo(f"tested with {asked} ({100 * measured.coverage:.1f} %)")
     if output:

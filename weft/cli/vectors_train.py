@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 COUNT = "counting"  # what GloVe does before its first pass
+RATE = 0.025  # that learning begins with, of all methods but GloVe
 
 
 def train(
@@ -19,24 +20,26 @@ def train(
         Path, typer.Option("--output", "-o", help="Where the vectors go; the ending says how.")
     ],
     method: Annotated[str, typer.Option(help="skipgram, cbow, fasttext or glove.")] = "skipgram",
-    dim: Annotated[int, typer.Option(help="Numbers of a vector.")] = 100,
+    dim: Annotated[int, typer.Option(min=1, help="Numbers of a vector.")] = 100,
     window: Annotated[
-        int | None, typer.Option(help="Words to each side, at most; 5, or 10 for glove.")
+        int | None, typer.Option(min=1, help="Words to each side, at most; 5, or 10 for glove.")
     ] = None,
-    negative: Annotated[int, typer.Option(help="Words drawn against each word.")] = 5,
-    min_count: Annotated[int, typer.Option(help="Leave out words seen less often.")] = 5,
-    size: Annotated[int, typer.Option(help="Most words kept; 0 keeps all.")] = 0,
+    negative: Annotated[int, typer.Option(min=1, help="Words drawn against each word.")] = 5,
+    min_count: Annotated[int, typer.Option(min=1, help="Leave out words seen less often.")] = 5,
+    size: Annotated[int, typer.Option(min=0, help="Most words kept; 0 keeps all.")] = 0,
     epochs: Annotated[
-        int | None, typer.Option(help="Times through the corpus; 1, or 15 for glove.")
+        int | None, typer.Option(min=1, help="Times through the corpus; 1, or 15 for glove.")
     ] = None,
     rate: Annotated[float | None, typer.Option(help="0.025, or 0.05 for glove.")] = None,
-    sample: Annotated[float, typer.Option(help="Words above this share are thinned.")] = 1e-3,
+    sample: Annotated[
+        float, typer.Option(min=0, help="Words above this share are thinned.")
+    ] = 1e-3,
     loss: Annotated[str, typer.Option(help="negative or hierarchical.")] = "negative",
-    shortest: Annotated[int, typer.Option(help="Letters of the shortest sub-word.")] = 3,
-    longest: Annotated[int, typer.Option(help="Letters of the longest sub-word.")] = 6,
-    buckets: Annotated[int, typer.Option(help="Rows that sub-words share.")] = 2_000_000,
-    threads: Annotated[int, typer.Option(help="0 takes all processors.")] = 0,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 1,
+    shortest: Annotated[int, typer.Option(min=1, help="Letters of the shortest sub-word.")] = 3,
+    longest: Annotated[int, typer.Option(min=1, help="Letters of the longest sub-word.")] = 6,
+    buckets: Annotated[int, typer.Option(min=1, help="Rows that sub-words share.")] = 2_000_000,
+    threads: Annotated[int, typer.Option(min=0, help="0 takes all processors.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of all random numbers.")] = 1,
     deterministic: Annotated[
         bool, typer.Option(help="The same bytes from the same seed and threads; slower.")
     ] = False,
@@ -45,8 +48,10 @@ def train(
     words: Annotated[
         str, typer.Option(help="words cuts off punctuation; whitespace takes the text as it is.")
     ] = "words",
-    phrases: Annotated[int, typer.Option(help="Passes that join phrases, new_york.")] = 0,
-    threshold: Annotated[float, typer.Option(help="Score from which pairs are phrases.")] = 100.0,
+    phrases: Annotated[int, typer.Option(min=0, help="Passes that join phrases, new_york.")] = 0,
+    threshold: Annotated[
+        float, typer.Option(min=0, help="Score from which pairs are phrases.")
+    ] = 100.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record of the run.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
@@ -54,12 +59,14 @@ def train(
     from weft.cli.progress import counting
     from weft.errors import UserError, unknown_name
     from weft.vectors.corpus import corpus
+    from weft.vectors.files import writable
     from weft.vectors.learn import METHODS, Settings, accelerator, learn
 
+    writable(output)  # not after hours of training
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists. Pass --overwrite to replace it.")
-    if not output.parent.is_dir():
-        raise UserError(f"{output}: the folder {output.parent} does not exist. Make it first.")
+    if rate is not None and rate <= 0:
+        raise UserError(f"--rate should be above 0, got {rate:g}.")
     if method not in (*METHODS, "glove"):
         raise unknown_name("method", method, (*METHODS, "glove"))
     if words not in ("words", "whitespace"):
@@ -73,7 +80,7 @@ def train(
     }  # fmt: skip
     if method != "glove":
         options |= {
-            "negative": negative, "rate": rate or 0.025, "sample": sample, "loss": loss,
+            "negative": negative, "rate": rate or RATE, "sample": sample, "loss": loss,
             "deterministic": deterministic, "shortest": shortest, "longest": longest,
             "buckets": buckets, "device": device,
         }  # fmt: skip

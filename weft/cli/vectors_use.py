@@ -75,7 +75,9 @@ def convert(
 ) -> None:
     """Write word vectors in another format: .txt .vec .glove.txt .bin .npz .npy .safetensors."""
     from weft.errors import UserError
+    from weft.vectors.files import writable
 
+    writable(output, format)
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists. Pass --overwrite to replace it.")
     vectors = _opened(file, duplicates)

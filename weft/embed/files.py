@@ -15,7 +15,7 @@ from typing import IO, cast
 import numpy as np
 
 from weft.embed import mapped
-from weft.embed.table import Duplicates, Table, unique
+from weft.embed.table import KEEP_FIRST, Duplicates, Table, unique
 from weft.errors import UserError, near_miss
 from weft.tokens.vocabulary import SPECIALS
 
@@ -24,6 +24,7 @@ Rows = Iterator[tuple[str, Row, str]]  # a word, its numbers, and where they sta
 PEEK = 4096
 CHUNK = 1 << 20
 _CUT = "The file is truncated; copy it again."
+_OTHER_WIDTH = "Correct this line, or the first, which says the width."
 
 
 def read_vectors(path: str | Path, wanted: Set[str] | None = None) -> tuple[dict[str, Row], int]:
@@ -32,10 +33,10 @@ def read_vectors(path: str | Path, wanted: Set[str] | None = None) -> tuple[dict
     A word that occurs twice keeps its first vector. Where the file has sub-words, every wanted
     word has a vector.
     """
-    place = _there(path)
+    place = _there(path, "Correct 'vectors' in the configuration.")
     table = mapped.open_table(place)
     if table is not None:
-        return _chosen(table, wanted), table.width
+        return _chosen(table, place, wanted), table.width
     found: dict[str, Row] = {}
     with _reading(place) as (rows, width):
         for word, row, _ in rows(wanted):
@@ -59,32 +60,38 @@ def read_table(path: str | Path, *, mmap: bool = True, duplicates: Duplicates = 
             elif duplicates == "error":
                 first = words[word] + 1
                 raise UserError(
-                    f"{where}: the word '{word}' again; it is vector {first} already. Remove "
-                    "one, or keep the first with duplicates='first' (--duplicates first)."
+                    f"{where}: the word '{word}' again; it is vector {first} already. {KEEP_FIRST}"
                 )
     return Table(list(words), np.stack(numbers))
 
 
-def _chosen(table: Table, wanted: Set[str] | None) -> dict[str, Row]:
+def _chosen(table: Table, place: Path, wanted: Set[str] | None) -> dict[str, Row]:
     """Rows of the wanted words only: what is not touched is not read."""
     index: dict[str, int] = {}
     for i, word in enumerate(table.words):
         if wanted is None or word in wanted:
             index.setdefault(word, i)
-    found = {word: table.vector(i) for word, i in index.items()}
+    found = {word: table.vector(i, str(place)) for word, i in index.items()}
     if table.subwords is not None and wanted is not None:
         for word in wanted - index.keys() - set(SPECIALS):
             found[word] = table.subwords.vector(word)
     return found
 
 
-def _there(path: str | Path) -> Path:
+def _there(path: str | Path, advice: str = "") -> Path:
     place = Path(path)
     if place.is_file():
         return place
-    folder = place.parent
-    near = near_miss(place.name, (p.name for p in folder.iterdir())) if folder.is_dir() else ""
-    raise UserError(f"No vector file '{place}'.{near} Check 'vectors'.")
+    folder, near = place.parent, ""
+    if place.is_dir():
+        found = f"{place} is a folder, not a file of word vectors."
+    elif not folder.is_dir():
+        found = f"No vector file '{place}': there is no folder '{folder}'."
+    else:
+        near = near_miss(place.name, (p.name for p in folder.iterdir()))
+        found = f"No vector file '{place}'.{near}"
+    advice = advice or ("" if near else "Check the name.")
+    raise UserError(f"{found} {advice}".rstrip())
 
 
 @contextmanager
@@ -121,11 +128,18 @@ def _format(
         _sensible(place, *header, zipped)
         return (_binary if looks_binary else _text), *header
     if looks_binary:
-        raise UserError(f"{place}: neither text nor word2vec binary (no 'rows width' line).")
+        raise UserError(
+            f"{place}: neither text nor word2vec binary (no 'rows width' line). It is cut short, "
+            "or not of word vectors: copy it again, or give another file."
+        )
     width = len(stream.readline().split()) - 1
     stream.seek(0)
     if width < 1:
-        raise UserError(f"{place}:1: a word and its numbers expected, found {start[:40]!r}.")
+        found = start.partition(b"\n")[0][:40].decode("utf-8", "replace")
+        raise UserError(
+            f"{place}:1: a word and its numbers expected, found {found!r}. It is cut short, or "
+            "not of word vectors: copy it again, or give another file."
+        )
     return _text, None, width
 
 
@@ -191,8 +205,8 @@ def _text(
         cells = line.count(b" ")
         if cells < width:
             raise UserError(
-                f"{where}: {cells} numbers, but the file's width is {width}. "
-                "The line is cut off or the file is not of word vectors."
+                f"{where}: {cells} numbers, but the file's width is {width}. The line is cut "
+                f"off or the file is not of word vectors. {_OTHER_WIDTH}"
             )
         split = line.find(b" ") if cells == width else _word_end(where, line, width)
         word = line[:split].decode("utf-8", "surrogateescape")
@@ -213,22 +227,28 @@ def _word_end(where: str, line: bytes, width: int) -> int:
         return len(word)
     if not rest:  # two spaces after the word
         return len(word.rstrip())
-    raise UserError(f"{where}: {width + len(rest)} numbers, but the file's width is {width}.")
+    found = width + len(rest)
+    raise UserError(f"{where}: {found} numbers, but the file's width is {width}. {_OTHER_WIDTH}")
 
 
 def _numbers(where: str, cells: bytes, width: int) -> Row:
     try:
         row = np.array(cells.split(), dtype=np.float32)
     except ValueError as error:
-        raise UserError(f"{where}: not a number: {error}.") from error
+        found = str(error).partition(": ")[2].removeprefix("b")
+        raise UserError(f"{where}: not a number: {found}. Correct or remove the line.") from error
     if len(row) != width:
-        raise UserError(f"{where}: {len(row)} numbers, but the file's width is {width}.")
+        raise UserError(
+            f"{where}: {len(row)} numbers, but the file's width is {width}. {_OTHER_WIDTH}"
+        )
     return _finite(where, row)
 
 
 def _finite(where: str, row: Row) -> Row:
     if not np.isfinite(row).all():
-        raise UserError(f"{where}: a number that is not finite. Remove the line.")
+        raise UserError(
+            f"{where}: a number that is not finite. Remove the word, or train or copy again."
+        )
     return row
 
 

@@ -15,6 +15,10 @@ from weft.embed.subwords import Subwords
 from weft.errors import UserError
 
 Duplicates = Literal["error", "first"]
+KEEP_FIRST = (
+    "Remove one, or keep the first: duplicates='first', or "
+    "`weft vectors convert FILE NEW --duplicates first`."
+)
 
 
 @dataclass(frozen=True)
@@ -34,23 +38,23 @@ class Table:
         assert table is not None
         return int(table.shape[1])
 
-    def vector(self, row: int) -> np.ndarray:
-        """The vector of a word by its place, (E,)."""
+    def vector(self, row: int, place: str = "") -> np.ndarray:
+        """The vector of a word by its row, (E,); `place` is the file that an error names."""
         if self.matrix is not None:
             found = np.array(self.matrix[row], np.float32)
         else:
             assert self.subwords is not None
             found = self.subwords.vector(self.words[row], row)
         if not np.isfinite(found).all():
-            raise not_finite(self.words[row], row)
+            raise not_finite(self.words[row], row, place)
         return found
 
 
-def not_finite(word: str, row: int) -> UserError:
+def not_finite(word: str, row: int, place: str = "") -> UserError:
     """The error for a vector with NaN or infinity in it."""
     return UserError(
-        f"The vector of '{word}' (row {row + 1}) has a number that is not finite. "
-        "Remove the word, or train or copy the vectors again."
+        f"{f'{place}: the' if place else 'The'} vector of '{word}' (row {row + 1}) has a number "
+        "that is not finite. Remove the word, or train or copy the vectors again."
     )
 
 
@@ -62,8 +66,8 @@ def unique(table: Table, place: Path, duplicates: Duplicates) -> Table:
     for i, word in enumerate(table.words):
         if first.setdefault(word, i) != i and (duplicates == "error" or table.subwords):
             raise UserError(
-                f"{place}: the word '{word}' twice, vectors {first[word] + 1} and {i + 1}. Remove "
-                "one, or keep the first with duplicates='first' (--duplicates first)."
+                f"{place}: the word '{word}' twice, vectors {first[word] + 1} and {i + 1}. "
+                f"{KEEP_FIRST}"
             )
     kept = list(first.values())
     matrix, counts, output = (

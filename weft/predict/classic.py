@@ -14,6 +14,8 @@ class Classic:
 
     def __init__(self, part: Any):
         self.part = part
+        if hasattr(part, "states"):
+            self.states = part.states
 
     def scores(self, texts: Sequence[str], parts: bool = False) -> Scored:
         """Scores of each text; there are no weights on tokens to give back."""

@@ -128,7 +128,7 @@ class Trial:
 
         clear(self.folder)
         config = self.config
-        if minutes and "classic" not in config:
+        if minutes:
             config = config.with_values({"train.minutes": minutes}, "--minutes")
         data = Data(**filled(config)["data"])
         splits = self.cut.splits(data, self.fold)

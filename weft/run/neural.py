@@ -112,11 +112,12 @@ class Run:
             initialise: Any = getattr(embedder, "initialise", None)
             if initialise is not None:
                 found = initialise(tokenizer.vocabulary)
-                if found:
+                if embedder.vectors:
                     size = len(tokenizer)
-                    self.watch.say(
-                        f"vectors found for {found} of {size} words ({found / size:.0%})"
-                    )
+                    told = f"vectors found for {found} of {size} words ({found / size:.0%})"
+                    if not found:
+                        told += "; are they of another language, or is their case another?"
+                    self.watch.say(told)
 
     def _store(self, examples: Source, index: Indexer, model: Model, name: str) -> Store:
         """Tokenise a split once; what is cut or left out goes into the tally."""

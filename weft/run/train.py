@@ -25,7 +25,6 @@ from weft import registry
 from weft.config import Config
 from weft.errors import UserError, unknown_name
 from weft.measure import Figure
-from weft.predict.classic import Classic
 from weft.predict.evaluate import evaluate
 from weft.predict.predictor import CHUNK, Engine, Predictor
 from weft.run.data import Data, Source, checked, counted
@@ -105,7 +104,14 @@ def train(
         engine: Engine
         made: dict[str, Any] = {"stopped": "", "device_bytes": 0}
         if runtime is None:
-            engine = _classic(full["classic"], data, settings, task, space, splits, tally)
+            from weft.run import classic
+
+            fit = classic.Run(
+                full["classic"], data, settings, task, space, splits, watch, tally, heard
+            )
+            _note_ignored(config, watch)
+            engine = fit.fit()
+            made["stopped"] = fit.stopped
         else:
             from weft.run.neural import Run
 
@@ -203,26 +209,15 @@ def _tune(predictor: Predictor, examples: Iterable[Any]) -> None:
         predictor.space = predictor.task.tune(np.concatenate(scores), np.array(targets), space)
 
 
-def _classic(
-    section: dict[str, Any],
-    data: Data,
-    settings: Settings,
-    task: Task,
-    space: Space,
-    splits: Splits,
-    tally: Tally,
-) -> Engine:
-    part = registry.build("classic", section)
-    texts, targets = [], []
-    tally.open = True
-    for example in counted(splits.train, data, tally):
-        texts.append(example.text)
-        targets.append(task.target(example, space))
-    tally.open = False
-    if not texts:
-        raise UserError("There are no training examples left.")
-    part.fit(texts, np.array(targets), task, space, seed=settings.seed)
-    return Classic(part)
+def _note_ignored(config: Config, watch: Watch) -> None:
+    """Say which settings of a neural training were given to a model that has none."""
+    heeded = ("seed", "threads", "minutes", "metric", "tensorboard")
+    ignored = [name for name in config["train"] if name not in heeded]
+    if ignored:
+        watch.say(
+            f"note: [train] {', '.join(ignored)} changes nothing here: all settings of a classic "
+            "model are in [classic]"
+        )
 
 
 def _model_sections(config: Config) -> dict[str, Any]:

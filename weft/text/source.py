@@ -195,6 +195,8 @@ def _open(path: str) -> IO[bytes]:
         plain = open(path, "rb", buffering=_CHUNK)
     except FileNotFoundError:
         raise missing(path) from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder, not a file. Give the files in it.") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be opened: {error.strerror}.") from error
     magic = cast(io.BufferedReader, plain).peek(6)[:6]

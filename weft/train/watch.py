@@ -44,6 +44,11 @@ class Watch:
             words = f"epoch {progress.position.epoch + 1}  loss {progress.loss:.4f}"
             self.bar.update(self.line, completed=progress.share, description=words)
 
+    def share(self, share: float, what: str) -> None:
+        """So much of a training that has no updates to show is done."""
+        if self.bar is not None:
+            self.bar.update(self.line, completed=share, description=what)
+
     def event(self, kind: str, **values: Any) -> None:
         """One line of metrics.jsonl."""
         self.metrics.write(json.dumps({"event": kind, **values}, ensure_ascii=False) + "\n")

@@ -48,6 +48,10 @@ def _around(name: str, value: Any, table: dict[str, Any]) -> Any:
         return [value // 2, value, value * 2]
     if name == "strength":
         return {"low": value / 20, "high": value * 5, "log": True}
+    if name == "rate":
+        return {"low": value / 5, "high": value * 5, "log": True}
+    if name == "order" and "rate" in table:  # of a classic model; an embedder's is left alone
+        return [1, 2, 3]
     if name == "words" and isinstance(value, list):
         return [[1, 1], [1, 2], [1, 3]]
     return None

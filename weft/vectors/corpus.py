@@ -15,7 +15,7 @@ from typing import IO, Literal
 import numpy as np
 
 from weft.errors import UserError
-from weft.text.source import Source, nul_byte
+from weft.text.source import Source
 from weft.vectors.chunks import Chunks, NotText
 
 Words = Literal["whitespace", "words"]
@@ -63,13 +63,15 @@ def corpus(
     with tempfile.TemporaryFile(dir=folder) as raw:
         cuts = _numbered([str(path) for path in paths], chunks, longest, raw, watch)
         if not chunks.total:
-            raise UserError(f"{', '.join(map(str, paths))}: there is no word in it.")
+            raise UserError(
+                f"{_named(paths)}: there is no word in it. Give text, a sentence a line."
+            )
         kept, counts, places = ranked(list(chunks.numbers), chunks.counts, minimum, size)
         if not kept:
             most = int(chunks.counts.max())
             raise UserError(
-                f"{', '.join(map(str, paths))}: no word occurs {minimum} times; the most frequent "
-                f"one does {most}. Lower the minimum count or give more text."
+                f"{_named(paths)}: no word occurs {minimum} times; the most frequent one does "
+                f"{most}. Lower the minimum count (--min-count), or give more text."
             )
         ids, ends = renumbered(raw, cuts, places, folder)
     return Corpus(tuple(kept), counts, ids, ends, chunks.total)
@@ -122,13 +124,19 @@ def _bad(path: str, line: int, block: bytes, chunk: bytes) -> UserError:
     place = re.search(rb"(?<!\S)" + re.escape(chunk) + rb"(?!\S)", block)
     line += block.count(b"\n", 0, place.start() if place else 0)
     try:
-        found = nul_byte(chunk.decode())
+        chunk.decode()
+        found = "NUL byte: this is not text. Give text, or remove it (tr -d '\\0' < FILE)."
     except UnicodeDecodeError as error:
-        found = (
-            f"byte 0x{chunk[error.start]:02x} is not UTF-8. "
-            "Convert the file (iconv -f LATIN1 -t UTF-8 FILE)."
-        )
-    return UserError(f"{path}:{line}: {found}")
+        found = f"byte 0x{chunk[error.start]:02x} is not UTF-8"
+        if b"\0" in block:
+            found += ", and there are NUL bytes: this is not text. Give text."
+        else:
+            found += ". Convert the file (iconv -f LATIN1 -t UTF-8 FILE)."
+    return UserError(f"{_named([path])}:{line}: {found}")
+
+
+def _named(paths: Sequence[str | Path]) -> str:
+    return ", ".join("standard input" if str(path) == "-" else str(path) for path in paths)
 
 
 def ranked(

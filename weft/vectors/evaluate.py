@@ -153,7 +153,7 @@ class _Known:
         """The vector of a word, if there is one, and whether it had to be composed."""
         row = self.row(word)
         if row is not None:
-            return np.asarray(self.vectors.matrix[row], dtype=np.float64), False
+            return np.asarray(self.vectors[self.vectors.words[row]], dtype=np.float64), False
         word = word.lower() if self.lower else word
         pieces = self.vectors.subwords
         # A known word is here only because it is outside the restriction.

@@ -41,21 +41,32 @@ def write_vectors(vectors: Vectors, path: str | Path, format: str = "") -> None:
     has as many digits as a 32-bit number needs.
     """
     place = Path(path)
-    name = format or _by_ending(place)
-    if name not in FORMATS:
-        raise unknown_name("format", name, FORMATS, "word vectors")
-    if not place.parent.is_dir():
-        raise UserError(f"{place}: the folder {place.parent} does not exist. Make it first.")
+    name = writable(place, format)
     if name in ("npy", "npz", "safetensors"):
-        _refuse(vectors, rb"\n", name, "Rename it.")
+        _refuse(vectors, rb"\n", place, name, "Rename it.")
     else:
         hint = "Rename it (new_york), or write .npz or .safetensors, which hold any word."
-        _refuse(vectors, _SPACE.pattern, name, hint)
+        _refuse(vectors, _SPACE.pattern, place, name, hint)
+    if isinstance(vectors.matrix, np.memmap):
+        _ = vectors.lengths  # what is mapped was not looked at yet, and may not be finite
     with _whole(place) as stream:
         FORMATS[name](vectors, stream)
     if name == "npy":
         with _whole(place.with_suffix(".words")) as stream:
             stream.write(lines(list(vectors.words)).tobytes() + b"\n")
+
+
+def writable(path: str | Path, format: str = "") -> str:
+    """The format in which vectors would be written there; an error where they cannot be."""
+    place = Path(path)
+    if place.is_dir():
+        raise UserError(f"{place} is a folder. Name a file in it: {place / 'vectors.safetensors'}.")
+    name = format or _by_ending(place)
+    if name not in FORMATS:
+        raise unknown_name("format", name, FORMATS, "word vectors")
+    if not place.parent.is_dir():
+        raise UserError(f"{place}: the folder {place.parent} does not exist. Make it first.")
+    return name
 
 
 def _by_ending(place: Path) -> str:
@@ -73,13 +84,13 @@ def _by_ending(place: Path) -> str:
     return ENDINGS[ending]
 
 
-def _refuse(vectors: Vectors, pattern: bytes, name: str, hint: str) -> None:
+def _refuse(vectors: Vectors, pattern: bytes, place: Path, name: str, hint: str) -> None:
     bad = re.compile(pattern)
     for row, word in enumerate(vectors.words, start=1):
         if not word or bad.search(spelled(word)):
             what = f"the word {word!r} (row {row}) has a space or control character in it"
             raise UserError(
-                f"{what if word else f'an empty word (row {row})'}: "
+                f"{place}: {what if word else f'an empty word (row {row})'}; "
                 f"a file of format '{name}' cannot hold it. {hint}"
             )
 

@@ -18,8 +18,11 @@ BLOCK = 1 << 22  # scores computed at once: 16 MB, so that they are still in the
 EPSILON = 1e-3  # of 3CosMul: keeps the division finite (Levy & Goldberg 2014)
 
 
-def norms(matrix: np.ndarray, words: Sequence[str]) -> np.ndarray:
-    """The length of each row, (V,); 1 for a row of zeros, whose cosine with anything is then 0."""
+def norms(matrix: np.ndarray, words: Sequence[str], place: str = "") -> np.ndarray:
+    """The length of each row, (V,); 1 for a row of zeros, whose cosine with anything is then 0.
+
+    `place` is the file that an error names.
+    """
     found = np.empty(len(matrix), np.float32)
     step = max(1, BLOCK // max(1, matrix.shape[1]))
     for begin in range(0, len(matrix), step):
@@ -28,7 +31,7 @@ def norms(matrix: np.ndarray, words: Sequence[str]) -> np.ndarray:
         length = np.sqrt(np.einsum("ve,ve->v", block, block, dtype=np.float64))
         if not np.isfinite(length).all():
             row = begin + int(np.flatnonzero(~np.isfinite(length))[0])
-            raise not_finite(words[row], row)
+            raise not_finite(words[row], row, place)
         found[begin : begin + step] = length
     found[found == 0] = 1
     return found

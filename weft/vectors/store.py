@@ -19,6 +19,7 @@ from weft.errors import UserError
 from weft.vectors.neighbours import Approximate, Method, nearest, norms, unit
 
 Found = list[tuple[str, float]]  # words and cosines, best first
+_NONE_NEAR = " Vectors with sub-words (method fasttext) have one for any word."
 _COMPARED = 50_000  # words looked at for a near miss where rapidfuzz is not installed
 
 
@@ -44,6 +45,7 @@ class Vectors:
         self.subwords = subwords
         self.output = output  # (V, E) context vectors, where they were kept
         self.record = record or {}
+        self.place = ""  # the file they were loaded from, for messages
         self._matrix = matrix
         self._checked()
 
@@ -79,7 +81,7 @@ class Vectors:
     ) -> Vectors:
         """Open a file of word vectors of any known format, recognised by its content."""
         table = read_table(path, mmap=mmap, duplicates=duplicates)
-        return cls(
+        found = cls(
             table.words,
             table.matrix,
             counts=table.counts,
@@ -87,6 +89,8 @@ class Vectors:
             output=table.output,
             record=table.record,
         )
+        found.place = str(path)
+        return found
 
     def save(self, path: str | Path, format: str = "") -> None:
         """Write a file in the format that its ending says, or that is named."""
@@ -112,7 +116,7 @@ class Vectors:
     @cached_property
     def lengths(self) -> np.ndarray:
         """The length of each vector, (V,); 1 where the vector is zero."""
-        return norms(self.matrix, self.words)
+        return norms(self.matrix, self.words, self.place)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -136,7 +140,7 @@ class Vectors:
         else:
             found = np.array(self._matrix[row], np.float32)
         if not np.isfinite(found).all():
-            raise not_finite(word, -1 if row is None else row)
+            raise not_finite(word, -1 if row is None else row, self.place)
         return found
 
     def _composed(self, word: str) -> bool:
@@ -148,8 +152,9 @@ class Vectors:
         near = self.similar_spellings(word)
         quoted = [f"'{one}'" for one in near]
         hint = " or ".join([", ".join(quoted[:-1]), quoted[-1]] if near[1:] else quoted)
-        advice = f" Did you mean {hint}?" if near else ""
-        return UserError(f"No vector for '{word}' among {len(self)} words.{advice}")
+        advice = f" Did you mean {hint}?" if near else "" if self.subwords else _NONE_NEAR
+        known = f"the {len(self):,} words of {self.place}" if self.place else f"{len(self):,} words"
+        return UserError(f"No vector for '{word}' among {known}.{advice}")
 
     def similar_spellings(self, word: str, k: int = 3) -> list[str]:
         """Known words that are written much like this one."""

@@ -1,0 +1,23 @@
+"""How far a fit is, told to whoever waits for it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is being done, and how much of the whole is behind."""
+
+    share: float
+    what: str
+    epoch: int = 0  # that has just ended; 0: none
+    loss: float = math.nan  # mean over that epoch
+
+
+Listen = Callable[[Progress], bool]  # whether to go on
+
+
+def nobody(progress: Progress) -> bool:
+    """Hears nothing and lets it go on."""
+    return True

@@ -1,0 +1,109 @@
+"""The classic half of a run: all texts in memory, one fit, and what is heard of it on the way."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from weft import registry
+from weft.classic.progress import Progress
+from weft.errors import UserError
+from weft.predict.classic import Classic
+from weft.run.data import Data, Source, counted
+from weft.run.split import Splits
+from weft.tasks.task import Space, Task
+from weft.text.example import Tally
+from weft.train.settings import Settings
+from weft.train.watch import Watch, forget_after
+
+Held = tuple[list[str], np.ndarray]  # texts and their targets
+
+
+@dataclass
+class Run:
+    """One training of a classic part with everything it needs."""
+
+    section: dict[str, Any]
+    data: Data
+    settings: Settings
+    task: Task
+    space: Space
+    splits: Splits
+    watch: Watch
+    tally: Tally
+    heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
+    stopped: str = ""  # in words, when the clock ended the training
+
+    def fit(self) -> Classic:
+        """Train to the end and give back the engine."""
+        self.started = time.perf_counter()
+        self.part = registry.build("classic", self.section)
+        self.tally.open = True
+        texts, targets = self._held(self.splits.train, self.tally)
+        self.tally.open = False
+        if not texts:
+            raise UserError("There are no training examples left.")
+        self.size = len(texts)
+        forget_after(self.watch.folder / "metrics.jsonl", -1)
+        self.part.fit(
+            texts, targets, self.task, self.space, seed=self.settings.seed, watch=self._after
+        )
+        return Classic(self.part)
+
+    @cached_property
+    def dev(self) -> Held:
+        """The dev part, held for the evaluations."""
+        return self._held(self.splits.dev, Tally()) if self.splits.dev else ([], np.empty(0))
+
+    def _held(self, source: Source, tally: Tally) -> Held:
+        texts, targets = [], []
+        for example in self.watch.reading(counted(source, self.data, tally), "reading"):
+            try:
+                targets.append(self.task.target(example, self.space))
+            except UserError:
+                if self.data.problems == "error":
+                    raise
+                continue  # a label of dev that training does not have; the notes will say so
+            texts.append(example.text)
+        return texts, np.array(targets)
+
+    def _after(self, progress: Progress) -> bool:
+        """Show how far it is; after an epoch, measure on dev and look at the clock."""
+        self.watch.share(progress.share, progress.what)
+        if not progress.epoch:
+            return True
+        step = progress.epoch * self.size
+        found = self._measure()
+        values = {f"dev_{name}": value for name, value in found.items()}
+        self.watch.event(
+            "evaluation", step=step, epoch=progress.epoch, loss=progress.loss, **values
+        )
+        words = f"epoch {progress.epoch}  loss {progress.loss:.4f}"
+        if found:
+            metric = self.settings.metric or self.task.metric
+            words += f"  dev {metric} {found[metric]:.4f}"
+        self.watch.say(words)
+        if self.heard is not None and found:
+            self.heard(step, found)
+        return progress.share == 1 or not self._late(progress.epoch)
+
+    def _measure(self) -> dict[str, float]:
+        texts, targets = self.dev
+        if not texts:
+            return {}
+        scores = self.part.scores(texts)
+        measure = self.task.measure(self.space)
+        space = self.task.tune(scores, targets, self.space)
+        measure.add(self.task.predicted(scores, space), targets)
+        return {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+
+    def _late(self, epoch: int) -> bool:
+        minutes = self.settings.minutes
+        late = bool(minutes) and time.perf_counter() - self.started > 60 * minutes
+        if late:
+            self.stopped = f"stopped by the clock after {epoch} of {self.part.epochs} epochs"
+            self.watch.say(f"{self.stopped} (train.minutes)")
+        return late
