@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-PLACES = (
+PLACES = ("--data", "--folder", "--corpus", "--lists", "--peers", "--vectors")  # are paths
     "--data",
     "--folder",
     "--corpus",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from weft.errors import UserError, unknown_name
-from weft.text import trees
+from weft.text import brackets, conll, conllu, standoff, trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
 from weft.text.source import Source, missing, peel
 
@@ -33,12 +33,24 @@ ENDINGS = {
     ".mrg": "trees",
 }
 
+# Files that hold more than one label a text; each has a reader of its own.
+STRUCTURES = ("conllu", "conll", "spans", "standoff")
+_STRUCTURE_ENDINGS = {
+    ".conllu": "conllu",
+    ".conllup": "conll",
+    ".conll": "conll",
+    ".iob": "conll",
+    ".iob2": "conll",
+    ".bio": "conll",
+    ".ann": "standoff",
+}
+
 
 def recognise(path: str | os.PathLike[str]) -> str:
-    """One of FORMATS; the contents are asked where the ending does not say."""
+    """One of FORMATS or STRUCTURES; the contents are asked where the ending does not say."""
     name = os.fspath(path)
     if name != "-" and os.path.isdir(name):
-        return "folder"
+        return "standoff" if next(Path(name).rglob("*.ann"), None) else "folder"
     if name != "-" and not os.path.exists(name):
         raise missing(name)
     if name == "-":
@@ -46,9 +58,28 @@ def recognise(path: str | os.PathLike[str]) -> str:
         return "jsonl" if first.lstrip().startswith(b"{") else "lines"
     source = Source(name)
     try:
-        return recognise_source(source)
+        return structure_of(source) or recognise_source(source)
     finally:
         source.close()
+
+
+def structure_of(source: Source) -> str:
+    """One of STRUCTURES, or "trees" over several lines; empty for a file of texts and labels."""
+    plain = Path(peel(source.path)[0])
+    known = _STRUCTURE_ENDINGS.get(plain.suffix)
+    if known == "standoff" or Path(source.path).with_suffix(".ann").exists():
+        return "standoff"
+    if source.path == "-" or ENDINGS.get(plain.suffix) not in (None, "tsv", "jsonl"):
+        return ""
+    head = source.head()
+    lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in head]
+    if ENDINGS.get(plain.suffix) == "jsonl" or (head and head[0].lstrip().startswith(b"{")):
+        return "spans" if standoff.is_spans(lines[:100]) else ""
+    if known != "conll" and conllu.is_conllu(lines):
+        return "conllu"  # whatever its name
+    if known or conll.is_columns(lines):
+        return known or "conll"
+    return "trees" if brackets.is_brackets(lines) else ""
 
 
 def recognise_source(source: Source) -> str:

@@ -51,42 +51,103 @@ class Tree:
 class _Open:
     """A bracket that is not closed yet."""
 
+    where: str
     column: int
     label: str | None
     word: str
     children: list[Tree]
 
 
+class Builder:
+    """Grows one tree from tokens in their order; a UserError names the place of a misfit.
+
+    A place is 'file:line' and a column from 1, or 0 where columns say nothing.
+    """
+
+    def __init__(self) -> None:
+        self._stack: list[_Open] = []
+
+    @property
+    def unclosed(self) -> tuple[str, int] | None:
+        """Where the innermost open bracket stands, if one is open."""
+        return (self._stack[-1].where, self._stack[-1].column) if self._stack else None
+
+    def open(self, where: str, column: int = 0, label: str | None = None) -> None:
+        """A bracket; its label may still come."""
+        if self._stack:
+            _expect_no_word(self._stack[-1], where, column)
+        self._stack.append(_Open(where, column, label, "", []))
+
+    def add(self, token: str, where: str, column: int = 0) -> None:
+        """The label of the open bracket or, if it has one, its word, escaped as in a file."""
+        if not self._stack:
+            raise _broken(where, column, f"a tree starts with '(', found '{token}'")
+        node = self._stack[-1]
+        if node.label is None:
+            node.label = token
+        elif node.children:
+            raise _broken(where, column, f"the word '{token}' stands beside sub-trees")
+        else:
+            _expect_no_word(node, where, column)
+            node.word = _unescaped(token)
+
+    def leaf(self, label: str, word: str, where: str) -> None:
+        """A whole leaf; its word is taken as it is."""
+        if not self._stack:
+            raise _broken(where, 0, f"the word '{word}' stands outside the tree")
+        self._stack[-1].children.append(Tree(label, word))
+
+    def close(self, where: str, column: int = 0) -> Tree | None:
+        """Ends a bracket; the tree, when that was the outermost one."""
+        if not self._stack:
+            raise _broken(where, column, "this ')' closes nothing")
+        node = self._stack.pop()
+        if not node.word and not node.children:
+            raise _broken(where, column, "an empty bracket: a node needs a word or sub-trees")
+        tree = Tree(node.label or "", node.word, tuple(node.children))
+        if not self._stack:
+            return tree
+        top = self._stack[-1]
+        # PTB wraps each tree in a bracket without a label.
+        top.label = "" if top.label is None else top.label
+        top.children.append(tree)
+        return None
+
+    def finish(self) -> None:
+        """Refuses a bracket that is still open."""
+        if self._stack:
+            raise _broken(self._stack[-1].where, self._stack[-1].column, "this '(' is never closed")
+
+
 def parse(line: str, where: str = "tree") -> Tree:
     """The one tree on a line; a UserError names the column of what does not fit."""
-    stack: list[_Open] = []
+    builder = Builder()
     root: Tree | None = None
-    for match in _TOKEN.finditer(line):
-        token, column = match.group(), match.start() + 1
+    for token, column in tokens(line):
         if root is not None:
             raise _broken(where, column, f"'{token}' after the end of the tree")
-        if token == "(":
-            if stack:
-                _expect_no_word(stack[-1], where, column)
-            stack.append(_Open(column, None, "", []))
-        elif not stack:
-            raise _broken(where, column, f"a tree starts with '(', found '{token}'")
-        elif token == ")":
-            tree = _close(stack.pop(), where, column)
-            if stack:
-                top = stack[-1]
-                # PTB wraps each tree in a bracket without a label.
-                top.label = "" if top.label is None else top.label
-                top.children.append(tree)
-            else:
-                root = tree
-        else:
-            _add(stack[-1], token, where, column)
-    if stack:
-        raise _broken(where, stack[-1].column, "this '(' is never closed")
+        root = feed(builder, token, where, column)
+    builder.finish()
     if root is None:
         raise _broken(where, 1, "no tree on this line")
     return root
+
+
+def tokens(line: str) -> Iterator[tuple[str, int]]:
+    """Brackets, labels and words with their columns from 1."""
+    for match in _TOKEN.finditer(line):
+        yield match.group(), match.start() + 1
+
+
+def feed(builder: Builder, token: str, where: str, column: int) -> Tree | None:
+    """One token of a written tree; the tree, when it is complete."""
+    if token == "(":
+        builder.open(where, column)
+    elif token == ")":
+        return builder.close(where, column)
+    else:
+        builder.add(token, where, column)
+    return None
 
 
 def format(tree: Tree) -> str:
@@ -140,16 +201,6 @@ def _sizes(tree: Tree) -> list[int]:
     return sizes
 
 
-def _add(node: _Open, token: str, where: str, column: int) -> None:
-    if node.label is None:
-        node.label = token
-    elif node.children:
-        raise _broken(where, column, f"the word '{token}' stands beside sub-trees")
-    else:
-        _expect_no_word(node, where, column)
-        node.word = _unescaped(token)
-
-
 def _unescaped(token: str) -> str:
     if "B-" in token:
         for name, sign in _ESCAPES.items():
@@ -162,11 +213,6 @@ def _expect_no_word(node: _Open, where: str, column: int) -> None:
         raise _broken(where, column, f"the leaf already holds the word '{node.word}'")
 
 
-def _close(node: _Open, where: str, column: int) -> Tree:
-    if not node.word and not node.children:
-        raise _broken(where, column, "an empty bracket: a node needs a word or sub-trees")
-    return Tree(node.label or "", node.word, tuple(node.children))
-
-
 def _broken(where: str, column: int, what: str) -> UserError:
-    return UserError(f"{where}:{column}: {what}. Write a tree as (3 (2 The) (4 good)), one a line.")
+    place = f"{where}:{column}" if column else where
+    return UserError(f"{place}: {what}. Write a tree as (3 (2 The) (4 good)).")

@@ -1,0 +1,263 @@
+"""Compiled: the best dependency tree of a sentence. Imported only when it is to run.
+
+Scores are (n, n+1): a row a word, a column a head, column 0 the root. Every tree has exactly one
+child of the root. B sentences   T words of the longest   n words of one
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numba import njit
+
+from weft.errors import UserError
+
+LONGEST = 5000  # words of any tree: 16 bytes for each pair of words, 400 MB here
+LONGEST_PROJECTIVE = 2000  # words of a projective tree: time grows with the cube
+NONE = -1  # head of a step that is padding
+
+# Without nan, and with sums and maxima in any order, the inner loops run on vector instructions.
+_compiled = njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"})
+_exact = njit(nogil=True, cache=True, boundscheck=False)
+
+
+def spanning_tree(scores: np.ndarray) -> np.ndarray:
+    """The head (n,) of each word in the best tree, crossing arcs allowed; 0 is the root.
+
+    Scores of -inf forbid an arc: it is taken only where no tree avoids it.
+    """
+    return _solve(scores, _arborescence, LONGEST, "dependency trees")
+
+
+def projective_tree(scores: np.ndarray) -> np.ndarray:
+    """The head (n,) of each word in the best tree without crossing arcs (Eisner 1996)."""
+    return _solve(scores, _eisner, LONGEST_PROJECTIVE, "projective trees")
+
+
+def trees(
+    scores: np.ndarray, lengths: np.ndarray, projective: bool = False, threads: int = 0
+) -> np.ndarray:
+    """Heads (B, T) of a padded batch of scores (B, T, T+1), sentences spread over threads.
+
+    Padding gets -1. Without `threads`, as many as there are cores for this process.
+    """
+    one = projective_tree if projective else spanning_tree
+    heads = np.full(scores.shape[:2], NONE, dtype=np.int64)
+
+    def fill(row: int) -> None:
+        n = int(lengths[row])
+        heads[row, :n] = one(scores[row, :n, : n + 1])
+
+    spread(fill, np.argsort(-np.asarray(lengths), kind="stable").tolist(), threads)
+    return heads
+
+
+def spread(work: Callable[[int], None], rows: list[int], threads: int = 0) -> None:
+    """Call `work` for each row, in threads: compiled code lets go of the interpreter."""
+    threads = min(threads or _cores(), len(rows))
+    if threads <= 1:
+        for row in rows:
+            work(row)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(work, rows):
+            pass  # asking for the results raises what a thread raised
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _solve(scores: np.ndarray, best: Callable, longest: int, what: str) -> np.ndarray:
+    n = len(scores)
+    assert scores.shape == (n, n + 1), scores.shape
+    if n > longest:
+        raise UserError(
+            f"A sentence of {n:,} words is too long for {what}, which stop at {longest:,}. "
+            "Split it into sentences."
+        )
+    heads = np.zeros(n, dtype=np.int64)
+    if n:
+        finite = np.array(scores, dtype=np.float64, order="C")  # a copy: `_finite` writes into it
+        if not _finite(finite):
+            raise UserError(
+                "The parser's scores hold numbers that are not finite (nan or inf): the training "
+                "has diverged. Train again with a lower learning rate."
+            )
+        best(finite, heads)
+    return heads
+
+
+@_exact
+def _finite(scores):  # type: ignore[no-untyped-def]
+    """Replace -inf by what one tree cannot outweigh; False where nan or inf is found."""
+    n = len(scores)
+    low, high = np.inf, -np.inf
+    for word in range(n):
+        for head in range(n + 1):
+            value = scores[word, head]
+            if head == word + 1 or value == -np.inf:
+                continue
+            if not np.isfinite(value):
+                return False
+            low, high = min(low, value), max(high, value)
+    if low > high:
+        low, high = 0.0, 0.0
+    forbidden = low - (n + 1) * (high - low + 1)
+    for word in range(n):
+        for head in range(n + 1):
+            if head == word + 1 or scores[word, head] == -np.inf:
+                scores[word, head] = forbidden
+    return True
+
+
+@_exact
+def _arborescence(scores, heads):  # type: ignore[no-untyped-def]
+    """Chu–Liu/Edmonds for a dense graph in O(n²), as Tarjan (1977) orders the work.
+
+    A path is grown backwards along each cluster's best entering arc; where it bites itself, the
+    cycle becomes one cluster. The root is no candidate until a single cluster is left. That is
+    the exact optimum under one child of the root: it equals taxing every arc of the root by more
+    than any tree is worth (Stanojević and Cohen 2021), without such a number in the sums.
+    """
+    n = len(scores)
+    best = np.empty((n + 1, n + 1))  # of the arcs from cluster u to cluster v, at [v, u]
+    head = np.empty((n + 1, n + 1), np.int32)  # the words that this arc joins
+    word = np.empty((n + 1, n + 1), np.int32)
+    for v in range(1, n + 1):
+        for u in range(n + 1):
+            best[v, u], head[v, u], word[v, u] = scores[v - 1, u], u, v
+    alive, node = np.ones(n + 1, np.bool_), np.arange(n + 1)  # node: its place in the forest
+    # A forest of the clusters made: its leaves are the words, its nodes what was contracted.
+    parent, sibling = np.full(2 * n + 1, -1), np.full(2 * n + 1, -1)
+    child = np.full(2 * n + 1, -1)
+    enters = np.zeros((2 * n + 1, 2), np.int64)  # the arc chosen to enter a node: head, word
+    path, place, paid = np.empty(n + 1, np.int64), np.full(n + 1, -1), np.zeros(n + 1)
+    path[0], place[1], size, left, made = 1, 0, 1, n, n + 1
+    while left > 1:
+        v = path[size - 1]
+        u, top = 0, -np.inf
+        for other in range(1, n + 1):
+            if alive[other] and other != v and best[v, other] > top:
+                u, top = other, best[v, other]
+        enters[node[v], 0], enters[node[v], 1], paid[v] = head[v, u], word[v, u], top
+        if place[u] < 0:
+            path[size], place[u], size = u, size, size + 1
+            continue
+        cycle = path[place[u] : size]
+        _contract(cycle, best, head, word, alive, paid)
+        for member in cycle:
+            parent[node[member]], sibling[node[member]] = made, child[made]
+            child[made] = node[member]
+        node[u], made, left, size = made, made + 1, left - len(cycle) + 1, place[u] + 1
+    last = path[0]
+    enters[node[last], 0], enters[node[last], 1] = head[last, 0], word[last, 0]
+    _expand(node[last], enters, parent, sibling, child, heads)
+
+
+@_exact
+def _contract(cycle, best, head, word, alive, paid):  # type: ignore[no-untyped-def]
+    """Make one cluster of a cycle, in the place of its first member.
+
+    Whoever enters the cycle at a member saves what that member's own arc had paid.
+    """
+    first = cycle[0]
+    for member in cycle:
+        alive[member] = False
+    for u in range(len(best)):
+        if u and not alive[u]:
+            continue
+        best[first, u] -= paid[first]
+        for member in cycle[1:]:
+            value = best[member, u] - paid[member]
+            if value > best[first, u]:
+                best[first, u] = value
+                head[first, u], word[first, u] = head[member, u], word[member, u]
+            if u and best[u, member] > best[u, first]:
+                best[u, first] = best[u, member]
+                head[u, first], word[u, first] = head[u, member], word[u, member]
+    alive[first] = True
+
+
+@_exact
+def _expand(top, enters, parent, sibling, child, heads):  # type: ignore[no-untyped-def]
+    """Heads out of the forest: an arc into a node undoes the choices on its way to the word."""
+    stack = np.empty(len(parent), np.int64)
+    stack[0], size = top, 1
+    while size:
+        size -= 1
+        node = stack[size]
+        at = enters[node, 1]
+        heads[at - 1] = enters[node, 0]
+        while at != node:
+            other = child[parent[at]]
+            while other >= 0:
+                if other != at:
+                    stack[size], size = other, size + 1
+                other = sibling[other]
+            at = parent[at]
+
+
+@_compiled
+def _top(a, b, start, stop):  # type: ignore[no-untyped-def]
+    """The largest a[k] + b[k]."""
+    top = a[start] + b[start]
+    for k in range(start + 1, stop):
+        top = max(top, a[k] + b[k])
+    return top
+
+
+@_exact
+def _where(a, b, start, stop):  # type: ignore[no-untyped-def]
+    """The first k at which a[k] + b[k] is largest."""
+    best = start
+    for k in range(start + 1, stop):
+        if a[k] + b[k] > a[best] + b[best]:
+            best = k
+    return best
+
+
+@_exact
+def _eisner(scores, heads):  # type: ignore[no-untyped-def]
+    """Spans that are complete or lack the inside of their arc, headed at the left or right end.
+
+    The words alone are parsed; the root takes the one word whose halves fit best, which is the
+    constraint of one child at no extra cost. Tables that are read down a column are kept turned
+    round, so that every inner loop runs along memory; split points are found again afterwards.
+    """
+    n = len(scores)
+    right, right_t = np.zeros((n, n)), np.zeros((n, n))  # complete, headed at i: [i, j], [j, i]
+    left, left_t = np.zeros((n, n)), np.zeros((n, n))  # complete, headed at j
+    open_right, open_left_t = np.zeros((n, n)), np.zeros((n, n))  # the arc i -> j, or j -> i
+    for i in range(n - 1, -1, -1):
+        for j in range(i + 1, n):
+            inside = _top(right[i, : n - 1], left_t[j, 1:], i, j)
+            open_right[i, j] = inside + scores[j, i + 1]
+            open_left_t[j, i] = inside + scores[i, j + 1]
+            left[i, j] = left_t[j, i] = _top(left[i], open_left_t[j], i, j)
+            right[i, j] = right_t[j, i] = _top(open_right[i], right_t[j], i + 1, j + 1)
+    root = _where(scores[:, 0] + left[0], right_t[n - 1], 0, n)
+    heads[root] = 0
+    stack = np.empty((2 * n + 2, 4), np.int64)  # from, to, headed at the right end, open
+    stack[0] = (0, root, 1, 0)
+    stack[1] = (root, n - 1, 0, 0)
+    size = 2
+    while size:
+        size -= 1
+        i, j, turned, is_open = stack[size]
+        if i == j:
+            continue
+        if is_open:
+            heads[i if turned else j] = (j if turned else i) + 1
+            k = _where(right[i, : n - 1], left_t[j, 1:], i, j)
+            stack[size], stack[size + 1] = (i, k, 0, 0), (k + 1, j, 1, 0)
+        elif turned:
+            k = _where(left[i], open_left_t[j], i, j)
+            stack[size], stack[size + 1] = (i, k, 1, 0), (k, j, 1, 1)
+        else:
+            k = _where(open_right[i], right_t[j], i + 1, j + 1)
+            stack[size], stack[size + 1] = (i, k, 0, 1), (k, j, 0, 0)
+        size += 2

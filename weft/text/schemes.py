@@ -1,0 +1,234 @@
+"""Tagging schemes: spans as a tag a word (IO, IOB1, IOB2, BILOU, BIOES) and back again."""
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from weft.errors import UserError, unknown_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SCHEMES = ("IO", "IOB1", "IOB2", "BILOU", "BIOES")
+ALIASES = {"BIO": "IOB2", "IOBES": "BIOES", "BILUO": "BILOU"}
+OUTSIDE = "O"
+Invalid = Literal["error", "repair", "discard"]
+
+# first word, words between, last word, only word of a span
+_MARKS = {
+    "IO": ("I", "I", "I", "I"),
+    "IOB1": ("I", "I", "I", "I"),  # B only where a span of the same label ends just before
+    "IOB2": ("B", "I", "I", "B"),
+    "BILOU": ("B", "I", "L", "U"),
+    "BIOES": ("B", "I", "E", "S"),
+}
+_KNOWN = {"IO": "I", "IOB1": "BI", "IOB2": "BI", "BILOU": "BILU", "BIOES": "BIES"}
+_CLOSING = "LEUS"  # nothing goes on after these
+_OPENING = "BUS"  # these begin a span wherever they stand
+
+
+class Span(NamedTuple):
+    """A labelled stretch, the end excluded: of words in tags, of characters in a text."""
+
+    label: str
+    start: int
+    end: int
+
+
+def scheme_named(name: str) -> str:
+    """The scheme of this name; 'BIO' and other spellings of the same are understood."""
+    upper = name.upper()
+    found = ALIASES.get(upper, upper)
+    if found not in SCHEMES:
+        raise unknown_name("tagging scheme", name, (*SCHEMES, *ALIASES))
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def split_tag(tag: str) -> tuple[str, str]:
+    """(mark, label): 'B-PER' is ('B', 'PER'), 'O' is ('O', '')."""
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    mark, hyphen, label = tag.partition("-")
+    if not hyphen or len(mark) != 1 or mark not in "BILUES" or not label:
+        raise UserError(f"'{tag}' is not a tag. Write O, or a mark and a label such as B-PER.")
+    return mark, label
+
+
+def recognise(sequences: Iterable[Sequence[str]]) -> str:
+    """The scheme in which these tags are written; between IOB1 and IOB2, the one with fewer faults.
+
+    Tags that only ever say I- are IO: IOB1 would mean the same spans.
+    """
+    marks: set[str] = set()
+    bare = needless = 0  # spans begun by I-, and B- where IOB1 would write I-
+    for tags in sequences:
+        before = (OUTSIDE, "")
+        for tag in tags:
+            mark, label = split_tag(tag)
+            begins = before[0] == OUTSIDE or before[1] != label
+            bare += mark == "I" and begins
+            needless += mark == "B" and begins
+            marks.add(mark)
+            before = (mark, label)
+    if marks & set("LU") and marks & set("ES"):
+        found = ", ".join(f"{mark}-" for mark in sorted(marks - {OUTSIDE}))
+        raise UserError(
+            f"Tags of two schemes are mixed: {found}. BILOU has L- and U-, BIOES E-, S-."
+        )
+    if marks & set("LU"):
+        return "BILOU"
+    if marks & set("ES"):
+        return "BIOES"
+    if "B" not in marks:
+        return "IO" if "I" in marks else "IOB2"
+    return "IOB1" if bare > needless else "IOB2"
+
+
+def spans(tags: Sequence[str], scheme: str, invalid: Invalid = "error") -> list[Span]:
+    """The spans of a tag sequence, in order.
+
+    A tag that the scheme does not allow there is an error; or 'repair' reads it as the conlleval
+    script does, so that an I- after O or after another label begins a span; or 'discard' leaves
+    out every span that is not written as the scheme writes it.
+    """
+    scheme = scheme_named(scheme)
+    if invalid not in ("error", "repair", "discard"):
+        raise unknown_name("way with invalid tags", invalid, ("error", "repair", "discard"))
+    if invalid == "error" and (found := fault(tags, scheme)):
+        raise UserError(f"word {found[0] + 1}: {found[1]}")
+    every = list(_chunks(tags))
+    if invalid != "discard":
+        return every
+    right = _written(every, len(tags), scheme)
+    return [s for s in every if right[s.start : s.end] == list(tags[s.start : s.end])]
+
+
+def fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
+    """(position, message) of the first tag that the scheme does not allow there, if any."""
+    scheme = scheme_named(scheme)
+    before: str | None = None
+    for place, tag in enumerate([*tags, None]):
+        if tag is not None and split_tag(tag)[0] not in OUTSIDE + _KNOWN[scheme]:
+            return place, f"{scheme} has no tag '{tag}'; its marks are {_listed(scheme)}."
+        if not allowed(before, tag, scheme):
+            return _explained(place, before, tag, scheme)
+        before = tag
+    return None
+
+
+def tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
+    """A tag for each of `length` words.
+
+    IO cannot part two neighbours of the same label: they come back as one span.
+    """
+    ordered = sorted((Span(*span) for span in spans), key=lambda span: (span.start, span.end))
+    reach, before = 0, None
+    for span in ordered:
+        if not 0 <= span.start < span.end <= length:
+            told = f"The span {span.label} [{span.start}, {span.end}) does not fit"
+            raise UserError(f"{told} a sentence of {length} words. Count words from 0.")
+        if span.start < reach and before is not None:
+            raise UserError(
+                f"The spans {before.label} [{before.start}, {before.end}) and {span.label} "
+                f"[{span.start}, {span.end}) overlap: a word has one tag. Keep one of them."
+            )
+        reach, before = span.end, span
+    return _written(ordered, length, scheme_named(scheme))
+
+
+def convert(tags: Sequence[str], source: str, target: str, invalid: Invalid = "error") -> list[str]:
+    """The same spans in another scheme; what `source` does not allow is treated as in `spans`."""
+    return _written(spans(tags, source, invalid), len(tags), scheme_named(target))
+
+
+def allowed(before: str | None, after: str | None, scheme: str) -> bool:
+    """Whether one tag may follow another; None stands for the border of the sentence."""
+    scheme = scheme_named(scheme)
+    was, own = (OUTSIDE, "") if before is None else split_tag(before)
+    mark, label = (OUTSIDE, "") if after is None else split_tag(after)
+    if not {was, mark} <= {OUTSIDE, *_KNOWN[scheme]}:
+        return False
+    same = was != OUTSIDE and own == label
+    if scheme == "IO":
+        return True
+    if scheme == "IOB1":
+        return mark != "B" or same
+    if scheme == "IOB2":
+        return mark != "I" or same
+    is_open = was in "BI"
+    goes_on = mark in "ILE"
+    return is_open == goes_on and (same or not goes_on)
+
+
+def transitions(labels: Sequence[str], scheme: str) -> "tuple[np.ndarray, np.ndarray, np.ndarray]":
+    """Which tags may begin a sentence (C,), follow one another (C, C), end a sentence (C,).
+
+    `pairs[a, b]` is True where tag b may stand right after tag a.
+    """
+    import numpy as np
+
+    start = np.array([allowed(None, tag, scheme) for tag in labels], dtype=bool)
+    pairs = np.array([[allowed(a, b, scheme) for b in labels] for a in labels], dtype=bool)
+    end = np.array([allowed(tag, None, scheme) for tag in labels], dtype=bool)
+    return start, pairs.reshape(len(labels), len(labels)), end
+
+
+def _chunks(tags: Sequence[str]) -> Iterator[Span]:
+    """Spans as conlleval finds them, with L/E and U/S closing theirs.
+
+    The script itself knows B, I, O and the E of IOE; L, U and S are our extension of its rules.
+    """
+    start = -1
+    own = ""
+    for place, tag in enumerate(tags):
+        mark, label = split_tag(tag)
+        if start >= 0 and (mark == OUTSIDE or mark in _OPENING or label != own):
+            yield Span(own, start, place)
+            start = -1
+        if mark != OUTSIDE and start < 0:
+            start, own = place, label
+        if mark in _CLOSING:
+            yield Span(own, start, place + 1)
+            start = -1
+    if start >= 0:
+        yield Span(own, start, len(tags))
+
+
+def _written(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
+    out = [OUTSIDE] * length
+    first, inner, last, only = _MARKS[scheme]
+    reach, before = 0, ""
+    for label, start, end in spans:
+        out[start:end] = [f"{inner}-{label}"] * (end - start)
+        out[start] = f"{first}-{label}"
+        out[end - 1] = f"{last if end - start > 1 else only}-{label}"
+        if scheme == "IOB1" and start == reach and label == before:
+            out[start] = f"B-{label}"
+        reach, before = end, label
+    return out
+
+
+def _listed(scheme: str) -> str:
+    return ", ".join([OUTSIDE, *(f"{mark}-" for mark in _KNOWN[scheme])])
+
+
+def _explained(place: int, before: str | None, tag: str | None, scheme: str) -> tuple[int, str]:
+    ways = "or read it with invalid='repair' or 'discard'"
+    after = f"after '{before}'" if before is not None else "at the beginning"
+    if scheme == "IOB1" and tag is not None:
+        label = split_tag(tag)[1]
+        return place, (
+            f"'{tag}' {after}: IOB1 writes B- only right after another {label}. "
+            f"Write I-{label}, {ways}."
+        )
+    if tag is not None and split_tag(tag)[0] in "ILE":
+        mark, label = split_tag(tag)
+        begin = _MARKS[scheme][3] if mark in "LE" else "B"
+        return place, f"'{tag}' {after} continues nothing. Write {begin}-{label}, {ways}."
+    # What is wrong is the tag before: its span is left open.
+    assert before is not None
+    label = split_tag(before)[1]
+    end = "at the end of the sentence" if tag is None else f"before '{tag}'"
+    closing = _MARKS[scheme][2]
+    return place - 1, f"'{before}' is left open {end}. Close it with {closing}-{label}, {ways}."

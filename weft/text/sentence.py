@@ -1,0 +1,149 @@
+"""A sentence of CoNLL-U as a value: rows of ten cells, comments, and the line breaks around."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from weft.errors import UserError, unknown_name
+
+COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+NOTHING = "_"
+FIELD = re.compile(r"#\s*(\S+)\s*= ?(.*)")  # a comment that says something
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A row as in the file: a word, a multi-word token (id 3-4) or an empty node (3.1)."""
+
+    id: str
+    form: str
+    lemma: str = NOTHING
+    upos: str = NOTHING
+    xpos: str = NOTHING
+    feats: str = NOTHING
+    head: str = NOTHING
+    deprel: str = NOTHING
+    deps: str = NOTHING
+    misc: str = NOTHING
+
+    @property
+    def kind(self) -> Literal["word", "range", "empty"]:
+        """What sort of row this is, by its id."""
+        return "range" if "-" in self.id else "empty" if "." in self.id else "word"
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """First and last word of a multi-word token; of a word, itself twice."""
+        first, _, last = self.id.partition("-")
+        return int(first.partition(".")[0]), int((last or first).partition(".")[0])
+
+    @property
+    def spaced(self) -> bool:
+        """Whether a space follows in the text."""
+        return "SpaceAfter=No" not in self.misc.split("|")
+
+    def __str__(self) -> str:
+        return "\t".join([getattr(self, name) for name in COLUMNS])
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Comments and rows in their order, with the line breaks around them."""
+
+    parts: tuple[str | Word, ...]  # a str is a comment
+    file: str = ""
+    line: int = 0  # of the first part
+    breaks: tuple[str, ...] = ()  # the line break after each part; empty: all are \\n
+    before: str = ""  # what stands before the first part of a file
+    after: str = "\n"  # what stands between this sentence and the next
+
+    @property
+    def comments(self) -> list[str]:
+        """The lines that start with #."""
+        return [part for part in self.parts if isinstance(part, str)]
+
+    @property
+    def rows(self) -> list[Word]:
+        """Words, multi-word tokens and empty nodes in the order of the file."""
+        return [part for part in self.parts if not isinstance(part, str)]
+
+    @property
+    def words(self) -> list[Word]:
+        """The syntactic words: what has a head and a tag."""
+        return [row for row in self.rows if row.kind == "word"]
+
+    @property
+    def ranges(self) -> list[Word]:
+        """The multi-word tokens."""
+        return [row for row in self.rows if row.kind == "range"]
+
+    @property
+    def empty(self) -> list[Word]:
+        """The empty nodes of the enhanced graph."""
+        return [row for row in self.rows if row.kind == "empty"]
+
+    @property
+    def sent_id(self) -> str:
+        """What the comment `# sent_id = …` says, or nothing."""
+        return (self.field("sent_id") or "").strip()
+
+    @property
+    def text(self) -> str | None:
+        """What the comment `# text = …` says, if there is one."""
+        return self.field("text")
+
+    @property
+    def heads(self) -> list[int]:
+        """The head of each word, counted from 1, 0 at the root; check the sentence first."""
+        return [int(word.head) for word in self.words]
+
+    def field(self, name: str) -> str | None:
+        """The value of a comment `# name = value`."""
+        for comment in self.comments:
+            match = FIELD.fullmatch(comment)
+            if match and match[1] == name:
+                return match[2]
+        return None
+
+    def column(self, name: str) -> list[str]:
+        """The cells of the words in one column."""
+        _known(name)
+        return [getattr(word, name) for word in self.words]
+
+    def with_column(self, name: str, values: Sequence[str | int]) -> "Sentence":
+        """The same sentence with other cells for its words; nothing else changes."""
+        _known(name)
+        count = len(self.words)
+        if len(values) != count:
+            told = f"{len(values)} values of '{name}' for {count} words"
+            raise UserError(f"{self.where()}: {told}. Give one for each word, none for 3-4 or 3.1.")
+        left = iter(values)
+        parts = [
+            replace(part, **{name: _cell(next(left))})
+            if not isinstance(part, str) and part.kind == "word"
+            else part
+            for part in self.parts
+        ]
+        return replace(self, parts=tuple(parts))
+
+    def where(self, row: Word | None = None) -> str:
+        """'file:line: sentence …' of a row, for messages."""
+        named = f": sentence '{self.sent_id}'" if self.sent_id else ""
+        return (f"{self.file}:{self.line_of(row)}" if self.file else "input") + named
+
+    def line_of(self, row: Word | None = None) -> int:
+        """The line of a row, or of the first part."""
+        return self.line + next((i for i, part in enumerate(self.parts) if part is row), 0)
+
+
+def _known(name: str) -> None:
+    if name not in COLUMNS:
+        raise unknown_name("CoNLL-U column", name, COLUMNS)
+
+
+def _cell(value: str | int) -> str:
+    text = str(value)
+    if "\t" in text or "\n" in text:
+        raise UserError(f"A CoNLL-U cell cannot hold a tab or a line break: {text!r:.40}.")
+    return text or NOTHING
