@@ -19,13 +19,6 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 PLACES = ("--data", "--folder", "--corpus", "--lists", "--peers", "--vectors")  # are paths
-    "--data",
-    "--folder",
-    "--corpus",
-    "--lists",
-    "--peers",
-    "--vectors",
-)  # options that are paths
 LIBRARIES = ("weft", "torch", "numpy", "tokenizers", "scikit-learn")
 
 
