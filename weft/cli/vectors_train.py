@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 COUNT = "counting"  # what GloVe does before its first pass
-RATE = 0.025  # that learning begins with, of all methods but GloVe
 
 
 def train(
@@ -30,7 +29,7 @@ def train(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Times through the corpus; 1, or 15 for glove.")
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="0.025, or 0.05 for glove.")] = None,
+    rate: Annotated[float | None, typer.Option(help="0.025 for skipgram, else 0.05.")] = None,
     sample: Annotated[
         float, typer.Option(min=0, help="Words above this share are thinned.")
     ] = 1e-3,
@@ -60,7 +59,7 @@ def train(
     from weft.errors import UserError, unknown_name
     from weft.vectors.corpus import corpus
     from weft.vectors.files import writable
-    from weft.vectors.learn import METHODS, Settings, accelerator, learn
+    from weft.vectors.learn import METHODS, RATES, Settings, accelerator, learn
 
     writable(output)  # not after hours of training
     if output.exists() and not overwrite:
@@ -80,7 +79,7 @@ def train(
     }  # fmt: skip
     if method != "glove":
         options |= {
-            "negative": negative, "rate": rate or RATE, "sample": sample, "loss": loss,
+            "negative": negative, "rate": rate or RATES[method], "sample": sample, "loss": loss,
             "deterministic": deterministic, "shortest": shortest, "longest": longest,
             "buckets": buckets, "device": device,
         }  # fmt: skip

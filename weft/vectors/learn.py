@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Method = Literal["skipgram", "cbow", "fasttext"]
 Loss = Literal["negative", "hierarchical"]
 METHODS = ("skipgram", "cbow", "fasttext")
+RATES = {"skipgram": 0.025, "cbow": 0.05, "fasttext": 0.05}  # those of word2vec and of fastText
 
 CHUNK = 100_000  # words that a thread takes at a time
 ROUND = 20_000  # words between two merges of deterministic threads, of all of them together
@@ -87,7 +88,7 @@ def learn(
     window: int = 5,
     negative: int = 5,
     epochs: int = 1,
-    rate: float = 0.025,
+    rate: float | None = None,
     sample: float = 1e-3,
     threads: int = 0,
     seed: int = 1,
@@ -106,6 +107,8 @@ def learn(
     words: the same seed and number of threads give the same bytes. One thread always does. On a
     GPU, `device` "cuda", hundreds of programs share the tables in the same way.
     """
+    if rate is None:
+        rate = RATES.get(method, 0.025)
     settings = Settings(
         method, width, window, negative, epochs, rate, sample, threads or cores(), seed,
         deterministic, loss, shortest, longest, buckets, device,
