@@ -89,15 +89,17 @@ def gpu_speed(line: Figures) -> Row:
 
 def qualities(lines: list[Figures]) -> list[Sheet]:
     """A table a method: a row a list, a column a system."""
-    found: dict[tuple[str, int], dict[str, dict[str, Figures]]] = {}
+    found: dict[tuple[str, int, float], dict[str, dict[str, Figures]]] = {}
     for line in lines:
-        systems = found.setdefault((line["method"], line["epochs"]), {})
+        systems = found.setdefault((line["method"], line["epochs"], line["rate"]), {})
         name = line["list"].removeprefix("en-")
         systems.setdefault(line["system"], {})[name] = line["value"]
-    return [_quality(*method, systems) for method, systems in found.items()]
+    return [_quality(*settings, systems) for settings, systems in found.items()]
 
 
-def _quality(method: str, epochs: int, systems: dict[str, dict[str, Figures]]) -> Sheet:
+def _quality(
+    method: str, epochs: int, rate: float, systems: dict[str, dict[str, Figures]]
+) -> Sheet:
     order = [name for name in SYSTEMS if name in systems]
     peer = next((name for name in PEERS.get(method, ("gensim",)) if name in systems), "")
     promised = (*PROMISED, RARE) if method == "fasttext" else PROMISED
@@ -118,7 +120,7 @@ def _quality(method: str, epochs: int, systems: dict[str, dict[str, Figures]]) -
         rows.append((name, *cells, *kept, str(seeds)))
     judged = (f"{SYSTEMS[a]} not below {SYSTEMS[b]}" for a, b in against)
     columns = ("list", *(SYSTEMS[system] for system in order), *judged, "n")
-    return Sheet(f"{METHODS[method]}, {epochs} epochs", columns, rows)
+    return Sheet(f"{METHODS[method]}, {epochs} epochs, rate {rate:g}", columns, rows)
 
 
 def _percent(found: Figures | None) -> str:

@@ -154,7 +154,7 @@ def quality(asked: argparse.Namespace, record: Record, folder: str) -> None:
             for name in found[0]:
                 record.line(
                     "quality", method=method, system=system, list=name, epochs=asked.epochs,
-                    value=spread([values[name] for values in found], digits=4),
+                    rate=asked.rate, value=spread([values[name] for values in found], digits=4),
                 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=100)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=0.025)
     parser.add_argument("--device", default="cuda")
     asked = parser.parse_args()
     record = Record(asked.record)
@@ -45,7 +46,7 @@ def main() -> None:
         values = [
             figures(
                 learn(
-                    text, method, width=asked.dim, epochs=asked.epochs, seed=seed,  # type: ignore[arg-type]
+                    text, method, width=asked.dim, epochs=asked.epochs, seed=seed, rate=asked.rate,  # type: ignore[arg-type]
                     device=asked.device,
                 ),
                 lists,
@@ -55,7 +56,7 @@ def main() -> None:
         for name in values[0] if values else ():
             record.line(
                 "quality", method=method, system="weft, GPU", list=name, epochs=asked.epochs,
-                value=spread([one[name] for one in values], digits=4),
+                rate=asked.rate, value=spread([one[name] for one in values], digits=4),
             )  # fmt: skip
 
 
