@@ -275,7 +275,11 @@ SECTIONS = (
         "Spearman's correlation with people × 100, and of `questions-words` the percentage of "
         "analogies solved: median over seeds, with the lowest and the highest. Not below means "
         "that our median is at least the lowest of the other's seeds; ✓ or ✗ where that was "
-        "promised. Lists of which no word is known are left out.",
+        "promised. Lists of which no word is known are left out. By default Weft starts CBOW at "
+        "0.05, as word2vec does, and gensim at 0.025; both rates are shown for both. gensim's two "
+        "threads go half-way down with the rate inside an epoch and then jump, so that their mean "
+        "rate is a tenth higher, and end each epoch with the end of the file, here novels; Weft "
+        "reads the file in another order each epoch.",
         (Grid(("vectors quality",), qualities),),
     ),
     Section(

@@ -79,15 +79,21 @@ def recipe(name: str) -> Config:
     """A built-in configuration by name."""
     path = RECIPES / f"{name}.toml"
     if not path.is_file():
-        raise unknown_name("recipe", name, recipes())
+        raise unknown_name("recipe", name, recipes(None))
     return from_sections(tomllib.loads(path.read_text("utf-8")), f"recipe {name}")
 
 
-def recipes() -> list[str]:
-    """The names of the built-in configurations, in the order of the lecture: simple to deep."""
+def recipes(task: str | None = "classify") -> list[str]:
+    """The names of the built-in configurations for a task, or of all; from simple to deep.
+
+    One that names no task answers for whole texts, by classes or numbers.
+    """
+    wanted = "classify" if task == "regress" else task
     found = {}
     for path in RECIPES.glob("*.toml"):
-        found[path.stem] = tomllib.loads(path.read_text("utf-8"))["recipe"].get("order", 99)
+        sections = tomllib.loads(path.read_text("utf-8"))
+        if wanted is None or sections.get("task", {}).get("kind", "classify") == wanted:
+            found[path.stem] = sections["recipe"].get("order", 99)
     return sorted(found, key=lambda name: (found[name], name))
 
 

@@ -20,15 +20,15 @@ class Reading:
     """Everything a model made of a batch on the way to its scores."""
 
     states: Padded  # (B, T, H) a vector for every step
-    vector: Tensor  # (B, H) one for the text
+    vector: Any  # (B, H) one for the text, or the states themselves where nothing is pooled
     weights: Tensor | None  # (B, T) how much of the vector came from each step, where pooled so
-    scores: Tensor  # (B, C)
+    scores: Any  # (B, C), or what a head for every word gives
 
 
 class Model(nn.Module):
     """One path from ids to scores; `parts` is the filled-in configuration it was built from."""
 
-    def __init__(self, parts: Mapping[str, Any], *, vocabulary_size: int, outputs: int):
+    def __init__(self, parts: Mapping[str, Any], *, vocabulary_size: int, outputs: Any):
         super().__init__()
         self.parts = fill(parts)
         tables = self.parts["embedder"]
@@ -46,8 +46,13 @@ class Model(nn.Module):
             "head", self.parts["head"], input_size=self.pool.output_size, outputs=outputs
         )
 
-    def forward(self, source: Padded) -> Tensor:
+    def forward(self, source: Padded) -> Any:
         return self.read(source).scores
+
+    @property
+    def by_word(self) -> bool:
+        """Whether it answers at every word, and not for the text as a whole."""
+        return self.parts["pool"]["kind"] == "none"
 
     def read(self, source: Padded) -> Reading:
         """The scores together with the states, the sentence vector and the attention weights."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.text.example import Example
+from weft.tokens.split import word_spans
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy, coverage, cut
 from weft.tokens.vocabulary import SPECIALS, UNK
@@ -22,6 +24,8 @@ class Row:
     coverage: float  # share of the text's tokens that its rows hold
     spans: np.ndarray | None  # (T, 2) character offsets
     clipped: int = 0  # words longer than an embedder that spells them out will read
+    words: tuple[str, ...] = ()  # where the words were given, or cut, as words
+    start: int = 0  # the number of its first word in the text
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,26 @@ class Indexer:
         else:
             for i, tokens in enumerate(self.tokenizer.tokens(texts)):
                 yield from self._cut(i, tokens.ids, tokens.spans, texts[i], where)
+
+    def sentences(self, given: Sequence[str | Example]) -> Iterator[Row]:
+        """Rows with one id a word: those of an example, or those a plain text is cut into.
+
+        A text longer than the limit becomes several rows, one after the other; a text without a
+        word becomes none.
+        """
+        for i, one in enumerate(given):
+            if isinstance(one, Example):
+                text, words, places = one.text, one.words, one.places
+            else:
+                text, places = one, tuple(word_spans(one))
+                words = tuple(text[start:end] for start, end in places)
+            ids = self.tokenizer.of_words(words)
+            spans = np.array(places, np.int32).reshape(-1, 2)
+            size = self.limit or max(len(ids), 1)
+            for start in range(0, len(ids), size):
+                here = slice(start, start + size)
+                pieces = tuple(make(words[here]) for make in self.pieces)
+                yield Row(i, ids[here], pieces, 1.0, spans[here], 0, words[here], start)
 
     def _cut(
         self,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from weft.batch.padded import Padded
 from weft.batch.plan import Position, in_order, shuffled
-from weft.batch.store import Store
+from weft.batch.store import Ragged, Store
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,9 @@ class Batches:
 
 def labelled(store: Store, rows: np.ndarray) -> Labelled:
     """Rows of a store with their targets."""
+    if isinstance(store.targets, Ragged):
+        target = torch.from_numpy(store.targets.padded(rows))  # (B, T, columns)
+        return Labelled(store.padded(rows), rows, target, int(store.lengths[rows].sum()))
     target = torch.from_numpy(store.targets[rows])
     return Labelled(store.padded(rows), rows, target, len(rows))
 

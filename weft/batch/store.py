@@ -7,7 +7,7 @@ own memory, and training on a file larger than memory should stay small.
 import os
 import tempfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,16 +57,60 @@ class Flat:
         return self._file is not None
 
 
-class Store:
-    """Rows of token ids with their targets, line numbers and, where asked for, pieces of tokens."""
+class Ragged:
+    """Tables of whole numbers, one a row of the store, each with its own number of lines."""
 
-    def __init__(self, pieces: int = 0, folder: Path | None = None, memory: int = MEMORY):
+    def __init__(self, width: int, folder: Path | None = None, memory: int = MEMORY):
+        self.width = width
+        self.data = Flat(np.int32, folder, memory)
+        self._ends = array("q", [0])
+
+    def append(self, table: np.ndarray) -> None:
+        """Add one table (lines, width)."""
+        assert table.ndim == 2
+        assert table.shape[1] == self.width
+        self.data.extend(table.ravel())
+        self._ends.append(self._ends[-1] + table.size)
+
+    def close(self) -> None:
+        self.data.close()
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        found = self.data.read(self._ends[row], self._ends[row + 1])
+        return found.astype(np.int64).reshape(-1, self.width)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[row] for row in range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def padded(self, rows: np.ndarray) -> np.ndarray:
+        """(B, longest, width) with -1 behind the end of each."""
+        tables = [self[int(row)] for row in rows]
+        return pad(tables, np.array([len(table) for table in tables], np.int64), -1)
+
+
+class Store:
+    """Rows of token ids with their targets, line numbers and, where asked for, pieces of tokens.
+
+    With `columns`, a target is a table of that many columns, not a number or a row of them.
+    """
+
+    def __init__(
+        self,
+        pieces: int = 0,
+        folder: Path | None = None,
+        memory: int = MEMORY,
+        columns: int = 0,
+    ):
         self.ids = Flat(np.int32, folder, memory)
         self._ends = array("q", [0])
         self._lines = array("q")
-        self._targets: list[Any] = []
+        self._targets: Any = Ragged(columns, folder, memory) if columns else []
         self._pieces = [_Pieces(folder, memory) for _ in range(pieces)]
-        self.ends = self.lengths = self.targets = self.lines = np.zeros(0, np.int64)
+        self.ends = self.lengths = self.lines = np.zeros(0, np.int64)
+        self.targets: Any = np.zeros(0, np.int64)
 
     def append(
         self, ids: np.ndarray, target: Any, line: int = 0, pieces: Sequence[list[list[int]]] = ()
@@ -87,6 +131,10 @@ class Store:
         self.ends = np.frombuffer(self._ends, np.int64)
         self.lengths = np.diff(self.ends)
         self.lines = np.frombuffer(self._lines, np.int64)
+        if isinstance(self._targets, Ragged):
+            self._targets.close()
+            self.targets = self._targets
+            return self
         kind = np.float32 if _is_float(self._targets) else np.int64
         self.targets = np.array(self._targets, dtype=kind)
         self._targets = []

@@ -17,12 +17,13 @@ def show(
     """What there is to choose from, with options and defaults."""
     kind = what.removesuffix("s")
     if kind == "recipe":
-        for name in config.recipes():
+        for name in config.recipes(None):
             about = config.recipe(name)["recipe"]
             typer.echo(name if names else f"{name:<18} {about['summary']}")
             if not names:
                 scores = ", ".join(f"{data} {score}" for data, score in about["scores"].items())
-                typer.echo(f"{'':<18} reaches {scores}; {about['cost']}")
+                reached = f"reaches {scores}; " if scores else ""
+                typer.echo(f"{'':<18} {reached}{about['cost']}")
         return
     if kind not in registry.FOLDERS:
         raise unknown_name("list", what, [f"{k}s" for k in registry.FOLDERS] + ["recipes"])

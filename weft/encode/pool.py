@@ -14,6 +14,18 @@ from weft.registry import register
 Pooled = tuple[Tensor, Tensor | None]  # (B, H') and, from attention, (B, T)
 
 
+@register("pool", "none")
+class Nothing(nn.Module):
+    """All states as they are, for heads that answer at every word."""
+
+    def __init__(self, input_size: int):
+        super().__init__()
+        self.output_size = input_size
+
+    def forward(self, x: Padded) -> tuple[Padded, None]:
+        return x, None
+
+
 @register("pool", "mean")
 class Mean(nn.Module):
     """The average of the real steps."""

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class Figure:
@@ -22,8 +20,8 @@ class Figure:
 class Measure(Protocol):
     """Counts that can be added up in pieces, in any order, on any number of processes."""
 
-    def add(self, predicted: np.ndarray, gold: np.ndarray) -> None:
-        """Count one batch of predicted and right answers, both as numbers."""
+    def add(self, predicted: Any, gold: Any) -> None:
+        """Count one batch of predicted and right answers, both as numbers: arrays, or a list."""
 
     def merge(self, other: Any) -> None:
         """Take in what another measure of the same kind has counted."""

@@ -11,7 +11,7 @@ import numpy as np
 from weft.errors import UserError
 from weft.measure import Measure
 from weft.predict.predictor import CHUNK, Predictor
-from weft.text.example import Example, Tally
+from weft.text.example import Example, Layers, Tally
 
 
 def evaluate(
@@ -36,15 +36,16 @@ def evaluate(
                 kept.append(example)
                 targets.append(target)
         if kept:
-            scored = predictor.engine.scores([e.text for e in kept])
-            measure.add(task.predicted(scored.scores, space), np.array(targets))
+            scored = predictor.engine.scores([e if e.words else e.text for e in kept])
+            gold = targets if kept[0].words else np.array(targets)
+            measure.add(task.predicted(scored.scores, space), gold)
             for example, share in zip(kept, scored.coverage, strict=True):
                 if share < 1:
                     tally.add("texts read only in part", f"{example.where} ({share:.0%})")
             if predictions is not None:
                 answers = task.answers(scored.scores, space)
                 for example, answer, share in zip(kept, answers, scored.coverage, strict=True):
-                    row = {"text": example.text, "label": example.label, **shown(answer)}
+                    row = {"text": example.text, "label": plain(example.label), **shown(answer)}
                     row["coverage"] = float(share)
                     predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
         rows += len(chunk)
@@ -52,6 +53,11 @@ def evaluate(
     if not rows:
         raise UserError("There are no examples to measure on.")
     return measure
+
+
+def plain(label: Any) -> Any:
+    """A label as JSON: of words, its columns."""
+    return label.columns if isinstance(label, Layers) else label
 
 
 def shown(answer: Any) -> dict[str, Any]:

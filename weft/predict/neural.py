@@ -15,9 +15,10 @@ from weft.batch.index import Indexer, Row
 from weft.errors import UserError
 from weft.model import Model, Reading
 from weft.predict.predictor import Scored
+from weft.tasks.tag import Found, joined
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy
-from weft.train.evaluate import BUDGET, ROWS, readings, scores
+from weft.train.evaluate import BUDGET, ROWS, decoded, readings, scores
 from weft.train.runtime import Runtime, on
 
 
@@ -29,6 +30,8 @@ class Neural:
 
     def scores(self, texts: Sequence[str], parts: bool = False) -> Scored:
         """Scores of each text; the windows of a long one count equally."""
+        if self.model.by_word:
+            return self._sentences(texts)
         store, rows = self._store(texts, spans=parts)
         owners = np.array([row.text for row in rows])
         covered = np.zeros(len(texts))
@@ -46,8 +49,32 @@ class Neural:
             self._weights(rows, chosen, reading, pieces)
         return Scored(_merge(found, owners, len(texts)), covered, [tuple(p) for p in pieces])
 
+    def _sentences(self, given: Sequence[Any]) -> Scored:
+        """What is found for the words of each text; the rows of a long one follow each other."""
+        store, rows = Store(len(self.indexer.pieces)), []
+        for row in self.indexer.sentences(given):
+            store.append(row.ids, 0, pieces=row.pieces)
+            rows.append(row)
+        found: list[list[Any]] = [[] for _ in given]
+        for row, (tags, chances) in zip(
+            rows, decoded(self.model, store.close(), self.runtime) if rows else (), strict=True
+        ):
+            places = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
+            found[row.text].append(Found(tags, chances, row.words, places))
+        whole = [joined(parts) for parts in found]
+        # The probability of a word's answer is that of its least probable column.
+        weights = [
+            tuple(
+                (*place, float(c)) for place, c in zip(one.places, one.chances.min(1), strict=True)
+            )
+            for one in whole
+        ]
+        return Scored(whole, np.ones(len(given)), weights)
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, H) the vector each text was pooled into."""
+        if self.model.by_word:
+            raise UserError("A tagger has no vector for a whole text; `states` has one a word.")
         if not texts:
             return np.zeros((0, self.model.pool.output_size), np.float32)
         store, rows = self._store(texts)
@@ -57,6 +84,8 @@ class Neural:
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """(T, H) the encoder's vector for each token, and (T, 2) where it stands in the text."""
         store, rows = self._store([text], spans=True)
+        if not rows:
+            return np.zeros((0, self.model.encoder.output_size), np.float32), np.zeros((0, 2), int)
         vectors = [np.zeros((0, 0))] * len(rows)
         for chosen, reading in readings(self.model, store, self.runtime):
             for i, states in zip(chosen, reading.states.rows(), strict=True):
@@ -88,7 +117,7 @@ class Neural:
         self.indexer.tokenizer.save(folder / "tokenizer.json")
 
     @classmethod
-    def load(cls, folder: Path, config: dict[str, Any], outputs: int, device: str) -> "Neural":
+    def load(cls, folder: Path, config: dict[str, Any], outputs: Any, device: str) -> "Neural":
         """Read back what `save` wrote; a tensor too many or too few is an error."""
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         model = Model(config, vocabulary_size=len(tokenizer), outputs=outputs)
@@ -111,7 +140,9 @@ class Neural:
 
     def _store(self, texts: Sequence[str], spans: bool = False) -> tuple[Store, list[Row]]:
         store, rows = Store(len(self.indexer.pieces)), []
-        for row in self.indexer.rows(texts, spans=spans):
+        by_word = self.model.by_word
+        found = self.indexer.sentences(texts) if by_word else self.indexer.rows(texts, spans=spans)
+        for row in found:
             store.append(row.ids, 0, pieces=row.pieces)
             rows.append(row)
         return store.close(), rows

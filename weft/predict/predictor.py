@@ -25,7 +25,7 @@ CLOSE = 1e-3  # how far a replayed probability may be from the recorded one
 class Scored:
     """What an engine found for some texts, in their order."""
 
-    scores: np.ndarray  # (texts, C)
+    scores: Any  # (texts, C), or of a model that answers at every word a value a text
     coverage: np.ndarray  # (texts,)
     parts: Sequence[tuple] = ()  # (start, end, weight) of each token, a tuple a text
 
@@ -33,7 +33,7 @@ class Scored:
 class Engine(Protocol):
     """Texts -> scores: a neural model, or one of the generation before."""
 
-    def scores(self, texts: Sequence[str], parts: bool = False) -> Scored: ...
+    def scores(self, texts: Sequence[Any], parts: bool = False) -> Scored: ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray: ...
 
@@ -221,6 +221,8 @@ def _same(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:
     if isinstance(now, float) and isinstance(value, float):
         return abs(now - value) <= CLOSE * max(1.0, getattr(space, "deviation", 1.0))
     if isinstance(now, list):
+        if not hasattr(space, "threshold"):
+            return False
         return bool((np.abs(before - space.threshold) <= CLOSE).any())
     top = np.sort(before)[-2:]
     return len(top) == 2 and bool(top[1] - top[0] <= 2 * CLOSE)

@@ -59,7 +59,7 @@ def compare(
     becomes a row with its error; with `minutes`, what does not fit is clipped or left out.
     """
     _check(files, dev, seeds, folds, minutes)
-    names = list(dict.fromkeys(recipes or configuration.recipes()))
+    names = list(dict.fromkeys(recipes or configuration.recipes(task or "classify")))
     bases = {name: configuration.recipe(name) for name in names}
     clock = Clock(minutes, REPORT + TIMED * len(names))
     output = _folder(Path(output or folder_for(files[0])))

@@ -25,7 +25,7 @@ from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
 from weft.tokens.tokenizer import Tokenizer
 from weft.train import checkpoint
-from weft.train.evaluate import averaged, scores
+from weft.train.evaluate import averaged, decoded, scores
 from weft.train.health import Health, examine, first_bad, sample
 from weft.train.loop import NotFinite, Progress, Trainee, check, fit
 from weft.train.runtime import Runtime, out_of_memory, seed_everything, threads
@@ -96,7 +96,9 @@ class Run:
         else:
             kind = registry.build("tokenizer", section)
             examples = self.watch.reading(self.splits.train(), "learning the vocabulary")
-            tokenizer = kind.train(example.text for example in examples)
+            tokenizer = kind.train(
+                text for example in examples for text in example.words or (example.text,)
+            )
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
         return tokenizer
@@ -121,11 +123,18 @@ class Run:
 
     def _store(self, examples: Source, index: Indexer, model: Model, name: str) -> Store:
         """Tokenise a split once; what is cut or left out goes into the tally."""
-        store = Store(len(index.pieces), self.folder)
+        columns = len(self.space.size) if model.by_word else 0
+        store = Store(len(index.pieces), self.folder, columns=columns)
         self.tally.open = True
         rows = self.watch.reading(counted(examples, self.data, self.tally), f"tokenising {name}")
         kept = self._with_targets(rows)
         while chunk := list(islice(kept, CHUNK)):
+            if model.by_word:
+                for row in index.sentences([example for example, _ in chunk]):
+                    example, target = chunk[row.text]
+                    mine = target[row.start : row.start + len(row.ids)]
+                    store.append(row.ids, mine, example.line, row.pieces)
+                continue
             texts = [example.text for example, _ in chunk]
             for row in index.rows(texts, where=lambda i, chunk=chunk: chunk[i][0].where):  # type: ignore[misc]
                 example, target = chunk[row.text]
@@ -282,8 +291,13 @@ class Loop:
     def _measure(self, store: Store) -> dict[str, float]:
         task, space = self.run_.task, self.run_.space
         measure = task.measure(space)
-        found = scores(self.model, store, self.run_.runtime)
-        measure.add(task.predicted(found, task.tune(found, store.targets, space)), store.targets)
+        if self.model.by_word:
+            tags = [tags for tags, _ in decoded(self.model, store, self.run_.runtime)]
+            measure.add(tags, list(store.targets))
+        else:
+            found = scores(self.model, store, self.run_.runtime)
+            answers = task.predicted(found, task.tune(found, store.targets, space))
+            measure.add(answers, store.targets)
         return {name: figure.value for name, figure in measure.figures(resamples=0).items()}
 
     def _better(self, now: float) -> bool:

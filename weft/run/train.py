@@ -83,8 +83,7 @@ def train(
     data, settings = Data(**full["data"]), Settings(**full["train"])
     tally = Tally(open=False)
     splits = splits or from_files(data, tally)
-    if "several" in full["task"] and "several" not in config["task"]:
-        full["task"]["several"] = several(splits.train)
+    full["task"] |= settled(config, splits.train)
     task: Task = registry.build("task", full["task"])
     skip = data.problems == "skip"
     space = task.space(counted(splits.train, data, tally) if skip else splits.train())
@@ -228,9 +227,10 @@ def _model_sections(config: Config) -> dict[str, Any]:
     return sections(config)
 
 
-def several(source: Source) -> bool:
-    """Whether a label among the first is a list: then texts may have several."""
-    return any(isinstance(example.label, tuple) for example in islice(source(), 1000))
+def settled(config: Config, source: Source) -> dict[str, Any]:
+    """What the training file says of the task where the configuration does not."""
+    task: Any = registry.find("task", config["task"].get("kind", "classify"))
+    return task.settle(config["task"], source()) if hasattr(task, "settle") else {}
 
 
 def _check_settings(settings: Settings) -> None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from weft.errors import UserError, near_miss
 from weft.measure import Classification, LabelSets
 from weft.registry import register
 from weft.tasks.task import Answer, Labels, Loss
-from weft.text.example import Example
+from weft.text.example import Example, Layers
 from weft.text.source import SKIP
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from weft.batch import Labelled
 
 SHOWN = 20  # labels listed in a message
+FIRST = 1000  # examples whose labels say whether texts have several
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,13 @@ class Classify:
         self.smoothing = smoothing
         self.metric = "micro_f1" if several else "accuracy"
         self.tuned = several
+
+    @staticmethod
+    def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+        """Several labels a text, where one of the first is a list and nothing else is said."""
+        if "several" in given:
+            return {}
+        return {"several": any(isinstance(e.label, tuple) for e in islice(examples, FIRST))}
 
     def space(self, examples: Iterable[Example]) -> Classes:
         """The labels that occur, sorted; numbers by value when every label is one."""
@@ -152,6 +161,11 @@ class Classify:
 
     def _names(self, example: Example) -> tuple[str, ...]:
         label = example.label
+        if isinstance(label, Layers):
+            raise UserError(
+                f"{example.where}: something is known of every word here, not one label of the "
+                "text. Use a recipe for tags: --recipe tagger-bilstm."
+            )
         if not isinstance(label, tuple):
             return (str(label),)
         if not self.several:

@@ -106,7 +106,7 @@ def number(example: Example) -> float:
     if label is None or label == "":
         raise Labels("number").missing(example)
     try:
-        value = float(label) if not isinstance(label, tuple) else math.nan
+        value = float(label) if isinstance(label, (str, float)) else math.nan
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

@@ -39,8 +39,8 @@ class Space(Protocol):
     """The answers a task can give, learned from the training labels: classes, or a scale."""
 
     @property
-    def size(self) -> int:
-        """How many scores the head must give for one text."""
+    def size(self) -> Any:
+        """How many scores the head must give for one text; of words, the tags of each column."""
 
     def to_json(self) -> dict[str, Any]: ...
 
@@ -64,14 +64,14 @@ class Task(Protocol):
     def target(self, example: Example, space: Any) -> np.ndarray | int | float:
         """The right answer as numbers; a UserError with file and line where the space lacks it."""
 
-    def loss(self, scores: "Tensor", batch: "Labelled") -> Loss: ...
+    def loss(self, scores: Any, batch: "Labelled") -> Loss: ...
 
-    def answers(self, scores: np.ndarray, space: Any) -> list[Answer]: ...
+    def answers(self, scores: Any, space: Any) -> list[Answer]: ...
 
-    def predicted(self, scores: np.ndarray, space: Any) -> np.ndarray:
+    def predicted(self, scores: Any, space: Any) -> Any:
         """The answers as numbers of the same kind as `target`, for the measure."""
 
-    def tune(self, scores: np.ndarray, targets: np.ndarray, space: Any) -> Space:
+    def tune(self, scores: Any, targets: Any, space: Any) -> Space:
         """Fit what is decided after training (a threshold) on held-out scores."""
 
     def measure(self, space: Any) -> Measure: ...

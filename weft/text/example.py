@@ -1,20 +1,32 @@
 """What a reader hands on: one text with its label and the place it came from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import UserError
 
-Label = str | tuple[str, ...] | float | None
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """What is known of each word of a sentence, by the name of the column."""
+
+    columns: Mapping[str, tuple[str, ...]]
+    main: str = ""  # the column that is meant where none is named
+
+
+Label = str | tuple[str, ...] | float | Layers | None
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     text: str
-    label: Label = None  # a class, several classes, a number, or nothing
+    label: Label = None  # a class, several classes, a number, something of each word, or nothing
     id: str = ""
     file: str = ""
     line: int = 0  # counted from 1; 0 when the text did not come from a file
+    words: tuple[str, ...] = ()  # where the file says what the words are
+    places: tuple[tuple[int, int], ...] = ()  # (start, end) of each word in the text
 
     @property
     def where(self) -> str:

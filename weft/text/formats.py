@@ -15,7 +15,10 @@ from weft.text import brackets, conll, conllu, standoff, trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
 from weft.text.source import Source, missing, peel
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder")
+FORMATS = (
+    *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
+    *("conllu", "conll"),
+)
 PREFIX = "__label__"
 
 ENDINGS = {

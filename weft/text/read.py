@@ -11,7 +11,14 @@ from weft.errors import UserError
 from weft.text import trees
 from weft.text.columns import Columns, Layout, layout, table_layout
 from weft.text.example import Example, Label, Tally, label_of
-from weft.text.formats import PREFIX, check_format, delimiter_of, recognise_source
+from weft.text.formats import (
+    FORMATS,
+    PREFIX,
+    check_format,
+    delimiter_of,
+    recognise_source,
+    structure_of,
+)
 from weft.text.formats import recognise as recognise
 from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
 from weft.text.source import (
@@ -53,7 +60,12 @@ def read(
         raise UserError(f"{name}: a file, not a folder with one sub-folder a class.")
     source = Source(name)
     faults = Problems(source.name, problems, tally, keep_empty)
-    kind = format or recognise_source(source)
+    kind = format or structure_of(source)
+    if kind in ("conllu", "conll"):
+        source.close()
+        return _sentences(name, kind, columns, problems, tally)
+    if kind not in FORMATS:
+        kind = recognise_source(source)
     if kind == "parquet":
         source.close()
         from weft.text.parquet import read_parquet
@@ -109,6 +121,19 @@ def _some(examples: Iterator[Example], name: str) -> Iterator[Example]:
         raise UserError(f"{name}: no row can be used. Look at the first rows, or at the tally.")
     yield first
     yield from examples
+
+
+def _sentences(
+    name: str, kind: str, columns: Columns, problems: Handling, tally: Tally | None
+) -> Iterator[Example]:
+    from weft.text.sentences import column_examples, conllu_examples
+
+    if kind == "conllu":
+        label = "" if columns.label is None else str(columns.label)
+        return conllu_examples(name, label=label, problems=problems, tally=tally)
+    return column_examples(
+        name, text=columns.text, label=columns.label, problems=problems, tally=tally
+    )
 
 
 def _lines(source: Source, wish: _Wish) -> Iterator[Example]:

@@ -54,6 +54,20 @@ class Tokenizer:
         mark = self._raw.token_to_id(SPACE)
         return [_aligned(text, one, mark) for text, one in zip(texts, encoded, strict=True)]
 
+    def of_words(self, words: Sequence[str]) -> np.ndarray:
+        """One id a word, given as a word: of one that is cut further, that of its first piece."""
+        known = self._known
+        new = [word for word in dict.fromkeys(words) if word not in known]
+        unknown = self._raw.token_to_id(UNK) or 0
+        for word, one in zip(new, self._encode(new, fast=True), strict=True):
+            known[word] = one.ids[0] if one.ids else unknown
+        return np.array([known[word] for word in words], dtype=np.int32)
+
+    @cached_property
+    def _known(self) -> dict[str, int]:
+        """The ids of words that were asked for."""
+        return {}
+
     def strings(self, texts: Sequence[str]) -> list[list[str]]:
         """The surface of each token as it stands in the text."""
         return [

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +42,15 @@ def scores(
     together = torch.cat(found).cpu().numpy()
     out = np.empty_like(together)
     out[np.concatenate(order)] = together
+    return out
+
+
+def decoded(model: Model, store: Store, runtime: Runtime) -> list[Any]:
+    """What a model that answers at every word says of each row, in the store's order."""
+    out: list[Any] = [None] * len(store)
+    for rows, reading in readings(model, store, runtime):
+        for row, found in zip(rows.tolist(), reading.scores.decode(), strict=True):
+            out[row] = found
     return out
 
 

@@ -18,7 +18,7 @@ from weft.config import Config, dumps
 from weft.errors import UserError, unknown_name
 from weft.run.data import Data, counted
 from weft.run.split import digest, from_files
-from weft.run.train import filled, several, versions
+from weft.run.train import filled, settled, versions
 from weft.tasks.task import Task
 from weft.text.example import Tally
 from weft.tune.presets import SAMPLERS as PRESETS
@@ -181,8 +181,7 @@ def _plan(base: Config, dimensions: tuple[Dimension, ...]) -> Plan:
             f"{data.dev or data.train}: no dev examples, so trials could not be compared. Give "
             "--dev FILE, or set data.share above 0."
         )
-    if "several" in full["task"] and "several" not in base["task"]:
-        full["task"]["several"] = several(splits.train)
+    full["task"] |= settled(base, splits.train)
     task: Task = registry.build("task", full["task"])
     metric = full["train"]["metric"] or task.metric
     examples = counted(splits.train, data, Tally()) if data.problems == "skip" else splits.train()

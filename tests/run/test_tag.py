@@ -1,0 +1,155 @@
+"""Tagging from file to answer: CoNLL-U and column files, one column and several, spans."""
+
+import json
+
+import numpy as np
+import pytest
+
+import weft
+from weft.config import recipe
+from weft.errors import UserError
+from weft.text.read import read
+from weft.text.schemes import fault
+
+NOUNS, VERBS = ("ant", "bee", "cow", "dog"), ("eats", "sees", "hears")
+FIRST, LAST = ("Ada", "Bo", "Cy", "Di", "Ed"), ("Lee", "Fox", "Ray", "Poe", "Kay")
+TOWNS = ("Rome", "Oslo", "Bonn")
+SMALL = {
+    "encoder.hidden": 11, "train.epochs": 12, "train.batch": 8, "train.learning_rate": 0.02,
+    "train.average": 0, "tokenizer.minimum": 1, "head.dropout": 0.0,
+    "embedder": [{"kind": "lookup", "width": 7}, {"kind": "character-cnn", "width": 5}],
+}  # fmt: skip
+
+
+def conllu(path, sentences=60):
+    """A grammar of its own: the, a noun, a verb, the, a noun, a stop."""
+    rng = np.random.default_rng(3)
+    lines = []
+    for n in range(sentences):
+        one, two = rng.choice(NOUNS, 2)
+        words = ["The", one, rng.choice(VERBS), "the", two, "."]
+        tags = ["DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT"]
+        feats = ["_", "Number=Sing", "Tense=Pres", "_", "Number=Sing", "_"]
+        heads = [2, 3, 0, 5, 3, 3]
+        text = " ".join(words[:-1]) + "."
+        lines += [f"# sent_id = s{n}", f"# text = {text}"]
+        for i, (word, tag, feat, head) in enumerate(zip(words, tags, feats, heads, strict=True), 1):
+            space = "SpaceAfter=No" if i == 5 else "_"
+            relation = "root" if head == 0 else "dep"
+            lines.append(
+                f"{i}\t{word}\t{word}\t{tag}\tX{tag}\t{feat}\t{head}\t{relation}\t_\t{space}"
+            )
+        lines.append("")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def columns(path, sentences=60):
+    """Names of two words are people; the name after 'in' is a place."""
+    rng = np.random.default_rng(4)
+    rows = []
+    for _ in range(sentences):
+        first, last, town = (rng.choice(names) for names in (FIRST, LAST, TOWNS))
+        rows += [f"{first} B-PER", f"{last} I-PER", "lives O", "in O", f"{town} B-LOC", ". O", ""]
+    path.write_text("\n".join(rows) + "\n", "utf-8")
+    return path
+
+
+def trained(name, file, folder, **changes):
+    values = {**SMALL, "data.train": str(file), **changes}
+    return weft.train(recipe(name).with_values(values, "test"), folder, quiet=True, device="cpu")
+
+
+def test_reading_gives_words_places_and_columns(tmp_path):
+    (first, *_) = read(conllu(tmp_path / "a.conllu"))
+    assert first.words[0] == "The"
+    assert first.words[-1] == "."
+    assert [first.text[a:b] for a, b in first.places] == list(first.words)
+    assert first.label.main == "upos"
+    assert first.label.columns["xpos"][0] == "XDET"
+    assert (first.id, first.line) == ("s0", 1)
+
+
+def test_a_column_file_is_its_words_with_spaces_between(tmp_path):
+    (first, *_) = read(columns(tmp_path / "a.conll"))
+    assert first.text == " ".join(first.words)
+    assert [first.text[a:b] for a, b in first.places] == list(first.words)
+    assert first.label.columns["tag"] == ("B-PER", "I-PER", "O", "O", "B-LOC", "O")
+
+
+@pytest.mark.parametrize("name", ["tagger-bilstm", "tagger-bilstm-crf"])
+def test_tags_are_learnt_saved_and_given_for_plain_text(name, tmp_path):
+    outcome = trained(name, conllu(tmp_path / "a.conllu"), tmp_path / "run")
+    assert outcome.figures["dev"]["upos"].value == 1.0
+    loaded = weft.load(tmp_path / "run")
+    (answer,) = loaded(["The dog sees the bee."])
+    assert answer.value == ("DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT")
+    assert [part[:2] for part in answer.parts][1] == (4, 7)
+    assert 0.5 < answer.score <= 1
+    assert loaded([""])[0].value == ()
+
+
+@pytest.mark.parametrize("name", ["tagger-bilstm", "tagger-bilstm-crf"])
+def test_spans_are_recognised_learnt_and_answered_with_characters(name, tmp_path):
+    outcome = trained(name, columns(tmp_path / "a.conll"), tmp_path / "run")
+    assert outcome.predictor.task.scheme == "IOB2"
+    assert outcome.predictor.task.metric == "f1"
+    assert outcome.figures["dev"]["f1"].value == 1.0
+    (answer,) = weft.load(tmp_path / "run")(["Bo Lee lives in Rome."])
+    found = [(span["label"], span["start"], span["end"], span["text"]) for span in answer.value]
+    assert found == [("PER", 0, 6, "Bo Lee"), ("LOC", 16, 20, "Rome")]
+    lines = (tmp_path / "run" / "predictions.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(lines[0])["label"]["tag"][0] == "B-PER"
+
+
+def test_several_columns_are_learnt_by_one_model(tmp_path):
+    outcome = trained(
+        "tagger-bilstm", conllu(tmp_path / "a.conllu"), tmp_path / "run",
+        **{"task.columns": ["upos", "xpos", "feats"]},
+    )  # fmt: skip
+    figures = outcome.figures["dev"]
+    assert [figures[name].value for name in ("upos", "xpos", "feats", "all")] == [1.0] * 4
+    (answer,) = outcome.predictor(["The cow hears the ant."])
+    assert answer.value[2] == ["VERB", "XVERB", "Tense=Pres"]
+
+
+def test_a_chain_never_gives_what_the_scheme_forbids(tmp_path):
+    outcome = trained(
+        "tagger-bilstm-crf", columns(tmp_path / "a.conll"), tmp_path / "run", **{"train.epochs": 1}
+    )
+    predictor = outcome.predictor
+    scored = predictor.engine.scores(
+        ["Rome Lee in in Ada . Fox Fox Rome lives", "Fox", "Lee . Lee"]
+    )
+    for found in scored.scores:
+        tags = [predictor.space.name(0, int(number)) for number in found.tags[:, 0]]
+        assert fault(tags, "IOB2") is None
+
+
+def test_a_tag_that_training_never_saw_is_wrong_and_no_error(tmp_path):
+    outcome = trained("tagger-bilstm", conllu(tmp_path / "a.conllu"), tmp_path / "run")
+    text = (tmp_path / "a.conllu").read_text("utf-8").replace("\tPUNCT\t", "\tSYM\t")
+    (tmp_path / "b.conllu").write_text(text, "utf-8")
+    from weft.predict.evaluate import evaluate
+
+    measure = evaluate(outcome.predictor, read(tmp_path / "b.conllu"))
+    assert measure.figures()["upos"].value == pytest.approx(5 / 6)
+
+
+def test_long_sentences_are_read_in_stretches(tmp_path):
+    outcome = trained(
+        "tagger-bilstm", conllu(tmp_path / "a.conllu"), tmp_path / "run", **{"data.limit": 4}
+    )
+    (answer,) = outcome.predictor(["The dog sees the bee."])
+    assert len(answer.value) == 6
+
+
+def test_what_has_no_tags_is_told(tmp_path):
+    (tmp_path / "a.tsv").write_text("text\tlabel\ngood\tyes\nbad\tno\n" * 9, "utf-8")
+    with pytest.raises(UserError, match=r"no tagged words. The task 'tag' reads CoNLL-U"):
+        trained("tagger-bilstm", tmp_path / "a.tsv", tmp_path / "run")
+    with pytest.raises(UserError, match=r"[Uu]nknown column 'upso'.*upos"):
+        trained(
+            "tagger-bilstm", conllu(tmp_path / "a.conllu"), tmp_path / "run2",
+            **{"task.columns": ["upso"]},
+        )  # fmt: skip

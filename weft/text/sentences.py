@@ -1,0 +1,57 @@
+"""Sentences of CoNLL-U and of column files as Examples: words, where they stand, and their columns.
+
+A column keeps its name; one without a name goes by its number, from 0.
+"""
+
+import os
+from collections.abc import Iterator
+from itertools import accumulate
+
+from weft.text.conll import read_columns
+from weft.text.conllu import read_conllu
+from weft.text.example import Example, Layers, Tally
+from weft.text.sentence import COLUMNS
+from weft.text.source import Handling
+from weft.text.surface import offsets
+
+TAG = "tag"  # the name of a column file's main column
+
+
+def conllu_examples(
+    path: str | os.PathLike[str],
+    *,
+    label: str = "",
+    problems: Handling = "error",
+    tally: Tally | None = None,
+) -> Iterator[Example]:
+    """The sentences of a CoNLL-U file; the words are the syntactic ones."""
+    for sentence in read_conllu(path, problems=problems, tally=tally):
+        text, places = offsets(sentence, disagree="join")
+        columns = {name: tuple(sentence.column(name)) for name in COLUMNS[2:]}
+        yield Example(
+            text, Layers(columns, label or "upos"), sentence.sent_id or "", sentence.file,
+            sentence.line, tuple(word.form for word in sentence.words), tuple(places),
+        )  # fmt: skip
+
+
+def column_examples(
+    path: str | os.PathLike[str],
+    *,
+    text: int | str | None = None,
+    label: int | str | None = None,
+    problems: Handling = "error",
+    tally: Tally | None = None,
+) -> Iterator[Example]:
+    """The sentences of a column file; the text is its words with spaces between them."""
+    for sentence in read_columns(path, words=text, tags=label, problems=problems, tally=tally):
+        words = tuple(sentence.words)
+        starts = accumulate((len(word) + 1 for word in words), initial=0)
+        places = tuple((at, at + len(word)) for word, at in zip(words, starts, strict=False))
+        width = min(len(row) for row in sentence.rows)
+        names = sentence.layout.names or tuple(map(str, range(width)))
+        columns = {name: tuple(sentence.column(i)) for i, name in enumerate(names[:width])}
+        columns[TAG] = tuple(sentence.tags)
+        yield Example(
+            " ".join(words), Layers(columns, TAG), sentence.id, sentence.file, sentence.line,
+            words, places,
+        )  # fmt: skip
