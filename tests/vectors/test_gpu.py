@@ -13,7 +13,7 @@ from weft.vectors.learn import Learner, Settings, learn
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 WHOLE = [(0, 3, 0.1, 0.1)]  # three sentences
-NOBODY = np.empty(0, np.uint32)
+NOBODY, NOTHING = np.empty(0, np.uint32), np.empty((0, 16), np.float32)
 
 
 def small(ids: list[list[int]], words: int = 7) -> Corpus:
@@ -32,7 +32,7 @@ def made(
     rows = size if pieces is None else int(pieces.rows.max()) + 1
     weights = Weights(
         rng.normal(size=(rows, 16)).astype(np.float32),
-        rng.normal(size=(size, 16)).astype(np.float32), NOBODY, NOBODY,
+        rng.normal(size=(size, 16)).astype(np.float32), NOBODY, NOBODY, NOTHING, NOTHING,
     )  # fmt: skip
     for table in weights[:2]:
         table[:, settings.width :] = 0

@@ -188,17 +188,14 @@ def _moves(
     corpus: Corpus, settings: Settings, pieces: Pieces | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """How many programs move each input row, and each output row, at the same time."""
-    counts = corpus.counts.astype(np.float64)
-    kept = counts * np.minimum(aims.keep(corpus.counts, settings.sample) / 2.0**32, 1.0)
-    kept /= kept.sum()
-    noise = counts**settings.power
-    noise *= settings.negative / noise.sum()
-    around = settings.window + 1  # words in a window, at the mean
+    noise = (settings.negative, settings.power)
+    around, aimed = aims.moves(corpus.counts, settings.sample, settings.window, noise)
     if pieces is None:
-        return PROGRAMS * around * kept, PROGRAMS * (kept + noise)
+        return PROGRAMS * around, PROGRAMS * aimed
+    words = settings.window + 1  # in a window, at the mean
     rows = np.zeros(int(pieces.rows.max()) + 1)
-    np.add.at(rows, pieces.rows, np.repeat(kept, np.diff(pieces.ends, prepend=0)))
-    return PROGRAMS * rows, PROGRAMS * around * (kept + noise)
+    np.add.at(rows, pieces.rows, np.repeat(around / words, np.diff(pieces.ends, prepend=0)))
+    return PROGRAMS * rows, PROGRAMS * words * aimed
 
 
 def _calm(moves: Tensor, pull: float) -> Tensor:

@@ -7,8 +7,9 @@ word's path. Under CBOW there is one input row, the mean of the window. With sub
 row is the mean of the middle word's n-grams and the output rows are the words of the window, each
 with its negatives. The expected update is Mikolov's.
 
-Threads write to the same rows without locks (Hogwild); a thread's random numbers come from the
-seed it is given and nothing else.
+Threads write to the same rows without locks (Hogwild), but for the first rows, those of the most
+frequent words: each has its own copy, or they would spend their time handing these to and fro. A
+thread's random numbers come from the seed it is given and nothing else.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Weights(NamedTuple):
     outputs: np.ndarray  # (V or V − 1, padded E) float32
     marked_inputs: np.ndarray  # (V,) uint32, or empty where nobody asks
     marked_outputs: np.ndarray
+    near_inputs: np.ndarray  # (H, padded E): what a thread has instead of the first H rows
+    near_outputs: np.ndarray
 
 
 class Text(NamedTuple):
@@ -139,20 +142,27 @@ def filled(outputs, labels, weights, total, spare) -> int:  # type: ignore[no-un
 
 
 @compiled
-def aim(word, targets, table, marks, state, outputs, labels, weights, total) -> int:  # type: ignore[no-untyped-def]
+def place(table, near, row) -> int:  # type: ignore[no-untyped-def]
+    """The address of a row: among those a thread has for itself, or in the table."""
+    base = near.ctypes.data if row < near.shape[0] else table.ctypes.data
+    return base + row * table.shape[1] * 4
+
+
+@compiled
+def aim(word, targets, tables, state, outputs, labels, weights, total) -> int:  # type: ignore[no-untyped-def]
     """Append what predicts a word: itself and its negatives, or its path."""
-    base, size = table.ctypes.data, table.shape[1] * 4
+    table, near, marks = tables.outputs, tables.near_outputs, tables.marked_outputs
     if targets.negative == 0:
         first = targets.path_ends[word - 1] if word else 0
-        for place in range(first, targets.path_ends[word]):
-            outputs[total] = base + targets.nodes[place] * size
-            labels[total] = targets.turns[place]
+        for step in range(first, targets.path_ends[word]):
+            outputs[total] = place(table, near, targets.nodes[step])
+            labels[total] = targets.turns[step]
             weights[total] = 1.0
             total += 1
             if marks.size:
-                marks[targets.nodes[place]] += 1
+                marks[targets.nodes[step]] += 1
         return total
-    outputs[total] = base + word * size
+    outputs[total] = place(table, near, word)
     labels[total] = 1.0
     weights[total] = 1.0
     total += 1
@@ -161,7 +171,7 @@ def aim(word, targets, table, marks, state, outputs, labels, weights, total) -> 
     for _ in range(targets.negative):
         other = drawn(state, targets.sure, targets.alias)
         if other != word:
-            outputs[total] = base + other * size
+            outputs[total] = place(table, near, other)
             labels[total] = 0.0
             weights[total] = 1.0
             total += 1
@@ -175,8 +185,8 @@ def sampled(text, sentence, line, state) -> int:  # type: ignore[no-untyped-def]
     """Copy the words of a sentence that survive sub-sampling; how many they are."""
     count = 0
     first = text.ends[sentence - 1] if sentence else 0
-    for place in range(first, text.ends[sentence]):
-        word = text.ids[place]
+    for at in range(first, text.ends[sentence]):
+        word = text.ids[at]
         if (random(state) >> _32) < text.keep[word]:
             line[count] = word
             count += 1
@@ -192,7 +202,7 @@ def learn_windows(text, first, last, weights, targets, window, averaged, start, 
     state = np.array([seed], dtype=np.uint64)
     width = weights.inputs.shape[1]
     steps, size = width // LANES, width * 4
-    base, base_out = weights.inputs.ctypes.data, weights.outputs.ctypes.data
+    inputs, near = weights.inputs, weights.near_inputs
     line = np.empty(text.longest, np.int32)
     room = max(targets.negative + 1, 64) + ROOM
     outputs = np.zeros(room + GROUP, np.int64)
@@ -214,20 +224,17 @@ def learn_windows(text, first, last, weights, targets, window, averaged, start, 
             seen = 0
             for there in range(max(0, here - reach), min(count, here + reach + 1)):
                 if there != here:
-                    around[seen] = base + line[there] * size
+                    around[seen] = place(inputs, near, line[there])
                     seen += 1
                     if weights.marked_inputs.size:
                         weights.marked_inputs[line[there]] += 1
             if not seen:
                 continue
             if here + window < count:
-                fetch(base + line[here + window] * size, size // 64)
+                fetch(place(inputs, near, line[here + window]), size // 64)
             if here + 1 < count:
-                fetch(base_out + line[here + 1] * size, size // 64)
-            total = aim(
-                line[here], targets, weights.outputs, weights.marked_outputs, state,
-                outputs, labels, shares, 0,
-            )  # fmt: skip
+                fetch(place(weights.outputs, weights.near_outputs, line[here + 1]), size // 64)
+            total = aim(line[here], targets, weights, state, outputs, labels, shares, 0)
             total = filled(outputs, labels, shares, total, zero)
             if averaged:
                 mean(around.ctypes.data, seen, steps, hidden[0], zero + 2 * size)

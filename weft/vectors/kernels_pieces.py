@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.vectors.kernels import aim, below, compiled, filled, meet, random, sampled
+from weft.vectors.kernels import aim, below, compiled, filled, meet, place, random, sampled
 from weft.vectors.lanes import GROUP, LANES, ROOM, TOGETHER, fetch, mean, shift
 
 PULL = 0.5  # times the rate: how far one move of a row goes towards its goal
@@ -22,7 +22,7 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
     state = np.array([seed], dtype=np.uint64)
     width = weights.inputs.shape[1]
     steps, size = width // LANES, width * 4
-    base = weights.inputs.ctypes.data
+    inputs, near = weights.inputs, weights.near_inputs
     line = np.empty(text.longest, np.int32)
     room = 2 * window * (max(targets.negative + 1, 64) + GROUP) + ROOM
     outputs = np.zeros(room, np.int64)
@@ -46,18 +46,17 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
                 continue
             if here + 1 < count:
                 ahead = line[here + 1]
-                for place in range(pieces.ends[ahead - 1] if ahead else 0, pieces.ends[ahead]):
-                    fetch(base + pieces.rows[place] * size, size // 64)
+                for at in range(pieces.ends[ahead - 1] if ahead else 0, pieces.ends[ahead]):
+                    fetch(place(inputs, near, pieces.rows[at]), size // 64)
             total = surround(
-                line, here, left, right, weights.outputs, weights.marked_outputs, targets, state,
-                outputs, labels, shares, zero,
-            )  # fmt: skip
+                line, here, left, right, weights, targets, state, outputs, labels, shares, zero
+            )
             word, used = line[here], 0
-            for place in range(pieces.ends[word - 1] if word else 0, pieces.ends[word]):
-                rows[used] = base + pieces.rows[place] * size
+            for at in range(pieces.ends[word - 1] if word else 0, pieces.ends[word]):
+                rows[used] = place(inputs, near, pieces.rows[at])
                 used += 1
                 if weights.marked_inputs.size:
-                    weights.marked_inputs[pieces.rows[place]] += 1
+                    weights.marked_inputs[pieces.rows[at]] += 1
             mean(rows.ctypes.data, used, steps, hidden[0], zero + 2 * size)
             meet(hidden, 1, outputs, total, labels, shares, gains, steps, rate)
             # Each row moves by the whole gradient, as in fastText, and so does their mean.
@@ -66,13 +65,13 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
 
 @compiled
 def surround(  # type: ignore[no-untyped-def]
-    line, here, left, right, table, marks, targets, state, outputs, labels, shares, spare
+    line, here, left, right, weights, targets, state, outputs, labels, shares, spare
 ) -> int:
     """Append what predicts each word around one place; each begins a group of rows."""
     total = 0
     for there in range(left, right):
         if there != here:
-            total = aim(line[there], targets, table, marks, state, outputs, labels, shares, total)
+            total = aim(line[there], targets, weights, state, outputs, labels, shares, total)
             total = filled(outputs, labels, shares, total, spare)
     return total
 
@@ -84,8 +83,8 @@ def means(inputs, ends, rows, first, last, into) -> None:  # type: ignore[no-unt
         begin = ends[word - 1] if word else 0
         for e in range(into.shape[1]):
             into[word, e] = 0.0
-        for place in range(begin, ends[word]):
-            row = rows[place]
+        for at in range(begin, ends[word]):
+            row = rows[at]
             for e in range(into.shape[1]):
                 into[word, e] += inputs[row, e]
         share = np.float32(1.0 / max(ends[word] - begin, 1))
@@ -137,6 +136,18 @@ def merge(shared, copies, marks, first, last, pull) -> None:  # type: ignore[no-
                 copies[one, row, e] = shared[row, e]
         for one in range(count):
             marks[one, row] = 0
+
+
+@compiled
+def settle(shared, own, before, shares) -> None:  # type: ignore[no-untyped-def]
+    """Add what a thread has learnt in its own rows since it last did so, and take what others have.
+
+    Each row's step is scaled by its share, for the same reason as in `merge`.
+    """
+    for row in range(own.shape[0]):
+        for e in range(own.shape[1]):
+            shared[row, e] += shares[row] * (own[row, e] - before[row, e])
+            own[row, e] = before[row, e] = shared[row, e]
 
 
 @compiled

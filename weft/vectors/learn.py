@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -29,7 +30,9 @@ Loss = Literal["negative", "hierarchical"]
 METHODS = ("skipgram", "cbow", "fasttext")
 RATES = {"skipgram": 0.025, "cbow": 0.05, "fasttext": 0.05}  # those of word2vec and of fastText
 
-CHUNK = 100_000  # words that a thread takes at a time
+CHUNK = 100_000  # words that a thread takes at a time, at most; then it shares what it learnt
+NEAR = 32_768  # rows, those of the most frequent words, of which each thread has its own
+TURNS = 32  # that each thread has, at least
 ROUND = 20_000  # words between two merges of deterministic threads, of all of them together
 LEAST = 1e-4  # of the rate is left at the end
 
@@ -155,13 +158,18 @@ class Learner:
     def _freely(self, watch: Callable[[int], None]) -> None:
         """Each thread takes the next chunk when it is ready."""
         threads = self.settings.threads
-        chunks = list(self._chunks(CHUNK))
+        chunks = list(self._chunks(self._often()))
         following = itertools.count()
+        turn = Lock()
 
         def work() -> None:
+            own = Own(self) if threads > 1 else None
             while (number := next(following)) < len(chunks):
                 first, last, start, stop = chunks[number]
-                self._work(self.weights, first, last, start, stop, number)
+                self._work(own.weights if own else self.weights, first, last, start, stop, number)
+                if own:
+                    with turn:
+                        own.settle(start)
                 watch(self._size(first, last))
 
         with ThreadPoolExecutor(threads) as pool:
@@ -173,7 +181,6 @@ class Learner:
 
     def _rounds(self, watch: Callable[[int], None]) -> None:
         """Each thread takes one chunk into its own copy of the tables; then copies are merged."""
-        from weft.vectors.kernels import Weights
         from weft.vectors.kernels_pieces import PULL, merge
 
         threads, shared = self.settings.threads, self.weights
@@ -181,7 +188,13 @@ class Learner:
         copies = [_copies(table, threads) for table in tables]  # (T, V, padded E)
         marks = [np.zeros((threads, len(table)), np.uint32) for table in tables]
         own = [
-            Weights(copies[0][i], copies[1][i], marks[0][i], marks[1][i]) for i in range(threads)
+            shared._replace(
+                inputs=copies[0][i],
+                outputs=copies[1][i],
+                marked_inputs=marks[0][i],
+                marked_outputs=marks[1][i],
+            )
+            for i in range(threads)
         ]
         chunks = list(enumerate(self._chunks(max(ROUND // threads, 1))))
         with ThreadPoolExecutor(threads) as pool:
@@ -197,6 +210,27 @@ class Learner:
                     ],
                 )
                 watch(sum(self._size(c[0], c[1]) for _, c in together))
+
+    def _often(self) -> int:
+        """Words of a chunk: fewer where the text is short, so that all threads have some."""
+        words = int(self.corpus.ends[-1]) * self.settings.epochs
+        return max(1, min(CHUNK, words // (TURNS * self.settings.threads)))
+
+    def moves(self) -> tuple[np.ndarray, np.ndarray]:
+        """How often all threads move the first rows of either table, between two settlings."""
+        settings, counts = self.settings, self.corpus.counts
+        tree = settings.loss == "hierarchical"
+        noise = None if tree else (settings.negative, settings.power)
+        around, aimed = aims.moves(counts, settings.sample, settings.window, noise)
+        if tree:
+            paths = np.diff(self.targets.path_ends, prepend=0)
+            aimed = np.bincount(self.targets.nodes, np.repeat(aimed, paths), len(counts))
+        if settings.method == "fasttext":  # the middle is what is moved, and those around it aims
+            words = settings.window + 1
+            around, aimed = around / words, aimed * words
+        kept = (counts * (self.text.keep / 2.0**32)).sum() / counts.sum()
+        windows = settings.threads * self._often() * kept
+        return windows * around[:NEAR], windows * aimed[:NEAR]
 
     def _chunks(self, words: int) -> Iterator[tuple[int, int, float, float]]:
         """Runs of sentences of about so many words, through all epochs, and their rates.
@@ -263,6 +297,28 @@ class Learner:
         )
 
 
+class Own:
+    """A thread's own rows of the most frequent words, and how far its steps in them count."""
+
+    def __init__(self, learner: Learner) -> None:
+        shared, settings = learner.weights, learner.settings
+        self.threads, self.tables = settings.threads, (shared.inputs, shared.outputs)
+        self.moves = learner.moves()
+        self.near = [  # own rows, and what they were before
+            _copies(table[: len(moves)], 2)
+            for table, moves in zip(self.tables, self.moves, strict=True)
+        ]
+        self.weights = shared._replace(near_inputs=self.near[0][0], near_outputs=self.near[1][0])
+
+    def settle(self, rate: float) -> None:
+        """Hand over what was learnt, and take what others have learnt."""
+        from weft.vectors.kernels_pieces import PULL, settle
+
+        for table, (own, before), moves in zip(self.tables, self.near, self.moves, strict=True):
+            shares = aims.share(moves, PULL * rate, self.threads).astype(np.float32)
+            settle(table, own, before, shares)
+
+
 def accelerator(settings: Settings) -> Runtime | None:
     """The GPU that was asked for, if one was; torch is not needed otherwise."""
     if settings.device == "cpu":
@@ -318,8 +374,8 @@ def _start(size: int, settings: Settings) -> Weights:
         _all(pool, [(fill, inputs, *part, width, bound, np.uint64(seed)) for part in parts])
     outputs = _aligned(size, padded(width))
     outputs.fill(0)
-    nobody = np.empty(0, np.uint32)
-    return Weights(inputs, outputs, nobody, nobody)
+    nobody, nothing = np.empty(0, np.uint32), np.empty((0, padded(width)), np.float32)
+    return Weights(inputs, outputs, nobody, nobody, nothing, nothing)
 
 
 def _aligned(rows: int, width: int) -> np.ndarray:

@@ -43,6 +43,33 @@ def alias_table(counts: np.ndarray, power: float) -> tuple[np.ndarray, np.ndarra
     return sure, alias
 
 
+def moves(
+    counts: np.ndarray, sample: float, window: int, noise: tuple[int, float] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(V,) how often a window has a word around its middle, and how often in the middle or drawn.
+
+    `noise` says how many words are drawn for each, and by which power of their counts.
+    """
+    kept = counts * (keep(counts, sample) / _FULL)
+    kept = kept / kept.sum()
+    around = (window + 1) * kept  # a window reaches half-way, at the mean
+    if noise is None:
+        return around, kept
+    negative, power = noise
+    drawn = counts.astype(np.float64) ** power
+    return around, kept + negative * drawn / drawn.sum()
+
+
+def share(moves: np.ndarray, pull: float, threads: int) -> np.ndarray:
+    """How much of each thread's steps to keep when a row was moved so often by all of them.
+
+    If a move goes the share `pull` of the way to its goal, n moves go 1 − e^(−n·pull). Steps that
+    threads made apart, from the same place, are scaled to go as far as one after the other.
+    """
+    way = np.maximum(moves * pull, 1e-6)
+    return np.expm1(-way) / (threads * np.expm1(-way / threads))
+
+
 def huffman(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each word's path from the root of a Huffman tree: where it ends, its nodes, its turns.
 
