@@ -148,3 +148,13 @@ def test_a_missing_file_and_bad_sizes_are_refused(tmp_path):
         corpus([tmp_path / "nothing.txt"])
     with pytest.raises(UserError, match=r"'minimum' of 1 or more.* got 0, 0 and 10000"):
         corpus([Path("x")], minimum=0)
+
+
+def test_what_is_forgotten_is_still_in_the_file(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text("".join(f"w{i % 97} w{i % 89} w{i % 83}\n" for i in range(5_003)))
+    read = corpus([file], minimum=1)
+    ids = np.array(read.ids)
+    for first, last in ((0, 1), (1, 700), (700, len(read.ends)), (5, 5)):
+        read.forget(first, last)
+        np.testing.assert_array_equal(read.ids, ids)

@@ -8,6 +8,7 @@ import pytest
 from tests.vectors import slow
 from weft.errors import UserError
 from weft.vectors import learn as module
+from weft.vectors import targets
 from weft.vectors.corpus import Corpus
 from weft.vectors.learn import Learner, Settings, learn
 from weft.vectors.subwords import all_ngrams, ngrams, own_and_ngrams
@@ -268,3 +269,48 @@ def test_one_word_is_nothing_to_learn_from():
     alone = Corpus(("a",), np.array([3]), np.zeros(3, np.int32), np.array([3]), 3)
     with pytest.raises(UserError, match="Only one word is left"):
         learn(alone)
+
+
+def test_steps_of_threads_are_summed_when_few_and_averaged_when_many():
+    moves = np.array([0.0, 0.01, 1e6])
+    np.testing.assert_allclose(targets.share(moves, 0.0125, 1), 1.0)
+    few, some, many = targets.share(moves, 0.0125, 4)
+    assert few == pytest.approx(1, abs=1e-4)
+    assert some == pytest.approx(1, abs=1e-3)
+    assert many == pytest.approx(1 / 4)
+
+
+def test_rows_of_a_thread_are_handed_over_and_fetched():
+    from weft.vectors.kernels_pieces import settle
+
+    random = np.random.default_rng(2)
+    shared = random.normal(size=(7, 16)).astype(np.float32)
+    before = random.normal(size=(3, 16)).astype(np.float32)
+    own = random.normal(size=(3, 16)).astype(np.float32)
+    shares = np.array([1.0, 0.5, 0.0], np.float32)
+    expected = shared.copy()
+    expected[:3] += shares[:, None] * (own - before)
+    settle(shared, own, before, shares)
+    np.testing.assert_allclose(shared, expected, atol=1e-6)
+    np.testing.assert_array_equal(own, shared[:3])
+    np.testing.assert_array_equal(before, shared[:3])
+
+
+def test_how_often_rows_move_is_what_is_counted():
+    random = np.random.default_rng(5)
+    counts = np.array([400, 200, 100, 50, 25, 10])
+    ids = random.permutation(np.repeat(np.arange(6), counts))
+    window, negative = 3, 2
+    around, aimed = targets.moves(counts, 0.0, window, (negative, 0.75))
+    seen, middle = np.zeros(6), np.zeros(6)
+    for _ in range(20):
+        for here, word in enumerate(ids):
+            reach = random.integers(1, window + 1)
+            near = np.concatenate(
+                [ids[max(0, here - reach) : here], ids[here + 1 : here + reach + 1]]
+            )
+            np.add.at(seen, near, 1)
+            middle[word] += 1
+    np.testing.assert_allclose(seen / middle.sum(), around, rtol=0.05)
+    noise = counts**0.75 / (counts**0.75).sum()
+    np.testing.assert_allclose(aimed, middle / middle.sum() + negative * noise, rtol=1e-6)

@@ -5,6 +5,7 @@ Neither the text nor its ids are ever in memory as a whole; only the distinct wo
 
 from __future__ import annotations
 
+import mmap
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,15 @@ class Corpus:
     ids: np.ndarray  # (N,) int32, memory-mapped, sentence after sentence
     ends: np.ndarray  # (S,) int64: where each sentence ends in ids
     total: int  # running words read, kept or not
+
+    def forget(self, first: int, last: int) -> None:
+        """Let go of the memory of some sentences; they are still in the file."""
+        mapped = getattr(self.ids, "_mmap", None)
+        if mapped is None or not hasattr(mapped, "madvise") or last <= first:
+            return
+        begin = 4 * int(self.ends[first - 1]) if first else 0
+        begin -= begin % mmap.PAGESIZE
+        mapped.madvise(mmap.MADV_DONTNEED, begin, 4 * int(self.ends[last - 1]) - begin)
 
 
 def corpus(

@@ -112,7 +112,9 @@ class Gpu:
             ids.append(self.corpus.ids[begin:stop])
             ends.append(self.corpus.ends[first:last] - begin + before)
             before += stop - begin
-        joined = (torch.from_numpy(np.concatenate(arrays)) for arrays in (ids, ends))
+        joined = [torch.from_numpy(np.concatenate(arrays)) for arrays in (ids, ends)]
+        for first, last, _, _ in chunks:
+            self.corpus.forget(first, last)
         return tuple(array.to(self.device) for array in joined)  # type: ignore[return-value]
 
     def _stop(self, sentence: int) -> int:

@@ -31,7 +31,7 @@ METHODS = ("skipgram", "cbow", "fasttext")
 RATES = {"skipgram": 0.025, "cbow": 0.05, "fasttext": 0.05}  # those of word2vec and of fastText
 
 CHUNK = 100_000  # words that a thread takes at a time, at most; then it shares what it learnt
-NEAR = 32_768  # rows, those of the most frequent words, of which each thread has its own
+NEAR = 32_768  # rows of the most frequent words of which each thread has its own, at most
 TURNS = 32  # that each thread has, at least
 ROUND = 20_000  # words between two merges of deterministic threads, of all of them together
 LEAST = 1e-4  # of the rate is left at the end
@@ -229,8 +229,10 @@ class Learner:
             words = settings.window + 1
             around, aimed = around / words, aimed * words
         kept = (counts * (self.text.keep / 2.0**32)).sum() / counts.sum()
-        windows = settings.threads * self._often() * kept
-        return windows * around[:NEAR], windows * aimed[:NEAR]
+        often = self._often()
+        windows = settings.threads * often * kept
+        rows = min(NEAR, often // 3)  # sharing more would take longer than learning
+        return windows * around[:rows], windows * aimed[:rows]
 
     def _chunks(self, words: int) -> Iterator[tuple[int, int, float, float]]:
         """Runs of sentences of about so many words, through all epochs, and their rates.
@@ -264,10 +266,11 @@ class Learner:
         if self.pieces is None:
             averaged = self.settings.method == "cbow"
             learn_windows(*common, averaged, start, stop, seed)
-            return
-        from weft.vectors.kernels_pieces import learn_pieces
+        else:
+            from weft.vectors.kernels_pieces import learn_pieces
 
-        learn_pieces(*common, self.pieces, start, stop, seed)
+            learn_pieces(*common, self.pieces, start, stop, seed)
+        self.corpus.forget(first, last)
 
     def _vectors(self, seconds: float) -> Vectors:
         from weft.embed.subwords import Subwords
