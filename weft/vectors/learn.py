@@ -142,6 +142,8 @@ class Learner:
             self.gpu.compile()
         else:
             self._work(self.weights, 0, 0, 0.0, 0.0, 0)
+            if settings.threads > 1:
+                Own(self).settle(0.0)
         self.compiled = time.perf_counter() - began
 
     def run(self, watch: Callable[[int], None]) -> Vectors:
