@@ -153,3 +153,29 @@ def test_what_has_no_tags_is_told(tmp_path):
             "tagger-bilstm", conllu(tmp_path / "a.conllu"), tmp_path / "run2",
             **{"task.columns": ["upso"]},
         )  # fmt: skip
+
+
+def test_verbs_that_are_for_whole_texts_say_so(tmp_path):
+    from weft.explain.method import explain
+    from weft.report.compare import compare
+
+    file = conllu(tmp_path / "a.conllu")
+    with pytest.raises(UserError, match="something is known of every word here, and recipes"):
+        compare([str(file)], tmp_path / "out", quiet=True)
+    with pytest.raises(UserError, match=r"not one label of the text.*tagger-bilstm"):
+        weft.train(recipe("bag").with_values({"data.train": str(file)}, "t"), tmp_path / "b")
+    outcome = trained("tagger-bilstm", file, tmp_path / "run", **{"train.epochs": 1})
+    with pytest.raises(UserError, match="Only answers about a whole text can be explained"):
+        explain(outcome.predictor, ["The dog sees the bee."])
+
+
+def test_the_doctor_reads_tagged_words_as_texts(tmp_path):
+    from tests.cli.command import ok
+
+    found = json.loads(ok("check", conllu(tmp_path / "a.conllu"), "--json").out)
+    assert "label" not in " ".join(finding["kind"] for finding in found["findings"])
+    from tests.cli.command import fails
+
+    told = fails("check", tmp_path / "a.conllu", "--fix", tmp_path / "clean")
+    assert "would lose what is known of each word" in told
+    assert not (tmp_path / "clean").exists()

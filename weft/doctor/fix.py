@@ -17,7 +17,7 @@ from weft.doctor.labels import twins
 from weft.doctor.survey import NO_LABEL, Split, Survey
 from weft.errors import UserError
 from weft.text.example import Example, Label
-from weft.text.formats import ENDINGS
+from weft.text.formats import ENDINGS, STRUCTURES
 from weft.text.rewrite import KEEPING, other_columns, rewrite
 from weft.text.source import peel
 from weft.text.write import write
@@ -41,6 +41,12 @@ class Fixed:
 
 def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
     """Write the cleaned copies to a folder, or one file to a file; nothing is overwritten."""
+    for name, format in files.formats.items():
+        if format in STRUCTURES:
+            raise UserError(
+                f"{files.paths[name]}: --fix writes texts with a label, and would lose what is "
+                "known of each word here. Mend the file by hand."
+            )
     targets, changes = _targets(files, out)
     kinds = {name: _kind(files, name, target) for name, target in targets.items()}
     lost = tuple(_lost(files, targets, kinds))

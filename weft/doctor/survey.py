@@ -13,7 +13,7 @@ from weft.doctor.damage import damages
 from weft.doctor.finding import SHOWN
 from weft.doctor.scripts import script
 from weft.doctor.words import normal, words
-from weft.text.example import Example, Label
+from weft.text.example import Example, Label, Layers
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
 Watch = Callable[[int], None]
@@ -129,6 +129,9 @@ class Survey:
             split.damage.setdefault(kind, Noted()).add(row)
 
     def _take_label(self, split: Split, row: int, label: Label) -> None:
+        if isinstance(label, Layers):  # of words, which have checks of their own
+            self._label.append(NO_LABEL)
+            return
         if label is None or label == ():
             self._label.append(NO_LABEL)
             split.unlabelled.add(row)

@@ -48,6 +48,10 @@ def explain(
         raise UserError("Explain a list of texts, not a single string.")
     if steps < 1:
         raise UserError(f"steps should be 1 or more, got {steps}.")
+    if not isinstance(predictor.space.size, int):
+        raise UserError(
+            "Only answers about a whole text can be explained: a class, classes, a number."
+        )
     method = chosen(predictor, method)
     answers = predictor(texts)
     targets = [target_of(predictor, target, answer) for answer in answers]

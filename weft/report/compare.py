@@ -130,6 +130,12 @@ def _subject(given: dict[str, Any], folds: int, output: Path) -> Subject:
     """Find out what the data is for, and cut it; the kind of task goes into `given`."""
     section = {key[5:]: value for key, value in given.items() if key.startswith("data.")}
     data = checked(Data(**registry.check(Data, section, "[data]")))
+    first = next(source(data, data.train)(), None)
+    if first is not None and first.words:
+        raise UserError(
+            f"{data.train}: something is known of every word here, and recipes for that cannot be "
+            "compared yet. Train one by one: weft train --recipe tagger-bilstm."
+        )
     if "task.kind" not in given and looks_numeric(source(data, data.train)()):
         given["task.kind"] = "regress"
     cut = Cut(str(output / "split.npz"), folds, given.get("task.kind") == "regress")
