@@ -3,7 +3,7 @@
 R resamples   P distinct outcomes of an example   n examples
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,34 @@ def percentile(value: float, resampled: np.ndarray, n: int, level: float = 0.95)
     tail = (1 - level) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail]) if len(resampled) else (value, value)
     return Figure(float(value), float(low), float(high), n)
+
+
+def bootstrapped(
+    statistics: Mapping[str, Callable[[np.ndarray], np.ndarray]],
+    counts: np.ndarray,
+    resamples: int,
+    seed: int,
+    level: float,
+) -> dict[str, Figure]:
+    """Each statistic of (R, P) counts, on the counts themselves and on resamples of them."""
+    n = int(counts.sum())
+    if not n:
+        return {name: Figure(0.0, 0.0, 0.0, 0) for name in statistics}
+    resampled: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
+    for block in draws(counts, resamples, seed):
+        for name, statistic in statistics.items():
+            resampled[name].append(statistic(block))
+    return {
+        name: percentile(
+            statistic(counts[None])[0], np.concatenate([*resampled[name], np.zeros(0)]), n, level
+        )
+        for name, statistic in statistics.items()
+    }
+
+
+def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+    """Quotient of counts, 0 where there is nothing to divide by."""
+    return np.divide(top, bottom, out=np.zeros(np.shape(top)), where=bottom > 0)
 
 
 def interval(

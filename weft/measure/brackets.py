@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.measure.bootstrap import ratio
 from weft.measure.figure import Figure
-from weft.measure.sentences import SentenceCounts, ratio
+from weft.measure.sentences import SentenceCounts
 
 DELETED = frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."})
 EQUAL = {"PRT": "ADVP"}

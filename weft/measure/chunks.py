@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.measure.classify import ClassFigures, _figures, _per_class, _ratio
+from weft.measure.bootstrap import bootstrapped, ratio
+from weft.measure.classify import ClassFigures, by_class
 from weft.measure.figure import Figure
 
 Span = tuple[str, int, int]  # label, first word, the word after the last
@@ -64,7 +65,7 @@ class Chunks:
             np.array([count[name] for name in names], dtype=np.int64)
             for count in (self.right, self.said, self.true)
         )
-        return dict(zip(names, _per_class(*counts), strict=True))
+        return dict(zip(names, by_class(*counts), strict=True))
 
     def figures(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
@@ -74,10 +75,10 @@ class Chunks:
         counts = np.array([self.sentences[outcome] for outcome in outcomes], dtype=np.int64)
         right, said, true, good, words = table.T
         statistics = {
-            "f1": lambda block: _ratio(block @ (2 * right), block @ (said + true)),
-            "precision": lambda block: _ratio(block @ right, block @ said),
-            "recall": lambda block: _ratio(block @ right, block @ true),
+            "f1": lambda block: ratio(block @ (2 * right), block @ (said + true)),
+            "precision": lambda block: ratio(block @ right, block @ said),
+            "recall": lambda block: ratio(block @ right, block @ true),
         }
         if words.any():
-            statistics["accuracy"] = lambda block: _ratio(block @ good, block @ words)
-        return _figures(statistics, counts, resamples, seed, level)
+            statistics["accuracy"] = lambda block: ratio(block @ good, block @ words)
+        return bootstrapped(statistics, counts, resamples, seed, level)

@@ -4,12 +4,11 @@ R resamples   P distinct outcomes   C labels   n examples
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from weft.measure.bootstrap import draws, percentile
+from weft.measure.bootstrap import bootstrapped, ratio
 from weft.measure.figure import Figure
 
 UNSEEN = -1  # gold index of a label that the model never saw in training
@@ -70,7 +69,7 @@ class Classification:
                 true[gold] += count
             if gold == predicted:
                 right[gold] += count
-        return _per_class(right, said, true)
+        return by_class(right, said, true)
 
     def figures(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
@@ -80,7 +79,7 @@ class Classification:
         counts = np.array([self.cells[cell] for cell in cells], dtype=np.int64)
 
         def accuracy(block: np.ndarray) -> np.ndarray:
-            return _ratio(block[:, gold == predicted].sum(1), block.sum(1))
+            return ratio(block[:, gold == predicted].sum(1), block.sum(1))
 
         def macro_f1(block: np.ndarray) -> np.ndarray:
             true = _group(block, gold, self.size)  # (R, C + 1)
@@ -89,7 +88,7 @@ class Classification:
             return _macro(right, said, true)
 
         statistics = {"accuracy": accuracy, "macro_f1": macro_f1}
-        return _figures(statistics, counts, resamples, seed, level)
+        return bootstrapped(statistics, counts, resamples, seed, level)
 
 
 class LabelSets:
@@ -121,9 +120,7 @@ class LabelSets:
         """Precision, recall, F1 and support of each label, in the order of the labels."""
         gold, predicted, counts = self._unpack()
         right = counts @ (gold & predicted).astype(np.int64)
-        return _per_class(
-            right, counts @ predicted.astype(np.int64), counts @ gold.astype(np.int64)
-        )
+        return by_class(right, counts @ predicted.astype(np.int64), counts @ gold.astype(np.int64))
 
     def figures(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
@@ -134,18 +131,18 @@ class LabelSets:
         true_, said_, right_ = (m.astype(float) for m in (gold, predicted, gold & predicted))
 
         def accuracy(block: np.ndarray) -> np.ndarray:
-            return _ratio(block[:, exact].sum(1), block.sum(1))
+            return ratio(block[:, exact].sum(1), block.sum(1))
 
         def micro_f1(block: np.ndarray) -> np.ndarray:
             right, said, true = (block @ m.sum(1) for m in (right_, said_, true_))
-            return _ratio(2 * right, said + true)
+            return ratio(2 * right, said + true)
 
         def macro_f1(block: np.ndarray) -> np.ndarray:
             weights = block.astype(float)  # (R, P)
             return _macro(weights @ right_, weights @ said_, weights @ true_)
 
         statistics = {"micro_f1": micro_f1, "macro_f1": macro_f1, "accuracy": accuracy}
-        return _figures(statistics, counts, resamples, seed, level)
+        return bootstrapped(statistics, counts, resamples, seed, level)
 
     def _unpack(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Distinct gold rows and predicted rows (P, C) of booleans, and how often each came."""
@@ -157,38 +154,10 @@ class LabelSets:
         return bits[:, : self.size], bits[:, self.size :], counts
 
 
-def _figures(
-    statistics: Mapping[str, Callable[[np.ndarray], np.ndarray]],
-    counts: np.ndarray,
-    resamples: int,
-    seed: int,
-    level: float,
-) -> dict[str, Figure]:
-    """Each statistic of (R, P) counts, on the counts themselves and on resamples of them."""
-    n = int(counts.sum())
-    if not n:
-        return {name: Figure(0.0, 0.0, 0.0, 0) for name in statistics}
-    resampled: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
-    for block in draws(counts, resamples, seed):
-        for name, statistic in statistics.items():
-            resampled[name].append(statistic(block))
-    return {
-        name: percentile(
-            statistic(counts[None])[0], np.concatenate([*resampled[name], np.zeros(0)]), n, level
-        )
-        for name, statistic in statistics.items()
-    }
-
-
-def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    """Quotient of counts, 0 where there is nothing to divide by."""
-    return np.divide(top, bottom, out=np.zeros(np.shape(top)), where=bottom > 0)
-
-
 def _macro(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Mean F1 over the classes that occur, for each row of (R, C) counts."""
     occurs = said + true > 0
-    return _ratio(_ratio(2 * right, said + true).sum(1), occurs.sum(1))
+    return ratio(ratio(2 * right, said + true).sum(1), occurs.sum(1))
 
 
 def _group(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
@@ -200,11 +169,12 @@ def _group(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
     return out
 
 
-def _per_class(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[ClassFigures]:
+def by_class(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[ClassFigures]:
+    """How each class fares, from counts (C,)."""
     rows = zip(
-        _ratio(right, said).tolist(),
-        _ratio(right, true).tolist(),
-        _ratio(2 * right, said + true).tolist(),
+        ratio(right, said).tolist(),
+        ratio(right, true).tolist(),
+        ratio(2 * right, said + true).tolist(),
         true.tolist(),
         strict=True,
     )

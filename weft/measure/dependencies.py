@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import UserError
+from weft.measure.bootstrap import ratio
 from weft.measure.figure import Figure
-from weft.measure.sentences import SentenceCounts, ratio
+from weft.measure.sentences import SentenceCounts
 
 # Relations of content words; the rest is function words and punctuation.
 CONTENT = frozenset(

@@ -49,8 +49,3 @@ class SentenceCounts:
             name: percentile(statistic(whole)[0], statistic(resampled), self.n, level)
             for name, statistic in statistics.items()
         }
-
-
-def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    """Quotient of sums, 0 where there is nothing to divide by."""
-    return np.divide(top, bottom, out=np.zeros(np.shape(top)), where=bottom > 0)

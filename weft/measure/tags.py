@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from weft.measure.classify import _figures, _ratio
+from weft.measure.bootstrap import bootstrapped, ratio
 from weft.measure.figure import Figure
 
 Columns = Sequence[Sequence[str]]  # of a sentence: for each column, the tags of the words
@@ -85,9 +85,9 @@ class Tagging:
             statistics[f"{name}_sentences"] = _share(good == words, np.ones_like(words))
             if self.told:
                 statistics[f"{name}_unknown"] = _share(good_new, new)
-        return _figures(statistics, counts, resamples, seed, level)
+        return bootstrapped(statistics, counts, resamples, seed, level)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """The quotient of two sums over sentences, of (R, P) counts."""
-    return lambda block: _ratio(block @ part.astype(np.float64), block @ whole)
+    return lambda block: ratio(block @ part.astype(np.float64), block @ whole)
