@@ -134,6 +134,7 @@ def test_a_tag_that_training_never_saw_is_wrong_and_no_error(tmp_path):
 
     measure = evaluate(outcome.predictor, read(tmp_path / "b.conllu"))
     assert measure.figures()["upos"].value == pytest.approx(5 / 6)
+    assert measure.tagging.confusion("upos")["SYM", "PUNCT"] == 60
 
 
 def test_long_sentences_are_read_in_stretches(tmp_path):
@@ -141,7 +142,7 @@ def test_long_sentences_are_read_in_stretches(tmp_path):
         "tagger-bilstm", conllu(tmp_path / "a.conllu"), tmp_path / "run", **{"data.limit": 4}
     )
     (answer,) = outcome.predictor(["The dog sees the bee."])
-    assert len(answer.value) == 6
+    assert answer.value == ("DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT")
 
 
 def test_what_has_no_tags_is_told(tmp_path):
