@@ -122,7 +122,7 @@ def test_a_chain_never_gives_what_the_scheme_forbids(tmp_path):
         ["Rome Lee in in Ada . Fox Fox Rome lives", "Fox", "Lee . Lee"]
     )
     for found in scored.scores:
-        tags = [predictor.space.name(0, int(number)) for number in found.tags[:, 0]]
+        tags = [predictor.space.name(0, int(number)) for number in found.table[:, 0]]
         assert fault(tags, "IOB2") is None
 
 

@@ -15,7 +15,8 @@ from weft.batch.index import Indexer, Row
 from weft.errors import UserError
 from weft.model import Model, Reading
 from weft.predict.predictor import Scored
-from weft.tasks.tag import Found, joined
+from weft.tasks.structure import Found
+from weft.tasks.tag import joined
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy
 from weft.train.evaluate import BUDGET, ROWS, decoded, readings, scores

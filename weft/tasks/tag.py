@@ -15,6 +15,7 @@ from weft.measure.chunks import Chunks
 from weft.measure.figure import Figure
 from weft.measure.tags import Tagging
 from weft.registry import register
+from weft.tasks.structure import Found, Structure
 from weft.tasks.task import Answer, Loss
 from weft.text import schemes
 from weft.text.example import Example, Layers
@@ -25,24 +26,14 @@ if TYPE_CHECKING:
 FIRST = 1000  # sentences whose tags say whether they mark spans
 
 
-@dataclass(frozen=True)
-class Found:
-    """The tags of one sentence and how probable each is, with the words they belong to."""
-
-    tags: np.ndarray  # (T, K)
-    chances: np.ndarray  # (T, K)
-    words: tuple[str, ...] = ()
-    places: tuple[tuple[int, int], ...] = ()
-
-
 def joined(parts: Sequence[Found]) -> Found:
     """The stretches of one sentence as a whole."""
     if len(parts) == 1:
         return parts[0]
-    tags = [part.tags for part in parts] or [np.zeros((0, 1), np.int64)]
+    tables = [part.table for part in parts] or [np.zeros((0, 1), np.int64)]
     chances = [part.chances for part in parts] or [np.zeros((0, 1), np.float32)]
     return Found(
-        np.concatenate(tags), np.concatenate(chances),
+        np.concatenate(tables), np.concatenate(chances),
         tuple(word for part in parts for word in part.words),
         tuple(place for part in parts for place in part.places),
     )  # fmt: skip
@@ -185,27 +176,29 @@ class Tag:
         return [self._answer(found, space) for found in scores]
 
     def _answer(self, found: Found, space: TagSets) -> Answer:
-        columns = _named(found.tags, space)
+        columns = _named(found.table, space)
         chances = tuple(found.chances.ravel().tolist())
         score = float(np.exp(np.log(np.maximum(found.chances, 1e-12)).mean())) if chances else 1.0
+        seen = _structure(found.words, found.places, columns, space.scheme)
+        value: tuple
         if not space.scheme:
-            value: tuple = (
-                columns[0] if len(columns) == 1 else tuple(map(list, zip(*columns, strict=True)))
-            )
-            return Answer(value, score, scores=chances)
+            several = len(columns) > 1
+            value = tuple(map(list, zip(*columns, strict=True))) if several else columns[0]
+            return Answer(value, score, scores=chances, structure=seen)
+        spans = schemes.spans(columns[0], space.scheme, "repair")
         value = tuple(
-            {
-                "label": label,
-                "start": found.places[first][0],
-                "end": found.places[last - 1][1],
-                "text": " ".join(found.words[first:last]),
-            }
-            for label, first, last in schemes.spans(columns[0], space.scheme, "repair")
+            {"label": label, "start": start, "end": end, "text": " ".join(found.words[i:j])}
+            for (start, end, label), (_, i, j) in zip(seen.spans, spans, strict=True)
         )
-        return Answer(value, score, scores=chances)
+        return Answer(value, score, scores=chances, structure=seen)
+
+    def gold(self, example: Example, space: TagSets) -> Structure:
+        """What is right, as an answer would show it."""
+        columns = [_column(example, name) for name in space.names]
+        return _structure(example.words, example.places, columns, space.scheme, example.text)
 
     def predicted(self, scores: Sequence[Found], space: TagSets) -> list[np.ndarray]:
-        return [found.tags for found in scores]
+        return [found.table for found in scores]
 
     def tune(self, scores: Any, targets: Any, space: TagSets) -> TagSets:
         return space
@@ -248,6 +241,23 @@ class TagMeasure:
         if self.space.scheme:
             found = {**self.chunks.figures(resamples, seed, level), **found}
         return found
+
+
+def _structure(
+    words: tuple[str, ...],
+    places: tuple[tuple[int, int], ...],
+    columns: Sequence[tuple[str, ...]],
+    scheme: str,
+    text: str = "",
+) -> Structure:
+    if not scheme:
+        tags = tuple(map(" ".join, zip(*columns, strict=True)))
+        return Structure("tags", words, places, text, tags)
+    spans = tuple(
+        (places[first][0], places[last - 1][1], label)
+        for label, first, last in schemes.spans(columns[0], scheme, "repair")
+    )
+    return Structure("spans", words, places, text, columns[0], spans)
 
 
 def _layers(example: Example) -> Layers:

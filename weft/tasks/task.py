@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.measure import Measure
+from weft.tasks.structure import Structure
 from weft.text.example import Example
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Answer:
     parts: tuple = ()  # (start, end, weight) of each token, where the model attends
     coverage: float = 1.0  # below 1: some of the input was not read
     scores: tuple[float, ...] = ()  # one per label, in the order of the space
+    structure: Structure | None = None  # what there is to draw, where it is about the words
 
 
 class Space(Protocol):
