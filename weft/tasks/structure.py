@@ -1,0 +1,43 @@
+"""What an answer, or the right one, says of the words of a text: what drawings are made of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.text.trees import Tree
+
+Place = tuple[int, int]  # characters from, up to
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a model that answers at every word found in one sentence, as numbers."""
+
+    table: np.ndarray  # (T, K) tags and heads of words, or spans, or labels of nodes
+    chances: np.ndarray  # how probable each is
+    words: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
+    tree: Tree | None = None  # the tree it was read along, where the model reads trees
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One sentence with its tags, spans, arcs or tree; what the task does not say is empty."""
+
+    kind: str  # "tags", "spans", "arcs", "constituents" or "nodes"
+    words: tuple[str, ...]
+    places: tuple[Place, ...] = ()
+    text: str = ""  # what places count in; empty: the words with spaces between them
+    tags: tuple[str, ...] = ()  # one a word; of several columns joined by spaces
+    spans: tuple[tuple[int, int, str], ...] = ()  # characters from, up to, label
+    heads: tuple[int, ...] = ()  # one a word, counted from 1; 0 the root
+    relations: tuple[str, ...] = ()  # one a word
+    tree: Tree | None = None  # of constituents, or with a label at every node
+    scores: tuple[float, ...] = ()  # of each node of `tree`, as `nodes` orders them, from -1 to 1
+
+    def to_json(self) -> dict[str, Any]:
+        """What there is to say, as plain values."""
+        names = ("words", "places", "tags", "spans", "heads", "relations", "scores")
+        out = {name: list(getattr(self, name)) for name in names if getattr(self, name)}
+        return out | ({"tree": repr(self.tree)} if self.tree else {})
