@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import tables
 import tables_compare
+import tables_structure
 import tables_vectors
 from tables import Figures, Row, Section, Table
 from tables_vectors import Grid
@@ -19,7 +20,12 @@ from tables_vectors import Grid
 ROOT = Path(__file__).parent.parent
 PAGE, RESULTS = ROOT / "docs" / "benchmarks.md", Path(__file__).parent / "results"
 MARK = "<!-- Everything below is written by bench/summary.py from bench/results. -->"
-SECTIONS = (*tables.SECTIONS, *tables_vectors.SECTIONS, *tables_compare.SECTIONS)
+SECTIONS = (
+    *tables.SECTIONS,
+    *tables_vectors.SECTIONS,
+    *tables_compare.SECTIONS,
+    *tables_structure.SECTIONS,
+)
 
 
 class Kept(NamedTuple):

@@ -54,6 +54,16 @@ class Model(nn.Module):
         """Whether it answers at every word, and not for the text as a whole."""
         return self.parts["pool"]["kind"] == "none"
 
+    @property
+    def reads(self) -> str:
+        """What the steps of a row are: tokens of a "text", "words", or nodes of "trees"."""
+        return getattr(self.encoder, "reads", "words" if self.by_word else "text")
+
+    @property
+    def whole(self) -> bool:
+        """Whether a sentence makes sense only as a whole: the answer is a tree over it."""
+        return getattr(self.head, "whole", False)
+
     def read(self, source: Padded) -> Reading:
         """The scores together with the states, the sentence vector and the attention weights."""
         states = self.encoder(self.embed(source))  # (B, T, H)

@@ -100,7 +100,8 @@ def test_formats_and_columns(tmp_path):
     (tmp_path / "c.conll").write_text("Ada\tB-PER\nsaw\tO\nBob\tI-PER\n", "utf-8")
     done = command("check", tmp_path / "c.conll")
     assert done.status == 1
-    says(done.out, "1 tag of data continues nothing.", "c.conll:3", "sentence 1", "Begin every")
+    says(done.out, "1 tag of data does not follow from the tag before.", "c.conll:3", "sentence 1")
+    says(done.out, "word 3 'Bob' has 'I-PER' after 'O': IOB2 writes 'B-PER'", "Begin every")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,38 @@ def test_fix_keeps_the_format_or_says_why_not(tmp_path):
     trees = tmp_path / "b.ptb"
     trees.write_text("(3 (2 A) (4 film))\n(1 (2 The) (0 end))\n", "utf-8")
     done = command("check", trees, "--fix", tmp_path / "more")
-    says(done.out, "b.jsonl holds texts and labels", "the trees of", "b.ptb are left out")
-    assert texts(tmp_path / "more" / "b.jsonl") == ["A film", "The end"]
-    (tmp_path / "c.conll").write_text("Ada\tB-PER\nsaw\tO\n", "utf-8")
-    assert "offsets would" in fails("check", tmp_path / "c.conll", "--fix", tmp_path / "x")
+    says(done.out, "b.ptb (nothing)")
+    assert (tmp_path / "more" / "b.ptb").read_bytes() == trees.read_bytes()
+    (tmp_path / "c.conll").write_text("Ada\tB-PER\nsaw\tO\nBob\tI-PER\n", "utf-8")
+    done = command("check", tmp_path / "c.conll", "--fix", tmp_path / "x")
+    says(done.out, "c.conll (tag repaired 1)", "changes.jsonl")
+    assert (tmp_path / "x" / "c.conll").read_text() == "Ada\tB-PER\nsaw\tO\nBob\tB-PER\n"
+    ok("check", tmp_path / "x" / "c.conll")
+
+
+def test_columns_are_named_and_checked(tmp_path):
+    rows = "Ada\tNNP\tB-PER\nsaw\tVBD\tO\nBob\tNNP\tB-PER\n\n" * 7
+    (tmp_path / "a.conll").write_text(rows, "utf-8")
+    told = ok("check", tmp_path / "a.conll", "--json", "--no-near").out
+    assert json.loads(told)["layers"] == {"types": {"PER": {"data": 14}}}
+    told = ok("check", tmp_path / "a.conll", "--json", "--label", "1").out
+    assert json.loads(told)["layers"] == {"tags": {"NNP": {"data": 14}, "VBD": {"data": 7}}}
+    assert "no column 7" in fails("check", tmp_path / "a.conll", "--label", "7")
+    lines = "1\ta\t_\tNOUN\tNN\t_\t0\troot\t_\t_\n\n"
+    (tmp_path / "a.conllu").write_text(lines, "utf-8")
+    told = fails("check", tmp_path / "a.conllu", "--label", "xpso")
+    says(told, "Unknown CoNLL-U column 'xpso'", "Did you mean 'xpos'?")
+
+
+def test_the_page_draws_what_is_wrong_with_words(tmp_path):
+    rows = ("1\tGo\t_\tVERB\t_\t_\t0\troot\t_\t_", "2\t<b>\t_\tX\t_\t_\t3\tdep\t_\t_")
+    rows += ("3\tit\t_\tPRON\t_\t_\t2\tdep\t_\t_", "")
+    (tmp_path / "a.conllu").write_text("# sent_id = s<1>\n" + "\n".join(rows), "utf-8")
+    command("check", tmp_path / "a.conllu", "--html", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    says(page, "go round in a circle", "s&lt;1&gt;", 'class="drawing"', "&lt;b&gt;")
+    says(page, "<h2>Tags</h2>", "VERB", "<h2>Relations</h2>", "dep")
+    assert "<b>" not in page.replace("<b>Weft", "").split("Findings")[1].split("<h2>Files")[0]
+    (tmp_path / "a.conll").write_text("Ada\tB-PER\nsaw\tO\nBob\tI-PER\n", "utf-8")
+    command("check", tmp_path / "a.conll", "--html", tmp_path / "b.html")
+    says((tmp_path / "b.html").read_text("utf-8"), 'class="tagged"', "<h2>Types</h2>")

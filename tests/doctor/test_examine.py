@@ -232,5 +232,6 @@ def test_the_diagnosis_is_plain_json():
     import json
 
     told = json.loads(json.dumps(look(with_row(13, text="")).to_json()))
-    assert told["findings"][0]["places"][0] == {"where": "train.csv:14", "text": "", "detail": ""}
+    place = {"where": "train.csv:14", "text": "", "detail": "", "sketch": None}
+    assert told["findings"][0]["places"][0] == place
     assert told["rows"] == {"train": 61}

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from weft.batch import Padded
-from weft.embed.characters import CharacterCNN, CharacterLSTM, reverse, spell
+from weft.embed import characters
+from weft.embed.characters import CharacterCNN, CharacterLSTM, distinct, reverse, spell
 from weft.embed.highway import Highway
 from weft.errors import UserError
 
@@ -87,3 +88,50 @@ def test_highway_starts_by_letting_things_through():
 def test_filters_must_be_pairs():
     with pytest.raises(UserError, match=r"pairs \[width, count\], got \[\[3\]\]"):
         CharacterCNN(filters=((3,),))
+
+
+def repeated(words=("a", "loving", "a", "naïveté", "loving", "a", "o", "bb")):
+    """Three rows of words that come again, of different lengths."""
+    rows = [words, words[3:], words[:2]]
+    spelled = [[spell(word) for word in row] for row in rows]
+    out = torch.zeros(3, len(words), 17, dtype=torch.long)
+    for i, row in enumerate(spelled):
+        for j, letters in enumerate(row):
+            out[i, j, : len(letters)] = torch.tensor(letters)
+    return Padded(out, torch.tensor([len(row) for row in rows]))
+
+
+@pytest.mark.parametrize("kind", [CharacterCNN, CharacterLSTM])
+def test_a_word_is_read_once_outside_training_and_is_the_same(kind, monkeypatch):
+    torch.manual_seed(0)
+    net, x = kind(width=7, character_width=5), repeated()
+    slow = net(x).data
+    seen = []
+    words = net.words
+    monkeypatch.setattr(net, "words", lambda rows: seen.append(rows.shape) or words(rows))
+    monkeypatch.setattr(characters, "TOGETHER", 3)
+    fast = net.eval()(x).data
+    torch.testing.assert_close(fast, slow, rtol=1e-5, atol=1e-6)
+    # Five kinds of words, three at a time, no wider than the longest of the three.
+    assert [tuple(shape) for shape in seen] == [(3, 4), (2, 11)]
+
+
+@pytest.mark.parametrize("collide", [False, True])
+def test_distinct_rows_even_where_their_sums_agree(collide, monkeypatch):
+    if collide:
+        monkeypatch.setattr(
+            torch, "randint", lambda low, high, shape, **_: torch.ones(*shape).long()
+        )
+    rows = torch.tensor([[3, 1, 0], [1, 3, 0], [3, 1, 0], [2, 2, 0], [1, 3, 0]])
+    kept, kinds = distinct(rows)
+    assert len(kept) == 3
+    assert torch.equal(kept[kinds], rows)
+
+
+def test_telling_words_apart_takes_nothing_from_the_random_numbers():
+    net, x = CharacterCNN(width=7).eval(), repeated()
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    net(x)
+    assert torch.equal(torch.rand(3), wanted)

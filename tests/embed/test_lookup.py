@@ -65,8 +65,20 @@ def test_dropout_only_in_training():
     assert lookup.eval()(ids).data.ne(0).all()
 
 
+def test_word_dropout_hides_whole_words_in_training_and_leaves_the_others_as_they_are():
+    ids = Padded(torch.full((1, 503), 2), torch.tensor([503]))
+    lookup = Lookup(5, width=3, word_dropout=0.3)
+    whole = lookup.table.weight[2]
+    hidden = lookup.train()(ids).data[0].eq(0).all(1)
+    assert hidden.float().mean().item() == pytest.approx(0.3, abs=0.1)
+    assert lookup(ids).data[0].eq(whole).all(1).float().mean().item() > 0.6
+    assert lookup.eval()(ids).data[0].eq(whole).all()
+
+
 def test_options_that_make_no_sense():
     with pytest.raises(UserError, match="'width' should be at least 1, got 0"):
         Lookup(5, width=0)
     with pytest.raises(UserError, match=r"'dropout' should be from 0 to below 1, got 1\.5"):
         Lookup(5, dropout=1.5)
+    with pytest.raises(UserError, match=r"'word_dropout' should be from 0 to below 1, got 1\.0"):
+        Lookup(5, word_dropout=1.0)

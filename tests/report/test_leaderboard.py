@@ -170,3 +170,11 @@ def test_labels_of_the_scatter_do_not_overlap():
     for i, (left, top, right, bottom) in enumerate(boxes):
         for x0, y0, x1, y1 in boxes[:i]:
             assert right <= x0 or x1 <= left or bottom <= y0 or y1 <= top
+
+
+def test_a_long_name_takes_no_figure_away(capsys):
+    table([made("tagger-bilstm-crf", 0.9, 2.0), made("tagger-transformer", 0.8, 123.0)])
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert "877 MB" in shown
+    assert max(map(len, shown.splitlines())) <= 100

@@ -75,3 +75,18 @@ def test_a_collapsed_training_is_noticed():
     assert _collapsed(iter(rows(half, half))) == ""
     assert _collapsed(iter(rows(["a"] * 100, ["a"] * 97 + ["b"] * 3))) == ""  # nearly all are 'a'
     assert _collapsed(iter(rows([0.50001, 0.50002] * 9, list(range(18))))) != ""
+
+
+def tagged(said: str, gold: str) -> dict:
+    sides = [{"kind": "tags", "words": list(tags), "tags": list(tags)} for tags in (said, gold)]
+    return {"value": list(said), "label": {}, "structure": sides[0], "gold": sides[1]}
+
+
+def test_a_tagger_that_says_one_tag_has_collapsed():
+    assert _collapsed(iter([tagged("NNNN", "NVDN")] * 5)) == (
+        "it answered 'N' for 100% of the test words"
+    )
+    assert _collapsed(iter([tagged("NVNN", "NVDN")] * 5)) == ""
+    spans = {"kind": "spans", "words": ["a"], "spans": [[0, 1, "X"]]}
+    row = {"value": [], "label": {}, "gold": spans, "structure": {**spans, "spans": []}}
+    assert _collapsed(iter([row] * 3)) == "it found none of the 3 spans"

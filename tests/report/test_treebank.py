@@ -186,10 +186,22 @@ def test_spans_that_cannot_be_drawn():
         terminal.entities(TEXT, [(4, 4, "A")])
 
 
+def test_every_column_of_tags_has_a_line_and_its_own_errors():
+    said, gold = ["NOUN NN Case=Nom|Number=Sing", "PUNCT . _"], ["NOUN NNS Case=Nom|Number=Sing"]
+    drawn = str(tagged.tags(["dogs", "."], said, [*gold, "PUNCT . _"]))
+    assert (
+        'dogs<small>NOUN</small><small class="more">NN</small><small class="right">NNS</small>'
+        '<small class="more">Case=Nom|<wbr>Number=Sing</small></span>'
+    ) in drawn
+    assert '.<small>PUNCT</small><small class="more">.</small></span>' in drawn
+    text = terminal.tags(["dogs", "."], said, [*gold, "PUNCT . _"])
+    assert text.plain == "dogs/NOUN/NN→NNS/Case=Nom|Number=Sing ./PUNCT/./_"
+
+
 def test_tags_and_their_errors():
     drawn = str(tagged.tags(["dogs", "<run>"], ["NOUN", "NOUN"], ["NOUN", "VERB"]))
     assert "dogs<small>NOUN</small></span>" in drawn
-    assert "&lt;run&gt;<small>NOUN</small><small>VERB</small></span>" in drawn
+    assert '&lt;run&gt;<small>NOUN</small><small class="right">VERB</small></span>' in drawn
     assert drawn.count("word off") == 1
     with pytest.raises(UserError, match="2 words, but 1 gold tags"):
         tagged.tags(["a", "b"], ["X", "Y"], ["X"])

@@ -151,7 +151,7 @@ def test_spans_name_the_line_of_a_bad_tag(tmp_path):
     [
         (CHUNKS.replace("the DT", "the"), {}, r"a\.conll:3: 2 columns where the others have 3"),
         (CHUNKS + "\nx Y\n", {}, r"a\.conll:9: 2 columns where .*'x Y'\. Give each word 3 cells"),
-        (ROLES.replace("\t(V*)\t*", "\t(V*)"), {}, r"a\.conll:3: 8 columns .* 9: .*a tab"),
+        (ROLES.replace("\t(V*)\t*", "\t(V*)"), {}, r"a\.conll:3: sentence 'a-1': 8 columns .* 9: "),
         (TWEETS + "\tO\n", {}, r"a\.conll:8: the word \(column 0\) is empty"),
         (CHUNKS, {"tags": "ner"}, r"no column 'ner'; found word, pos, chunk"),
         (CHUNKS, {"tags": "chnk"}, r"Did you mean 'chunk'\?"),

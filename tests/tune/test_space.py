@@ -174,3 +174,12 @@ def test_the_small_preset_fits_every_recipe(name):
         rate = found["train.learning_rate"]
         assert isinstance(rate, Range)
         assert rate.low < at(base.sections, "train.learning_rate") < rate.high
+
+
+@pytest.mark.parametrize("task", ["tag", "parse", "constituency", "nodes"])
+def test_recipes_with_an_answer_at_every_word_can_be_searched(task):
+    from weft.config import recipe, recipes
+    from weft.tune.space import buildable
+
+    for name in recipes(task):
+        assert buildable(recipe(name))["task"]["kind"] == task

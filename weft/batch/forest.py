@@ -8,7 +8,8 @@ B trees   T nodes of the largest one
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from weft.batch.padded import Padded, pad
 from weft.errors import UserError
+from weft.text.example import Example
 from weft.text.trees import Tree, nodes
 
 NONE = -1  # parent of a root, and label of a node that has none
@@ -56,6 +58,18 @@ def flatten(tree: Tree) -> Nodes:
             spans[up, 1] = spans[step, 1]
     words = tuple("" if node.children else node.word for node, _ in order)
     return Nodes(words, tuple(node.label for node, _ in order), parents, spans)
+
+
+def readable(example: Example) -> Example:
+    """The example with its tree made binary, and the words under it with their places."""
+    assert example.tree is not None
+    tree = binary(example.tree)
+    words = tuple(tree.words)
+    starts = accumulate((len(word) + 1 for word in words), initial=0)
+    places = example.places or tuple(
+        (at, at + len(word)) for word, at in zip(words, starts, strict=False)
+    )
+    return replace(example, words=words, places=places, tree=tree)
 
 
 def forest(

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.batch.forest import flatten, readable
+from weft.errors import UserError
 from weft.text.example import Example
-from weft.tokens.split import word_spans
+from weft.text.trees import Tree
+from weft.tokens.split import words_of
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy, coverage, cut
 from weft.tokens.vocabulary import SPECIALS, UNK
@@ -26,6 +29,8 @@ class Row:
     clipped: int = 0  # words longer than an embedder that spells them out will read
     words: tuple[str, ...] = ()  # where the words were given, or cut, as words
     start: int = 0  # the number of its first word in the text
+    parents: np.ndarray | None = None  # (T,) where the steps are the nodes of a tree
+    tree: Tree | None = None  # that tree; spans are those of its leaves
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Indexer:
     pieces: Sequence[Pieces] = ()
     limit: int | None = None
     policy: Policy = "head"
+    whole: bool = False  # a sentence may not be cut
 
     def rows(
         self,
@@ -57,19 +63,43 @@ class Indexer:
         A text longer than the limit becomes several rows, one after the other; a text without a
         word becomes none.
         """
-        for i, one in enumerate(given):
-            if isinstance(one, Example):
-                text, words, places = one.text, one.words, one.places
-            else:
-                text, places = one, tuple(word_spans(one))
-                words = tuple(text[start:end] for start, end in places)
-            ids = self.tokenizer.of_words(words)
+        split = [(e.words, e.places) if isinstance(e, Example) else words_of(e) for e in given]
+        # Of all texts at once: to ask for the words of each would cost more than the answer.
+        known = self.tokenizer.of_words([word for words, _ in split for word in words])
+        ends = np.cumsum([len(words) for words, _ in split])
+        for i, (one, (words, places)) in enumerate(zip(given, split, strict=True)):
+            ids = known[ends[i] - len(words) : ends[i]]
             spans = np.array(places, np.int32).reshape(-1, 2)
             size = self.limit or max(len(ids), 1)
+            if self.whole and len(ids) > size:
+                where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
+                raise UserError(
+                    f"{where}: a sentence of {len(ids)} words; the model reads at most {size} as a "
+                    "whole. Split it, or train with a larger data.limit."
+                )
             for start in range(0, len(ids), size):
                 here = slice(start, start + size)
                 pieces = tuple(make(words[here]) for make in self.pieces)
                 yield Row(i, ids[here], pieces, 1.0, spans[here], 0, words[here], start)
+
+    def trees(self, given: Sequence[Example]) -> Iterator[Row]:
+        """Rows with one id a node of each example's tree: a leaf's word, or padding above.
+
+        An example without a tree becomes none.
+        """
+        for i, one in enumerate(given):
+            if one.tree is None:
+                continue
+            example = one if one.words else readable(one)
+            assert example.tree is not None
+            nodes = flatten(example.tree)
+            ids = np.zeros(len(nodes.words), np.int32)
+            ids[[bool(word) for word in nodes.words]] = self.tokenizer.of_words(example.words)
+            pieces = tuple(make(nodes.words) for make in self.pieces)
+            spans = np.array(example.places, np.int32).reshape(-1, 2)
+            yield Row(
+                i, ids, pieces, 1.0, spans, 0, example.words, 0, nodes.parents, example.tree
+            )  # fmt: skip
 
     def _cut(
         self,

@@ -50,6 +50,7 @@ class Labelled(Batch):
             self.source.data[rows, :longest],
             lengths,
             tuple(piece[rows, :longest] for piece in self.source.pieces),
+            None if self.source.parents is None else self.source.parents[rows, :longest],
         )
         target = self.target[rows]
         return Labelled(

@@ -20,7 +20,7 @@ class Padded:
     data: Tensor  # (B, T, ...)
     lengths: Tensor  # (B,) always on the host: reading it never waits for the device
     pieces: tuple[Tensor, ...] = ()  # each (B, T, W): bytes or n-grams of the tokens, 0 = none
-    parents: Tensor | None = None  # (B, T) index of each node's parent, -1 at the root
+    parents: Tensor | None = None  # (B, T) index of each node's parent, -1 at the root; on the host
 
     @cached_property
     def mask(self) -> Tensor:
@@ -52,8 +52,7 @@ class Padded:
 
     def to(self, device: Any) -> "Padded":
         move = [t.to(device, non_blocking=True) for t in (self.data, *self.pieces)]
-        parents = None if self.parents is None else self.parents.to(device)
-        return Padded(move[0], self.lengths, tuple(move[1:]), parents)
+        return Padded(move[0], self.lengths, tuple(move[1:]), self.parents)
 
     def rows(self) -> list[Tensor]:
         """Each row without its padding."""

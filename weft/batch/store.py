@@ -94,7 +94,8 @@ class Ragged:
 class Store:
     """Rows of token ids with their targets, line numbers and, where asked for, pieces of tokens.
 
-    With `columns`, a target is a table of that many columns, not a number or a row of them.
+    With `columns`, a target is a table of that many columns, not a number or a row of them; with
+    `trees`, each row comes with the parents of its steps.
     """
 
     def __init__(
@@ -103,17 +104,24 @@ class Store:
         folder: Path | None = None,
         memory: int = MEMORY,
         columns: int = 0,
+        trees: bool = False,
     ):
         self.ids = Flat(np.int32, folder, memory)
         self._ends = array("q", [0])
         self._lines = array("q")
         self._targets: Any = Ragged(columns, folder, memory) if columns else []
         self._pieces = [_Pieces(folder, memory) for _ in range(pieces)]
+        self._parents = Ragged(1, folder, memory) if trees else None
         self.ends = self.lengths = self.lines = np.zeros(0, np.int64)
         self.targets: Any = np.zeros(0, np.int64)
 
     def append(
-        self, ids: np.ndarray, target: Any, line: int = 0, pieces: Sequence[list[list[int]]] = ()
+        self,
+        ids: np.ndarray,
+        target: Any,
+        line: int = 0,
+        pieces: Sequence[list[list[int]]] = (),
+        parents: np.ndarray | None = None,
     ) -> None:
         """Add one row; `pieces` holds, for each embedder that asks, a list of ids a token."""
         self.ids.extend(ids)
@@ -122,12 +130,17 @@ class Store:
         self._targets.append(target)
         for store, rows in zip(self._pieces, pieces, strict=True):
             store.append(rows)
+        if self._parents is not None:
+            assert parents is not None
+            self._parents.append(parents[:, None])
 
     def close(self) -> "Store":
         """End of writing; from here on rows can be read."""
         self.ids.close()
         for pieces in self._pieces:
             pieces.close()
+        if self._parents is not None:
+            self._parents.close()
         self.ends = np.frombuffer(self._ends, np.int64)
         self.lengths = np.diff(self.ends)
         self.lines = np.frombuffer(self._lines, np.int64)
@@ -151,7 +164,10 @@ class Store:
             torch.from_numpy(pad([p.row(self.ends[i], self.ends[i + 1]) for i in rows], lengths))
             for p in self._pieces
         )
-        return Padded(torch.from_numpy(data), torch.from_numpy(lengths.copy()), pieces)
+        parents = None
+        if self._parents is not None:
+            parents = torch.from_numpy(self._parents.padded(rows)[:, :, 0])
+        return Padded(torch.from_numpy(data), torch.from_numpy(lengths.copy()), pieces, parents)
 
     def __len__(self) -> int:
         return len(self.lengths)

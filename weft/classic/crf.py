@@ -95,26 +95,29 @@ class LinearCRF:
     def marginals(self, sentences: Sequence[Features]) -> list[np.ndarray]:
         """The probability of each label for each word (T, C) of each sentence."""
         out = [np.zeros((0, len(self.labels))) for _ in sentences]
-        start, end, step = self._weights()
         for places, own in self._grouped(sentences):
-            left, right = np.empty_like(own), np.empty_like(own)  # (T, B, C)
-            left[0], right[-1] = own[0] + start, end
-            for t in range(1, len(own)):
-                left[t] = _log_sum(left[t - 1][:, :, None] + step) + own[t]
-                right[-1 - t] = _log_sum((right[-t] + own[-t])[:, :, None] + step.T)
-            total = _log_sum((left[-1] + end)[:, :, None])[:, 0]  # (B,)
-            self._possible(total, len(own))
-            found = np.exp(left + right - total[:, None])  # (T, B, C)
+            found = self._marginals(own)  # (T, B, C)
             for row, place in enumerate(places):
                 out[place] = found[:, row]
+        return out
+
+    def tagged(self, sentences: Sequence[Features]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each sentence the numbers of its best labels (T,), and how probable each is (T,)."""
+        out = [(np.zeros(0, np.int64), np.zeros(0))] * len(sentences)
+        for places, own in self._grouped(sentences):
+            paths = self._viterbi(own)  # (B, T)
+            shares = self._marginals(own).transpose(1, 0, 2)  # (B, T, C)
+            chances = np.take_along_axis(shares, paths[:, :, None], 2)[:, :, 0]  # (B, T)
+            for row, place in enumerate(places):
+                out[place] = paths[row], chances[row]
         return out
 
     def parameters(self) -> int:
         """How many weights were learned."""
         return self._table().nnz + self.transitions.size
 
-    def save(self, folder: Path) -> None:
-        """Write weights.safetensors: names of features and labels, and their weights."""
+    def save(self, folder: Path, name: str = WEIGHTS) -> None:
+        """Write one file: the names of features and labels, and their weights."""
         from safetensors.numpy import save_file
 
         table = self._table()
@@ -129,25 +132,25 @@ class LinearCRF:
         ]
         named = zip(KINDS.items(), arrays, strict=True)
         save_file(
-            {name: np.ascontiguousarray(array, kind) for (name, kind), array in named},
-            folder / WEIGHTS,
+            {part: np.ascontiguousarray(array, kind) for (part, kind), array in named},
+            folder / name,
         )
 
     @classmethod
-    def load(cls, folder: Path, settings: dict[str, Any]) -> LinearCRF:
+    def load(cls, folder: Path, settings: dict[str, Any], name: str = WEIGHTS) -> LinearCRF:
         """The model that `save` wrote, under the settings it was made with."""
         from scipy.sparse import csr_matrix
 
         model = cls(**{key: value for key, value in settings.items() if key != "kind"})
-        path = folder / WEIGHTS
+        path = folder / name
         arrays = read("crf", path, KINDS)
-        for name, kind in KINDS.items():
-            if arrays[name].dtype != kind:
-                raise damaged("crf", path, f"'{name}' has a wrong type")
+        for part, kind in KINDS.items():
+            if arrays[part].dtype != kind:
+                raise damaged("crf", path, f"'{part}' has a wrong type")
         try:
-            names, model.labels = (_unpacked(arrays[name]) for name in ("features", "labels"))
+            names, model.labels = (_unpacked(arrays[part]) for part in ("features", "labels"))
             size = len(model.labels)
-            parts = tuple(arrays[name] for name in ("values", "columns", "starts"))
+            parts = tuple(arrays[part] for part in ("values", "columns", "starts"))
             model.table = csr_matrix(parts, shape=(len(names), size))
             model.table.check_format(full_check=True)
         except ValueError as error:
@@ -190,6 +193,18 @@ class LinearCRF:
             (np.ones(len(columns), np.float32), columns, starts), (len(words), table.shape[0])
         )
         return (counts @ table).toarray().astype(np.float64)
+
+    def _marginals(self, own: np.ndarray) -> np.ndarray:
+        """The probability of each label (T, B, C), of emissions (T, B, C)."""
+        start, end, step = self._weights()
+        left, right = np.empty_like(own), np.empty_like(own)  # (T, B, C)
+        left[0], right[-1] = own[0] + start, end
+        for t in range(1, len(own)):
+            left[t] = _log_sum(left[t - 1][:, :, None] + step) + own[t]
+            right[-1 - t] = _log_sum((right[-t] + own[-t])[:, :, None] + step.T)
+        total = _log_sum((left[-1] + end)[:, :, None])[:, 0]  # (B,)
+        self._possible(total, len(own))
+        return np.exp(left + right - total[:, None])
 
     def _viterbi(self, own: np.ndarray) -> np.ndarray:
         """The best path through each sentence (B, T), of emissions (T, B, C)."""

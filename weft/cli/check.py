@@ -37,7 +37,11 @@ def check(
     ] = "",
     near: Annotated[bool, typer.Option("--near/--no-near", help="Look for near copies.")] = True,
 ) -> None:
-    """Look for what is wrong with labelled texts: leaks, copies, typos in labels, broken rows."""
+    """Look for what is wrong with labelled texts, tagged words, spans and trees.
+
+    Leaks, copies, misspelt names, broken rows; heads that make no tree, tags that break their
+    scheme, offsets outside the text, brackets that nobody closes.
+    """
     from weft.doctor.diagnose import diagnosed
     from weft.doctor.files import opened
     from weft.doctor.survey import survey
@@ -111,23 +115,25 @@ def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None
 
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = ("rows", "labels", "median words", "99 %", "longest", f"over {limit:,}")
+    named = {"labels": diagnosis.labels} if diagnosis.labels else {}
+    named |= diagnosis.layers
+    columns = ("rows", *(named or ("labels",)), "median words", "99 %", "longest")
     table.add_column("split")
-    for name in columns:
+    for name in (*columns, f"over {limit:,}"):
         table.add_column(name, justify="right")
     for split, rows in diagnosis.rows.items():
         length = diagnosis.lengths.get(split, {})
-        labels = sum(split in counts for counts in diagnosis.labels.values())
+        names = [sum(split in n for n in counts.values()) for counts in named.values()] or [0]
         figures = (f"{length.get(key, 0):,.0f}" for key in ("median", "p99", "max"))
         over = f"{100 * length.get('beyond', 0):.1f} %"
-        table.add_row(split, f"{rows:,}", f"{labels:,}", *figures, over)
+        table.add_row(split, f"{rows:,}", *(f"{n:,}" for n in names), *figures, over)
     console.print(table)
-    if diagnosis.labels:
-        shown = list(diagnosis.labels.items())[:LABELS]
+    for kind, counted in named.items():
+        shown = list(counted.items())[:LABELS]
         told = ", ".join(f"{label} {sum(counts.values()):,}" for label, counts in shown)
-        more = len(diagnosis.labels) - len(shown)
+        more = len(counted) - len(shown)
         rest = f" and {more:,} more" if more > 0 else ""
-        console.print(f"labels: {told}{rest}", markup=False)
+        console.print(f"{kind}: {told}{rest}", markup=False)
     if len(diagnosis.scripts) > 1:
         told = ", ".join(f"{name} {count:,}" for name, count in diagnosis.scripts.items())
         console.print(f"scripts: {told}", markup=False)

@@ -20,7 +20,12 @@ def compare(
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
     text: options.Text = "",
     label: options.Label = "",
-    task: options.Task = "",
+    task: Annotated[
+        str,
+        typer.Option(
+            help="classify, regress, tag, parse, constituency or nodes; found out where possible."
+        ),
+    ] = "",
     problems: options.Problems = "",
     recipes: Annotated[str, typer.Option(help="Names, separated by commas; default all.")] = "",
     seeds: Annotated[int, typer.Option(help="Trainings of each; 0: 3, or 1 with folds.")] = 0,

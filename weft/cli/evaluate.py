@@ -1,15 +1,25 @@
 """weft evaluate"""
 
 import json
+import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from weft.cli import options
 from weft.cli.progress import counting
 from weft.errors import UserError
+
+if TYPE_CHECKING:
+    from weft.predict import Predictor
+    from weft.report.mistakes import Mistakes
+    from weft.tasks.task import Answer
+    from weft.text.example import Example
+
+LABELS, CONFUSIONS = 20, 10  # lines of the tables
+WORST = 20  # sentences that a page draws
 
 
 def evaluate(
@@ -19,6 +29,12 @@ def evaluate(
     label: options.Label = "",
     as_json: options.Json = False,
     predictions: Annotated[str, typer.Option(help="Write every answer to this .jsonl.")] = "",
+    errors: Annotated[
+        int, typer.Option(help="Of a model that answers at every word: draw the N worst sentences.")
+    ] = 0,
+    report: Annotated[
+        str, typer.Option(help="And write labels, confusions and drawings to PAGE.html.")
+    ] = "",
     problems: options.Problems = "error",
     device: options.Device = "auto",
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
@@ -31,7 +47,12 @@ def evaluate(
     from weft.text.example import Tally
 
     chosen = options.handling(problems)
+    if errors < 0:
+        raise UserError(f"--errors should be 0 or more, got {errors}.")
+    if report and not report.endswith((".html", ".htm")):
+        raise UserError(f"--report {report}: the page should be called something.html.")
     predictor = load(model, device=device, replay=replay)
+    mistakes = _mistakes(predictor, errors, report)
     saved = predictor.config["data"]
     # The columns of the training file serve again unless others are named or the file has none.
     data = Data(
@@ -50,6 +71,7 @@ def evaluate(
             tally=tally,
             predictions=out,
             watch=count,
+            look=None if mistakes is None else _looking(predictor, mistakes),
         )
     for line in tally.lines():
         typer.echo(f"note: {line}", err=True)
@@ -58,7 +80,86 @@ def evaluate(
         raise UserError(f"{file}: no row is left to measure on; every one was skipped.")
     if as_json:
         typer.echo(json.dumps(figures(measure)))
+    else:
+        wide = max(12, *map(len, found))
+        for name, figure in found.items():
+            interval = f"[{figure.low:.4f}, {figure.high:.4f}]"
+            typer.echo(f"{name:<{wide}} {figure.value:.4f}  {interval}  n={figure.n}")
+    if mistakes is None or not mistakes.kind:
         return
-    for name, figure in found.items():
-        interval = f"[{figure.low:.4f}, {figure.high:.4f}]"
-        typer.echo(f"{name:<12} {figure.value:.4f}  {interval}  n={figure.n}")
+    if not as_json:
+        _show(mistakes, errors)
+    if report:
+        _write(report, mistakes, found, str(model), file)
+        typer.echo(f"page: {report}", err=as_json)
+
+
+def _mistakes(predictor: "Predictor", errors: int, report: str) -> "Mistakes | None":
+    """Where mistakes are counted, for a model that answers at every word."""
+    if predictor.by_word:
+        from weft.report.mistakes import Mistakes
+
+        return Mistakes(keep=max(errors, WORST if report else 0))
+    if errors or report:
+        what = "--errors" if errors else "--report"
+        raise UserError(
+            f"{what} draws what is said of every word, and this model has one answer for a text. "
+            "`weft compare` shows its mistakes, `weft explain MODEL FILE` the reasons for them."
+        )
+    return None
+
+
+def _looking(predictor: "Predictor", mistakes: "Mistakes") -> Any:
+    def look(example: "Example", answer: "Answer") -> None:
+        gold = predictor.task.gold(example, predictor.space)  # type: ignore[attr-defined]
+        assert answer.structure is not None
+        mistakes.add(example, answer.structure, gold)
+
+    return look
+
+
+def _show(mistakes: "Mistakes", errors: int) -> None:
+    """Labels, what is taken for what, and the worst sentences beside what is right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from weft.report.structures import in_terminal
+
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    unit, labels = mistakes.units
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(labels)
+    for name in ("precision", "recall", "F1", unit):
+        table.add_column(name, justify="right")
+    found = mistakes.by_label()
+    for name, one in list(found.items())[:LABELS]:
+        numbers = (f"{x:.3f}" for x in (one.precision, one.recall, one.f1))
+        table.add_row(Text(name), *numbers, f"{one.support:,}")
+    console.print()
+    console.print(table)
+    if len(found) > LABELS:
+        console.print(f"… and {len(found) - LABELS} rarer ones (--report lists all)", style="dim")
+    if confused := mistakes.confusions(CONFUSIONS):
+        rows = Table(box=None, pad_edge=False, header_style="dim")
+        for name in ("right", "said", unit):
+            rows.add_column(name, justify="right" if name == unit else "left")
+        for right, said, count in confused:
+            rows.add_row(Text(right), Text(said), f"{count:,}")
+        console.print()
+        console.print(rows)
+    for bad in mistakes.worst[:errors]:
+        console.print()
+        console.print(Text(f"{bad.wrong} wrong, {bad.of} {unit}  {bad.where}", "dim"))
+        console.print(in_terminal(bad.said, bad.gold), soft_wrap=True)
+
+
+def _write(path: str, mistakes: "Mistakes", found: Any, model: str, file: str) -> None:
+    from weft.report.mistakes import page
+
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        text = page(mistakes, found, model=model, file=file)
+        Path(path).write_text(text, "utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 FOR, AGAINST = (232, 119, 70), (92, 151, 214)  # under black letters, on any terminal
 STRONGEST = 5  # words listed under a text
-FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz")
+CHOICES = 3  # of each word that are listed
+FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz", ".conllu", ".conll")
 
 
 def explain(
@@ -38,6 +39,13 @@ def explain(
     ] = "",
     target: Annotated[
         str, typer.Option(help="The label to explain; by default the one that is answered.")
+    ] = "",
+    word: Annotated[
+        str,
+        typer.Option(help="The word to explain, by number or itself; else the least certain one."),
+    ] = "",
+    column: Annotated[
+        str, typer.Option(help="Of several things said of a word, the one to explain: upos, head.")
     ] = "",
     limit: Annotated[int, typer.Option(help="Texts of a file that are explained.")] = 50,
     as_json: options.Json = False,
@@ -72,6 +80,8 @@ def explain(
             method=wanted,
             target=target or None,
             compare=bool(output) or is_file,
+            word=word,
+            column=column,
             watch=count,
         )
     for line in tally.lines():
@@ -119,8 +129,11 @@ def _examples(
 
 def _print_json(found: "Study") -> None:
     for explanations in found.explained.values():
-        for one in explanations:
-            typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
+        for i, one in enumerate(explanations):
+            row = one.to_json()
+            if found.chances:
+                row["chances"] = [choices[:CHOICES] for choices in found.chances[i]]
+            typer.echo(json.dumps(row, ensure_ascii=False))
     for faithful in found.faithful.values():
         typer.echo(json.dumps(faithful.to_json()))
 
@@ -131,16 +144,63 @@ def _show(found: "Study", is_file: bool) -> None:
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     listed = list(found.explained.items())[: 1 if is_file else None]
     for i in found.order() if is_file else [0]:
-        example = found.examples[i]
-        _show_answer(console, found.first[i], example if found.wrong(i) else None)
+        one = found.first[i]
+        if one.answer.structure is not None:
+            _show_drawing(console, found, i, listed=not is_file)
+        if one.at is not None:
+            _show_word(console, one)
+        elif one.answer.structure is None:
+            _show_answer(console, one, found.examples[i] if found.wrong(i) else None)
         for name, explanations in listed:
             if len(listed) > 1:
                 console.print(f"  {name}", style="dim")
-            _show_words(console, explanations[i])
+            if name:
+                _show_words(console, explanations[i])
         console.print()
-    if is_file:
+    if is_file and found.faithful:
         console.print(f"Words weighed by {listed[0][0]}.", style="dim")
         _show_methods(console, list(found.faithful.values()))
+
+
+def _show_drawing(console: "Console", found: "Study", i: int, listed: bool) -> None:
+    """What is said of the whole sentence and, of one that is looked at closely, of every word."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from weft.report.structures import in_terminal
+
+    one = found.first[i]
+    assert one.answer.structure is not None
+    console.print(in_terminal(one.answer.structure, found.right(i)), soft_wrap=True)
+    if not listed or one.at is None or one.at.step < 0:
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("", "word", one.at.column, "or else", " "):
+        table.add_column(name, justify="right" if not name else "left")
+    pairs = zip(found.examples[i].words, found.chances[i], strict=True)
+    for k, (word, choices) in enumerate(pairs):
+        cells = [
+            Text(name).append(f" {chance:.3f}", style="dim") for name, chance in choices[:CHOICES]
+        ]
+        style = "bold" if k == one.at.step else ""
+        table.add_row(str(k + 1), Text(word), *cells, style=style)
+    console.print()
+    console.print(table)
+    console.print()
+
+
+def _show_word(console: "Console", one: "Explanation") -> None:
+    """What is said of the word that is explained."""
+    from rich.text import Text
+
+    assert one.at is not None
+    line = Text(f"{one.at.step + 1} {one.at.name}  " if one.at.step >= 0 else "")
+    line.append(one.at.said, style="bold").append(f"  {one.sure:.3f}")
+    if one.at.gold and one.at.gold != one.at.said:
+        line.append(f"  labelled {one.at.gold}", style="red")
+    if one.target != one.at.said:
+        line.append(f"  weighed for {one.target}", style="dim")
+    console.print(line)
 
 
 def _show_answer(console: "Console", one: "Explanation", wrong: "Example | None") -> None:

@@ -1,13 +1,26 @@
 """weft predict"""
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from weft.cli import options
 from weft.cli.progress import counting
+from weft.errors import UserError
+
+if TYPE_CHECKING:
+    from weft.predict import Predictor
+    from weft.tasks.structure import Structure
+    from weft.tasks.task import Answer
+    from weft.text.example import Example, Tally
+    from weft.text.sentence import Sentence
+
+Given = tuple["Example", "Sentence | None"]  # what is answered, and the CoNLL-U it came from
 
 
 def predict(
@@ -17,6 +30,9 @@ def predict(
     ] = "-",
     text: options.Text = "",
     as_json: options.Json = False,
+    conllu: Annotated[
+        bool, typer.Option("--conllu", help="Write tags and dependencies as CoNLL-U.")
+    ] = False,
     weights: Annotated[
         bool, typer.Option("--weights", help="With --json: how much each token counted.")
     ] = False,
@@ -26,29 +42,145 @@ def predict(
 ) -> None:
     """Answer every text of a file, in order."""
     from weft.predict import load
-    from weft.predict.evaluate import shown
     from weft.text.example import Tally
-    from weft.text.read import Columns, read
 
+    if as_json and conllu:
+        raise UserError("--json and --conllu are two ways to write the answers. Give one of them.")
     predictor = load(model, device=device, replay=replay)
-    columns = Columns(text=options.column(text) if text else None, label="")
+    if conllu and not predictor.by_word:
+        raise UserError(
+            f"--conllu writes what is said of every word, and {model} answers about whole texts. "
+            "Leave --conllu out, or pass --json."
+        )
     tally = Tally()
-    chosen = options.handling(problems)
-    rows = read(file, columns=columns, problems=chosen, tally=tally, keep_empty=True)
-    texts = (example.text for example in rows)
+    given = _given(predictor, file, text, problems, tally, conllu)
     partly = 0
-    with counting("texts") as count:
-        for answer in predictor.stream(texts, parts=weights):
+    drawn = predictor.by_word and sys.stdout.isatty()
+    # A bar would run through the drawings.
+    with nullcontext(lambda texts: None) if drawn else counting("texts") as count:
+        for (example, sentence), answer in _answers(predictor, given, weights):
             count(1)
             partly += answer.coverage < 1
             if as_json:
-                typer.echo(json.dumps(shown(answer), ensure_ascii=False))
+                typer.echo(json.dumps(_json(answer), ensure_ascii=False))
+            elif conllu:
+                _write_conllu(predictor, example, sentence, answer, tally)
+            elif answer.structure is not None and drawn:
+                _draw(answer.structure)
             else:
-                value = answer.value
-                words = ", ".join(value) if isinstance(value, tuple) else f"{value}"
-                score = "" if isinstance(value, float) else f"\t{answer.score:.4f}"
-                typer.echo(f"{words}{score}")
+                typer.echo(_line(answer))
     for line in tally.lines():
         typer.echo(f"note: without an answer: {line}", err=True)
     if partly:
         typer.echo(f"note: {partly} texts were read only in part (coverage < 1)", err=True)
+
+
+def _given(
+    predictor: "Predictor", file: str, text: str, problems: str, tally: "Tally", conllu: bool
+) -> Iterator[Given]:
+    from weft.text.read import Columns, read
+
+    chosen = options.handling(problems)
+    if conllu and file != "-" and _is_conllu(file):
+        from weft.predict.conllu import example_of
+        from weft.text.conllu import read_conllu
+
+        for sentence in read_conllu(file, problems=chosen, tally=tally):
+            yield example_of(sentence), sentence
+        return
+    # In a file of words the last column is the label, and not part of what is read.
+    label = None if predictor.by_word else ""
+    columns = Columns(text=options.column(text) if text else None, label=label)
+    rows = read(file, columns=columns, problems=chosen, tally=tally, keep_empty=True)
+    for example in rows:
+        yield example, None
+
+
+def _is_conllu(file: str) -> bool:
+    from contextlib import closing
+
+    from weft.text.formats import structure_of
+    from weft.text.source import Source
+
+    if Path(file).is_dir():
+        return False
+    with closing(Source(file)) as source:
+        return structure_of(source) == "conllu"
+
+
+def _answers(
+    predictor: "Predictor", given: Iterator[Given], weights: bool
+) -> "Iterator[tuple[Given, Answer]]":
+    """Each answer with what it answers, in constant memory."""
+    from collections import deque
+
+    waiting: deque[Given] = deque()
+
+    def asked() -> "Iterator[Example]":
+        for one in given:
+            waiting.append(one)
+            yield one[0]
+
+    for answer in predictor.stream(asked(), parts=weights):
+        yield waiting.popleft(), answer
+
+
+def _json(answer: "Answer") -> dict[str, Any]:
+    """An answer as an object; of words, `parts` are where each stands and how probable it is."""
+    from weft.predict.evaluate import shown
+
+    out = shown(answer)
+    if answer.structure is not None:
+        seen = answer.structure.to_json()
+        out |= {name: seen[name] for name in ("words", "tree", "scores") if name in seen}
+    return out
+
+
+def _line(answer: "Answer") -> str:
+    """One answer on one line: of tags word/TAG, of spans label, start, end and text."""
+    said, value = answer.structure, answer.value
+    if said is None or said.kind == "nodes":
+        words = ", ".join(value) if isinstance(value, tuple) else f"{value}"
+        return words if isinstance(value, float) else f"{words}\t{answer.score:.4f}"
+    if said.kind == "spans":
+        cut = [(label, start, end, said.text[start:end]) for start, end, label in said.spans]
+        return "\t".join(
+            f"{label} {start} {end} {' '.join(t.split())}" for label, start, end, t in cut
+        )
+    if said.kind == "tags":
+        rows = zip(said.words, said.tags, strict=True)
+        return " ".join(f"{word}/{tag.replace(' ', '/')}" for word, tag in rows)
+    if said.kind == "arcs":
+        arcs = zip(said.words, said.relations, said.heads, strict=True)
+        return " ".join(f"{word}/{relation}/{head}" for word, relation, head in arcs)
+    return f"{value}"
+
+
+def _draw(said: "Structure") -> None:
+    from rich.console import Console
+
+    from weft.report.structures import in_terminal
+
+    console = Console(highlight=False)
+    console.print(in_terminal(said), soft_wrap=True)
+    if said.kind in ("arcs", "nodes"):
+        console.print()
+
+
+def _write_conllu(
+    predictor: "Predictor",
+    example: "Example",
+    sentence: "Sentence | None",
+    answer: "Answer",
+    tally: "Tally",
+) -> None:
+    from weft.predict.conllu import answered, sentence_of, tag_columns
+    from weft.text.conllu import format
+
+    said = answer.structure
+    if sentence is None:
+        if said is None or not said.words:
+            tally.add("texts without words left out", example.where)
+            return
+        sentence = sentence_of(said, example.id or str(example.line or 1))
+    typer.echo(format(answered(sentence, said, tag_columns(predictor))), nl=False)

@@ -108,8 +108,9 @@ class Arcs(nn.Module):
         )
         return ArcScores(
             _possible(arcs, states.mask),
-            self._role(self.label_head, heads),
-            self._role(self.label_word, words),
+            # In full precision: labels are scored later, where nothing is cast by itself.
+            self._role(self.label_head, heads).to(self.label.weight.dtype),
+            self._role(self.label_word, words).to(self.label.weight.dtype),
             states.lengths,
         )
 

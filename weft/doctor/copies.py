@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.doctor.draft import Draft, Spot
-from weft.doctor.finding import SHOWN, Level, many
+from weft.doctor.finding import SHOWN, Level, many, verb
+from weft.doctor.layers import difference
 from weft.doctor.near import Pair, near_pairs
 from weft.doctor.survey import NO_LABEL, Survey
 
 OFTEN = 0.01  # share of repeated rows from which it is more than a note
 NOWHERE = -1
+SHORTEST = 5  # words; shorter sentences ("Thank you .") are said again by anybody
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class Copies:
     def __init__(self, survey: Survey, near: bool = True) -> None:
         self.survey = survey
         self.group = np.full(survey.rows, NOWHERE, np.int64)  # number of the text of each row
+        self.telling = np.ones(survey.rows, bool)  # rows whose copies are worth a word
+        if survey.sentences:
+            self.telling = np.diff(survey.corpus.arrays()[1]) >= SHORTEST
         filled = survey.filled
         _, firsts, groups = np.unique(survey.same[filled], return_index=True, return_inverse=True)
         self.group[filled] = groups
@@ -37,7 +42,7 @@ class Copies:
         representatives = filled[firsts]
         order = np.argsort(representatives)
         pairs = near_pairs(survey.corpus, representatives[order]) if near else []
-        self.near: list[Pair] = pairs
+        self.near: list[Pair] = [p for p in pairs if self.telling[[p.first, p.second]].all()]
 
     def _firsts(self, groups: int) -> np.ndarray:
         first = np.full((len(self.survey.splits), groups), NOWHERE, np.int64)
@@ -51,7 +56,7 @@ class Copies:
         """(R, 2): rows of a split whose text stood there before, and where."""
         part = self.survey.splits[split]
         rows = np.arange(part.start, part.start + part.rows)
-        rows = rows[self.group[rows] != NOWHERE]
+        rows = rows[(self.group[rows] != NOWHERE) & self.telling[rows]]
         first = self.first[split, self.group[rows]]
         return np.stack([rows, first], 1)[rows != first]
 
@@ -70,7 +75,7 @@ class Copies:
     def _exact(self, source: int, target: int) -> np.ndarray:
         part = self.survey.splits[target]
         rows = np.arange(part.start, part.start + part.rows)
-        rows = rows[self.group[rows] != NOWHERE]
+        rows = rows[(self.group[rows] != NOWHERE) & self.telling[rows]]
         there = self.first[source, self.group[rows]]
         return np.stack([rows, there], 1)[there != NOWHERE]
 
@@ -90,7 +95,8 @@ class Copies:
     def leaked(self, target: int) -> dict[int, bool]:
         """Texts of the first split that a later one has too: True for exactly, False for nearly."""
         both = (self.first[0] != NOWHERE) & (self.first[target] != NOWHERE)
-        out = dict.fromkeys(np.flatnonzero(both).tolist(), True)
+        here = np.flatnonzero(both)
+        out = dict.fromkeys(here[self.telling[self.first[0, here]]].tolist(), True)
         for pair in self.near:
             groups = self.group[[pair.first, pair.second]].tolist()
             for mine, yours in (groups, groups[::-1]):
@@ -144,14 +150,16 @@ def _leaks(copies: Copies) -> Iterator[Draft]:
             if not len(rows):
                 continue
             have, are = ("has", "is") if len(rows) == 1 else ("have", "are")
-            texts = f"{many(len(rows), 'text')} of {target.name}"
+            texts = f"{many(len(rows), copies.survey.unit)} of {target.name}"
             share = f"{100 * len(rows) / max(1, target.rows):.1f} %"
             title = (
                 f"{texts} ({share}) {are} in {source.name} too."
                 if exact
                 else f"{texts} ({share}) {have} a near copy in {source.name}."
             )
-            level: Level = "error" if exact else "warning"
+            # That two people say the same sentence is seldom a leak; that many do, is.
+            few = copies.survey.sentences and len(rows) < OFTEN * target.rows
+            level: Level = "error" if exact and not few else "warning"
             spots = tuple(Spot(int(row), int(there)) for row, there in rows[:SHOWN])
             kind = "leak" if exact else "near leak"
             yield Draft(kind, level, title, len(rows), spots, advice)
@@ -168,11 +176,17 @@ def _conflicts(copies: Copies) -> Iterator[Draft]:
     for rows in found[:SHOWN]:
         other = next(row for row in rows if label[row] != label[rows[0]])
         told = " / ".join(_shown(names[label[row]]) for row in (rows[0], other))
-        spots.append(Spot(int(rows[0]), int(other), told))
-    carry = "carries" if len(found) == 1 else "carry"
-    title = f"{many(len(found), 'text')} {carry} more than one label."
+        spots.append(Spot(int(rows[0]), int(other), "" if copies.survey.structured else told))
     fix = "Decide for one label each; --fix leaves them as they are and lists them."
-    yield Draft("conflict", "warning", title, len(found), tuple(spots), fix)
+    title = (
+        f"{many(len(found), 'text')} {verb(len(found), 'carries', 'carry')} more than one label."
+    )
+    if copies.survey.structured:
+        is_are = verb(len(found), "is", "are")
+        title = f"{many(len(found), copies.survey.unit)} {is_are} annotated in more than one way."
+        fix = fix.replace("label", "annotation")
+    against = difference if copies.survey.structured else None
+    yield Draft("conflict", "warning", title, len(found), tuple(spots), fix, compare=against)
 
 
 def _repeats(copies: Copies, number: int) -> Iterator[Draft]:
@@ -181,21 +195,20 @@ def _repeats(copies: Copies, number: int) -> Iterator[Draft]:
     if len(rows):
         identical = copies.survey.identical
         bytewise = int((identical[rows[:, 0]] == identical[rows[:, 1]]).sum())
-        verb = "repeats" if len(rows) == 1 else "repeat"
+        unit, again = copies.survey.unit, verb(len(rows), "repeats", "repeat")
         title = (
-            f"{many(len(rows), 'row')} of {split.name} {verb} an earlier text "
+            f"{many(len(rows), 'row')} of {split.name} {again} an earlier {unit} "
             f"({bytewise:,} byte for byte, the rest in case, spaces or Unicode form)."
         )
         level: Level = "warning" if len(rows) >= OFTEN * split.rows else "note"
         spots = tuple(Spot(int(row), int(first)) for row, first in rows[:SHOWN])
-        fix = "Remove the later ones (--fix does where the label is the same)."
+        said = "annotation" if copies.survey.structured else "label"
+        fix = f"Remove the later ones (--fix does where the {said} is the same)."
         yield Draft("duplicate", level, title, len(rows), spots, fix)
     near = copies.near_repeats(number)
     if near:
-        verb = "is" if len(near) == 1 else "are"
-        title = (
-            f"{many(len(near), 'text')} of {split.name} {verb} nearly the same as an earlier one."
-        )
+        texts = f"{many(len(near), copies.survey.unit)} of {split.name}"
+        title = f"{texts} {verb(len(near), 'is', 'are')} nearly the same as an earlier one."
         spots = tuple(Spot(row, first) for row, first, _ in near[:SHOWN])
         fix = "Look at them: copies with a typo teach nothing new."
         yield Draft("near duplicate", "note", title, len(near), spots, fix)

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from weft.doctor import checks, copies
-from weft.doctor.draft import Draft, written
-from weft.doctor.finding import Diagnosis, Finding, ordered
+from weft.doctor import checks, copies, names
+from weft.doctor.draft import Draft, Spot, written
+from weft.doctor.finding import SHOWN, Diagnosis, Finding, many, ordered, verb
+from weft.doctor.layers import NOUNS
 from weft.doctor.library import Missing
 from weft.doctor.survey import Source, Survey, Watch, survey
 from weft.text.example import Tally
@@ -48,28 +49,56 @@ def diagnosed(
         same = copies.Copies(found, near=False)
     drafts: list[Draft] = [*copies.drafts(same)]
     try:
-        drafts.extend(checks.labels(found))
+        drafts.extend(names.labels(found))
+        drafts.extend(names.of_words(found))
     except Missing as error:
         findings.append(_not_looked_for(error))
     drafts.extend(_others(found, limit))
     findings.extend(written(drafts, found))
-    counts = checks.totals(found)
     result = Diagnosis(
         files=dict(files or {}),
         rows={split.name: split.rows for split in found.splits},
         findings=ordered(findings),
         lengths={s.name: checks.of_lengths(s.lengths, limit) for s in found.splits},
         histogram=checks.histogram(found),
-        labels={
-            label: {s.name: s.labels[label].count for s in found.splits if label in s.labels}
-            for label, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        },
+        labels=_counted(found, ""),
         scripts=checks.of_scripts(found),
+        layers={kind: table for kind in NOUNS if (table := _counted(found, kind))},
     )
     return result, same
 
 
+def _counted(found: Survey, kind: str) -> dict[str, dict[str, int]]:
+    """How often each name occurs in each split, the commonest first."""
+    tables = {s.name: s.layers.get(kind, {}) if kind else s.labels for s in found.splits}
+    ranked = sorted(names.totals(found, kind).items(), key=lambda item: (-item[1], item[0]))
+    return {
+        name: {split: table[name].count for split, table in tables.items() if name in table}
+        for name, _ in ranked
+    }
+
+
+def _odd(found: Survey) -> Iterator[Draft]:
+    odd = found.variation.odd()
+    if odd:
+        spots = tuple(
+            Spot(o.row, detail=f"{o.tag} here, {o.usual} {o.times:,} times", place=o.place)
+            for o in odd[:SHOWN]
+        )
+        are = verb(len(odd), "is", "are")
+        title = (
+            f"{many(len(odd), 'word')} {are} tagged unlike the same word between the same "
+            "neighbours elsewhere."
+        )
+        if not found.sentences:
+            have = verb(len(odd), "has", "have")
+            title = f"{many(len(odd), 'span')} {have} another label than most with the same words."
+        fix = "Look at them: some are mistakes, some are meant."
+        yield Draft("odd tag", "note", title, len(odd), spots, fix)
+
+
 def _others(found: Survey, limit: int) -> Iterator[Draft]:
+    yield from _odd(found)
     yield from checks.texts(found)
     yield from checks.lengths(found, limit)
     yield from checks.scripts(found)

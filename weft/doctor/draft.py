@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from weft.doctor.faults import named
 from weft.doctor.finding import SHOWN, Finding, Level, Place, excerpt
+from weft.doctor.layers import annotation, is_sentence, word_of
 from weft.doctor.survey import Split, Survey, reread
 from weft.text.example import Example
 
@@ -16,6 +18,7 @@ class Spot:
     row: int
     other: int | None = None
     detail: str = ""
+    place: int | None = None  # of the word that is meant
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Draft:
     spots: tuple[Spot, ...]
     fix: str
     explain: Callable[[Example], str] | None = None  # what to say of a place, from its text
+    compare: Callable[[Example, Example], str] | None = None  # the same of a place and the other
 
 
 def spots(split: Split, rows: Iterable[int]) -> tuple[Spot, ...]:
@@ -56,11 +60,17 @@ def written(drafts: Iterable[Draft], survey: Survey) -> list[Finding]:
 
     def place(spot: Spot, draft: Draft) -> Place:
         where, here = example(spot.row)
-        told = [spot.detail] if spot.detail else []
+        known = here.id and annotation(here) is not None
+        told = [named(here.id, 0, "sentence" if is_sentence(here) else "text")] if known else []
+        if spot.place is not None:
+            told.append(word_of(here, spot.place))
+        told += [spot.detail] if spot.detail else []
         if draft.explain is not None:
             told.append(draft.explain(here))
         if spot.other is not None:
             other, there = example(spot.other)
+            if draft.compare is not None:
+                told.append(draft.compare(here, there))
             same = there.text == here.text
             told.append(other if same else f"{other}: {excerpt(there.text)}")
         return Place(where, excerpt(here.text), " · ".join(told))

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from weft.doctor import spans
 from weft.doctor.finding import Finding
+from weft.doctor.structure import KINDS, check_columns, examples, kind_of, look
 from weft.doctor.survey import Source
 from weft.errors import UserError
 from weft.text.example import Example, Tally
-from weft.text.read import Columns, read, recognise, settled
-from weft.text.source import missing
+from weft.text.formats import check_format
+from weft.text.read import Columns, read, settled
+from weft.text.source import Account, missing
 
 NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
 UNREADABLE = "unreadable"
@@ -26,17 +27,13 @@ class Files:
     columns: dict[str, Columns]  # as each file is read
     sources: dict[str, Source]
     tallies: dict[str, Tally]
-    findings: tuple[Finding, ...]  # about spans, where there are any
-
-
-class Every(Tally):
-    """A tally that keeps every place, for a list of what was left out."""
-
-    SHOWN = 1 << 60
+    findings: tuple[Finding, ...]  # about what is known of words, where something is
 
 
 def opened(paths: Sequence[str], columns: Columns, format: str | None = None) -> Files:
     """Two files are train and test, three train, dev and test; more are named after themselves."""
+    if format:
+        check_format(format)
     for path in paths:
         if path == "-":
             raise UserError(
@@ -46,20 +43,18 @@ def opened(paths: Sequence[str], columns: Columns, format: str | None = None) ->
             raise missing(path)
     names = NAMES.get(len(paths)) or tuple(_unique(paths))
     out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, ())
-    found: list[Finding] = []
     for name, path in out.paths.items():
-        out.tallies[name] = tally = Every()
-        kind = None if format or os.path.isdir(path) else spans.recognise(path)
-        if kind is not None:
-            out.formats[name] = kind
-            out.sources[name] = _spans(path, kind, tally)
-            found += spans.faults(path, kind, name)
+        out.tallies[name] = tally = Account()
+        kind = out.formats[name] = kind_of(path, format, columns)
+        out.columns[name] = columns
+        if kind in KINDS:
+            check_columns(path, kind, columns)
+            out.sources[name] = _structured(path, kind, columns, tally)
         else:
-            out.formats[name] = format or recognise(path)
             alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
             out.columns[name] = alike
             out.sources[name] = _texts(path, alike, format, tally)
-    return replace(out, findings=tuple(found))
+    return replace(out, findings=tuple(look(out.paths, out.formats, out.columns)))
 
 
 def _unique(paths: Sequence[str]) -> Iterator[str]:
@@ -78,8 +73,8 @@ def _alike(first: str, path: str, columns: Columns, format: str | None) -> Colum
     return found
 
 
-def _spans(path: str, kind: spans.Kind, tally: Tally) -> Source:
-    return lambda: spans.examples(path, kind, tally)
+def _structured(path: str, kind: str, columns: Columns, tally: Tally) -> Source:
+    return lambda: _until(examples(path, kind, columns, tally), tally)
 
 
 def _texts(path: str, columns: Columns, format: str | None, tally: Tally) -> Source:
@@ -87,9 +82,13 @@ def _texts(path: str, columns: Columns, format: str | None, tally: Tally) -> Sou
         rows = read(
             path, columns=columns, format=format, problems="skip", tally=tally, keep_empty=True
         )
-        try:
-            yield from rows
-        except UserError as error:  # a file cut short, a quote never closed: diagnosed, not refused
-            tally.add(UNREADABLE, str(error))
+        return _until(rows, tally)
 
     return source
+
+
+def _until(rows: Iterator[Example], tally: Tally) -> Iterator[Example]:
+    try:
+        yield from rows
+    except UserError as error:  # a file cut short, a quote never closed: diagnosed, not refused
+        tally.add(UNREADABLE, str(error))

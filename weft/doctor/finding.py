@@ -10,12 +10,24 @@ SHOWN = 20  # places a finding names; its count is always of all
 
 
 @dataclass(frozen=True)
+class Sketch:
+    """A sentence to draw: its words, with tags and the right ones, or with heads and relations."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
+    heads: tuple[int, ...] = ()
+    relations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Place:
     """Where something was found: 'file:line', an excerpt, and the other side of it."""
 
     where: str
     text: str = ""
     detail: str = ""
+    sketch: Sketch | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,7 @@ class Diagnosis:
     histogram: Histogram
     labels: dict[str, dict[str, int]]  # by label, then by split
     scripts: dict[str, int]  # texts by their dominating script
+    layers: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)  # by kind
 
     @property
     def worst(self) -> Level | None:

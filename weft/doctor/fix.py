@@ -9,15 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.doctor.checks import totals
+from weft.doctor import mend
 from weft.doctor.copies import NOWHERE, Copies
 from weft.doctor.damage import cleaned
 from weft.doctor.files import Files
 from weft.doctor.labels import twins
+from weft.doctor.layers import NOUNS
+from weft.doctor.names import slips, totals
+from weft.doctor.structure import KINDS, faults, written_in
 from weft.doctor.survey import NO_LABEL, Split, Survey
 from weft.errors import UserError
 from weft.text.example import Example, Label
-from weft.text.formats import ENDINGS, STRUCTURES
+from weft.text.formats import ENDINGS
 from weft.text.rewrite import KEEPING, other_columns, rewrite
 from weft.text.source import peel
 from weft.text.write import write
@@ -41,12 +44,6 @@ class Fixed:
 
 def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
     """Write the cleaned copies to a folder, or one file to a file; nothing is overwritten."""
-    for name, format in files.formats.items():
-        if format in STRUCTURES:
-            raise UserError(
-                f"{files.paths[name]}: --fix writes texts with a label, and would lose what is "
-                "known of each word here. Mend the file by hand."
-            )
     targets, changes = _targets(files, out)
     kinds = {name: _kind(files, name, target) for name, target in targets.items()}
     lost = tuple(_lost(files, targets, kinds))
@@ -59,12 +56,17 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
 
         def note(example: Example, what: str, before: object, after: object) -> None:
             counts[what.partition(":")[0]] += 1
-            row = {"file": example.file, "line": example.line, "what": what}
+            row: dict[str, object] = {"file": example.file, "line": example.line}
+            row |= {"sentence": example.id} if example.id else {}
+            row["what"] = what
             log.write(json.dumps({**row, "before": before, "after": after}, ensure_ascii=False))
             log.write("\n")
 
         for split in survey.splits:
             kind, given = kinds[split.name], files.formats[split.name]
+            if given in KINDS:
+                _mend(files, split, survey, drops, disputed, targets[split.name], note)
+                continue
             rows = _cleaned(split, drops, right, disputed, note, kind in _ONE_LINE)
             path, target = files.paths[split.name], targets[split.name]
             if kind == given and kind in KEEPING:
@@ -73,30 +75,67 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
                 write(rows, target, format=kind)
             for what, places in files.tallies[split.name].places.items():
                 for where in places:
-                    file, _, line = where.rpartition(":")
-                    number = int(line) if line.isdecimal() else 0
-                    note(
-                        Example("", None, "", file or where, number), f"left out: {what}", "", None
-                    )
+                    note(_at(where), f"left out: {what}", "", None)
     return Fixed(targets, changes, counts, lost)
 
 
+def _at(where: str) -> Example:
+    """A place as notes are made of it."""
+    file, _, line = where.rpartition(":")
+    return Example("", None, "", file or where, int(line) if line.isdecimal() else 0)
+
+
+def _mend(
+    files: Files,
+    split: Split,
+    survey: Survey,
+    drops: dict[int, str],
+    disputed: set[int],
+    target: Path,
+    note: Note,
+) -> None:
+    """The copy of a file that says something of words: lines are mended, or whole sentences go."""
+    name, kind = split.name, files.formats[split.name]
+    path, columns = files.paths[name], files.columns[name]
+    mine = {row - split.start: why for row, why in drops.items() if survey.split_of(row) is split}
+    right = {
+        layer: {t.label: t.meant for t in slips(survey, layer) if t.kind == "case or spaces"}
+        for layer in NOUNS
+    }
+    first = next(iter(written_in(files.paths, files.formats, files.columns).values()), "")
+    found = list(mend.edits(path, kind, columns, mine, right, "" if first == "IO" else first))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "standoff":
+        mend.copy_brat(path, target, found)
+    else:
+        mend.copy(path, str(target), found)
+    for edit in found:
+        note(Example("", None, edit.id, edit.file, edit.line), edit.what, edit.before, edit.after)
+    for fault in faults(path, kind, columns):
+        if fault.kind not in mend.MENDED:
+            note(_at(fault.where), f"left: {fault.kind}", fault.told, fault.told)
+    for what, places in files.tallies[name].places.items():
+        for where in places:
+            note(_at(where), f"left: {what}", "", "")
+    for row, example in enumerate(split.source(), split.start):
+        if row in disputed and row not in drops:
+            told = "left: the same sentence is annotated otherwise elsewhere"
+            note(example, told, example.text, example.text)
+
+
 def _targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
-    spans = [name for name, kind in files.formats.items() if kind in ("spans", "tags")]
-    if spans:
-        raise UserError(
-            f"{files.paths[spans[0]]}: annotated spans are not rewritten, for their offsets would "
-            "no longer fit. Mend the places that are listed by hand."
-        )
     place = Path(out)
-    single = len(files.paths) == 1 and bool(place.suffix) and not place.is_dir()
+    folders = "standoff" in files.formats.values()  # a text and its annotation are two files
+    single = len(files.paths) == 1 and bool(place.suffix) and not place.is_dir() and not folders
     if place.is_file() and not single:
         raise UserError(f"{out}: a file, but several are written. Pass a folder to --fix.")
     targets: dict[str, Path] = {}
     for name, path in files.paths.items():
         given = Path(path)
         file = given.name
-        if files.formats[name] not in _WRITABLE:
+        if files.formats[name] == "standoff" and given.is_file():
+            file = given.stem  # a folder
+        if files.formats[name] not in (*_WRITABLE, *KINDS):
             file = f"{Path(peel(given.name)[0]).stem}.jsonl"
         if any(other.name == file for other in targets.values()):
             file = f"{name}-{file}"
@@ -113,6 +152,13 @@ def _kind(files: Files, name: str, target: Path) -> str:
     """The format of a copy: that of the file, unless the copy's ending says another."""
     given, wanted = (Path(peel(str(path))[0]).suffix for path in (files.paths[name], target))
     other = ENDINGS.get(wanted)
+    if files.formats[name] in KINDS:
+        if wanted != given and other and other != files.formats[name]:
+            raise UserError(
+                f"{target}: a copy of {files.paths[name]} keeps its format, for {other} could not "
+                f"hold what is known of its words. Name it like {Path(files.paths[name]).name}."
+            )
+        return files.formats[name]
     if wanted != given and other in _WRITABLE:
         return other
     return files.formats[name] if files.formats[name] in _WRITABLE else "jsonl"
@@ -121,9 +167,7 @@ def _kind(files: Files, name: str, target: Path) -> str:
 def _lost(files: Files, targets: dict[str, Path], kinds: dict[str, str]) -> Iterator[str]:
     for name, path in files.paths.items():
         given, kind = files.formats[name], kinds[name]
-        if given == "trees":
-            yield f"{targets[name]} holds texts and labels; the trees of {path} are left out."
-        elif given != kind and given in KEEPING:
+        if given != kind and given in KEEPING:
             others = other_columns(path, files.columns[name], given)
             if others:
                 told = ", ".join(others)
@@ -168,7 +212,7 @@ def _same_again(survey: Survey, copies: Copies, split: Split, right: dict[str, s
         [numbers.setdefault(label, len(numbers)) for label in mended] + [NO_LABEL], np.int64
     )
     rows = np.arange(split.start, split.start + split.rows)
-    rows = rows[copies.group[rows] != NOWHERE]
+    rows = rows[(copies.group[rows] != NOWHERE) & copies.telling[rows]]
     keys = copies.group[rows] * (len(numbers) + 1) + by_number[survey.label[rows]] + 1
     _, first = np.unique(keys, return_index=True)
     again = np.ones(len(rows), bool)

@@ -11,9 +11,11 @@ import numpy as np
 from weft.doctor.corpus import Corpus
 from weft.doctor.damage import damages
 from weft.doctor.finding import SHOWN
+from weft.doctor.layers import annotation, is_sentence, layers
 from weft.doctor.scripts import script
+from weft.doctor.variation import Variation
 from weft.doctor.words import normal, words
-from weft.text.example import Example, Label, Layers
+from weft.text.example import Example, Label, Layers, Marks
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
 Watch = Callable[[int], None]
@@ -50,6 +52,7 @@ class Split:
     single: Noted = field(default_factory=Noted)  # texts of one word
     unlabelled: Noted = field(default_factory=Noted)
     labels: dict[str, Noted] = field(default_factory=dict)
+    layers: dict[str, dict[str, Noted]] = field(default_factory=dict)  # of words, by kind
     longest: list[tuple[int, int]] = field(default_factory=list)  # (words, row) of a few
     uncounted: int = 0  # rows whose label came after DISTINCT others
 
@@ -65,12 +68,20 @@ class Survey:
         self._label = array("i")  # number of the label, NO_LABEL for none
         self._empty = array("b")
         self._numbers: dict[Label, int] = {}
+        self.variation = Variation()
+        self.sentences = False  # whether rows are sentences with their words
+        self.structured = False  # whether something is known of words or stretches
         self._numbers_only = True
         self._fractions = False
 
     @property
     def rows(self) -> int:
         return len(self._same)
+
+    @property
+    def unit(self) -> str:
+        """What a row is called."""
+        return "sentence" if self.sentences else "text"
 
     @property
     def scale(self) -> bool:
@@ -112,12 +123,16 @@ class Survey:
         self._same.append(hash(flat))
         self._bytes.append(hash(text))
         self._empty.append(not flat)
-        self._take_label(split, row, example.label)
+        known = annotation(example)
+        if known is None:
+            self._take_label(split, row, example.label)
+        else:
+            self._take_layers(split, row, example, known)
         self.corpus.add(words(flat))
         if not flat:
             split.empty.add(row)
             return
-        count = len(flat.split(" "))
+        count = len(example.words) or len(flat.split(" "))
         split.lengths[count] += 1
         if count == 1:
             split.single.add(row)
@@ -129,9 +144,6 @@ class Survey:
             split.damage.setdefault(kind, Noted()).add(row)
 
     def _take_label(self, split: Split, row: int, label: Label) -> None:
-        if isinstance(label, Layers):  # of words, which have checks of their own
-            self._label.append(NO_LABEL)
-            return
         if label is None or label == ():
             self._label.append(NO_LABEL)
             split.unlabelled.add(row)
@@ -142,11 +154,32 @@ class Survey:
             self._numbers_only = self._numbers_only and value is not None
             self._fractions = self._fractions or (value is not None and value % 1 != 0)
         self._label.append(self._numbers[label])
+        self._count(split, row, label)
+
+    def _count(self, split: Split, row: int, label: Label) -> None:
         for name in label if isinstance(label, tuple) else (str(label),):
             if name in split.labels or len(split.labels) < DISTINCT:
                 split.labels.setdefault(name, Noted()).add(row)
             else:
                 split.uncounted += 1
+
+    def _take_layers(self, split: Split, row: int, example: Example, known: int) -> None:
+        """What is known of words: counted by kind, and numbered so that copies can be compared."""
+        self.structured = True
+        self.sentences = self.sentences or is_sentence(example)
+        self._label.append(self._numbers.setdefault(known, len(self._numbers)))
+        for kind, names in layers(example).items():
+            table = split.layers.setdefault(kind, {})
+            for name in names:
+                if name in table or len(table) < DISTINCT:
+                    table.setdefault(name, Noted()).add(row)
+        label = example.label
+        if isinstance(label, Layers) and label.main in label.columns:
+            self.variation.take(split.start + row, example.words, label.columns[label.main])
+        elif isinstance(label, Marks):
+            self.variation.take_spans(split.start + row, example.text, label.spans)
+        elif label is not None and str(label).isdecimal():  # the class of a rated tree
+            self._count(split, row, label)
 
 
 def survey(sources: Mapping[str, Source], watch: Watch = lambda rows: None) -> Survey:

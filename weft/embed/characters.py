@@ -1,10 +1,11 @@
 """Words from their characters, read as UTF-8 bytes: a CNN with highway layers, or an LSTM.
 
-B rows   T tokens   W bytes of a token   M real tokens of the batch   C width of a byte
-F filters   E embedding width
+B rows   T tokens   W bytes of a token   M real tokens of the batch   D distinct ones of them
+C width of a byte   F filters   E embedding width
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -18,10 +19,15 @@ from weft.registry import register
 
 BEGIN, END = 257, 258  # 0 is padding, 1 to 256 are the bytes 0 to 255
 SYMBOLS = 259
+TOGETHER = 1024  # words of about the same length that are read at once
 
 
+@lru_cache(maxsize=200_000)
 def spell(word: str, limit: int = 50) -> list[int]:
-    """Begin mark, at most `limit` UTF-8 bytes, end mark, as in ELMo."""
+    """Begin mark, at most `limit` UTF-8 bytes, end mark, as in ELMo.
+
+    Whoever asks for the same word is given the same list, so it is not for changing.
+    """
     letters = word.encode("utf-8", "surrogatepass")[:limit]
     return [BEGIN, *(byte + 1 for byte in letters), END]
 
@@ -34,8 +40,30 @@ def reverse(data: Tensor, lengths: Tensor) -> Tensor:
     return data.gather(1, index[..., None].expand_as(data))
 
 
+def distinct(spelled: Tensor) -> tuple[Tensor, Tensor]:
+    """One row of each kind (D, W), and for every row which of them it is (M,)."""
+    # Sorting whole rows is slow; a random sum of each tells them apart, and is checked.
+    factors = torch.randint(-(2**62), 2**62, spelled.shape[1:], generator=_seeded())
+    sums = (spelled * factors.to(spelled.device)).sum(1)  # (M,)
+    found, kinds = sums.unique(return_inverse=True)
+    places = torch.arange(len(kinds), device=kinds.device)
+    rows = spelled[torch.empty_like(found).scatter_(0, kinds, places)]  # (D, W)
+    if not torch.equal(rows[kinds], spelled):
+        rows, kinds = spelled.unique(dim=0, return_inverse=True)
+    return rows, kinds
+
+
+def _seeded() -> torch.Generator:
+    """The same numbers every time, and none taken from the generator that training uses."""
+    return torch.Generator().manual_seed(1)
+
+
 class Spelled(nn.Module):
-    """What both readers of characters share: padding tokens are taken out and cost nothing."""
+    """What both readers of characters share.
+
+    Padding tokens are taken out and cost nothing. Outside training a word that occurs several times
+    in a batch is read once, among words of about its length.
+    """
 
     output_size: int
     limit: int  # bytes of a word that are read
@@ -56,10 +84,23 @@ class Spelled(nn.Module):
             return x.with_data(torch.zeros(B, T, self.output_size, device=x.data.device))
         index = real.to(x.data.device)
         spelled = x.data.flatten(0, 1)[index]  # (M, W)
-        vectors = self.words(spelled)  # (M, E)
+        vectors = self.words(spelled) if self.training else self._once(spelled)  # (M, E)
         flat = vectors.new_zeros(B * T, self.output_size).index_copy(0, index, vectors)
         out = flat.view(B, T, -1)  # (B, T, E)
         return x.with_data(out)
+
+    def _once(self, spelled: Tensor) -> Tensor:
+        """The vectors of M words, each kind of word read once."""
+        rows, kinds = distinct(spelled)  # (D, W), (M,)
+        lengths, order = (rows != 0).sum(1).sort()
+        found = []
+        for first in range(0, len(rows), TOGETHER):
+            some = order[first : first + TOGETHER]
+            longest = max(int(lengths[first : first + TOGETHER][-1]), 1)
+            found.append(self.words(rows[some, :longest]))
+        sorted_ = torch.cat(found)  # (D, E)
+        vectors = sorted_[order.argsort()[kinds]]  # (M, E)
+        return vectors
 
 
 @register("embedder", "character-cnn")

@@ -21,6 +21,8 @@ class Lookup(nn.Module):
 
     The constructor never opens `vectors`: a saved model holds its table and needs no file. Whoever
     makes a fresh model calls `initialise` once. `scale` is the standard deviation of random rows.
+    `word_dropout` is the share of words whose whole vector is hidden in training, so that the rest
+    of the model learns to do without a word it has not met.
     """
 
     def __init__(
@@ -31,9 +33,15 @@ class Lookup(nn.Module):
         vectors: str = "",
         frozen: bool = False,
         scale: float = 0.1,
+        word_dropout: float = 0.0,
     ):
         super().__init__()
         sensible("embedder 'lookup'", dropout, width=width)
+        if not 0 <= word_dropout < 1:
+            raise UserError(
+                "embedder 'lookup': 'word_dropout' should be from 0 to below 1, "
+                f"got {word_dropout}."
+            )
         self.output_size = width
         self.vectors = vectors
         self.coverage = 0.0  # share of the vocabulary that `initialise` found in the file
@@ -43,6 +51,7 @@ class Lookup(nn.Module):
             self.table.weight[0] = 0
         self.table.weight.requires_grad_(not frozen)
         self.dropout = nn.Dropout(dropout)
+        self.word_dropout = word_dropout
 
     def initialise(self, vocabulary: Sequence[str]) -> int:
         """Copy in the file's vectors for the entries it knows; how many those are."""
@@ -63,4 +72,8 @@ class Lookup(nn.Module):
 
     def forward(self, ids: Padded) -> Padded:
         vectors = self.dropout(self.table(ids.data))  # (B, T, E)
+        if self.training and self.word_dropout:
+            # Not scaled up: a word that is there looks as it will after training.
+            kept = torch.rand(ids.data.shape, device=ids.data.device) >= self.word_dropout
+            vectors = vectors * kept[..., None]  # (B, T, E)
         return ids.with_data(vectors)

@@ -31,6 +31,7 @@ class TreeRecurrent(nn.Module):
     that vector's width, of a projection of it. An only child is a left one beside nothing.
     """
 
+    reads = "trees"
     tensor = False
 
     def __init__(self, input_size: int, hidden: int = 0):
@@ -87,6 +88,8 @@ class TreeLSTM(nn.Module):
     input vector: the "leaves", as in a constituency tree, or "all", as in a dependency tree.
     `dropout` falls on the candidates, never on what a cell remembers (Semeniuta et al. 2016).
     """
+
+    reads = "trees"
 
     def __init__(
         self,

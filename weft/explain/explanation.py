@@ -15,6 +15,8 @@ from weft.tasks.task import Answer
 
 NUMBER = "number"  # the target of a model that answers with one
 
+Chances = list[list[tuple[str, float]]]  # of each word what is said, then the rest by chance
+
 
 @dataclass(frozen=True)
 class Word:
@@ -26,6 +28,24 @@ class Word:
 
 
 @dataclass(frozen=True)
+class At:
+    """The word, or the root of a tree, that an explanation is about, and what may be said of it."""
+
+    step: int  # the word's number, from 0; -1 the whole tree
+    name: str  # the word itself
+    column: str  # what is said of it: upos, head, label …
+    said: str
+    chances: tuple[tuple[str, float], ...]  # of what is said, then of the rest, falling
+    gold: str = ""  # what is right, where that is known
+    start: int = -1  # where the word begins in the text of the explanation
+
+    def to_json(self) -> dict[str, Any]:
+        found = {"number": self.step + 1, "word": self.name, "column": self.column}
+        right = {"gold": self.gold} if self.gold else {}
+        return {**found, "value": self.said, "chances": [list(c) for c in self.chances], **right}
+
+
+@dataclass(frozen=True)
 class Explanation:
     """The words of one text that the model read, weighed by one method for one target."""
 
@@ -34,6 +54,12 @@ class Explanation:
     target: str
     method: str
     words: tuple[Word, ...]
+    at: At | None = None  # what is explained, where it is not the answer about the whole text
+
+    @property
+    def sure(self) -> float:
+        """How probable the model makes what it says: of the text, or of the word in question."""
+        return self.answer.score if self.at is None else dict(self.at.chances)[self.at.said]
 
     def strongest(self, count: int) -> list[Word]:
         """The words with the largest weights of either sign."""
@@ -49,6 +75,7 @@ class Explanation:
             "target": self.target,
             "method": self.method,
             "words": [[word.start, word.end, word.weight] for word in self.words],
+            **({"at": self.at.to_json()} if self.at else {}),
         }
 
 

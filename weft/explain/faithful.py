@@ -63,9 +63,9 @@ def faithfulness(
     some = [e for e in explanations if e.words]
     if not some:
         raise UserError("There is no text with words to measure faithfulness on.")
-    plans = [_orders(e.words, draws, seed) for e in some]
+    plans = [orders(e.words, draws, seed) for e in some]
     texts = [
-        [_curve_texts(e, order) for order in orders] for e, orders in zip(some, plans, strict=True)
+        [_curve_texts(e, order) for order in plan] for e, plan in zip(some, plans, strict=True)
     ]
     _ask(predictor, texts, known)
     curves = np.stack(
@@ -74,11 +74,16 @@ def faithfulness(
             for e, of_text in zip(some, texts, strict=True)
         ]
     )  # (n, 1 + draws, 2, F)
+    return measured(some[0].method, curves, seed)
+
+
+def measured(method: str, curves: np.ndarray, seed: int = 0) -> Faithfulness:
+    """The figures of (n, 1 + draws, 2, F) curves: of each text its own order, then random ones."""
     own, chance = curves[:, 0], curves[:, 1:].mean(1)  # (n, 2, F)
     drop, by_chance = _aopc(own[:, 0]), _aopc(chance[:, 0])  # (n,)
     mean, random_mean = own.mean(0), chance.mean(0)  # (2, F)
     return Faithfulness(
-        method=some[0].method,
+        method=method,
         aopc=interval(_mean, drop, seed=seed),
         random=interval(_mean, by_chance, seed=seed),
         gain=interval(_mean, drop - by_chance, seed=seed),
@@ -99,7 +104,7 @@ def _mean(values: np.ndarray) -> float:
     return float(values.mean())
 
 
-def _orders(words: Sequence[Word], draws: int, seed: int) -> list[list[int]]:
+def orders(words: Sequence[Word], draws: int, seed: int) -> list[list[int]]:
     """The words by weight, strongest support of the target first; then random orders."""
     own = sorted(range(len(words)), key=lambda i: -words[i].weight)
     places = [seed, *(word.start for word in words)]
@@ -107,13 +112,17 @@ def _orders(words: Sequence[Word], draws: int, seed: int) -> list[list[int]]:
     return [own, *(random.permutation(len(words)).tolist() for _ in range(draws))]
 
 
+def first_words(order: list[int]) -> list[set[int]]:
+    """At every share of a curve, the words that have had their turn."""
+    return [set(order[: math.ceil(share * len(order) - 1e-9)]) for share in SHARES]
+
+
 def _curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[str], list[str]]:
     """The texts along the deletion and the insertion curve."""
     words = explanation.words
     deleted: list[str] = []
     inserted: list[str] = []
-    for share in SHARES:
-        first = set(order[: math.ceil(share * len(order) - 1e-9)])
+    for first in first_words(order):
         for out, inside in ((deleted, False), (inserted, True)):
             kept = [(w.start, w.end) for i, w in enumerate(words) if (i in first) == inside]
             out.append(joined(explanation.text, kept))
@@ -124,8 +133,8 @@ def _ask(predictor: Predictor, texts: list, known: dict[str, Answer]) -> None:
     """Answer every text that has no answer yet."""
     new = {
         text: None
-        for orders in texts
-        for curves in orders
+        for plan in texts
+        for curves in plan
         for curve in curves
         for text in curve
         if text not in known

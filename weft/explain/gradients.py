@@ -4,7 +4,7 @@ B rows   T steps   E embedding width   C scores   S points on the path
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,8 @@ from weft.predict.neural import Neural
 from weft.tokens.vocabulary import SPECIALS, UNK
 
 STEPS = 16384  # of the rows that go through the model together, with their gradients
+
+Score = Callable[[Model, Padded], Tensor]  # embedded steps (B, T, E) -> (B, C)
 
 
 def token_weights(
@@ -61,8 +63,19 @@ def unknown(source: Padded) -> Padded:
     return replace(source, data=ids, pieces=tuple(torch.zeros_like(p) for p in source.pieces))
 
 
+def scores(model: Model, embedded: Padded) -> Tensor:
+    """(B, C) the model from its embedded steps on."""
+    vector, _ = model.pool(model.encoder(embedded))
+    return model.head(vector)
+
+
 def attributions(
-    model: Model, embedded: Padded, directions: Tensor, steps: int, baseline: Tensor | None = None
+    model: Model,
+    embedded: Padded,
+    directions: Tensor,
+    steps: int,
+    baseline: Tensor | None = None,
+    score: Score = scores,
 ) -> Tensor:
     """(B, T) each step's share of f(x) − f(baseline), where f = scores · direction.
 
@@ -82,17 +95,18 @@ def attributions(
             w = weights[start : start + together].to(away)
             points = (base + a[:, None, None, None] * away).flatten(0, 1)  # (S*B, T, E)
             points = points.detach().requires_grad_()
-            found = scores(model, Padded(points, embedded.lengths.repeat(len(a))))  # (S*B, C)
+            found = score(model, repeated(embedded, len(a)).with_data(points))  # (S*B, C)
             explained = (found * directions.repeat(len(a), 1)).sum()
             (slope,) = torch.autograd.grad(explained, points)
             total += (w[:, None, None, None] * slope.unflatten(0, (len(a), B))).sum(0)
     return (total * away).sum(2)
 
 
-def scores(model: Model, embedded: Padded) -> Tensor:
-    """(B, C) the model from its embedded steps on."""
-    vector, _ = model.pool(model.encoder(embedded))
-    return model.head(vector)
+def repeated(x: Padded, times: int) -> Padded:
+    """The rows of a batch again and again, to be given new contents."""
+    parents = None if x.parents is None else x.parents.repeat(times, 1)
+    data = x.data[:1].expand(times * len(x), *x.data.shape[1:])
+    return Padded(data, x.lengths.repeat(times), (), parents)
 
 
 def _path(steps: int) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,10 @@ Words = list[tuple[Word, ...]]
 def methods(predictor: Predictor) -> tuple[str, ...]:
     """The methods that fit a model, the best one to start with first."""
     engine = predictor.engine
+    if predictor.by_word:
+        from weft.explain.sentence import methods_at
+
+        return methods_at(predictor)
     if isinstance(engine, Classic):
         return (LINEAR, OCCLUSION) if hasattr(engine.part, "contributions") else (OCCLUSION,)
     from weft.explain.attention import attends
@@ -48,9 +52,10 @@ def explain(
         raise UserError("Explain a list of texts, not a single string.")
     if steps < 1:
         raise UserError(f"steps should be 1 or more, got {steps}.")
-    if not isinstance(predictor.space.size, int):
+    if predictor.by_word:
         raise UserError(
-            "Only answers about a whole text can be explained: a class, classes, a number."
+            "Only answers about a whole text can be explained: a class, classes, a number. Of a "
+            "model that answers at every word, weft.explain.study explains one word at a time."
         )
     method = chosen(predictor, method)
     answers = predictor(texts)
@@ -65,8 +70,10 @@ def explain(
 def chosen(predictor: Predictor, method: str) -> str:
     """The method by its name, "" for the default, or a UserError that says what there is."""
     known = methods(predictor)
+    if not known and method:
+        raise UserError("There is no method to weigh words for what this model says of them.")
     if not method:
-        return known[0]
+        return known[0] if known else ""
     if method in known:
         return method
     if method in METHODS:

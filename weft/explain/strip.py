@@ -105,17 +105,22 @@ def _passage(explanation: Explanation, passage: Passage) -> Markup:
     for word in passage.words:
         if before is not None:
             out.append(escape(explanation.text[before : word.start]))
-        out.append(_word(explanation.text[word.start : word.end], word, strongest))
+        asked = explanation.at is not None and word.start == explanation.at.start
+        out.append(_word(explanation.text[word.start : word.end], word, strongest, asked))
         before = word.end
     return Markup("").join(out)
 
 
-def _word(text: str, word: Word, strongest: float) -> Markup:
+def _word(text: str, word: Word, strongest: float, asked: bool) -> Markup:
+    """One word on its ground; the one that is explained is underlined."""
     colour = depth(word, strongest)
-    if not colour:
+    style = ["border-bottom:2px solid var(--ink)"] if asked else []
+    if colour:
+        ground = f"color-mix(in srgb, {FOR if colour > 0 else AGAINST} "
+        ground += f"{round(DEEPEST * abs(colour))}%, transparent)"
+        style.append(f"background:{ground};border-radius:3px;padding:.08em .1em")
+    if not style:
         return Markup('<span title="{:+.3g}">{}</span>').format(word.weight, text)
-    ground = f"color-mix(in srgb, {FOR if colour > 0 else AGAINST} "
-    ground += f"{round(DEEPEST * abs(colour))}%, transparent)"
-    return Markup(
-        '<span title="{:+.3g}" style="background:{};border-radius:3px;padding:.08em .1em">{}</span>'
-    ).format(word.weight, ground, text)
+    return Markup('<span title="{:+.3g}" style="{}">{}</span>').format(
+        word.weight, ";".join(style), text
+    )

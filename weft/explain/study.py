@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from weft.errors import UserError
-from weft.explain.explanation import Explanation
+from weft.explain.explanation import Chances, Explanation
 from weft.explain.faithful import Faithfulness, faithfulness
 from weft.explain.method import chosen, explain, methods
 from weft.predict.predictor import Predictor
+from weft.tasks.structure import Structure
 from weft.tasks.task import Answer
 from weft.text.example import Example
 
@@ -19,16 +20,24 @@ class Study:
     """One list of explanations a method, in the order of the texts, and how faithful it is."""
 
     examples: Sequence[Example]
-    explained: dict[str, list[Explanation]]  # the method to show first comes first
+    explained: dict[str, list[Explanation]]  # the method to show first comes first; "" is none
     faithful: dict[str, Faithfulness]
+    chances: Sequence[Chances] = ()  # of every word of each text, where words are answered
+    gold: Sequence[Structure | None] = ()  # and what is right, where that is known
 
     @property
     def first(self) -> list[Explanation]:
         """The explanations of the method that is shown first."""
         return next(iter(self.explained.values()))
 
+    def right(self, i: int) -> Structure | None:
+        """What is right at every word of a text, where words are answered and that is known."""
+        return self.gold[i] if self.gold else None
+
     def wrong(self, i: int) -> bool:
         """Whether an example has a label and the answer is another."""
+        if at := self.first[i].at:
+            return bool(at.gold) and at.gold != at.said
         label, value = self.examples[i].label, self.first[i].answer.value
         if label is None or isinstance(value, float):
             return False
@@ -40,7 +49,7 @@ class Study:
         """The texts as they are looked at: mistakes first, the surest ones before the others."""
         return sorted(
             range(len(self.examples)),
-            key=lambda i: (0, -self.first[i].answer.score) if self.wrong(i) else (1, 0.0),
+            key=lambda i: (0, -self.first[i].sure) if self.wrong(i) else (1, 0.0),
         )
 
 
@@ -51,13 +60,28 @@ def study(
     method: str = ALL,
     target: str | None = None,
     compare: bool = True,
+    word: str = "",
+    column: str = "",
     watch: Callable[[int], None] = lambda texts: None,
 ) -> Study:
-    """Explain the examples by one method or "all"; with `compare`, also measure faithfulness."""
+    """Explain the examples by one method or "all"; with `compare`, also measure faithfulness.
+
+    Of a model that answers at every word, one `word` of each is explained, by default the least
+    certain one, and of several columns of tags one `column`.
+    """
     if not any(example.text.strip() for example in examples):
         where = f"{examples[0].file}: " if examples and examples[0].file else ""
         raise UserError(f"{where}there is no text to explain. Give one with at least a word.")
     names = methods(predictor) if method == ALL else (chosen(predictor, method),)
+    if predictor.by_word:
+        some = tuple(filter(None, names))
+        return _by_word(
+            predictor, examples, some, target=target or "", compare=compare, word=word,
+            column=column, watch=watch,
+        )  # fmt: skip
+    if word or column:
+        what = "--word" if word else "--column"
+        raise UserError(f"{what} is for models that answer at every word; this one has one answer.")
     texts = [example.text for example in examples]
     explained, faithful = {}, {}
     known: dict[str, Answer] = {}
@@ -67,3 +91,47 @@ def study(
             faithful[name] = faithfulness(predictor, explained[name], known=known)
         watch(len(texts))
     return Study(examples, explained, faithful)
+
+
+def _by_word(
+    predictor: Predictor,
+    examples: Sequence[Example],
+    names: Sequence[str],
+    *,
+    target: str,
+    compare: bool,
+    word: str,
+    column: str,
+    watch: Callable[[int], None],
+) -> Study:
+    """One word of each sentence that has any."""
+    from weft.explain.sentence import answered, faithfulness_at, gold_of, question, weigh, weighable
+
+    found = [pair for pair in answered(predictor, examples) if pair[0].words]
+    if not found:
+        raise UserError("There is no word in these texts that the model reads.")
+    kept = [example for example, _ in found]
+    gold = [gold_of(predictor, example) for example in kept]
+    if not names or not all(weighable(answer) for _, answer in found):
+        if word or target or column:
+            reason = (
+                "there is no score of a single word here that they could choose"
+                if names
+                else "words are weighed only in neural models"
+            )
+            raise UserError(
+                f"--word, --column and --target do not fit: {reason}. Leave them out: what is said "
+                "of the sentence is drawn."
+            )
+        bare = [Explanation(e.text, a, "", "", ()) for e, a in found]
+        return Study(kept, {"": bare}, {}, gold=gold)
+    asked = [
+        question(predictor, e, a, word=word, column=column, target=target) for e, a in found
+    ]  # fmt: skip
+    explained, faithful = {}, {}
+    for name in names:
+        explained[name] = [weigh(one, name) for one in asked]
+        if compare:
+            faithful[name] = faithfulness_at(asked, explained[name])
+        watch(len(asked))
+    return Study(kept, explained, faithful, [one.chances for one in asked], gold)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from weft.predict.predictor import Scored
+from weft.tasks.structure import Found
+from weft.text.example import Example
 
 
 class Classic:
@@ -17,10 +19,13 @@ class Classic:
         if hasattr(part, "states"):
             self.states = part.states
 
-    def scores(self, texts: Sequence[str], parts: bool = False) -> Scored:
-        """Scores of each text; there are no weights on tokens to give back."""
-        covered = np.array([1.0 if text.strip() else 0.0 for text in texts])
-        return Scored(self.part.scores(texts), covered)
+    def scores(self, texts: Sequence[str | Example], parts: bool = False) -> Scored:
+        """Scores of each text; only a part that tags words has a weight for each of them."""
+        covered = np.array([1.0 if _text(one).strip() else 0.0 for one in texts])
+        found = self.part.scores(texts)
+        if not isinstance(found, list):
+            return Scored(found, covered)
+        return Scored(found, covered, [_weights(one) for one in found])
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         return self.part.embed(texts)
@@ -31,3 +36,13 @@ class Classic:
     @property
     def parameters(self) -> int:
         return self.part.parameters()
+
+
+def _text(one: str | Example) -> str:
+    return one if isinstance(one, str) else one.text
+
+
+def _weights(found: Found) -> tuple[tuple[int, int, float], ...]:
+    """The words' places, each with the probability of the least probable of its tags."""
+    chances = found.chances.min(1).tolist()
+    return tuple((*place, chance) for place, chance in zip(found.places, chances, strict=True))

@@ -11,6 +11,8 @@ import numpy as np
 from weft.errors import UserError
 from weft.measure import Measure
 from weft.predict.predictor import CHUNK, Predictor
+from weft.predict.prepare import prepared
+from weft.tasks.task import Answer
 from weft.text.example import Example, Layers, Tally
 
 
@@ -22,8 +24,12 @@ def evaluate(
     tally: Tally | None = None,
     predictions: IO[str] | None = None,
     watch: Callable[[int], None] = lambda rows: None,
+    look: Callable[[Example, Answer], None] | None = None,
 ) -> Measure:
-    """Answer every example and count; `predictions` receives one JSON line an example."""
+    """Answer every example and count; `predictions` receives one JSON line an example.
+
+    `look` is called with every example that was measured and its answer.
+    """
     tally = Tally() if tally is None else tally
     task, space = predictor.task, predictor.space
     measure = task.measure(space)
@@ -31,22 +37,30 @@ def evaluate(
     rows = 0
     while chunk := list(islice(stream, CHUNK)):
         kept, targets = [], []
-        for example in chunk:
+        parser = getattr(predictor.engine, "parser", None)
+        for example in prepared(chunk, task, tally, problems, parser):
             if (target := _target(predictor, example, problems, tally)) is not None:
                 kept.append(example)
                 targets.append(target)
         if kept:
-            scored = predictor.engine.scores([e if e.words else e.text for e in kept])
+            trees = getattr(predictor.engine, "reads", "") == "trees"
+            scored = predictor.engine.scores([e if e.words or trees else e.text for e in kept])
             gold = targets if kept[0].words else np.array(targets)
             measure.add(task.predicted(scored.scores, space), gold)
             for example, share in zip(kept, scored.coverage, strict=True):
                 if share < 1:
                     tally.add("texts read only in part", f"{example.where} ({share:.0%})")
+            answers = task.answers(scored.scores, space) if predictions or look else []
+            if look is not None:
+                for example, answer in zip(kept, answers, strict=True):
+                    look(example, answer)
             if predictions is not None:
-                answers = task.answers(scored.scores, space)
                 for example, answer, share in zip(kept, answers, scored.coverage, strict=True):
                     row = {"text": example.text, "label": plain(example.label), **shown(answer)}
                     row["coverage"] = float(share)
+                    if answer.structure is not None:
+                        row["structure"] = answer.structure.to_json()
+                        row["gold"] = task.gold(example, space).to_json()  # type: ignore[attr-defined]
                     predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
         rows += len(chunk)
         watch(len(chunk))
@@ -70,7 +84,7 @@ def shown(answer: Any) -> dict[str, Any]:
 
 def _target(predictor: Predictor, example: Example, problems: str, tally: Tally) -> Any:
     try:
-        if example.label is None:
+        if example.label is None and example.tree is None:
             raise UserError(f"{example.where}: no label. Give the label column with --label.")
         return predictor.task.target(example, predictor.space)
     except UserError:

@@ -14,20 +14,27 @@ from weft.batch import Padded, Store, for_reading
 from weft.batch.index import Indexer, Row
 from weft.errors import UserError
 from weft.model import Model, Reading
-from weft.predict.predictor import Scored
+from weft.predict.predictor import Predictor, Scored, load
+from weft.predict.prepare import grown, written
 from weft.tasks.structure import Found
 from weft.tasks.tag import joined
+from weft.text.example import Example
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy
 from weft.train.evaluate import BUDGET, ROWS, decoded, readings, scores
 from weft.train.runtime import Runtime, on
 
+PARSER = "parser"  # the folder, inside a model's own, of the parser that makes its trees
+
 
 class Neural:
     """Texts -> rows -> batches by length -> scores, merged over the windows of long texts."""
 
-    def __init__(self, model: Model, indexer: Indexer, runtime: Runtime):
+    def __init__(
+        self, model: Model, indexer: Indexer, runtime: Runtime, parser: Predictor | None = None
+    ):
         self.model, self.indexer, self.runtime = model.to(runtime.device).eval(), indexer, runtime
+        self.parser = parser  # of plain text, for a model that reads trees
 
     def scores(self, texts: Sequence[str], parts: bool = False) -> Scored:
         """Scores of each text; the windows of a long one count equally."""
@@ -52,25 +59,36 @@ class Neural:
 
     def _sentences(self, given: Sequence[Any]) -> Scored:
         """What is found for the words of each text; the rows of a long one follow each other."""
-        store, rows = Store(len(self.indexer.pieces)), []
-        for row in self.indexer.sentences(given):
-            store.append(row.ids, 0, pieces=row.pieces)
-            rows.append(row)
-        found: list[list[Any]] = [[] for _ in given]
-        for row, (tags, chances) in zip(
-            rows, decoded(self.model, store.close(), self.runtime) if rows else (), strict=True
+        store, rows = self._store(given)
+        found: list[list[Found]] = [[] for _ in given]
+        for row, (table, chances) in zip(
+            rows, decoded(self.model, store, self.runtime) if rows else (), strict=True
         ):
             places = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
-            found[row.text].append(Found(tags, chances, row.words, places))
+            found[row.text].append(Found(table, chances, row.words, places, row.tree))
         whole = [joined(parts) for parts in found]
         # The probability of a word's answer is that of its least probable column.
         weights = [
             tuple(
                 (*place, float(c)) for place, c in zip(one.places, one.chances.min(1), strict=True)
             )
+            if one.tree is None
+            else ()
             for one in whole
         ]
-        return Scored(whole, np.ones(len(given)), weights)
+        return Scored(whole, np.array([1.0 if one.words else 0.0 for one in whole]), weights)
+
+    def _trees(self, texts: Sequence[Any]) -> list[Example]:
+        """The texts with their trees; without a word there is none."""
+        out = [written(one) if isinstance(one, str) else one for one in texts]
+        bare = [i for i, one in enumerate(out) if one.tree is None and one.text.strip()]
+        if bare and self.parser is None:
+            raise UserError(
+                f"This model reads trees, but text {bare[0] + 1} comes without one. Give "
+                "bracketed trees such as (3 (2 The) (4 good)), or train it with a parser: "
+                "data.parser=FOLDER, a model of --recipe constituency."
+            )
+        return grown(out, self.parser) if self.parser is not None and bare else out
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, H) the vector each text was pooled into."""
@@ -93,7 +111,8 @@ class Neural:
                 if len(states) < len(rows[i].ids):
                     raise UserError("With a stride above 1 there is no vector for each token.")
                 # A [CLS] in front has a state but no place in the text.
-                vectors[i] = states.float().cpu().numpy()[-len(rows[i].ids) :]
+                own = states.float().cpu().numpy()[-len(rows[i].ids) :]
+                vectors[i] = own if rows[i].parents is None else own[rows[i].ids > 0]
         spans = [row.spans for row in rows if row.spans is not None]
         return np.concatenate(vectors), np.concatenate(spans)
 
@@ -116,6 +135,8 @@ class Neural:
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
         save_file(weights, folder / "weights.safetensors")
         self.indexer.tokenizer.save(folder / "tokenizer.json")
+        if self.parser is not None:
+            self.parser.save(folder / PARSER)
 
     @classmethod
     def load(cls, folder: Path, config: dict[str, Any], outputs: Any, device: str) -> "Neural":
@@ -133,18 +154,30 @@ class Neural:
             reason = " ".join(str(error).split())
             raise UserError(f"{path} does not fit model.json: {reason}") from None
         data = config["data"]
-        return cls(model, indexer(model, tokenizer, data["limit"], data["truncate"]), on(device))
+        index = indexer(model, tokenizer, data["limit"], data["truncate"])
+        parser = load(folder / PARSER, device=device) if (folder / PARSER).is_dir() else None
+        return cls(model, index, on(device), parser)
+
+    @property
+    def reads(self) -> str:
+        """What it wants to be given: a "text", its "words", or "trees"."""
+        return self.model.reads
 
     @property
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
-    def _store(self, texts: Sequence[str], spans: bool = False) -> tuple[Store, list[Row]]:
-        store, rows = Store(len(self.indexer.pieces)), []
-        by_word = self.model.by_word
-        found = self.indexer.sentences(texts) if by_word else self.indexer.rows(texts, spans=spans)
+    def _store(self, texts: Sequence[Any], spans: bool = False) -> tuple[Store, list[Row]]:
+        reads, rows = self.model.reads, []
+        store = Store(len(self.indexer.pieces), trees=reads == "trees")
+        if reads == "trees":
+            found = self.indexer.trees(self._trees(texts))
+        elif reads == "words":
+            found = self.indexer.sentences(texts)
+        else:
+            found = self.indexer.rows(texts, spans=spans)
         for row in found:
-            store.append(row.ids, 0, pieces=row.pieces)
+            store.append(row.ids, 0, pieces=row.pieces, parents=row.parents)
             rows.append(row)
         return store.close(), rows
 
@@ -169,7 +202,8 @@ class Neural:
 def indexer(model: Model, tokenizer: Tokenizer, limit: int, policy: Policy) -> Indexer:
     """How a model's texts become rows: `limit` 0 means as long as the model can read."""
     limits = [n for n in (limit or None, model.limit) if n is not None]
-    return Indexer(tokenizer, model.piece_makers, min(limits, default=None), policy)
+    most = min(limits, default=None)
+    return Indexer(tokenizer, model.piece_makers, most, policy, model.whole)
 
 
 def _merge(values: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:

@@ -14,7 +14,9 @@ import numpy as np
 from weft import config as configuration
 from weft import registry
 from weft.errors import UserError, near_miss
+from weft.tasks.structure import Structure
 from weft.tasks.task import Answer, Space, Task
+from weft.text.example import Example
 
 FORMAT = 1
 CHUNK = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
@@ -49,29 +51,50 @@ class Predictor:
     def __init__(self, engine: Engine, task: Task, space: Space, config: dict[str, Any]):
         self.engine, self.task, self.space, self.config = engine, task, space, config
 
-    def __call__(self, texts: str | Iterable[str], *, parts: bool = False) -> list[Answer]:
+    def __call__(
+        self, texts: str | Iterable[str | Example], *, parts: bool = False
+    ) -> list[Answer]:
         """An Answer for each text, in order; with `parts`, each token's weight if there is one."""
         _check_list(texts)
         return list(self.stream(texts, parts=parts))
 
-    def stream(self, texts: Iterable[str], *, parts: bool = False) -> Iterator[Answer]:
-        """Answers in order, a chunk at a time, for inputs that do not fit in memory."""
+    def stream(self, texts: Iterable[str | Example], *, parts: bool = False) -> Iterator[Answer]:
+        """Answers in order, a chunk at a time, for inputs that do not fit in memory.
+
+        Of an Example the words that its file gives are answered, where the model answers at each.
+        """
         stream = iter(texts)
         before = 0
         while chunk := list(islice(stream, CHUNK)):
             _check_texts(chunk, before)
             before += len(chunk)
-            scored = self.engine.scores(chunk, parts=parts)
+            scored = self.engine.scores([self._given(one) for one in chunk], parts=parts)
             for i, answer in enumerate(self.task.answers(scored.scores, self.space)):
                 found = scored.parts[i] if scored.parts else ()
                 share = float(scored.coverage[i])
-                yield dataclasses.replace(answer, parts=tuple(found), coverage=share)
+                seen = _over(answer.structure, chunk[i])
+                yield dataclasses.replace(
+                    answer, parts=tuple(found), coverage=share, structure=seen
+                )
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
+    @property
+    def by_word(self) -> bool:
+        """Whether it answers about the words of a text, and not only about the whole."""
+        return hasattr(self.task, "gold")
+
+    def _given(self, one: str | Example) -> str | Example:
+        """What the engine is asked: a text, or the words or the tree that a file gives."""
+        if isinstance(one, str):
+            return one
+        trees = getattr(self.engine, "reads", "") == "trees"
+        known = one.tree if trees else self.by_word and (one.words or one.tree)
+        return one if known else one.text
+
+    def embed(self, texts: Sequence[str | Example]) -> np.ndarray:
         """(texts, H) sentence vectors."""
         _check_list(texts)
         _check_texts(texts)
-        return self.engine.embed(list(texts))
+        return self.engine.embed([t if isinstance(t, str) else t.text for t in texts])
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """(T, H) a vector for every token of one text, and (T, 2) its character offsets."""
@@ -137,15 +160,22 @@ def load(folder: str | Path, *, device: str = "auto", replay: bool = True) -> Pr
     return predictor
 
 
-def _check_list(texts: str | Iterable[str]) -> None:
+def _check_list(texts: str | Iterable[str | Example]) -> None:
     if isinstance(texts, str):
         raise UserError("Call the predictor with a list of texts, not a single string.")
 
 
-def _check_texts(texts: Sequence[str], before: int = 0) -> None:
+def _check_texts(texts: Sequence[str | Example], before: int = 0) -> None:
     for i, text in enumerate(texts, before + 1):
-        if not isinstance(text, str):
+        if not isinstance(text, (str, Example)):
             raise UserError(f"Text {i} is {type(text).__name__}, not a string.")
+
+
+def _over(said: Structure | None, given: str | Example) -> Structure | None:
+    """A structure together with the text that its places count in."""
+    if said is None or said.text or not said.places:
+        return said
+    return dataclasses.replace(said, text=given if isinstance(given, str) else given.text)
 
 
 def model_folder(folder: Path) -> Path:

@@ -9,17 +9,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from weft.errors import UserError
 from weft.measure import ClassFigures
+from weft.report.judged import PICTURES, Judged, judged, share
+from weft.tasks.structure import Structure
 
 BINS = 15  # of the reliability diagram, as in Guo et al. 2017
 ERRORS = 20  # the most confident ones, kept with their texts
+LONG = 25  # words up to which a picture of a sentence can be taken in
 
-Kind = Literal["classes", "sets", "numbers"]  # one label a text, several, or a number
+# One label a text, several, or a number; or something at the words of each sentence.
+Kind = Literal[
+    "classes", "sets", "numbers", "tags", "spans", "arcs", "constituents", "nodes"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,13 +33,16 @@ class Said:
     """One test text, the right answer and the one that was given."""
 
     text: str
-    label: Any  # a label, a tuple of labels, or a number
+    label: Any  # a label, a tuple of labels, a number, or a Structure
     value: Any
     score: float  # probability of the value; for a number, the number itself
 
     @property
     def right(self) -> bool:
         """Whether the answer is the label; numbers are never quite right."""
+        if isinstance(self.value, Structure):
+            top, bottom = share(self.value, self.label)
+            return top == bottom
         return self.label == self.value
 
     @property
@@ -75,16 +84,19 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Answers:
-    """Everything that is counted of a model's answers; texts only of errors and of a sample."""
+    """Everything that is counted of a model's answers; texts only of errors and of a sample.
+
+    Of structures, cells and classes count words, spans, brackets or nodes, and there is no sample.
+    """
 
     kind: Kind
     n: int
     wrong: int  # not exactly right; 0 for numbers
-    cells: Mapping[tuple[str, str], int]  # (label, answer) -> texts, where there is one label
+    cells: Mapping[tuple[str, str], int]  # (label, answer) -> texts, or what else is counted
     classes: tuple[Class, ...]  # worst F1 first
     calibration: Calibration | None  # where there is one label a text
     pairs: np.ndarray  # (n, 2) right and given numbers
-    errors: tuple[Said, ...]  # the most confident first; of numbers, the farthest off
+    errors: tuple[Said, ...]  # the most confident first; of numbers, the farthest off; see _bad
     sample: tuple[Said, ...]  # every label and its errors in proportion, in the order of the file
 
 
@@ -131,6 +143,11 @@ class _Counts:
     def add(self, said: Said, place: int) -> None:
         self.kind = self.kind or kind_of(said.value)
         self.n += 1
+        if isinstance(said.value, Structure):
+            self._judge(judged(said.value, said.label))
+            self._keep(_bad(said), place)
+            self.right += said.right
+            return
         if self.kind == "numbers":
             self.pairs.extend((said.label, said.value))
             stratum, bad = "", said.miss
@@ -147,6 +164,15 @@ class _Counts:
         right = self.kind == "numbers" or said.right
         self.right += right
         self.strata.setdefault((stratum, right), array("q")).append(place)
+        self._keep(bad, place)
+
+    def _judge(self, found: Judged) -> None:
+        self.cells.update(found.cells)
+        self.true.update(found.true)
+        self.said.update(found.said)
+        self.both.update(found.right)
+
+    def _keep(self, bad: float, place: int) -> None:
         if bad >= 0 and self.errors:
             keep = heapq.heappush if len(self.worst) < self.errors else heapq.heappushpop
             keep(self.worst, (bad, -self.n, place))
@@ -192,9 +218,19 @@ class Bins:
 
 def kind_of(value: Any) -> Kind:
     """What sort of answer this is."""
+    if isinstance(value, Structure):
+        return cast(Kind, value.kind)
     if isinstance(value, (tuple, list)):
         return "sets"
     return "classes" if isinstance(value, str) else "numbers"
+
+
+def _bad(said: Said) -> float:
+    """How bad a sentence is: how much of it is wrong, more where that is most of it."""
+    top, bottom = share(said.value, said.label)
+    bad = (bottom - top) ** 2 / bottom if top < bottom else -1.0
+    # A picture of a long sentence shows nothing: such a one comes after all others.
+    return bad / 1e6 if said.value.kind in PICTURES and len(said.value.words) > LONG else bad
 
 
 def _figures(both: int, said: int, true: int) -> ClassFigures:
@@ -255,6 +291,11 @@ def _said(file: Any, place: int) -> Said:
 def _parsed(line: bytes) -> Said:
     row = json.loads(line)
     value, label = row["value"], row["label"]
+    if "structure" in row:
+        value, label = (
+            Structure.from_json(row[side], row["text"]) for side in ("structure", "gold")
+        )
+        return Said(row["text"], label, value, float(row["score"]))
     match kind_of(value):
         case "numbers":
             label = float(label)

@@ -42,9 +42,11 @@ def dependencies(
 ) -> Markup:
     """Arcs over the words; heads as CoNLL-U counts them, 0 the root.
 
-    With gold, an arc whose head or label is wrong stands out, and the right one hangs below.
+    Of tags of several columns, with a space between them, the first is shown. With gold, an arc
+    whose head or label is wrong stands out, and the right one hangs below.
     """
     _fits(words, heads, labels, tags, gold_heads, gold_labels)
+    tags = [tag.partition(" ")[0] for tag in tags]
     gold = list(zip(gold_heads, gold_labels, strict=True))
     said = list(zip(heads, labels, strict=True))
     arcs = [

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from weft.report.labels import GAP, Labels
 from weft.report.leaderboard import Row, Verdict
-from weft.report.words import PERCENT
+from weft.report.words import percent
 
 # Drawn in colours nobody uses, which become the page's variables in the written SVG.
 INK, MUTED, LINE, ACCENT, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"
@@ -50,7 +50,7 @@ def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
     The band is the margin of the best; the line joins the models that no other beats in both.
     """
     able = [row for row in rows if row.error is None and row.quality is not None]
-    scale = 100 if verdict.best.metric in PERCENT else 1
+    scale = 100 if percent(verdict.best.metric) else 1
     radii = _radii([row.size_bytes or 0 for row in able])
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 4.8), layout="constrained")
@@ -97,7 +97,7 @@ def curves(
 
     The band reaches from the worst training to the best, the thick line is their mean.
     """
-    scale = 100 if metric in PERCENT else 1
+    scale = 100 if percent(metric) else 1
     with matplotlib.rc_context({**STYLE, "font.size": 9}):
         figure = Figure(figsize=(2.9, 1.75), layout="constrained")
         axes = figure.add_subplot()
@@ -181,7 +181,7 @@ def _bar(row: Row) -> tuple[float, float]:
 
 
 def _metric(name: str) -> str:
-    return f"{name} (%)" if name in PERCENT else name
+    return f"{name} (%)" if percent(name) else name
 
 
 def _latency_axis(axes: Any, values: Sequence[float]) -> None:

@@ -1,6 +1,7 @@
 """The data doctor's findings as a page of their own."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from weft import __version__
 from weft.doctor import Diagnosis
-from weft.report import html
+from weft.doctor.finding import Sketch
+from weft.report import arcs, html, tagged
 from weft.report.charts import ACCENT, INK, STYLE, svg
 
 LABELS = 80  # shown; how many more there are is said
@@ -26,7 +28,13 @@ def page(diagnosis: Diagnosis, limit: int) -> str:
         diagnosis=diagnosis,
         sentence=sentence(diagnosis),
         limit=limit,
-        labels=_labels(diagnosis),
+        names=_names(diagnosis),
+        drawings={
+            place.where: _drawn(place.sketch)
+            for finding in diagnosis.findings
+            for place in finding.places
+            if place.sketch is not None
+        },
         chart=Markup(_lengths(diagnosis, limit)) if diagnosis.histogram.edges else "",
         version=__version__,
     )
@@ -47,15 +55,30 @@ def sentence(diagnosis: Diagnosis) -> str:
     return f"{listed}. {worst}"
 
 
-def _labels(diagnosis: Diagnosis) -> dict[str, Any]:
-    shown = list(diagnosis.labels.items())[:LABELS]
+def _drawn(sketch: Sketch) -> Markup:
+    if sketch.heads:
+        return arcs.dependencies(sketch.words, sketch.heads, sketch.relations)
+    return tagged.tags(sketch.words, sketch.tags, sketch.right)
+
+
+def _names(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    """Labels, and tags, relations and types, with their counts in each split as bars."""
+    tables = ({"labels": diagnosis.labels} if diagnosis.labels else {}) | diagnosis.layers
+    return [_table(kind, counted, diagnosis.rows) for kind, counted in tables.items()]
+
+
+def _table(
+    kind: str, counted: Mapping[str, Mapping[str, int]], splits: Iterable[str]
+) -> dict[str, Any]:
+    shown = list(counted.items())[:LABELS]
     most = max((sum(counts.values()) for _, counts in shown), default=1)
     return {
+        "kind": kind,
         "rows": [
-            (name, [counts.get(split, 0) for split in diagnosis.rows], sum(counts.values()) / most)
+            (name, [counts.get(split, 0) for split in splits], sum(counts.values()) / most)
             for name, counts in shown
         ],
-        "more": len(diagnosis.labels) - len(shown),
+        "all": len(counted),
     }
 
 

@@ -1,6 +1,6 @@
 """The bake-off: several recipes on one file, several seeds, one leaderboard and one page.
 
-OUT/trials/RECIPE-SEED[-foldN]/  leaderboard.json  report.html  model/  split.npz  [test.jsonl]
+OUT/trials/RECIPE-SEED[-foldN]/  leaderboard.json  report.html  model/  split.npz  [test.*]
 """
 
 import dataclasses
@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from weft import config as configuration
 from weft import registry
+from weft.config import Config
 from weft.errors import UserError
-from weft.report.facts import Facts, facts, looks_numeric
+from weft.report.disputes import disputes
+from weft.report.facts import Facts, facts, looks_numeric, right
+from weft.report.fitting import chosen, fitting, others
+from weft.report.held import write_test
 from weft.report.leaderboard import Row, ordered, row, table, verdict
 from weft.report.look import look
 from weft.report.page import Page, render
 from weft.report.plan import Plan, command
 from weft.report.schedule import Clock, Race, crew, progress, timing
-from weft.report.significance import chances
+from weft.report.significance import chances, pooled
 from weft.report.trial import RESULT, Cut, Result, Trial, write
 from weft.run.data import Data, checked, source
 from weft.run.split import Splits, holdout
-from weft.text.write import write as write_examples
 from weft.train.verdict import Health
 
 if TYPE_CHECKING:
@@ -59,15 +62,18 @@ def compare(
     becomes a row with its error; with `minutes`, what does not fit is clipped or left out.
     """
     _check(files, dev, seeds, folds, minutes)
-    names = list(dict.fromkeys(recipes or configuration.recipes(task or "classify")))
-    bases = {name: configuration.recipe(name) for name in names}
-    clock = Clock(minutes, REPORT + TIMED * len(names))
-    output = _folder(Path(output or folder_for(files[0])))
     paths = dict(zip(("data.train", "data.test"), files, strict=False)) | {"data.dev": dev}
     given = {key: value for key, value in paths.items() if value} | dict(changes)
     if task:
         given["task.kind"] = task
-    subject = _subject(given, folds, output)
+    data = _data(given)
+    names, hint = _recipes(data, given, recipes or ())
+    bases = {name: configuration.recipe(name) for name in names}
+    clock = Clock(minutes, REPORT + TIMED * len(names))
+    output = _folder(Path(output or folder_for(files[0])))
+    if hint and not quiet:
+        print(hint, file=sys.stderr, flush=True)
+    subject = _subject(data, given, folds, output, bases[names[0]], hint)
     men = crew(device, workers, given.get("train.threads", 0))
     given["train.threads"] = men.threads
     plan = Plan(bases, given, subject.cut, seeds, output / "trials", subject.data)
@@ -126,23 +132,36 @@ class Subject:
     facts: Facts
 
 
-def _subject(given: dict[str, Any], folds: int, output: Path) -> Subject:
-    """Find out what the data is for, and cut it; the kind of task goes into `given`."""
+def _data(given: Mapping[str, Any]) -> Data:
     section = {key[5:]: value for key, value in given.items() if key.startswith("data.")}
-    data = checked(Data(**registry.check(Data, section, "[data]")))
-    first = next(source(data, data.train)(), None)
-    if first is not None and first.words:
-        raise UserError(
-            f"{data.train}: something is known of every word here, and recipes for that cannot be "
-            "compared yet. Train one by one: weft train --recipe tagger-bilstm."
-        )
-    if "task.kind" not in given and looks_numeric(source(data, data.train)()):
+    return checked(Data(**registry.check(Data, section, "[data]")))
+
+
+def _recipes(data: Data, given: Mapping[str, Any], named: Sequence[str]) -> tuple[list[str], str]:
+    """What is compared, and a sentence on what else the file is for where nobody said."""
+    fits = (*fitting(source(data, data.train)()), *(("nodes",) if data.parser else ()))
+    wish = given.get("task.kind", "")
+    kind = chosen(wish, named, fits, data.train)
+    names = list(dict.fromkeys(named or configuration.recipes(kind)))
+    if not names:
+        raise UserError(f"No recipe is made for the task '{kind}'. Name some with --recipes.")
+    return names, "" if wish or named else others(kind, fits)
+
+
+def _subject(
+    data: Data, given: dict[str, Any], folds: int, output: Path, base: Config, hint: str
+) -> Subject:
+    """Find out what the data is for, and cut it; the kind of task goes into `given`."""
+    kind = given.get("task.kind", base["task"].get("kind", ""))
+    if not kind and looks_numeric(source(data, data.train)()):
         given["task.kind"] = "regress"
     cut = Cut(str(output / "split.npz"), folds, given.get("task.kind") == "regress")
     if not folds:
         holdout(data, cut.numbers).save(Path(cut.holdout))
     splits = cut.splits(data, 1 if folds else None)
-    found = facts(data, splits, folds, cut.numbers)
+    config = base.with_values({k: v for k, v in given.items() if k.startswith("task.")}, "compare")
+    found = facts(data, splits, folds, cut.numbers, right(config, data))
+    found = dataclasses.replace(found, notes=(*filter(None, [hint]), *found.notes))
     if splits.test is not None and found.rows.get("test") == 0:
         raise UserError(
             f"{data.train}: too few rows to cut a test part from. Give a test file, or use --folds."
@@ -178,7 +197,11 @@ def _rows(race: Race, plan: Plan, names: Sequence[str], device: str) -> list[Row
             try:
                 timed = timing(pairs[0][0], device)
                 late = race.late.get(recipe, 0)
-                rows.append(row(recipe, [r for _, r in pairs], timed, plan.cut.folds, late))
+                made = row(recipe, [r for _, r in pairs], timed, plan.cut.folds, late)
+                if made.folds and made.pooled is None:
+                    whole = pooled([trial for trial, _ in pairs], made.metric)
+                    made = dataclasses.replace(made, pooled=whole)
+                rows.append(made)
             except UserError as problem:
                 error = str(problem)
         if error:
@@ -187,7 +210,7 @@ def _rows(race: Race, plan: Plan, names: Sequence[str], device: str) -> list[Row
     able = [r.recipe for r in rows if r.error is None]
     if len(able) > 1:
         trials = {name: [trial for trial, _ in race.results[name]] for name in able}
-        found = chances(trials, able[0])
+        found = chances(trials, able[0], rows[0].metric)
         rows = [dataclasses.replace(r, p=found.get(r.recipe)) for r in rows]
     return rows
 
@@ -205,7 +228,12 @@ def _with_model(page: Page, subject: Subject, device: str) -> Page:
     test = subject.data.test or _test_file(subject, page.output)
     seen = look(trial, device)
     return dataclasses.replace(
-        page, model=str(model), test=test, look=seen, healths=_healths(page.finished)
+        page,
+        model=str(model),
+        test=test,
+        look=seen,
+        healths=_healths(page.finished),
+        disputes=disputes(page.finished, [one.label for one in seen.answers.classes]),
     )
 
 
@@ -236,10 +264,7 @@ def _test_file(subject: Subject, output: Path) -> str:
     """Write the test part that was cut from train, so that anybody can measure on it."""
     if subject.cut.folds or subject.splits.test is None:
         return ""
-    path = output / "test.jsonl"
-    path.unlink(missing_ok=True)
-    write_examples(subject.splits.test(), path)
-    return str(path)
+    return write_test(subject.data, subject.splits.test, output)
 
 
 def _diagnose(subject: Subject, quiet: bool) -> "Diagnosis":

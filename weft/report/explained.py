@@ -19,13 +19,14 @@ from weft.explain import Explanation, Faithfulness
 from weft.explain.strip import AGAINST, DEEPEST, FOR, strip
 from weft.explain.study import Study
 from weft.predict.predictor import Predictor
-from weft.report import charts, html
+from weft.report import charts, html, said
 
 BARS = 8  # labels whose probability is shown
 TOKENS = 40  # rows and columns of an attention map that can still be read
 LEVELS = 12  # shades of a map
 CELL = 14  # pixels of a cell in the labelled maps
 
+HIDDEN = "how far the score falls when the word is hidden"
 METHODS = {
     "integrated-gradients": "the slope of the score along the way from unknown words to the text",
     "gradient-input": "the slope of the score at the text, times the word's vector",
@@ -48,6 +49,8 @@ def write(path: Path, study: Study, predictor: Predictor, *, command: Sequence[s
 def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str:
     """The whole page; everything that came from the user is escaped."""
     one = study.first[0] if len(study.examples) == 1 else None
+    weighed = bool(next(iter(study.explained)))
+    told = METHODS | ({"occlusion": HIDDEN} if weighed and study.first[0].at else {})
     return html.render(
         "explained.html",
         one=one,
@@ -55,12 +58,22 @@ def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str
         lede=_lede(study, one),
         bars=_bars(one, predictor) if one else [],
         methods=[
-            {"name": name, "what": METHODS[name], "faith": study.faithful.get(name)}
+            {"name": name, "what": told[name], "faith": study.faithful.get(name)}
             for name in study.explained
+            if name
         ],
-        strips=[(e[0].method, METHODS[e[0].method], strip(e[0])) for e in study.explained.values()]
-        if one
+        strips=[(e[0].method, told[e[0].method], strip(e[0])) for e in study.explained.values()]
+        if one and weighed
         else [],
+        weighed=weighed,
+        unweighed="what is said of the sentence has no single score that words could speak for"
+        if hasattr(predictor.engine, "model")
+        else "that is done only in neural models",
+        hidden="hidden" if weighed and study.first[0].at else "removed",
+        drawing=said.drawing(one, study, 0) if one else None,
+        gold=one is not None and study.right(0) is not None,
+        lines=said.lines(study, 0) if one else [],
+        chain=said.transitions(predictor, study, 0) if one and one.at else None,
         texts=[] if one else [_text(study, i) for i in study.order()],
         wrong=sum(study.wrong(i) for i in range(len(study.examples))),
         labelled=any(example.label is not None for example in study.examples),
@@ -170,14 +183,16 @@ def _title(study: Study, one: Explanation | None) -> str:
 
 def _lede(study: Study, one: Explanation | None) -> str:
     method = next(iter(study.explained))
+    if not method:
+        return "What the model says." if one else f"{len(study.examples):,} texts answered."
     if one is not None:
-        words = ", ".join(f"“{word}”" for word in _reasons(one))
+        words = ", ".join(_reasons(one))
         because = f", most of all because of {words}" if words else ""
-        if one.target not in (_plain(one.answer.value), "number"):
+        if one.target not in (one.at.said if one.at else _plain(one.answer.value), "number"):
             return (
-                f"The model says {_says(one)}. What speaks for {one.target}: {words or 'nothing'}."
+                f"{_about(one)} {_says(one)}. What speaks for {one.target}: {words or 'nothing'}."
             )
-        return f"The model says {_says(one)}{because}."
+        return f"{_about(one)} {_says(one)}{because}."
     best = max(study.faithful.values(), key=lambda found: found.gain.value)
     sure = "beats" if best.gain.low > 0 else "does not surely beat"
     return (
@@ -193,12 +208,28 @@ def _reasons(one: Explanation) -> list[str]:
     named = [w for w in one.words if any(c.isalnum() for c in one.text[w.start : w.end])]
     best = sorted(named, key=lambda word: -word.weight)[:3]
     least = best[0].weight / 3 if best else 0.0
-    kept = [one.text[word.start : word.end] for word in best if word.weight > max(least, 0)]
+    itself = one.at.start if one.at else -1
+    kept = [
+        "the word itself" if w.start == itself else f"“{one.text[w.start : w.end]}”"
+        for w in best
+        if w.weight > max(least, 0)
+    ]
     return list(dict.fromkeys(kept))
+
+
+def _about(one: Explanation) -> str:
+    """Of what the model says something."""
+    if one.at is None or one.at.step < 0:
+        return "The model says"
+    return f"Of “{one.at.name}” the model says"
 
 
 def _says(one: Explanation) -> str:
     value = one.answer.value
+    if one.at is not None:
+        return f"{one.at.said} ({100 * one.sure:.0f} %)"
+    if one.answer.structure is not None:
+        return f"this ({100 * one.answer.score:.0f} % a word)"
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{_plain(value) or 'no label'} ({100 * one.answer.score:.0f} %)"
@@ -210,7 +241,10 @@ def _plain(value: Any) -> str:
 
 def _bars(one: Explanation, predictor: Predictor) -> list[tuple[str, float, bool]]:
     """(label, probability, whether it is the target), the most probable first."""
-    pairs = sorted(zip(predictor.labels, one.answer.scores, strict=True), key=lambda p: -p[1])
+    if one.answer.structure is not None and one.at is None:
+        return []
+    found = zip(predictor.labels, one.answer.scores, strict=True)
+    pairs = one.at.chances if one.at else sorted(found, key=lambda p: -p[1])
     shown = [pair for i, pair in enumerate(pairs) if i < BARS or pair[0] == one.target]
     return [(name, chance, name == one.target) for name, chance in shown]
 
@@ -218,12 +252,13 @@ def _bars(one: Explanation, predictor: Predictor) -> list[tuple[str, float, bool
 def _text(study: Study, i: int) -> dict[str, Any]:
     one, label = study.first[i], study.examples[i].label
     return {
-        "says": _says(one),
-        "label": None if label is None else _plain(label),
+        "says": f"{one.at.name}: {_says(one)}" if one.at and one.at.step >= 0 else _says(one),
+        "label": one.at.gold if one.at else None if label is None else _plain(label),
         "wrong": study.wrong(i),
         "where": study.examples[i].where,
         "coverage": one.answer.coverage,
-        "strip": strip(one),
+        "strip": strip(one) if one.words else "",
+        "drawing": said.drawing(one, study, i),
     }
 
 

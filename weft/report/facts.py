@@ -1,15 +1,25 @@
 """What was in the data: rows of each split, labels and their counts, and what was left out."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from weft import registry
+from weft.config import Config
+from weft.errors import UserError
+from weft.predict.prepare import prepared
+from weft.report.judged import names
 from weft.run.data import Data, source
 from weft.run.split import Splits
+from weft.run.train import settled
+from weft.tasks.structure import Structure
 from weft.text.example import Example, Tally
 
 MANY = 20  # different values with fractions that make a label column a scale
 DISTINCT = 10_000  # labels counted apart; a column of free text would otherwise fill the memory
+
+Gold = Callable[[Example], Structure | None]  # what is right; None where a bad row is skipped
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,9 @@ class Facts:
     rows: dict[str, int]  # by split
     labels: dict[str, dict[str, int]]  # by label, then by split
     numeric: bool  # the labels are numbers
-    notes: tuple[str, ...]  # rows that the reader left out
+    notes: tuple[str, ...]  # rows that the reader left out, and what else is to be known
+    kind: str = ""  # of the structures, where answers are about the words of a text
+    words: dict[str, int] = field(default_factory=dict)  # by split, where the file has words
 
 
 def looks_numeric(examples: Iterable[Example]) -> bool:
@@ -39,8 +51,10 @@ def looks_numeric(examples: Iterable[Example]) -> bool:
     return fractions and (len(seen) >= MANY or isinstance(value, float))
 
 
-def facts(data: Data, splits: Splits, folds: int = 0, numbers: bool = False) -> Facts:
-    """Go through every split once and count."""
+def facts(
+    data: Data, splits: Splits, folds: int = 0, numbers: bool = False, gold: Gold | None = None
+) -> Facts:
+    """Go through every split once and count; `gold` says what is right of a text's words."""
     sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
     parts: dict[str, Iterable[Example]]
     if folds:
@@ -48,12 +62,18 @@ def facts(data: Data, splits: Splits, folds: int = 0, numbers: bool = False) -> 
     else:
         parts = {name: examples() for name, examples in sources.items() if examples}
     rows: Counter[str] = Counter()
+    words: Counter[str] = Counter()
     labels: dict[str, Counter[str]] = {}
+    kind = ""
     for split, examples in parts.items():
         rows[split] = 0
         for example in examples:
             rows[split] += 1
-            for name in _names(example):
+            right = gold(example) if gold else None
+            if right is not None:
+                kind = right.kind
+                words[split] += len(right.words)
+            for name in names(right) if right else _names(example):
                 if name in labels or len(labels) < DISTINCT:
                     labels.setdefault(name, Counter())[split] += 1
     files = [("train", data.train), ("dev", data.dev), ("test", data.test)]
@@ -65,7 +85,31 @@ def facts(data: Data, splits: Splits, folds: int = 0, numbers: bool = False) -> 
         labels={name: dict(counts) for name, counts in ordered.items()},
         numeric=numbers,
         notes=_left_out(data, [path for _, path in given]),
+        kind=kind,
+        words=dict(words),
     )
+
+
+def right(config: Config, data: Data) -> Gold | None:
+    """What a task says is right of the words of an example; None where it answers whole texts."""
+    task: Any = registry.find("task", config["task"].get("kind", "classify"))
+    if not hasattr(task, "gold") or data.parser:  # then there are texts, and no trees to count in
+        return None
+    examples = source(data, data.train)
+    task = registry.build("task", {**config["task"], **settled(config, examples)})
+    prepare = getattr(task, "prepare", lambda example, tally: example)
+    tally, skip = Tally(), data.problems == "skip"
+    space = task.space(prepared(examples(), task, tally, data.problems))
+
+    def gold(example: Example) -> Structure | None:
+        try:
+            return task.gold(prepare(example, tally), space)
+        except UserError:
+            if not skip:
+                raise
+            return None
+
+    return gold
 
 
 def _names(example: Example) -> Sequence[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.predict import Predictor
+from weft.text.example import Example
 
 WARM_UP, SINGLE, TOGETHER = 20, 200, 2000  # texts
 FEWEST, LONGEST = 20, 10.0  # a slow model answers at least so many texts, then for so many seconds
@@ -21,7 +22,7 @@ class Latency:
     texts_per_second: float
 
 
-def latency(predictor: Predictor, texts: Sequence[str]) -> Latency:
+def latency(predictor: Predictor, texts: Sequence[str | Example]) -> Latency:
     """Warm up, then answer single texts, then many at once; answers are on the host when timed."""
     assert texts, "no texts to time"
     for text in texts[:WARM_UP]:
@@ -34,7 +35,7 @@ def latency(predictor: Predictor, texts: Sequence[str]) -> Latency:
     return Latency(float(p50), float(p95), len(many) / _seconds(predictor, many))
 
 
-def _seconds(predictor: Predictor, texts: list[str]) -> float:
+def _seconds(predictor: Predictor, texts: list[str | Example]) -> float:
     started = time.perf_counter()
     predictor(texts)
     return time.perf_counter() - started

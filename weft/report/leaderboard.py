@@ -8,6 +8,7 @@ from weft.report.trial import Result, Timing
 from weft.report.words import brief, chance, count, figure, milliseconds, size
 
 WIDTH = 100
+SHORT = 13  # letters of a recipe up to which there is room to spare
 WIDE = 2 * 1.96  # standard deviations in a 95 % interval
 
 
@@ -35,7 +36,7 @@ class Row:
     collapsed: int = 0  # trials that gave every text the same answer
     clipped: int = 0  # trials that the clock stopped before their last epoch
     late: int = 0  # trials that there was no time for
-    pooled: float | None = None  # accuracy over the examples of all folds together
+    pooled: float | None = None  # accuracy, or what else is measured, over all folds together
     folds: int = 0
     higher_is_better: bool = True
 
@@ -135,7 +136,8 @@ def table(rows: Sequence[Row]) -> None:
     )
     found = verdict(rows)
     metric = next((row.metric for row in rows if row.metric), "quality")
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    gap = 2 if all(len(row.recipe) <= SHORT for row in rows) else 1
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0))
     shown.add_column("recipe", no_wrap=True)
     heads = (metric, "95 % interval", "p", "train", "p50 ms", "p95 ms", "texts/s", "size", "memory")
     for name in heads:

@@ -9,16 +9,19 @@ from weft import predict
 from weft.errors import UserError
 from weft.predict import Predictor
 from weft.report.answers import Answers, Said, read
+from weft.report.judged import PICTURES, UNITS
 from weft.report.project import Method, Projection, projection, sentence_vectors, usual
+from weft.report.structures import drawn
 from weft.report.trial import Trial
 
 ERRORS = 12  # shown with an explanation
+FEW = 6  # where each is a picture
 LONG = 600  # characters of a text that is shown without one
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong answer, and its text with the words that led to it."""
+    """A wrong answer, and its text with the words that led to it, or drawn beside what is right."""
 
     said: Said
     strip: Markup
@@ -50,6 +53,11 @@ def look(
     What a model cannot give is left out and noted; only a damaged folder is an error.
     """
     answers = read(trial.folder / "predictions.jsonl", sample=limit, errors=ERRORS, seed=seed)
+    if answers.kind in UNITS:
+        names = [one.label for one in answers.classes]
+        shown = answers.errors[: FEW if answers.kind in PICTURES else None]
+        seen = tuple(Mistake(s, drawn(s.value, s.label, names)) for s in shown)
+        return Look(trial.recipe, trial.name, answers, seen, "", None)
     predictor = predict.load(trial.folder / "model", device=device, replay=False)
     notes = []
     errors, method = [Mistake(said, _cut(said.text)) for said in answers.errors], ""

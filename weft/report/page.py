@@ -14,14 +14,17 @@ import numpy as np
 from markupsafe import Markup
 
 from weft.report import charts, histograms, html
+from weft.report.answers import Said
 from weft.report.confusion import matrix, pairs
+from weft.report.disputes import Dispute
 from weft.report.facts import Facts
+from weft.report.judged import UNITS, judged, meaning
 from weft.report.latency import SINGLE, TOGETHER, WARM_UP
 from weft.report.leaderboard import Row, Verdict, ordered, verdict
 from weft.report.look import Look
 from weft.report.project import section
 from weft.report.trial import Result, Trial
-from weft.report.words import PERCENT
+from weft.report.words import percent
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis
@@ -47,6 +50,7 @@ class Page:
     healths: "Mapping[str, Health]" = field(default_factory=dict)
     model: str = ""  # path of the saved model, for the commands
     test: str = ""  # the file it was measured on, where there is one
+    disputes: Sequence[Dispute] = ()
 
 
 def render(page: Page) -> str:
@@ -60,12 +64,16 @@ def render(page: Page) -> str:
         bars=_bars(rows),
         verdict=found,
         metric=metric,
-        unit=" %" if metric in PERCENT else "",
+        unit=" %" if percent(metric) else "",
+        meaning=meaning(metric, page.facts.kind),
+        one=_one(page.facts),
+        judged=_judged,
         scatter=Markup(charts.scatter(rows, found)) if found else "",
         panels=_panels(rows, page.finished, metric),
         answers=_answers(page.look),
         look=page.look,
         map=section(page.look.projection) if page.look and page.look.projection else "",
+        disputes=page.disputes,
         healths=page.healths,
         health=_health(page.healths),
         diagnosis=page.diagnosis,
@@ -86,8 +94,8 @@ def render(page: Page) -> str:
 
 def _answers(look: Look | None) -> dict[str, Any]:
     """Tables and charts of one model's answers; None for what its kind of answer has not."""
-    names = ("classes", "matrix", "pairs", "reliability", "against", "residuals")
-    out: dict[str, Any] = {**dict.fromkeys(names), "all": 0}
+    names = ("classes", "matrix", "pairs", "reliability", "against", "residuals", "structure")
+    out: dict[str, Any] = {**dict.fromkeys(names), "all": 0, "unit": "texts"}
     if look is None:
         return out
     found = look.answers
@@ -95,11 +103,35 @@ def _answers(look: Look | None) -> dict[str, Any]:
         against, residuals = histograms.against(found.pairs), histograms.residuals(found.pairs)
         return out | {"against": Markup(against), "residuals": Markup(residuals)}
     out |= {"classes": found.classes[:LABELS], "all": len(found.classes)}
-    if found.kind == "classes":
+    if found.kind in UNITS:
+        total = sum(found.cells.values())
+        wrong = sum(n for (label, value), n in found.cells.items() if label != value)
+        unit, labels = UNITS[found.kind]
+        out |= {"structure": found.kind, "unit": unit, "labels": labels}
+        out |= {"counted": total, "wrong": wrong}
+    if found.kind == "classes" or found.kind in UNITS:
         out |= {"matrix": matrix(found.cells), "pairs": pairs(found.cells)}
     if found.calibration is not None:
         out |= {"reliability": Markup(histograms.reliability(found.calibration))}
     return out
+
+
+def _judged(said: Said) -> str:
+    """How much of a sentence is right, in words."""
+    found = judged(said.value, said.label)
+    unit = UNITS[said.value.kind][0]
+    if said.value.kind in ("spans", "constituents"):
+        told = f"{len(found.right)} of {len(found.true)} {unit} found"
+        extra = len(found.said) - len(found.right)
+        return f"{told}, {extra} more said" if extra else told
+    return f"{len(found.true) - len(found.right)} of {len(found.true)} {unit} wrong"
+
+
+def _one(facts: Facts) -> dict[str, str]:
+    """What the page calls a text and the labels in it."""
+    if facts.kind:
+        return {"text": "sentence", "labels": UNITS[facts.kind][1]}
+    return {"text": "text", "labels": "labels"}
 
 
 def _health(healths: "Mapping[str, Health]") -> Markup:
@@ -119,7 +151,8 @@ def _pictures(page: Page) -> list[tuple[str, Markup]]:
         lengths = {split: (edges, found) for split, found in counts.items() if sum(found)}
         if lengths:
             chart = histograms.shares(lengths, "words", doubling=True)
-            out.append(("How long the texts are", Markup(chart)))
+            what = "sentences" if page.facts.kind else "texts"
+            out.append((f"How long the {what} are", Markup(chart)))
     if page.facts.numeric and (numbers := _numbers(page.facts)):
         out.append(("The numbers to be found", Markup(histograms.shares(numbers, "number"))))
     return out

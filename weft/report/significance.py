@@ -1,37 +1,90 @@
-"""Is the best really better? Paired tests on the same test texts."""
+"""Is the best really better? Paired tests on the same test texts.
+
+R resamples   P distinct texts   n texts
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.measure.bootstrap import paired
+from weft.measure.bootstrap import draws, paired, ratio
+from weft.report.judged import share
 from weft.report.trial import Trial
+from weft.tasks.structure import Structure
+
+RESAMPLES = 10_000
 
 
-def chances(trials: Mapping[str, Sequence[Trial]], best: str) -> dict[str, float]:
+def chances(trials: Mapping[str, Sequence[Trial]], best: str, metric: str = "") -> dict[str, float]:
     """For each other recipe, how likely so large a gap to the best is by chance (two-sided).
 
     A text's score is its mean over seeds, so that a lucky seed does not decide; folds add up to
     all texts. Recipes whose answers cannot be paired are left out.
     """
-    scores = {name: _scores(found) for name, found in trials.items()}
+    scores = {name: counts(found, metric) for name, found in trials.items()}
     first = scores.pop(best)
     return {
-        name: paired(found, first) for name, found in scores.items() if len(found) == len(first)
+        name: paired_ratios(found, first)
+        for name, found in scores.items()
+        if len(found) == len(first)
     }
 
 
-def _scores(trials: Sequence[Trial]) -> np.ndarray:
-    """One number a test text: the mean over seeds."""
+def counts(trials: Sequence[Trial], metric: str = "") -> np.ndarray:
+    """(n, 2) of each test text two numbers, the mean over seeds: their sums' ratio is the metric.
+
+    Without any rows where the trials did not answer the same texts.
+    """
     by_fold: dict[int | None, list[np.ndarray]] = {}
     for trial in trials:
-        rows = np.array([score(a["value"], a["label"]) for a in trial.answers()])
-        by_fold.setdefault(trial.fold, []).append(rows)
+        rows = [pair(answer, metric) for answer in trial.answers()]
+        by_fold.setdefault(trial.fold, []).append(np.array(rows, float).reshape(-1, 2))
     if any(len({len(rows) for rows in seeds}) > 1 for seeds in by_fold.values()):
-        return np.zeros(0)
+        return np.zeros((0, 2))
     folds = sorted(by_fold.items(), key=lambda item: item[0] or 0)
     return np.concatenate([np.mean(seeds, axis=0) for _, seeds in folds])
+
+
+def pooled(trials: Sequence[Trial], metric: str) -> float | None:
+    """The metric over the sentences of all folds together; None of answers for whole texts."""
+    if "structure" not in next(trials[0].answers(), {}):
+        return None
+    sums = counts(trials, metric).sum(0)
+    return float(ratio(sums[:1], sums[1:])[0])
+
+
+def pair(answer: Mapping[str, Any], metric: str = "") -> tuple[float, float]:
+    """What one line of predictions.jsonl adds to the top and to the bottom of the metric."""
+    if "structure" in answer:
+        said, gold = (Structure.from_json(answer[side]) for side in ("structure", "gold"))
+        return share(said, gold, metric)
+    return score(answer["value"], answer["label"]), 1.0
+
+
+def paired_ratios(a: np.ndarray, b: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
+    """Two-sided p that two systems with these (n, 2) counts on the same texts are equally good.
+
+    Texts are resampled and the ratios of the sums computed anew: an F1 is no mean over texts. As
+    in `paired`, which this is where every bottom is 1, the difference is centred on zero.
+    """
+    assert a.shape == b.shape
+    if not len(a):
+        return 1.0
+    if (a[:, 1] == 1).all() and (b[:, 1] == 1).all():
+        return paired(a[:, 0], b[:, 0], resamples, seed)
+    rows, times = np.unique(np.hstack([a, b]), axis=0, return_counts=True)  # (P, 4)
+
+    def gaps(block: np.ndarray) -> np.ndarray:
+        sums = block @ rows  # (R, 4)
+        return ratio(sums[:, 0], sums[:, 1]) - ratio(sums[:, 2], sums[:, 3])
+
+    observed = gaps(times[None].astype(float))[0]
+    reached = 0
+    for block in draws(times, resamples, seed):
+        shifted = gaps(block.astype(float)) - observed
+        reached += int((np.abs(shifted) >= abs(observed) - 1e-12).sum())
+    return (1 + reached) / (1 + resamples)
 
 
 def score(value: Any, label: Any) -> float:

@@ -8,6 +8,7 @@ from weft.errors import UserError
 from weft.report.treebank import side_by_side
 
 COLOURS = 10  # --c0 to --c9 of the page
+EMPTY = "_"  # of a column that says nothing of a word
 
 Span = tuple[int, int, str]  # characters from, up to, label
 
@@ -61,21 +62,50 @@ def tags(
 ) -> Markup:
     """Each word over its tag; where gold differs the right tag stands under the wrong one.
 
-    `names` fixes which label has which colour.
+    A tag of several columns has a space between them; each has a line. `names` fixes which label
+    has which colour.
     """
     for name, column in (("tags", labels), ("gold tags", gold)):
         if len(column) != len(words) and (len(column) or name == "tags"):
             raise UserError(f"{len(words)} words, but {len(column)} {name}: each word needs one.")
-    colours = colouring([*names, *labels, *gold])
+    colours = colouring(label.partition(" ")[0] for label in [*names, *labels, *gold])
     out = []
     for i, (word, label) in enumerate(zip(words, labels, strict=True)):
         wrong = bool(gold) and gold[i] != label
-        right = Markup("<small>{}</small>").format(gold[i]) if wrong else ""
+        own = colours[label.partition(" ")[0]]
         out.append(
-            Markup(f'<span class="word{" off" if wrong else ""}" style="--own:{colours[label]}">')
-            + Markup("{}<small>{}</small>{}</span>").format(word, label, right)
+            Markup(f'<span class="word{" off" if wrong else ""}" style="--own:{own}">')
+            + escape(word)
+            + _columns(label, gold[i] if wrong else label)
+            + Markup("</span>")
         )
     return Markup('<div class="tagged">{}</div>').format(Markup(" ").join(out))
+
+
+def parts(label: str, right: str) -> list[tuple[str, str]]:
+    """The columns of a tag, each with the right one where it differs, or nothing."""
+    said, true = label.split(" "), right.split(" ")
+    if len(said) != len(true):
+        return [(label, right)]
+    return [(a, b if a != b else "") for a, b in zip(said, true, strict=True)]
+
+
+def _columns(label: str, right: str) -> Markup:
+    out = []
+    for k, (said, true) in enumerate(parts(label, right)):
+        if k and said == EMPTY and not true:
+            continue
+        out.append(_line("small" if not k else 'small class="more"', said))
+        if true:
+            out.append(_line('small class="right"', true))
+    return Markup("").join(out)
+
+
+def _line(tag: str, label: str) -> Markup:
+    """One line under a word; features may be broken between each other."""
+    return Markup(f"<{tag}>{{}}</small>").format(
+        Markup("|<wbr>").join(map(escape, label.split("|")))
+    )
 
 
 def colouring(labels: Iterable[str]) -> dict[str, str]:

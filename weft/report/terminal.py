@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from weft.report.tagged import Span, ordered
+from weft.report.tagged import Span, ordered, parts
 
 STYLES = (
     "cyan",
@@ -50,14 +50,19 @@ def entities(text: str, spans: Sequence[Span], other: Sequence[Span] | None = No
 
 
 def tags(words: Sequence[str], labels: Sequence[str], gold: Sequence[str] = ()) -> Text:
-    """word/TAG after word/TAG; a wrong one in red with the right one behind."""
-    names, out = sorted({*labels, *gold}), Text()
+    """word/TAG after word/TAG; a wrong one in red with the right one behind.
+
+    A tag of several columns has a space between them, and here a stroke.
+    """
+    names = sorted({label.partition(" ")[0] for label in (*labels, *gold)})
+    out = Text()
     for i, (word, label) in enumerate(zip(words, labels, strict=True)):
         out.append(" " if i else "").append(word)
-        wrong = bool(gold) and gold[i] != label
-        out.append(f"/{label}", WRONG if wrong else _style(label, names))
-        if wrong:
-            out.append(f"→{gold[i]}", "green")
+        for k, (said, right) in enumerate(parts(label, gold[i] if gold else label)):
+            usual = "dim" if k else _style(label.partition(" ")[0], names)
+            out.append(f"/{said}", WRONG if right else usual)
+            if right:
+                out.append(f"→{right}", "green")
     return out
 
 

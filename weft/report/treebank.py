@@ -80,7 +80,7 @@ def constituency(
     """A tree of constituents with their labels; those that are `wrong` stand out."""
     wide = max((width(label, 11) for label in labels), default=0.0) + 8
     at = layout(words, parents, wide)
-    out = [_edges(parents, at)]
+    out = [_edges(parents, at, gap=9)]  # so that a line does not run into a tag like "."
     for i, (x, y) in enumerate(zip(at.x, at.y, strict=True)):
         off = " off" if wrong and wrong[i] else ""
         out.append(
@@ -145,13 +145,13 @@ def width(text: str, size: float) -> float:
     return max(drawn, size * full)
 
 
-def _edges(parents: Sequence[int], at: Placed) -> Markup:
-    """From each child straight up, then level to its parent."""
+def _edges(parents: Sequence[int], at: Placed, gap: int = 0) -> Markup:
+    """From each child straight up, then level to its parent; over a child a gap."""
     paths = []
     for child, up in enumerate(parents):
         if up < 0:
             continue
-        x, y, top, middle = at.x[child], at.y[child], at.y[up], at.x[up]
+        x, y, top, middle = at.x[child], at.y[child] - gap, at.y[up], at.x[up]
         turn = min(EDGE, abs(middle - x)) * (1 if middle > x else -1)
         paths.append(
             f"M{x:.1f} {y:.1f}V{top + abs(turn):.1f}Q{x:.1f} {top:.1f} {x + turn:.1f} {top:.1f}"

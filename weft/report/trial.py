@@ -15,9 +15,12 @@ from typing import Any
 
 from weft.config import Config, from_sections
 from weft.errors import UserError
+from weft.report.judged import UNITS, names
 from weft.run.data import Data
 from weft.run.split import Holdout, Splits, folded, with_test
 from weft.run.train import filled
+from weft.tasks.structure import Structure
+from weft.text.example import Example
 
 RESULT, TIMING, ERROR = "result.json", "timing.json", "error.txt"
 SIGNS = ("config.toml", "log.txt", RESULT, ERROR)  # what makes a folder recognisable as a trial
@@ -163,8 +166,9 @@ class Trial:
         from weft.predict import load
         from weft.report.latency import TOGETHER, latency
 
-        texts = [answer["text"] for answer in islice(self.answers(), TOGETHER)]
-        timed = latency(load(self.folder / "model", device=device), texts)
+        rows = list(islice(self.answers(), TOGETHER))
+        inputs = [example_of(row) for row in rows]
+        timed = latency(load(self.folder / "model", device=device), inputs)
         timing = Timing(**dataclasses.asdict(timed), memory_bytes=host_memory())
         write(self.folder / TIMING, json.dumps(dataclasses.asdict(timing), indent=1) + "\n")
         return timing
@@ -229,15 +233,33 @@ def host_memory() -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
+def example_of(row: Mapping[str, Any]) -> str | Example:
+    """What a model is asked when it is timed: the text or, where trees are given, the tree."""
+    if row.get("gold", {}).get("kind") != "nodes":
+        return row["text"]
+    gold = Structure.from_json(row["gold"])
+    return Example(row["text"], words=gold.words, places=gold.places, tree=gold.tree)
+
+
 def _collapsed(answers: Iterator[dict[str, Any]]) -> str:
     """A sentence when (nearly) every text got the same answer though the labels differ."""
     given: Counter[str] = Counter()
     right: Counter[str] = Counter()
+    what = "texts"
     for answer in answers:
+        if "structure" in answer:
+            sides = (Structure.from_json(answer[side]) for side in ("structure", "gold"))
+            said, gold = map(names, sides)
+            given.update(said)
+            right.update(gold)
+            what = UNITS[answer["structure"]["kind"]][0]
+            continue
         value, label = answer["value"], answer["label"]
         given[f"{value:.3g}" if isinstance(value, float) else str(value)] += 1
         right[str(label)] += 1
+    if not given:
+        return f"it found none of the {right.total()} {what}" if right else ""
     (value, count), total = given.most_common(1)[0], given.total()
     if len(right) < 2 or count < SAME * total or right[value] > 0.95 * total:
         return ""
-    return f"it answered {value!r} for {count / total:.0%} of the test texts"
+    return f"it answered {value!r} for {count / total:.0%} of the test {what}"

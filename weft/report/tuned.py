@@ -14,7 +14,7 @@ from rich.text import Text
 from weft.config import written
 from weft.report import html
 from weft.report import tuned_charts as charts
-from weft.report.words import PERCENT, chance, duration, figure
+from weft.report.words import chance, duration, figure, percent
 from weft.run.train import versions
 from weft.tune.restart import Restart
 from weft.tune.search import Tuned
@@ -105,7 +105,7 @@ def table(tuned: Tuned) -> None:
     """The best trials on a terminal, then the sentence."""
     console = Console()
     rows = Table(box=None, pad_edge=False, header_style="bold")
-    unit = " %" if tuned.metric in PERCENT else ""
+    unit = " %" if percent(tuned.metric) else ""
     names = [dimension.key.replace(".", "\n") for dimension in tuned.plan.dimensions]
     for name in ("trial", f"dev\n{tuned.metric}{unit}", *names):
         rows.add_column(name, justify="left" if name == "trial" else "right", overflow="fold")
@@ -143,7 +143,7 @@ def page(tuned: Tuned, command: Sequence[str]) -> str:
         "tuned.html",
         tuned=tuned,
         metric=tuned.metric,
-        unit=" %" if tuned.metric in PERCENT else "",
+        unit=" %" if percent(tuned.metric) else "",
         sentence=sentence(tuned),
         changes=changes(tuned),
         remarks=remarks(tuned),

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from weft.report.charts import ACCENT, INK, MUTED, PAPER, STYLE, svg
-from weft.report.words import PERCENT
+from weft.report.words import percent
 from weft.tune.restart import Restart
 from weft.tune.search import Tuned
 from weft.tune.space import Dimension, Range
@@ -169,8 +169,8 @@ def _short(value: Any) -> str:
 
 
 def _scale(metric: str) -> int:
-    return 100 if metric in PERCENT else 1
+    return 100 if percent(metric) else 1
 
 
 def _title(metric: str) -> str:
-    return f"{metric} (%)" if metric in PERCENT else metric
+    return f"{metric} (%)" if percent(metric) else metric

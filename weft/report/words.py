@@ -1,14 +1,23 @@
 """How numbers are written for people: in tables, sentences and pages."""
 
-# Shown as percentages; correlations and errors are shown as they are.
-PERCENT = {"accuracy", "macro_f1", "micro_f1", "precision", "recall", "f1"}
+# Shown as they are: correlations, errors, counts. Everything else is a share, whatever the column
+# of a file that it is named after.
+PLAIN = {
+    *("pearson", "spearman", "mse", "rmse", "mae", "r2", "loss", "crossing", "quality"),
+    *("perplexity", "bits_per_character"),
+}
+
+
+def percent(metric: str) -> bool:
+    """Whether a figure is a share, and so written as a percentage."""
+    return metric not in PLAIN
 
 
 def figure(value: float | None, metric: str) -> str:
     """A quality as people write it: 93.1 for an accuracy of 0.931, three decimals otherwise."""
     if value is None:
         return "–"
-    return f"{100 * value:.1f}" if metric in PERCENT else f"{value:.3f}"
+    return f"{100 * value:.1f}" if percent(metric) else f"{value:.3f}"
 
 
 def chance(p: float | None) -> str:

@@ -14,12 +14,15 @@ from weft.errors import UserError
 from weft.predict.classic import Classic
 from weft.run.data import Data, Source, counted
 from weft.run.split import Splits
+from weft.tasks.tag import Tag
 from weft.tasks.task import Space, Task
-from weft.text.example import Tally
+from weft.text.example import Example, Tally
 from weft.train.settings import Settings
 from weft.train.watch import Watch, forget_after
 
-Held = tuple[list[str], np.ndarray]  # texts and their targets
+QUIET = 30  # seconds without a word, at most, where there is no bar to look at
+# Texts and their targets; of a task about words, Examples and a table each.
+Held = tuple[list[str | Example], Any]
 
 
 @dataclass
@@ -39,8 +42,9 @@ class Run:
 
     def fit(self) -> Classic:
         """Train to the end and give back the engine."""
-        self.started = time.perf_counter()
+        self.started = self.spoken = time.perf_counter()
         self.part = registry.build("classic", self.section)
+        self._check_task()
         self.tally.open = True
         texts, targets = self._held(self.splits.train, self.tally)
         self.tally.open = False
@@ -53,13 +57,29 @@ class Run:
         )
         return Classic(self.part)
 
+    @property
+    def by_word(self) -> bool:
+        """Whether the task is about the words of a text, and not about the whole."""
+        return hasattr(self.task, "gold")
+
+    def _check_task(self) -> None:
+        kind = self.section["kind"]
+        if getattr(self.part, "by_word", False) and not isinstance(self.task, Tag):
+            raise UserError(f"classic '{kind}' tags words. Set task.kind to 'tag'.")
+        if self.by_word and not getattr(self.part, "by_word", False):
+            raise UserError(
+                f"classic '{kind}' answers about whole texts, and this task asks about their "
+                "words. For tags, use --recipe crf."
+            )
+
     @cached_property
     def dev(self) -> Held:
         """The dev part, held for the evaluations."""
         return self._held(self.splits.dev, Tally()) if self.splits.dev else ([], np.empty(0))
 
     def _held(self, source: Source, tally: Tally) -> Held:
-        texts, targets = [], []
+        texts: list[str | Example] = []
+        targets: list[Any] = []
         for example in self.watch.reading(counted(source, self.data, tally), "reading"):
             try:
                 targets.append(self.task.target(example, self.space))
@@ -67,13 +87,14 @@ class Run:
                 if self.data.problems == "error":
                     raise
                 continue  # a label of dev that training does not have; the notes will say so
-            texts.append(example.text)
-        return texts, np.array(targets)
+            texts.append(example if self.by_word else example.text)
+        return texts, targets if self.by_word else np.array(targets)
 
     def _after(self, progress: Progress) -> bool:
         """Show how far it is; after an epoch, measure on dev and look at the clock."""
         self.watch.share(progress.share, progress.what)
         if not progress.epoch:
+            self._speak_up(progress)
             return True
         step = progress.epoch * self.size
         found = self._measure()
@@ -89,6 +110,13 @@ class Run:
         if self.heard is not None and found:
             self.heard(step, found)
         return progress.share == 1 or not self._late(progress.epoch)
+
+    def _speak_up(self, progress: Progress) -> None:
+        """A line now and then where no bar is shown."""
+        now = time.perf_counter()
+        if self.watch.bar is None and now - self.spoken > QUIET:
+            self.watch.say(f"{progress.share:.0%}  {progress.what}")
+            self.spoken = now
 
     def _measure(self) -> dict[str, float]:
         texts, targets = self.dev

@@ -25,6 +25,7 @@ class Data:
     id: str | int = ""
     separator: str = ""  # between several labels in one cell
     phrases: bool = False  # train on every labelled phrase of a tree
+    parser: str = ""  # model that makes the trees of texts that come without
     problems: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     limit: int = 0  # tokens of a text that are read; 0: as many as the model can
     truncate: Policy = "head"  # what is read of a longer text
@@ -85,7 +86,7 @@ def source(data: Data, path: str, tally: Tally | None = None, phrases: bool = Fa
 def counted(examples: Source, data: Data, tally: Tally) -> Iterator[Example]:
     """Examples fit to train or measure on: without a label they are a problem."""
     for example in examples():
-        if example.label is None:
+        if example.label is None and example.tree is None:
             if data.problems == "error":
                 raise UserError(
                     f"{example.where}: no label. Give the label column with --label, "

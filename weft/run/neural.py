@@ -19,8 +19,10 @@ from weft.config import Config
 from weft.errors import UserError
 from weft.model import Model, fill
 from weft.predict.neural import Neural, indexer
+from weft.predict.predictor import Predictor
 from weft.run.data import Data, Source, counted
 from weft.run.split import Splits
+from weft.tasks.structure import Found
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
 from weft.tokens.tokenizer import Tokenizer
@@ -66,6 +68,7 @@ class Run:
     tally: Tally
     runtime: Runtime
     heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
+    parser: Predictor | None = None  # that made the trees of texts without
     stopped: str = ""  # in words, when the clock ended the training
 
     def fit(self, resume: bool) -> Neural:
@@ -84,7 +87,7 @@ class Run:
                 dev = self._store(self.splits.dev, index, model, "dev")
             model.to(self.runtime.device)
             Loop(self, model, train, dev if dev is not None and len(dev) else None).run(resume)
-            return Neural(model, index, self.runtime)
+            return Neural(model, index, self.runtime, self.parser)
 
     def _tokenizer(self, resume: bool) -> Tokenizer:
         saved = self.folder / "checkpoints" / "tokenizer.json"
@@ -123,17 +126,20 @@ class Run:
 
     def _store(self, examples: Source, index: Indexer, model: Model, name: str) -> Store:
         """Tokenise a split once; what is cut or left out goes into the tally."""
-        columns = len(self.space.size) if model.by_word else 0
-        store = Store(len(index.pieces), self.folder, columns=columns)
+        columns = getattr(self.space, "width", 0) if model.by_word else 0
+        trees = model.reads == "trees"
+        store = Store(len(index.pieces), self.folder, columns=columns, trees=trees)
         self.tally.open = True
         rows = self.watch.reading(counted(examples, self.data, self.tally), f"tokenising {name}")
         kept = self._with_targets(rows)
         while chunk := list(islice(kept, CHUNK)):
-            if model.by_word:
-                for row in index.sentences([example for example, _ in chunk]):
+            if model.reads != "text":
+                given = [example for example, _ in chunk]
+                for row in index.trees(given) if trees else index.sentences(given):
                     example, target = chunk[row.text]
-                    mine = target[row.start : row.start + len(row.ids)]
-                    store.append(row.ids, mine, example.line, row.pieces)
+                    if model.reads == "words" and not model.whole:
+                        target = target[row.start : row.start + len(row.ids)]
+                    store.append(row.ids, target, example.line, row.pieces, row.parents)
                 continue
             texts = [example.text for example, _ in chunk]
             for row in index.rows(texts, where=lambda i, chunk=chunk: chunk[i][0].where):  # type: ignore[misc]
@@ -292,8 +298,8 @@ class Loop:
         task, space = self.run_.task, self.run_.space
         measure = task.measure(space)
         if self.model.by_word:
-            tags = [tags for tags, _ in decoded(self.model, store, self.run_.runtime)]
-            measure.add(tags, list(store.targets))
+            rows = [Found(*row) for row in decoded(self.model, store, self.run_.runtime)]
+            measure.add(task.predicted(rows, space), list(store.targets))
         else:
             found = scores(self.model, store, self.run_.runtime)
             answers = task.predicted(found, task.tune(found, store.targets, space))

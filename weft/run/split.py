@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.run.data import Data, Source, alike, source
-from weft.text.example import Example, Tally
+from weft.text.example import Example, Layers, Marks, Tally
 from weft.text.source import missing
 
 TEST_SHARE = 0.2  # of the training file, when there is neither a test file nor folds
@@ -61,9 +61,10 @@ class Holdout:
 def holdout(data: Data, numbers: bool = False) -> Holdout:
     """Choose what dev and test take from train where they have no file of their own.
 
-    Every label gives the same share, to the nearest text, and copies of a text (up to case and
-    spaces) go together. Dev is what `held` would take, evened out over the labels. One pass, which
-    keeps two hashes and a label's number of each row.
+    Every label gives the same share, to the nearest text; sentences that are labelled word by word
+    are drawn from one pot. Copies of a text (up to case and spaces) go together. Dev is what `held`
+    would take, evened out over the labels. One pass, which keeps two hashes and a label's number of
+    each row.
     """
     shares = {"test": 0.0 if data.test else TEST_SHARE, "dev": 0.0 if data.dev else data.share}
     if not any(shares.values()):
@@ -73,7 +74,8 @@ def holdout(data: Data, numbers: bool = False) -> Holdout:
     for example in source(data, data.train)():
         keys.append(key(example.text))
         order.append(_order(example.text))
-        name = _number(example) if numbers else names.setdefault(example.label, len(names))
+        stratum = _stratum(example)
+        name = _number(example) if numbers else names.setdefault(stratum, len(names))
         values.append(name)
     texts, first = np.unique(np.array(keys, np.uint64), return_index=True)
     strata = np.array(values)[first]
@@ -247,8 +249,13 @@ def _dev_source(data: Data, rest: Source) -> Source | None:
 def _strata(examples: Sequence[Example], numbers: bool) -> list[object]:
     """What should be spread evenly: the label, or the part of the scale a number falls into."""
     if not numbers:
-        return [example.label for example in examples]
+        return [_stratum(example) for example in examples]
     return list(_bins(np.array([_number(example) for example in examples])))
+
+
+def _stratum(example: Example) -> object:
+    """What a text is spread by; nothing where its words are labelled and not the whole."""
+    return None if isinstance(example.label, (Layers, Marks)) else example.label
 
 
 def _bins(values: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import islice
@@ -26,10 +26,12 @@ from weft.config import Config
 from weft.errors import UserError, unknown_name
 from weft.measure import Figure
 from weft.predict.evaluate import evaluate
-from weft.predict.predictor import CHUNK, Engine, Predictor
+from weft.predict.predictor import CHUNK, Engine, Predictor, load
+from weft.predict.prepare import prepared
 from weft.run.data import Data, Source, checked, counted
 from weft.run.split import Splits, from_files
 from weft.tasks.task import Space, Task
+from weft.text import trees
 from weft.text.example import Tally
 from weft.train.settings import Settings
 from weft.train.watch import Watch
@@ -85,6 +87,8 @@ def train(
     splits = splits or from_files(data, tally)
     full["task"] |= settled(config, splits.train)
     task: Task = registry.build("task", full["task"])
+    parser = _parser(data.parser, task, device)
+    splits = _prepared(splits, task, tally, data, parser)
     skip = data.problems == "skip"
     space = task.space(counted(splits.train, data, tally) if skip else splits.train())
     _check_metric(settings.metric, task, space)
@@ -115,8 +119,9 @@ def train(
             from weft.run.neural import Run
 
             run = Run(
-                full, data, settings, task, space, splits, folder, watch, tally, runtime, heard
-            )
+                full, data, settings, task, space, splits, folder, watch, tally, runtime, heard,
+                parser,
+            )  # fmt: skip
             engine = run.fit(resume)
             made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
         made["seconds"] = round(time.perf_counter() - started, 3)
@@ -181,10 +186,54 @@ def _finish(
         "versions": versions(),
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
-    golden = (e.text for e in (splits.dev or splits.train)() if len(e.text) <= GOLDEN_LENGTH)
+    whole = getattr(predictor.engine, "reads", "") == "trees"
+    golden = (
+        trees.format(e.tree) if whole and e.tree else e.text
+        for e in (splits.dev or splits.train)()
+        if len(e.text) <= GOLDEN_LENGTH
+    )
     predictor.save(folder / "model", list(islice(golden, data.golden)), record)
     watch.say(f"model saved in {folder / 'model'}")
     return Outcome(predictor, found, record)
+
+
+def _parser(folder: str, task: Task, device: str) -> Predictor | None:
+    """The model that makes the trees of texts without, where the task reads trees."""
+    if not folder:
+        return None
+    found = load(folder, device=device)
+    if found.config["task"]["kind"] != "constituency":
+        raise UserError(
+            f"data.parser: {folder} is a model of the task '{found.config['task']['kind']}'. Trees "
+            "come from one of the task 'constituency'."
+        )
+    if not hasattr(task, "prepare"):
+        raise UserError("data.parser makes trees, which this task does not read. Leave it out.")
+    return found
+
+
+def _prepared(
+    splits: Splits, task: Task, tally: Tally, data: Data, parser: Predictor | None
+) -> Splits:
+    """The same examples as the task reads them."""
+
+    def of(source: Source | None) -> Source | None:
+        if source is None or not hasattr(task, "prepare"):
+            return source
+        if parser is None:
+            return lambda: prepared(source(), task, tally, data.problems)
+        kept: list[Any] = []  # parsed once
+
+        def examples() -> Iterator[Any]:
+            if not kept:
+                kept.extend(prepared(source(), task, tally, data.problems, parser))
+            return iter(kept)
+
+        return examples
+
+    train = of(splits.train)
+    assert train is not None
+    return Splits(train, of(splits.dev), of(splits.test))
 
 
 def _empty(source: Source) -> bool:

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.text.trees import Tree
+from weft.text.trees import Builder, Tree, feed, format, tokens
 
 Place = tuple[int, int]  # characters from, up to
+ROWS = ("words", "places", "tags", "spans", "heads", "relations", "scores")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,27 @@ class Structure:
 
     def to_json(self) -> dict[str, Any]:
         """What there is to say, as plain values."""
-        names = ("words", "places", "tags", "spans", "heads", "relations", "scores")
-        out = {name: list(getattr(self, name)) for name in names if getattr(self, name)}
-        return out | ({"tree": repr(self.tree)} if self.tree else {})
+        out = {name: list(getattr(self, name)) for name in ROWS if getattr(self, name)}
+        return {"kind": self.kind} | out | ({"tree": format(self.tree)} if self.tree else {})
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any], text: str = "") -> "Structure":
+        """What `to_json` wrote, and the text that its places count in."""
+        rows = {name: tuple(map(_value, saved.get(name, ()))) for name in ROWS}
+        tree = _tree(saved["tree"]) if "tree" in saved else None
+        return cls(saved["kind"], text=text, tree=tree, **rows)
+
+
+def _value(item: Any) -> Any:
+    return tuple(item) if isinstance(item, list) else item
+
+
+def _tree(written: str) -> Tree | None:
+    """A tree as `format` writes it, where a leaf may have no label: ( word)."""
+    builder, out = Builder(), None
+    for token, column in tokens(written):
+        if token == "(":
+            builder.open("tree", column, "" if written[column] == " " else None)
+        else:
+            out = feed(builder, token, "tree", column)
+    return out

@@ -92,8 +92,7 @@ class Tagged:
     @property
     def id(self) -> str:
         """What a `# sent_id = …` comment says, if one does."""
-        fields = (_FIELD.fullmatch(comment) for comment in self.comments)
-        return next((f[2].strip() for f in fields if f and f[1] in ("sent_id", "id")), "")
+        return _id_of(self.comments)
 
     def where(self, place: int = 0) -> str:
         """'file:line: sentence …' of a word, for messages."""
@@ -246,12 +245,18 @@ def _sentences(source: Source, layout: Layout, problems: Problems) -> Iterator[T
             continue
         fault = _row_fault(cells, layout, rows)
         if fault and not bad:
-            problems.found(fault[0], number, fault[1])
+            named = f"sentence '{_id_of(comments)}': " if _id_of(comments) else ""
+            problems.found(fault[0], number, named + fault[1])
             bad = True
         rows.append(cells)
         lines.append(number)
     if rows and not bad:
         yield Tagged(tuple(rows), tuple(lines), layout, source.name, tuple(comments), document)
+
+
+def _id_of(comments: Iterable[str]) -> str:
+    fields = (_FIELD.fullmatch(comment) for comment in comments)
+    return next((f[2].strip() for f in fields if f and f[1] in ("sent_id", "id")), "")
 
 
 def _row_fault(

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import UserError
+from weft.text.schemes import Span
+from weft.text.trees import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,23 +17,36 @@ class Layers:
     main: str = ""  # the column that is meant where none is named
 
 
-Label = str | tuple[str, ...] | float | Layers | None
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Labelled stretches of a text, in characters."""
+
+    spans: tuple[Span, ...]
+
+
+Label = str | tuple[str, ...] | float | Layers | Marks | None
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     text: str
-    label: Label = None  # a class, several classes, a number, something of each word, or nothing
+    label: Label = None  # a class or several, a number, something of the words, or nothing
     id: str = ""
     file: str = ""
     line: int = 0  # counted from 1; 0 when the text did not come from a file
     words: tuple[str, ...] = ()  # where the file says what the words are
     places: tuple[tuple[int, int], ...] = ()  # (start, end) of each word in the text
+    tree: Tree | None = None  # where the file has trees
 
     @property
     def where(self) -> str:
         """'file:line', for messages."""
         return f"{self.file}:{self.line}" if self.file else "input"
+
+    @property
+    def sentence(self) -> str:
+        """'file:line: sentence …', for messages about one of its words."""
+        return f"{self.where}: sentence '{self.id}'" if self.id else self.where
 
 
 @dataclass

@@ -17,7 +17,7 @@ from weft.text.source import Source, missing, peel
 
 FORMATS = (
     *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
-    *("conllu", "conll"),
+    *("conllu", "conll", "spans", "standoff"),
 )
 PREFIX = "__label__"
 

@@ -14,6 +14,7 @@ from weft.text.example import Example, Label, Tally, label_of
 from weft.text.formats import (
     FORMATS,
     PREFIX,
+    STRUCTURES,
     check_format,
     delimiter_of,
     recognise_source,
@@ -55,13 +56,17 @@ def read(
     if name != "-" and not os.path.exists(name):
         raise missing(name)
     if name != "-" and os.path.isdir(name):
+        if format == "standoff" or recognise(name) == "standoff":
+            return _sentences(name, "standoff", columns, problems, tally)
         return _some(_folder(name, problems, tally), name)
     if format == "folder":
         raise UserError(f"{name}: a file, not a folder with one sub-folder a class.")
     source = Source(name)
     faults = Problems(source.name, problems, tally, keep_empty)
     kind = format or structure_of(source)
-    if kind in ("conllu", "conll"):
+    if kind == "spans" and columns.label is not None:
+        kind = "jsonl"  # what is asked for is another label than the spans
+    if kind in STRUCTURES:
         source.close()
         return _sentences(name, kind, columns, problems, tally)
     if kind not in FORMATS:
@@ -126,11 +131,13 @@ def _some(examples: Iterator[Example], name: str) -> Iterator[Example]:
 def _sentences(
     name: str, kind: str, columns: Columns, problems: Handling, tally: Tally | None
 ) -> Iterator[Example]:
-    from weft.text.sentences import column_examples, conllu_examples
+    from weft.text.sentences import column_examples, conllu_examples, marked_examples
 
     if kind == "conllu":
         label = "" if columns.label is None else str(columns.label)
         return conllu_examples(name, label=label, problems=problems, tally=tally)
+    if kind in ("spans", "standoff"):
+        return marked_examples(name, brat=kind == "standoff", problems=problems, tally=tally)
     return column_examples(
         name, text=columns.text, label=columns.label, problems=problems, tally=tally
     )
@@ -172,6 +179,13 @@ def _split_labels(line: str) -> tuple[list[str], str]:
 
 
 def _trees(source: Source, wish: _Wish) -> Iterator[Example]:
+    first = next((line for line in head_lines(source) if line.strip()), "")
+    if first.count("(") > first.count(")") and source.can_reopen and not wish.problems.skip:
+        from weft.text.sentences import tree_examples
+
+        source.close()
+        yield from tree_examples(source.path)
+        return
     for number, line in source.lines(wish.problems):
         if not line.strip():
             continue
@@ -186,7 +200,7 @@ def _trees(source: Source, wish: _Wish) -> Iterator[Example]:
             for label, text in trees.phrases(tree):
                 yield Example(text, label, "", source.name, number)
         else:
-            yield Example(tree.text, tree.label or None, "", source.name, number)
+            yield Example(tree.text, tree.label or None, "", source.name, number, tree=tree)
 
 
 def _jsonl(source: Source, wish: _Wish) -> Iterator[Example]:

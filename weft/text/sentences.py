@@ -1,4 +1,4 @@
-"""Sentences of CoNLL-U and of column files as Examples: words, where they stand, and their columns.
+"""Sentences of CoNLL-U and column files, marked texts and trees, as Examples.
 
 A column keeps its name; one without a name goes by its number, from 0.
 """
@@ -7,11 +7,13 @@ import os
 from collections.abc import Iterator
 from itertools import accumulate
 
+from weft.text.brackets import read_brackets
 from weft.text.conll import read_columns
 from weft.text.conllu import read_conllu
-from weft.text.example import Example, Layers, Tally
+from weft.text.example import Example, Layers, Marks, Tally
 from weft.text.sentence import COLUMNS
 from weft.text.source import Handling
+from weft.text.standoff import read_brat, read_spans
 from weft.text.surface import offsets
 
 TAG = "tag"  # the name of a column file's main column
@@ -55,3 +57,24 @@ def column_examples(
             " ".join(words), Layers(columns, TAG), sentence.id, sentence.file, sentence.line,
             words, places,
         )  # fmt: skip
+
+
+def marked_examples(
+    path: str | os.PathLike[str],
+    *,
+    brat: bool = False,
+    problems: Handling = "error",
+    tally: Tally | None = None,
+) -> Iterator[Example]:
+    """The texts of a file of spans; what its words are is for the task to say."""
+    read = read_brat if brat else read_spans
+    for one in read(path, problems=problems, tally=tally):
+        yield Example(one.text, Marks(one.spans), one.id, one.file, one.line)
+
+
+def tree_examples(path: str | os.PathLike[str]) -> Iterator[Example]:
+    """The trees of a file, over one line or many each; the label is that of the root."""
+    for one in read_brackets(path):
+        yield Example(
+            one.tree.text, one.tree.label or None, one.id, one.file, one.line, tree=one.tree
+        )

@@ -8,6 +8,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, cast
 
@@ -31,6 +32,15 @@ _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _CHUNK = 1 << 18
 
 
+@dataclass
+class Account(Tally):
+    """A tally that keeps every place, and what was said of it."""
+
+    told: dict[str, str] = field(default_factory=dict)  # by place
+
+    SHOWN = 1 << 60
+
+
 class Problems:
     """What to do with a bad row: stop with its place, or count it and go on."""
 
@@ -48,6 +58,8 @@ class Problems:
         if not self.skip:
             raise UserError(f"{where}: {message}")
         self.tally.add(kind, where)
+        if isinstance(self.tally, Account):
+            self.tally.told.setdefault(where, message)
 
     def empty(self, text: str, line: int) -> bool:
         """Whether a row must go because its text is empty; found, it is a problem like others."""

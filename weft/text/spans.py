@@ -30,6 +30,7 @@ class Marked:
     file: str = ""
     line: int = 0
     others: tuple[str, ...] = ()  # lines of a stand-off file that are not spans
+    lines: tuple[int, ...] = ()  # of each span; empty: all stand on `line`
 
     @property
     def where(self) -> str:

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ def read_spans(
     path: str | os.PathLike[str],
     *,
     unit: Unit = "character",
+    check: bool = True,
     problems: Handling = "error",
     tally: Tally | None = None,
 ) -> Iterator[Marked]:
@@ -41,7 +42,7 @@ def read_spans(
 
     A span is {"start", "end", "label"}, {"start_offset", "end_offset", …} or [start, end, label];
     the list is called spans, entities, label… Rows that Prodigy's `answer` rejects are left out.
-    A fault stops the reading, or leaves out its text.
+    A fault stops the reading, or leaves out its text; without `check`, spans are taken as they are.
     """
     source = Source(path)
     watch = Problems(source.name, problems, tally)
@@ -61,7 +62,7 @@ def read_spans(
             watch.found("malformed span", number, str(error))
             continue
         marked = Marked(marked.text, marked.spans, marked.id, source.name, number)
-        if _sound(marked, watch):
+        if not check or _sound(marked, watch):
             yield marked
 
 
@@ -83,10 +84,34 @@ def write_spans(texts: Iterable[Marked], path: str | os.PathLike[str]) -> None:
             out.write(format_spans(marked) + "\n")
 
 
+def with_spans(line: str, change: Callable[[Span], Span | None]) -> str:
+    """A line of JSON with other spans, None for one that goes; every other value stays as it is."""
+    row = json.loads(line)
+    field = _span_field(row)
+    items = [(item, _span(item)) for item in row.get(field) or ()]
+    changed = [(item, span, change(span) if span else None) for item, span in items]
+    if all(before == after for _, before, after in changed):
+        return line
+    row[field] = [
+        item if before == after else _respelt(item, after)
+        for item, before, after in changed
+        if before is None or after is not None
+    ]
+    return json.dumps(row, ensure_ascii=line.isascii())
+
+
+def with_span(line: str, text: str, span: Span) -> str:
+    """A text-bound line of BRAT with another span of its text."""
+    cells = line.split("\t")
+    covered = _flat(text[span.start : span.end])
+    return "\t".join([cells[0], f"{span.label} {span.start} {span.end}", covered])
+
+
 def read_brat(
     path: str | os.PathLike[str],
     *,
     discontinuous: Literal["error", "join"] = "error",
+    check: bool = True,
     problems: Handling = "error",
     tally: Tally | None = None,
 ) -> Iterator[Marked]:
@@ -94,11 +119,11 @@ def read_brat(
 
     Text-bound lines (T1) become spans. Relations, events, attributes and notes are kept as they
     are in `others` and counted in the tally. A span of several pieces is an error, or is joined
-    to the stretch that holds them all.
+    to the stretch that holds them all. Without `check`, spans are taken as they are.
     """
-    for place in _pairs(path):
+    for place in pairs(path):
         watch = Problems(os.fspath(place.with_suffix(".ann")), problems, tally)
-        marked = _document(place, discontinuous, watch)
+        marked = _document(place, discontinuous, watch, check)
         if marked is not None:
             yield marked
 
@@ -110,7 +135,7 @@ def is_spans(lines: Sequence[str]) -> bool:
     return bool(found) and all(_looks_like_span(items[0]) for items in found)
 
 
-def _pairs(path: str | os.PathLike[str]) -> list[Path]:
+def pairs(path: str | os.PathLike[str]) -> list[Path]:
     """The .txt files that have an .ann beside them."""
     target = Path(path)
     if not target.exists():
@@ -130,7 +155,7 @@ def _pairs(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def _document(
-    place: Path, discontinuous: Literal["error", "join"], watch: Problems
+    place: Path, discontinuous: Literal["error", "join"], watch: Problems, check: bool
 ) -> Marked | None:
     source = Source(place)
     try:
@@ -138,8 +163,7 @@ def _document(
         text = b"".join(source.raw()).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{place}: {not_utf8(error)}") from error
-    lines: dict[Span, int] = {}
-    spans: list[Span] = []
+    spans: list[tuple[Span, int]] = []  # with the line of each
     others: list[str] = []
     good = True
     for number, line in Source(place.with_suffix(".ann")).lines(watch):
@@ -156,12 +180,14 @@ def _document(
             watch.found("malformed span", number, f"text '{place.stem}': {error}")
             good = False
             continue
-        lines[span] = number
-        spans.append(span)
-    spans.sort(key=lambda span: (span.start, span.end))
-    first = min(lines.values(), default=1)
-    marked = Marked(text, tuple(spans), place.stem, watch.file, first, tuple(others))
-    return marked if good and _sound(marked, watch, lines) else None
+        spans.append((span, number))
+    spans.sort(key=lambda found: (found[0].start, found[0].end))
+    lines = tuple(number for _, number in spans)
+    marked = Marked(
+        text, tuple(span for span, _ in spans), place.stem, watch.file, min(lines, default=1),
+        tuple(others), lines,
+    )  # fmt: skip
+    return marked if not check or (good and _sound(marked, watch)) else None
 
 
 def _text_bound(line: str, text: str, discontinuous: Literal["error", "join"]) -> Span:
@@ -194,12 +220,13 @@ def _flat(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def _sound(marked: Marked, watch: Problems, lines: Mapping[Span, int] = {}) -> bool:
+def _sound(marked: Marked, watch: Problems) -> bool:
     """Whether no span is at fault; otherwise that is a problem of this text."""
     found = next(faults(marked.text, marked.spans), None)
     if found is None:
         return True
     named = f"text '{marked.id}': " if marked.id else ""
+    lines = dict(zip(marked.spans, marked.lines, strict=False))
     watch.found(found.kind, lines.get(found.span, marked.line), f"{named}{found.told}")
     return False
 
@@ -252,6 +279,14 @@ def _looks_like_span(item: Any) -> bool:
     if isinstance(item, dict):
         return any(n in item for n in _START) and any(n in item for n in _END)
     return isinstance(item, list) and len(item) == 3 and isinstance(item[0], int)
+
+
+def _respelt(item: Any, span: Span | None) -> Any:
+    assert span is not None
+    if isinstance(item, list):
+        return [span.start, span.end, span.label]
+    names = [next(n for n in ns if n in item) for ns in (_START, _END, _LABEL)]
+    return item | dict(zip(names, (span.start, span.end, span.label), strict=True))
 
 
 def _span(item: Any) -> Span | None:

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from weft.batch import Batches, Labelled, Position
 from weft.errors import UserError
-from weft.train.optimise import clip, optimisers, rate
+from weft.train.optimise import FACTOR, clip, optimisers, rate
 from weft.train.runtime import Runtime, free_memory, out_of_memory
 from weft.train.settings import Settings
 
@@ -92,7 +92,7 @@ def fit(
         now = rate(settings, batches.share(batches.position))
         for optimiser in trainee.optimisers:
             for settings_group in optimiser.param_groups:
-                settings_group["lr"] = now
+                settings_group["lr"] = now * settings_group.get(FACTOR, 1.0)
         total = _gradients(trainee, task, [batch for batch, _ in group], count, runtime)
         norm = clip(learned, settings.clip)
         for optimiser in trainee.optimisers:

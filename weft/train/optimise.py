@@ -10,9 +10,11 @@ from torch.optim import Optimizer
 from weft.errors import UserError
 from weft.train.settings import Settings
 
+FACTOR = "factor"  # of a group of parameters: how much faster than the rest it learns
+
 
 def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
-    """One optimiser for the dense parameters and, if there are any, one for the sparse tables."""
+    """Optimisers for dense parameters and sparse tables, apart where their rates are."""
     sparse = {
         id(module.weight)
         for module in model.modules()
@@ -21,14 +23,33 @@ def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     learned = [p for p in model.parameters() if p.requires_grad]
     if not learned:
         raise UserError("Nothing to train: every parameter is frozen. Remove frozen = true.")
-    dense = [p for p in learned if id(p) not in sparse]
-    tables = [p for p in learned if id(p) in sparse]
     out = []
-    if dense:
-        out.append(_dense(dense, settings))
-    if tables:
-        out.append(_sparse(tables, settings))
+    for factor, some in _by_rate(model, learned, settings):
+        dense = [p for p in some if id(p) not in sparse]
+        tables = [p for p in some if id(p) in sparse]
+        made = [_dense(dense, settings)] if dense else []
+        made += [_sparse(tables, settings)] if tables else []
+        for optimiser in made:
+            for group in optimiser.param_groups:
+                group[FACTOR] = factor
+        out += made
     return out
+
+
+def _by_rate(
+    model: nn.Module, learned: list[nn.Parameter], settings: Settings
+) -> list[tuple[float, list[nn.Parameter]]]:
+    """Parameters that learn alike, with how much faster than `learning_rate` they do."""
+    rates = {"embedders": settings.embedder_rate, "head": settings.head_rate}
+    factors: dict[int, float] = {}  # of a parameter, by its id
+    for name, own in rates.items():
+        part = getattr(model, name, None)
+        if own and part is not None:
+            factors |= {id(p): own / settings.learning_rate for p in part.parameters()}
+    found: dict[float, list[nn.Parameter]] = {}
+    for p in learned:
+        found.setdefault(factors.get(id(p), 1.0), []).append(p)
+    return list(found.items())
 
 
 def _dense(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:

@@ -14,6 +14,8 @@ class Settings:
     accumulate: int = 1  # batches in one update
     optimiser: Literal["sgd", "adam", "adamw", "adagrad"] = "adamw"
     learning_rate: float = 1e-3
+    embedder_rate: float = 0.0  # learning rate of the embedders; 0 = learning_rate
+    head_rate: float = 0.0  # learning rate of the head; 0 = learning_rate
     momentum: float = 0.9  # of sgd
     weight_decay: float = 0.0  # of adamw, on matrices only
     schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "constant"

@@ -23,6 +23,7 @@ except ModuleNotFoundError:  # Python 3.10
 
 RANGE = re.compile(r"^\s*(\S+?)\s*\.\.\s*(\S+?)((?:\s+(?:log|step\s+\S+))*)\s*$")
 LARGEST = 100_000  # points of a space that is gone through one by one
+COLUMNS = ((("a", "b"), ""),) * 2  # outputs of a head that answers at every word
 READING = ("limit", "truncate", "phrases")  # of [data]: they leave the dev examples as they are
 OPTIONS = ("low", "high", "log", "step")
 
@@ -169,7 +170,8 @@ def buildable(config: Config) -> dict[str, Any]:
     else:
         from weft.model import Model
 
-        Model(full, vocabulary_size=8, outputs=2)
+        by_word = hasattr(registry.find("task", full["task"]["kind"]), "gold")
+        Model(full, vocabulary_size=8, outputs=COLUMNS if by_word else 2)
         registry.build("tokenizer", {k: v for k, v in full["tokenizer"].items() if k != "path"})
     return full
 

@@ -1,0 +1,91 @@
+"""Which tasks a file can be compared on: what is known of its texts, words or trees."""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from weft import config as configuration
+from weft import registry
+from weft.errors import UserError, unknown_name
+from weft.text.conll import BIT
+from weft.text.example import Example, Layers, Marks
+from weft.text.trees import Tree, nodes
+
+FIRST = 200  # examples that are looked at
+WHOLE = ("classify", "regress")  # one answer a text; which of them, the labels say
+KNOWN = {
+    "tag": "a tag for each word, or labelled spans",
+    "parse": "a head for each word, as CoNLL-U has them",
+    "constituency": "bracketed trees, or columns with parse bits",
+    "nodes": "bracketed trees",
+}
+
+
+def fitting(examples: Iterable[Example]) -> tuple[str, ...]:
+    """The tasks that a file holds the right answers of, the usual one first."""
+    some = list(islice(examples, FIRST))
+    if any(isinstance(e.label, Marks) for e in some):
+        return ("tag",)
+    layers = [e.label for e in some if isinstance(e.label, Layers)]
+    if layers:
+        heads = any(_told(layer.columns.get("head", ())) for layer in layers)
+        tagged = any(_told(layer.columns.get(layer.main, ())) for layer in layers)
+        found = ("tag", "parse") if tagged else ("parse", "tag")
+        bits = ("constituency",) if any(map(_bits, layers)) else ()
+        return (*(found if heads else ("tag",)), *bits)
+    trees = [e.tree for e in some if e.tree is not None]
+    if not trees:
+        return WHOLE
+    # Sentiment has one scale at words and phrases; parts of speech and phrases share no labels.
+    scale = len(trees) == len(some) and _one_scale(trees)
+    return ("classify", "nodes", "constituency") if scale else ("constituency", "nodes", "classify")
+
+
+def chosen(task: str, recipes: Sequence[str], fits: Sequence[str], path: str) -> str:
+    """The task that is meant: as it is named, as the recipes have it, or the file's usual one."""
+    if task and task not in registry.parts("task"):
+        raise unknown_name("task", task, registry.parts("task"), "--task")
+    kinds: dict[str, str] = {}
+    for name in recipes:
+        kinds.setdefault(configuration.recipe(name)["task"].get("kind", "classify"), name)
+    if len(kinds) > 1 and not task:
+        told = " and ".join(f"'{name}' is for {kind}" for kind, name in kinds.items())
+        raise UserError(f"Recipes of one task can be compared; {told}. Leave one out.")
+    kind = task or next(iter(kinds), fits[0])
+    if kind not in fits and not (kind in WHOLE and fits[0] in WHOLE):
+        needs = f" needs {KNOWN[kind]}" if kind in KNOWN else " needs a label for each text"
+        raise UserError(
+            f"{path}: the task '{kind}'{needs}, which is not there. This file fits "
+            f"--task {' or '.join(fits)}."
+        )
+    return kind
+
+
+def others(kind: str, fits: Sequence[str]) -> str:
+    """A sentence on what else the file could be compared on; empty where there is nothing."""
+    rest = [task for task in fits if task != kind and configuration.recipes(task)]
+    if kind in WHOLE:
+        rest = [task for task in rest if task not in WHOLE]
+    if not rest:
+        return ""
+    choices = " or ".join(f"--task {task}" for task in rest)
+    return f"Compared on the task '{kind}'; this file also fits {choices}."
+
+
+def _bits(layer: Layers) -> bool:
+    """Whether a column holds parse bits, (S(NP*."""
+    return any(
+        all(map(BIT.fullmatch, cells)) for cells in layer.columns.values() if "*" in "".join(cells)
+    )
+
+
+def _told(column: Sequence[str]) -> bool:
+    return any(cell not in ("", "_") for cell in column)
+
+
+def _one_scale(trees: Iterable[Tree]) -> bool:
+    leaves: set[str] = set()
+    inner: set[str] = set()
+    for tree in trees:
+        for node in nodes(tree):
+            (inner if node.children else leaves).add(node.label)
+    return bool((leaves & inner) - {""}) or not inner

@@ -1,0 +1,204 @@
+"""The tree of constituents over a sentence, with a tag for every word.
+
+T words   K labelled spans
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.measure.brackets import Bracketed, Brackets
+from weft.measure.figure import Figure
+from weft.measure.tags import Tagging
+from weft.registry import register
+from weft.tasks.structure import Found, Structure
+from weft.tasks.tagsets import TagSets, column
+from weft.tasks.task import Answer, Loss
+from weft.text import brackets, conll
+from weft.text.constituents import grown, opened, spans, tags
+from weft.text.example import Example, Layers, Tally
+from weft.text.schemes import Span
+from weft.text.trees import Tree, format
+
+if TYPE_CHECKING:
+    from weft.batch import Labelled
+
+CONSTITUENT, TAG = 0, 1  # columns of names
+FIRST = 100  # sentences whose columns say where the parse bits are
+NOTHING = -1  # where a table has more lines than words, or than spans
+
+
+@register("task", "constituency")
+class Constituency:
+    """The bracketed tree of a sentence, from trees or from a column of parse `bits`.
+
+    Empty elements, function tags and a bracket around everything (TOP, ROOT) are taken off. With
+    parse bits, `tags` is the column of the words' tags.
+    """
+
+    head = "brackets"
+    metric = "f1"
+    higher_is_better = True
+    tuned = False
+
+    def __init__(self, bits: str = "", tags: str = "") -> None:
+        self.bits, self.tags = bits, tags
+
+    @staticmethod
+    def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+        """Which columns hold the parse bits and the tags, where the file has columns."""
+        some = [e.label for e in islice(examples, FIRST) if isinstance(e.label, Layers)]
+        if not some or given.get("bits"):
+            return {}
+        names = list(some[0].columns)
+        for i, name in enumerate(names):
+            # The first of them: columns of roles, written with the same brackets, come after it.
+            cells = [cell for label in some for cell in label.columns.get(name, ("",))]
+            if all(map(conll.BIT.fullmatch, cells)):
+                return {"bits": name, "tags": given.get("tags") or names[max(i - 1, 0)]}
+        raise UserError(
+            f"No column of parse bits such as (S(NP* among {', '.join(names)}. "
+            "Give bracketed trees, or set task.bits to the column."
+        )
+
+    def prepare(self, example: Example, tally: Tally) -> Example:
+        """The example with a bare tree, and the words of it."""
+        tree = example.tree
+        if tree is None:
+            if not self.bits:
+                raise UserError(
+                    f"{example.sentence}: there is no tree. Give a file of bracketed trees, "
+                    "or columns with parse bits (task.bits)."
+                )
+            tags = column(example, self.tags)
+            bits = column(example, self.bits)
+            places = [f"{example.sentence}: word {i}" for i in range(1, len(bits) + 1)]
+            tree = brackets.from_bits(example.words, tags, bits, places)
+        bare = brackets.strip(brackets.unwrapped(tree))
+        if bare is None:
+            raise UserError(f"{example.sentence}: a tree without words. Remove it.")
+        bare = brackets.unwrapped(bare)
+        words = tuple(bare.words)
+        if words == example.words:
+            return replace(example, tree=bare)
+        starts = accumulate((len(word) + 1 for word in words), initial=0)
+        where = tuple((at, at + len(word)) for word, at in zip(words, starts, strict=False))
+        return replace(example, text=" ".join(words), tree=bare, words=words, places=where)
+
+    def space(self, examples: Iterable[Example]) -> TagSets:
+        """The labels of constituents, chains of single children as one, and those of words."""
+        labels: set[str] = set()
+        words: set[str] = set()
+        for example in examples:
+            tree = _tree(example)
+            labels.update(span.label for span in spans(tree))
+            words.update(tags(tree))
+        if not labels:
+            raise UserError("There is no tree with a constituent to learn from.")
+        return TagSets(
+            ("constituent", "tag"), (tuple(sorted(labels)), tuple(sorted(words))), beside=2
+        )
+
+    def load_space(self, saved: dict[str, Any]) -> TagSets:
+        return TagSets.from_json(saved, beside=2)
+
+    def target(self, example: Example, space: TagSets) -> np.ndarray:
+        """(max(T, K), 4) in each line the tag of a word; label, start and end of a span."""
+        tree = _tree(example)
+        found, names = spans(tree), tags(tree)
+        out = np.full((max(len(found), len(names)), 4), NOTHING, np.int64)
+        out[: len(names), 0] = [space.number(TAG, name) for name in names]
+        for row, (label, start, end) in zip(out, found, strict=False):
+            row[1:] = space.number(CONSTITUENT, label), start, end
+        return out
+
+    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+        return Loss(*scores.loss(batch.target))
+
+    def answers(self, scores: Sequence[Found], space: TagSets) -> list[Answer]:
+        """Each tree in brackets; without a word there is none."""
+        return [self._answer(found, space) for found in scores]
+
+    def _answer(self, found: Found, space: TagSets) -> Answer:
+        if not found.words:
+            return Answer("", 1.0, structure=Structure("constituents", ()))
+        labelled, names = _read(found.table, space)
+        tree = grown(labelled, found.words, names)
+        chances = tuple(found.chances.ravel().tolist())
+        score = float(np.exp(np.log(np.maximum(found.chances, 1e-12)).mean()))
+        return Answer(
+            format(tree), score, scores=chances,
+            structure=Structure(
+                "constituents", found.words, found.places, tags=tuple(names), tree=tree
+            ),
+        )  # fmt: skip
+
+    def gold(self, example: Example, space: TagSets) -> Structure:
+        """What is right, as an answer would show it."""
+        tree = _tree(example)
+        return Structure(
+            "constituents", example.words, example.places, example.text, tuple(tags(tree)),
+            tree=tree,
+        )  # fmt: skip
+
+    def predicted(self, scores: Sequence[Found], space: TagSets) -> list[np.ndarray]:
+        return [found.table for found in scores]
+
+    def tune(self, scores: Any, targets: Any, space: TagSets) -> TagSets:
+        return space
+
+    def measure(self, space: TagSets) -> "BracketMeasure":
+        return BracketMeasure(space)
+
+
+class BracketMeasure:
+    """Labelled brackets as evalb counts them, and words with the right tag.
+
+    What is punctuation, and so not counted, is for both trees what the right one says.
+    """
+
+    def __init__(self, space: TagSets) -> None:
+        self.space = space
+        self.brackets = Brackets()
+        self.tagging = Tagging(("tag",))
+
+    def add(self, predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]) -> None:
+        for ours, theirs in zip(predicted, gold, strict=True):
+            said, tagged = _read(ours, self.space)
+            true, names = _read(theirs, self.space)
+            self.brackets.add(
+                [Bracketed(opened(said), names)], [Bracketed(opened(true), names)]
+            )  # fmt: skip
+            self.tagging.add([[tuple(tagged)]], [[tuple(names)]])
+
+    def merge(self, other: "BracketMeasure") -> None:
+        self.brackets.merge(other.brackets)
+        self.tagging.merge(other.tagging)
+
+    @property
+    def n(self) -> int:
+        return self.brackets.n
+
+    def figures(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Figure]:
+        found = self.brackets.figures(resamples, seed, level)
+        return found | self.tagging.figures(resamples, seed, level)
+
+
+def _tree(example: Example) -> Tree:
+    assert example.tree is not None, "prepared examples have one"
+    return example.tree
+
+
+def _read(table: np.ndarray, space: TagSets) -> tuple[list[Span], list[str]]:
+    """The labelled spans and the tags in a table."""
+    labelled = [
+        Span(space.name(CONSTITUENT, label), start, end)
+        for label, start, end in table[table[:, 2] >= 0, 1:].tolist()
+    ]
+    return labelled, [space.name(TAG, tag) for tag in table[:, 0].tolist() if tag >= 0]
