@@ -143,6 +143,7 @@ def test_constituents_from_trees_over_many_lines(tmp_path):
     tree = "(S (NP (DT The) (NN dog)) (VP (VBZ eats) (NP (DT the) (NN cow))) (. .))"
     assert answer.value == tree
     assert answer.structure.tree == trees.parse(tree)
+    assert predictor([next(read(tmp_path / "a.mrg"))])[0].value.count("(DT") == 2
     (empty,) = predictor([" "])
     assert (empty.value, empty.coverage) == ("", 0.0)
 
@@ -190,7 +191,7 @@ def test_networks_over_trees_label_every_node(tmp_path, name):
 def test_a_tree_model_without_a_parser_asks_for_trees(tmp_path):
     file = sentiment(tmp_path / "a.txt", 20)
     out = trained("tree-rnn", file, tmp_path / "run", **{**NODES, "train.epochs": 1})
-    with pytest.raises(UserError, match=r"text 2 comes without one.*data\.parser"):
+    with pytest.raises(UserError, match=r"text 2: this model reads trees, and here is none.*data\.parser"):
         out.predictor(["(2 fine)", "It is fine"])
     plain = tmp_path / "b.csv"
     plain.write_text("text,label\nIt is fine,4\nIt is dull,0\n", "utf-8")

@@ -83,8 +83,10 @@ class Neural:
         out = [written(one) if isinstance(one, str) else one for one in texts]
         bare = [i for i, one in enumerate(out) if one.tree is None and one.text.strip()]
         if bare and self.parser is None:
+            first = out[bare[0]]
+            where = first.where if first.file else f"text {bare[0] + 1}"
             raise UserError(
-                f"This model reads trees, but text {bare[0] + 1} comes without one. Give "
+                f"{where}: this model reads trees, and here is none. Give "
                 "bracketed trees such as (3 (2 The) (4 good)), or train it with a parser: "
                 "data.parser=FOLDER, a model of --recipe constituency."
             )

@@ -16,7 +16,7 @@ from weft import registry
 from weft.errors import UserError, near_miss
 from weft.tasks.structure import Structure
 from weft.tasks.task import Answer, Space, Task
-from weft.text.example import Example
+from weft.text.example import Example, Tally
 
 FORMAT = 1
 CHUNK = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
@@ -86,9 +86,12 @@ class Predictor:
         """What the engine is asked: a text, or the words or the tree that a file gives."""
         if isinstance(one, str):
             return one
-        trees = getattr(self.engine, "reads", "") == "trees"
-        known = one.tree if trees else self.by_word and (one.words or one.tree)
-        return one if known else one.text
+        if getattr(self.engine, "reads", "") == "trees":
+            return one
+        ready = one
+        if one.tree is not None and self.by_word and hasattr(self.task, "prepare"):
+            ready = self.task.prepare(one, Tally())
+        return ready if self.by_word and ready.words else one.text
 
     def embed(self, texts: Sequence[str | Example]) -> np.ndarray:
         """(texts, H) sentence vectors."""
