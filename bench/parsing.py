@@ -4,8 +4,8 @@
 
 Dependencies are those of UD English-EWT, constituents the parse bits beside EWT's roles, sentiment
 that of the Stanford treebank; DATA is laid out as <task>/<data set>/…. A recipe whose name ends in
-`+vectors` also has those of `--vectors FILE`, frozen, beside the rows it learns. `--variants FILE`
-tries other settings.
+`+vectors` also has those of `--vectors FILE`, frozen, beside the rows it learns; with `+tuned` the
+rows it learns begin as those. `--variants FILE` tries other settings.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from tagging import Job, Parts, given, splits, treebank
 
 import weft
 from weft.text.read import read
+from weft.vectors.store import Vectors
 
 FIGURES = {
     "parse": ("las", "uas", "clas", "upos", "xpos", "feats"),
@@ -59,7 +60,11 @@ def trial(job: Job) -> Job:
         config = weft.recipe(name).with_values(changes, "bench")
         kind = config["task"]["kind"]
         parts = SETS[kind](Path(job["root"]))
-        if vectors:
+        if vectors == "tuned":
+            width = Vectors.load(job["vectors"]).width
+            start = {"embedder.vectors": job["vectors"], "embedder.width": width}
+            config = config.with_values(start, "bench")
+        elif vectors:
             more = given(config.sections, job["vectors"], parts, folder / "tokenizer.json")
             config = config.with_values(more, "bench")
         out = weft.train(
