@@ -191,7 +191,9 @@ def test_networks_over_trees_label_every_node(tmp_path, name):
 def test_a_tree_model_without_a_parser_asks_for_trees(tmp_path):
     file = sentiment(tmp_path / "a.txt", 20)
     out = trained("tree-rnn", file, tmp_path / "run", **{**NODES, "train.epochs": 1})
-    with pytest.raises(UserError, match=r"text 2: this model reads trees, and here is none.*data\.parser"):
+    with pytest.raises(
+        UserError, match=r"text 2: this model reads trees, and here is none.*data\.parser"
+    ):
         out.predictor(["(2 fine)", "It is fine"])
     plain = tmp_path / "b.csv"
     plain.write_text("text,label\nIt is fine,4\nIt is dull,0\n", "utf-8")
@@ -226,3 +228,24 @@ def test_measures_are_those_of_the_whole_file(tmp_path):
     assert found["nodes"].n == 30 * 7
     rows = (tmp_path / "run/predictions.jsonl").read_text("utf-8").splitlines()
     assert json.loads(rows[0])["structure"]["tree"].startswith(("(", "Tree("))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"head.kind": "brackets"},
+            r"head 'brackets' answers the task 'constituency', not 'parse'",
+        ),
+        ({"head.kind": "linear"}, r"head 'linear' answers about the text as a whole, not"),
+        ({"pool.kind": "mean"}, r"task 'parse' asks about every word: set pool\.kind to 'none'"),
+    ],
+)
+def test_parts_that_do_not_fit_the_task_are_told(tmp_path, changes, message):
+    config = {"embedder": {"kind": "lookup"}, "encoder.hidden": 5}
+    with pytest.raises(UserError, match=message):
+        trained("parser", conllu(tmp_path / "a.conllu", 3), tmp_path / "run", **config, **changes)
+    plain = tmp_path / "b.csv"
+    plain.write_text("text,label\nfine,1\ndull,0\n", "utf-8")
+    with pytest.raises(UserError, match="asks about the text as a whole: choose another pool"):
+        trained("cnn", plain, tmp_path / "other", **{"pool.kind": "none"})

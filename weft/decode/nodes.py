@@ -43,6 +43,8 @@ class NodeScores:
 class NodeLabels(nn.Module):
     """A label for every node, each from its own state."""
 
+    task = "nodes"
+
     def __init__(self, input_size: int, outputs: Sequence[Column], dropout: float = 0.0):
         super().__init__()
         sensible("head 'nodes'", dropout)

@@ -62,6 +62,7 @@ class Parse(nn.Module):
     "greedy" for each word's best head, which need not be a tree.
     """
 
+    task = "parse"
     whole = True
 
     def __init__(
@@ -124,6 +125,7 @@ class BracketScores:
 class Constituents(nn.Module):
     """Scored spans and the best tree of them by CKY (Stern et al. 2017), with tags of the words."""
 
+    task = "constituency"
     whole = True
 
     def __init__(

@@ -70,6 +70,7 @@ class TagScores:
 class Tags(nn.Module):
     """A tag for every word, each chosen by itself; one matrix a column of tags."""
 
+    task = "tag"
     chained = False
 
     def __init__(self, input_size: int, outputs: Sequence[Column], dropout: float = 0.0):

@@ -96,6 +96,7 @@ def train(
         _check_labels(task, space, splits)
     runtime = None
     if "classic" not in full:
+        _check_parts(full, task)
         from weft.train.runtime import on
 
         runtime = on(device, settings.precision)
@@ -280,6 +281,23 @@ def settled(config: Config, source: Source) -> dict[str, Any]:
     """What the training file says of the task where the configuration does not."""
     task: Any = registry.find("task", config["task"].get("kind", "classify"))
     return task.settle(config["task"], source()) if hasattr(task, "settle") else {}
+
+
+def _check_parts(full: dict[str, Any], task: Task) -> None:
+    """Head and pool answer what the task asks: about every word, or about the text as a whole."""
+    kind, head, pool = (full[section]["kind"] for section in ("task", "head", "pool"))
+    own = getattr(registry.find("head", head), "task", "")
+    by_word = hasattr(task, "gold")
+    if own != kind if by_word else bool(own):
+        told = f"answers the task '{own}'" if own else "answers about the text as a whole"
+        raise UserError(
+            f"The head '{head}' {told}, not '{kind}'. Set head.kind to '{task.head}', or task.kind "
+            "to another."
+        )
+    if by_word != (pool == "none"):
+        fix = "set pool.kind to 'none'" if by_word else "choose another pool than 'none'"
+        asks = "about every word" if by_word else "about the text as a whole"
+        raise UserError(f"The task '{kind}' asks {asks}: {fix}.")
 
 
 def _check_settings(settings: Settings) -> None:
