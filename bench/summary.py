@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import tables
 import tables_compare
+import tables_parsing
 import tables_structure
 import tables_vectors
 from tables import Figures, Row, Section, Table
@@ -25,6 +26,7 @@ SECTIONS = (
     *tables_vectors.SECTIONS,
     *tables_compare.SECTIONS,
     *tables_structure.SECTIONS,
+    *tables_parsing.SECTIONS,
 )
 
 
