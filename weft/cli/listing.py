@@ -17,8 +17,13 @@ def show(
     """What there is to choose from, with options and defaults."""
     kind = what.removesuffix("s")
     if kind == "recipe":
+        task = ""
         for name in config.recipes(None):
-            about = config.recipe(name)["recipe"]
+            found = config.recipe(name)
+            about, own = found["recipe"], found["task"].get("kind", "classify")
+            if own != task and not names:
+                typer.echo(f"{own}: {registry.parts('task')[own].summary}")
+            task = own
             typer.echo(name if names else f"{name:<18} {about['summary']}")
             if not names:
                 scores = ", ".join(f"{data} {score}" for data, score in about["scores"].items())

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 Text = Annotated[str, typer.Option(help="Column of the text: a name or a position from 0.")]
 Label = Annotated[str, typer.Option(help="Column of the label: a name or a position from 0.")]
-Task = Annotated[str, typer.Option(help="classify or regress; found out where possible.")]
+Task = Annotated[
+    str,
+    typer.Option(
+        help="classify, regress, tag, parse, constituency or nodes; that of the recipe by default."
+    ),
+]
 Sets = Annotated[
     list[str], typer.Option("--set", help="Override a setting: --set encoder.hidden=100.")
 ]

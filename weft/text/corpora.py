@@ -1,4 +1,4 @@
-"""Texts that are always at hand: made-up reviews, and prose from Python's own documentation."""
+"""Texts that are always at hand: made-up ones, and prose from Python's own documentation."""
 
 import ast
 import importlib.util
@@ -12,6 +12,7 @@ from weft.errors import unknown_name
 from weft.text.example import Example
 from weft.text.recall import recall
 from weft.text.reviews import reviews as reviews
+from weft.text.treebank import treebank as treebank
 
 # Modules with long docstrings that every Python since 3.10 has; the order is part of the corpus.
 _MODULES = (
@@ -30,7 +31,7 @@ _SENTENCE = re.compile(r"^[\"'(]?[A-Z].*[.!?:)]$")
 
 
 def corpus(name: str) -> Any:
-    """A built-in corpus: 'reviews' and 'recall' (three splits each), 'python-docs' (paragraphs)."""
+    """A built-in corpus: 'reviews', 'recall' and 'treebank' in three splits, 'python-docs'."""
     if name not in CORPORA:
         raise unknown_name("corpus", name, CORPORA)
     return CORPORA[name]()
@@ -118,4 +119,5 @@ CORPORA: dict[str, Callable[[], Any]] = {
     "reviews": reviews,
     "recall": recall,
     "python-docs": python_docs,
+    "treebank": treebank,
 }
