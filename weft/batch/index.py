@@ -9,6 +9,7 @@ from weft.batch.forest import flatten, readable
 from weft.errors import UserError
 from weft.text.example import Example
 from weft.text.trees import Tree
+from weft.tokens.cuts import Cuts
 from weft.tokens.split import words_of
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy, coverage, cut
@@ -42,6 +43,7 @@ class Indexer:
     limit: int | None = None
     policy: Policy = "head"
     whole: bool = False  # a sentence may not be cut
+    cuts: Cuts | None = None  # how words are found in plain text, where that was learned
 
     def rows(
         self,
@@ -63,7 +65,8 @@ class Indexer:
         A text longer than the limit becomes several rows, one after the other; a text without a
         word becomes none.
         """
-        split = [(e.words, e.places) if isinstance(e, Example) else words_of(e) for e in given]
+        cut = words_of if self.cuts is None else self.cuts.words_of
+        split = [(e.words, e.places) if isinstance(e, Example) else cut(e) for e in given]
         # Of all texts at once: to ask for the words of each would cost more than the answer.
         known = self.tokenizer.of_words([word for words, _ in split for word in words])
         ends = np.cumsum([len(words) for words, _ in split])

@@ -22,9 +22,10 @@ from weft.tasks.tagsets import TagSets, column, layers
 from weft.text.example import Example, Layers
 from weft.text.schemes import transitions
 from weft.text.sentences import TAG
-from weft.tokens.split import words_of
+from weft.tokens.cuts import Cuts, keep
+from weft.tokens.split import Places, words_of
 
-LAYOUT = "columns.json"
+LAYOUT, CUTS = "columns.json", "cuts.json"
 EVERY = "*"
 MOST = 100  # values of a column that "*" takes: the time a chain needs grows with their square
 Given = str | Example
@@ -60,6 +61,7 @@ class Tagger:
         self.before: list[LinearCRF] = []  # of each column that is a feature
         self.chains: list[LinearCRF] = []  # of each column of tags
         self.numbers: list[list[int]] = []  # of each chain, its labels as the task counts them
+        self.cuts: Cuts | None = None  # how plain text is cut, where the training file taught it
 
     def fit(
         self,
@@ -72,6 +74,7 @@ class Tagger:
     ) -> None:
         """Learn from sentences and their tags (T, K)."""
         self.columns = _chosen(self.columns, given, space)
+        self.cuts = Cuts.train(given)
         count = len(self.columns) + len(space.names)
         shown = Shown([[(word,) for word in one.words] for one in given])
         for k, name in enumerate(self.columns):
@@ -94,7 +97,7 @@ class Tagger:
 
     def scores(self, given: Sequence[Given]) -> list[Found]:
         """The tags of each sentence (T, K) and their probabilities, with the words and places."""
-        cut = [_words(one) for one in given]
+        cut = [self._words(one) for one in given]
         rows: list[Row] = [[(word,) for word in words] for words, _ in cut]
         if self.columns:
             rows = self._completed(given, rows)
@@ -109,6 +112,12 @@ class Tagger:
             Found(table, share, words, places)
             for table, share, (words, places) in zip(tables, chances, cut, strict=True)
         ]
+
+    def _words(self, one: Given) -> tuple[tuple[str, ...], Places]:
+        """The words of an example, or those a plain text is cut into, and where they stand."""
+        if isinstance(one, Example):
+            return one.words, one.places
+        return words_of(one) if self.cuts is None else self.cuts.words_of(one)
 
     def _completed(self, given: Sequence[Given], rows: list[Row]) -> list[Row]:
         """Rows with the columns that are features: those of the file, or found where it has none.
@@ -142,9 +151,10 @@ class Tagger:
         raise UserError("A 'crf' model has no vectors. Use a neural tagger for them.")
 
     def save(self, folder: Path) -> None:
-        """Write columns.json, and a weights file for each chain."""
+        """Write columns.json, a weights file for each chain, and the cuts that were learned."""
         layout = {"features": self.columns, "tags": self.numbers}
         (folder / LAYOUT).write_text(json.dumps(layout, ensure_ascii=False), "utf-8")
+        keep(self.cuts, folder / CUTS)
         for name, chain in zip(_names(self), (*self.before, *self.chains), strict=True):
             chain.save(folder, name)
 
@@ -161,6 +171,7 @@ class Tagger:
             raise damaged("crf", path, "the file is missing") from None
         except (ValueError, KeyError, TypeError) as error:
             raise damaged("crf", path, repr(error)) from error
+        model.cuts = Cuts.load(folder / CUTS)
         chains = [LinearCRF.load(folder, model.settings, name) for name in _names(model)]
         count = len(model.columns)
         model.before, model.chains = chains[:count], chains[count:]
@@ -212,8 +223,3 @@ def _told(watch: Listen, name: str, done: int, count: int, progress: Progress) -
     """Tell of one chain as a part of all; there is nothing to measure before the last iteration."""
     what = f"{name}: {progress.what}, loss {progress.loss:,.0f}"
     return watch(Progress((done + progress.share) / count, what))
-
-
-def _words(one: Given) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    """The words of an example, or those a plain text is cut into, and where they stand."""
-    return (one.words, one.places) if isinstance(one, Example) else words_of(one)

@@ -19,11 +19,13 @@ from weft.predict.prepare import grown, written
 from weft.tasks.structure import Found
 from weft.tasks.tag import joined
 from weft.text.example import Example
+from weft.tokens.cuts import Cuts, keep
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy
 from weft.train.evaluate import BUDGET, ROWS, decoded, readings, scores
 from weft.train.runtime import Runtime, on
 
+CUTS = "cuts.json"  # how plain text is cut into words, where the training file taught it
 PARSER = "parser"  # the folder, inside a model's own, of the parser that makes its trees
 
 
@@ -137,6 +139,7 @@ class Neural:
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
         save_file(weights, folder / "weights.safetensors")
         self.indexer.tokenizer.save(folder / "tokenizer.json")
+        keep(self.indexer.cuts, folder / CUTS)
         if self.parser is not None:
             self.parser.save(folder / PARSER)
 
@@ -156,7 +159,8 @@ class Neural:
             reason = " ".join(str(error).split())
             raise UserError(f"{path} does not fit model.json: {reason}") from None
         data = config["data"]
-        index = indexer(model, tokenizer, data["limit"], data["truncate"])
+        cuts = Cuts.load(folder / CUTS)
+        index = indexer(model, tokenizer, data["limit"], data["truncate"], cuts)
         parser = load(folder / PARSER, device=device) if (folder / PARSER).is_dir() else None
         return cls(model, index, on(device), parser)
 
@@ -201,11 +205,13 @@ class Neural:
             ]
 
 
-def indexer(model: Model, tokenizer: Tokenizer, limit: int, policy: Policy) -> Indexer:
+def indexer(
+    model: Model, tokenizer: Tokenizer, limit: int, policy: Policy, cuts: Cuts | None = None
+) -> Indexer:
     """How a model's texts become rows: `limit` 0 means as long as the model can read."""
     limits = [n for n in (limit or None, model.limit) if n is not None]
     most = min(limits, default=None)
-    return Indexer(tokenizer, model.piece_makers, most, policy, model.whole)
+    return Indexer(tokenizer, model.piece_makers, most, policy, model.whole, cuts)
 
 
 def _merge(values: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:

@@ -18,13 +18,14 @@ from weft.batch.index import Indexer
 from weft.config import Config
 from weft.errors import UserError
 from weft.model import Model, fill
-from weft.predict.neural import Neural, indexer
+from weft.predict.neural import CUTS, Neural, indexer
 from weft.predict.predictor import Predictor
 from weft.run.data import Data, Source, counted
 from weft.run.split import Splits
 from weft.tasks.structure import Found
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
+from weft.tokens.cuts import Cuts, Lessons, keep
 from weft.tokens.tokenizer import Tokenizer
 from weft.train import checkpoint
 from weft.train.evaluate import averaged, decoded, scores
@@ -76,9 +77,9 @@ class Run:
         self.started = time.perf_counter()
         with threads(self.settings.threads):
             seed_everything(self.settings.seed)
-            tokenizer = self._tokenizer(resume)
+            tokenizer, cuts = self._read(resume)
             model = self._model(tokenizer)
-            index = indexer(model, tokenizer, self.data.limit, self.data.truncate)
+            index = indexer(model, tokenizer, self.data.limit, self.data.truncate, cuts)
             train = self._store(self.splits.train, index, model, "train")
             if not len(train):
                 raise UserError("There are no training examples left.")
@@ -89,22 +90,30 @@ class Run:
             Loop(self, model, train, dev if dev is not None and len(dev) else None).run(resume)
             return Neural(model, index, self.runtime, self.parser)
 
-    def _tokenizer(self, resume: bool) -> Tokenizer:
+    def _read(self, resume: bool) -> tuple[Tokenizer, Cuts | None]:
+        """What the training file teaches of tokens, and of how plain text is cut into words."""
         saved = self.folder / "checkpoints" / "tokenizer.json"
         if resume and saved.is_file():
-            return Tokenizer.load(saved)
+            return Tokenizer.load(saved), Cuts.load(saved.with_name(CUTS))
+        lessons = Lessons()
+        examples = lessons.through(
+            self.watch.reading(self.splits.train(), "learning the vocabulary")
+        )
         section = dict(self.parts["tokenizer"])
         if path := section.pop("path", ""):
             tokenizer = Tokenizer.load(Path(path))
+            for _ in examples if hasattr(self.task, "gold") else ():
+                pass
         else:
             kind = registry.build("tokenizer", section)
-            examples = self.watch.reading(self.splits.train(), "learning the vocabulary")
             tokenizer = kind.train(
                 text for example in examples for text in example.words or (example.text,)
             )
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
-        return tokenizer
+        cuts = lessons.learned()
+        keep(cuts, saved.with_name(CUTS))
+        return tokenizer, cuts
 
     def _model(self, tokenizer: Tokenizer) -> Model:
         model = Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
@@ -369,7 +378,7 @@ class Loop:
             self.batches.position, _ = checkpoint.read(last, self.trainee, run.runtime)
         else:
             seed_everything(self.settings.seed)
-            self.model.load_state_dict(run._model(run._tokenizer(resume=True)).state_dict())
+            self.model.load_state_dict(run._model(run._read(resume=True)[0]).state_dict())
             self.trainee = Trainee.fresh(self.model, self.settings)
             self.batches.position = Position()
         missing = update.step - 1 - self.trainee.step
