@@ -26,6 +26,7 @@ FOLDERS = {
     "encoder": "encode",
     "pool": "encode",
     "head": "decode",
+    "decoder": "decode",
     "task": "tasks",
     "classic": "classic",
 }

@@ -59,7 +59,10 @@ def trees(folder):
         noun = rng.choice(["film", "plot", "cast"])
         lines.append(f"({label} (2 (2 the) (2 {noun})) ({label} (2 was) ({label} {word})))\n")
     (folder / "t.txt").write_text("".join(lines), "utf-8")
-    values = {"data.train": str(folder / "t.txt"), "embedder.width": 5, "train.epochs": 5}
+    values = {
+        "data.train": str(folder / "t.txt"), "embedder.width": 5, "train.epochs": 15,
+        "train.learning_rate": 0.05, "train.average": 0, "train.patience": 0,
+    }  # fmt: skip
     found = recipe("rntn").with_values(values, "test")
     return weft.train(found, folder / "trees", quiet=True, device="cpu").predictor
 

@@ -48,10 +48,26 @@ class MultiHead(nn.Module):
         `mask` (B, S) is True at real steps of the memory; leave it out when there is no padding.
         With `causal`, the last step sees the whole memory and each earlier one a step less.
         """
-        memory = x if memory is None else memory
-        q = self._split(self.query(x))  # (B, N, T, K)
+        k, v = self.project(x if memory is None else memory)
+        return self.look(x, k, v, mask, causal, weights)
+
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of a memory; a decoder keeps them from step to step."""
         k = self._split(self.key(memory))  # (B, N, S, K)
         v = self._split(self.value(memory))  # (B, N, S, K)
+        return k, v
+
+    def look(
+        self,
+        x: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same as `forward` from keys and values; `mask` may also be (B, T, S)."""
+        q = self._split(self.query(x))  # (B, N, T, K)
         shares = None
         if weights:
             shares = self._weights(q, k, mask, causal)  # (B, N, T, S)
@@ -88,7 +104,9 @@ class MultiHead(nn.Module):
 
 def _allowed(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
     """True where a step may look: (B or 1, 1, T or 1, S)."""
-    allowed = None if mask is None else mask[:, None, None]
+    allowed = mask
+    if mask is not None:
+        allowed = mask[:, None, None] if mask.dim() == 2 else mask[:, None]
     if causal:
         T, S = q.shape[2], k.shape[2]
         past = torch.ones(T, S, dtype=torch.bool, device=q.device).tril(S - T)

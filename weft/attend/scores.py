@@ -13,7 +13,9 @@ from weft.batch import Padded
 from weft.errors import UserError
 from weft.registry import register
 
-Score = Callable[[Tensor, Tensor], Tensor]  # (B, Q, E), (B, S, M) -> (B, Q, S)
+# (B, Q, E), (B, S, M) -> (B, Q, S). Scores that decoders use step after step come in two parts as
+# well: `prepare` works on the memory once, and `compare` takes the queries as they come.
+Score = Callable[[Tensor, Tensor], Tensor]
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -37,17 +39,34 @@ def attend(query: Tensor, memory: Padded, score: Score) -> tuple[Tensor, Tensor]
 
 @register("score", "additive")
 class Additive(nn.Module):
-    """u·tanh(W q + W' h + b) (Bahdanau et al. 2015); without `hidden`, as wide as the memory."""
+    """u·tanh(W q + W' h + b) (Bahdanau et al. 2015); without `hidden`, as wide as the memory.
 
-    def __init__(self, query_size: int, memory_size: int, hidden: int = 0):
+    With `coverage`, the attention that a step has had so far is one more term inside the tanh
+    (See et al. 2017).
+    """
+
+    def __init__(self, query_size: int, memory_size: int, hidden: int = 0, coverage: bool = False):
         super().__init__()
         hidden = hidden or memory_size
         self.query = nn.Linear(query_size, hidden)
         self.memory = nn.Linear(memory_size, hidden, bias=False)
         self.weigh = nn.Linear(hidden, 1, bias=False)
+        self.cover = nn.Linear(1, hidden, bias=False) if coverage else None
 
     def forward(self, query: Tensor, memory: Tensor) -> Tensor:
-        pairs = self.query(query)[:, :, None] + self.memory(memory)[:, None]  # (B, Q, S, H)
+        return self.compare(query, self.prepare(memory))
+
+    def prepare(self, memory: Tensor) -> Tensor:
+        """The part that is the same for every query, (B, S, H)."""
+        return self.memory(memory)
+
+    def compare(self, query: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
+        """The scores from a prepared memory; `coverage` is (B, S)."""
+        if coverage is not None:
+            assert self.cover is not None
+            had = coverage[..., None].to(self.cover.weight.dtype)  # (B, S, 1)
+            keys = keys + self.cover(had)  # (B, S, H)
+        pairs = self.query(query)[:, :, None] + keys[:, None]  # (B, Q, S, H)
         return self.weigh(pairs.tanh()).squeeze(-1)
 
 
@@ -62,6 +81,12 @@ class Dot(nn.Module):
     def forward(self, query: Tensor, memory: Tensor) -> Tensor:
         return query @ memory.transpose(1, 2)
 
+    def prepare(self, memory: Tensor) -> Tensor:
+        """The memory as it is, (B, S, E)."""
+        return memory
+
+    compare = forward
+
 
 @register("score", "scaled")
 class Scaled(nn.Module):
@@ -74,6 +99,12 @@ class Scaled(nn.Module):
 
     def forward(self, query: Tensor, memory: Tensor) -> Tensor:
         return (query * self.scale) @ memory.transpose(1, 2)
+
+    def prepare(self, memory: Tensor) -> Tensor:
+        """The memory as it is, (B, S, E)."""
+        return memory
+
+    compare = forward
 
 
 @register("score", "bilinear")
@@ -88,6 +119,14 @@ class Bilinear(nn.Module):
     def forward(self, query: Tensor, memory: Tensor) -> Tensor:
         turned = query @ self.weight.T  # (B, Q, M)
         return turned @ memory.transpose(1, 2)
+
+    def prepare(self, memory: Tensor) -> Tensor:
+        """The memory turned towards the queries, (B, S, E)."""
+        return memory @ self.weight
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        """The scores from a prepared memory."""
+        return query @ keys.transpose(1, 2)
 
 
 def _same(name: str, query_size: int, memory_size: int) -> None:
