@@ -110,15 +110,9 @@ class Source:
     def lines(self, problems: Problems) -> Iterator[tuple[int, str]]:
         """(number from 1, text without its ending); lines that are not text are problems."""
         for number, raw in enumerate(self.raw(), 1):
-            try:
-                text = raw.decode("utf-8")
-            except UnicodeDecodeError as error:
-                problems.found(UNDECODABLE, number, not_utf8(error))
-                continue
-            if "\0" in text:
-                problems.found(NUL, number, nul_byte(text))
-                continue
-            yield number, text.rstrip("\r\n")
+            text = decoded(raw, number, problems)
+            if text is not None:
+                yield number, text
 
     def close(self) -> None:
         if self.can_reopen:
@@ -176,6 +170,19 @@ def nul_byte(text: str) -> str:
     """The message for a NUL inside a text file."""
     place = len(text[: text.index("\0")].encode())
     return f"NUL byte at offset {place} of the line. Remove it (tr -d '\\0' < FILE), or {SKIP}."
+
+
+def decoded(raw: bytes, number: int, problems: Problems) -> str | None:
+    """A line as text without its ending, or nothing where it is no text: a problem."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problems.found(UNDECODABLE, number, not_utf8(error))
+        return None
+    if "\0" in text:
+        problems.found(NUL, number, nul_byte(text))
+        return None
+    return text.rstrip("\r\n")
 
 
 def peel(path: str) -> tuple[str, str]:

@@ -1,0 +1,74 @@
+"""Files that belong together line by line."""
+
+import gzip
+
+import pytest
+
+from weft.errors import UserError
+from weft.text.example import Tally
+from weft.text.parallel import beside, read_parallel
+
+
+def files(folder, source, target):
+    (folder / "a.en").write_bytes(source)
+    (folder / "a.de").write_bytes(target)
+    return folder / "a.en", folder / "a.de"
+
+
+def test_lines_meet(tmp_path):
+    found = list(read_parallel(*files(tmp_path, b"a dog\r\na cat\n", b"ein Hund\neine Katze")))
+    assert [(e.text, e.label, e.line) for e in found] == [
+        ("a dog", "ein Hund", 1), ("a cat", "eine Katze", 2),
+    ]  # fmt: skip
+    assert found[0].where.endswith("a.en:1")
+
+
+def test_the_name_of_the_other_side(tmp_path):
+    assert beside("x/train.en", "de") == "x/train.de"
+    assert beside("x/Train.EN.gz", ".de") == "x/Train.de.gz"
+    with pytest.raises(UserError, match=r"x/train: its name has no ending to put 'de' in place of"):
+        beside("x/train", "de")
+    with pytest.raises(UserError, match="source and target are one file"):
+        beside("train.de", "de")
+
+
+def test_packed_files(tmp_path):
+    for name, text in (("a.en.gz", b"one\n"), ("a.de.gz", b"eins\n")):
+        (tmp_path / name).write_bytes(gzip.compress(text))
+    (only,) = read_parallel(tmp_path / "a.en.gz", beside(tmp_path / "a.en.gz", "de"))
+    assert (only.text, only.label) == ("one", "eins")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        (b"a\nb\n", b"x\n", r"a\.de ends after line 1, but .*a\.en goes on"),
+        (b"a\n", b"x\ny\n", r"a\.en ends after line 1, but .*a\.de goes on"),
+        (b"a\n \n", b"x\ny\n", r"a\.en:2: an empty line\. Fill it"),
+        (b"a\nb\n", b"x\n\n", r"a\.de:2: an empty line\. Fill it"),
+        (b"a\nb\n", b"x\n\xff\n", r"a\.de:2: .*UTF-8"),
+    ],
+)
+def test_what_does_not_meet_is_told(tmp_path, source, target, message):
+    with pytest.raises(UserError, match=message):
+        list(read_parallel(*files(tmp_path, source, target)))
+
+
+def test_skipped_lines_keep_the_others_together(tmp_path):
+    tally = Tally()
+    paths = files(tmp_path, b"a\n\nc\nd\n\xff\nf\n", b"x\ny\n\nw\nv\nu\n")
+    found = list(read_parallel(*paths, problems="skip", tally=tally))
+    assert [(e.text, e.label, e.line) for e in found] == [
+        ("a", "x", 1),
+        ("d", "w", 4),
+        ("f", "u", 6),
+    ]
+    assert sum(tally.counts.values()) == 3
+    with pytest.raises(UserError, match="ends after line 1"):
+        list(read_parallel(*files(tmp_path, b"a\nb\n", b"x\n"), problems="skip"))
+
+
+def test_a_missing_side_is_named(tmp_path):
+    (tmp_path / "a.en").write_text("a\n")
+    with pytest.raises(UserError, match=r"a\.de"):
+        list(read_parallel(tmp_path / "a.en", tmp_path / "a.de"))
