@@ -73,6 +73,17 @@ def test_causal_steps_of_a_longer_memory(mask):
 
 
 @pytest.mark.parametrize("weights", [False, True])
+def test_each_step_may_have_a_mask_of_its_own(weights):
+    ours, _ = pair()
+    x = torch.randn(3, 7, 10)
+    k, v = ours.project(x)
+    past = torch.ones(7, 7, dtype=torch.bool).tril()
+    got, _ = ours.look(x, k, v, MASK[:, None] & past, weights=weights)
+    expected, _ = ours(x, mask=MASK, causal=True)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("weights", [False, True])
 def test_nothing_to_attend_to_is_zero_and_not_nan(weights):
     ours, _ = pair()
     x = torch.randn(2, 3, 10, requires_grad=True)

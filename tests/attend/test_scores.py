@@ -106,3 +106,22 @@ def test_shape_comments_are_true(name):
     score = build(name, 5, 7)
     memory = Padded(torch.randn(2, 11, 7), torch.tensor([11, 3]))
     assert checked("weft.attend", lambda: attend(torch.randn(2, 3, 5), memory, score)) >= 4
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_prepared_memory_gives_the_same_scores(name):
+    score, query, memory = build(name), torch.randn(3, 2, 5), torch.randn(3, 7, 5)
+    prepared = score.compare(query, score.prepare(memory))
+    torch.testing.assert_close(prepared, score(query, memory), rtol=1e-5, atol=1e-5)
+
+
+def test_coverage_is_one_more_term():
+    torch.manual_seed(0)
+    spec = {"kind": "additive", "coverage": True}
+    score = registry.build("score", spec, query_size=5, memory_size=7)
+    query, memory, had = torch.randn(3, 2, 5), torch.randn(3, 11, 7), torch.rand(3, 11)
+    got = score.compare(query, score.prepare(memory), had)
+    q, h = query[2, 1], memory[2, 10]
+    inside = score.query.weight @ q + score.query.bias + score.memory.weight @ h
+    inside = inside + score.cover.weight[:, 0] * had[2, 10]
+    torch.testing.assert_close(got[2, 1, 10], score.weigh.weight[0] @ torch.tanh(inside))

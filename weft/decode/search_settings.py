@@ -1,0 +1,95 @@
+"""The settings of a search for sequences: names, types and defaults. Importable without torch."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args, get_type_hints
+
+from weft.errors import UserError, unknown_name
+
+Method = Literal["greedy", "beam", "sample"]
+Normalise = Literal["none", "wu", "length"]
+Stop = Literal["exact", "likely", "full"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How sequences are searched for; lengths count what the search chooses, eos included."""
+
+    method: Method = "beam"
+    limit: int = 200  # longest sequence
+    minimum: int = 0  # shortest sequence
+    # beam
+    width: int = 5  # open hypotheses, and at most as many finished ones
+    best: int = 1  # hypotheses that come back
+    normalise: Normalise = "wu"  # divide by ((5+n)/6)^alpha, by n^alpha, or by nothing
+    alpha: float = 0.6
+    coverage: float = 0.0  # weight of Wu's coverage penalty; needs attention
+    # exact: no open beam can still win; likely: none would if it ended now; full: enough ended
+    stop: Stop = "exact"
+    groups: int = 1  # of diverse beam search, each with width / groups hypotheses
+    diversity: float = 0.5  # what a token costs for each time an earlier group took it in this step
+    # sample
+    samples: int = 1  # for each row
+    temperature: float = 1.0
+    top_k: int = 0  # only this many tokens; 0 = all
+    top_p: float = 1.0  # only the likeliest tokens that hold this mass
+    typical: float = 1.0  # only the tokens nearest the expected surprise that hold this mass
+    seed: int = 0
+    # all
+    repetition: float = 1.0  # Keskar's penalty of tokens that came before
+    no_repeat: int = 0  # no n-gram of this length may come twice; 0 = off
+    shrink: bool = True  # rows that are finished leave the batch
+    check: int = 0  # steps between looks at what is finished; 0 = 1 on a processor, 8 elsewhere
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _check_kind(field.name, getattr(self, field.name))
+        self._check_numbers()
+        if self.best > self.width:
+            raise UserError(
+                f"search.best is {self.best}, but a beam of width {self.width} finds at most "
+                f"{self.width}. Lower best or widen the beam."
+            )
+        if self.width % self.groups:
+            raise UserError(
+                f"search.groups is {self.groups}, which does not divide search.width "
+                f"{self.width}: the groups must be of equal size."
+            )
+        if self.minimum > self.limit:
+            raise UserError(
+                f"search.minimum {self.minimum} is over search.limit {self.limit}: "
+                "no sequence is both that long and that short."
+            )
+
+    def _check_numbers(self) -> None:
+        for name in ("limit", "width", "best", "groups", "samples"):
+            self._want(name, getattr(self, name) >= 1, "at least 1")
+        for name in ("minimum", "top_k", "no_repeat", "check", "coverage", "diversity"):
+            self._want(name, getattr(self, name) >= 0, "0 or more")
+        for name in ("top_p", "typical"):
+            self._want(name, 0 < getattr(self, name) <= 1, "over 0 and at most 1 (1 = off)")
+        self._want("repetition", self.repetition >= 1, "at least 1 (1 = off)")
+        fix = "over 0; for the likeliest token at each step use method = 'greedy'"
+        self._want("temperature", self.temperature > 0, fix)
+
+    def _want(self, name: str, good: bool, wanted: str) -> None:
+        # `good` is False for NaN as well; infinity is refused by its kind.
+        if not good:
+            raise UserError(f"search.{name} is {getattr(self, name)}; it must be {wanted}.")
+
+
+def _check_kind(name: str, value: Any) -> None:
+    """A UserError for a value of another type, or a choice that is not known."""
+    hint = get_type_hints(Settings)[name]
+    if choices := get_args(hint):
+        if value not in choices:
+            raise unknown_name("choice", str(value), choices, f"search.{name}")
+        return
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    good = {
+        bool: isinstance(value, bool),
+        int: number and isinstance(value, int),
+        float: number and abs(value) < float("inf"),
+    }[hint]
+    if not good:
+        plain = {bool: "true or false", int: "a whole number", float: "a number"}[hint]
+        raise UserError(f"search.{name} is {value!r}; it must be {plain}.")

@@ -1,0 +1,103 @@
+"""Rows of a state: any nest of tensors whose first axis is the batch.
+
+A nest is made of tuples, lists, dictionaries and dataclasses; what is no tensor, and a tensor
+without axes, belongs to all rows alike.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+State = Any
+Nest = TypeVar("Nest")
+Change = Callable[[Tensor], Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """A part of a state with one row a prompt, however many beams or samples a prompt has.
+
+    What all beams of a prompt have in common (the memory, its keys and values) is neither copied
+    nor reordered when it is kept in here. A step then sees `len(ids)` rows that are a multiple of
+    the rows in here, the beams of a prompt next to each other.
+    """
+
+    value: Any
+
+
+def reorder(state: Nest, index: Tensor) -> Nest:
+    """Pick rows of a state; the beams of a prompt stay its own, so shared parts are left alone."""
+    return mapped(lambda part: _rows(part, index), state, None)
+
+
+def spread(state: Nest, times: int) -> Nest:
+    """Each row `times` times, next to each other; shared parts stay as they are."""
+    if times == 1:
+        return state
+    return mapped(lambda part: part.repeat_interleave(times, 0) if part.dim() else part, state)
+
+
+def keep(state: Nest, prompts: Tensor, width: int) -> Nest:
+    """The rows of some prompts, where each prompt has `width` rows and one row of shared parts."""
+    index = lanes(prompts, width)
+    return mapped(lambda part: _rows(part, index), state, lambda part: _rows(part, prompts))
+
+
+def lanes(prompts: Tensor, width: int) -> Tensor:
+    """Indices of the rows of some prompts, where each has `width` of them."""
+    return (prompts[:, None] * width + torch.arange(width, device=prompts.device)).flatten()
+
+
+def leaves(state: Any) -> Iterator[Tensor]:
+    """Every tensor of a nest, in a fixed order."""
+    found: list[Tensor] = []
+
+    def note(part: Tensor) -> Tensor:
+        found.append(part)
+        return part
+
+    mapped(note, state, note)
+    return iter(found)
+
+
+def copy_into(old: Any, new: Any) -> None:
+    """Write the tensors of a nest into those of another of the same shape, for static memory."""
+    for target, source in zip(leaves(old), leaves(new), strict=True):
+        if target is not source:
+            target.copy_(source)
+
+
+def device_of(state: Any) -> torch.device:
+    """Where the state lives; a state without tensors lives on the host."""
+    first = next(leaves(state), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def mapped(change: Change, nest: Nest, shared: Change | None = None) -> Nest:
+    """The nest with every tensor changed; those in `Shared` by a change of their own, or not."""
+
+    def walk(part: Any) -> Any:
+        return mapped(change, part, shared)
+
+    if isinstance(nest, Tensor):
+        return change(nest)  # type: ignore[return-value]
+    if isinstance(nest, Shared):
+        return Shared(mapped(shared, nest.value)) if shared else nest  # type: ignore[return-value]
+    if isinstance(nest, tuple) and hasattr(nest, "_fields"):
+        return type(nest)(*map(walk, nest))
+    if isinstance(nest, (tuple, list)):
+        return type(nest)(map(walk, nest))  # type: ignore[call-arg]
+    if isinstance(nest, dict):
+        return {key: walk(part) for key, part in nest.items()}  # type: ignore[return-value]
+    if dataclasses.is_dataclass(nest) and not isinstance(nest, type):
+        names = [field.name for field in dataclasses.fields(nest) if field.init]
+        return dataclasses.replace(nest, **{name: walk(getattr(nest, name)) for name in names})
+    return nest
+
+
+def _rows(part: Tensor, index: Tensor) -> Tensor:
+    # Lengths may stay on the host while the rest of a state is on a device.
+    return part.index_select(0, index.to(part.device)) if part.dim() else part

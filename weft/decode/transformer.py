@@ -1,0 +1,336 @@
+"""Transformer decoders: with a memory for translation, without one as a language model.
+
+B rows   T steps   P steps of the past   S steps of the memory   M its width   H hidden width
+N heads   K width per head   V words
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from weft.attend.multihead import MultiHead
+from weft.batch import Padded
+from weft.decode.search_state import Shared
+from weft.decode.words import Read, Words, folded, opened
+from weft.embed.options import sensible
+from weft.embed.position import Learned, Sinusoidal, sinusoidal
+from weft.errors import UserError
+from weft.registry import register
+
+Activation = Literal["relu", "gelu", "gelu-tanh"]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": lambda x: F.gelu(x, approximate="tanh"),  # GPT-2's
+}
+Pair = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, N, P or S, K)
+
+
+class TransformerState(NamedTuple):
+    """Keys and values of every layer, of the words so far and of the memory.
+
+    Without `position` they grow by concatenation. With it they have room for a fixed number of
+    steps and are written in place, each row at its own position: shapes never change, and a state
+    that has been stepped may not be stepped again (`reorder` copies, so search is safe).
+    """
+
+    past: tuple[Pair, ...]
+    memory: Any  # tuple[Pair, ...]; this and the mask may be shared
+    mask: Any  # (B, S) real steps of the memory; None where all are
+    position: Tensor | None  # (B,) of the next word
+    weights: Tensor | None  # (B, S) where the last step looked, if that was asked for
+
+    def shared(self) -> "TransformerState":
+        """The same for a search that keeps one memory for all beams of a prompt."""
+        return self._replace(memory=Shared(opened(self.memory)), mask=Shared(opened(self.mask)))
+
+
+class Block(nn.Module):
+    """Causal self-attention, attention to the memory if there is one, then a perceptron."""
+
+    def __init__(
+        self,
+        hidden: int,
+        heads: int,
+        feed: int,
+        memory_size: int = 0,
+        norm: Literal["pre", "post"] = "pre",
+        dropout: float = 0.0,
+        activation: Activation = "gelu",
+    ):
+        super().__init__()
+        self.norm_first = norm == "pre"
+        self.attention = MultiHead(hidden, heads, dropout)
+        self.attention_norm = nn.LayerNorm(hidden)
+        self.cross = MultiHead(hidden, heads, dropout, memory_size) if memory_size else None
+        self.cross_norm = nn.LayerNorm(hidden) if memory_size else None
+        self.feed_in = nn.Linear(hidden, feed)
+        self.feed_out = nn.Linear(feed, hidden)
+        self.feed_norm = nn.LayerNorm(hidden)
+        self.activation = ACTIVATIONS[activation]
+        self.dropout = nn.Dropout(dropout)
+        for layer in (self.feed_in, self.feed_out):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, x: Tensor, past: Pair, memory: Pair | None, state: TransformerState
+    ) -> tuple[Tensor, Pair, Tensor | None]:
+        """The steps (B, T, H), the past with them in it, and the weights (B, N, T, S)."""
+        y = self.attention_norm(x) if self.norm_first else x
+        past, mask = _joined(past, self.attention.project(y), state.position)
+        mixed, _ = self.attention.look(y, *past, mask, causal=mask is None)
+        x = self._added(x, mixed, self.attention_norm)  # (B, T, H)
+        shares = None
+        if self.cross is not None and self.cross_norm is not None and memory is not None:
+            y = self.cross_norm(x) if self.norm_first else x
+            asked = state.weights is not None
+            y = folded(y, len(memory[0]))
+            mixed, shares = self.cross.look(y, *memory, opened(state.mask), weights=asked)
+            x = self._added(x, mixed.view_as(x), self.cross_norm)  # (B, T, H)
+        y = self.feed_norm(x) if self.norm_first else x
+        fed = self.feed_out(self.dropout(self.activation(self.feed_in(y))))  # (B, T, H)
+        return self._added(x, fed, self.feed_norm), past, shares
+
+    def _added(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
+        x = x + self.dropout(made)
+        return x if self.norm_first else norm(x)
+
+
+class Stack(nn.Module):
+    """What decoders with and without a memory share: words, positions, blocks."""
+
+    causal, reads = True, False
+    name = ""
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        memory_size: int,
+        hidden: int,
+        layers: int,
+        heads: int,
+        feed: int,
+        norm: Literal["pre", "post"],
+        positions: Literal["sinusoidal", "learned"],
+        limit: int,
+        dropout: float,
+        activation: Activation,
+        tied: bool,
+        bias: bool,
+    ):
+        super().__init__()
+        where = f"decoder '{self.name}'"
+        sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        if feed < 0:
+            raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
+        self.learned = positions == "learned"
+        self.limit = limit if self.learned else None
+        # Waves have size one, and so should the words they are added to; but a tied table must be
+        # smaller to score with, so Vaswani et al. (2017) multiply by √H on the way in.
+        self.scale = 1.0 if self.learned else hidden**0.5
+        deviation = 0.02 if self.learned else hidden**-0.5
+        self.words = Words(vocabulary_size, hidden, hidden, tied, deviation, bias)
+        self.positions = (Learned if self.learned else Sinusoidal)(hidden, limit)
+        self.dropout = nn.Dropout(dropout)
+        self.heads, self.hidden_size = heads, hidden
+        self.blocks = nn.ModuleList(
+            Block(hidden, heads, feed or 4 * hidden, memory_size, norm, dropout, activation)
+            for _ in range(layers)
+        )
+        # Pre-norm blocks leave their sum unnormalised.
+        self.norm = nn.LayerNorm(hidden) if norm == "pre" else nn.Identity()
+
+    def step(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
+        read, state = self.advance(ids, state)
+        return self.words.scores(read.features[:, 0]), state
+
+    def advance(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
+        """One step without the scores, (B, 1, H)."""
+        return self._some(ids[:, None], state)
+
+    def extend(self, ids: Padded, state: TransformerState) -> tuple[Read, TransformerState]:
+        """Several steps at once, such as a prompt; rows of different lengths need a fixed cache."""
+        if state.position is None and not ids.full:
+            raise UserError(
+                "Prompts of different lengths cannot share a growing cache. "
+                "Start with a limit, or group them by length."
+            )
+        read, after = self._some(ids.data, state)
+        if state.position is None:
+            return read, after
+        # What the padding wrote lies behind each row's position and is overwritten before it shows.
+        ends = state.position + ids.lengths.to(state.position.device)
+        return read, after._replace(position=ends)
+
+    def _some(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
+        first = state.past[0][0].shape[2] if state.position is None else state.position
+        vectors = self.words.vectors(ids) * self.scale  # (B, T, H)
+        x = self.dropout(vectors + self._places(first, ids.shape[1], vectors))  # (B, T, H)
+        past, shares, memory = [], None, opened(state.memory)
+        for i, block in enumerate(self.blocks):
+            x, now, shares = block(x, state.past[i], memory[i] if memory else None, state)
+            past.append(now)
+        x = self.norm(x)  # (B, T, H)
+        weights = None if shares is None else shares.mean(1).reshape(*ids.shape, shares.shape[3])
+        state = state._replace(past=tuple(past))
+        if state.position is not None:
+            state = state._replace(position=state.position + ids.shape[1])
+        if weights is not None:
+            state = state._replace(weights=weights[:, -1])
+        return Read(self.words.narrow(x), x, weights), state
+
+    def _places(self, first: int | Tensor, steps: int, like: Tensor) -> Tensor:
+        """The vectors of positions, (T, H), or (B, T, H) where rows stand at different ones."""
+        if isinstance(first, int):
+            self._reach(first + steps)
+            return self.positions.table[first : first + steps].to(like.dtype)
+        at = first[:, None] + torch.arange(steps, device=first.device)  # (B, T)
+        return self.positions.table[at].to(like.dtype)
+
+    def _reach(self, steps: int) -> None:
+        """Waves are computed as far as they are needed; learned positions end."""
+        table = self.positions.table
+        if steps <= len(table):
+            return
+        if self.learned:
+            raise UserError(
+                f"A sequence of {steps} steps, but the positions of decoder '{self.name}' end at "
+                f"{len(table)}. Raise decoder.limit, or truncate."
+            )
+        grown = sinusoidal(max(steps, 2 * len(table)), table.shape[1])
+        self.positions.table = grown.to(table.device, table.dtype)
+
+    def _begun(
+        self, batch: int, device: Any, memory: tuple[Pair, ...], mask: Tensor | None, limit: int
+    ) -> TransformerState:
+        """An empty past, growing or with room for `limit` steps."""
+        self._reach(limit)
+        shape = (batch, self.heads, limit, self.hidden_size // self.heads)  # (B, N, P, K)
+        empty = {"dtype": _dtype(self.words.table.weight), "device": device}
+        past = tuple(
+            (torch.zeros(shape, **empty), torch.zeros(shape, **empty)) for _ in self.blocks
+        )
+        position = torch.zeros(batch, dtype=torch.long, device=device) if limit else None
+        return TransformerState(past, memory, mask, position, None)
+
+
+@register("decoder", "transformer")
+class Transformer(Stack):
+    """Blocks of self-attention and attention to a memory (Vaswani et al. 2017).
+
+    `feed` is the inner width of the perceptrons, 4·hidden unless given. Learned positions end at
+    `limit`. The weights that come back are the mean of the last layer's heads.
+    """
+
+    reads, name = True, "transformer"
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        memory_size: int,
+        hidden: int = 256,
+        layers: int = 3,
+        heads: int = 4,
+        feed: int = 0,
+        norm: Literal["pre", "post"] = "pre",
+        positions: Literal["sinusoidal", "learned"] = "sinusoidal",
+        limit: int = 512,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        tied: bool = True,
+    ):
+        shape = (hidden, layers, heads, feed, norm, positions, limit, dropout, activation)
+        super().__init__(vocabulary_size, memory_size, *shape, tied, True)
+
+    def start(self, memory: Padded, weights: bool = False, limit: int = 0) -> TransformerState:
+        """The state before the first word; the memory's keys and values are made here, once.
+
+        With a `limit` the cache has that many steps and never changes its shape.
+        """
+        memory = memory.with_data(memory.data)
+        made = tuple(block.cross.project(memory.data) for block in self.blocks)  # type: ignore[union-attr, operator]
+        mask = None if memory.full else memory.mask
+        state = self._begun(len(memory), memory.data.device, made, mask, limit)
+        if weights:
+            empty = torch.zeros(memory.data.shape[:2], device=memory.data.device)  # (B, S)
+            state = state._replace(weights=empty)
+        return state
+
+    def read(self, targets: Padded, memory: Padded, weights: bool = True) -> Read:
+        """All steps at once."""
+        return self._some(targets.data, self.start(memory, weights=weights))[0]
+
+    def forward(self, targets: Padded, memory: Padded) -> Tensor:
+        scores = self.words.scores(self.read(targets, memory, False).features)  # (B, T, V)
+        return scores
+
+
+@register("decoder", "gpt")
+class GPT(Stack):
+    """A Transformer without a memory, as a language model in GPT-2's layout.
+
+    Pre-norm blocks, learned positions, one table for words and scores, weights that start small
+    and smaller still where they add to the residual (Radford et al. 2019).
+    """
+
+    name = "gpt"
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        hidden: int = 384,
+        layers: int = 6,
+        heads: int = 6,
+        feed: int = 0,
+        limit: int = 256,
+        dropout: float = 0.1,
+        activation: Activation = "gelu-tanh",
+        tied: bool = True,
+    ):
+        shape = (hidden, layers, heads, feed, "pre", "learned", limit, dropout, activation)
+        super().__init__(vocabulary_size, 0, *shape, tied, False)  # type: ignore[arg-type]
+        for name, weight in self.blocks.named_parameters():
+            if weight.dim() == 2:
+                last = name.endswith(("output.weight", "feed_out.weight"))
+                nn.init.normal_(weight, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
+
+    def start(self, batch: int, device: Any = None, limit: int = 0) -> TransformerState:
+        """The state before the first word; with a `limit` the cache never changes its shape."""
+        return self._begun(batch, device, (), None, limit)
+
+    def features(self, ids: Padded) -> Tensor:
+        """What is scored at every step, (B, T, H)."""
+        state = self._begun(len(ids), ids.data.device, (), None, 0)
+        return self._some(ids.data, state)[0].features
+
+    def forward(self, ids: Padded) -> Tensor:
+        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        return scores
+
+
+def _joined(past: Pair, now: Pair, position: Tensor | None) -> tuple[Pair, Tensor | None]:
+    """Past and present keys and values; where the room is fixed, also who may see what."""
+    if position is None:
+        if not past[0].shape[2]:
+            return now, None
+        k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in zip(past, now, strict=True))
+        return (k, v), None
+    B, N, T, K = now[0].shape
+    at = position[:, None] + torch.arange(T, device=position.device)  # (B, T)
+    index = at[:, None, :, None].expand(B, N, T, K)
+    for room, fresh in zip(past, now, strict=True):
+        room.scatter_(2, index, fresh.to(room.dtype))
+    steps = torch.arange(past[0].shape[2], device=position.device)
+    mask = steps <= at[..., None]  # (B, T, P)
+    return past, mask
+
+
+def _dtype(weight: Tensor) -> torch.dtype:
+    """What attention will work in."""
+    kind = weight.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
