@@ -21,7 +21,11 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib  # type: ignore[no-redef]
 
 NEURAL = ("tokenizer", "embedder", "encoder", "pool", "head")
-SETTINGS = ("recipe", "task", *NEURAL, "classic", "data", "train")
+WRITING = ("tokenizer", "embedder", "encoder", "decoder")  # of what answers with a text
+SETTINGS = (
+    *("recipe", "task", *NEURAL, "target", "decoder", "generate"),
+    *("classic", "data", "train"),
+)
 SECTIONS = (*SETTINGS, "search")  # what `weft tune` may vary; the other verbs leave it alone
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -123,6 +127,13 @@ def overrides(settings: Iterable[str]) -> dict[str, Any]:
     return out
 
 
+def parts_of(sections: Mapping[str, Any]) -> tuple[str, ...]:
+    """The sections that a model of this configuration is made of."""
+    if "classic" in sections:
+        return ("classic",)
+    return WRITING if "decoder" in sections else NEURAL
+
+
 def keys(sections: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Dotted names of all settings."""
     out = []
@@ -173,7 +184,10 @@ def _checked(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
         tables = section if name == "embedder" and isinstance(section, list) else [section]
         if not all(isinstance(table, Mapping) for table in tables):
             raise UserError(f"{origin}: [{name}] should be a section with keys, got {section!r}.")
-    if "classic" in sections and (both := [n for n in NEURAL if n in sections]):
+    if "decoder" in sections and (both := [n for n in ("pool", "head") if n in sections]):
+        told = "a [decoder] writes the answer itself"
+        raise UserError(f"{origin}: {told}; remove [{'], ['.join(both)}].")
+    if "classic" in sections and (both := [n for n in (*NEURAL, *WRITING) if n in sections]):
         raise UserError(f"{origin}: [classic] stands alone; remove [{'], ['.join(both)}].")
     return dict(sections)
 

@@ -13,6 +13,10 @@ from torch import Tensor, nn
 from weft import registry
 from weft.batch import Padded
 from weft.batch.index import Pieces
+from weft.decode.search_settings import Settings
+from weft.errors import UserError
+
+WHOLE = {"kind": "none"}  # no pool: all states go to the head
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,12 @@ class Model(nn.Module):
         width = sum(map(_width, self.embedders))
         self.encoder = registry.build("encoder", self.parts["encoder"], input_size=width)
         size, directions = self.encoder.output_size, getattr(self.encoder, "directions", 1)
-        self.pool = registry.build(
-            "pool", self.parts["pool"], input_size=size, directions=directions
-        )
+        known = {"input_size": size, "directions": directions}
+        if "decoder" in self.parts:
+            self.pool: Any = registry.build("pool", WHOLE, **known)
+            self.head = _writer(self.parts, size, directions, outputs)
+            return
+        self.pool = registry.build("pool", self.parts["pool"], **known)
         self.head = registry.build(
             "head", self.parts["head"], input_size=self.pool.output_size, outputs=outputs
         )
@@ -51,13 +58,19 @@ class Model(nn.Module):
 
     @property
     def by_word(self) -> bool:
-        """Whether it answers at every word, and not for the text as a whole."""
-        return self.parts["pool"]["kind"] == "none"
+        """Whether its answer is decoded: something of every word, or a text of its own."""
+        return self.pooling in ("none", "decoder")
+
+    @property
+    def pooling(self) -> str:
+        """The kind of its pool; a decoder stands in the place of one."""
+        return "decoder" if "decoder" in self.parts else self.parts["pool"]["kind"]
 
     @property
     def reads(self) -> str:
         """What the steps of a row are: tokens of a "text", "words", or nodes of "trees"."""
-        return getattr(self.encoder, "reads", "words" if self.by_word else "text")
+        usual = getattr(self.head, "reads", "words" if self.by_word else "text")
+        return getattr(self.encoder, "reads", usual)
 
     @property
     def whole(self) -> bool:
@@ -101,12 +114,36 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(tables, list)
         else registry.fill("embedder", tables, ("vocabulary_size",))
     )
+    encoder = registry.fill("encoder", parts["encoder"], ("input_size",))
+    if "decoder" in parts:
+        known = ("vocabulary_size", "memory_size", "directions")
+        return {
+            "embedder": embedder,
+            "encoder": encoder,
+            "decoder": registry.fill("decoder", parts["decoder"], known),
+            "generate": registry.check(Settings, parts.get("generate", {}), "[generate]"),
+        }
     return {
         "embedder": embedder,
-        "encoder": registry.fill("encoder", parts["encoder"], ("input_size",)),
+        "encoder": encoder,
         "pool": registry.fill("pool", parts["pool"], ("input_size", "directions")),
         "head": registry.fill("head", parts["head"], ("input_size", "outputs")),
     }
+
+
+def _writer(parts: Mapping[str, Any], size: int, directions: int, outputs: Any) -> nn.Module:
+    """The decoder of a model that answers with a text."""
+    from weft.decode.sequence import Sequence
+
+    words, first, last = outputs
+    known = {"vocabulary_size": words, "memory_size": size, "directions": directions}
+    decoder = registry.build("decoder", parts["decoder"], **known)
+    if not decoder.reads:
+        raise UserError(
+            f"The decoder '{parts['decoder']['kind']}' reads no source. Use one that does: rnn, "
+            "cnn or transformer."
+        )
+    return Sequence(decoder, Settings(**parts["generate"]), first, last)
 
 
 def piece_maker(embedder: nn.Module) -> Pieces | None:

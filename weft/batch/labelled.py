@@ -109,7 +109,7 @@ def labelled(store: Store, rows: np.ndarray) -> Labelled:
     """Rows of a store with their targets."""
     if isinstance(store.targets, Ragged):
         target = torch.from_numpy(store.targets.padded(rows))  # (B, T, columns)
-        return Labelled(store.padded(rows), rows, target, int(store.lengths[rows].sum()))
+        return Labelled(store.padded(rows), rows, target, int(store.targets.counts(rows).sum()))
     target = torch.from_numpy(store.targets[rows])
     return Labelled(store.padded(rows), rows, target, len(rows))
 

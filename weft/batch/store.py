@@ -85,6 +85,11 @@ class Ragged:
     def __len__(self) -> int:
         return len(self._ends) - 1
 
+    def counts(self, rows: np.ndarray) -> np.ndarray:
+        """(B,) the lines of each table."""
+        ends = np.frombuffer(self._ends, np.int64)
+        return (ends[rows + 1] - ends[rows]) // self.width
+
     def padded(self, rows: np.ndarray) -> np.ndarray:
         """(B, longest, width) with -1 behind the end of each."""
         tables = [self[int(row)] for row in rows]

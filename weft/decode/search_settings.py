@@ -46,17 +46,17 @@ class Settings:
         self._check_numbers()
         if self.best > self.width:
             raise UserError(
-                f"search.best is {self.best}, but a beam of width {self.width} finds at most "
+                f"generate.best is {self.best}, but a beam of width {self.width} finds at most "
                 f"{self.width}. Lower best or widen the beam."
             )
         if self.width % self.groups:
             raise UserError(
-                f"search.groups is {self.groups}, which does not divide search.width "
+                f"generate.groups is {self.groups}, which does not divide generate.width "
                 f"{self.width}: the groups must be of equal size."
             )
         if self.minimum > self.limit:
             raise UserError(
-                f"search.minimum {self.minimum} is over search.limit {self.limit}: "
+                f"generate.minimum {self.minimum} is over generate.limit {self.limit}: "
                 "no sequence is both that long and that short."
             )
 
@@ -74,7 +74,7 @@ class Settings:
     def _want(self, name: str, good: bool, wanted: str) -> None:
         # `good` is False for NaN as well; infinity is refused by its kind.
         if not good:
-            raise UserError(f"search.{name} is {getattr(self, name)}; it must be {wanted}.")
+            raise UserError(f"generate.{name} is {getattr(self, name)}; it must be {wanted}.")
 
 
 def _check_kind(name: str, value: Any) -> None:
@@ -82,7 +82,7 @@ def _check_kind(name: str, value: Any) -> None:
     hint = get_type_hints(Settings)[name]
     if choices := get_args(hint):
         if value not in choices:
-            raise unknown_name("choice", str(value), choices, f"search.{name}")
+            raise unknown_name("choice", str(value), choices, f"generate.{name}")
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     good = {
@@ -92,4 +92,4 @@ def _check_kind(name: str, value: Any) -> None:
     }[hint]
     if not good:
         plain = {bool: "true or false", int: "a whole number", float: "a number"}[hint]
-        raise UserError(f"search.{name} is {value!r}; it must be {plain}.")
+        raise UserError(f"generate.{name} is {value!r}; it must be {plain}.")

@@ -35,7 +35,7 @@ def attends(model: Model) -> bool:
 def _weighs(model: Model) -> bool:
     """Whether the pool gives each token a weight; after a stride, a step is no single token."""
     one_by_one = getattr(model.encoder, "stride", 1) == 1
-    return one_by_one and "attention" in model.parts["pool"]["kind"]
+    return one_by_one and "attention" in model.pooling
 
 
 def token_weights(engine: Neural, texts: Sequence[str]) -> list[list[Piece]]:
@@ -104,7 +104,7 @@ def _read_by_pool(model: Model, states: Padded) -> Tensor:
     _, weights = model.pool(states)
     if weights is not None:
         return weights.float()
-    kind = model.parts["pool"]["kind"]
+    kind = model.pooling
     even = torch.zeros(states.mask.shape, device=states.mask.device)
     if kind in ("first", "last"):
         at = torch.zeros_like(states.lengths) if kind == "first" else states.lengths - 1

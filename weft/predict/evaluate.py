@@ -45,7 +45,9 @@ def evaluate(
         if kept:
             trees = getattr(predictor.engine, "reads", "") == "trees"
             scored = predictor.engine.scores([e if e.words or trees else e.text for e in kept])
-            gold = targets if kept[0].words else np.array(targets)
+            gold = targets if isinstance(scored.scores, list) else np.array(targets)
+            if hasattr(task, "right"):
+                gold = [task.right(example) for example in kept]
             measure.add(task.predicted(scored.scores, space), gold)
             for example, share in zip(kept, scored.coverage, strict=True):
                 if share < 1:

@@ -74,11 +74,14 @@ class Neural:
             tuple(
                 (*place, float(c)) for place, c in zip(one.places, one.chances.min(1), strict=True)
             )
-            if one.tree is None
+            if one.places and one.tree is None
             else ()
             for one in whole
         ]
-        return Scored(whole, np.array([1.0 if one.words else 0.0 for one in whole]), weights)
+        covered = np.zeros(len(whole))
+        for row in rows:
+            covered[row.text] = row.coverage
+        return Scored(whole, covered, weights)
 
     def _trees(self, texts: Sequence[Any]) -> list[Example]:
         """The texts with their trees; without a word there is none."""

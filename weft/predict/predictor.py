@@ -15,7 +15,7 @@ from weft import config as configuration
 from weft import registry
 from weft.errors import UserError, near_miss
 from weft.tasks.structure import Structure
-from weft.tasks.task import Answer, Space, Task
+from weft.tasks.task import Answer, Space, Task, built
 from weft.text.example import Example, Tally
 
 FORMAT = 1
@@ -141,7 +141,7 @@ def load(folder: str | Path, *, device: str = "auto", replay: bool = True) -> Pr
     """Read a model folder and check that it still answers as it did when it was saved."""
     folder = model_folder(Path(folder))
     config = _config(folder / "model.json")
-    task: Task = registry.build("task", config["task"])
+    task = built(config)
     saved = _read(folder / "labels.json")
     try:
         space = task.load_space(saved)
@@ -206,7 +206,7 @@ def _config(path: Path) -> dict[str, Any]:
     config = saved.get("config")
     if not isinstance(config, dict):
         raise UserError(f"{path}: damaged (it holds no configuration). Restore it or train again.")
-    model = ("classic",) if "classic" in config else configuration.NEURAL
+    model = configuration.parts_of(config)
     if missing := [name for name in ("task", "data", *model) if name not in config]:
         gone = "], [".join(missing)
         raise UserError(f"{path}: damaged (it has no [{gone}]). Restore it or train again.")

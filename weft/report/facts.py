@@ -14,6 +14,7 @@ from weft.run.data import Data, source
 from weft.run.split import Splits
 from weft.run.train import settled
 from weft.tasks.structure import Structure
+from weft.tasks.task import built
 from weft.text.example import Example, Tally
 
 MANY = 20  # different values with fractions that make a label column a scale
@@ -96,7 +97,7 @@ def right(config: Config, data: Data) -> Gold | None:
     if not hasattr(task, "gold") or data.parser:  # then there are texts, and no trees to count in
         return None
     examples = source(data, data.train)
-    task = registry.build("task", {**config["task"], **settled(config, examples)})
+    task = built(config.sections, **settled(config, examples))
     prepare = getattr(task, "prepare", lambda example, tally: example)
     tally, skip = Tally(), data.problems == "skip"
     space = task.space(prepared(examples(), task, tally, data.problems))

@@ -6,6 +6,7 @@ from typing import Literal
 
 from weft.errors import UserError
 from weft.text.example import Example, Tally
+from weft.text.parallel import beside, read_parallel
 from weft.text.read import Columns, read, settled
 from weft.tokens.truncate import Policy
 
@@ -26,6 +27,7 @@ class Data:
     separator: str = ""  # between several labels in one cell
     phrases: bool = False  # train on every labelled phrase of a tree
     parser: str = ""  # model that makes the trees of texts that come without
+    target: str = ""  # ending of the files beside these that hold what each line should become
     problems: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     limit: int = 0  # tokens of a text that are read; 0: as many as the model can
     truncate: Policy = "head"  # what is read of a longer text
@@ -50,6 +52,8 @@ def alike(data: Data, path: str) -> Data:
     Each file guessed by itself, a short one could be read with text and label exchanged.
     """
     given = _columns(data)
+    if data.target:
+        return data
     if None not in (given.text, given.label):
         return data
     try:
@@ -70,6 +74,10 @@ def source(data: Data, path: str, tally: Tally | None = None, phrases: bool = Fa
     columns = _columns(data)
 
     def examples() -> Iterator[Example]:
+        if data.target:
+            return read_parallel(
+                path, beside(path, data.target), problems=data.problems, tally=tally
+            )  # fmt: skip
         return read(
             path,
             columns=columns,

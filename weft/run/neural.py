@@ -1,6 +1,7 @@
 """The neural half of a run: tokenizer, stores, model, then the loop with its evaluations."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from torch import Tensor
 from weft import registry
 from weft.batch import Batches, Position, Store, labelled
 from weft.batch.index import Indexer
-from weft.config import Config
+from weft.config import Config, parts_of
 from weft.errors import UserError
 from weft.model import Model, fill
 from weft.predict.neural import CUTS, Neural, indexer
@@ -42,7 +43,7 @@ REPLAY = 1000  # updates that are done again to find what went wrong, at most
 
 def sections(config: Config) -> dict[str, Any]:
     """The model's sections with every default written in."""
-    missing = [s for s in ("tokenizer", "embedder", "encoder", "pool", "head") if s not in config]
+    missing = [name for name in parts_of(config.sections) if name not in config]
     if missing:
         raise UserError(
             f"The configuration has no [{'], ['.join(missing)}]. Start from a recipe: "
@@ -51,7 +52,11 @@ def sections(config: Config) -> dict[str, Any]:
     tokenizer = dict(config["tokenizer"])
     path = tokenizer.pop("path", "")
     filled = registry.fill("tokenizer", tokenizer)
-    return {"tokenizer": {**filled, "path": path} if path else filled, **fill(config.sections)}
+    out = {"tokenizer": {**filled, "path": path} if path else filled, **fill(config.sections)}
+    if "decoder" in config:
+        # What is written is cut as what is read, unless the configuration says otherwise.
+        out["target"] = registry.fill("tokenizer", config["target"] or filled)
+    return out
 
 
 @dataclass
@@ -95,6 +100,11 @@ class Run:
         saved = self.folder / "checkpoints" / "tokenizer.json"
         if resume and saved.is_file():
             return Tokenizer.load(saved), Cuts.load(saved.with_name(CUTS))
+        if getattr(self.space, "shared", False):
+            tokenizer = self.space.tokenizer  # type: ignore[attr-defined]
+            saved.parent.mkdir(exist_ok=True)
+            tokenizer.save(saved)
+            return tokenizer, None
         lessons = Lessons()
         examples = lessons.through(
             self.watch.reading(self.splits.train(), "learning the vocabulary")
@@ -150,6 +160,13 @@ class Run:
                         target = target[row.start : row.start + len(row.ids)]
                     store.append(row.ids, target, example.line, row.pieces, row.parents)
                 continue
+            most = getattr(getattr(model.head, "decoder", None), "limit", None) or math.inf
+            for example, target in chunk if most < math.inf else ():
+                if len(target) > most:
+                    raise UserError(
+                        f"{example.where}: the target has {len(target)} tokens, and the decoder "
+                        f"writes at most {most}. Shorten it, or raise decoder.limit."
+                    )
             texts = [example.text for example, _ in chunk]
             for row in index.rows(texts, where=lambda i, chunk=chunk: chunk[i][0].where):  # type: ignore[misc]
                 example, target = chunk[row.text]

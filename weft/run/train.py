@@ -30,7 +30,7 @@ from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
 from weft.run.data import Data, Source, checked, counted
 from weft.run.split import Splits, from_files
-from weft.tasks.task import Space, Task
+from weft.tasks.task import Space, Task, built
 from weft.text import trees
 from weft.text.example import Tally
 from weft.train.settings import Settings
@@ -86,7 +86,9 @@ def train(
     tally = Tally(open=False)
     splits = splits or from_files(data, tally)
     full["task"] |= settled(config, splits.train)
-    task: Task = registry.build("task", full["task"])
+    task = built(full)
+    if "classic" not in full:
+        _check_parts(full, task)
     parser = _parser(data.parser, task, device)
     splits = _prepared(splits, task, tally, data, parser)
     skip = data.problems == "skip"
@@ -96,7 +98,6 @@ def train(
         _check_labels(task, space, splits)
     runtime = None
     if "classic" not in full:
-        _check_parts(full, task)
         from weft.train.runtime import on
 
         runtime = on(device, settings.precision)
@@ -132,7 +133,7 @@ def train(
 
 def filled(config: Config) -> dict[str, Any]:
     """All sections with every default written in, or a UserError for what does not fit."""
-    task = registry.fill("task", {"kind": "classify", **config["task"]})
+    task = registry.fill("task", {"kind": "classify", **config["task"]}, ("tokenizer",))
     data = checked(Data(**registry.check(Data, config["data"], "[data]")))
     settings = Settings(**registry.check(Settings, config["train"], "[train]"))
     _check_settings(settings)
@@ -285,7 +286,16 @@ def settled(config: Config, source: Source) -> dict[str, Any]:
 
 def _check_parts(full: dict[str, Any], task: Task) -> None:
     """Head and pool answer what the task asks: about every word, or about the text as a whole."""
-    kind, head, pool = (full[section]["kind"] for section in ("task", "head", "pool"))
+    kind = full["task"]["kind"]
+    if "decoder" in full or kind == "seq2seq":
+        if "decoder" not in full or kind != "seq2seq":
+            told = "answers with a text, and so needs a [decoder]"
+            raise UserError(
+                f"The task 'seq2seq' {told}." if kind == "seq2seq" else
+                f"A [decoder] writes a text; set task.kind to 'seq2seq', not '{kind}'."
+            )  # fmt: skip
+        return
+    head, pool = full["head"]["kind"], full["pool"]["kind"]
     own = getattr(registry.find("head", head), "task", "")
     by_word = hasattr(task, "gold")
     if own != kind if by_word else bool(own):
@@ -331,7 +341,7 @@ def _check_same(folder: Path, full: dict[str, Any]) -> None:
     """A resumed run has the model it began with."""
     path = folder / "config.toml"
     earlier = configuration.load(path).sections if path.is_file() else full
-    for name in ("task", *configuration.NEURAL, "classic"):
+    for name in ("task", *configuration.NEURAL, "target", "decoder", "classic"):
         first, now = ({name: sections.get(name, {})} for sections in (earlier, full))
         if configuration.dumps(first) != configuration.dumps(now):
             raise UserError(

@@ -1,11 +1,12 @@
 """What a task owes the rest of the toolkit. Importable without torch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from weft import registry
 from weft.errors import UserError
 from weft.measure import Measure
 from weft.tasks.structure import Structure
@@ -77,6 +78,13 @@ class Task(Protocol):
         """Fit what is decided after training (a threshold) on held-out scores."""
 
     def measure(self, space: Any) -> Measure: ...
+
+
+def built(config: Mapping[str, Any], **settled: Any) -> Task:
+    """The task of a configuration, with what the file has settled."""
+    return registry.build(
+        "task", {**config["task"], **settled}, tokenizer=config.get("target", {})
+    )  # fmt: skip
 
 
 class Labels:

@@ -101,7 +101,7 @@ def examine(
         clip=clip,
         encoder=parts["encoder"]["kind"],
         cell=encoder.cell if isinstance(encoder, Recurrent) else "",
-        pool=parts["pool"]["kind"],
+        pool=model.pooling,
         direct=_direct(_lengths_of(heads[1], states)),
     )
     return Health(step, layers, distances, *judge(seen))

@@ -13,13 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from weft import registry
 from weft.config import Config, dumps
 from weft.errors import UserError, unknown_name
 from weft.run.data import Data, counted
 from weft.run.split import digest, from_files
 from weft.run.train import filled, settled, versions
-from weft.tasks.task import Task
+from weft.tasks.task import built
 from weft.text.example import Tally
 from weft.tune.presets import SAMPLERS as PRESETS
 from weft.tune.presets import preset as preset_space
@@ -182,7 +181,7 @@ def _plan(base: Config, dimensions: tuple[Dimension, ...]) -> Plan:
             "--dev FILE, or set data.share above 0."
         )
     full["task"] |= settled(base, splits.train)
-    task: Task = registry.build("task", full["task"])
+    task = built(full)
     metric = full["train"]["metric"] or task.metric
     examples = counted(splits.train, data, Tally()) if data.problems == "skip" else splits.train()
     known = task.measure(task.space(examples)).figures(resamples=0)

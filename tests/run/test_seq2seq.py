@@ -1,0 +1,118 @@
+"""Texts answered with texts, from parallel files to BLEU."""
+
+import random
+
+import pytest
+
+import weft
+from weft.config import recipe
+from weft.errors import UserError
+from weft.predict import load
+from weft.predict.evaluate import evaluate
+from weft.text.parallel import read_parallel
+
+SMALL = {
+    "tokenizer": {"kind": "word", "lowercase": False},
+    "embedder.width": 17, "embedder.dropout": 0.0,
+    "encoder.hidden": 23, "decoder.width": 19, "decoder.hidden": 29, "decoder.dropout": 0.0,
+    "train.epochs": 12, "train.batch": 16, "train.learning_rate": 0.02, "train.patience": 0,
+    "task.smoothing": 0.0, "generate.width": 2, "generate.limit": 12, "data.target": "tgt",
+}  # fmt: skip
+SHAPES = {
+    "seq2seq-cnn": {"decoder.width": None, "decoder.hidden": None, "decoder.dropout": None},
+    "seq2seq-transformer": {
+        "encoder.hidden": 16,
+        "decoder.hidden": 16,
+        "decoder.width": None,
+        "encoder.dropout": 0.0,
+        "encoder.layers": 1,
+        "decoder.layers": 1,
+        "train.learning_rate": 0.01,
+        "train.schedule": "constant",
+        "train.warmup": 0.0,
+    },
+}
+
+
+def pairs(folder, name="train", count=150, seed=1):
+    """Words in the other order and in capitals."""
+    draw = random.Random(seed)
+    rows = [[draw.choice("abcde") for _ in range(draw.randint(1, 4))] for _ in range(count)]
+    (folder / f"{name}.src").write_text("".join(" ".join(row) + "\n" for row in rows), "utf-8")
+    said = [" ".join(row[::-1]).upper() + "\n" for row in rows]
+    (folder / f"{name}.tgt").write_text("".join(said), "utf-8")
+    return folder / f"{name}.src"
+
+
+def trained(name, folder, **changes):
+    values = {**SMALL, "data.train": str(pairs(folder)), **SHAPES.get(name, {}), **changes}
+    values = {key: value for key, value in values.items() if value is not None}
+    config = recipe(name).with_values(values, "test")
+    return weft.train(config, folder / "run", quiet=True, device="cpu")
+
+
+def test_attention_learns_to_turn_words_round(tmp_path):
+    out = trained("seq2seq-attention", tmp_path)
+    assert out.figures["dev"]["exact_match"].value > 0.9
+    predictor = load(tmp_path / "run/model", device="cpu")
+    said = predictor(["a b c", "e", ""])
+    assert [one.value for one in said[:2]] == ["C B A", "E"]
+    assert 0.5 < said[0].score <= 1
+    assert len(said[0].scores) == 4  # three words and the end
+    found = evaluate(predictor, read_parallel(tmp_path / "train.src", tmp_path / "train.tgt"))
+    assert found.figures(resamples=0)["bleu"].n == 150
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "seq2seq-every-step", "seq2seq-transformer"])
+def test_others_learn_something(tmp_path, name):
+    out = trained(name, tmp_path, **{"train.epochs": 8})
+    assert out.figures["dev"]["chrf"].value > 5
+    (answer,) = out.predictor(["a b"])
+    assert isinstance(answer.value, str)
+
+
+def test_one_vocabulary_for_both_sides(tmp_path):
+    out = trained("seq2seq-attention", tmp_path, **{"task.shared": True, "train.epochs": 1})
+    vocabulary = out.predictor.engine.indexer.tokenizer.vocabulary
+    assert {"a", "A"} <= set(vocabulary)
+    assert out.predictor.space.tokenizer.vocabulary == vocabulary
+
+
+def test_tables_have_the_target_in_their_label(tmp_path):
+    path = tmp_path / "a.tsv"
+    rows = [f"{word} {n}\t{word.upper()}" for word in "abcdefgh" for n in range(3)]
+    path.write_text("text\tlabel\n" + "\n".join(rows) + "\n", "utf-8")
+    values = {**SMALL, "data.train": str(path), "data.target": None, "train.epochs": 1}
+    values = {key: value for key, value in values.items() if value is not None}
+    config = recipe("seq2seq-attention").with_values(values, "test")
+    out = weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+    assert "H" in out.predictor.space.tokenizer.vocabulary
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task.kind": "classify", "task.smoothing": None}, "set task.kind to 'seq2seq', not"),
+        (
+            {
+                "decoder": {"kind": "gpt"},
+                "decoder.width": None,
+                "decoder.hidden": None,
+                "decoder.dropout": None,
+            },
+            "decoder 'gpt' reads no source",
+        ),
+        ({"task.smoothing": 1.0}, "task.smoothing should be from 0 to below 1"),
+        ({"generate.width": 0}, "generate.width"),
+        ({"data.target": "de"}, r"train\.de"),
+    ],
+)
+def test_what_does_not_fit_is_told(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        trained("seq2seq-attention", tmp_path, **changes)
+
+
+def test_a_target_beyond_the_decoder_is_told(tmp_path):
+    changes = {"decoder.positions": "learned", "decoder.limit": 3}
+    with pytest.raises(UserError, match=r"train\.src:\d+: the target has \d tokens, .* at most 3"):
+        trained("seq2seq-transformer", tmp_path, **changes)
