@@ -335,7 +335,7 @@ def test_a_line_of_a_million_characters(shared, tmp_path):
     says(told.replace("\n", ""), "note: 1 train texts read only in part: ", "a.tsv:47 (0%)")
     done = ok("predict", tmp_path / "run", "-", "--json", stdin=line)
     assert json.loads(done.out)["coverage"] == pytest.approx(101 / 200_000)
-    says(done.err, "1 texts were read only in part")
+    says(done.err, "1 text was read only in part")
     told = ok("evaluate", tmp_path / "run", data).err
     says(told, "note: 1 texts read only in part: ", "a.tsv:47 (0%)")
 

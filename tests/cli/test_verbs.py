@@ -149,7 +149,7 @@ def test_predict_in_words_says_what_was_not_read(shared):
     value, score = done.lines[0].split("\t")
     assert (value, len(done.lines)) == ("positive", 2)
     assert 0.5 < float(score) <= 1
-    assert "1 texts were read only in part" in done.err
+    assert "1 text was read only in part" in done.err
 
 
 def test_predict_takes_a_table_with_or_without_labels(shared, tmp_path):

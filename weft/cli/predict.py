@@ -72,7 +72,8 @@ def predict(
     for line in tally.lines():
         typer.echo(f"note: without an answer: {line}", err=True)
     if partly:
-        typer.echo(f"note: {partly} texts were read only in part (coverage < 1)", err=True)
+        texts = "1 text was" if partly == 1 else f"{partly} texts were"
+        typer.echo(f"note: {texts} read only in part (coverage < 1)", err=True)
 
 
 def _given(
