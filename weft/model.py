@@ -103,7 +103,8 @@ class Model(nn.Module):
     @property
     def limit(self) -> int | None:
         """The longest row it can read, where there is one."""
-        return getattr(self.encoder, "limit", None)
+        own = [getattr(part, "limit", None) for part in (self.encoder, self.head)]
+        return min((limit for limit in own if limit is not None), default=None)
 
 
 def fill(parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -249,3 +249,10 @@ def test_parts_that_do_not_fit_the_task_are_told(tmp_path, changes, message):
     plain.write_text("text,label\nfine,1\ndull,0\n", "utf-8")
     with pytest.raises(UserError, match="asks about the text as a whole: choose another pool"):
         trained("cnn", plain, tmp_path / "other", **{"pool.kind": "none"})
+
+
+def test_a_text_too_long_to_be_one_tree_is_told(tmp_path):
+    file = conllu(tmp_path / "a.conllu", 3)
+    out = trained("parser", file, tmp_path / "run", **{**ARCS, "train.epochs": 1})
+    with pytest.raises(UserError, match=r"text 2: a sentence of 4001 words; .* at most 4000 as a"):
+        out.predictor(["the cow", "cow " * 4001])

@@ -116,3 +116,23 @@ def test_a_target_beyond_the_decoder_is_told(tmp_path):
     changes = {"decoder.positions": "learned", "decoder.limit": 3}
     with pytest.raises(UserError, match=r"train\.src:\d+: the target has \d tokens, .* at most 3"):
         trained("seq2seq-transformer", tmp_path, **changes)
+
+
+def test_verbs_that_cannot_write_yet_say_so(tmp_path):
+    from weft.explain.study import study
+    from weft.report.compare import compare
+    from weft.text.example import Example
+
+    out = trained("seq2seq-attention", tmp_path, **{"train.epochs": 1})
+    with pytest.raises(UserError, match="cannot be explained yet"):
+        study(out.predictor, [Example("a b")])
+    with pytest.raises(UserError, match="not compared yet. Train them one by one"):
+        compare([str(tmp_path / "train.src")], tmp_path / "c", changes={"data.target": "tgt"})
+
+
+def test_a_file_without_targets_is_told(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\n", "utf-8")
+    config = recipe("seq2seq").with_values({"data.train": str(path)}, "test")
+    with pytest.raises(UserError, match=r"no example has a label\. Pass --label"):
+        weft.train(config, tmp_path / "run", quiet=True, device="cpu")

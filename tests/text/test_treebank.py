@@ -237,3 +237,9 @@ def test_the_demo_writes_it_twice_without_a_word(tmp_path):
     assert out.splitlines()[-1].startswith("next: weft train --recipe tagger-bilstm --train ")
     assert ok("demo", "--treebank", tmp_path / "tb", "--quiet").out == ""
     assert len(list((tmp_path / "tb").iterdir())) == 3 * len(KINDS)
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "a").write_text("x")
+    with pytest.raises(UserError, match="is a file; give a folder"):
+        write_treebank(tmp_path / "a")

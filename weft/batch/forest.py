@@ -9,7 +9,6 @@ B trees   T nodes of the largest one
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor
 from weft.batch.padded import Padded, pad
 from weft.errors import UserError
 from weft.text.example import Example
+from weft.text.surface import spaced
 from weft.text.trees import Tree, nodes
 
 NONE = -1  # parent of a root, and label of a node that has none
@@ -65,11 +65,7 @@ def readable(example: Example) -> Example:
     assert example.tree is not None
     tree = binary(example.tree)
     words = tuple(tree.words)
-    starts = accumulate((len(word) + 1 for word in words), initial=0)
-    places = example.places or tuple(
-        (at, at + len(word)) for word, at in zip(words, starts, strict=False)
-    )
-    return replace(example, words=words, places=places, tree=tree)
+    return replace(example, words=words, places=example.places or spaced(words), tree=tree)
 
 
 def forest(

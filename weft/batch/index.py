@@ -78,7 +78,7 @@ class Indexer:
                 where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
                 raise UserError(
                     f"{where}: a sentence of {len(ids)} words; the model reads at most {size} as a "
-                    "whole. Split it, or train with a larger data.limit."
+                    "whole. Give one sentence a line."
                 )
             for start in range(0, len(ids), size):
                 here = slice(start, start + size)

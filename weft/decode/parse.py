@@ -64,6 +64,7 @@ class Parse(nn.Module):
 
     task = "parse"
     whole = True
+    limit = 4000  # words: every pair of them has a score
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class Constituents(nn.Module):
 
     task = "constituency"
     whole = True
+    limit = 2500  # words: the search takes time that grows with their cube
 
     def __init__(
         self,

@@ -4,11 +4,9 @@ B rows   T steps   P steps of the past   S steps of the memory   M its width   H
 N heads   K width per head   V words
 """
 
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.attend.multihead import MultiHead
@@ -17,15 +15,11 @@ from weft.decode.search_state import Shared
 from weft.decode.words import Read, Words, folded, opened
 from weft.embed.options import sensible
 from weft.embed.position import Learned, Sinusoidal, sinusoidal
+from weft.encode import transformer as encoder
 from weft.errors import UserError
 from weft.registry import register
 
 Activation = Literal["relu", "gelu", "gelu-tanh"]
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu-tanh": lambda x: F.gelu(x, approximate="tanh"),  # GPT-2's
-}
 Pair = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, N, P or S, K)
 
 
@@ -48,8 +42,8 @@ class TransformerState(NamedTuple):
         return self._replace(memory=Shared(opened(self.memory)), mask=Shared(opened(self.mask)))
 
 
-class Block(nn.Module):
-    """Causal self-attention, attention to the memory if there is one, then a perceptron."""
+class Block(encoder.Block):
+    """The encoder's block, causal, with attention to the memory if there is one."""
 
     def __init__(
         self,
@@ -61,22 +55,11 @@ class Block(nn.Module):
         dropout: float = 0.0,
         activation: Activation = "gelu",
     ):
-        super().__init__()
-        self.norm_first = norm == "pre"
-        self.attention = MultiHead(hidden, heads, dropout)
-        self.attention_norm = nn.LayerNorm(hidden)
+        super().__init__(hidden, heads, feed, norm, dropout, activation)
         self.cross = MultiHead(hidden, heads, dropout, memory_size) if memory_size else None
         self.cross_norm = nn.LayerNorm(hidden) if memory_size else None
-        self.feed_in = nn.Linear(hidden, feed)
-        self.feed_out = nn.Linear(feed, hidden)
-        self.feed_norm = nn.LayerNorm(hidden)
-        self.activation = ACTIVATIONS[activation]
-        self.dropout = nn.Dropout(dropout)
-        for layer in (self.feed_in, self.feed_out):
-            nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, x: Tensor, past: Pair, memory: Pair | None, state: TransformerState
     ) -> tuple[Tensor, Pair, Tensor | None]:
         """The steps (B, T, H), the past with them in it, and the weights (B, N, T, S)."""
@@ -92,8 +75,7 @@ class Block(nn.Module):
             mixed, shares = self.cross.look(y, *memory, opened(state.mask), weights=asked)
             x = self._added(x, mixed.view_as(x), self.cross_norm)  # (B, T, H)
         y = self.feed_norm(x) if self.norm_first else x
-        fed = self.feed_out(self.dropout(self.activation(self.feed_in(y))))  # (B, T, H)
-        return self._added(x, fed, self.feed_norm), past, shares
+        return self._added(x, self._feed(y), self.feed_norm), past, shares
 
     def _added(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
         x = x + self.dropout(made)

@@ -1,5 +1,7 @@
 """What the options of all layers have in common: activations by name, sizes that make sense."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from torch import nn
@@ -8,11 +10,12 @@ from weft.errors import UserError
 
 Activation = Literal["relu", "tanh", "sigmoid", "gelu"]
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "tanh": nn.Tanh,
     "sigmoid": nn.Sigmoid,
     "gelu": nn.GELU,
+    "gelu-tanh": partial(nn.GELU, approximate="tanh"),  # GPT-2's
 }
 
 

@@ -26,7 +26,7 @@ class Block(nn.Module):
         feed: int,
         norm: Literal["pre", "post"] = "pre",
         dropout: float = 0.0,
-        activation: Literal["gelu", "relu"] = "gelu",
+        activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu",
     ):
         super().__init__()
         self.norm_first = norm == "pre"

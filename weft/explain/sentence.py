@@ -24,6 +24,7 @@ from weft.tasks.structure import Structure
 from weft.tasks.task import Answer
 from weft.text import schemes
 from weft.text.example import Example, Layers, Marks, Tally
+from weft.text.surface import spaced
 
 LISTED = 40  # words of a sentence that a message lists
 
@@ -147,9 +148,7 @@ def spelled(example: Example) -> tuple[str, Sequence[tuple[int, int]]]:
     apart = all(a[1] <= b[0] for a, b in pairwise(example.places))
     if apart and len(example.places) == len(example.words):
         return example.text, example.places
-    starts = np.cumsum([0, *(len(word) + 1 for word in example.words)]).tolist()
-    places = [(at, at + len(word)) for at, word in zip(starts, example.words, strict=False)]
-    return " ".join(example.words), places
+    return " ".join(example.words), spaced(example.words)
 
 
 def gold_of(predictor: Predictor, example: Example) -> Structure | None:

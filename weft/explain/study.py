@@ -72,6 +72,8 @@ def study(
     if not any(example.text.strip() for example in examples):
         where = f"{examples[0].file}: " if examples and examples[0].file else ""
         raise UserError(f"{where}there is no text to explain. Give one with at least a word.")
+    if "decoder" in predictor.config:
+        raise UserError("What a model writes cannot be explained yet; `weft predict` shows it.")
     names = methods(predictor) if method == ALL else (chosen(predictor, method),)
     if predictor.by_word:
         some = tuple(filter(None, names))

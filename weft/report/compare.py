@@ -67,6 +67,12 @@ def compare(
     if task:
         given["task.kind"] = task
     data = _data(given)
+    writes = any("decoder" in configuration.recipe(name) for name in recipes or ())
+    if task == "seq2seq" or data.target or writes:
+        raise UserError(
+            "Models that write texts are not compared yet. Train them one by one: "
+            "weft train --recipe seq2seq-attention, and so on."
+        )
     names, hint = _recipes(data, given, recipes or ())
     bases = {name: configuration.recipe(name) for name in names}
     clock = Clock(minutes, REPORT + TIMED * len(names))

@@ -5,7 +5,7 @@ T words   K labelled spans
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from weft.text import brackets, conll
 from weft.text.constituents import grown, opened, spans, tags
 from weft.text.example import Example, Layers, Tally
 from weft.text.schemes import Span
+from weft.text.surface import spaced
 from weft.text.trees import Tree, format
 
 if TYPE_CHECKING:
@@ -85,9 +86,8 @@ class Constituency:
         words = tuple(bare.words)
         if words == example.words:
             return replace(example, tree=bare)
-        starts = accumulate((len(word) + 1 for word in words), initial=0)
-        where = tuple((at, at + len(word)) for word, at in zip(words, starts, strict=False))
-        return replace(example, text=" ".join(words), tree=bare, words=words, places=where)
+        text = " ".join(words)
+        return replace(example, text=text, tree=bare, words=words, places=spaced(words))
 
     def space(self, examples: Iterable[Example]) -> TagSets:
         """The labels of constituents, chains of single children as one, and those of words."""
@@ -129,9 +129,8 @@ class Constituency:
         labelled, names = _read(found.table, space)
         tree = grown(labelled, found.words, names)
         chances = tuple(found.chances.ravel().tolist())
-        score = float(np.exp(np.log(np.maximum(found.chances, 1e-12)).mean()))
         return Answer(
-            format(tree), score, scores=chances,
+            format(tree), found.score, scores=chances,
             structure=Structure(
                 "constituents", found.words, found.places, tags=tuple(names), tree=tree
             ),

@@ -82,9 +82,8 @@ class Parse:
             for i, (word, (start, end)) in enumerate(zip(found.words, found.places, strict=True))
         )
         chances = found.chances.ravel().tolist()
-        score = float(np.exp(np.log(np.maximum(found.chances, 1e-12)).mean())) if chances else 1.0
         return Answer(
-            value, score, scores=tuple(chances),
+            value, found.score, scores=tuple(chances),
             structure=_structure(found.words, found.places, heads, relations, tags),
         )  # fmt: skip
 

@@ -95,7 +95,12 @@ class Seq2Seq:
                     if self.shared:
                         yield example.text
 
-        made = kind.train(texts())
+        try:
+            made = kind.train(texts())
+        except UserError:
+            if watch.first is not None:
+                watch.check()  # that there is no text to learn is what was wrong
+            raise
         watch.check()
         return Words(made, self.shared)
 
@@ -121,9 +126,8 @@ class Seq2Seq:
         return [self._answer(found, space) for found in scores]
 
     def _answer(self, found: Found, space: Words) -> Answer:
-        chances = found.chances.ravel()
-        score = float(np.exp(np.log(np.maximum(chances, 1e-12)).mean())) if len(chances) else 0.0
-        return Answer(space.text(found.table), score, scores=tuple(chances.tolist()))
+        chances = tuple(found.chances.ravel().tolist())
+        return Answer(space.text(found.table), found.score, scores=chances)
 
     def right(self, example: Example) -> str:
         """The answer that is right, as it stands in the file: no word of it is unknown."""

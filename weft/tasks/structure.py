@@ -21,6 +21,13 @@ class Found:
     places: tuple[Place, ...] = ()
     tree: Tree | None = None  # the tree it was read along, where the model reads trees
 
+    @property
+    def score(self) -> float:
+        """The geometric mean of the probabilities; 1 where there is nothing to be unsure of."""
+        if not self.chances.size:
+            return 1.0
+        return float(np.exp(np.log(np.maximum(self.chances, 1e-12)).mean()))
+
 
 @dataclass(frozen=True)
 class Structure:

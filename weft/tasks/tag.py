@@ -164,19 +164,18 @@ class Tag:
     def _answer(self, found: Found, space: TagSets) -> Answer:
         columns = named(found.table, space)
         chances = tuple(found.chances.ravel().tolist())
-        score = float(np.exp(np.log(np.maximum(found.chances, 1e-12)).mean())) if chances else 1.0
         seen = self._structure(found.words, found.places, columns, space.scheme)
         value: tuple
         if not space.scheme:
             several = len(columns) > 1
             value = tuple(map(list, zip(*columns, strict=True))) if several else columns[0]
-            return Answer(value, score, scores=chances, structure=seen)
+            return Answer(value, found.score, scores=chances, structure=seen)
         spans = schemes.spans(columns[0], space.scheme, "repair")
         value = tuple(
             {"label": label, "start": start, "end": end, "text": " ".join(found.words[i:j])}
             for (start, end, label), (_, i, j) in zip(seen.spans, spans, strict=True)
         )
-        return Answer(value, score, scores=chances, structure=seen)
+        return Answer(value, found.score, scores=chances, structure=seen)
 
     def gold(self, example: Example, space: TagSets) -> Structure:
         """What is right, as an answer would show it."""

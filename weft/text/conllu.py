@@ -50,6 +50,8 @@ def read_conllu(
             continue
         some = True
         yield sentence
+    if not some and not os.path.getsize(source.path):
+        raise UserError(f"{source.name}: the file is empty. Give it at least one sentence.")
     if not some:
         raise UserError(f"{source.name}: no sentence can be used. Look at the first lines of it.")
 

@@ -5,7 +5,6 @@ A column keeps its name; one without a name goes by its number, from 0.
 
 import os
 from collections.abc import Iterator
-from itertools import accumulate
 
 from weft.text.brackets import read_brackets
 from weft.text.conll import read_columns
@@ -14,7 +13,7 @@ from weft.text.example import Example, Layers, Marks, Tally
 from weft.text.sentence import COLUMNS
 from weft.text.source import Handling
 from weft.text.standoff import read_brat, read_spans
-from weft.text.surface import offsets
+from weft.text.surface import offsets, spaced
 
 TAG = "tag"  # the name of a column file's main column
 
@@ -47,8 +46,7 @@ def column_examples(
     """The sentences of a column file; the text is its words with spaces between them."""
     for sentence in read_columns(path, words=text, tags=label, problems=problems, tally=tally):
         words = tuple(sentence.words)
-        starts = accumulate((len(word) + 1 for word in words), initial=0)
-        places = tuple((at, at + len(word)) for word, at in zip(words, starts, strict=False))
+        places = spaced(words)
         width = min(len(row) for row in sentence.rows)
         names = sentence.layout.names or tuple(map(str, range(width)))
         columns = {name: tuple(sentence.column(i)) for i, name in enumerate(names[:width])}

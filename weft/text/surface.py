@@ -1,6 +1,7 @@
 """Where the words of a CoNLL-U sentence stand in its text, by character."""
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Literal
 
 from weft.errors import UserError
@@ -29,6 +30,12 @@ def offsets(
             text, places = _joined(tokens)
     shared = zip(tokens, places, strict=True)
     return text, [place for (_, count), place in shared for _ in range(count)]
+
+
+def spaced(words: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Where words stand in a text that is made of them, with spaces between."""
+    starts = accumulate((len(word) + 1 for word in words), initial=0)
+    return tuple((at, at + len(word)) for word, at in zip(words, starts, strict=False))
 
 
 def _surface(sentence: Sentence) -> Iterator[Token]:

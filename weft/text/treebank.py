@@ -113,6 +113,8 @@ def write_treebank(
         for kind in KINDS
         for split, made in parts.items()
     }
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder to write the treebank into.")
     for path, text in texts.items():
         if path.exists() and path.read_bytes() != text.encode():
             raise UserError(f"{path} is there and is another file. Name a folder of its own.")
