@@ -71,7 +71,8 @@ def trial(job: Job) -> Job:
             config, folder / "run", splits=splits(parts), quiet=True, device=job["device"]
         )
         if job["keep"]:
-            shutil.copytree(folder / "run", Path(job["keep"]) / f"{job['recipe']}-{job['seed']}")
+            name = f"{job['recipe']}-{job['variant']}-{job['seed']}"
+            shutil.copytree(folder / "run", Path(job["keep"]) / name)
         figures = {
             f"{part}_{metric}": round(100 * figure[metric].value, 2)
             for part, figure in out.figures.items()

@@ -77,14 +77,17 @@ class Brackets(nn.Module):
         back = torch.where(states.mask[:, :, None], data[:, :, self.ahead :], after)
         left = torch.cat([before, data[:, :, : self.ahead]], dim=1)
         right = torch.cat([back, after.expand(len(data), 1, -1)], dim=1)
-        gaps = torch.cat([left, right], dim=2)  # (B, T+1, H)
-        # W₁ before the difference rather than after it: n + 1 products a row and not n²/2.
-        return Fences(self.first(self.dropout(gaps)), states.lengths)
+        gaps = torch.cat([left, right], dim=2).float()  # (B, T+1, H)
+        # W₁ before the difference rather than after it: n + 1 products a row and not n²/2. In
+        # full precision: neighbouring gaps are close, and half of it would lose what differs.
+        with torch.autocast(gaps.device.type, enabled=False):
+            return Fences(self.first(self.dropout(gaps)), states.lengths)
 
     def scores(self, fences: Fences, row: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """Label scores (n, C) of chosen spans."""
         spans = fences.data[row, end] - fences.data[row, start]  # (n, M)
-        return self.second(self.norm(spans + self.bias).relu()).float()
+        with torch.autocast(spans.device.type, enabled=False):
+            return self.second(self.norm(spans + self.bias).relu())
 
     def loss(self, fences: Fences, gold: Tensor, threads: int = 0) -> tuple[Tensor, int]:
         """How far each row's best tree is above the right one, as a sum, and how many rows.
