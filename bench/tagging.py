@@ -12,34 +12,28 @@ words, for `weft vectors train`.
 
 import argparse
 import gzip
-import json
 import lzma
-import multiprocessing
-import os
 import re
-import shutil
 import statistics
-import sys
-import tempfile
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import trials
 from record import Record
+from trials import Job, Parts
 
 import weft
-from weft.run import Splits
 from weft.text import schemes
 from weft.text.example import Example, Layers
 from weft.text.read import Columns, read
 
-Job = dict[str, Any]
-Parts = dict[str, list[Example]]
 Tags = Sequence[Sequence[str]]
 
 FOLDS = 10
+NAMES = ("data", "recipe", "variant", "seed", "fold")
 SPANS, FIELD = "f1", "upos"  # what is measured: spans, or the tag of every word
 # Contractions and punctuation stand alone, as in the treebanks; 3.5, U.S. and well-known do not.
 TOKEN = re.compile(
@@ -164,42 +158,31 @@ def _both(*streams: Iterable[str]) -> Iterator[str]:
         yield from stream
 
 
-def splits(parts: Parts) -> Splits:
-    def source(part: str) -> Callable[[], Iterator[Example]]:
-        return lambda: iter(parts[part])
-
-    return Splits(source("train"), source("dev"), source("test"))
-
-
 def trial(job: Job) -> Job:
-    """Train once and measure; an error is a line like another."""
-    keep = {key: job[key] for key in ("data", "recipe", "variant", "seed", "fold")}
-    folder = Path(tempfile.mkdtemp(prefix="weft-tagging-"))
-    try:
-        parts, more = loaded(job)
-        changes = {"train.seed": job["seed"], "train.threads": job["threads"], **more}
-        config = weft.recipe(job["recipe"]).with_values({**changes, **job["changes"]}, "bench")
-        if job["data"].endswith("+vectors"):
-            more = given(config.sections, job["vectors"], parts, folder / "tokenizer.json")
-            config = config.with_values(more, "bench")
-        out = weft.train(
-            config, folder / "run", splits=splits(parts), quiet=True, device=job["device"]
-        )
-        figures = {
-            f"{part}_{metric}": figure[metric].value
-            for part, figure in out.figures.items()
-            for metric in (SPANS, FIELD) if metric in figure
-        }  # fmt: skip
-        if out.predictor.task.scheme:
-            said, true = answered(out.predictor, parts["test"])
-            figures |= checked(said, true)
-            if job["answers"]:
-                write_iob(Path(job["answers"]), keep, said, true)
-        return {**keep, **figures, "seconds": out.record["seconds"]}
-    except Exception as error:  # one bad trial must not lose the others
-        return {**keep, "error": repr(error)[:500]}
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Train once and measure."""
+    return trials.attempt(job, NAMES, trained)
+
+
+def trained(job: Job, folder: Path) -> Job:
+    parts, more = loaded(job)
+    config = trials.configured({**job, "changes": {**more, **job["changes"]}})
+    if job["data"].endswith("+vectors"):
+        more = given(config.sections, job["vectors"], parts, folder / "tokenizer.json")
+        config = config.with_values(more, "bench")
+    out = weft.train(
+        config, folder / "run", splits=trials.splits(parts), quiet=True, device=job["device"]
+    )
+    figures = {
+        f"{part}_{metric}": figure[metric].value
+        for part, figure in out.figures.items()
+        for metric in (SPANS, FIELD) if metric in figure
+    }  # fmt: skip
+    if out.predictor.task.scheme:
+        said, true = answered(out.predictor, parts["test"])
+        figures |= checked(said, true)
+        if job["answers"]:
+            write_iob(Path(job["answers"]), {key: job[key] for key in NAMES}, said, true)
+    return {**figures, "seconds": out.record["seconds"]}
 
 
 def answered(predictor: Any, examples: list[Example]) -> tuple[list[list[str]], list[list[str]]]:
@@ -293,55 +276,28 @@ def summarise(rows: list[Job]) -> list[Job]:
 
 def plans(asked: argparse.Namespace) -> list[Job]:
     """Every training: each set with each recipe, each seed or fold."""
-    if asked.variants:
-        planned = json.loads(Path(asked.variants).read_text("utf-8"))
-    else:
-        planned = [
-            {"variant": "recipe", "recipe": recipe, "data": data, "changes": {}}
-            for data in asked.sets.split(",")
-            for recipe in asked.recipes.split(",")
-        ]
-    common = {
-        "root": asked.data, "device": asked.device, "threads": asked.threads,
-        "vectors": asked.vectors, "answers": asked.answers,
-    }  # fmt: skip
     jobs = []
-    for plan in planned:
+    for plan in trials.plans(asked, asked.sets.split(",")):
         seeds, folds = plan.get("seeds", asked.seeds), plan.get("folds", asked.folds)
         wiki = plan["data"].startswith("wikigold")
         runs = [(1, k) for k in range(folds)] if wiki else [(s + 1, None) for s in range(seeds)]
-        jobs += [{**common, **plan, "seed": seed, "fold": fold} for seed, fold in runs]
+        own = {**trials.common(asked), "answers": asked.answers, **plan}
+        jobs += [{**own, "seed": seed, "fold": fold} for seed, fold in runs]
     return jobs
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", default=os.environ.get("WEFT_DATA"))
+    parser = trials.options(__doc__, "tagger-bilstm,tagger-bilstm-crf")
     parser.add_argument("--sets", default="ewt")
-    parser.add_argument("--recipes", default="tagger-bilstm,tagger-bilstm-crf")
-    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=FOLDS, help="of WikiGold that are run")
-    parser.add_argument("--vectors", default="", help="for sets whose name ends in +vectors")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--answers", default="", help="folder for the answers in two columns")
-    parser.add_argument("--record", default="", help="keep the figures as results/NAME.jsonl")
-    parser.add_argument("--variants", help="JSON: [{variant, recipe, data, changes, …}]")
     parser.add_argument("--corpus", help="write the words of lm/ to this file, and stop")
-    asked = parser.parse_args()
-    if not asked.data:
-        sys.exit("Pass --data FOLDER or set WEFT_DATA.")
+    asked = trials.asked(parser)
     if asked.corpus:
         corpus(Path(asked.data), Path(asked.corpus))
         return
     record = Record(asked.record)
-    rows = []
-    with multiprocessing.get_context("spawn").Pool(asked.workers, maxtasksperchild=4) as pool:
-        for row in pool.imap_unordered(trial, plans(asked), chunksize=1):
-            rows.append(row)
-            record.line("tagging trial", **row)
-    for row in summarise(rows):
+    for row in summarise(trials.ran(record, "tagging", trial, plans(asked), asked.workers)):
         record.line("tagging", **row)
 
 

@@ -28,6 +28,7 @@ _HOMES = {
     "compare": "weft.report.compare",
     "corpus": "weft.text.corpora",
     "evaluate": "weft.predict.evaluate",
+    "generate": "weft.predict.generate",
     "load": "weft.predict",
     "read": "weft.text.read",
     "recipe": "weft.config",

@@ -22,6 +22,7 @@ except ModuleNotFoundError:  # Python 3.10
 
 NEURAL = ("tokenizer", "embedder", "encoder", "pool", "head")
 WRITING = ("tokenizer", "embedder", "encoder", "decoder")  # of what answers with a text
+SPEAKING = ("tokenizer", "decoder")  # of a language model
 SETTINGS = (
     *("recipe", "task", *NEURAL, "target", "decoder", "generate"),
     *("classic", "data", "train"),
@@ -130,8 +131,14 @@ def overrides(settings: Iterable[str]) -> dict[str, Any]:
 def parts_of(sections: Mapping[str, Any]) -> tuple[str, ...]:
     """The sections that a model of this configuration is made of."""
     if "classic" in sections:
-        return ("classic",)
+        return ("tokenizer", "classic") if _speaks(sections) else ("classic",)
+    if _speaks(sections):
+        return SPEAKING
     return WRITING if "decoder" in sections else NEURAL
+
+
+def _speaks(sections: Mapping[str, Any]) -> bool:
+    return sections.get("task", {}).get("kind") == "language"
 
 
 def keys(sections: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -149,12 +156,13 @@ def keys(sections: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def dumps(sections: Mapping[str, Any]) -> str:
-    """Sections as TOML."""
+    """Sections as TOML; a value that is nothing, for which TOML has no word, is left out."""
     lines = []
     for name, section in sections.items():
         for table in section if isinstance(section, list) else [section]:
             lines.append(f"[[{name}]]" if isinstance(section, list) else f"[{name}]")
-            lines += [f"{key} = {written(value)}" for key, value in table.items()]
+            some = {key: value for key, value in table.items() if value is not None}
+            lines += [f"{key} = {written(value)}" for key, value in some.items()]
             lines.append("")
     return "\n".join(lines)
 
@@ -184,10 +192,16 @@ def _checked(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
         tables = section if name == "embedder" and isinstance(section, list) else [section]
         if not all(isinstance(table, Mapping) for table in tables):
             raise UserError(f"{origin}: [{name}] should be a section with keys, got {section!r}.")
+    unread = ("embedder", "encoder", "pool", "head", "target")
+    if _speaks(sections) and (both := [n for n in unread if n in sections]):
+        told = "a language model is a [tokenizer] and a [decoder], or [classic] in its place"
+        raise UserError(f"{origin}: {told}; remove [{'], ['.join(both)}].")
     if "decoder" in sections and (both := [n for n in ("pool", "head") if n in sections]):
         told = "a [decoder] writes the answer itself"
         raise UserError(f"{origin}: {told}; remove [{'], ['.join(both)}].")
-    if "classic" in sections and (both := [n for n in (*NEURAL, *WRITING) if n in sections]):
+    # N-grams are counted of any tokens; all other classic models find words themselves.
+    others = [n for n in (*NEURAL, *WRITING) if not (n == "tokenizer" and _speaks(sections))]
+    if "classic" in sections and (both := [n for n in others if n in sections]):
         raise UserError(f"{origin}: [classic] stands alone; remove [{'], ['.join(both)}].")
     return dict(sections)
 

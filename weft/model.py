@@ -15,8 +15,11 @@ from weft.batch import Padded
 from weft.batch.index import Pieces
 from weft.decode.search_settings import Settings
 from weft.errors import UserError
+from weft.tokens.vocabulary import SPECIALS, UNK
 
+UNKNOWN = SPECIALS.index(UNK)
 WHOLE = {"kind": "none"}  # no pool: all states go to the head
+DECODED = ("vocabulary_size", "memory_size", "directions")  # what a decoder is told
 
 
 @dataclass(frozen=True)
@@ -35,18 +38,29 @@ class Model(nn.Module):
     def __init__(self, parts: Mapping[str, Any], *, vocabulary_size: int, outputs: Any):
         super().__init__()
         self.parts = fill(parts)
+        self.embedders = nn.ModuleList()
+        self.encoder: Any = None
+        self.pool: Any = None
+        if "embedder" not in self.parts:
+            self.head = _speaker(self.parts, outputs)
+            return
         tables = self.parts["embedder"]
         specs = tables if isinstance(tables, list) else [tables]
         self.embedders = nn.ModuleList(
             registry.build("embedder", spec, vocabulary_size=vocabulary_size) for spec in specs
         )
+        if self.features and len(specs) > 1:
+            raise UserError(
+                "The embedder 'vectors' reads no tokens, so no other can stand beside it."
+            )
         width = sum(map(_width, self.embedders))
         self.encoder = registry.build("encoder", self.parts["encoder"], input_size=width)
         size, directions = self.encoder.output_size, getattr(self.encoder, "directions", 1)
         known = {"input_size": size, "directions": directions}
         if "decoder" in self.parts:
-            self.pool: Any = registry.build("pool", WHOLE, **known)
-            self.head = _writer(self.parts, size, directions, outputs)
+            self.pool = registry.build("pool", WHOLE, **known)
+            copies = bool(parts.get("task", {}).get("copy"))
+            self.head = _writer(self.parts, size, directions, outputs, copies)
             return
         self.pool = registry.build("pool", self.parts["pool"], **known)
         self.head = registry.build(
@@ -62,15 +76,25 @@ class Model(nn.Module):
         return self.pooling in ("none", "decoder")
 
     @property
+    def speaks(self) -> bool:
+        """Whether it is a language model: all it reads is what it foretells."""
+        return self.encoder is None
+
+    @property
     def pooling(self) -> str:
         """The kind of its pool; a decoder stands in the place of one."""
         return "decoder" if "decoder" in self.parts else self.parts["pool"]["kind"]
 
     @property
     def reads(self) -> str:
-        """What the steps of a row are: tokens of a "text", "words", or nodes of "trees"."""
+        """What the steps of a row are: tokens of a "text", "words", nodes of "trees", "vectors"."""
         usual = getattr(self.head, "reads", "words" if self.by_word else "text")
-        return getattr(self.encoder, "reads", usual)
+        return "vectors" if self.features else getattr(self.encoder, "reads", usual)
+
+    @property
+    def features(self) -> int:
+        """How many numbers a vector of what it reads has; 0: it reads tokens."""
+        return max((getattr(embedder, "features", 0) for embedder in self.embedders), default=0)
 
     @property
     def whole(self) -> bool:
@@ -79,12 +103,26 @@ class Model(nn.Module):
 
     def read(self, source: Padded) -> Reading:
         """The scores together with the states, the sentence vector and the attention weights."""
+        if self.speaks:
+            return Reading(source, source, None, self.head(source))
         states = self.encoder(self.embed(source))  # (B, T, H)
         vector, weights = self.pool(states)
-        return Reading(states, vector, weights, self.head(vector))
+        return Reading(states, vector, weights, self.score(vector, source))
+
+    def score(self, vector: Any, source: Padded) -> Any:
+        """The scores of what the source was pooled into; who copies words also sees the source."""
+        return self.head(vector, source) if self.beyond else self.head(vector)
+
+    @property
+    def beyond(self) -> int:
+        """The first id of words of the source that can be copied; 0: it copies none."""
+        return getattr(self.head, "beyond", 0)
 
     def embed(self, source: Padded) -> Padded:
         """(B, T) ids -> (B, T, E), the embedders' vectors side by side."""
+        if self.beyond:  # a word that can only be copied is read as an unknown one
+            known = torch.where(source.data < self.beyond, source.data, UNKNOWN)
+            source = replace(source, data=known)
         pieces = iter(source.pieces)
         embedded = [
             embedder(source if piece_maker(embedder) is None else _only(source, next(pieces)))
@@ -103,12 +141,19 @@ class Model(nn.Module):
     @property
     def limit(self) -> int | None:
         """The longest row it can read, where there is one."""
-        own = [getattr(part, "limit", None) for part in (self.encoder, self.head)]
+        parts = (self.encoder, self.head, *(self.embedders if self.features else ()))
+        own = [getattr(part, "limit", None) for part in parts]
         return min((limit for limit in own if limit is not None), default=None)
 
 
 def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
     """The model's sections with every default written in, or a UserError for what does not fit."""
+    if "embedder" not in parts and parts.get("task", {}).get("kind") == "language":
+        return {
+            "task": registry.fill("task", parts["task"], ("tokenizer",)),
+            "decoder": registry.fill("decoder", parts["decoder"], DECODED),
+            "generate": registry.check(Settings, parts.get("generate", {}), "[generate]"),
+        }
     tables = parts["embedder"]
     embedder: Any = (
         [registry.fill("embedder", table, ("vocabulary_size",)) for table in tables]
@@ -117,11 +162,10 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
     )
     encoder = registry.fill("encoder", parts["encoder"], ("input_size",))
     if "decoder" in parts:
-        known = ("vocabulary_size", "memory_size", "directions")
         return {
             "embedder": embedder,
             "encoder": encoder,
-            "decoder": registry.fill("decoder", parts["decoder"], known),
+            "decoder": registry.fill("decoder", parts["decoder"], DECODED),
             "generate": registry.check(Settings, parts.get("generate", {}), "[generate]"),
         }
     return {
@@ -132,8 +176,11 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _writer(parts: Mapping[str, Any], size: int, directions: int, outputs: Any) -> nn.Module:
+def _writer(
+    parts: Mapping[str, Any], size: int, directions: int, outputs: Any, copies: bool
+) -> nn.Module:
     """The decoder of a model that answers with a text."""
+    from weft.decode.copying import Pointer
     from weft.decode.sequence import Sequence
 
     words, first, last = outputs
@@ -144,7 +191,25 @@ def _writer(parts: Mapping[str, Any], size: int, directions: int, outputs: Any) 
             f"The decoder '{parts['decoder']['kind']}' reads no source. Use one that does: rnn, "
             "cnn or transformer."
         )
-    return Sequence(decoder, Settings(**parts["generate"]), first, last)
+    writer = Pointer(decoder, size) if copies else decoder
+    return Sequence(writer, Settings(**parts["generate"]), first, last)
+
+
+def _speaker(parts: Mapping[str, Any], outputs: Any) -> nn.Module:
+    """The decoder of a language model."""
+    from weft.decode.running import Running
+
+    words, first, last = outputs
+    kind, task = parts["decoder"]["kind"], parts["task"]
+    if registry.find("decoder", kind).reads:  # type: ignore[attr-defined]
+        raise UserError(
+            f"The decoder '{kind}' reads a source, and a language model has none. Use one that "
+            "reads its own text: gpt, rnn-lm, nnlm or bidirectional-lm; or set task.kind to "
+            "'seq2seq'."
+        )
+    decoder = registry.build("decoder", parts["decoder"], vocabulary_size=words)
+    search = Settings(**parts["generate"])
+    return Running(decoder, search, first, last, task["window"], task["overlap"])
 
 
 def piece_maker(embedder: nn.Module) -> Pieces | None:

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from weft.batch import Padded
+from weft.decode import likelihood
 from weft.decode.language import RecurrentModel
 from weft.decode.likelihood import (
     chunked_loss,
@@ -191,3 +192,32 @@ def test_two_passes_mix_what_was_given_and_what_was_written():
     assert (out.data[:, 0] == 1).all()
     assert not out.data[0, 2:].any()
     assert 0.25 < (out.data[1:, 1:] == 2).float().mean() < 0.35
+
+
+def in_place(scores, ids, words, smoothing, wanted):
+    """What the kernel of a GPU does, by PyTorch: scores become slopes, zero behind the words."""
+    assert scores.shape[1] % 64 == 0
+    logp = scores[:, :words].float().log_softmax(1)
+    aim = torch.full_like(logp, smoothing / words)
+    aim.scatter_add_(1, ids[:, None], torch.full((len(ids), 1), 1 - smoothing))
+    if wanted:
+        scores.zero_()
+        scores[:, :words] = logp.exp() - aim
+    return -(aim * logp).sum(1)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("chunk", [64, 1000])
+def test_words_are_aligned_for_a_kernel(monkeypatch, smoothing, chunk):
+    (features, weight, bias), targets = case()
+    expected, count = by_hand(features, weight, bias, targets, smoothing)
+    wanted = torch.autograd.grad(expected * 3, (features, weight, bias))
+    monkeypatch.setattr(likelihood, "_kernel", lambda w: in_place)
+    total, words = chunked_loss(features, weight, bias, targets, smoothing, chunk=chunk)
+    assert words == count
+    torch.testing.assert_close(total, expected, rtol=1e-5, atol=1e-5)
+    for a, b in zip(torch.autograd.grad(total * 3, (features, weight, bias)), wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        again, _ = chunked_loss(features, weight, bias, targets, smoothing, chunk=chunk)
+    torch.testing.assert_close(again, expected, rtol=1e-5, atol=1e-5)

@@ -17,13 +17,23 @@ VARIANTS = [
     {"kind": "word-ngrams", "width": 7, "order": 1},
     {"kind": "ngrams", "width": 7, "buckets": 101, "combine": "sum", "sparse": True},
     {"kind": "character-cnn", "width": 7, "filters": [[1, 3], [11, 2]], "highways": 0},
+    {"kind": "vectors", "features": 3, "width": 7, "norm": True, "positions": "sinusoidal"},
+    {"kind": "vectors", "features": 3, "width": 7, "positions": "learned", "limit": 8},
 ]
-CASES = [{"kind": name} for name in sorted(registry.parts("embedder"))] + VARIANTS
+NEEDED = {"vectors": {"features": 5}}  # what only the data can say
+NAMES = sorted(registry.parts("embedder"))
+CASES = [{"kind": name, **NEEDED.get(name, {})} for name in NAMES] + VARIANTS
 
 
 def sample(embedder, texts=TEXTS, extra=0, garbage=0):
     lengths = torch.tensor([len(text) for text in texts])
     steps = int(lengths.max()) + extra
+    if wide := getattr(embedder, "features", 0):
+        vectors = torch.full((len(texts), steps, wide), float(garbage))
+        for row, text in enumerate(texts):
+            for step, word in enumerate(text):
+                vectors[row, step] = torch.arange(wide).add(len(word) + 2).sin()
+        return Padded(vectors, lengths)
     if not hasattr(embedder, "pieces"):
         data = torch.full((len(texts), steps), garbage)
         for row, text in enumerate(texts):

@@ -118,18 +118,6 @@ def test_a_target_beyond_the_decoder_is_told(tmp_path):
         trained("seq2seq-transformer", tmp_path, **changes)
 
 
-def test_verbs_that_cannot_write_yet_say_so(tmp_path):
-    from weft.explain.study import study
-    from weft.report.compare import compare
-    from weft.text.example import Example
-
-    out = trained("seq2seq-attention", tmp_path, **{"train.epochs": 1})
-    with pytest.raises(UserError, match="cannot be explained yet"):
-        study(out.predictor, [Example("a b")])
-    with pytest.raises(UserError, match="not compared yet"):
-        compare([str(tmp_path / "train.src")], tmp_path / "c", changes={"data.target": "tgt"})
-
-
 def test_a_file_without_targets_is_told(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\n", "utf-8")

@@ -68,6 +68,31 @@ class MultiHead(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """The same as `forward` from keys and values; `mask` may also be (B, T, S)."""
         q = self._split(self.query(x))  # (B, N, T, K)
+        return self.mix(q, k, v, mask, causal, weights)
+
+    def three(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of steps that attend to themselves, each (B, N, T, K)."""
+        layers = (self.query, self.key, self.value)
+        if not torch.compiler.is_compiling():
+            q, k, v = (self._split(layer(x)) for layer in layers)
+            return q, k, v
+        # Compiled, the matrices are laid side by side in the kernel that casts them anyway, and
+        # one large product is faster than three.
+        weight = torch.cat([layer.weight for layer in layers])  # (3*H, H)
+        made = F.linear(x, weight, torch.cat([layer.bias for layer in layers]))  # (B, T, 3*H)
+        q, k, v = (self._split(part) for part in made.chunk(3, dim=-1))
+        return q, k, v
+
+    def mix(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same as `look` from queries (B, N, T, K)."""
         shares = None
         if weights:
             shares = self._weights(q, k, mask, causal)  # (B, N, T, S)
@@ -75,8 +100,12 @@ class MultiHead(nn.Module):
             mixed = dropped.to(v.dtype) @ v  # (B, N, T, K)
         else:
             mixed = self._fast(q, k, v, mask, causal)  # (B, N, T, K)
-        joined = mixed.transpose(1, 2).flatten(2)  # (B, T, N*K)
-        return self.output(joined), shares
+        return self.joined(mixed), shares
+
+    def joined(self, mixed: Tensor) -> Tensor:
+        """What the heads found (B, N, T, K), as steps (B, T, H)."""
+        steps = mixed.transpose(1, 2).flatten(2)  # (B, T, N*K)
+        return self.output(steps)
 
     def _split(self, x: Tensor) -> Tensor:
         B, T, H = x.shape

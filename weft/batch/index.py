@@ -1,13 +1,14 @@
 """Texts -> rows of ids, cut to what the model can read; nothing is cut without being counted."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from weft.batch.forest import flatten, readable
 from weft.errors import UserError
 from weft.text.example import Example
+from weft.text.matrices import matrix
 from weft.text.trees import Tree
 from weft.tokens.cuts import Cuts
 from weft.tokens.split import words_of
@@ -18,17 +19,21 @@ from weft.tokens.vocabulary import SPECIALS, UNK
 Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids
 
 
+def _numbered(i: int) -> str:
+    return f"text {i + 1}"
+
+
 @dataclass(frozen=True)
 class Row:
     """One row for a model: a whole text, what is left of one, or one window of it."""
 
     text: int  # which of the given texts it came from
-    ids: np.ndarray  # (T,)
+    ids: np.ndarray  # (T,), or (T, F) vectors
     pieces: tuple[list[list[int]], ...]
     coverage: float  # share of the text's tokens that its rows hold
     spans: np.ndarray | None  # (T, 2) character offsets
     clipped: int = 0  # words longer than an embedder that spells them out will read
-    words: tuple[str, ...] = ()  # where the words were given, or cut, as words
+    words: tuple[str, ...] = ()  # given or cut as words; or those that can only be copied
     start: int = 0  # the number of its first word in the text
     parents: np.ndarray | None = None  # (T,) where the steps are the nodes of a tree
     tree: Tree | None = None  # that tree; spans are those of its leaves
@@ -44,15 +49,21 @@ class Indexer:
     policy: Policy = "head"
     whole: bool = False  # a sentence may not be cut
     cuts: Cuts | None = None  # how words are found in plain text, where that was learned
+    beyond: int = 0  # the first id of words outside of the vocabulary; 0: they are UNK
 
     def rows(
         self,
         texts: Sequence[str],
-        where: Callable[[int], str] = lambda i: f"text {i + 1}",
+        where: Callable[[int], str] = _numbered,
         spans: bool = False,
     ) -> Iterator[Row]:
         """Rows in the order of the texts; a text without tokens is read as one unknown token."""
-        if not spans and not self.pieces:
+        if self.beyond:
+            found = self.tokenizer.extended(texts, self.beyond)
+            for i, (tokens, strangers) in enumerate(found):
+                for row in self._cut(i, tokens.ids, tokens.spans, texts[i], where):
+                    yield replace(row, words=strangers, spans=row.spans if spans else None)
+        elif not spans and not self.pieces:
             for i, ids in enumerate(self.tokenizer.ids(texts)):
                 yield from self._cut(i, ids, None, "", where)
         else:
@@ -103,6 +114,20 @@ class Indexer:
             yield Row(
                 i, ids, pieces, 1.0, spans, 0, example.words, 0, nodes.parents, example.tree
             )  # fmt: skip
+
+    def matrices(
+        self, given: Sequence[Example], features: int, where: Callable[[int], str] = _numbered
+    ) -> Iterator[Row]:
+        """Rows whose steps are the vectors that each example names; none may be cut."""
+        for i, one in enumerate(given):
+            found = matrix(one, features, where(i))
+            if self.limit is not None and len(found) > self.limit:
+                place = one.where if one.file else where(i)
+                raise UserError(
+                    f"{place}: a matrix of {len(found)} vectors; the model reads at most "
+                    f"{self.limit}. Shorten it, or raise the limit of positions."
+                )
+            yield Row(i, found, (), 1.0, None)
 
     def _cut(
         self,

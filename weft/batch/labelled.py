@@ -33,6 +33,7 @@ class Labelled(Batch):
 
     target: Tensor
     count: int  # what the loss is a sum over
+    carried: Any = None  # the state in which the rows begin, where each goes on from another
 
     def to(self, device: Any) -> "Labelled":
         target = self.target.to(device, non_blocking=True)
@@ -84,7 +85,7 @@ class Batches:
                 if number > skip:
                     end = following is None
                     after = Position(epoch + 1, 0) if end else Position(epoch, number)
-                    yield labelled(self.store, now), after
+                    yield self._batch(now), after
                 now = following
 
     def share(self, position: Position) -> float:
@@ -99,10 +100,13 @@ class Batches:
             self._per_epoch = max(sum(1 for _ in self._plan(0)), 1)
         return self._per_epoch
 
-    def _plan(self, epoch: int) -> Iterator[np.ndarray]:
+    def _plan(self, epoch: int) -> Iterator[Any]:
         return shuffled(
             self.store.lengths, rows=self.rows, budget=self.budget, seed=self.seed, epoch=epoch
         )
+
+    def _batch(self, rows: Any) -> Labelled:
+        return labelled(self.store, rows)
 
 
 def labelled(store: Store, rows: np.ndarray) -> Labelled:

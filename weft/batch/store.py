@@ -100,7 +100,8 @@ class Store:
     """Rows of token ids with their targets, line numbers and, where asked for, pieces of tokens.
 
     With `columns`, a target is a table of that many columns, not a number or a row of them; with
-    `trees`, each row comes with the parents of its steps.
+    `trees`, each row comes with the parents of its steps; with `features`, the steps of a row are
+    vectors of that many numbers and no ids.
     """
 
     def __init__(
@@ -110,8 +111,10 @@ class Store:
         memory: int = MEMORY,
         columns: int = 0,
         trees: bool = False,
+        features: int = 0,
     ):
-        self.ids = Flat(np.int32, folder, memory)
+        self.ids = Flat(np.float32 if features else np.int32, folder, memory)
+        self.features = features
         self._ends = array("q", [0])
         self._lines = array("q")
         self._targets: Any = Ragged(columns, folder, memory) if columns else []
@@ -129,8 +132,8 @@ class Store:
         parents: np.ndarray | None = None,
     ) -> None:
         """Add one row; `pieces` holds, for each embedder that asks, a list of ids a token."""
-        self.ids.extend(ids)
-        self._ends.append(self.ids.size)
+        self.ids.extend(ids.ravel())
+        self._ends.append(self.ids.size // (self.features or 1))
         self._lines.append(line)
         self._targets.append(target)
         for store, rows in zip(self._pieces, pieces, strict=True):
@@ -158,8 +161,16 @@ class Store:
         self._targets = []
         return self
 
+    def line(self, row: int) -> int:
+        """The line of the file that a row came from."""
+        return int(self.lines[row])
+
     def row(self, index: int) -> np.ndarray:
-        return self.ids.read(int(self.ends[index]), int(self.ends[index + 1]))
+        start, stop = int(self.ends[index]), int(self.ends[index + 1])
+        if not self.features:
+            return self.ids.read(start, stop)
+        wide = self.features
+        return self.ids.read(start * wide, stop * wide).reshape(-1, wide)
 
     def padded(self, rows: np.ndarray) -> Padded:
         """The rows as one padded batch."""

@@ -39,14 +39,28 @@ def interpolated(counts: Counts, held_out: Sentences, buckets: bool = False) -> 
     frequent ones are trusted more.
     """
     frequencies, histories = _observed(counts, held_out)
-    single = np.full((counts.order, 1), 0.5)
-    shares, nats = fit_shares(frequencies, np.where(histories > 0, 0, -1), single)
+    single, all_ = np.full((counts.order, 1), 0.5), np.where(histories > 0, 0, -1)
+    shares, nats = fit_shares(frequencies, all_, single)
+    shares = _modest(shares, all_)
     weights = _weights(shares[:, 0])
     if buckets:
         # A bucket that held-out text says nothing about keeps the share of its order.
         start = np.repeat(shares, BUCKETS, axis=1)
         shares, nats = fit_shares(frequencies, bucket(histories), start)
+        shares = _modest(shares, bucket(histories))
     return Interpolated(_model(counts, shares), weights, shares, float(np.exp(nats)))
+
+
+def _modest(shares: np.ndarray, buckets: np.ndarray) -> np.ndarray:
+    """Shares (N, K) that leave something: of all held-out words and one more, that one.
+
+    Where histories knew every word that followed them, all others would be impossible.
+    """
+    out = shares.copy()
+    for own, column in zip(out, buckets.T, strict=True):
+        asked = np.bincount(column[column >= 0], minlength=len(own))
+        own[:] = np.where(asked > 0, np.minimum(own, asked / (asked + 1)), own)
+    return out
 
 
 def bucket(histories: np.ndarray) -> np.ndarray:
@@ -96,7 +110,10 @@ def _observed(counts: Counts, held_out: Sentences) -> tuple[np.ndarray, np.ndarr
     """Relative frequencies (n, N + 1) of the held-out words, and how often histories were met."""
     ids, ends = joined(held_out, counts.size, counts.marks)
     if not len(ends):
-        raise UserError("There is no held-out text to fit the weights of an n-gram model on.")
+        raise UserError(
+            "There is no held-out text to fit the weights of an n-gram model on. Pass --dev FILE, "
+            "or set data.share above 0."
+        )
     times = np.zeros((len(ids) + len(ends), counts.order))
     histories = np.zeros_like(times)
     marks = (counts.marks.bos, counts.marks.eos, counts.order)

@@ -39,7 +39,7 @@ def kneser_ney(
     `prune` has a number for each order, the last for all further ones: n-grams that occur so often
     or less are left out after the discounts are known, and histories back off from them.
     """
-    limits = _limits(prune, counts.order)
+    limits = check_limits(prune, counts.order)
     links = counts.shorter()
     weights = adjusted(counts, links)
     kept = np.ones(len(weights), dtype=np.bool_)
@@ -128,7 +128,8 @@ def _kept_model(
     return NGram(words, first[: inside + 1], scores, backoffs[:inside], starts, counts.marks)
 
 
-def _limits(prune: Sequence[int], order: int) -> list[int]:
+def check_limits(prune: Sequence[int], order: int) -> list[int]:
+    """A limit for each order, or a UserError for numbers that make no sense."""
     limits = [int(limit) for limit in prune] or [0]
     if len(limits) > order:
         raise UserError(

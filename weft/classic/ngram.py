@@ -95,21 +95,37 @@ class NGram:
         scores = torch.from_numpy(self._spread(nodes))  # (B, V)
         return scores.to(ids.device), torch.from_numpy(nodes).to(ids.device)
 
+    def extend(self, ids: "Padded", state: "Tensor") -> tuple[None, "Tensor"]:
+        """The state after several steps at once, such as a prompt; nothing is scored.
+
+        All rows have the same length.
+        """
+        import torch
+
+        assert ids.full
+        before = state.contiguous().cpu().numpy()
+        # No n-gram is longer than these, and so older words change nothing.
+        data = ids.data[:, -self.order :].cpu().numpy()
+        nodes = self._follow(data, before)
+        return None, torch.from_numpy(nodes[-1] if len(nodes) else before).to(state.device)
+
     def __call__(self, ids: "Padded") -> "Tensor":
         """Log-probabilities (B, T, V) of what follows each of the ids, which begin with `bos`."""
         import torch
 
         data = ids.data.cpu().numpy()  # (B, T)
-        nodes = np.empty(
-            (data.shape[1], len(data), self.order - 1), dtype=np.int64
-        )  # (T, B, N - 1)
-        before = np.full((len(data), self.order - 1), -1, dtype=np.int64)  # (B, N - 1)
-        for t, now in enumerate(nodes):
-            kernels.follow(self.words, self.first, before, data[:, t].copy(), now)
-            before = now
+        nodes = self._follow(data, self.start(len(data)).numpy())  # (T, B, N - 1)
         rows = nodes.transpose(1, 0, 2).reshape(data.size, self.order - 1)
         scores = torch.from_numpy(self._spread(rows)).view(*data.shape, self.size)  # (B, T, V)
         return scores.to(ids.data.device)
+
+    def _follow(self, ids: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """The states (T, B, N − 1) after each of the ids (B, T)."""
+        nodes = np.empty((ids.shape[1], *before.shape), dtype=np.int64)
+        for t, now in enumerate(nodes):
+            kernels.follow(self.words, self.first, before, ids[:, t].copy(), now)
+            before = now
+        return nodes
 
     def _spread(self, nodes: np.ndarray) -> np.ndarray:
         into = np.empty((len(nodes), self.size), dtype=np.float32)

@@ -28,6 +28,11 @@ def check(
     ],
     text: options.Text = "",
     label: options.Label = "",
+    target: options.Target = "",
+    task: Annotated[
+        str,
+        typer.Option(help="seq2seq: labels are texts to be written; else that is seen."),
+    ] = "",
     format: Annotated[str, typer.Option(help="csv, tsv, jsonl…; recognised where possible.")] = "",
     limit: Annotated[int, typer.Option(help="Words that a model will read of a text.")] = 512,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -37,23 +42,29 @@ def check(
     ] = "",
     near: Annotated[bool, typer.Option("--near/--no-near", help="Look for near copies.")] = True,
 ) -> None:
-    """Look for what is wrong with labelled texts, tagged words, spans and trees.
+    """Look for what is wrong with labelled texts, pairs of texts, tagged words, spans and trees.
 
-    Leaks, copies, misspelt names, broken rows; heads that make no tree, tags that break their
-    scheme, offsets outside the text, brackets that nobody closes.
+    Leaks, copies, misspelt names, broken rows; targets that are missing, copied or far too long;
+    heads that make no tree, tags that break their scheme, offsets outside the text, brackets that
+    nobody closes.
     """
-    from weft.doctor.diagnose import diagnosed
+    from weft.doctor.diagnose import diagnosed, without_fix
     from weft.doctor.files import opened
     from weft.doctor.survey import survey
     from weft.text.read import Columns
 
     if limit < 1:
         raise UserError(f"--limit should be 1 or more words, got {limit}.")
-    columns = Columns(*(options.column(c) if c else None for c in (text, label)))
-    found = opened(files, columns, format or None)
+    named = [options.column(c) if c else None for c in (text, label)]
+    columns = Columns(text=named[0], label=named[1])
+    if target and fix:
+        raise UserError("--fix does not write pairs of files. Leave out --target or --fix.")
+    found = opened(files, columns, format or None, target)
+    paired = True if target or task == "seq2seq" else None if not task else False
     with counting("texts") as count:
-        seen = survey(found.sources, count)
+        seen = survey(found.sources, count, paired)
     diagnosis, copies = diagnosed(seen, found.paths, limit, near, found.tallies, found.findings)
+    diagnosis = without_fix(diagnosis) if target else diagnosis
     fixed = None
     if fix:
         from weft.doctor.fix import fix as write_copies
@@ -117,17 +128,20 @@ def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None
     table = Table(box=None, pad_edge=False, header_style="bold")
     named = {"labels": diagnosis.labels} if diagnosis.labels else {}
     named |= diagnosis.layers
-    columns = ("rows", *(named or ("labels",)), "median words", "99 %", "longest")
+    nothing = () if diagnosis.words else ("labels",)  # texts that are written have none
+    columns = ("rows", *(named or nothing), "median words", "99 %", "longest")
     table.add_column("split")
     for name in (*columns, f"over {limit:,}"):
         table.add_column(name, justify="right")
     for split, rows in diagnosis.rows.items():
         length = diagnosis.lengths.get(split, {})
-        names = [sum(split in n for n in counts.values()) for counts in named.values()] or [0]
+        names = [sum(split in n for n in counts.values()) for counts in named.values()]
+        names = names or [0 for _ in nothing]
         figures = (f"{length.get(key, 0):,.0f}" for key in ("median", "p99", "max"))
         over = f"{100 * length.get('beyond', 0):.1f} %"
         table.add_row(split, f"{rows:,}", *(f"{n:,}" for n in names), *figures, over)
     console.print(table)
+    _show_words(console, diagnosis, limit)
     for kind, counted in named.items():
         shown = list(counted.items())[:LABELS]
         told = ", ".join(f"{label} {sum(counts.values()):,}" for label, counts in shown)
@@ -137,3 +151,25 @@ def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None
     if len(diagnosis.scripts) > 1:
         told = ", ".join(f"{name} {count:,}" for name, count in diagnosis.scripts.items())
         console.print(f"scripts: {told}", markup=False)
+
+
+def _show_words(console: "Console", diagnosis: "Diagnosis", limit: int) -> None:
+    """How long the targets are, and how many words there are on either side."""
+    from rich.table import Table
+
+    if diagnosis.targets:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("targets")
+        for name in ("median words", "99 %", "longest", f"over {limit:,}"):
+            table.add_column(name, justify="right")
+        for split, length in diagnosis.targets.lengths.items():
+            figures = (f"{length.get(key, 0):,.0f}" for key in ("median", "p99", "max"))
+            table.add_row(split, *figures, f"{100 * length.get('beyond', 0):.1f} %")
+        console.print(table)
+    for side, splits in diagnosis.words.items():
+        told = [
+            f"{split} {total:,}, {distinct:,} different"
+            + (f", {100 * new:.1f} % new" if number else "")
+            for number, (split, (total, distinct, new)) in enumerate(splits.items())
+        ]
+        console.print(f"words of the {side}: {'; '.join(told)}", markup=False)

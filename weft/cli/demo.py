@@ -20,14 +20,27 @@ def demo(
             help="Only write a made treebank here: tags, names, heads, brackets, ratings."
         ),
     ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Only write made sentences here, in English and in a made language."),
+    ] = None,
+    digits: Annotated[
+        Path | None,
+        typer.Option(help="Only write made pictures of numbers here, as vectors, and their words."),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """The bake-off on the built-in reviews corpus: leaderboard and report.html, in minutes.
 
-    With --treebank FOLDER, files to try taggers, parsers and networks over trees on.
+    With --treebank FOLDER, files to try taggers, parsers and networks over trees on; with --pairs
+    FOLDER, sentences to translate; with --digits FOLDER, matrices of vectors to put into words.
     """
     if treebank is not None:
         return _write_treebank(treebank, quiet)
+    if pairs is not None:
+        return _write_pairs(pairs, quiet)
+    if digits is not None:
+        return _write_digits(digits, quiet)
     from weft.report.compare import compare as run
     from weft.report.compare import show
     from weft.text.corpora import reviews
@@ -59,3 +72,29 @@ def _write_treebank(folder: Path, quiet: bool) -> None:
         typer.echo(
             f"next: weft train --recipe tagger-bilstm --train {folder}/train.conllu -o runs/tags"
         )
+
+
+def _write_pairs(folder: Path, quiet: bool) -> None:
+    from weft.text.loomish import ENGLISH, LOOMISH, write_pairs
+
+    for path in write_pairs(folder):
+        language = {ENGLISH: "English", LOOMISH: "Loomish"}[path.suffix[1:]]
+        if not quiet:
+            typer.echo(f"{path.name:<12} a sentence a line, in {language}")
+    if not quiet:
+        files = " ".join(f"--{name} {folder}/{name}.{ENGLISH}" for name in ("train", "dev", "test"))
+        typer.echo(
+            f"next: weft train --recipe seq2seq-attention {files} -o runs/loomish "
+            f"--set data.target={LOOMISH}"
+        )
+
+
+def _write_digits(folder: Path, quiet: bool) -> None:
+    from weft.text.digits import write_digits
+
+    for path in write_digits(folder):
+        if not quiet:
+            typer.echo(f"{path.name:<12} names matrices of {path.stem}.npz, with words to write")
+    if not quiet:
+        files = " ".join(f"--{name} {folder}/{name}.jsonl" for name in ("train", "dev", "test"))
+        typer.echo(f"next: weft train --recipe seq2seq-vectors {files} -o runs/digits")

@@ -15,11 +15,13 @@ from weft.errors import UserError
 if TYPE_CHECKING:
     from weft.predict import Predictor
     from weft.report.mistakes import Mistakes
+    from weft.report.sampled import Sampled
     from weft.tasks.task import Answer
     from weft.text.example import Example
 
 LABELS, CONFUSIONS = 20, 10  # lines of the tables
 WORST = 20  # sentences that a page draws
+SAMPLES = 3  # of the worst answers that are texts, and of the best
 
 
 def evaluate(
@@ -27,10 +29,12 @@ def evaluate(
     file: Annotated[str, typer.Argument(help="A labelled file; - is standard input.")],
     text: options.Text = "",
     label: options.Label = "",
+    target: options.Target = "",
     as_json: options.Json = False,
     predictions: Annotated[str, typer.Option(help="Write every answer to this .jsonl.")] = "",
     errors: Annotated[
-        int, typer.Option(help="Of a model that answers at every word: draw the N worst sentences.")
+        int,
+        typer.Option(help="Of answers at every word, or that are texts: show the N worst."),
     ] = 0,
     report: Annotated[
         str, typer.Option(help="And write labels, confusions and drawings to PAGE.html.")
@@ -43,7 +47,7 @@ def evaluate(
     from weft.predict import load
     from weft.predict.evaluate import evaluate as measured
     from weft.predict.evaluate import figures
-    from weft.run.data import Data, source
+    from weft.run.data import manner_of, source
     from weft.text.example import Tally
 
     chosen = options.handling(problems)
@@ -52,13 +56,14 @@ def evaluate(
     if report and not report.endswith((".html", ".htm")):
         raise UserError(f"--report {report}: the page should be called something.html.")
     predictor = load(model, device=device, replay=replay)
-    mistakes = _mistakes(predictor, errors, report)
-    saved = predictor.config["data"]
+    mistakes = _mistakes(predictor, errors, report, as_json)
     # The columns of the training file serve again unless others are named or the file has none.
-    data = Data(
-        text=options.column(text) if text else saved["text"],
-        label=options.column(label) if label else saved["label"],
-        separator=saved["separator"],
+    data = options.asked_of(
+        predictor,
+        file,
+        text=options.column(text),
+        label=options.column(label),
+        target=target,
         problems=chosen,
     )
     tally = Tally()
@@ -66,18 +71,19 @@ def evaluate(
     with place as out, counting("texts") as count:
         measure = measured(
             predictor,
-            source(data, file, tally)(),
+            source(data, file, tally, manner=manner_of(predictor.config["task"]))(),
             problems=data.problems,
             tally=tally,
             predictions=out,
             watch=count,
             look=None if mistakes is None else _looking(predictor, mistakes),
         )
-    for line in tally.lines():
+    for line in (*filter(None, [getattr(predictor.engine, "note", "")]), *tally.lines()):
         typer.echo(f"note: {line}", err=True)
     found = measure.figures()
     if not any(figure.n for figure in found.values()):
         raise UserError(f"{file}: no row is left to measure on; every one was skipped.")
+    signatures = list(getattr(measure, "signatures", []))
     if as_json:
         typer.echo(json.dumps(figures(measure)))
     else:
@@ -85,17 +91,28 @@ def evaluate(
         for name, figure in found.items():
             interval = f"[{figure.low:.4f}, {figure.high:.4f}]"
             typer.echo(f"{name:<{wide}} {figure.value:.4f}  {interval}  n={figure.n}")
+        for line in signatures:
+            typer.echo(line)
     if mistakes is None or not mistakes.kind:
         return
     if not as_json:
         _show(mistakes, errors)
     if report:
-        _write(report, mistakes, found, str(model), file)
+        _write(report, mistakes, found, signatures, str(model), file)
         typer.echo(f"page: {report}", err=as_json)
 
 
-def _mistakes(predictor: "Predictor", errors: int, report: str) -> "Mistakes | None":
-    """Where mistakes are counted, for a model that answers at every word."""
+def _mistakes(
+    predictor: "Predictor", errors: int, report: str, as_json: bool
+) -> "Mistakes | Sampled | None":
+    """Where mistakes are counted, for a model that answers at every word or that writes."""
+    from weft.explain.method import writes
+
+    if kind := writes(predictor):
+        from weft.report.sampled import Sampled
+
+        usual = 0 if as_json and not report else SAMPLES
+        return Sampled(kind, keep=max(errors, WORST if report else usual))
     if predictor.by_word:
         from weft.report.mistakes import Mistakes
 
@@ -109,16 +126,48 @@ def _mistakes(predictor: "Predictor", errors: int, report: str) -> "Mistakes | N
     return None
 
 
-def _looking(predictor: "Predictor", mistakes: "Mistakes") -> Any:
+def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
+    if not predictor.by_word:
+        return mistakes.add
+
     def look(example: "Example", answer: "Answer") -> None:
         gold = predictor.task.gold(example, predictor.space)  # type: ignore[attr-defined]
         assert answer.structure is not None
-        mistakes.add(example, answer.structure, gold)
+        mistakes.add(example, answer.structure, gold)  # type: ignore[arg-type, call-arg]
 
     return look
 
 
-def _show(mistakes: "Mistakes", errors: int) -> None:
+def _show(mistakes: "Mistakes | Sampled", errors: int) -> None:
+    """What went wrong: of words and their labels, or of texts."""
+    from weft.report.mistakes import Mistakes
+
+    if isinstance(mistakes, Mistakes):
+        _show_words(mistakes, errors)
+    else:
+        _show_texts(mistakes, errors or SAMPLES)
+
+
+def _show_texts(found: "Sampled", count: int) -> None:
+    """The worst answers and the best, each beside what is right."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    written = found.kind == "seq2seq"
+    heads = ("worst", "best") if written else ("hardest", "easiest")
+    for head, samples in zip(heads, (found.worst, found.best), strict=True):
+        for one in samples[:count]:
+            told = f"chrF {one.sides[0].shown}" if written else one.sides[0].shown
+            console.print()
+            console.print(Text(f"{head}  {told}  {one.where}", "dim"))
+            console.print(Text(one.text, "dim" if written else ""))
+            if written:
+                console.print(Text("right  ", "green").append(one.right, "not green"))
+                console.print(Text("said   ", "cyan").append(one.said or "nothing", "not cyan"))
+
+
+def _show_words(mistakes: "Mistakes", errors: int) -> None:
     """Labels, what is taken for what, and the worst sentences beside what is right."""
     from rich.console import Console
     from rich.table import Table
@@ -154,12 +203,23 @@ def _show(mistakes: "Mistakes", errors: int) -> None:
         console.print(in_terminal(bad.said, bad.gold), soft_wrap=True)
 
 
-def _write(path: str, mistakes: "Mistakes", found: Any, model: str, file: str) -> None:
-    from weft.report.mistakes import page
+def _write(
+    path: str,
+    mistakes: "Mistakes | Sampled",
+    found: Any,
+    signatures: list[str],
+    model: str,
+    file: str,
+) -> None:
+    from weft.report import mistakes as words
+    from weft.report import sampled as texts
 
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        text = page(mistakes, found, model=model, file=file)
+        if isinstance(mistakes, texts.Sampled):
+            text = texts.page(mistakes, found, signatures, model=model, file=file)
+        else:
+            text = words.page(mistakes, found, model=model, file=file)
         Path(path).write_text(text, "utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None

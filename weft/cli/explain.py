@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from weft.explain import Explanation, Faithfulness
     from weft.explain.study import Study
     from weft.predict import Predictor
+    from weft.run.data import Data
     from weft.text.example import Example, Tally
 
 FOR, AGAINST = (232, 119, 70), (92, 151, 214)  # under black letters, on any terminal
@@ -71,7 +72,14 @@ def explain(
     tally = Tally()
     examples = [Example(source)]
     if is_file:
-        examples = _examples(predictor, source, text, label, problems, limit, tally)
+        data = options.asked_of(
+            predictor,
+            source,
+            text=options.column(text),
+            label=options.column(label),
+            problems=options.handling(problems),
+        )
+        examples = _examples(predictor, data, source, limit, tally)
     wanted = method or (ALL if output or (is_file and not as_json) else "")
     with counting("texts") as count:
         found = study(
@@ -103,24 +111,11 @@ def _looks_like_a_file(source: str) -> bool:
 
 
 def _examples(
-    predictor: "Predictor",
-    path: str,
-    text: str,
-    label: str,
-    problems: str,
-    limit: int,
-    tally: "Tally",
+    predictor: "Predictor", data: "Data", path: str, limit: int, tally: "Tally"
 ) -> "list[Example]":
-    from weft.run.data import Data, source
+    from weft.run.data import manner_of, source
 
-    saved = predictor.config["data"]
-    data = Data(
-        text=options.column(text) if text else saved["text"],
-        label=options.column(label) if label else saved["label"],
-        separator=saved["separator"],
-        problems=options.handling(problems),
-    )
-    stream = source(data, path, tally)()
+    stream = source(data, path, tally, manner=manner_of(predictor.config["task"]))()
     examples = list(islice(stream, limit))
     if next(stream, None) is not None:
         typer.echo(f"note: the first {limit} texts are explained; --limit changes that", err=True)
@@ -128,9 +123,11 @@ def _examples(
 
 
 def _print_json(found: "Study") -> None:
-    for explanations in found.explained.values():
+    for number, explanations in enumerate(found.explained.values()):
         for i, one in enumerate(explanations):
             row = one.to_json()
+            if found.written and not number:  # how it was written is said once
+                row |= found.written[i].to_json()
             if found.chances:
                 row["chances"] = [choices[:CHOICES] for choices in found.chances[i]]
             typer.echo(json.dumps(row, ensure_ascii=False))
@@ -149,6 +146,11 @@ def _show(found: "Study", is_file: bool) -> None:
             _show_drawing(console, found, i, listed=not is_file)
         if one.at is not None:
             _show_word(console, one)
+        elif found.written:
+            from weft.cli.explain_texts import show_text
+
+            wrong = found.examples[i].label if found.wrong(i) else None
+            show_text(console, found.written[i], one, wrong, close=not is_file)
         elif one.answer.structure is None:
             _show_answer(console, one, found.examples[i] if found.wrong(i) else None)
         for name, explanations in listed:

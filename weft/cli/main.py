@@ -12,6 +12,7 @@ from weft.cli import (
     demo,
     evaluate,
     explain,
+    generate,
     listing,
     predict,
     tokens,
@@ -33,6 +34,7 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("generate")(generate.generate)
 app.command("explain")(explain.explain)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)

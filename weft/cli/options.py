@@ -9,6 +9,8 @@ from weft.errors import UserError
 
 if TYPE_CHECKING:
     from weft.config import Config
+    from weft.predict import Predictor
+    from weft.run.data import Data
 
 Text = Annotated[str, typer.Option(help="Column of the text: a name or a position from 0.")]
 Label = Annotated[str, typer.Option(help="Column of the label: a name or a position from 0.")]
@@ -17,6 +19,10 @@ Task = Annotated[
     typer.Option(
         help="classify, regress, tag, parse, constituency or nodes; that of the recipe by default."
     ),
+]
+Target = Annotated[
+    str,
+    typer.Option(help="Ending of the file beside each that holds what its lines should become."),
 ]
 Sets = Annotated[
     list[str], typer.Option("--set", help="Override a setting: --set encoder.hidden=100.")
@@ -36,6 +42,32 @@ def handling(value: str) -> Literal["error", "skip"]:
     if value not in ("error", "skip"):
         raise UserError(f"--problems should be error or skip, got '{value}'.")
     return "skip" if value == "skip" else "error"
+
+
+def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
+    """How a file is read for a trained model: as its training file unless something else is given.
+
+    The file beside it holds the right answers where there was one in training, or one is named.
+    """
+    import os
+    from dataclasses import fields
+
+    from weft.run.data import Data
+    from weft.text.parallel import beside
+
+    known = {field.name for field in fields(Data)}
+    saved = {k: v for k, v in predictor.config["data"].items() if k in known}
+    # What belongs to the training file alone, and what every file is asked anew.
+    for name in ("train", "dev", "test", "format", "id", "phrases", "parser", "problems"):
+        saved.pop(name, None)
+    named = {k: v for k, v in given.items() if v not in ("", None)}
+    if not named.get("target") and saved.get("target"):
+        ending = os.path.splitext(predictor.config["data"].get("train", ""))[1]
+        alike = bool(ending) and os.path.splitext(file)[1] == ending
+        if not alike and not ("." in file and os.path.exists(beside(file, saved["target"]))):
+            # A table, or a file of another kind, has its targets in a column.
+            saved |= {"target": "", "references": ()}
+    return Data(**{**saved, **named})
 
 
 def column(value: str) -> str | int:

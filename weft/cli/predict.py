@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from weft.tasks.structure import Structure
     from weft.tasks.task import Answer
     from weft.text.example import Example, Tally
+    from weft.text.read import Columns
     from weft.text.sentence import Sentence
 
 Given = tuple["Example", "Sentence | None"]  # what is answered, and the CoNLL-U it came from
@@ -92,9 +93,25 @@ def _given(
     # In a file of words the last column is the label, and not part of what is read.
     label = None if predictor.by_word else ""
     columns = Columns(text=options.column(text) if text else None, label=label)
+    if predictor.config["task"].get("record") and not text:
+        columns = _of_record(predictor.config["data"], file, columns)
     rows = read(file, columns=columns, problems=chosen, tally=tally, keep_empty=True)
     for example in rows:
         yield example, None
+
+
+def _of_record(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
+    """Where records stand in a table: as in the training file, whose label is no slot."""
+    from weft.text.read import Columns, laid_out
+
+    fields = tuple(saved.get("fields", ()))
+    text = None if saved["text"] == "" else saved["text"]
+    for label in dict.fromkeys((saved["label"], "")):
+        columns = Columns(text=text, label=label, fields=fields)
+        with suppress(UserError):
+            if laid_out(file, columns) is not None:
+                return columns
+    return asked
 
 
 def _is_conllu(file: str) -> bool:
@@ -131,6 +148,8 @@ def _json(answer: "Answer") -> dict[str, Any]:
     from weft.predict.evaluate import shown
 
     out = shown(answer)
+    if answer.tokens:
+        out["tokens"] = [list(token) for token in answer.tokens]
     if answer.structure is not None:
         seen = answer.structure.to_json()
         out |= {name: seen[name] for name in ("words", "tree", "scores") if name in seen}

@@ -25,6 +25,7 @@ def tune(
     test: Annotated[str, typer.Option(help="File to measure the restarts on, and only them.")] = "",
     text: options.Text = "",
     label: options.Label = "",
+    target: options.Target = "",
     task: options.Task = "",
     problems: options.Problems = "",
     searches: Annotated[
@@ -63,6 +64,7 @@ def tune(
         "data.test": ("--test", test),
         "data.text": ("--text", options.column(text)),
         "data.label": ("--label", options.column(label)),
+        "data.target": ("--target", target),
         "data.problems": ("--problems", problems),
         "task.kind": ("--task", task),
         "train.seed": ("--seed", seed),

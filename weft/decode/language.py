@@ -128,6 +128,7 @@ class RecurrentModel(nn.Module):
 
     causal, reads = True, False
     limit: int | None = None
+    steady = True  # learning never waits for the device, if rows are full
 
     def __init__(
         self,
@@ -212,9 +213,11 @@ class RecurrentModel(nn.Module):
         total = carried.raw.new_zeros((), dtype=torch.float32)
         if self.ar:
             squares = carried.dropped.float().square().mean(2)  # (B, T)
-            total = total + self.ar * squares[ids.mask].sum()
+            total = total + self.ar * (squares if ids.full else squares[ids.mask]).sum()
         if self.tar and ids.data.shape[1] > 1:
             change = (carried.raw[:, 1:] - carried.raw[:, :-1]).float().square().mean(2)
+            if ids.full:
+                return total + self.tar * words * change.mean()
             both = ids.mask[:, 1:]
             total = total + self.tar * words * change[both].sum() / both.sum().clamp(min=1)
         return total
@@ -314,6 +317,7 @@ class Bidirectional(nn.Module):
         sensible("decoder 'bidirectional-lm'", dropout, width=width, hidden=hidden, layers=layers)
         deviation = min(0.1, width**-0.5) if tied else 0.1
         self.words = Words(vocabulary_size, width, 2 * hidden, tied, deviation)
+        self.by = by
         both = by == "mask"
         self.nets = nn.ModuleList(
             rnn.Recurrent(width, hidden, layers, cell, both, dropout)

@@ -3,6 +3,7 @@
 B rows   T steps   V words   F width of what is scored   R words that count   C of them at a time
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from weft.batch import Padded
 # core: 2.96 s and 658 MB in one piece, 2.66 s and 112 MB with 2**22, 2.55 s and 208 MB with 2**24;
 # with the scores computed a second time for the gradient, 3.58 s.
 CHUNK = 2**24
+LARGE = 2**29  # the same on a GPU, where a product must be large to be fast: 1 GB in half precision
+ALIGNED = 64  # words at a time that a GPU multiplies well
 
 
 def inputs(targets: Padded, bos: int) -> Padded:
@@ -44,25 +47,26 @@ def chunked_loss(
     targets: Padded,
     smoothing: float = 0.0,
     counted: Tensor | None = None,
-    chunk: int = CHUNK,
+    chunk: int = 0,
 ) -> tuple[Tensor, int]:
     """`sequence_loss` of features (B, T, F) times a matrix (V, F), without all scores in memory.
 
-    No more than `chunk` scores exist at a time. Gradients are made in the forward pass, while the
-    scores are there: as many products as without chunks, and nothing computed twice.
+    No more than `chunk` scores exist at a time, 0 for what suits the device. Gradients are made in
+    the forward pass, while the scores are there: as many products as without chunks, and nothing
+    computed twice.
     """
     rows, wanted, count = _chosen(features, targets, counted)
-    return _Total.apply(rows, weight, bias, wanted, smoothing, chunk), count
+    return _Total.apply(rows, weight, bias, wanted, smoothing, chunk or _usual(rows)), count
 
 
 def word_scores(
-    features: Tensor, weight: Tensor, bias: Tensor | None, ids: Tensor, chunk: int = CHUNK
+    features: Tensor, weight: Tensor, bias: Tensor | None, ids: Tensor, chunk: int = 0
 ) -> Tensor:
     """The log-probability (R,) of one word a row of features (R, F), in chunks as above.
 
     Each may be weighed differently, so the scores are computed again for the gradient.
     """
-    return _Each.apply(features, weight, bias, ids, chunk)
+    return _Each.apply(features, weight, bias, ids, chunk or CHUNK)
 
 
 def mixed(given: Padded, written: Tensor, share: float) -> Padded:
@@ -131,25 +135,27 @@ class _Total(torch.autograd.Function):
     ) -> Tensor:
         need_x, need_w, need_b = ctx.needs_input_grad[:3]
         x, w, b = _working(features, weight, bias)
+        kernel = _kernel(w)
+        if kernel is not None:
+            w, b = _aligned(w, b)  # (V', F), (V',)
         grad_x = torch.empty_like(x) if need_x else None
-        grad_w = torch.zeros_like(weight, dtype=_wide(w)) if need_w else None
-        grad_b = torch.zeros_like(bias, dtype=_wide(w)) if bias is not None and need_b else None
+        grad_w = torch.zeros_like(w, dtype=_wide(w)) if need_w else None
+        grad_b = torch.zeros_like(b, dtype=_wide(w)) if b is not None and need_b else None
         total = torch.zeros((), dtype=_wide(w), device=x.device)
         size = _size(chunk, w)
+        needed = need_x or need_w or need_b
         for start in range(0, len(x), size):
             part, ids = x[start : start + size], wanted[start : start + size]
-            logp = _logp(part, w, b)  # (C, V)
-            right = logp.gather(1, ids[:, None])  # (C, 1)
-            total -= (1 - smoothing) * right.sum()
-            if smoothing:
-                total -= smoothing * logp.mean(1).sum()
-            if not (need_x or need_w or need_b):
-                continue
-            slope = logp.exp_()  # (C, V)
-            if smoothing:
-                slope -= smoothing / slope.shape[1]
-            slope.scatter_add_(1, ids[:, None], torch.full_like(right, smoothing - 1))
-            _spread(slope, part, w, grad_x, grad_w, grad_b, start)
+            if kernel is None:
+                lost, slope = _sloped(_logp(part, w, b), ids, smoothing, needed)
+            else:
+                slope = _product(part, w, b)  # (C, V')
+                lost = kernel(slope, ids, len(weight), smoothing, needed).sum()
+            total += lost
+            if needed:
+                _spread(slope, part, w, grad_x, grad_w, grad_b, start)
+        grad_w = None if grad_w is None else grad_w[: len(weight)]
+        grad_b = None if grad_b is None else grad_b[: len(weight)]
         ctx.save_for_backward(*(g for g in (grad_x, grad_w, grad_b) if g is not None))
         ctx.kinds = (features.dtype, weight.dtype, None if bias is None else bias.dtype)
         ctx.have = tuple(g is not None for g in (grad_x, grad_w, grad_b))
@@ -201,6 +207,43 @@ class _Each(torch.autograd.Function):
         return grad_x.to(features.dtype), grad_w.to(weight.dtype), last, None, None
 
 
+def _sloped(logp: Tensor, ids: Tensor, smoothing: float, wanted: bool) -> tuple[Tensor, Tensor]:
+    """The summed loss of log-probabilities (C, V); by their scores its slope, in their place."""
+    right = logp.gather(1, ids[:, None])  # (C, 1)
+    lost = -(1 - smoothing) * right.sum()
+    if smoothing:
+        lost = lost - smoothing * logp.mean(1).sum()
+    if not wanted:
+        return lost, logp
+    slope = logp.exp_()  # (C, V)
+    if smoothing:
+        slope -= smoothing / slope.shape[1]
+    return lost, slope.scatter_add_(1, ids[:, None], torch.full_like(right, smoothing - 1))
+
+
+def _usual(x: Tensor) -> int:
+    return CHUNK if x.is_cpu else LARGE
+
+
+def _kernel(w: Tensor) -> Callable[..., Tensor] | None:
+    """What computes losses and gradients in one pass over the scores; None where nothing does."""
+    if w.is_cpu or w.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return None
+    try:
+        from weft.decode.likelihood_gpu import slopes
+    except ImportError:
+        return None  # Triton comes with torch for NVIDIA GPUs on Linux
+    return slopes
+
+
+def _aligned(w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Matrix and bias with rows of zeros behind the words: a GPU is slow at 50,257 of them."""
+    more = -len(w) % ALIGNED
+    if not more:
+        return w, b
+    return F.pad(w, (0, 0, 0, more)), None if b is None else F.pad(b, (0, more))
+
+
 def _working(x: Tensor, w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """The three in the precision that a product would have here, cast once and not every chunk."""
     kind = x.device.type
@@ -216,10 +259,14 @@ def _size(chunk: int, w: Tensor) -> int:
     return max(chunk // max(len(w), 1), 1)
 
 
+def _product(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+    with torch.autocast(x.device.type, enabled=False):
+        return F.linear(x, w, b)
+
+
 def _logp(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
     """Log-probabilities (C, V), at least in single precision."""
-    with torch.autocast(x.device.type, enabled=False):
-        return F.linear(x, w, b).to(_wide(w)).log_softmax(1)
+    return _product(x, w, b).to(_wide(w)).log_softmax(1)
 
 
 def _spread(
@@ -242,4 +289,4 @@ def _spread(
             else:
                 grad_w += low.T @ x
         if grad_b is not None:
-            grad_b += slope.sum(0)
+            grad_b += slope.sum(0, dtype=grad_b.dtype)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from weft.decode.search_rules import Asked, forcing, largest, weigh
+from weft.decode.search_rules import Asked, forcing, likeliest
 from weft.decode.search_settings import Settings
 from weft.decode.search_state import State, keep, lanes, reorder
 
@@ -172,20 +172,19 @@ def _options(
 ) -> tuple[Options, Tensor | None]:
     """The best tokens of each beam, and which prompts are in their prefix (B,)."""
     force = forcing(beams.asked, beams.time)
-    logp, own, forced = weigh(
+    share = beams.width // settings.groups
+    # A beam gives at most 2w candidates, and earlier groups make at most W - w tokens dearer.
+    values, tokens, logps, forced = likeliest(
         scores,
         beams.asked,
         settings,
+        beams.width + share,
         eos=eos,
         time=beams.time,
         past=beams.past,
         mask=mask,
         force=force,
-    )
-    share = beams.width // settings.groups
-    # A beam gives at most 2w candidates, and earlier groups make at most W - w tokens dearer.
-    values, tokens = largest(logp, beams.width + share)  # both (N, K)
-    logps = values if own is logp else own.gather(1, tokens)  # (N, K)
+    )  # the first three (N, K)
     inside = None
     if force is not None and forced is not None:
         at = force[0][:, None]  # (N, 1)

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from weft.decode.search_settings import Settings
-from weft.decode.search_state import State, spread
+from weft.decode.search_state import Nest, State, mapped, spread
 from weft.errors import UserError
 
 # Ids so far (N, t) and the row each belongs to (N,) -> what may come next (N, V).
 Allowed = Callable[[Tensor, Tensor], Tensor]
 BLOCK = 64  # entries of the vocabulary that are looked at as one
+PIECE = 1 << 20  # scores that are weighed at once on a processor: they stay in its cache
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,46 @@ def weigh(
     return weighed, own, forced
 
 
+def likeliest(
+    scores: Tensor,
+    wish: Asked,
+    settings: Settings,
+    count: int,
+    *,
+    eos: int,
+    time: Tensor,
+    past: Tensor | None,
+    mask: Tensor | None,
+    force: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The largest of what `weigh` gives (N, count), their tokens and the model's own; and forced.
+
+    On a processor a few rows at a time, so that what is made on the way stays in its cache.
+    """
+    rows = max(len(scores), 1)
+    if scores.device.type == "cpu":
+        rows = min(rows, max(PIECE // scores.shape[1], 1))
+    given, found = (scores, wish, past, mask, force), []
+    for first in range(0, max(len(scores), 1), rows):
+        part = _part(given, first, rows)
+        logp, own, forced = weigh(
+            part[0], part[1], settings,
+            eos=eos, time=time, past=part[2], mask=part[3], force=part[4],
+        )  # fmt: skip
+        values, tokens = largest(logp, count)  # both (rows, count)
+        found.append((values, tokens, values if own is logp else own.gather(1, tokens), forced))
+    if len(found) == 1:
+        return found[0]
+    all_values, all_tokens, all_own, all_forced = zip(*found, strict=True)
+    told = None if force is None else torch.cat(all_forced)
+    return torch.cat(all_values), torch.cat(all_tokens), torch.cat(all_own), told
+
+
+def _part(nest: Nest, first: int, rows: int) -> Nest:
+    """Some rows of a nest, without a copy."""
+    return mapped(lambda part: part[first : first + rows], nest)
+
+
 def penalised(scores: Tensor, past: Tensor, time: Tensor, penalty: float) -> Tensor:
     """Scores in which tokens of the past are divided by the penalty (Keskar et al. 2019).
 
@@ -182,6 +223,9 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     rows, size = values.shape
     count = min(count, size)
+    if count == 1 and not values.is_cpu:  # no sorting, and a compiler fuses it with what is before
+        top = values.max(1, keepdim=True)
+        return top.values, top.indices
     if values.device.type != "cpu" or size < 4 * BLOCK * count:
         return values.topk(count)
     whole = size // BLOCK * BLOCK

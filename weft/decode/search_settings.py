@@ -8,6 +8,8 @@ from weft.errors import UserError, unknown_name
 Method = Literal["greedy", "beam", "sample"]
 Normalise = Literal["none", "wu", "length"]
 Stop = Literal["exact", "likely", "full"]
+Graphs = Literal["auto", "compiled", "off"]
+Weights = Literal["float32", "int8"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class Settings:
     no_repeat: int = 0  # no n-gram of this length may come twice; 0 = off
     shrink: bool = True  # rows that are finished leave the batch
     check: int = 0  # steps between looks at what is finished; 0 = 1 on a processor, 8 elsewhere
+    # On a GPU: steps as graphs of the device, from the fourth of a shape on, with kernels compiled
+    # for them once there were 20,000; from the first with "compiled"; one by one with "off".
+    graphs: Graphs = "auto"
+    # On a processor: "int8" lets Transformers step with rounded weights, faster and less exactly.
+    weights: Weights = "float32"
 
     def __post_init__(self) -> None:
         for field in fields(self):

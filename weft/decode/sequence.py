@@ -3,7 +3,9 @@
 B rows   T steps of the target   S steps of the source   V words of the target
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.decode.copying import Pointer
 from weft.decode.likelihood import chunked_loss, inputs, scheduled
+from weft.decode.prepared import steps
 from weft.decode.search import NO_RULES, search
 from weft.decode.search_found import Hypothesis
 from weft.decode.search_rules import Rules
 from weft.decode.search_settings import Settings
+from weft.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class SequenceScores:
 
     head: "Sequence"
     memory: Padded  # (B, S, H)
+    source: Padded | None = None  # (B, S) extended ids, where words of the source may be copied
 
     def loss(
         self, target: Tensor, smoothing: float = 0.0, sampling: float = 0.0
@@ -33,10 +39,7 @@ class SequenceScores:
         `smoothing` spreads that share of the right answer over all words; `sampling` is the share
         of inputs that are the model's own words while it learns (Bengio et al. 2015).
         """
-        ids = target[:, :, 0]  # (B, T)
-        lengths = (ids >= 0).sum(1).cpu()
-        right = Padded(ids.clamp(min=0), lengths)
-        given = inputs(right, self.head.first)
+        given, right = self._teaching(target)
         decoder = self.head.decoder
         if sampling and decoder.training:
             features = scheduled(decoder, given, decoder.start(self.memory), sampling)
@@ -44,6 +47,18 @@ class SequenceScores:
             features = decoder.read(given, self.memory).features  # (B, T, F)
         words = decoder.words
         return chunked_loss(features, words.weight, words.bias, right, smoothing)
+
+    def copying(self, target: Tensor, coverage: float = 0.0) -> tuple[Tensor, int]:
+        """The same where words may be copied; `coverage` weighs attention that is given twice."""
+        given, right = self._teaching(target)
+        assert self.source is not None
+        return self.head.decoder.loss(given, right, self.memory, self.source, coverage)
+
+    def _teaching(self, target: Tensor) -> tuple[Padded, Padded]:
+        """What goes in and what should come out, from target words (B, T, 1), -1 behind an end."""
+        ids = target[:, :, 0]  # (B, T)
+        right = Padded(ids.clamp(min=0), (ids >= 0).sum(1).cpu())
+        return inputs(right, self.head.first), right
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """The words of the best sequence of each row (T, 1), and the probability of each (T, 1)."""
@@ -57,15 +72,30 @@ class SequenceScores:
     def written(self, settings: Settings, rules: Rules = NO_RULES) -> list[list[Hypothesis]]:
         """The sequences of each row, best first."""
         head = self.head
-        state = head.decoder.start(self.memory).shared()
+        if head.graphs is not None and self.source is None and settings.graphs != "off":
+            ends = {"bos": head.first, "eos": head.last}
+            return head.graphs.written(self.memory, settings, rules, **ends)
+        step, state = steps(head.decoder, self.start(), settings.weights)
         return search(
-            head.decoder.step, state, settings, batch=len(self.memory), bos=head.first,
-            eos=head.last, rules=rules,
+            step, state.shared(), settings, batch=len(self.memory), bos=head.first, eos=head.last,
+            rules=rules,
         )  # fmt: skip
+
+    def start(self) -> Any:
+        """The decoder's state before the first word."""
+        decoder = self.head.decoder
+        if self.source is None:
+            return decoder.start(self.memory)
+        ids = self.source.data
+        beyond = int(ids.max()) + 1 - self.head.beyond if ids.numel() else 0
+        return decoder.start(self.memory, self.source, max(beyond, 0))
 
 
 class Sequence(nn.Module):
-    """A decoder in the place of a head: its answer is a text."""
+    """A decoder in the place of a head: its answer is a text.
+
+    `beyond` is the first id that stands for a copied word; 0: the decoder does not copy.
+    """
 
     reads, task = "text", "seq2seq"
 
@@ -73,6 +103,26 @@ class Sequence(nn.Module):
         super().__init__()
         self.decoder, self.search = decoder, search
         self.first, self.last = first, last  # the tokens that begin and end a text
+        self.graphs: Any = None  # of the decoder's steps, where a device takes them
+        self.beyond = decoder.decoder.words.size if isinstance(decoder, Pointer) else 0
 
-    def forward(self, states: Padded) -> SequenceScores:
-        return SequenceScores(self, states)
+    @contextmanager
+    def in_a_hurry(self) -> Iterator[None]:
+        """Greedy for a while: to see how a training goes, a wide search is not worth its time."""
+        kept = self.search
+        self.search = replace(kept, method="greedy", width=1, best=1, groups=1)
+        try:
+            yield
+        finally:
+            self.search = kept
+
+    def forward(self, states: Padded, source: Padded | None = None) -> SequenceScores:
+        if not self.beyond:
+            return SequenceScores(self, states)
+        assert source is not None
+        if states.data.shape[1] != source.data.shape[1]:
+            raise UserError(
+                "Copying needs a state for every word of the source. Use an encoder without a "
+                "stride and without [CLS]."
+            )
+        return SequenceScores(self, states, source)

@@ -7,6 +7,7 @@ N heads   K width per head   V words
 from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.attend.multihead import MultiHead
@@ -20,6 +21,7 @@ from weft.errors import UserError
 from weft.registry import register
 
 Activation = Literal["relu", "gelu", "gelu-tanh"]
+ROOM = 128  # steps that the room of a fixed cache is a multiple of, so that shapes come again
 Pair = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, N, P or S, K)
 
 
@@ -31,7 +33,7 @@ class TransformerState(NamedTuple):
     that has been stepped may not be stepped again (`reorder` copies, so search is safe).
     """
 
-    past: tuple[Pair, ...]
+    past: tuple[Pair | None, ...]  # None: nothing was read yet, and nothing is to be kept
     memory: Any  # tuple[Pair, ...]; this and the mask may be shared
     mask: Any  # (B, S) real steps of the memory; None where all are
     position: Tensor | None  # (B,) of the next word
@@ -40,6 +42,21 @@ class TransformerState(NamedTuple):
     def shared(self) -> "TransformerState":
         """The same for a search that keeps one memory for all beams of a prompt."""
         return self._replace(memory=Shared(opened(self.memory)), mask=Shared(opened(self.mask)))
+
+    def reach(self) -> int:
+        """How many steps of a fixed room are in use, of all rows; waits for the device."""
+        return 0 if self.position is None or not len(self.position) else int(self.position.max())
+
+    def within(self, steps: int) -> "TransformerState":
+        """The same state with a view of the first steps of its room only."""
+        return self._replace(past=tuple((k[:, :, :steps], v[:, :, :steps]) for k, v in self.past))  # type: ignore[misc]
+
+
+class Room(NamedTuple):
+    """Where fresh keys and values go in a cache of fixed size, and who may see what."""
+
+    at: Tensor  # (B, 1, T, 1)
+    seen: Tensor  # (B, 1, T, P) True = may be looked at
 
 
 class Block(encoder.Block):
@@ -60,22 +77,44 @@ class Block(encoder.Block):
         self.cross_norm = nn.LayerNorm(hidden) if memory_size else None
 
     def forward(  # type: ignore[override]
-        self, x: Tensor, past: Pair, memory: Pair | None, state: TransformerState
-    ) -> tuple[Tensor, Pair, Tensor | None]:
-        """The steps (B, T, H), the past with them in it, and the weights (B, N, T, S)."""
+        self,
+        x: Tensor,
+        past: Pair | None = None,
+        memory: Pair | None = None,
+        room: Room | None = None,
+        mask: Tensor | None = None,
+        weights: bool = False,
+    ) -> tuple[Tensor, Pair | None, Tensor | None]:
+        """The steps (B, T, H), a growing past with them in it, and the weights (B, N, T, S).
+
+        Takes and gives only what it needs, so that one compiled function serves all blocks.
+        """
         y = self.attention_norm(x) if self.norm_first else x
-        past, mask = _joined(past, self.attention.project(y), state.position)
-        mixed, _ = self.attention.look(y, *past, mask, causal=mask is None)
+        mixed, past = self._itself(y, past, room)
         x = self._added(x, mixed, self.attention_norm)  # (B, T, H)
         shares = None
         if self.cross is not None and self.cross_norm is not None and memory is not None:
             y = self.cross_norm(x) if self.norm_first else x
-            asked = state.weights is not None
             y = folded(y, len(memory[0]))
-            mixed, shares = self.cross.look(y, *memory, opened(state.mask), weights=asked)
+            mixed, shares = self.cross.look(y, *memory, mask, weights=weights)
             x = self._added(x, mixed.view_as(x), self.cross_norm)  # (B, T, H)
         y = self.feed_norm(x) if self.norm_first else x
         return self._added(x, self._feed(y), self.feed_norm), past, shares
+
+    def _itself(
+        self, y: Tensor, past: Pair | None, room: Room | None
+    ) -> tuple[Tensor, Pair | None]:
+        """What the steps find in themselves and the past (B, T, H), and a past that grew."""
+        q, k, v = self.attention.three(y)  # each (B, N, T, K)
+        if past is None:
+            return self.attention.mix(q, k, v, causal=True)[0], None
+        if room is not None:
+            _write(past, (k, v), room.at)
+            return self.attention.joined(_seen(q, *past, room.seen)), None
+        if past[0].shape[2]:
+            pairs = zip(past, (k, v), strict=True)
+            k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in pairs)
+        return self.attention.mix(q, k, v, causal=True)[0], (k, v)
 
     def _added(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
         x = x + self.dropout(made)
@@ -149,14 +188,32 @@ class Stack(nn.Module):
         ends = state.position + ids.lengths.to(state.position.device)
         return read, after._replace(position=ends)
 
+    def fixed(self, state: TransformerState, steps: int) -> TransformerState | None:
+        """The state with room for so many steps more; None where positions end before."""
+        if state.position is not None or state.past[0] is None:
+            return state
+        grown = state.past[0][0].shape[2]
+        if self.learned and grown + steps > len(self.positions.table):
+            return None
+        self._reach(grown + steps)
+        size = -(-(grown + steps) // ROOM) * ROOM
+        past = tuple(tuple(_roomy(part, size) for part in pair) for pair in state.past if pair)
+        position = torch.full((len(past[0][0]),), grown, device=past[0][0].device)
+        return state._replace(past=past, position=position)  # type: ignore[arg-type]
+
     def _some(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
-        first = state.past[0][0].shape[2] if state.position is None else state.position
+        begun = state.past[0]
+        grown = 0 if begun is None else begun[0].shape[2]
+        first = grown if state.position is None else state.position
         vectors = self.words.vectors(ids) * self.scale  # (B, T, H)
         x = self.dropout(vectors + self._places(first, ids.shape[1], vectors))  # (B, T, H)
-        past, shares, memory = [], None, opened(state.memory)
+        memory, mask, asked = opened(state.memory), opened(state.mask), state.weights is not None
+        room = None if state.position is None else _room(state.position, ids.shape[1], grown)
+        past, shares = [], None
         for i, block in enumerate(self.blocks):
-            x, now, shares = block(x, state.past[i], memory[i] if memory else None, state)
-            past.append(now)
+            own = memory[i] if memory else None
+            x, now, shares = block(x, state.past[i], own, room, mask, asked)
+            past.append(state.past[i] if now is None else now)  # what has room is written in place
         x = self.norm(x)  # (B, T, H)
         weights = None if shares is None else shares.mean(1).reshape(*ids.shape, shares.shape[3])
         state = state._replace(past=tuple(past))
@@ -186,6 +243,9 @@ class Stack(nn.Module):
             )
         grown = sinusoidal(max(steps, 2 * len(table)), table.shape[1])
         self.positions.table = grown.to(table.device, table.dtype)
+
+    def _none(self) -> tuple[None, ...]:
+        return (None,) * len(self.blocks)
 
     def _begun(
         self, batch: int, device: Any, memory: tuple[Pair, ...], mask: Tensor | None, limit: int
@@ -245,7 +305,8 @@ class Transformer(Stack):
 
     def read(self, targets: Padded, memory: Padded, weights: bool = True) -> Read:
         """All steps at once."""
-        return self._some(targets.data, self.start(memory, weights=weights))[0]
+        state = self.start(memory, weights=weights)
+        return self._some(targets.data, state._replace(past=self._none()))[0]
 
     def forward(self, targets: Padded, memory: Padded) -> Tensor:
         scores = self.words.scores(self.read(targets, memory, False).features)  # (B, T, V)
@@ -261,6 +322,7 @@ class GPT(Stack):
     """
 
     name = "gpt"
+    steady = True  # learning never waits for the device
 
     def __init__(
         self,
@@ -287,7 +349,7 @@ class GPT(Stack):
 
     def features(self, ids: Padded) -> Tensor:
         """What is scored at every step, (B, T, H)."""
-        state = self._begun(len(ids), ids.data.device, (), None, 0)
+        state = TransformerState(self._none(), (), None, None, None)
         return self._some(ids.data, state)[0].features
 
     def forward(self, ids: Padded) -> Tensor:
@@ -295,21 +357,34 @@ class GPT(Stack):
         return scores
 
 
-def _joined(past: Pair, now: Pair, position: Tensor | None) -> tuple[Pair, Tensor | None]:
-    """Past and present keys and values; where the room is fixed, also who may see what."""
-    if position is None:
-        if not past[0].shape[2]:
-            return now, None
-        k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in zip(past, now, strict=True))
-        return (k, v), None
-    B, N, T, K = now[0].shape
-    at = position[:, None] + torch.arange(T, device=position.device)  # (B, T)
-    index = at[:, None, :, None].expand(B, N, T, K)
+def _room(position: Tensor, steps: int, size: int) -> Room:
+    """Where steps from `position` (B,) on go in a room of some size."""
+    at = position[:, None] + torch.arange(steps, device=position.device)  # (B, T)
+    places = torch.arange(size, device=position.device)
+    return Room(at[:, None, :, None], (places <= at[..., None])[:, None])
+
+
+def _roomy(part: Tensor, size: int) -> Tensor:
+    """Keys or values (B, N, P, K) at the beginning of a room (B, N, size, K)."""
+    room = part.new_zeros(*part.shape[:2], size, part.shape[3])
+    room[:, :, : part.shape[2]] = part
+    return room
+
+
+def _write(past: Pair, now: Pair, at: Tensor) -> None:
     for room, fresh in zip(past, now, strict=True):
-        room.scatter_(2, index, fresh.to(room.dtype))
-    steps = torch.arange(past[0].shape[2], device=position.device)
-    mask = steps <= at[..., None]  # (B, T, P)
-    return past, mask
+        room.scatter_(2, at.expand(fresh.shape), fresh.to(room.dtype))
+
+
+def _seen(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+    """Attention (B, N, T, K) to the filled part of a room; every step sees at least itself."""
+    q = q.to(k.dtype)
+    if q.shape[2] > 1 or not torch.compiler.is_compiling():
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    # One step is no matrix product: as sums, a compiler fuses it and reads the cache once.
+    scores = (q * k).sum(-1, dtype=torch.float32) * q.shape[3] ** -0.5  # (B, N, P)
+    shares = scores.masked_fill(~seen[:, :, 0], -torch.inf).softmax(-1)  # (B, N, P)
+    return (shares[..., None] * v).sum(2, keepdim=True).to(v.dtype)  # (B, N, 1, K)
 
 
 def _dtype(weight: Tensor) -> torch.dtype:

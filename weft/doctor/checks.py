@@ -8,6 +8,7 @@ from itertools import pairwise
 from weft.doctor.damage import unmojibake
 from weft.doctor.draft import Draft, Spot, spots
 from weft.doctor.finding import SHOWN, Finding, Histogram, Level, Place, excerpt, many, verb
+from weft.doctor.pairs import target_of
 from weft.doctor.scripts import NONE
 from weft.doctor.survey import Split, Survey
 from weft.text.example import Example, Tally
@@ -82,7 +83,7 @@ _LEFT_OUT: dict[str, tuple[str, str]] = {
         'Write {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"] with whole numbers.',
     ),
 }
-_FIXED = re.compile(r" \(--fix [^)]*\)|, or let --fix repair it")
+_FIXED = re.compile(r" \(--fix [^)]*\)|, or let --fix repair it|; --fix [^.;]*")
 _NOT_USED = " not used"  # relations, events and notes of BRAT, which no task here learns
 _REJECTED = "text not accepted"
 _UNITS = {"broken tree": "tree", "malformed span": "span", "ragged columns": "sentence"}
@@ -121,7 +122,11 @@ def texts(survey: Survey) -> Iterator[Draft]:
             title = f"{many(noted.count, survey.unit)} of {split.name} {is_are} empty."
             fix = "Fill them in or remove the rows (--fix removes them)."
             fix = by_hand(fix) if survey.structured else fix
-            yield Draft("empty", "warning", title, noted.count, spots(split, noted.rows), fix)
+            level: Level = "warning"
+            if survey.unlabelled:  # blank lines stand between the paragraphs of any text
+                level = "note"
+                fix = "They are left out, or with task.lines = false are line breaks of the text."
+            yield Draft("empty", level, title, noted.count, spots(split, noted.rows), fix)
     for kind, (level, told, fix) in _DAMAGE.items():
         for split in survey.splits:
             if kind in split.damage:
@@ -132,11 +137,21 @@ def texts(survey: Survey) -> Iterator[Draft]:
                 fix = by_hand(fix) if survey.structured else fix
                 explain = _probably if kind == "mojibake" else None
                 yield Draft(kind, level, title, noted.count, here, fix, explain)
+            damage = survey.pairs.damage.get(split.name, {}) if survey.pairs else {}
+            if kind in damage:
+                noted, have = damage[kind], verb(damage[kind].count, "has", "have")
+                title = f"{many(noted.count, 'target')} of {split.name} {have} {told}."
+                here = spots(split, noted.rows)
+                yield Draft(kind, level, title, noted.count, here, by_hand(fix), _of_target)
 
 
 def by_hand(fix: str) -> str:
     """The advice without what --fix does to texts: it would move words away from their tags."""
     return _FIXED.sub("", fix)
+
+
+def _of_target(example: Example) -> str:
+    return excerpt(target_of(example.label))
 
 
 def _probably(example: Example) -> str:
@@ -168,7 +183,8 @@ def lengths(survey: Survey, limit: int) -> Iterator[Draft]:
                     "without needs memory for every word, a parser for every pair. Cut them."
                 )
             yield Draft("long", "note", title, beyond, here, fix)
-        yield from _short(split, figures.get("median", 0), survey.unit)
+        if not survey.unlabelled:
+            yield from _short(split, figures.get("median", 0), survey.unit)
         edge = OUTLIER * figures.get("p95", 0)
         far = [(words, row) for words, row in split.longest if words > max(edge, 100)]
         if far:
@@ -210,17 +226,17 @@ def of_lengths(counts: Mapping[int, int], limit: int) -> dict[str, float]:
     return figures
 
 
-def histogram(survey: Survey) -> Histogram:
-    """Texts by length, in steps that double every fourth time."""
-    longest = max((max(s.lengths, default=0) for s in survey.splits), default=0)
+def histogram(lengths: Mapping[str, Mapping[int, int]]) -> Histogram:
+    """Texts of each split by length, in steps that double every fourth time."""
+    longest = max((max(counts, default=0) for counts in lengths.values()), default=0)
     edges = sorted({round(2 ** (step / 4)) for step in range(4 * (longest.bit_length() + 1))})
     edges = [edge for i, edge in enumerate(edges) if i == 0 or edges[i - 1] <= longest]
     counts = {
-        split.name: tuple(
-            sum(n for words, n in split.lengths.items() if low <= words < high)
+        name: tuple(
+            sum(n for words, n in found.items() if low <= words < high)
             for low, high in pairwise(edges)
         )
-        for split in survey.splits
+        for name, found in lengths.items()
     }
     return Histogram(tuple(edges), counts)
 

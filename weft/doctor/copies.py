@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.doctor.draft import Draft, Spot
-from weft.doctor.finding import SHOWN, Level, many, verb
+from weft.doctor.finding import SHOWN, Level, excerpt, many, verb
 from weft.doctor.layers import difference
 from weft.doctor.near import Pair, near_pairs
+from weft.doctor.pairs import target_of
 from weft.doctor.survey import NO_LABEL, Survey
+from weft.text.example import Example
 
 OFTEN = 0.01  # share of repeated rows from which it is more than a note
 NOWHERE = -1
@@ -171,6 +173,9 @@ def _conflicts(copies: Copies) -> Iterator[Draft]:
     found = copies.conflicts()
     if not found:
         return
+    if copies.survey.pairs is not None:
+        yield _several(copies, found)
+        return
     names, label = copies.survey.label_names(), copies.survey.label
     spots = []
     for rows in found[:SHOWN]:
@@ -189,13 +194,32 @@ def _conflicts(copies: Copies) -> Iterator[Draft]:
     yield Draft("conflict", "warning", title, len(found), tuple(spots), fix, compare=against)
 
 
+def _several(copies: Copies, found: list[np.ndarray]) -> Draft:
+    """One text that should become several: more than one reference, or a mistake."""
+    label = copies.survey.label
+    others = [next(row for row in rows if label[row] != label[rows[0]]) for rows in found[:SHOWN]]
+    spots = [Spot(int(rows[0]), int(there)) for rows, there in zip(found, others, strict=False)]
+    have = verb(len(found), "has", "have")
+    title = f"{many(len(found), 'text')} {have} more than one target."
+    fix = "Fine where several answers are right; else decide for one of them."
+    return Draft("conflict", "note", title, len(found), tuple(spots), fix, compare=_both)
+
+
+def _both(here: Example, there: Example) -> str:
+    return " / ".join(f"“{excerpt(target_of(e.label), 60)}”" for e in (here, there))
+
+
 def _repeats(copies: Copies, number: int) -> Iterator[Draft]:
     split = copies.survey.splits[number]
     rows = copies.repeats(number)
+    if copies.survey.pairs is not None and len(rows):  # another target makes another pair
+        label = copies.survey.label
+        rows = rows[label[rows[:, 0]] == label[rows[:, 1]]]
     if len(rows):
         identical = copies.survey.identical
         bytewise = int((identical[rows[:, 0]] == identical[rows[:, 1]]).sum())
-        unit, again = copies.survey.unit, verb(len(rows), "repeats", "repeat")
+        unit = "pair" if copies.survey.pairs is not None else copies.survey.unit
+        again = verb(len(rows), "repeats", "repeat")
         title = (
             f"{many(len(rows), 'row')} of {split.name} {again} an earlier {unit} "
             f"({bytewise:,} byte for byte, the rest in case, spaces or Unicode form)."

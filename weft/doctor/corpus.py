@@ -32,6 +32,11 @@ class Corpus:
         """The words of one text."""
         return self._flat[self._ends[number] : self._ends[number + 1]].tolist()
 
+    def words(self, numbers: Sequence[int]) -> list[str]:
+        """Words by their numbers."""
+        known = list(self._numbers)
+        return [known[number] for number in numbers]
+
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """The word numbers of all texts in a row, and where each text ends (a leading 0)."""
         flat = np.frombuffer(self._flat, np.int32) if self._flat else np.zeros(0, np.int32)

@@ -1,10 +1,11 @@
 """The examination: one pass over every file, the checks, and what they found as a Diagnosis."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from weft.doctor import checks, copies, names
+from weft.doctor import checks, copies, names, paired
 from weft.doctor.draft import Draft, Spot, written
-from weft.doctor.finding import SHOWN, Diagnosis, Finding, many, ordered, verb
+from weft.doctor.finding import SHOWN, Diagnosis, Finding, Targets, many, ordered, verb
 from weft.doctor.layers import NOUNS
 from weft.doctor.library import Missing
 from weft.doctor.survey import Source, Survey, Watch, survey
@@ -20,13 +21,15 @@ def examine(
     watch: Watch = lambda rows: None,
     tallies: Mapping[str, Tally] | None = None,
     extra: tuple[Finding, ...] = (),
+    pairs: bool | None = None,
 ) -> Diagnosis:
     """Look at every text of every split (the first one is what is learnt from).
 
     `watch` is called with the number of rows gone through since the last time; `tallies` are what
-    the readers of the sources left out; `extra` findings are put in their place among the others.
+    the readers of the sources left out; `extra` findings are put in their place among the others;
+    `pairs` says that labels are texts of their own, which is seen where nobody says it.
     """
-    return diagnosed(survey(sources, watch), files, limit, near, tallies, extra)[0]
+    return diagnosed(survey(sources, watch, pairs), files, limit, near, tallies, extra)[0]
 
 
 def diagnosed(
@@ -53,6 +56,7 @@ def diagnosed(
         drafts.extend(names.of_words(found))
     except Missing as error:
         findings.append(_not_looked_for(error))
+    drafts.extend(paired.drafts(found))
     drafts.extend(_others(found, limit))
     findings.extend(written(drafts, found))
     result = Diagnosis(
@@ -60,12 +64,20 @@ def diagnosed(
         rows={split.name: split.rows for split in found.splits},
         findings=ordered(findings),
         lengths={s.name: checks.of_lengths(s.lengths, limit) for s in found.splits},
-        histogram=checks.histogram(found),
+        histogram=checks.histogram({s.name: s.lengths for s in found.splits}),
         labels=_counted(found, ""),
         scripts=checks.of_scripts(found),
         layers={kind: table for kind in NOUNS if (table := _counted(found, kind))},
+        targets=_targets(found, limit),
+        words=_words(found),
     )
     return result, same
+
+
+def without_fix(diagnosis: Diagnosis) -> Diagnosis:
+    """The same where --fix cannot write the files: nobody is told to use it."""
+    told = (replace(f, fix=checks.by_hand(f.fix)) for f in diagnosis.findings)
+    return replace(diagnosis, findings=tuple(told))
 
 
 def _counted(found: Survey, kind: str) -> dict[str, dict[str, int]]:
@@ -75,6 +87,30 @@ def _counted(found: Survey, kind: str) -> dict[str, dict[str, int]]:
     return {
         name: {split: table[name].count for split, table in tables.items() if name in table}
         for name, _ in ranked
+    }
+
+
+def _targets(found: Survey, limit: int) -> Targets | None:
+    if found.pairs is None:
+        return None
+    known: dict[str, Mapping[int, int]] = {
+        split.name: found.pairs.lengths.get(split.name, {}) for split in found.splits
+    }
+    lengths = {name: checks.of_lengths(counts, limit) for name, counts in known.items()}
+    return Targets(lengths, checks.histogram(known))
+
+
+def _words(found: Survey) -> dict[str, dict[str, tuple[int, int, float]]]:
+    """How many words each side has, of texts that are to be written or foretold."""
+    if found.pairs is None and not found.unlabelled:
+        return {}
+    sides = {"text": found.corpus} | ({"target": found.pairs.corpus} if found.pairs else {})
+    return {
+        side: {
+            split: (total, distinct, len(new) / max(total, 1))
+            for split, (total, distinct, new) in paired.unseen(found, corpus).items()
+        }
+        for side, corpus in sides.items()
     }
 
 

@@ -11,11 +11,13 @@ from weft.doctor.survey import Source
 from weft.errors import UserError
 from weft.text.example import Example, Tally
 from weft.text.formats import check_format
+from weft.text.parallel import beside, read_parallel
 from weft.text.read import Columns, read, settled
 from weft.text.source import Account, missing
 
 NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
 UNREADABLE = "unreadable"
+PARALLEL = "parallel"
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,13 @@ class Files:
     findings: tuple[Finding, ...]  # about what is known of words, where something is
 
 
-def opened(paths: Sequence[str], columns: Columns, format: str | None = None) -> Files:
-    """Two files are train and test, three train, dev and test; more are named after themselves."""
+def opened(
+    paths: Sequence[str], columns: Columns, format: str | None = None, target: str = ""
+) -> Files:
+    """Two files are train and test, three train, dev and test; more are named after themselves.
+
+    With a `target`, the ending of the file beside each, a line there is what a line should become.
+    """
     if format:
         check_format(format)
     for path in paths:
@@ -45,6 +52,10 @@ def opened(paths: Sequence[str], columns: Columns, format: str | None = None) ->
     out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, ())
     for name, path in out.paths.items():
         out.tallies[name] = tally = Account()
+        if target:
+            out.formats[name], out.columns[name] = PARALLEL, columns
+            out.sources[name] = _parallel(path, target, tally)
+            continue
         kind = out.formats[name] = kind_of(path, format, columns)
         out.columns[name] = columns
         if kind in KINDS:
@@ -54,6 +65,8 @@ def opened(paths: Sequence[str], columns: Columns, format: str | None = None) ->
             alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
             out.columns[name] = alike
             out.sources[name] = _texts(path, alike, format, tally)
+    if target:
+        return out
     return replace(out, findings=tuple(look(out.paths, out.formats, out.columns)))
 
 
@@ -75,6 +88,13 @@ def _alike(first: str, path: str, columns: Columns, format: str | None) -> Colum
 
 def _structured(path: str, kind: str, columns: Columns, tally: Tally) -> Source:
     return lambda: _until(examples(path, kind, columns, tally), tally)
+
+
+def _parallel(path: str, target: str, tally: Tally) -> Source:
+    other = beside(path, target)
+    if not os.path.exists(other):
+        raise missing(other)
+    return lambda: _until(read_parallel(path, other, problems="skip", tally=tally), tally)
 
 
 def _texts(path: str, columns: Columns, format: str | None, tally: Tally) -> Source:

@@ -42,12 +42,33 @@ class Finding:
     fix: str
 
 
+@dataclass
+class Noted:
+    """How often something was seen, and its first rows."""
+
+    count: int = 0
+    rows: list[int] = field(default_factory=list)
+
+    def add(self, row: int) -> None:
+        self.count += 1
+        if len(self.rows) < SHOWN:
+            self.rows.append(row)
+
+
 @dataclass(frozen=True)
 class Histogram:
     """How many texts of each split have from edges[i] to below edges[i + 1] words."""
 
     edges: tuple[int, ...] = ()
     counts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The other side of pairs: how long targets are."""
+
+    lengths: dict[str, dict[str, float]]  # by split: words a target
+    histogram: Histogram
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,9 @@ class Diagnosis:
     labels: dict[str, dict[str, int]]  # by label, then by split
     scripts: dict[str, int]  # texts by their dominating script
     layers: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)  # by kind
+    targets: Targets | None = None  # where labels are texts of their own
+    # By side, then by split: words, different words, and the share that the first split has not.
+    words: dict[str, dict[str, tuple[int, int, float]]] = field(default_factory=dict)
 
     @property
     def worst(self) -> Level | None:

@@ -5,13 +5,16 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import numpy as np
 
 from weft.doctor.corpus import Corpus
 from weft.doctor.damage import damages
 from weft.doctor.finding import SHOWN
+from weft.doctor.finding import Noted as Noted
 from weft.doctor.layers import annotation, is_sentence, layers
+from weft.doctor.pairs import FIRST, Pairs, free_text, target_of
 from weft.doctor.scripts import script
 from weft.doctor.variation import Variation
 from weft.doctor.words import normal, words
@@ -22,19 +25,6 @@ Watch = Callable[[int], None]
 NO_LABEL = -1
 DISTINCT = 20_000  # labels counted apart; a column of free text would otherwise fill the memory
 STEP = 1000  # rows between two calls of `watch`
-
-
-@dataclass
-class Noted:
-    """How often something was seen, and its first rows."""
-
-    count: int = 0
-    rows: list[int] = field(default_factory=list)
-
-    def add(self, row: int) -> None:
-        self.count += 1
-        if len(self.rows) < SHOWN:
-            self.rows.append(row)
 
 
 @dataclass
@@ -60,9 +50,10 @@ class Split:
 class Survey:
     """All splits, with what is known of each row in arrays over all rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, pairs: bool = False) -> None:
         self.splits: list[Split] = []
         self.corpus = Corpus()
+        self.pairs = Pairs() if pairs else None  # of labels that are texts of their own
         self._same = array("q")  # hash of the normalised text
         self._bytes = array("q")  # hash of the text itself
         self._label = array("i")  # number of the label, NO_LABEL for none
@@ -82,6 +73,11 @@ class Survey:
     def unit(self) -> str:
         """What a row is called."""
         return "sentence" if self.sentences else "text"
+
+    @property
+    def unlabelled(self) -> bool:
+        """Whether nothing is known of any text but the text itself."""
+        return not self._numbers
 
     @property
     def scale(self) -> bool:
@@ -124,7 +120,9 @@ class Survey:
         self._bytes.append(hash(text))
         self._empty.append(not flat)
         known = annotation(example)
-        if known is None:
+        if self.pairs is not None:
+            self._take_target(split, row, example, flat)
+        elif known is None:
             self._take_label(split, row, example.label)
         else:
             self._take_layers(split, row, example, known)
@@ -142,6 +140,17 @@ class Survey:
         split.scripts.setdefault(script(text), Noted()).add(row)
         for kind in damages(text):
             split.damage.setdefault(kind, Noted()).add(row)
+
+    def _take_target(self, split: Split, row: int, example: Example, flat: str) -> None:
+        """What a text should become; only its hash is kept."""
+        assert self.pairs is not None
+        target = target_of(example.label)
+        self.pairs.take(split, row, example.text, flat, target)
+        if not target.strip():
+            self._label.append(NO_LABEL)
+            split.unlabelled.add(row)
+            return
+        self._label.append(self._numbers.setdefault(hash(example.label), len(self._numbers)))
 
     def _take_label(self, split: Split, row: int, label: Label) -> None:
         if label is None or label == ():
@@ -182,19 +191,28 @@ class Survey:
             self._count(split, row, label)
 
 
-def survey(sources: Mapping[str, Source], watch: Watch = lambda rows: None) -> Survey:
-    """Go through every source once."""
-    out = Survey()
+def survey(
+    sources: Mapping[str, Source],
+    watch: Watch = lambda rows: None,
+    pairs: bool | None = None,
+) -> Survey:
+    """Go through every source once; whether labels are texts of their own is seen, or said."""
+    out: Survey | None = None
     for name, source in sources.items():
+        rows = source()
+        if out is None:
+            first = list(islice(rows, FIRST))
+            out = Survey(free_text(first) if pairs is None else pairs)
+            rows = chain(first, rows)
         split = Split(name, source, out.rows)
         out.splits.append(split)
-        for row, example in enumerate(source()):
+        for row, example in enumerate(rows):
             out.take(split, row, example)
             split.rows = row + 1
             if split.rows % STEP == 0:
                 watch(STEP)
         watch(split.rows % STEP)
-    return out
+    return out or Survey()
 
 
 def reread(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) -> dict:

@@ -64,9 +64,7 @@ def faithfulness(
     if not some:
         raise UserError("There is no text with words to measure faithfulness on.")
     plans = [orders(e.words, draws, seed) for e in some]
-    texts = [
-        [_curve_texts(e, order) for order in plan] for e, plan in zip(some, plans, strict=True)
-    ]
+    texts = [[curve_texts(e, order) for order in plan] for e, plan in zip(some, plans, strict=True)]
     _ask(predictor, texts, known)
     curves = np.stack(
         [
@@ -117,7 +115,7 @@ def first_words(order: list[int]) -> list[set[int]]:
     return [set(order[: math.ceil(share * len(order) - 1e-9)]) for share in SHARES]
 
 
-def _curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[str], list[str]]:
+def curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[str], list[str]]:
     """The texts along the deletion and the insertion curve."""
     words = explanation.words
     deleted: list[str] = []

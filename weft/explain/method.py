@@ -23,6 +23,8 @@ Words = list[tuple[Word, ...]]
 def methods(predictor: Predictor) -> tuple[str, ...]:
     """The methods that fit a model, the best one to start with first."""
     engine = predictor.engine
+    if writes(predictor):
+        return _of_texts(predictor)
     if predictor.by_word:
         from weft.explain.sentence import methods_at
 
@@ -33,6 +35,21 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
 
     looks = (ATTENTION,) if attends(cast("Neural", engine).model) else ()
     return (INTEGRATED, GRADIENT, OCCLUSION, *looks)
+
+
+def writes(predictor: Predictor) -> str:
+    """The task of a model whose answers are texts, or what texts cost; else nothing."""
+    kind = predictor.config["task"].get("kind", "")
+    return kind if kind in ("seq2seq", "language") else ""
+
+
+def _of_texts(predictor: Predictor) -> tuple[str, ...]:
+    """Words of a source are weighed for the answer; a language model has no source."""
+    if writes(predictor) == "language":
+        return ()
+    from weft.explain.writing import attends
+
+    return (OCCLUSION, ATTENTION) if attends(predictor) else (OCCLUSION,)
 
 
 def explain(
@@ -52,10 +69,11 @@ def explain(
         raise UserError("Explain a list of texts, not a single string.")
     if steps < 1:
         raise UserError(f"steps should be 1 or more, got {steps}.")
-    if predictor.by_word:
+    if predictor.by_word or writes(predictor):
         raise UserError(
             "Only answers about a whole text can be explained: a class, classes, a number. Of a "
-            "model that answers at every word, weft.explain.study explains one word at a time."
+            "model that answers at every word, weft.explain.study explains one word at a time; of "
+            "one that writes, it shows how the text was written."
         )
     method = chosen(predictor, method)
     answers = predictor(texts)

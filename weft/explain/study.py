@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from weft.errors import UserError
 from weft.explain.explanation import Chances, Explanation
 from weft.explain.faithful import Faithfulness, faithfulness
-from weft.explain.method import chosen, explain, methods
+from weft.explain.method import chosen, explain, methods, writes
 from weft.predict.predictor import Predictor
 from weft.tasks.structure import Structure
 from weft.tasks.task import Answer
 from weft.text.example import Example
+
+if TYPE_CHECKING:
+    from weft.explain.writing import Writing
 
 ALL = "all"
 
@@ -24,6 +28,7 @@ class Study:
     faithful: dict[str, Faithfulness]
     chances: Sequence[Chances] = ()  # of every word of each text, where words are answered
     gold: Sequence[Structure | None] = ()  # and what is right, where that is known
+    written: "Sequence[Writing]" = ()  # how each answer was written, or each text heard
 
     @property
     def first(self) -> list[Explanation]:
@@ -41,6 +46,8 @@ class Study:
         label, value = self.examples[i].label, self.first[i].answer.value
         if label is None or isinstance(value, float):
             return False
+        if self.written and isinstance(label, tuple):
+            return value not in label
         if isinstance(value, tuple):
             return set(value) != set(label if isinstance(label, tuple) else (str(label),))
         return value != str(label)
@@ -72,9 +79,14 @@ def study(
     if not any(example.text.strip() for example in examples):
         where = f"{examples[0].file}: " if examples and examples[0].file else ""
         raise UserError(f"{where}there is no text to explain. Give one with at least a word.")
-    if "decoder" in predictor.config:
-        raise UserError("What a model writes cannot be explained yet; `weft predict` shows it.")
     names = methods(predictor) if method == ALL else (chosen(predictor, method),)
+    if writes(predictor):
+        if word or column or target:
+            raise UserError(
+                "--word, --column and --target do not fit a model that writes: what is explained "
+                "is the whole answer. Leave them out."
+            )
+        return _writing(predictor, examples, names, compare=compare, watch=watch)
     if predictor.by_word:
         some = tuple(filter(None, names))
         return _by_word(
@@ -93,6 +105,38 @@ def study(
             faithful[name] = faithfulness(predictor, explained[name], known=known)
         watch(len(texts))
     return Study(examples, explained, faithful)
+
+
+def _writing(
+    predictor: Predictor,
+    examples: Sequence[Example],
+    names: Sequence[str],
+    *,
+    compare: bool,
+    watch: Callable[[int], None],
+) -> Study:
+    """How each answer was written, and which words of the source it needed."""
+    from weft.explain.writing import heard, written
+
+    if writes(predictor) == "language":
+        answers = predictor([example.text for example in examples])
+        shown = []
+        for example in examples:
+            shown.append(heard(predictor, example.text))
+            watch(1)
+        pairs = zip(examples, answers, strict=True)
+        return Study(examples, {"": [Explanation(e.text, a, "", "", ()) for e, a in pairs]}, {},
+                     written=shown)  # fmt: skip
+    from weft.explain.sources import faithfulness_of, weigh
+
+    shown = [written(predictor, example.text) for example in examples]
+    explained, faithful = {}, {}
+    for name in names:
+        explained[name] = weigh(predictor, examples, shown, name)
+        if compare:
+            faithful[name] = faithfulness_of(predictor, explained[name])
+        watch(len(examples))
+    return Study(examples, explained, faithful, written=shown)
 
 
 def _by_word(

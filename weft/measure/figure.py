@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+# Figures that are better the lower they are.
+LOWER = frozenset(
+    {"mse", "perplexity", "token_perplexity", "perplexity_known", "bits_per_character", "unknown"}
+)
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -25,8 +25,9 @@ class Bleu(SentenceMeasure):
     n-gram counts and lengths.
     """
 
-    def __init__(self, lowercase: bool = False, tokenize: str = "13a") -> None:
+    def __init__(self, lowercase: bool = False, tokenize: str = "13a", name: str = "bleu") -> None:
         super().__init__(2 + 2 * ORDER, lowercase, tokenize)
+        self.name = name  # of the figure
         kind = _sacrebleu().BLEU
         if tokenize not in kind.TOKENIZERS:
             raise unknown_name("BLEU tokenization", tokenize, kind.TOKENIZERS)
@@ -51,7 +52,7 @@ class Bleu(SentenceMeasure):
         return "BLEU|" + _signature(self.metric, self.numbers)
 
     def statistics(self) -> Mapping[str, Statistic]:
-        return {"bleu": bleu}
+        return {self.name: bleu}
 
 
 class Chrf(SentenceMeasure):

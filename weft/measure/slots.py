@@ -10,10 +10,8 @@ from weft.errors import UserError
 from weft.measure.bootstrap import ratio
 from weft.measure.rows import SentenceMeasure, mean
 from weft.measure.sentences import Statistic
-
-Record = Mapping[str, str]  # slot -> value
-
-_FIELD = re.compile(r"\s*([^\[\],]+?)\s*\[([^\[\]]*)\]\s*(?:,|$)")
+from weft.text.records import Record
+from weft.text.records import parse_record as parse_record
 
 
 @dataclass(frozen=True)
@@ -133,26 +131,6 @@ class SlotErrors(SentenceMeasure):
             "added": lambda sums: ratio(sums[:, 3], sums[:, 0]),
             "faultless": mean(4),
         }
-
-
-def parse_record(line: str, where: str = "record") -> dict[str, str]:
-    """The slots and values of a line `slot[value], slot[value]`."""
-    found: dict[str, str] = {}
-    place = 0
-    while place < len(line.rstrip()):
-        match = _FIELD.match(line, place)
-        if not match:
-            raise UserError(
-                f"{where}: expected slot[value], found '{line[place : place + 40].strip()}'."
-            )
-        slot, value = match[1], match[2].strip()
-        if slot in found:
-            raise UserError(f"{where}: the slot '{slot}' comes twice.")
-        if not value:
-            raise UserError(f"{where}: the slot '{slot}' has no value; leave it out.")
-        found[slot] = value
-        place = match.end()
-    return found
 
 
 def fold(text: str) -> str:

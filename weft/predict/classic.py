@@ -1,6 +1,6 @@
 """The engine around a model of the generation before: it reads every text whole."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,24 +8,32 @@ import numpy as np
 
 from weft.predict.predictor import Scored
 from weft.tasks.structure import Found
+from weft.tasks.task import Space
 from weft.text.example import Example
 
 
 class Classic:
     """Gives a classic part the face of an Engine."""
 
-    def __init__(self, part: Any):
-        self.part = part
+    def __init__(self, part: Any, space: Space):
+        self.part, self.space = part, space
         if hasattr(part, "states"):
             self.states = part.states
 
     def scores(self, texts: Sequence[str | Example], parts: bool = False) -> Scored:
         """Scores of each text; only a part that tags words has a weight for each of them."""
         covered = np.array([1.0 if _text(one).strip() else 0.0 for one in texts])
-        found = self.part.scores(texts)
+        if getattr(self.part, "task", "") == "language":
+            found: Any = list(self.likelihoods([_text(one) for one in texts]))
+        else:
+            found = self.part.scores(texts)
         if not isinstance(found, list):
             return Scored(found, covered)
         return Scored(found, covered, [_weights(one) for one in found])
+
+    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
+        """Of a language model: how probable each token of each text is, in order."""
+        return self.part.likelihoods(texts, self.space, running)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         return self.part.embed(texts)

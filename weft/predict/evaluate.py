@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import IO, Any, Literal
 
@@ -32,8 +33,11 @@ def evaluate(
     """
     tally = Tally() if tally is None else tally
     task, space = predictor.task, predictor.space
+    if hasattr(task, "manner"):
+        return _heard(predictor, examples, predictions, watch, look)
     measure = task.measure(space)
-    stream = iter(examples)
+    gathered = task.together(examples) if hasattr(task, "together") else examples
+    stream = iter(gathered)
     rows = 0
     while chunk := list(islice(stream, CHUNK)):
         kept, targets = [], []
@@ -43,8 +47,9 @@ def evaluate(
                 kept.append(example)
                 targets.append(target)
         if kept:
-            trees = getattr(predictor.engine, "reads", "") == "trees"
-            scored = predictor.engine.scores([e if e.words or trees else e.text for e in kept])
+            whole = getattr(predictor.engine, "reads", "") in ("trees", "vectors")
+            given = [e if whole or e.words or e.fields else e.text for e in kept]
+            scored = predictor.engine.scores(given)
             gold = targets if isinstance(scored.scores, list) else np.array(targets)
             if hasattr(task, "right"):
                 gold = [task.right(example) for example in kept]
@@ -67,6 +72,41 @@ def evaluate(
         rows += len(chunk)
         watch(len(chunk))
     if not rows:
+        raise UserError("There are no examples to measure on.")
+    return measure
+
+
+def _heard(
+    predictor: Predictor,
+    examples: Iterable[Example],
+    predictions: IO[str] | None,
+    watch: Callable[[int], None],
+    look: Callable[[Example, Answer], None] | None,
+) -> Measure:
+    """The measure of texts that follow each other, by a language model."""
+    task: Any = predictor.task
+    measure = task.measure(predictor.space)
+    waiting: deque[Example] = deque()
+
+    def texts() -> Iterator[str]:
+        for example in examples:
+            waiting.append(example)
+            yield example.text
+
+    engine: Any = predictor.engine
+    for found in engine.likelihoods(texts(), running=True):
+        example = waiting.popleft()
+        measure.add(task.predicted([found], predictor.space), [task.right(example)])
+        if look is not None or predictions is not None:
+            (answer,) = task.answers([found], predictor.space)
+            if look is not None:
+                look(example, answer)
+            if predictions is not None:
+                row = {"text": example.text, "label": plain(example.label), **shown(answer)}
+                row["tokens"] = len(answer.scores)  # what a paired test weighs the text by
+                predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
+        watch(1)
+    if not measure.n:
         raise UserError("There are no examples to measure on.")
     return measure
 

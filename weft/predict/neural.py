@@ -1,8 +1,10 @@
 """The neural engine: a Model with its tokenizer and length limit, from texts to scores."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,18 @@ from weft.batch import Padded, Store, for_reading
 from weft.batch.index import Indexer, Row
 from weft.errors import UserError
 from weft.model import Model, Reading
-from weft.predict.predictor import Predictor, Scored, load
+from weft.predict.predictor import CHUNK, Predictor, Scored, load
 from weft.predict.prepare import grown, written
-from weft.tasks.structure import Found
+from weft.tasks.language import Speech
+from weft.tasks.structure import Found, Place
 from weft.tasks.tag import joined
 from weft.text.example import Example
 from weft.tokens.cuts import Cuts, keep
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy
 from weft.train.evaluate import BUDGET, ROWS, decoded, readings, scores
+from weft.train.faster import quicken
+from weft.train.likelihoods import likelihoods
 from weft.train.runtime import Runtime, on
 
 CUTS = "cuts.json"  # how plain text is cut into words, where the training file taught it
@@ -36,10 +41,13 @@ class Neural:
         self, model: Model, indexer: Indexer, runtime: Runtime, parser: Predictor | None = None
     ):
         self.model, self.indexer, self.runtime = model.to(runtime.device).eval(), indexer, runtime
+        quicken(self.model, runtime)
         self.parser = parser  # of plain text, for a model that reads trees
 
     def scores(self, texts: Sequence[str], parts: bool = False) -> Scored:
         """Scores of each text; the windows of a long one count equally."""
+        if self.model.speaks:
+            return self._heard(texts)
         if self.model.by_word:
             return self._sentences(texts)
         store, rows = self._store(texts, spans=parts)
@@ -67,7 +75,8 @@ class Neural:
             rows, decoded(self.model, store, self.runtime) if rows else (), strict=True
         ):
             places = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
-            found[row.text].append(Found(table, chances, row.words, places, row.tree))
+            fields = getattr(given[row.text], "fields", ())
+            found[row.text].append(Found(table, chances, row.words, places, row.tree, fields))
         whole = [joined(parts) for parts in found]
         # The probability of a word's answer is that of its least probable column.
         weights = [
@@ -82,6 +91,38 @@ class Neural:
         for row in rows:
             covered[row.text] = row.coverage
         return Scored(whole, covered, weights)
+
+    def _heard(self, given: Sequence[str | Example]) -> Scored:
+        """How probable each token of each text is, each text by itself."""
+        texts = [one if isinstance(one, str) else one.text for one in given]
+        found = list(self.likelihoods(texts))
+        weights = [
+            tuple(
+                (*place, float(c)) for place, c in zip(one.places, one.chances[:, 0], strict=True)
+            )
+            for one in found
+        ]
+        return Scored(found, np.array([float(bool(text.strip())) for text in texts]), weights)
+
+    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
+        """What a language model makes of each text: see `weft.tasks.language.Listener`."""
+        if not self.model.speaks:
+            raise UserError("Only a language model can say how probable a text is.")
+        space = Speech(self.indexer.tokenizer, lines=self.model.parts["task"]["lines"])
+        stream = iter(texts)
+        waiting: deque[tuple[np.ndarray, tuple[Place, ...]]] = deque()
+
+        def read() -> Iterator[np.ndarray]:
+            while chunk := list(islice(stream, CHUNK)):
+                bare: list[tuple[np.ndarray, tuple[Place, ...]]]
+                bare = [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
+                waiting.extend(bare)
+                yield from (ids for ids, _ in bare)
+
+        for logps in likelihoods(self.model, read(), self.runtime, running):
+            ids, places = waiting.popleft()
+            chances = np.exp(logps.astype(np.float64))[:, None]
+            yield Found(ids[:, None], chances, places=places)
 
     def _trees(self, texts: Sequence[Any]) -> list[Example]:
         """The texts with their trees; without a word there is none."""
@@ -99,6 +140,8 @@ class Neural:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, H) the vector each text was pooled into."""
+        if self.model.speaks:
+            raise UserError("A language model has no vector for a whole text.")
         if self.model.by_word:
             raise UserError("A tagger has no vector for a whole text; `states` has one a word.")
         if not texts:
@@ -109,6 +152,8 @@ class Neural:
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """(T, H) the encoder's vector for each token, and (T, 2) where it stands in the text."""
+        if self.model.speaks:
+            raise UserError("A language model has no encoder, and so no states to show yet.")
         store, rows = self._store([text], spans=True)
         if not rows:
             return np.zeros((0, self.model.encoder.output_size), np.float32), np.zeros((0, 2), int)
@@ -169,8 +214,13 @@ class Neural:
 
     @property
     def reads(self) -> str:
-        """What it wants to be given: a "text", its "words", or "trees"."""
+        """What it wants to be given: a "text", its "words", "trees" or "vectors"."""
         return self.model.reads
+
+    @property
+    def note(self) -> str:
+        """What one should know of its figures, if anything."""
+        return getattr(self.model.head, "note", "")
 
     @property
     def parameters(self) -> int:
@@ -178,13 +228,18 @@ class Neural:
 
     def _store(self, texts: Sequence[Any], spans: bool = False) -> tuple[Store, list[Row]]:
         reads, rows = self.model.reads, []
-        store = Store(len(self.indexer.pieces), trees=reads == "trees")
+        features = self.model.features
+        store = Store(len(self.indexer.pieces), trees=reads == "trees", features=features)
         if reads == "trees":
             found = self.indexer.trees(self._trees(texts))
         elif reads == "words":
             found = self.indexer.sentences(texts)
+        elif reads == "vectors":
+            given = [Example(one) if isinstance(one, str) else one for one in texts]
+            found = self.indexer.matrices(given, features)
         else:
-            found = self.indexer.rows(texts, spans=spans)
+            plain = [one if isinstance(one, str) else one.text for one in texts]
+            found = self.indexer.rows(plain, spans=spans)
         for row in found:
             store.append(row.ids, 0, pieces=row.pieces, parents=row.parents)
             rows.append(row)
@@ -214,7 +269,9 @@ def indexer(
     """How a model's texts become rows: `limit` 0 means as long as the model can read."""
     limits = [n for n in (limit or None, model.limit) if n is not None]
     most = min(limits, default=None)
-    return Indexer(tokenizer, model.piece_makers, most, policy, model.whole, cuts)
+    return Indexer(
+        tokenizer, model.piece_makers, most, policy, model.whole, cuts, model.beyond
+    )  # fmt: skip
 
 
 def _merge(values: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:

@@ -66,9 +66,11 @@ class Predictor:
         stream = iter(texts)
         before = 0
         while chunk := list(islice(stream, CHUNK)):
+            chunk = [self._carried(one) for one in chunk]
             _check_texts(chunk, before)
+            given = [self._given(one, f"text {i}") for i, one in enumerate(chunk, before + 1)]
             before += len(chunk)
-            scored = self.engine.scores([self._given(one) for one in chunk], parts=parts)
+            scored = self.engine.scores(given, parts=parts)
             for i, answer in enumerate(self.task.answers(scored.scores, self.space)):
                 found = scored.parts[i] if scored.parts else ()
                 share = float(scored.coverage[i])
@@ -82,11 +84,18 @@ class Predictor:
         """Whether it answers about the words of a text, and not only about the whole."""
         return hasattr(self.task, "gold")
 
-    def _given(self, one: str | Example) -> str | Example:
-        """What the engine is asked: a text, or the words or the tree that a file gives."""
-        if isinstance(one, str):
+    def _carried(self, one: Any) -> Any:
+        """A matrix as an Example, for a model that reads vectors."""
+        own = getattr(self.engine, "reads", "") == "vectors" and isinstance(one, np.ndarray)
+        return Example("", vectors=one) if own else one
+
+    def _given(self, one: str | Example, where: str = "input") -> str | Example:
+        """What the engine is asked: a text, or the words, tree or matrix that a file gives."""
+        if getattr(self.engine, "reads", "") in ("trees", "vectors"):
             return one
-        if getattr(self.engine, "reads", "") == "trees":
+        if hasattr(self.task, "given"):
+            return self.task.given(one, self.space, where)
+        if isinstance(one, str):
             return one
         ready = one
         if one.tree is not None and self.by_word and hasattr(self.task, "prepare"):
@@ -152,7 +161,7 @@ def load(folder: str | Path, *, device: str = "auto", replay: bool = True) -> Pr
 
         settings = dict(config["classic"])
         part: Any = registry.find("classic", settings.pop("kind"))
-        engine: Engine = Classic(part.load(folder, settings))
+        engine: Engine = Classic(part.load(folder, settings), space)
     else:
         from weft.predict.neural import Neural
 
@@ -252,7 +261,7 @@ def _same(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:
     if now == value:
         return True
     if isinstance(now, float) and isinstance(value, float):
-        return abs(now - value) <= CLOSE * max(1.0, getattr(space, "deviation", 1.0))
+        return abs(now - value) <= CLOSE * max(1.0, getattr(space, "deviation", abs(value)))
     if isinstance(now, list):
         if not hasattr(space, "threshold"):
             return False

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from weft.report.labels import GAP, Labels
 from weft.report.leaderboard import Row, Verdict
-from weft.report.words import percent
+from weft.report.words import called, percent
 
 # Drawn in colours nobody uses, which become the page's variables in the written SVG.
 INK, MUTED, LINE, ACCENT, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"
@@ -72,7 +72,8 @@ def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
         if scale == 100 and axes.get_ylim()[1] > 100:
             axes.set_ylim(top=101.5)  # room for a point at the very top, but no tick above it
         axes.set_ylabel(_metric(verdict.best.metric))
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        if not _logarithmic(axes, verdict.best.metric):
+            axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         _labels(figure, axes, able, radii, stairs, verdict.choice, scale)
         return svg(figure, "scatter")
 
@@ -117,9 +118,12 @@ def curves(
         if limits is not None:
             room = 0.06 * (limits[1] - limits[0]) or 0.05
             axes.set_ylim((limits[0] - room) * scale, (limits[1] + room) * scale)
+            if "perplexity" in metric:
+                axes.set_ylim(0.94 * limits[0], 1.06 * limits[1])
         axes.grid(False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(4))
+        if not _logarithmic(axes, metric):
+            axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.set_xlabel("epochs")
         return svg(figure, f"curve-{recipe}")
 
@@ -181,7 +185,19 @@ def _bar(row: Row) -> tuple[float, float]:
 
 
 def _metric(name: str) -> str:
-    return f"{name} (%)" if percent(name) else name
+    return f"{called(name)} (%)" if percent(name) else called(name)
+
+
+def _logarithmic(axes: Any, metric: str) -> bool:
+    """Perplexities on a scale where equal steps are equal factors; whether this is one."""
+    low, high = axes.get_ylim()
+    if "perplexity" not in metric or low <= 0 or high < 5 * low:
+        return False
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    return True
 
 
 def _latency_axis(axes: Any, values: Sequence[float]) -> None:

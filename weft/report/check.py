@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from weft import __version__
 from weft.doctor import Diagnosis
-from weft.doctor.finding import Sketch
+from weft.doctor.finding import Histogram, Sketch
 from weft.report import arcs, html, tagged
 from weft.report.charts import ACCENT, INK, STYLE, svg
 
@@ -35,7 +35,8 @@ def page(diagnosis: Diagnosis, limit: int) -> str:
             for place in finding.places
             if place.sketch is not None
         },
-        chart=Markup(_lengths(diagnosis, limit)) if diagnosis.histogram.edges else "",
+        chart=_lengths(diagnosis.histogram, limit, "text"),
+        targets=_lengths(diagnosis.targets.histogram, limit, "target") if diagnosis.targets else "",
         version=__version__,
     )
 
@@ -82,9 +83,11 @@ def _table(
     }
 
 
-def _lengths(diagnosis: Diagnosis, limit: int) -> str:
+def _lengths(histogram: Histogram, limit: int, what: str) -> Markup:
     """The share of texts by their number of words, a line a split."""
-    edges, counts = diagnosis.histogram.edges, diagnosis.histogram.counts
+    edges, counts = histogram.edges, histogram.counts
+    if not edges:
+        return Markup("")
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 2.6), layout="constrained")
         axes = figure.add_subplot()
@@ -101,8 +104,8 @@ def _lengths(diagnosis: Diagnosis, limit: int) -> str:
         if limit <= edges[-1]:
             axes.axvline(limit, color=INK, lw=0.8, alpha=0.6)
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("words a text")
-        axes.set_ylabel("% of texts")
+        axes.set_xlabel(f"words a {what}")
+        axes.set_ylabel(f"% of {what}s")
         if len(counts) > 1:
             axes.legend(frameon=False, fontsize=9)
-        return svg(figure, "lengths")
+        return Markup(svg(figure, f"lengths-{what}"))

@@ -28,9 +28,11 @@ from weft.report.plan import Plan, command
 from weft.report.schedule import Clock, Race, crew, progress, timing
 from weft.report.significance import chances, pooled
 from weft.report.trial import RESULT, Cut, Result, Trial, write
-from weft.run.data import Data, checked, source
+from weft.report.written import written
+from weft.run.data import Data, checked, manner_of, source
 from weft.run.split import Splits, holdout
 from weft.train.verdict import Health
+from weft.tune.texts import WRITING
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis
@@ -67,12 +69,6 @@ def compare(
     if task:
         given["task.kind"] = task
     data = _data(given)
-    writes = any("decoder" in configuration.recipe(name) for name in recipes or ())
-    if task == "seq2seq" or data.target or writes:
-        raise UserError(
-            "Models that write texts are not compared yet. Train them one by one: "
-            "weft train --recipe seq2seq-attention, and so on."
-        )
     names, hint = _recipes(data, given, recipes or ())
     bases = {name: configuration.recipe(name) for name in names}
     clock = Clock(minutes, REPORT + TIMED * len(names))
@@ -145,13 +141,28 @@ def _data(given: Mapping[str, Any]) -> Data:
 
 def _recipes(data: Data, given: Mapping[str, Any], named: Sequence[str]) -> tuple[list[str], str]:
     """What is compared, and a sentence on what else the file is for where nobody said."""
-    fits = (*fitting(source(data, data.train)()), *(("nodes",) if data.parser else ()))
+    fits = (*_fits(data), *(("nodes",) if data.parser else ()))
     wish = given.get("task.kind", "")
     kind = chosen(wish, named, fits, data.train)
-    names = list(dict.fromkeys(named or configuration.recipes(kind)))
+    names = list(dict.fromkeys(named or filter(_comparable, configuration.recipes(kind))))
     if not names:
         raise UserError(f"No recipe is made for the task '{kind}'. Name some with --recipes.")
     return names, "" if wish or named else others(kind, fits)
+
+
+def _fits(data: Data) -> tuple[str, ...]:
+    return ("seq2seq",) if data.target else fitting(source(data, data.train)())
+
+
+def _comparable(name: str) -> bool:
+    """Whether a recipe is for texts, and foretells them from what came before; others are named.
+
+    What sees both sides of a word has a pseudo-perplexity, lower than any perplexity.
+    """
+    parts = configuration.recipe(name)
+    tables = [parts[s] for s in ("embedder", "decoder") if s in parts]
+    listed = [one for table in tables for one in (table if isinstance(table, list) else [table])]
+    return not {"vectors", "bidirectional-lm"} & {one.get("kind") for one in listed}
 
 
 def _subject(
@@ -159,14 +170,18 @@ def _subject(
 ) -> Subject:
     """Find out what the data is for, and cut it; the kind of task goes into `given`."""
     kind = given.get("task.kind", base["task"].get("kind", ""))
+    writes = kind if kind in WRITING else ""
     if not kind and looks_numeric(source(data, data.train)()):
         given["task.kind"] = "regress"
-    cut = Cut(str(output / "split.npz"), folds, given.get("task.kind") == "regress")
-    if not folds:
-        holdout(data, cut.numbers).save(Path(cut.holdout))
-    splits = cut.splits(data, 1 if folds else None)
     config = base.with_values({k: v for k, v in given.items() if k.startswith("task.")}, "compare")
-    found = facts(data, splits, folds, cut.numbers, right(config, data))
+    manner = manner_of({"kind": "classify", **config["task"]})
+    if folds and manner != "labelled":
+        raise UserError("A running text cannot be cut into folds. Give a test file instead.")
+    cut = Cut(str(output / "split.npz"), folds, given.get("task.kind") == "regress", manner)
+    if not folds and manner == "labelled":
+        holdout(data, cut.numbers, bool(writes)).save(Path(cut.holdout))
+    splits = cut.splits(data, 1 if folds else None)
+    found = facts(data, splits, folds, cut.numbers, right(config, data), writes)
     found = dataclasses.replace(found, notes=(*filter(None, [hint]), *found.notes))
     if splits.test is not None and found.rows.get("test") == 0:
         raise UserError(
@@ -232,6 +247,13 @@ def _with_model(page: Page, subject: Subject, device: str) -> Page:
     trial, _ = max(pairs, key=lambda pair: (sign * (pair[1].dev or 0.0), -pair[0].seed))
     model = _save(trial, page.output)
     test = subject.data.test or _test_file(subject, page.output)
+    if trial.writes:
+        order = [found.choice.recipe, *(row.recipe for row in page.rows)]
+        texts = written(page.finished, list(dict.fromkeys(order)))
+        healths = _healths(page.finished)
+        return dataclasses.replace(
+            page, model=str(model), test=test, written=texts, healths=healths
+        )
     seen = look(trial, device)
     return dataclasses.replace(
         page,
@@ -284,7 +306,8 @@ def _diagnose(subject: Subject, quiet: bool) -> "Diagnosis":
     if not quiet:
         print(f"looking at {rows:,} rows", file=sys.stderr, flush=True)
     given = {name: examples for name, examples in sources.items() if examples}
-    diagnosis = examine(given, dict(subject.facts.files))
+    pairs = subject.facts.writes == "seq2seq"
+    diagnosis = examine(given, dict(subject.facts.files), pairs=pairs)
     if not quiet:
         for finding in diagnosis.findings:
             if finding.level != "note":

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib
-import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from weft.errors import UserError
@@ -20,11 +19,10 @@ from weft.explain.strip import AGAINST, DEEPEST, FOR, strip
 from weft.explain.study import Study
 from weft.predict.predictor import Predictor
 from weft.report import charts, html, said
+from weft.report.heat import heat, peak
 
 BARS = 8  # labels whose probability is shown
 TOKENS = 40  # rows and columns of an attention map that can still be read
-LEVELS = 12  # shades of a map
-CELL = 14  # pixels of a cell in the labelled maps
 
 HIDDEN = "how far the score falls when the word is hidden"
 METHODS = {
@@ -66,9 +64,7 @@ def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str
         if one and weighed
         else [],
         weighed=weighed,
-        unweighed="what is said of the sentence has no single score that words could speak for"
-        if hasattr(predictor.engine, "model")
-        else "that is done only in neural models",
+        unweighed=_unweighed(study, predictor),
         hidden="hidden" if weighed and study.first[0].at else "removed",
         drawing=said.drawing(one, study, 0) if one else None,
         gold=one is not None and study.right(0) is not None,
@@ -78,8 +74,9 @@ def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str
         wrong=sum(study.wrong(i) for i in range(len(study.examples))),
         labelled=any(example.label is not None for example in study.examples),
         curves=_curves(list(study.faithful.values())),
-        what="the number" if not predictor.labels else "the probability",
-        heads=_heads(predictor, one) if one else None,
+        what=_what(study, predictor),
+        heads=_heads(predictor, one) if one and not study.written else None,
+        writing=_writing(study) if one and study.written else None,
         legend=(_ground(FOR), _ground(AGAINST)),
         command=shlex.join(command),
         made=datetime.datetime.now(datetime.timezone.utc).strftime("%d %B %Y, %H:%M UTC"),
@@ -109,33 +106,38 @@ def curves(found: Sequence[Faithfulness], kind: Literal["deletion", "insertion"]
         return charts.svg(figure, kind)
 
 
-def heat(weights: np.ndarray, tokens: Sequence[str] = (), title: str = "") -> Markup:
-    """One (T, T) map in the page's accent, as small as an SVG can be; with tokens, labelled.
+def _what(study: Study, predictor: Predictor) -> str:
+    """What falls as words are removed."""
+    if study.written:
+        return "the mean probability a token"
+    return "the number" if not predictor.labels else "the probability"
 
-    matplotlib would draw it as a picture whose colours cannot follow light and dark.
-    """
-    size = len(weights)
-    shade = np.rint(LEVELS * weights / max(float(weights.max()), 1e-9)).astype(int)
-    paths = []
-    for level in range(1, LEVELS + 1):
-        cells = np.argwhere(shade == level).tolist()
-        if cells:
-            d = "".join(f"M{x} {y}h1v1h-1z" for y, x in cells)
-            paths.append(f'<path opacity="{level / LEVELS:.2f}" d="{d}"/>')
-    margin = 0.8 + 0.45 * max(len(_short(token)) for token in tokens) if tokens else 0.0
-    labels = "".join(
-        f'<text x="-.4" y="{i + 0.75}" text-anchor="end">{escape(_short(token))}</text>'
-        f'<text transform="translate({i + 0.75} -.4) rotate(-90)">{escape(_short(token))}</text>'
-        for i, token in enumerate(tokens)
-    )
-    whole = size + margin
-    width = f' style="width:{CELL * whole:.0f}px"' if tokens else ""
-    box = f"{-margin:.2f} {-margin:.2f} {whole + 0.1:.2f} {whole + 0.1:.2f}"
-    return Markup(
-        f'<svg class="heat" viewBox="{box}"{width} role="img"><title>{escape(title)}</title>'
-        f'<rect class="frame" width="{size}" height="{size}"/>'
-        f'<g class="cells">{"".join(paths)}</g>{labels}</svg>'
-    )
+
+def _unweighed(study: Study, predictor: Predictor) -> str:
+    """Why words have no weights."""
+    if study.written:
+        return ""
+    if hasattr(predictor.engine, "model"):
+        return "what is said of the sentence has no single score that words could speak for"
+    return "that is done only in neural models"
+
+
+def _writing(study: Study) -> dict[str, Any]:
+    """How the one answer was written, or the one text heard."""
+    from weft.report import writing
+
+    found = study.written[0]
+    return {
+        "heard": found.heard,
+        "tokens": writing.tokens(found, study.examples[0].text),
+        "lines": writing.lines(found),
+        "right": study.examples[0].label if study.wrong(0) else None,
+        "found": found.found,
+        "beams": writing.beams(found.nodes),
+        "steps": max((node.step for node in found.nodes), default=-1) + 1,
+        "drawn": writing.STEPS,
+        "attention": writing.attention(found),
+    }
 
 
 def _curves(found: Sequence[Faithfulness]) -> list[tuple[str, Markup]]:
@@ -146,10 +148,6 @@ def _curves(found: Sequence[Faithfulness]) -> list[tuple[str, Markup]]:
         ("Strongest words removed first: lower is better", Markup(curves(found, "deletion"))),
         ("Strongest words put in first: higher is better", Markup(curves(found, "insertion"))),
     ]
-
-
-def _short(token: str) -> str:
-    return token if len(token) <= 12 else token[:11] + "…"
 
 
 def _heads(predictor: Predictor, one: Explanation) -> dict[str, Any] | None:
@@ -164,15 +162,9 @@ def _heads(predictor: Predictor, one: Explanation) -> dict[str, Any] | None:
     tokens, weights = found.tokens[:TOKENS], found.weights[:, :, :TOKENS, :TOKENS]
     layers = []
     for k, layer in enumerate(weights, 1):
-        maps = [(f"head {n}", heat(w, title=_peak(w, tokens))) for n, w in enumerate(layer, 1)]
+        maps = [(f"head {n}", heat(w, title=peak(w, tokens))) for n, w in enumerate(layer, 1)]
         layers.append((f"Layer {k}", heat(layer.mean(0), tokens, f"layer {k}, mean"), maps))
     return {"layers": layers, "shown": len(tokens), "tokens": len(found.tokens)}
-
-
-def _peak(weights: np.ndarray, tokens: Sequence[str]) -> str:
-    """Where a head looks hardest, in words."""
-    row, column = divmod(int(weights.argmax()), weights.shape[1])
-    return f"“{tokens[row]}” looks at “{tokens[column]}” with {weights[row, column]:.2f}"
 
 
 def _title(study: Study, one: Explanation | None) -> str:
@@ -183,6 +175,13 @@ def _title(study: Study, one: Explanation | None) -> str:
 
 def _lede(study: Study, one: Explanation | None) -> str:
     method = next(iter(study.explained))
+    if study.written and study.written[0].heard:
+        if one is None:
+            return f"{len(study.examples):,} texts heard by a language model."
+        hard = min(study.written[0].tokens, key=lambda token: token.chance, default=None)
+        piece = one.text[slice(*hard.place)].strip() or hard.text.strip() if hard else ""
+        least = f" What it expected least is “{piece}”." if piece else ""
+        return f"The model hesitates between {one.answer.value:.3g} tokens on average.{least}"
     if not method:
         return "What the model says." if one else f"{len(study.examples):,} texts answered."
     if one is not None:
@@ -241,7 +240,7 @@ def _plain(value: Any) -> str:
 
 def _bars(one: Explanation, predictor: Predictor) -> list[tuple[str, float, bool]]:
     """(label, probability, whether it is the target), the most probable first."""
-    if one.answer.structure is not None and one.at is None:
+    if one.at is None and (one.answer.structure is not None or not predictor.labels):
         return []
     found = zip(predictor.labels, one.answer.scores, strict=True)
     pairs = one.at.chances if one.at else sorted(found, key=lambda p: -p[1])
@@ -258,8 +257,16 @@ def _text(study: Study, i: int) -> dict[str, Any]:
         "where": study.examples[i].where,
         "coverage": one.answer.coverage,
         "strip": strip(one) if one.words else "",
-        "drawing": said.drawing(one, study, i),
+        "drawing": said.drawing(one, study, i) or _tokens(study, i),
     }
+
+
+def _tokens(study: Study, i: int) -> Markup | None:
+    if not study.written:
+        return None
+    from weft.report.writing import tokens
+
+    return tokens(study.written[i], study.examples[i].text)
 
 
 def _ground(colour: str) -> Markup:

@@ -34,6 +34,7 @@ class Facts:
     notes: tuple[str, ...]  # rows that the reader left out, and what else is to be known
     kind: str = ""  # of the structures, where answers are about the words of a text
     words: dict[str, int] = field(default_factory=dict)  # by split, where the file has words
+    writes: str = ""  # the task, where texts are written; then there are no labels to count
 
 
 def looks_numeric(examples: Iterable[Example]) -> bool:
@@ -53,7 +54,12 @@ def looks_numeric(examples: Iterable[Example]) -> bool:
 
 
 def facts(
-    data: Data, splits: Splits, folds: int = 0, numbers: bool = False, gold: Gold | None = None
+    data: Data,
+    splits: Splits,
+    folds: int = 0,
+    numbers: bool = False,
+    gold: Gold | None = None,
+    writes: str = "",
 ) -> Facts:
     """Go through every split once and count; `gold` says what is right of a text's words."""
     sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
@@ -74,6 +80,9 @@ def facts(
             if right is not None:
                 kind = right.kind
                 words[split] += len(right.words)
+            if writes:
+                words[split] += len(example.text.split())
+                continue
             for name in names(right) if right else _names(example):
                 if name in labels or len(labels) < DISTINCT:
                     labels.setdefault(name, Counter())[split] += 1
@@ -88,6 +97,7 @@ def facts(
         notes=_left_out(data, [path for _, path in given]),
         kind=kind,
         words=dict(words),
+        writes=writes,
     )
 
 

@@ -5,6 +5,7 @@ from itertools import islice
 
 from weft import config as configuration
 from weft import registry
+from weft.doctor.pairs import free_text
 from weft.errors import UserError, unknown_name
 from weft.text.conll import BIT
 from weft.text.example import Example, Layers, Marks
@@ -17,6 +18,7 @@ KNOWN = {
     "parse": "a head for each word, as CoNLL-U has them",
     "constituency": "bracketed trees, or columns with parse bits",
     "nodes": "bracketed trees",
+    "seq2seq": "a text that each text should become: the file beside it (--target), or --label",
 }
 
 
@@ -34,7 +36,9 @@ def fitting(examples: Iterable[Example]) -> tuple[str, ...]:
         return (*(found if heads else ("tag",)), *bits)
     trees = [e.tree for e in some if e.tree is not None]
     if not trees:
-        return WHOLE
+        if free_text(some):
+            return ("seq2seq", *WHOLE)
+        return WHOLE if any(e.label is not None for e in some) else ("language",)
     # Sentiment has one scale at words and phrases; parts of speech and phrases share no labels.
     scale = len(trees) == len(some) and _one_scale(trees)
     return ("classify", "nodes", "constituency") if scale else ("constituency", "nodes", "classify")
@@ -51,7 +55,9 @@ def chosen(task: str, recipes: Sequence[str], fits: Sequence[str], path: str) ->
         told = " and ".join(f"'{name}' is for {kind}" for kind, name in kinds.items())
         raise UserError(f"Recipes of one task can be compared; {told}. Leave one out.")
     kind = task or next(iter(kinds), fits[0])
-    if kind not in fits and not (kind in WHOLE and fits[0] in WHOLE):
+    # Any text can be foretold; and whatever stands in a column of labels can be written.
+    loose = kind == "language" or (kind in (*WHOLE, "seq2seq") and WHOLE[0] in fits)
+    if kind not in fits and not loose:
         needs = f" needs {KNOWN[kind]}" if kind in KNOWN else " needs a label for each text"
         raise UserError(
             f"{path}: the task '{kind}'{needs}, which is not there. This file fits "
@@ -63,7 +69,7 @@ def chosen(task: str, recipes: Sequence[str], fits: Sequence[str], path: str) ->
 def others(kind: str, fits: Sequence[str]) -> str:
     """A sentence on what else the file could be compared on; empty where there is nothing."""
     rest = [task for task in fits if task != kind and configuration.recipes(task)]
-    if kind in WHOLE:
+    if kind in (*WHOLE, "seq2seq"):
         rest = [task for task in rest if task not in WHOLE]
     if not rest:
         return ""

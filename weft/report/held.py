@@ -4,10 +4,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from weft.doctor.pairs import target_of
 from weft.run.data import Data, Source
 from weft.text import conll, conllu, trees
 from weft.text.example import Example, Marks
 from weft.text.formats import recognise
+from weft.text.parallel import beside
+from weft.text.source import peel
 from weft.text.spans import Marked
 from weft.text.standoff import write_spans
 from weft.text.write import opened, replacing
@@ -18,7 +21,11 @@ ENDINGS = {"conllu": ".conllu", "conll": ".conll", "trees": ".ptb"}
 
 def write_test(data: Data, test: Source, folder: Path) -> str:
     """Write the test part so that anybody can measure on it; its path."""
+    if data.target:
+        return _parallel(data, test, folder)
     kind = data.format or recognise(data.train)
+    if kind == "lines" and not any("\n" in e.text.rstrip("\n") for e in test()):
+        return _plain(test, folder)
     path = folder / f"test{ENDINGS.get(kind, '.jsonl')}"
     path.unlink(missing_ok=True)
     if kind in ("spans", "standoff"):
@@ -30,6 +37,28 @@ def write_test(data: Data, test: Source, folder: Path) -> str:
     with replacing(os.fspath(path)) as part, opened(part, "") as out:
         for piece in _pieces(data, kind, list(test())):
             out.write(piece)
+    return str(path)
+
+
+def _parallel(data: Data, test: Source, folder: Path) -> str:
+    """Two files side by side, with the endings of the training files."""
+    path = folder / f"test{Path(peel(data.train)[0]).suffix}"
+    other = Path(beside(path, data.target))
+    sides = [(example.text, target_of(example.label)) for example in test()]
+    for place, column in ((path, 0), (other, 1)):
+        place.unlink(missing_ok=True)
+        with replacing(os.fspath(place)) as part, opened(part, "") as out:
+            out.writelines(f"{both[column]}\n" for both in sides)
+    return str(path)
+
+
+def _plain(test: Source, folder: Path) -> str:
+    """Texts without labels, a line each."""
+    path = folder / "test.txt"
+    path.unlink(missing_ok=True)
+    with replacing(os.fspath(path)) as part, opened(part, "") as out:
+        for example in test():
+            out.write(example.text if example.text.endswith("\n") else f"{example.text}\n")
     return str(path)
 
 

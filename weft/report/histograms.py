@@ -102,4 +102,4 @@ def shares(histograms: Mapping[str, Histogram], unit: str, doubling: bool = Fals
                 axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.yaxis.set_major_locator(MaxNLocator(4))
         row[0].set_ylabel("share of texts (%)")
-        return svg(figure, f"shares-{unit}")
+        return svg(figure, f"shares-{unit.replace(' ', '-')}")

@@ -7,7 +7,17 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from weft.report.words import about, count, duration, figure, milliseconds, size
+from weft.report.words import (
+    BRIEF,
+    about,
+    called,
+    count,
+    duration,
+    figure,
+    milliseconds,
+    percent,
+    size,
+)
 
 
 def render(template: str, **values: Any) -> str:
@@ -22,7 +32,7 @@ def render(template: str, **values: Any) -> str:
     templates.filters.update(
         about=about, count=count, duration=duration, milliseconds=milliseconds, size=size, name=name
     )
-    templates.globals.update(figure=figure, zip=zip)
+    templates.globals.update(figure=figure, called=called, briefly=BRIEF, is_share=percent, zip=zip)
     return templates.get_template(template).render(**values)
 
 

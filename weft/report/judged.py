@@ -33,6 +33,12 @@ MEANINGS = {
     "uas": "the share of words with the right head",
     "constituents": "F1 of labelled brackets, as evalb counts them",
     "nodes": "the share of nodes with the right label",
+    "bleu": "the overlap with the references in runs of one to four words, from 0 to 100, "
+    "as sacrebleu counts it",
+    "chrf": "the overlap with the references in runs of characters, from 0 to 100",
+    "exact_match": "the share of answers that are right to the letter",
+    "rouge1": "the overlap with the references in words",
+    "perplexity": "how many words the model hesitates between on average; lower is better",
     "root": "the share of sentences whose root has the right label",
 }
 

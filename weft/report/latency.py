@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.predict import Predictor
+from weft.tasks.task import Answer
 from weft.text.example import Example
+from weft.tune.texts import WRITING
 
 WARM_UP, SINGLE, TOGETHER = 20, 200, 2000  # texts
 FEWEST, LONGEST = 20, 10.0  # a slow model answers at least so many texts, then for so many seconds
@@ -20,6 +22,7 @@ class Latency:
     p50_ms: float
     p95_ms: float
     texts_per_second: float
+    token_ms: float | None = None  # where texts are written, of one text at a time
 
 
 def latency(predictor: Predictor, texts: Sequence[str | Example]) -> Latency:
@@ -28,14 +31,20 @@ def latency(predictor: Predictor, texts: Sequence[str | Example]) -> Latency:
     for text in texts[:WARM_UP]:
         predictor([text])
     single: list[float] = []
+    tokens = 0
     while len(single) < SINGLE and (len(single) < FEWEST or sum(single) < LONGEST):
-        single.append(_seconds(predictor, [texts[len(single) % len(texts)]]))
+        seconds, answers = _timed(predictor, [texts[len(single) % len(texts)]])
+        single.append(seconds)
+        tokens += len(answers[0].scores)
     p50, p95 = np.percentile(single, [50, 95]) * 1000
     many = list(texts[: max(FEWEST, min(TOGETHER, round(LONGEST / np.mean(single))))])
-    return Latency(float(p50), float(p95), len(many) / _seconds(predictor, many))
+    together, _ = _timed(predictor, many)
+    writes = predictor.config["task"].get("kind") in WRITING
+    each = 1000 * sum(single) / tokens if writes and tokens else None
+    return Latency(float(p50), float(p95), len(many) / together, each)
 
 
-def _seconds(predictor: Predictor, texts: list[str | Example]) -> float:
+def _timed(predictor: Predictor, texts: list[str | Example]) -> tuple[float, list[Answer]]:
     started = time.perf_counter()
-    predictor(texts)
-    return time.perf_counter() - started
+    answers = predictor(texts)
+    return time.perf_counter() - started, answers

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.report.trial import Result, Timing
-from weft.report.words import brief, chance, count, figure, milliseconds, size
+from weft.report.words import BRIEF, NAMES, brief, called, chance, count, figure, milliseconds, size
 
 WIDTH = 100
 SHORT = 13  # letters of a recipe up to which there is room to spare
+BESIDE = ("chrf", "bits_per_character")  # what stands beside the main figure of texts
+HIDDEN = ("perplexity_known",)  # figures that would only crowd the table
 WIDE = 2 * 1.96  # standard deviations in a 95 % interval
 
 
@@ -39,6 +41,13 @@ class Row:
     pooled: float | None = None  # accuracy, or what else is measured, over all folds together
     folds: int = 0
     higher_is_better: bool = True
+    others: dict[str, float] = dataclasses.field(default_factory=dict)  # of texts: means of more
+    token_ms: float | None = None  # where texts are written, for each token
+
+    @property
+    def writes(self) -> bool:
+        """Whether its answers are texts, or what texts cost."""
+        return self.metric in NAMES or "perplexity" in self.metric
 
     def to_json(self) -> dict[str, object]:
         """The row as leaderboard.json holds it."""
@@ -89,6 +98,13 @@ def row(
         pooled=sum(c["value"] * c["n"] for c in counts) / total if folds and total else None,
         folds=folds,
         higher_is_better=first.higher_is_better,
+        others={
+            name: _mean([r.figures[name]["value"] for r in results])
+            for name in first.figures
+            if name in (*NAMES, "perplexity") and name not in (first.metric, *HIDDEN)
+            if all(name in r.figures for r in results)
+        },
+        token_ms=timing.token_ms,
     )
 
 
@@ -139,8 +155,10 @@ def table(rows: Sequence[Row]) -> None:
     gap = 2 if all(len(row.recipe) <= SHORT for row in rows) else 1
     shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0))
     shown.add_column("recipe", no_wrap=True)
-    heads = (metric, "95 % interval", "p", "train", "p50 ms", "p95 ms", "texts/s", "size", "memory")
-    for name in heads:
+    other = extra(rows)
+    heads = [called(metric), "95 % interval", "p", "train", "p50 ms"]
+    heads += [BRIEF.get(other, called(other)), "ms/token"] if other else ["p95 ms"]
+    for name in (*heads, "texts/s", "size", *(() if other else ("memory",))):
         shown.add_column(name, justify="right", no_wrap=True)
     failed = []
     for row in ordered(rows):
@@ -149,7 +167,7 @@ def table(rows: Sequence[Row]) -> None:
             shown.add_row(row.recipe, "failed", style="red")
             continue
         style = "bold green" if found and row is found.choice else ""
-        shown.add_row(*cells(row), style=style)
+        shown.add_row(*cells(row, other), style=style)
     console.print(shown)
     for row in failed:
         console.print(Text(f"{row.recipe} failed: {row.error}", style="red"))
@@ -159,11 +177,14 @@ def table(rows: Sequence[Row]) -> None:
         console.print(Text(found.sentence))
 
 
-def cells(row: Row) -> list[str]:
-    """A row as the table prints it."""
+def cells(row: Row, other: str = "") -> list[str]:
+    """A row as the table prints it; `other` is one more figure of texts that are written."""
     quality = figure(row.quality, row.metric)
     if row.spread is not None:
         quality += f" ± {figure(row.spread, row.metric)}"
+    more = [milliseconds(row.p95_ms)]
+    if other:
+        more = [figure(row.others.get(other), other), milliseconds(row.token_ms)]
     return [
         row.recipe,
         quality,
@@ -171,11 +192,17 @@ def cells(row: Row) -> list[str]:
         chance(row.p),
         brief(row.train_seconds),
         milliseconds(row.p50_ms),
-        milliseconds(row.p95_ms),
+        *more,
         count(row.texts_per_second),
         size(row.size_bytes),
-        size(row.memory_bytes),
+        *([] if other else [size(row.memory_bytes)]),
     ]
+
+
+def extra(rows: Sequence[Row]) -> str:
+    """The figure that stands beside the main one in a narrow table; nothing but of texts."""
+    known = [name for row in rows for name in row.others]
+    return next((name for name in BESIDE if name in known), next(iter(known), ""))
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:
@@ -207,9 +234,8 @@ def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
         within = f"one standard deviation (±{how} over {over})"
     else:
         within = f"one standard deviation (±{how}, by bootstrap over the test texts)"
-    told = (
-        f"{best.metric} {figure(best.quality, best.metric)}, {milliseconds(best.p50_ms)} ms a text"
-    )
+    name = called(best.metric)
+    told = f"{name} {figure(best.quality, best.metric)}, {milliseconds(best.p50_ms)} ms a text"
     if compared == 1:
         return f"{best.recipe} is the only model that was trained: {told}."
     if choice is best:
@@ -219,7 +245,7 @@ def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
     mine = f"{figure(choice.quality, best.metric)}, {milliseconds(choice.p50_ms)} ms a text"
     times = (best.p50_ms or 0.0) / choice.p50_ms if choice.p50_ms else 1.0
     return (
-        f"Take {choice.recipe} ({best.metric} {mine}): it is the cheapest within {within} of the "
+        f"Take {choice.recipe} ({name} {mine}): it is the cheapest within {within} of the "
         f"best, {best.recipe} ({figure(best.quality, best.metric)}, "
         f"{milliseconds(best.p50_ms)} ms), and answers {times:.1f} times as fast."
     )

@@ -25,6 +25,7 @@ from weft.report.look import Look
 from weft.report.project import section
 from weft.report.trial import Result, Trial
 from weft.report.words import percent
+from weft.report.written import Written
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis
@@ -51,6 +52,7 @@ class Page:
     model: str = ""  # path of the saved model, for the commands
     test: str = ""  # the file it was measured on, where there is one
     disputes: Sequence[Dispute] = ()
+    written: Written | None = None  # where answers are texts
 
 
 def render(page: Page) -> str:
@@ -64,6 +66,9 @@ def render(page: Page) -> str:
         bars=_bars(rows),
         verdict=found,
         metric=metric,
+        lower=any(not row.higher_is_better for row in rows if row.metric),
+        others=list(dict.fromkeys(name for row in rows for name in row.others)),
+        written=page.written,
         unit=" %" if percent(metric) else "",
         meaning=meaning(metric, page.facts.kind),
         one=_one(page.facts),
@@ -153,6 +158,12 @@ def _pictures(page: Page) -> list[tuple[str, Markup]]:
             chart = histograms.shares(lengths, "words", doubling=True)
             what = "sentences" if page.facts.kind else "texts"
             out.append((f"How long the {what} are", Markup(chart)))
+    if page.diagnosis is not None and (targets := page.diagnosis.targets):
+        edges = targets.histogram.edges
+        found = {s: (edges, n) for s, n in targets.histogram.counts.items() if sum(n)}
+        if found:
+            chart = histograms.shares(found, "words of the target", doubling=True)
+            out.append(("How long the targets are", Markup(chart)))
     if page.facts.numeric and (numbers := _numbers(page.facts)):
         out.append(("The numbers to be found", Markup(histograms.shares(numbers, "number"))))
     return out

@@ -8,10 +8,10 @@ from weft import config as configuration
 from weft import registry
 from weft.config import Config
 from weft.errors import UserError
-from weft.report.trial import SOURCES, Cut, Trial, identity
+from weft.report.trial import Cut, Trial, identity
 from weft.run.data import Data
-from weft.run.split import digest
 from weft.train.settings import Settings
+from weft.tune.texts import contents
 
 
 class Plan:
@@ -29,7 +29,7 @@ class Plan:
         self.given, self.cut, self.folder = given, cut, folder
         first = given.get("train.seed", Settings().seed)
         self.seeds = range(first, first + seeds)
-        self.contents = {name: digest(path) for name in SOURCES if (path := getattr(data, name))}
+        self.contents = contents(data)
         self.trials: dict[str, list[Trial]] = {}
         self.errors: dict[str, str] = {}
         for name, base in bases.items():
@@ -40,7 +40,8 @@ class Plan:
 
     def _trials(self, recipe: str, base: Config) -> Iterator[Trial]:
         # A change to a part that a recipe does not have is meant for the other recipes.
-        sections = (*base.sections, "task", "data", "train")
+        writing = ("target", "generate") if "decoder" in base else ()
+        sections = (*base.sections, "task", "data", "train", *writing)
         fitting = {k: v for k, v in self.given.items() if k.split(".")[0] in sections}
         base = base.with_values(fitting, "compare")
         for seed in self.seeds if _seeded(base) else self.seeds[:1]:

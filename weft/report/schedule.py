@@ -175,12 +175,12 @@ class Race:
         self.say(1, f"{running.trial.name}: stopped, the time is up")
 
     def _finish(self, trial: Trial, result: Result, how: str) -> None:
-        from weft.report.words import figure
+        from weft.report.words import called, figure
 
         self.results.setdefault(trial.recipe, []).append((trial, result))
         main = figure(result.figures[result.metric]["value"], result.metric)
         remarks = "".join(f"; {word}" for word in (result.clipped, result.collapsed) if word)
-        self.say(1, f"{trial.name}: {result.metric} {main}, {how}{remarks}")
+        self.say(1, f"{trial.name}: {called(result.metric)} {main}, {how}{remarks}")
 
 
 def timing(trial: Trial, device: str) -> Timing:

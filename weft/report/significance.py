@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 
 from weft.measure.bootstrap import draws, paired, ratio
+from weft.measure.rows import SentenceMeasure, compared
 from weft.report.judged import share
 from weft.report.trial import Trial
 from weft.tasks.structure import Structure
+from weft.tasks.task import built
+from weft.tune.texts import sentences
 
 RESAMPLES = 10_000
 
@@ -22,6 +25,8 @@ def chances(trials: Mapping[str, Sequence[Trial]], best: str, metric: str = "") 
     A text's score is its mean over seeds, so that a lucky seed does not decide; folds add up to
     all texts. Recipes whose answers cannot be paired are left out.
     """
+    if trials[best][0].writes:
+        return _of_texts(trials, best, metric)
     scores = {name: counts(found, metric) for name, found in trials.items()}
     first = scores.pop(best)
     return {
@@ -29,6 +34,32 @@ def chances(trials: Mapping[str, Sequence[Trial]], best: str, metric: str = "") 
         for name, found in scores.items()
         if len(found) == len(first)
     }
+
+
+def _of_texts(trials: Mapping[str, Sequence[Trial]], best: str, metric: str) -> dict[str, float]:
+    """The same of answers that are texts: the figure is computed anew from resampled counts."""
+    found = {name: _sentences(these, metric) for name, these in trials.items()}
+    first = found.pop(best)
+    return {
+        name: compared(other, first, metric, RESAMPLES).p
+        for name, other in found.items()
+        if other is not None and first is not None and other.n == first.n
+    }
+
+
+def _sentences(trials: Sequence[Trial], metric: str) -> SentenceMeasure | None:
+    """The counts of each test text, the mean over seeds, fold after fold."""
+    by_fold: dict[int, list[list[dict[str, Any]]]] = {}
+    for trial in trials:
+        by_fold.setdefault(trial.fold or 0, []).append(list(trial.answers()))
+    task = built(trials[0].config.sections)
+    parts = [sentences(task, metric, seeds) for _, seeds in sorted(by_fold.items())]
+    whole = parts[0]
+    for part in parts[1:]:
+        if whole is None or part is None:
+            return None
+        whole.rows.extend(part.rows)
+    return whole
 
 
 def counts(trials: Sequence[Trial], metric: str = "") -> np.ndarray:

@@ -16,11 +16,12 @@ from typing import Any
 from weft.config import Config, from_sections
 from weft.errors import UserError
 from weft.report.judged import UNITS, names
-from weft.run.data import Data
-from weft.run.split import Holdout, Splits, folded, with_test
+from weft.run.data import Data, Manner, Source, source
+from weft.run.split import TEST_SHARE, Holdout, Splits, folded, from_files, with_test
 from weft.run.train import filled
 from weft.tasks.structure import Structure
 from weft.text.example import Example
+from weft.tune.texts import WRITING
 
 RESULT, TIMING, ERROR = "result.json", "timing.json", "error.txt"
 SIGNS = ("config.toml", "log.txt", RESULT, ERROR)  # what makes a folder recognisable as a trial
@@ -56,6 +57,7 @@ class Timing:
     p95_ms: float
     texts_per_second: float
     memory_bytes: int
+    token_ms: float | None = None  # of an answer that is written, for each of its tokens
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,30 @@ class Cut:
     holdout: str  # path of the saved Holdout
     folds: int = 0
     numbers: bool = False
+    manner: Manner = "labelled"  # how the file is read: with labels, or as running text
 
     def splits(self, data: Data, fold: int | None) -> Splits:
+        if self.manner != "labelled":
+            return _in_order(data, self.manner)
         if fold is not None:
             return folded(data, self.folds, numbers=self.numbers)[fold - 1]
         return with_test(data, Holdout.load(Path(self.holdout)))
+
+
+def _in_order(data: Data, manner: Manner) -> Splits:
+    """Texts in their order: what is near in a text is alike, so test and dev are its end."""
+    if data.test:
+        return from_files(data, manner=manner)
+    texts = source(data, data.train, manner=manner)
+    rows = sum(1 for _ in texts())
+    ends = rows - round(TEST_SHARE * rows)
+    first = ends if data.dev else ends - round(data.share * rows)
+    dev = source(data, data.dev, manner=manner) if data.dev else _part(texts, first, ends)
+    return Splits(_part(texts, 0, first), dev, _part(texts, ends, rows))
+
+
+def _part(texts: Source, start: int, end: int) -> Source:
+    return lambda: islice(texts(), start, end)
 
 
 @dataclass(frozen=True)
@@ -88,6 +109,12 @@ class Trial:
     def name(self) -> str:
         where = "" if self.fold is None else f" fold {self.fold}"
         return f"{self.recipe} seed {self.seed}{where}"
+
+    @property
+    def writes(self) -> str:
+        """The task, where its answers are texts or what texts cost; else nothing."""
+        kind = self.config["task"].get("kind", "") if "task" in self.config else ""
+        return kind if kind in WRITING else ""
 
     def to_json(self) -> dict[str, Any]:
         """Everything another process needs to run it."""
@@ -262,4 +289,5 @@ def _collapsed(answers: Iterator[dict[str, Any]]) -> str:
     (value, count), total = given.most_common(1)[0], given.total()
     if len(right) < 2 or count < SAME * total or right[value] > 0.95 * total:
         return ""
+    value = value if len(value) <= 60 else f"{value[:59]}…"
     return f"it answered {value!r} for {count / total:.0%} of the test {what}"

@@ -14,7 +14,7 @@ from rich.text import Text
 from weft.config import written
 from weft.report import html
 from weft.report import tuned_charts as charts
-from weft.report.words import chance, duration, figure, percent
+from weft.report.words import called, chance, duration, figure, percent
 from weft.run.train import versions
 from weft.tune.restart import Restart
 from weft.tune.search import Tuned
@@ -31,11 +31,13 @@ def line(news: Row | Restart, metric: str) -> str:
         if news.error:
             return f"{name}: failed: {news.error}"
         parts = [("dev", news.dev), ("test", news.test)]
-        told = [f"{split} {metric} {figure(v, metric)}" for split, v in parts if v is not None]
+        told = [
+            f"{split} {called(metric)} {figure(v, metric)}" for split, v in parts if v is not None
+        ]
         return f"{name}: {', '.join(told)}, {duration(news.seconds)}"
     told = [f"trial {news.number}: {news.state}"]
     if news.value is not None:
-        told.append(f"{metric} {figure(news.value, metric)}")
+        told.append(f"{called(metric)} {figure(news.value, metric)}")
     told.append(settings(news.settings))
     if news.state == "failed":
         told.append(news.reason)
@@ -54,13 +56,15 @@ def shown(value: Any) -> str:
 def sentence(tuned: Tuned) -> str:
     """What the search was good for, as far as one can be sure."""
     metric, found = tuned.metric, tuned.restarts
-    trials = f"{_best(tuned)} reaches {metric} {figure(tuned.best.value, metric)} on dev"
+    trials = f"{_best(tuned)} reaches {called(metric)} {figure(tuned.best.value, metric)} on dev"
     if found is None:
         return f"{trials}; without restarts nobody knows how much of that is luck."
     mine = found.spread("tuned", found.split)
     if mine is None:
         return f"{trials}, but none of its restarts could be trained."
-    over = f"{metric} on {found.split} over {mine.n} new {'seed' if mine.n == 1 else 'seeds'}"
+    over = (
+        f"{called(metric)} on {found.split} over {mine.n} new {'seed' if mine.n == 1 else 'seeds'}"
+    )
     theirs = found.spread("start", found.split)
     if theirs is None or found.p is None:
         return f"{_best(tuned)} has {_plus(mine, metric)} ({over})."
@@ -107,7 +111,7 @@ def table(tuned: Tuned) -> None:
     rows = Table(box=None, pad_edge=False, header_style="bold")
     unit = " %" if percent(tuned.metric) else ""
     names = [dimension.key.replace(".", "\n") for dimension in tuned.plan.dimensions]
-    for name in ("trial", f"dev\n{tuned.metric}{unit}", *names):
+    for name in ("trial", f"dev\n{called(tuned.metric)}{unit}", *names):
         rows.add_column(name, justify="left" if name == "trial" else "right", overflow="fold")
     for row in tuned.ranked()[:SHOWN]:
         values = [shown(row.settings[d.key]) for d in tuned.plan.dimensions]

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from weft.report.charts import ACCENT, INK, MUTED, PAPER, STYLE, svg
-from weft.report.words import percent
+from weft.report.words import called, percent
 from weft.tune.restart import Restart
 from weft.tune.search import Tuned
 from weft.tune.space import Dimension, Range
@@ -173,4 +173,4 @@ def _scale(metric: str) -> int:
 
 
 def _title(metric: str) -> str:
-    return f"{metric} (%)" if percent(metric) else metric
+    return f"{called(metric)} (%)" if percent(metric) else called(metric)

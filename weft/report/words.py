@@ -4,8 +4,45 @@
 # of a file that it is named after.
 PLAIN = {
     *("pearson", "spearman", "mse", "rmse", "mae", "r2", "loss", "crossing", "quality"),
-    *("perplexity", "bits_per_character"),
+    *("perplexity", "token_perplexity", "perplexity_known", "bits_per_character"),
+    *("pseudo_perplexity", "bleu", "bleu_lower", "bleu_tokenised", "chrf", "nist", "cider"),
 }
+TENTHS = {"bleu", "bleu_lower", "bleu_tokenised", "chrf"}  # from 0 to 100 already
+NAMES = {
+    "bleu": "BLEU",
+    "bleu_lower": "BLEU, lower case",
+    "bleu_tokenised": "BLEU, tokenised",
+    "chrf": "chrF",
+    "nist": "NIST",
+    "cider": "CIDEr",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "rougeLsum": "ROUGE-Lsum",
+    "rouge_l": "ROUGE-L",
+    "exact_match": "exact match",
+    "slot_error": "slot error",
+    "faultless": "faultless",
+    "token_accuracy": "token accuracy",
+    "token_perplexity": "perplexity per token",
+    "perplexity_known": "perplexity of known words",
+    "pseudo_perplexity": "pseudo-perplexity",
+    "bits_per_character": "bits per character",
+    "unknown": "unknown words",
+}
+
+
+BRIEF = {
+    "exact_match": "exact",
+    "token_perplexity": "per token",
+    "bits_per_character": "bits/char",
+    "unknown": "unknown",
+}
+
+
+def called(metric: str) -> str:
+    """A figure's name for people."""
+    return NAMES.get(metric, metric)
 
 
 def percent(metric: str) -> bool:
@@ -14,10 +51,17 @@ def percent(metric: str) -> bool:
 
 
 def figure(value: float | None, metric: str) -> str:
-    """A quality as people write it: 93.1 for an accuracy of 0.931, three decimals otherwise."""
+    """A quality as people write it: 93.1 for an accuracy of 0.931, a perplexity in four digits."""
     if value is None:
         return "–"
-    return f"{100 * value:.1f}" if percent(metric) else f"{value:.3f}"
+    if percent(metric):
+        return f"{100 * value:.1f}"
+    if metric in TENTHS:
+        return f"{value:.1f}"
+    if "perplexity" in metric:
+        digits = 3 if value < 10 else 2 if value < 100 else 1 if value < 1000 else 0
+        return f"{value:,.{digits}f}"
+    return f"{value:.3f}"
 
 
 def chance(p: float | None) -> str:

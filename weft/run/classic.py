@@ -1,28 +1,54 @@
-"""The classic half of a run: all texts in memory, one fit, and what is heard of it on the way."""
+"""The classic half of a run: texts in memory, one fit, and what is heard of it on the way.
+
+Language models alone see their texts as they are read, and keep no more than ids.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from weft import registry
 from weft.classic.progress import Progress
+from weft.config import Config
+from weft.decode import search_settings
 from weft.errors import UserError
 from weft.predict.classic import Classic
 from weft.run.data import Data, Source, counted
 from weft.run.split import Splits
+from weft.tasks.language import Language
 from weft.tasks.tag import Tag
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
 from weft.train.settings import Settings
 from weft.train.watch import Watch, forget_after
 
+CHUNK = 10_000  # texts tokenised together
 QUIET = 30  # seconds without a word, at most, where there is no bar to look at
 # Texts and their targets; of a task about words, Examples and a table each.
 Held = tuple[list[str | Example], Any]
+
+
+def sections(config: Config) -> dict[str, Any]:
+    """The model's sections with every default written in.
+
+    A language model has a tokenizer beside it, which its task learns as for neural ones, and says
+    how it writes.
+    """
+    out: dict[str, Any] = {"classic": registry.fill("classic", config["classic"])}
+    if config["task"].get("kind") != "language":
+        return out
+    tokenizer = {"kind": "word", **config["tokenizer"]}
+    path = tokenizer.pop("path", "")
+    filled = registry.fill("tokenizer", tokenizer)
+    generate = registry.check(
+        search_settings.Settings, {"method": "sample", **config["generate"]}, "[generate]"
+    )
+    return {"tokenizer": {**filled, "path": path} if path else filled, **out, "generate": generate}
 
 
 @dataclass
@@ -45,17 +71,26 @@ class Run:
         self.started = self.spoken = time.perf_counter()
         self.part = registry.build("classic", self.section)
         self._check_task()
+        forget_after(self.watch.folder / "metrics.jsonl", -1)
+        if self.speaks:
+            rows, held = self._ids(self.splits.train, self.tally), self._ids(self.splits.dev)
+            self.part.fit(rows, held, self.space, watch=self._after)
+            return Classic(self.part, self.space)
         self.tally.open = True
         texts, targets = self._held(self.splits.train, self.tally)
         self.tally.open = False
         if not texts:
             raise UserError("There are no training examples left.")
         self.size = len(texts)
-        forget_after(self.watch.folder / "metrics.jsonl", -1)
         self.part.fit(
             texts, targets, self.task, self.space, seed=self.settings.seed, watch=self._after
         )
-        return Classic(self.part)
+        return Classic(self.part, self.space)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the task is to foretell texts."""
+        return isinstance(self.task, Language)
 
     @property
     def by_word(self) -> bool:
@@ -64,6 +99,13 @@ class Run:
 
     def _check_task(self) -> None:
         kind = self.section["kind"]
+        if self.speaks != (getattr(self.part, "task", "") == "language"):
+            raise UserError(
+                f"classic '{kind}' does not foretell texts, which the task 'language' asks for. "
+                "Use --recipe kneser-ney or ngram."
+                if self.speaks
+                else f"classic '{kind}' is a language model. Set task.kind to 'language'."
+            )
         if getattr(self.part, "by_word", False) and not isinstance(self.task, Tag):
             raise UserError(f"classic '{kind}' tags words. Set task.kind to 'tag'.")
         if self.by_word and not getattr(self.part, "by_word", False):
@@ -89,6 +131,18 @@ class Run:
                 continue  # a label of dev that training does not have; the notes will say so
             texts.append(example if self.by_word else example.text)
         return texts, targets if self.by_word else np.array(targets)
+
+    def _ids(self, source: Source | None, tally: Tally | None = None) -> Iterator[np.ndarray]:
+        """The ids of every text, read once, as far as somebody asks for them."""
+        if tally is not None:
+            tally.open = True
+        examples = source() if source is not None else iter(())
+        texts = (example.text for example in self.watch.reading(examples, "reading"))
+        tokenizer = self.space.tokenizer  # type: ignore[attr-defined]
+        while chunk := list(islice(texts, CHUNK)):
+            yield from tokenizer.ids(chunk)
+        if tally is not None:
+            tally.open = False
 
     def _after(self, progress: Progress) -> bool:
         """Show how far it is; after an epoch, measure on dev and look at the clock."""

@@ -1,16 +1,20 @@
 """The [data] section, and the examples it leads to."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from weft import registry
 from weft.errors import UserError
 from weft.text.example import Example, Tally
 from weft.text.parallel import beside, read_parallel
 from weft.text.read import Columns, read, settled
+from weft.text.running import read_running
 from weft.tokens.truncate import Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
+# With labels; texts whatever their labels, blank ones left out; or lines with their breaks.
+Manner = Literal["labelled", "texts", "running"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Data:
     phrases: bool = False  # train on every labelled phrase of a tree
     parser: str = ""  # model that makes the trees of texts that come without
     target: str = ""  # ending of the files beside these that hold what each line should become
+    references: tuple[str, ...] = ()  # endings of more such files, or columns beside the label
+    fields: tuple[str, ...] = ()  # columns that make up a record in place of the text; "*": all
     problems: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     limit: int = 0  # tokens of a text that are read; 0: as many as the model can
     truncate: Policy = "head"  # what is read of a longer text
@@ -66,18 +72,27 @@ def alike(data: Data, path: str) -> Data:
 
 
 def _columns(data: Data) -> Columns:
-    return Columns(*(None if c == "" else c for c in (data.text, data.label, data.id)))
+    text, label, identity = (None if c == "" else c for c in (data.text, data.label, data.id))
+    more = () if data.target else tuple(data.references)
+    return Columns(text, label, identity, tuple(data.fields), more)
 
 
-def source(data: Data, path: str, tally: Tally | None = None, phrases: bool = False) -> Source:
+def source(
+    data: Data,
+    path: str,
+    tally: Tally | None = None,
+    phrases: bool = False,
+    manner: Manner = "labelled",
+) -> Source:
     """The examples of one file, with the columns and policies of a [data] section."""
     columns = _columns(data)
 
     def examples() -> Iterator[Example]:
+        if manner == "running":
+            return read_running(path, problems=data.problems, tally=tally)
         if data.target:
-            return read_parallel(
-                path, beside(path, data.target), problems=data.problems, tally=tally
-            )  # fmt: skip
+            others = (beside(path, ending) for ending in (data.target, *data.references))
+            return read_parallel(path, *others, problems=data.problems, tally=tally)
         return read(
             path,
             columns=columns,
@@ -86,15 +101,38 @@ def source(data: Data, path: str, tally: Tally | None = None, phrases: bool = Fa
             tally=tally,
             phrases=phrases,
             separator=data.separator or None,
+            keep_empty=manner == "texts",
         )
 
-    return examples
+    return examples if manner != "texts" else lambda: _written(examples(), path, tally)
 
 
-def counted(examples: Source, data: Data, tally: Tally) -> Iterator[Example]:
-    """Examples fit to train or measure on: without a label they are a problem."""
+def _written(examples: Iterator[Example], path: str, tally: Tally | None) -> Iterator[Example]:
+    """Those that are not blank: in a file of plain text, blank lines stand between paragraphs."""
+    some = False
+    for example in examples:
+        if example.text.strip():
+            some = True
+            yield example
+        elif tally is not None:
+            tally.add("blank texts left out", example.where)
+    if not some:
+        raise UserError(f"{path}: every text is blank. Give it at least one that is not.")
+
+
+def manner_of(task: Mapping[str, Any]) -> Manner:
+    """How the files of a [task] section are read."""
+    if not hasattr(registry.find("task", task["kind"]), "manner"):
+        return "labelled"
+    return registry.build("task", task, tokenizer={}).manner
+
+
+def counted(
+    examples: Source, data: Data, tally: Tally, manner: Manner = "labelled"
+) -> Iterator[Example]:
+    """Examples fit to train or measure on: where labels are asked for, none is a problem."""
     for example in examples():
-        if example.label is None and example.tree is None:
+        if manner == "labelled" and example.label is None and example.tree is None:
             if data.problems == "error":
                 raise UserError(
                     f"{example.where}: no label. Give the label column with --label, "

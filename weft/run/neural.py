@@ -1,10 +1,10 @@
 """The neural half of a run: tokenizer, stores, model, then the loop with its evaluations."""
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,28 +15,32 @@ from torch import Tensor
 
 from weft import registry
 from weft.batch import Batches, Position, Store, labelled
-from weft.batch.index import Indexer
+from weft.batch.stream import Stream
 from weft.config import Config, parts_of
 from weft.errors import UserError
+from weft.measure.figure import LOWER
 from weft.model import Model, fill
 from weft.predict.neural import CUTS, Neural, indexer
 from weft.predict.predictor import Predictor
-from weft.run.data import Data, Source, counted
+from weft.run import running
+from weft.run.data import Data
 from weft.run.split import Splits
-from weft.tasks.structure import Found
+from weft.run.stores import Asked, Stores, found_in
 from weft.tasks.task import Space, Task
-from weft.text.example import Example, Tally
+from weft.text.example import Tally
+from weft.text.matrices import matrix
+from weft.text.records import mark
 from weft.tokens.cuts import Cuts, Lessons, keep
 from weft.tokens.tokenizer import Tokenizer
 from weft.train import checkpoint
 from weft.train.evaluate import averaged, decoded, scores
+from weft.train.faster import quicken
 from weft.train.health import Health, examine, first_bad, sample
 from weft.train.loop import NotFinite, Progress, Trainee, check, fit
 from weft.train.runtime import Runtime, out_of_memory, seed_everything, threads
 from weft.train.settings import Settings
 from weft.train.watch import Watch, forget_after
 
-CHUNK = 10_000  # texts tokenised together
 MINUTE = 60  # seconds between checkpoints when nothing else is said
 REPLAY = 1000  # updates that are done again to find what went wrong, at most
 
@@ -53,7 +57,7 @@ def sections(config: Config) -> dict[str, Any]:
     path = tokenizer.pop("path", "")
     filled = registry.fill("tokenizer", tokenizer)
     out = {"tokenizer": {**filled, "path": path} if path else filled, **fill(config.sections)}
-    if "decoder" in config:
+    if "decoder" in config and "embedder" in config:
         # What is written is cut as what is read, unless the configuration says otherwise.
         out["target"] = registry.fill("tokenizer", config["target"] or filled)
     return out
@@ -76,6 +80,7 @@ class Run:
     heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
     parser: Predictor | None = None  # that made the trees of texts without
     stopped: str = ""  # in words, when the clock ended the training
+    asked: list[Asked] = field(default_factory=list)  # of each dev row, where texts are measured
 
     def fit(self, resume: bool) -> Neural:
         """Train to the end and give back the best model as an engine."""
@@ -85,13 +90,22 @@ class Run:
             tokenizer, cuts = self._read(resume)
             model = self._model(tokenizer)
             index = indexer(model, tokenizer, self.data.limit, self.data.truncate, cuts)
-            train = self._store(self.splits.train, index, model, "train")
+            train: Store | Stream
+            held = self.splits.dev
+            if model.speaks:
+                train, dev = running.stream(self, model), running.texts(self)
+            else:
+                stores = Stores(
+                    self.task, self.space, self.data, self.folder, self.watch, self.tally, model,
+                    index,
+                )  # fmt: skip
+                train = stores.of(self.splits.train, "train")
+                dev = None if held is None else stores.of(held, "dev")
+                self.asked = stores.asked
             if not len(train):
                 raise UserError("There are no training examples left.")
-            dev = None
-            if self.splits.dev is not None:
-                dev = self._store(self.splits.dev, index, model, "dev")
             model.to(self.runtime.device)
+            quicken(model, self.runtime)
             Loop(self, model, train, dev if dev is not None and len(dev) else None).run(resume)
             return Neural(model, index, self.runtime, self.parser)
 
@@ -100,7 +114,7 @@ class Run:
         saved = self.folder / "checkpoints" / "tokenizer.json"
         if resume and saved.is_file():
             return Tokenizer.load(saved), Cuts.load(saved.with_name(CUTS))
-        if getattr(self.space, "shared", False):
+        if getattr(self.space, "shared", False) or self._frames() is not None:
             tokenizer = self.space.tokenizer  # type: ignore[attr-defined]
             saved.parent.mkdir(exist_ok=True)
             tokenizer.save(saved)
@@ -116,16 +130,28 @@ class Run:
                 pass
         else:
             kind = registry.build("tokenizer", section)
+            plain: Any = getattr(self.space, "without_marks", str)
             tokenizer = kind.train(
-                text for example in examples for text in example.words or (example.text,)
+                plain(text) for example in examples for text in example.words or (example.text,)
             )
+        if slots := getattr(self.space, "slots", ()):
+            tokenizer = tokenizer.with_words([mark(slot) for slot in slots])
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
         cuts = lessons.learned()
         keep(cuts, saved.with_name(CUTS))
         return tokenizer, cuts
 
+    def _frames(self) -> dict[str, Any] | None:
+        """The embedder of vectors, where that is what the model reads."""
+        embedder = self.parts.get("embedder")
+        own = isinstance(embedder, dict) and embedder["kind"] == "vectors"
+        return embedder if own else None
+
     def _model(self, tokenizer: Tokenizer) -> Model:
+        frames = self._frames()
+        if frames is not None and not frames["features"]:
+            frames["features"] = matrix(next(self.splits.train())).shape[1]
         model = Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
         self._initialise(model, tokenizer)
         return model
@@ -143,68 +169,17 @@ class Run:
                         told += "; are they of another language, or is their case another?"
                     self.watch.say(told)
 
-    def _store(self, examples: Source, index: Indexer, model: Model, name: str) -> Store:
-        """Tokenise a split once; what is cut or left out goes into the tally."""
-        columns = getattr(self.space, "width", 0) if model.by_word else 0
-        trees = model.reads == "trees"
-        store = Store(len(index.pieces), self.folder, columns=columns, trees=trees)
-        self.tally.open = True
-        rows = self.watch.reading(counted(examples, self.data, self.tally), f"tokenising {name}")
-        kept = self._with_targets(rows)
-        while chunk := list(islice(kept, CHUNK)):
-            if model.reads != "text":
-                given = [example for example, _ in chunk]
-                for row in index.trees(given) if trees else index.sentences(given):
-                    example, target = chunk[row.text]
-                    if model.reads == "words" and not model.whole:
-                        target = target[row.start : row.start + len(row.ids)]
-                    store.append(row.ids, target, example.line, row.pieces, row.parents)
-                continue
-            most = getattr(getattr(model.head, "decoder", None), "limit", None) or math.inf
-            for example, target in chunk if most < math.inf else ():
-                if len(target) > most:
-                    raise UserError(
-                        f"{example.where}: the target has {len(target)} tokens, and the decoder "
-                        f"writes at most {most}. Shorten it, or raise decoder.limit."
-                    )
-            texts = [example.text for example, _ in chunk]
-            for row in index.rows(texts, where=lambda i, chunk=chunk: chunk[i][0].where):  # type: ignore[misc]
-                example, target = chunk[row.text]
-                if row.coverage < 1:
-                    what = f"{name} texts read only in part"
-                    self.tally.add(what, f"{example.where} ({row.coverage:.0%})")
-                if row.clipped:
-                    self.tally.add(f"{name} texts with words too long to spell out", example.where)
-                store.append(row.ids, target, example.line, row.pieces)
-        self.tally.open = False
-        return store.close()
-
-    def _with_targets(self, examples: Iterator[Example]) -> Iterator[tuple[Example, Any]]:
-        for example in examples:
-            try:
-                yield example, self.task.target(example, self.space)
-            except UserError:
-                if self.data.problems == "error":
-                    raise
-                self.tally.add("unknown labels skipped", example.where)
-
 
 class Loop:
     """`fit` with evaluations, checkpoints and early stopping around it."""
 
-    def __init__(self, run: Run, model: Model, train: Store, dev: Store | None):
+    def __init__(self, run: Run, model: Model, train: Store | Stream, dev: Store | None):
         self.run_, self.model, self.dev, self.train = run, model, dev, train
         self.settings, self.watch = run.settings, run.watch
         self.folder = run.folder / "checkpoints"
         self.folder.mkdir(exist_ok=True)
         self.trainee = Trainee.fresh(model, self.settings)
-        self.batches = Batches(
-            train,
-            rows=self.settings.batch,
-            budget=self.settings.budget,
-            seed=self.settings.seed,
-            epochs=self.settings.epochs,
-        )
+        self.batches = _batches(train, model, self.settings)
         self.metric = self.settings.metric or run.task.metric
         self.best: float | None = None
         self.stale = 0
@@ -309,6 +284,9 @@ class Loop:
     def _health(self, before: dict[str, Tensor] | None = None) -> Health | None:
         """How gradients reach the layers; nothing that a finished training could fail over."""
         runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip
+        if isinstance(self.train, Stream):
+            self.watch.say("gradients: not looked at in a language model, which has no encoder")
+            return None
         try:
             rows = sample(self.train)
             found = examine(self.model, self.run_.task, rows, runtime, step, before, clip)
@@ -323,9 +301,13 @@ class Loop:
     def _measure(self, store: Store) -> dict[str, float]:
         task, space = self.run_.task, self.run_.space
         measure = task.measure(space)
-        if self.model.by_word:
-            rows = [Found(*row) for row in decoded(self.model, store, self.run_.runtime)]
-            measure.add(task.predicted(rows, space), list(store.targets))
+        if self.model.speaks:
+            measure = running.measured(self.model, store, task, space, self.run_.runtime)
+        elif self.model.by_word:
+            with getattr(self.model.head, "in_a_hurry", nullcontext)():
+                decoding = decoded(self.model, store, self.run_.runtime)
+            rows, right = found_in(decoding, self.run_.asked, store)
+            measure.add(task.predicted(rows, space), right)
         else:
             found = scores(self.model, store, self.run_.runtime)
             answers = task.predicted(found, task.tune(found, store.targets, space))
@@ -335,7 +317,7 @@ class Loop:
     def _better(self, now: float) -> bool:
         if not np.isfinite(now):
             return False
-        lower = self.metric == "mse"
+        lower = self.metric in LOWER
         better = self.best is None or (now < self.best if lower else now > self.best)
         if better:
             self.best = now
@@ -377,7 +359,7 @@ class Loop:
             self.model.load_state_dict(load_file(best), strict=True)
 
     def _explained(self, error: NotFinite) -> UserError:
-        lines = sorted({int(self.train.lines[row]) for row in error.update.rows})
+        lines = sorted({self.train.line(row) for row in error.update.rows})
         shown = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
         kept = self.folder / "last.safetensors"
         state = f"The last good state is in {kept}" if kept.is_file() else "Nothing was saved yet"
@@ -408,5 +390,21 @@ class Loop:
                 pass
         except NotFinite:
             return None
-        batch = labelled(self.train, np.array(update.rows))
+        if isinstance(self.train, Stream):
+            batch, _ = next(iter(self.batches))
+            batch = replace(batch, carried=self.trainee.carried)
+        else:
+            batch = labelled(self.train, np.array(update.rows))
         return first_bad(self.model, run.task, batch, run.runtime)
+
+
+def _batches(train: Store | Stream, model: Model, settings: Settings) -> Batches:
+    if isinstance(train, Stream):
+        return running.pieces(train, model, settings)
+    return Batches(
+        train,
+        rows=settings.batch,
+        budget=settings.budget,
+        seed=settings.seed,
+        epochs=settings.epochs,
+    )

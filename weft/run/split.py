@@ -7,12 +7,14 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from weft.errors import UserError
-from weft.run.data import Data, Source, alike, source
+from weft.run.data import Data, Manner, Source, alike, source
 from weft.text.example import Example, Layers, Marks, Tally
 from weft.text.source import missing
 
@@ -29,15 +31,44 @@ class Splits:
     test: Source | None = None
 
 
-def from_files(data: Data, tally: Tally | None = None) -> Splits:
-    """Sources that read the configured files anew each time they are called."""
+def from_files(data: Data, tally: Tally | None = None, manner: Manner = "labelled") -> Splits:
+    """Sources that read the configured files anew each time they are called.
+
+    Of texts without labels dev is the end of the training file: what is near in a text is alike,
+    and lines drawn from among those that are learned would be foretold too easily.
+    """
     if not data.train:
         raise UserError("No training file: pass --train FILE, or set train in [data].")
     for path in (data.dev, data.test):
         # Now, not when they are first read: that may be hours later.
         if path and path != "-" and not os.path.exists(path):
             raise missing(path)
+    if manner != "labelled":
+        return _in_order(data, tally, manner)
     return _parts(data, None, lambda e: held(e.text, data.share), tally)
+
+
+def _in_order(data: Data, tally: Tally | None, manner: Manner) -> Splits:
+    """The files as they are; without one for dev, it is the last share of the training file."""
+
+    def file(path: str) -> Source:
+        return source(alike(data, path), path, tally, manner=manner)
+
+    test = file(data.test) if data.test else None
+    whole = source(data, data.train, tally, manner=manner)
+    if data.dev or not data.share:
+        return Splits(whole, file(data.dev) if data.dev else None, test)
+
+    @cache
+    def first() -> int:
+        rows = sum(1 for _ in source(data, data.train, manner=manner)())
+        return rows - int(data.share * rows + 0.5)
+
+    return Splits(
+        lambda: islice(whole(), first()),
+        lambda: islice(source(data, data.train, manner=manner)(), first(), None),
+        test,
+    )
 
 
 @dataclass(frozen=True)
@@ -58,13 +89,13 @@ class Holdout:
             return cls(*(frozenset(sides[name].tolist()) for name in ("dev", "test")))
 
 
-def holdout(data: Data, numbers: bool = False) -> Holdout:
+def holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
     """Choose what dev and test take from train where they have no file of their own.
 
     Every label gives the same share, to the nearest text; sentences that are labelled word by word
-    are drawn from one pot. Copies of a text (up to case and spaces) go together. Dev is what `held`
-    would take, evened out over the labels. One pass, which keeps two hashes and a label's number of
-    each row.
+    are drawn from one pot, as is all that is `mixed`, where labels are texts. Copies of a text (up
+    to case and spaces) go together. Dev is what `held` would take, evened out over the labels. One
+    pass, which keeps two hashes and a label's number of each row.
     """
     shares = {"test": 0.0 if data.test else TEST_SHARE, "dev": 0.0 if data.dev else data.share}
     if not any(shares.values()):
@@ -74,7 +105,7 @@ def holdout(data: Data, numbers: bool = False) -> Holdout:
     for example in source(data, data.train)():
         keys.append(key(example.text))
         order.append(_order(example.text))
-        stratum = _stratum(example)
+        stratum = None if mixed else _stratum(example)
         name = _number(example) if numbers else names.setdefault(stratum, len(names))
         values.append(name)
     texts, first = np.unique(np.array(keys, np.uint64), return_index=True)

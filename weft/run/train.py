@@ -6,6 +6,7 @@ RUN/config.toml  log.txt  metrics.jsonl  predictions.jsonl  health.json  model/
 
 import contextlib
 import dataclasses
+import json
 import math
 import platform
 import shutil
@@ -28,11 +29,11 @@ from weft.measure import Figure
 from weft.predict.evaluate import evaluate
 from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
-from weft.run.data import Data, Source, checked, counted
+from weft.run.data import Data, Source, checked, counted, manner_of
 from weft.run.split import Splits, from_files
 from weft.tasks.task import Space, Task, built
-from weft.text import trees
-from weft.text.example import Tally
+from weft.text import matrices, trees
+from weft.text.example import Example, Tally
 from weft.train.settings import Settings
 from weft.train.watch import Watch
 
@@ -84,7 +85,8 @@ def train(
     full = filled(config)
     data, settings = Data(**full["data"]), Settings(**full["train"])
     tally = Tally(open=False)
-    splits = splits or from_files(data, tally)
+    manner = manner_of(full["task"])
+    splits = splits or from_files(data, tally, manner)
     full["task"] |= settled(config, splits.train)
     task = built(full)
     if "classic" not in full:
@@ -92,7 +94,8 @@ def train(
     parser = _parser(data.parser, task, device)
     splits = _prepared(splits, task, tally, data, parser)
     skip = data.problems == "skip"
-    space = task.space(counted(splits.train, data, tally) if skip else splits.train())
+    rows = counted(splits.train, data, tally, manner) if skip else splits.train()
+    space = task.space(rows)
     _check_metric(settings.metric, task, space)
     if not skip:
         _check_labels(task, space, splits)
@@ -175,7 +178,8 @@ def _finish(
         words = f"{name} {predictor.task.metric} {main.value:.4f} [{main.low:.4f}, {main.high:.4f}]"
         watch.say(f"{words} on {main.n}")
         watch.event(name, **{k: f.value for k, f in found[name].items()})
-    for line in tally.lines():
+    notes = [*filter(None, [getattr(predictor.engine, "note", "")]), *tally.lines()]
+    for line in notes:
         watch.say(f"note: {line}")
     record = {
         **made,
@@ -184,19 +188,27 @@ def _finish(
             split: {name: dataclasses.asdict(f) for name, f in figures.items()}
             for split, figures in found.items()
         },
-        "notes": [*filter(None, [made["stopped"]]), *tally.lines()],
+        "notes": [*filter(None, [made["stopped"]]), *notes],
         "versions": versions(),
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
-    whole = getattr(predictor.engine, "reads", "") == "trees"
-    golden = (
-        trees.format(e.tree) if whole and e.tree else e.text
-        for e in (splits.dev or splits.train)()
-        if len(e.text) <= GOLDEN_LENGTH
-    )
+    reads = getattr(predictor.engine, "reads", "")
+    texts = (_golden(example, reads) for example in (splits.dev or splits.train)())
+    golden = (text for text in texts if len(text) <= GOLDEN_LENGTH)
     predictor.save(folder / "model", list(islice(golden, data.golden)), record)
     watch.say(f"model saved in {folder / 'model'}")
     return Outcome(predictor, found, record)
+
+
+def _golden(example: Example, reads: str) -> str:
+    """An example as a text that the model can be asked again, whatever becomes of its files."""
+    if reads == "trees" and example.tree:
+        return trees.format(example.tree)
+    if reads == "vectors":
+        return matrices.written(matrices.matrix(example))
+    if example.fields:
+        return json.dumps(dict(example.fields), ensure_ascii=False)
+    return example.text
 
 
 def _parser(folder: str, task: Task, device: str) -> Predictor | None:
@@ -272,10 +284,12 @@ def _note_ignored(config: Config, watch: Watch) -> None:
 
 def _model_sections(config: Config) -> dict[str, Any]:
     if "classic" in config:
-        return {"classic": registry.fill("classic", config["classic"])}
-    from weft.run.neural import sections
+        from weft.run import classic
 
-    return sections(config)
+        return classic.sections(config)
+    from weft.run import neural
+
+    return neural.sections(config)
 
 
 def settled(config: Config, source: Source) -> dict[str, Any]:
@@ -287,12 +301,17 @@ def settled(config: Config, source: Source) -> dict[str, Any]:
 def _check_parts(full: dict[str, Any], task: Task) -> None:
     """Head and pool answer what the task asks: about every word, or about the text as a whole."""
     kind = full["task"]["kind"]
+    if kind == "language":
+        if full["data"]["limit"]:
+            raise UserError("data.limit cuts texts, and a language model reads all: leave it out.")
+        return
     if "decoder" in full or kind == "seq2seq":
         if "decoder" not in full or kind != "seq2seq":
             told = "answers with a text, and so needs a [decoder]"
             raise UserError(
                 f"The task 'seq2seq' {told}." if kind == "seq2seq" else
-                f"A [decoder] writes a text; set task.kind to 'seq2seq', not '{kind}'."
+                f"A [decoder] writes a text; set task.kind to 'seq2seq', not '{kind}', or to "
+                "'language' for a model of text alone."
             )  # fmt: skip
         return
     head, pool = full["head"]["kind"], full["pool"]["kind"]

@@ -3,57 +3,24 @@
 T words of an answer, with the one that ends it
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from weft import registry
 from weft.errors import UserError
-from weft.measure.figure import Figure
 from weft.registry import register
 from weft.tasks.structure import Found
 from weft.tasks.task import Answer, Labels, Loss
-from weft.text.example import Example
-from weft.tokens.vocabulary import BOS, EOS
+from weft.tasks.text_measure import MAIN, Right, TextMeasure, checked
+from weft.tasks.wording import Words as Words
+from weft.text.example import Example, Tally
+from weft.text.records import check_slots, delexicalised, linear, mark, read_record
 
 if TYPE_CHECKING:
     from weft.batch import Labelled
-    from weft.tokens.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True)
-class Words:
-    """What answers are written with: the tokenizer of the target, or of both sides."""
-
-    tokenizer: "Tokenizer"
-    shared: bool = False
-    width: int = 1  # a target is a table of one column
-
-    @cached_property
-    def size(self) -> tuple[int, int, int]:
-        """How many tokens there are, and which begin and end a text.
-
-        A tokenizer of whole words has none of its own for that; those come after its words.
-        """
-        known = {token: i for i, token in enumerate(self.tokenizer.vocabulary)}
-        size, ends = len(known), []
-        for token in (BOS, EOS):
-            ends.append(known.get(token, size))
-            size += token not in known
-        return size, ends[0], ends[1]
-
-    def text(self, ids: np.ndarray) -> str:
-        """The text of some ids, up to the one that ends it."""
-        kept, last = ids.ravel().tolist(), self.size[2]
-        kept = kept[: kept.index(last)] if last in kept else kept
-        return self.tokenizer.decode(id for id in kept if id < len(self.tokenizer))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"tokenizer": json.loads(self.tokenizer.to_json()), "shared": self.shared}
 
 
 @register("task", "seq2seq")
@@ -62,11 +29,14 @@ class Seq2Seq:
 
     The target is cut by the tokenizer of [target], or with `shared` by one that learns both sides.
     `smoothing` spreads that share of the right answer over all words; `sampling` is the share of
-    inputs that are the model's own words while it learns.
+    inputs that are the model's own words while it learns. With `copy` words of the source may be
+    written that are in no vocabulary (See et al. 2017); `coverage` weighs what it costs to attend
+    to a place again. With `record` a source is `slot[value], …` or a JSON object; the values of
+    `delexicalise` slots are hidden from the model and written back. Of several right answers the
+    model learns `references`; `grouped` measures equal sources once, against all their targets.
     """
 
     head = "sequence"
-    metric = "bleu"
     higher_is_better = True
     tuned = False
 
@@ -76,24 +46,110 @@ class Seq2Seq:
         shared: bool = False,
         smoothing: float = 0.0,
         sampling: float = 0.0,
+        copy: bool = False,
+        coverage: float = 0.0,
+        record: bool = False,
+        delexicalise: tuple[str, ...] = (),
+        references: Literal["all", "first"] = "all",
+        grouped: bool = False,
+        measures: tuple[str, ...] = ("bleu", "chrf", "exact"),
     ) -> None:
         for name, value in (("smoothing", smoothing), ("sampling", sampling)):
             if not 0 <= value < 1:
                 raise UserError(f"task.{name} should be from 0 to below 1, got {value}.")
         self.tokenizer, self.shared = tokenizer or {}, shared
         self.smoothing, self.sampling = smoothing, sampling
+        self.copy, self.coverage = copy, coverage
+        self.record, self.hidden = record, tuple(delexicalise)
+        self.references, self.grouped = references, grouped
+        self.measures = tuple(checked(name) for name in measures)
+        self._check()
+        self.metric = MAIN[self.measures[0]]
+
+    def _check(self) -> None:
+        if self.coverage < 0:
+            raise UserError(f"task.coverage should be 0 or more, got {self.coverage}.")
+        if self.coverage and not self.copy:
+            raise UserError("task.coverage weighs the attention of copying: set task.copy = true.")
+        if self.copy and not self.shared:
+            raise UserError(
+                "task.copy writes words of the source, so both sides need one vocabulary: set "
+                "task.shared = true."
+            )
+        if self.copy and (self.smoothing or self.sampling):
+            name = "smoothing" if self.smoothing else "sampling"
+            raise UserError(f"task.{name} does not go with task.copy. Set task.{name} = 0.")
+        if self.hidden and not self.record:
+            raise UserError("task.delexicalise names slots of records: set task.record = true.")
+        if not self.measures:
+            raise UserError(f"task.measures is empty. Known: {', '.join(MAIN)}.")
+        for name in ("slots", "restaurants"):
+            if name in self.measures and not self.record:
+                raise UserError(f"The measure '{name}' reads records: set task.record = true.")
+        if {"slots", "restaurants"} <= set(self.measures):
+            raise UserError("task.measures: 'slots' and 'restaurants' are two rules. Keep one.")
+
+    def prepare(self, example: Example, tally: Tally) -> Example:
+        """The example with its record opened: slots and values, and one text of them."""
+        return self._opened(example, example.where)
+
+    def _opened(self, example: Example, where: str) -> Example:
+        if not self.record or example.fields:
+            return example
+        record = read_record(example.text, where)
+        return replace(
+            example, text=linear(record, self.hidden), fields=tuple(record.items())
+        )  # fmt: skip
+
+    def given(self, one: str | Example, space: Words, where: str) -> str | Example:
+        """What the model is asked of a text; of a record, one whose slots it knows."""
+        if not self.record:
+            return one if isinstance(one, str) else one.text
+        example = Example(one) if isinstance(one, str) else one
+        opened = self._opened(example, example.where if example.file else where)
+        check_slots(dict(opened.fields), space.slots, example.where if example.file else where)
+        return opened
+
+    def together(self, examples: Iterable[Example]) -> Iterator[Example]:
+        """The examples to measure on: with `grouped`, equal sources as one with all their targets.
+
+        All are held in memory then.
+        """
+        if not self.grouped:
+            yield from examples
+            return
+        found: dict[Any, Example] = {}
+        for example in examples:
+            key = example.fields or example.text  # hidden values are in the fields only
+            first = found.setdefault(key, example)
+            if first is not example and example.label is not None:
+                found[key] = replace(first, label=(*_texts(first), *_texts(example)))
+        yield from found.values()
+
+    def lessons(self, example: Example) -> Iterator[Example]:
+        """An example for each of the right answers that are learnt."""
+        if not isinstance(example.label, tuple):
+            yield example
+            return
+        for text in example.label[: 1 if self.references == "first" else None]:
+            yield replace(example, label=text)
 
     def space(self, examples: Iterable[Example]) -> Words:
-        """Learn the tokenizer of the target, or of both sides."""
+        """Learn the tokenizer of the target, or of both sides, and the slots of records."""
         kind = registry.build("tokenizer", self.tokenizer)
         watch = Labels("target text")
+        slots: dict[str, None] = {}
 
         def texts() -> Iterator[str]:
             for example in examples:
+                record = dict(example.fields)
+                slots.update(dict.fromkeys(record))
                 if watch.count(example):
-                    yield _said(example)
+                    for lesson in self.lessons(example):
+                        text = delexicalised(_said(lesson), record, self.hidden)
+                        yield Words.without_marks(text)
                     if self.shared:
-                        yield example.text
+                        yield Words.without_marks(example.text)
 
         try:
             made = kind.train(texts())
@@ -102,23 +158,24 @@ class Seq2Seq:
                 watch.check()  # that there is no text to learn is what was wrong
             raise
         watch.check()
-        return Words(made, self.shared)
+        check_slots(self.hidden, slots, "task.delexicalise")
+        marked = tuple(slots) if self.shared else self.hidden
+        made = made.with_words([mark(slot) for slot in marked]) if marked else made
+        return Words(made, self.shared, self.copy, tuple(slots), self.hidden)
 
     def load_space(self, saved: dict[str, Any]) -> Words:
-        from weft.tokens.tokenizer import Tokenizer
-
-        try:
-            text = json.dumps(saved["tokenizer"], ensure_ascii=False)
-            return Words(Tokenizer.from_json(text), bool(saved["shared"]))
-        except (KeyError, TypeError) as error:
-            raise UserError(f"The target's words are damaged: {error!r}. Train again.") from error
+        return Words.from_json(saved)
 
     def target(self, example: Example, space: Words) -> np.ndarray:
         """(T, 1) the ids of the answer and the one that ends it."""
-        (ids,) = space.tokenizer.ids([_said(example)])
-        return np.append(ids, space.size[2]).astype(np.int64)[:, None]
+        record = dict(example.fields)
+        check_slots(record, space.slots, example.where)
+        text = delexicalised(_said(example), record, self.hidden)
+        return space.written(text, example.text)[:, None]
 
     def loss(self, scores: Any, batch: "Labelled") -> Loss:
+        if self.copy:
+            return Loss(*scores.copying(batch.target, self.coverage))
         return Loss(*scores.loss(batch.target, self.smoothing, self.sampling))
 
     def answers(self, scores: Sequence[Found], space: Words) -> list[Answer]:
@@ -127,56 +184,39 @@ class Seq2Seq:
 
     def _answer(self, found: Found, space: Words) -> Answer:
         chances = tuple(found.chances.ravel().tolist())
-        return Answer(space.text(found.table), found.score, scores=chances)
+        text = space.text(found.table, found.words, found.fields)
+        pieces = (space.piece(int(i), found.words) for i in found.table.ravel())
+        tokens = tuple(zip(pieces, chances, strict=False))  # what ended it has a chance, no id
+        return Answer(text, found.score, scores=chances, tokens=tokens)
 
-    def right(self, example: Example) -> str:
-        """The answer that is right, as it stands in the file: no word of it is unknown."""
-        return _said(example)
+    def right(self, example: Example) -> Any:
+        """The answers that are right, as they stand in the file: no word of them is unknown."""
+        texts = _texts(example)
+        return Right(texts, dict(example.fields)) if self.record else texts
 
     def predicted(self, scores: Sequence[Found], space: Words) -> list[str]:
-        return [space.text(found.table) for found in scores]
+        return [space.text(found.table, found.words, found.fields) for found in scores]
 
     def tune(self, scores: Any, targets: Any, space: Words) -> Words:
         return space
 
-    def measure(self, space: Words) -> "TextMeasure":
-        return TextMeasure(space)
-
-
-class TextMeasure:
-    """BLEU and chrF as sacrebleu has them, and answers that are right to the letter."""
-
-    def __init__(self, space: Words) -> None:
-        from weft.measure.generation import Bleu, Chrf, ExactMatch
-        from weft.measure.rows import Together
-
-        self.space = space
-        self.figures_of = Together(Bleu(), Chrf(), ExactMatch())
-
-    def add(self, predicted: Sequence[str], gold: Sequence[Any]) -> None:
-        """Count answers against texts, or against tables of ids."""
-        texts = [one if isinstance(one, str) else self.space.text(one) for one in gold]
-        self.figures_of.add(list(predicted), texts)
-
-    def merge(self, other: "TextMeasure") -> None:
-        self.figures_of.merge(other.figures_of)
-
-    @property
-    def n(self) -> int:
-        return self.figures_of.n
-
-    def figures(
-        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
-        return self.figures_of.figures(resamples, seed, level)
+    def measure(self, space: Words) -> TextMeasure:
+        return TextMeasure(space, self.measures)
 
 
 def _said(example: Example) -> str:
-    if isinstance(example.label, tuple):
-        return str(example.label[0])
-    if not isinstance(example.label, str) or not example.label.strip():
+    """The right answer, the first of several."""
+    return _texts(example)[0]
+
+
+def _texts(example: Example) -> tuple[str, ...]:
+    """Every right answer."""
+    label = example.label
+    found = label if isinstance(label, tuple) else (label,)
+    kept = tuple(one for one in found if isinstance(one, str) and one.strip())
+    if not kept:
         raise UserError(
             f"{example.where}: there is no text to learn. Pass --label with the column that holds "
             "it, or data.target with the ending of the file beside this one."
         )
-    return example.label
+    return kept

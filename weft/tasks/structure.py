@@ -20,6 +20,7 @@ class Found:
     words: tuple[str, ...] = ()
     places: tuple[Place, ...] = ()
     tree: Tree | None = None  # the tree it was read along, where the model reads trees
+    fields: tuple[tuple[str, str], ...] = ()  # the record it was read from, where it was one
 
     @property
     def score(self) -> float:

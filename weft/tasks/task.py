@@ -24,6 +24,7 @@ class Loss:
 
     total: "Tensor"
     count: int
+    carried: Any = None  # the state in which the next piece of the same rows begins
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Answer:
     coverage: float = 1.0  # below 1: some of the input was not read
     scores: tuple[float, ...] = ()  # one per label, in the order of the space
     structure: Structure | None = None  # what there is to draw, where it is about the words
+    tokens: tuple[tuple[str, float], ...] = ()  # of an answer that was written, with their chances
 
 
 class Space(Protocol):
@@ -82,9 +84,8 @@ class Task(Protocol):
 
 def built(config: Mapping[str, Any], **settled: Any) -> Task:
     """The task of a configuration, with what the file has settled."""
-    return registry.build(
-        "task", {**config["task"], **settled}, tokenizer=config.get("target", {})
-    )  # fmt: skip
+    tokenizer = config.get("target") or config.get("tokenizer", {})
+    return registry.build("task", {**config["task"], **settled}, tokenizer=tokenizer)
 
 
 class Labels:

@@ -29,6 +29,8 @@ class Columns:
     text: str | int | None = None
     label: str | int | None = None
     id: str | int | None = None
+    fields: tuple[str, ...] = ()  # that make up a record in the place of the text; "*": all others
+    more: tuple[str, ...] = ()  # with other right answers, beside the label
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Layout:
     id: int | None
     names: tuple[str, ...]  # "" names when there is no header
     header: bool
+    fields: tuple[int, ...] = ()
+    more: tuple[int, ...] = ()
 
     @property
     def width(self) -> int:
@@ -51,7 +55,8 @@ class Layout:
         text, label = (
             self.names[i] if self.header and i is not None else i for i in (self.text, self.label)
         )
-        return Columns(text, label)
+        named = tuple(self.names[i] for i in self.more)
+        return Columns(text, label, fields=tuple(self.names[i] for i in self.fields), more=named)
 
 
 Rows = Sequence[Sequence[str]]
@@ -81,6 +86,10 @@ def layout(
     text = _place(asked.text, names, file, "text")
     label = None if asked.label == NO_LABEL else _place(asked.label, names, file, "label")
     identity = _place(asked.id, names, file, "id")
+    others = _listed(asked.more, names, file, "label")
+    fields = _fields(asked.fields, names, file, {label, identity, *others})
+    if fields:
+        return Layout(fields[0], label, identity, names, header, fields, others)
     taken: set[int | None] = {place for place in (label, identity) if place is not None}
     if identity is None:
         identity = _known(names, ID_NAMES, {text, label})
@@ -95,7 +104,27 @@ def layout(
             )
     if label is None and asked.label is None:
         label = _find_label(names, columns, {text, identity}, file, more)
-    return Layout(text, label, identity, names, header)
+    return Layout(text, label, identity, names, header, more=others)
+
+
+def _listed(asked: Sequence[str], names: tuple[str, ...], file: str, role: str) -> tuple[int, ...]:
+    places = (_place(name, names, file, role) for name in asked)
+    return tuple(place for place in places if place is not None)
+
+
+def _fields(
+    asked: Sequence[str], names: tuple[str, ...], file: str, taken: set[int | None]
+) -> tuple[int, ...]:
+    """The columns of a record; "*" are all that are nothing else."""
+    if not asked:
+        return ()
+    if not any(names):
+        raise UserError(
+            f"{file}: the columns of a record are its slots, but there is no header row. Add one."
+        )
+    if list(asked) != ["*"]:
+        return _listed(asked, names, file, "set data.fields")
+    return tuple(i for i in range(len(names)) if i not in taken)
 
 
 def _place(asked: str | int | None, names: tuple[str, ...], file: str, role: str) -> int | None:
@@ -135,7 +164,8 @@ def _unknown(asked: str, names: tuple[str, ...], file: str, role: str) -> UserEr
 
 def _is_header(rows: Rows, asked: Columns) -> bool:
     first = [cell.strip() for cell in rows[0]]
-    named = [a for a in (asked.text, asked.label, asked.id) if isinstance(a, str) and a]
+    given = (asked.text, asked.label, asked.id, *asked.fields, *asked.more)
+    named = [a for a in given if isinstance(a, str) and a]
     if any(name in first and not name.isdecimal() for name in named):
         return True
     plausible = all(cell and len(cell) <= 40 and len(cell.split()) <= 3 for cell in first)

@@ -37,6 +37,8 @@ class Example:
     words: tuple[str, ...] = ()  # where the file says what the words are
     places: tuple[tuple[int, int], ...] = ()  # (start, end) of each word in the text
     tree: Tree | None = None  # where the file has trees
+    fields: tuple[tuple[str, str], ...] = ()  # slots and values, where the text is a record
+    vectors: Any = field(default=None, compare=False)  # (T, F) where it stands for a matrix
 
     @property
     def where(self) -> str:

@@ -20,6 +20,7 @@ FORMATS = (
     *("conllu", "conll", "spans", "standoff"),
 )
 PREFIX = "__label__"
+MATRICES = (".npy", ".npz")
 
 ENDINGS = {
     ".csv": "csv",
@@ -102,6 +103,11 @@ def recognise_source(source: Source) -> str:
     if any(line.startswith(PREFIX) for line in lines[:100]):
         return "fasttext"
     return known or _by_content(lines)
+
+
+def is_matrices(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds matrices itself, and not lines that name them."""
+    return os.fspath(path).endswith(MATRICES)
 
 
 def check_format(name: str) -> str:

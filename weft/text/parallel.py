@@ -1,4 +1,4 @@
-"""Two files line by line: a text and, in the other, what it should become."""
+"""Files line by line: a text and, in the others, what it should become."""
 
 import os
 from collections.abc import Iterator
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from weft.errors import UserError
 from weft.text.example import Example, Tally
+from weft.text.formats import is_matrices
+from weft.text.objects import several
 from weft.text.source import EMPTY, SKIP, Handling, Problems, Source, decoded, missing, peel
 
 
@@ -32,34 +34,45 @@ def beside(path: str | os.PathLike[str], ending: str) -> str:
 def read_parallel(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    *,
+    *more: str | os.PathLike[str],
     problems: Handling = "error",
     tally: Tally | None = None,
 ) -> Iterator[Example]:
     """An Example for each pair of lines, the line of the target as its label.
 
+    With `more` targets a label is a tuple of all that are no empty line; the first may not be one.
     Files of different length are an error even where problems are skipped: from some line on they
     do not belong together, and nobody knows from which.
     """
-    for path in (source, target):
+    for path in (source, target, *more):
         if not os.path.exists(path):
             raise missing(os.fspath(path))
-    one, two = Source(source), Source(target)
-    watches = [Problems(side.name, problems, tally) for side in (one, two)]
-    for number, raws in enumerate(zip_longest(one.raw(), two.raw()), 1):
+    sides = [Source(path) for path in (source, target, *more)]
+    watches = [Problems(side.name, problems, tally) for side in sides]
+    streams = [side.raw() for side in sides]
+    if is_matrices(source):
+        from weft.text.matrices import listed
+
+        streams[0] = (one.text.encode() for one in listed(source))
+    for number, raws in enumerate(zip_longest(*streams), 1):
         if None in raws:
-            short, long = (one, two) if raws[0] is None else (two, one)
+            short, long = (
+                next(side.name for side, raw in zip(sides, raws, strict=True) if (raw is None) == e)
+                for e in (True, False)
+            )
             raise UserError(
-                f"{short.name} ends after line {number - 1}, but {long.name} goes on. Look for a "
+                f"{short} ends after line {number - 1}, but {long} goes on. Look for a "
                 "line that one of them lacks or that is broken in two."
             )
-        pair = [decoded(raw, number, w) for raw, w in zip(raws, watches, strict=True)]
-        for side, watch in zip(pair, watches, strict=True):
+        lines = [decoded(raw, number, w) for raw, w in zip(raws, watches, strict=True)]
+        for side, watch in zip(lines[:2], watches, strict=False):
             if side is not None and not side.strip():
                 told = "an empty line. Fill it, or remove it from both files"
                 watch.found(EMPTY, number, f"{told}, or {SKIP}.")
                 break
         else:
-            text, said = pair
-            if text is not None and said is not None:
-                yield Example(text, said, "", one.name, number)
+            text, said, *others = lines
+            if text is None or said is None:
+                continue
+            label = several(said, [one or "" for one in others]) if others else said
+            yield Example(text, label, "", sides[0].name, number)

@@ -7,6 +7,7 @@ from typing import Any
 from weft.errors import UserError
 from weft.text.columns import Columns, Layout, layout
 from weft.text.example import Example, Label, label_of
+from weft.text.objects import Keys, several
 from weft.text.source import SKIP, Ids, Problems
 
 _ROWS = 1024
@@ -15,9 +16,7 @@ _ROWS = 1024
 def read_parquet(path: str, columns: Columns, problems: Problems) -> Iterator[Example]:
     """The rows as Examples; `line` counts rows from 1."""
     file, found = _opened(path, columns)
-    names = found.names
-    wanted = [None if i is None else names[i] for i in (found.text, found.label, found.id)]
-    return _rows(file, path, wanted, columns.id is not None, problems)
+    return _rows(file, path, Keys.of(found), columns.id is not None, problems)
 
 
 def _opened(path: str, columns: Columns) -> tuple[Any, Layout]:
@@ -41,12 +40,11 @@ def parquet_layout(path: str, columns: Columns) -> Layout:
     return found
 
 
-def _rows(
-    file: Any, path: str, wanted: list[str | None], unique: bool, problems: Problems
-) -> Iterator[Example]:
+def _rows(file: Any, path: str, keys: Keys, unique: bool, problems: Problems) -> Iterator[Example]:
     pyarrow, _ = _pyarrow()
-    text_name, label_name, id_name = wanted
-    used = [name for name in wanted if name is not None]
+    text_name, label_name, id_name = keys.text, keys.label, keys.id
+    wanted = (text_name, label_name, id_name, *keys.fields, *keys.more)
+    used = list(dict.fromkeys(name for name in wanted if name is not None))
     known = Ids(unique, problems)
     number = 0
     with file:
@@ -60,6 +58,7 @@ def _rows(
                 return
             for row in batch.to_pylist():
                 number += 1
+                keys.gather(row)
                 text = row[text_name]
                 if not isinstance(text, str):
                     told = f"'{text_name}' should be a text, found {text!r:.40}"
@@ -72,6 +71,8 @@ def _rows(
                 except UserError as error:
                     problems.found("unusable label", number, str(error))
                     continue
+                if keys.more:
+                    label = several(label, [_cell(row[key]) for key in keys.more])
                 name = _cell(row[id_name]) if id_name is not None else ""
                 if known.repeats(name, number):
                     continue

@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from weft.errors import UserError
 from weft.text import trees
@@ -17,16 +16,18 @@ from weft.text.formats import (
     STRUCTURES,
     check_format,
     delimiter_of,
+    is_matrices,
     recognise_source,
     structure_of,
 )
 from weft.text.formats import recognise as recognise
+from weft.text.objects import Keys, cell_of, invalid_json, json_fault, several
+from weft.text.objects import no_text as no_text
 from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
 from weft.text.source import (
     EMPTY,
     EMPTY_ADVICE,
     SKIP,
-    UNDECODABLE,
     Handling,
     Ids,
     Problems,
@@ -59,6 +60,10 @@ def read(
         if format == "standoff" or recognise(name) == "standoff":
             return _sentences(name, "standoff", columns, problems, tally)
         return _some(_folder(name, problems, tally), name)
+    if is_matrices(name):
+        from weft.text.matrices import listed
+
+        return listed(name)
     if format == "folder":
         raise UserError(f"{name}: a file, not a folder with one sub-folder a class.")
     source = Source(name)
@@ -206,23 +211,24 @@ def _trees(source: Source, wish: _Wish) -> Iterator[Example]:
 def _jsonl(source: Source, wish: _Wish) -> Iterator[Example]:
     # Standard input may be slow to give its second line; the first must do.
     head = source.head(1 if source.path == "-" else 100)
-    return _json_rows(source, wish, *_fields(head, source.name, wish))
+    return _json_rows(source, wish, _fields(head, source.name, wish))
 
 
-def _json_rows(
-    source: Source, wish: _Wish, text_key: str, label_key: str | None, id_key: str | None
-) -> Iterator[Example]:
+def _json_rows(source: Source, wish: _Wish, keys: Keys) -> Iterator[Example]:
     problems, file = wish.problems, source.name
     known = Ids(wish.columns.id is not None, wish.problems)
+    text_key, label_key, id_key = keys.text, keys.label, keys.id
     for number, line in source.lines(problems):
         if not line or line.isspace():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            problems.found("invalid JSON", number, _invalid_json(line, error))
+            problems.found("invalid JSON", number, invalid_json(line, error))
             continue
-        fault = _json_fault(row, text_key, line, problems.keep_empty)
+        if type(row) is dict:
+            keys.gather(row)
+        fault = json_fault(row, text_key, line, problems.keep_empty)
         if fault:
             problems.found(fault[0], number, fault[1])
             continue
@@ -233,6 +239,8 @@ def _json_rows(
             except UserError as error:
                 problems.found("unusable label", number, str(error))
                 continue
+        if keys.more:
+            label = several(label, [cell_of(row.get(key)) for key in keys.more])
         identity = row.get(id_key) if id_key is not None else None
         name = "" if identity is None else str(identity)
         if known.repeats(name, number):
@@ -240,7 +248,7 @@ def _json_rows(
         yield Example(row[text_key], label, name, file, number)
 
 
-def _fields(head: list[bytes], file: str, wish: _Wish) -> tuple[str, str | None, str | None]:
+def _fields(head: list[bytes], file: str, wish: _Wish) -> Keys:
     rows = []
     for raw in head:
         try:
@@ -250,55 +258,14 @@ def _fields(head: list[bytes], file: str, wish: _Wish) -> tuple[str, str | None,
         if isinstance(row, dict):
             rows.append(row)
     if not rows:
-        return "text", None, None  # the first bad row will say what is wrong
+        return Keys()  # the first bad row will say what is wrong
     names = tuple(dict.fromkeys(key for row in rows for key in row))
     if not names:
         raise UserError(f"{file}:1: no 'text' field; found []. Give each row a \"text\".")
-    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    cells = [[cell_of(row.get(name)) for name in names] for row in rows]
     found = layout(names, cells, wish.columns, file)
     wish.found = found
-    label = None if found.label is None else names[found.label]
-    return names[found.text], label, None if found.id is None else names[found.id]
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else str(value)
-
-
-def _invalid_json(line: str, error: Exception) -> str:
-    if line.strip() in ("{", "["):
-        return "one JSON document over many lines. Put one object on each line: jq -c '.[]' FILE."
-    if isinstance(error, json.JSONDecodeError):
-        return f"invalid JSON at column {error.colno}: {error.msg}. Mend the line, or {SKIP}."
-    return f"invalid JSON: {error}. Mend the line, or {SKIP}."
-
-
-def _json_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tuple[str, str] | None:
-    if type(row) is not dict:
-        kind = {list: "a list", str: "a text", type(None): "null"}.get(type(row), "a number")
-        return "not an object", f'each line should be an object {{"text": …}}, found {kind}.'
-    text = row.get(text_key)
-    if type(text) is not str:
-        if text is not None:
-            told = f"'{text_key}' should be a text, found {text!r:.40}"
-            return "text is not a text", f"{told}. Quote it, or {SKIP}."
-        return "no text", no_text(text_key, row)
-    if not keep_empty and not text.strip():
-        return EMPTY, EMPTY_ADVICE
-    if "\\u" in line and "\\ud" in line.lower():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return UNDECODABLE, f"half of a surrogate pair in the text. Mend it, or {SKIP}."
-    return None
-
-
-def no_text(text_key: str, row: dict[str, Any]) -> str:
-    """The message for a row without the text field: what it has, and what to do."""
-    others = [name for name, value in row.items() if isinstance(value, str) and name != text_key]
-    longest = max(others, key=lambda name: len(row[name]), default=None)
-    advice = f"Rename it or pass --text {longest}." if longest else f"Add it, or {SKIP}."
-    return f"no '{text_key}' field; found {sorted(row)}. {advice}"
+    return Keys.of(found)
 
 
 def _csv(source: Source, wish: _Wish) -> Iterator[Example]:
@@ -354,6 +321,9 @@ def _examples(rows: Rows, found: Layout, file: str, wish: _Wish) -> Iterator[Exa
             problems.found("ragged row", number, _ragged(len(cells), found))
             continue
         text = cells[text_at]
+        if found.fields:
+            filled = {found.names[i]: cells[i] for i in found.fields if cells[i].strip()}
+            text = json.dumps(filled, ensure_ascii=False) if filled else ""
         if problems.empty(text, number):
             continue
         label: Label = None
@@ -361,6 +331,8 @@ def _examples(rows: Rows, found: Layout, file: str, wish: _Wish) -> Iterator[Exa
             label = cells[label_at] or None
             if separator is not None:
                 label = tuple(label.split(separator)) if label else ()
+        if found.more:
+            label = several(label, [cells[i] for i in found.more])
         name = cells[id_at] if id_at is not None else ""
         if known.repeats(name, number):
             continue

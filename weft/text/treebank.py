@@ -100,7 +100,9 @@ def treebank(seed: int = 0, size: int = SIZE) -> dict[str, list[Made]]:
     seen: set[str] = set()
     shares = {"train": size * 7 // 10, "dev": size // 10}
     shares["test"] = size - sum(shares.values())
-    return {split: list(_drawn(grammar, split, n, seen)) for split, n in shares.items()}
+    return {
+        split: [made for _, made in drawn(grammar, split, n, seen)] for split, n in shares.items()
+    }
 
 
 def write_treebank(
@@ -124,14 +126,18 @@ def write_treebank(
     return {kind: [path for path in texts if path.suffix == f".{kind}"] for kind in KINDS}
 
 
-def _drawn(grammar: Grammar, split: str, count: int, seen: set[str]) -> Iterator[Made]:
-    drawn = 0
-    while drawn < count:
-        made = _made(grammar.sentence(), f"{split}-{drawn + 1}")
+def drawn(
+    grammar: Grammar, split: str, count: int, seen: set[str]
+) -> Iterator[tuple[Phrase, Made]]:
+    """Sentences whose texts are not among those seen, to which they are added."""
+    found = 0
+    while found < count:
+        phrase = grammar.sentence()
+        made = _made(phrase, f"{split}-{found + 1}")
         if made.text not in seen:
             seen.add(made.text)
-            drawn += 1
-            yield made
+            found += 1
+            yield phrase, made
 
 
 def _made(phrase: Phrase, name: str) -> Made:

@@ -1,8 +1,8 @@
 """One face for every tokenizer: texts in, ids and character offsets out."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 SPACE = "▁"  # how BPE and Unigram pieces write the space before a word
+NOBODY: Mapping[int, str] = {}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -75,15 +76,63 @@ class Tokenizer:
             for text, tokens in zip(texts, self.tokens(texts), strict=True)
         ]
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text that the ids spell, without special tokens but with "<unk>" where it stood."""
+    def decode(self, ids: Iterable[int], strangers: Mapping[int, str] = NOBODY) -> str:
+        """The text that the ids spell, without special tokens but with "<unk>" where it stood.
+
+        `strangers` are words with ids beyond the vocabulary: those that were copied from a source.
+        """
         wanted = [int(i) for i in ids]
         for i in wanted:
-            if not 0 <= i < len(self):
+            if not 0 <= i < len(self) and i not in strangers:
                 raise UserError(
                     f"Id {i} is not in this tokenizer; its ids go from 0 to {len(self) - 1}."
                 )
-        return self._raw.decode([i for i in wanted if i not in self._silent])
+        shown = [i for i in wanted if i not in self._silent]
+        if not any(i in strangers for i in shown):
+            return self._raw.decode(shown)
+        tokens = [strangers[i] if i in strangers else self.vocabulary[i] for i in shown]
+        decoder = self._raw.decoder
+        return " ".join(tokens) if decoder is None else decoder.decode(tokens)
+
+    def extended(
+        self, texts: Sequence[str], beyond: int, known: Sequence[Sequence[str]] | None = None
+    ) -> list[tuple[Tokens, tuple[str, ...]]]:
+        """The tokens of each text with its strangers, the words that are not in the vocabulary.
+
+        Strangers have ids from `beyond` on, in the order in which they come; where those of another
+        text are `known`, only these have ids, and other unknown words stay unknown.
+        """
+        unknown = self._raw.token_to_id(UNK)
+        out = []
+        for i, (text, tokens) in enumerate(zip(texts, self.tokens(texts), strict=True)):
+            ids = tokens.ids.copy()
+            own = {word: n for n, word in enumerate(known[i])} if known is not None else {}
+            for place in np.flatnonzero(ids == unknown).tolist():
+                start, end = tokens.spans[place].tolist()
+                word = self._normalised(text[start:end])
+                if known is None:
+                    own.setdefault(word, len(own))
+                ids[place] = beyond + own[word] if word in own else unknown
+            out.append((replace(tokens, ids=ids), tuple(own)))
+        return out
+
+    def _normalised(self, word: str) -> str:
+        normalizer = self._raw.normalizer
+        return word if normalizer is None else normalizer.normalize_str(whole(word))
+
+    @cached_property
+    def space(self) -> str:
+        """The sign that pieces begin a word with, or nothing where decoding puts the spaces."""
+        return SPACE if any(entry.startswith(SPACE) for entry in self.vocabulary) else ""
+
+    def with_words(self, words: Sequence[str]) -> "Tokenizer":
+        """The same with words that are one token wherever they stand, whatever is around them."""
+        from tokenizers import AddedToken
+        from tokenizers import Tokenizer as Raw
+
+        raw = Raw.from_str(self._raw.to_str())
+        raw.add_tokens([AddedToken(word, normalized=False) for word in words])
+        return Tokenizer(raw)
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:

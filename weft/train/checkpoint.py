@@ -14,8 +14,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from weft.batch import Position
+from weft.decode.search_state import leaves
 from weft.errors import UserError
-from weft.train.loop import Trainee
+from weft.train.loop import Trainee, refilled
 from weft.train.runtime import Runtime
 
 FORMAT = 1
@@ -28,6 +29,8 @@ def write(path: Path, trainee: Trainee, position: Position, runtime: Runtime, ex
         tensors[f"average.{name}"] = tensor
     for name, tensor in runtime.random_state().items():
         tensors[f"random.{name}"] = tensor
+    for i, tensor in enumerate(leaves(trainee.carried)):
+        tensors[f"carried.{i}"] = tensor
     numbers = []
     for i, optimiser in enumerate(trainee.optimisers):
         state = optimiser.state_dict()
@@ -77,6 +80,7 @@ def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]
         zip(trainee.optimisers, header["optimisers"], strict=True)
     ):
         optimiser.load_state_dict(_optimiser_state(tensors, i, saved))
+    trainee.carried = _carried(trainee, tensors, runtime)
     runtime.restore_random(_under(tensors, "random."))
     trainee.step, trainee.pieces = header["step"], header["pieces"]
     return Position(*header["position"]), header["extra"]
@@ -94,6 +98,15 @@ def replace(path: Path, data: bytes) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
+
+
+def _carried(trainee: Trainee, tensors: dict[str, Tensor], runtime: Runtime) -> Any:
+    """The state in which the next batch begins, where one was saved."""
+    saved = _under(tensors, "carried.")
+    if not saved:
+        return None
+    begun = trainee.model.head.start(len(saved["0"]), runtime.device)  # type: ignore[union-attr, operator]
+    return refilled(begun, (saved[f"{i}"].to(runtime.device) for i in range(len(saved))))
 
 
 def _optimiser_state(tensors: dict[str, Tensor], i: int, saved: dict[str, Any]) -> dict[str, Any]:

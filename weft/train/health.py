@@ -219,7 +219,7 @@ def _forwards(model: Model, task: Task, batch: Labelled) -> tuple[Trace, Tensor,
                 track = _track(model, batch.source, states.data)
                 trace.tracks = {"layer 1": track} if track else {}
         vector, _ = model.pool(states)
-        loss = task.loss(model.head(vector), batch).total
+        loss = task.loss(model.score(vector, batch.source), batch).total
     return trace, embedded.data, states.data, loss
 
 
@@ -378,7 +378,8 @@ def _group(model: Model, name: str) -> str:
     """The layer, in words, that a parameter or module belongs to."""
     part, *rest = name.split(".")
     if part == "embedders":
-        return "embedder" if len(model.embedders) == 1 else f"embedder {int(rest[0]) + 1}"
+        several = len(model.embedders) > 1 and rest
+        return f"embedder {int(rest[0]) + 1}" if several else "embedder"
     if part != "encoder":
         return part
     if isinstance(model.encoder, Recurrent):

@@ -1,8 +1,8 @@
 """The one training loop."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from weft.batch import Batches, Labelled, Position
+from weft.decode.search_state import leaves, mapped
 from weft.errors import UserError
+from weft.train.faster import compile_for, give_up_compiling, updates
 from weft.train.optimise import FACTOR, clip, optimisers, rate
 from weft.train.runtime import Runtime, free_memory, out_of_memory
 from weft.train.settings import Settings
@@ -60,6 +62,7 @@ class Trainee:
     pieces: int = 1  # micro-batches a batch is cut into, doubled when memory runs out
     average: dict[str, Tensor] | None = None  # running mean of the weights
     unchecked: list[Progress] = field(default_factory=list)  # updates not yet looked at for NaN
+    carried: Any = None  # the state in which the next batch begins, where one goes on from another
 
     @classmethod
     def fresh(cls, model: nn.Module, settings: Settings) -> "Trainee":
@@ -84,6 +87,17 @@ def fit(
     """
     model = trainee.model.train()
     learned = [p for p in model.parameters() if p.requires_grad]
+    compile_for(model, settings, runtime, batches)
+
+    def update(group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
+        total = _gradients(trainee, task, group, count, runtime)
+        norm = clip(learned, settings.clip)
+        for optimiser in trainee.optimisers:
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        return total, norm
+
+    faster = updates(update, trainee, settings, runtime, batches)
     often = 1 if runtime.device.type == "cpu" else CHECK
     for group in _groups(iter(batches), settings.accumulate):
         position = group[-1][1]
@@ -93,14 +107,12 @@ def fit(
         for optimiser in trainee.optimisers:
             for settings_group in optimiser.param_groups:
                 settings_group["lr"] = now * settings_group.get(FACTOR, 1.0)
-        total = _gradients(trainee, task, [batch for batch, _ in group], count, runtime)
-        norm = clip(learned, settings.clip)
-        for optimiser in trainee.optimisers:
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+        total, norm = faster([batch for batch, _ in group], count)
         if trainee.average is not None:
             _follow(trainee, settings.average)
         batches.position = position
+        if position.batch == 0:
+            trainee.carried = None  # the next batch begins the text anew
         progress = Progress(
             trainee.step,
             position,
@@ -139,8 +151,10 @@ def _gradients(
     while True:
         try:
             total: Any = 0.0
+            carried = trainee.carried  # kept until all went well, or a second try would go on twice
             for batch in group:
-                for piece in batch.split(trainee.pieces) if trainee.pieces > 1 else [batch]:
+                after = []
+                for piece in _cut(replace(batch, carried=carried), trainee.pieces):
                     piece = piece.to(runtime.device)
                     with runtime.autocast():
                         loss = task.loss(trainee.model(piece.source), piece)
@@ -148,14 +162,52 @@ def _gradients(
                     # independent of how the examples were cut into pieces.
                     (loss.total / count).backward()
                     total = total + loss.total.detach()
+                    after.append(loss.carried)
+                carried = joined(after)
+            trainee.carried = carried
             return total
         except (RuntimeError, MemoryError) as error:
+            if give_up_compiling(trainee.model, error):
+                _forget(trainee)
+                continue
             if not out_of_memory(error) or trainee.pieces >= max(len(b) for b in group):
                 raise
-        for optimiser in trainee.optimisers:
-            optimiser.zero_grad(set_to_none=True)
+        _forget(trainee)
         free_memory()
         trainee.pieces *= 2
+
+
+def _forget(trainee: Trainee) -> None:
+    """Drop the gradients of an update that failed."""
+    for optimiser in trainee.optimisers:
+        optimiser.zero_grad(set_to_none=True)
+
+
+def _cut(batch: Labelled, parts: int) -> Iterator[Labelled]:
+    """Up to `parts` smaller batches, each with the carried state of its own rows."""
+    if parts == 1:
+        yield batch
+        return
+    start = 0
+    for piece in batch.split(parts):
+        stop = start + len(piece)
+        own = [part[start:stop] for part in leaves(batch.carried)]
+        yield replace(piece, carried=refilled(batch.carried, own))
+        start = stop
+
+
+def joined(states: list[Any]) -> Any:
+    """The states of some rows as one of all of them."""
+    if len(states) == 1 or states[0] is None:
+        return states[0]
+    parts = zip(*map(leaves, states), strict=True)
+    return refilled(states[0], [torch.cat(rows) for rows in parts])
+
+
+def refilled(state: Any, tensors: Iterable[Tensor]) -> Any:
+    """A state of the same make with other tensors, in the order of `leaves`."""
+    rest = iter(tensors)
+    return mapped(lambda part: next(rest), state)
 
 
 def _follow(trainee: Trainee, decay: float) -> None:

@@ -54,7 +54,7 @@ def _by_rate(
 
 def _dense(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
     # Fused: on one core, a step over a table of 8,000 × 300 takes 4 ms instead of 33.
-    rate, decay = settings.learning_rate, settings.weight_decay
+    rate, decay, betas = settings.learning_rate, settings.weight_decay, (0.9, settings.beta2)
     match settings.optimiser:
         case "sgd":
             momentum = settings.momentum
@@ -62,14 +62,14 @@ def _dense(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
         case "adagrad":
             return torch.optim.Adagrad(parameters, rate, weight_decay=decay)
         case "adam":
-            return torch.optim.Adam(parameters, rate, weight_decay=decay, fused=True)
+            return torch.optim.Adam(parameters, rate, betas, weight_decay=decay, fused=True)
         case _:
             # Decay is meant for matrices; shrinking biases and norms only costs accuracy.
             groups = [
                 {"params": [p for p in parameters if p.dim() > 1], "weight_decay": decay},
                 {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
             ]
-            return torch.optim.AdamW([g for g in groups if g["params"]], rate, fused=True)
+            return torch.optim.AdamW([g for g in groups if g["params"]], rate, betas, fused=True)
 
 
 def _sparse(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
@@ -79,7 +79,7 @@ def _sparse(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
         case "adagrad":
             return torch.optim.Adagrad(parameters, settings.learning_rate)
         case _:
-            return torch.optim.SparseAdam(parameters, settings.learning_rate)
+            return torch.optim.SparseAdam(parameters, settings.learning_rate, (0.9, settings.beta2))
 
 
 def rate(settings: Settings, share: float) -> float:

@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -40,10 +40,46 @@ class Runtime:
         """The most bytes the accelerator held, 0 without one."""
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
 
+    @property
+    def graphs(self) -> bool:
+        """Whether the device takes many kernels as one graph."""
+        return self.device.type == "cuda"
+
+    def aside(self) -> AbstractContextManager:
+        """A stream of its own for a while, in order with what comes before and after."""
+        return _beside(self.device) if self.device.type == "cuda" else nullcontext()
+
+    def captured(self, work: Callable[[], None]) -> Callable[[], None]:
+        """A graph of some work over memory that stays; calling it does the work again.
+
+        The work itself is not done here, and must have been done before: what is set up on the
+        way the first time is not part of it.
+        """
+        assert self.graphs
+        graph, cached = torch.cuda.CUDAGraph(), torch.is_autocast_cache_enabled()
+        # What autocast keeps is freed when it ends, and a graph would go on reading it.
+        torch.clear_autocast_cache()
+        torch.set_autocast_cache_enabled(False)
+        try:
+            with torch.cuda.device(self.device), torch.cuda.graph(graph):
+                work()
+        finally:
+            torch.set_autocast_cache_enabled(cached)
+        return graph.replay
+
     def wait(self) -> None:
         """Return when the device has done all it was asked."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+@contextlib.contextmanager
+def _beside(device: torch.device) -> Iterator[None]:
+    main, other = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    other.wait_stream(main)
+    with torch.cuda.stream(other):
+        yield
+    main.wait_stream(other)
 
 
 def on(device: str = "auto", precision: str = "fp32") -> Runtime:

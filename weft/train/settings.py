@@ -17,6 +17,7 @@ class Settings:
     embedder_rate: float = 0.0  # learning rate of the embedders; 0 = learning_rate
     head_rate: float = 0.0  # learning rate of the head; 0 = learning_rate
     momentum: float = 0.9  # of sgd
+    beta2: float = 0.999  # of adam and adamw: how slowly the size of gradients is forgotten
     weight_decay: float = 0.0  # of adamw, on matrices only
     schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "constant"
     warmup: float = 0.0  # share of the training during which the rate rises from zero
@@ -28,6 +29,10 @@ class Settings:
     minutes: float = 0.0  # after which it stops and keeps the best it has; 0 = no limit
     save_every: int = 0  # updates between checkpoints; 0 = once an evaluation and once a minute
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
+    # Compile the blocks of Transformers. auto: on a GPU, in a language model with 2,000 updates
+    # ahead or more, which make up for half a minute of compiling.
+    compile: bool | Literal["auto"] = "auto"
+    graphs: bool = True  # on a GPU: whole updates of gpt and rnn-lm as one graph of the device
     seed: int = 1
     threads: int = 0  # processor threads; 0 = as torch chooses
     tensorboard: bool = False  # write event files beside metrics.jsonl

@@ -16,13 +16,17 @@ import numpy as np
 from weft.config import Config
 from weft.measure import Spread, paired, spread
 from weft.run.train import filled, train
+from weft.tasks.task import built
+from weft.tune import texts
 from weft.tune.study import Limits, Plan, Study, free, lock
 from weft.tune.work import told_of
 
 RESULT = "result.json"
+KEPT = ("text", "label", "value", "tokens")  # of an answer, for the paired test
 SHARE = 0.5  # of what the other restarts gain; a restart that gains less has collapsed
 
 Which = Literal["tuned", "start"]
+Answers = Sequence[Mapping[str, Any]]  # lines of predictions.jsonl
 
 
 @dataclass(frozen=True)
@@ -98,17 +102,26 @@ def place(folder: Path, which: Which, seed: int) -> Path:
 def compared(study: Study, tuned: Sequence[Restart], start: Sequence[Restart]) -> Restarts:
     """Both groups with their collapsed members named, and the paired test between them."""
     split: Literal["dev", "test"] = "test" if study.plan.base["data"].get("test") else "dev"
-    named, scores = [], []
+    named, found = [], []
     for group in (tuned, start):
         answers = [_answers(place(study.folder, r.which, r.seed)) for r in group]
-        named.append(collapsed(group, answers, split, study.plan))
-        scores.append([_scores(each) for each in answers if each])
-    sizes = {len(each) for group in scores for each in group}
+        named.append(collapsed(group, list(map(_pairs, answers)), split, study.plan))
+        found.append([each for each in answers if each])
+    sizes = {len(each) for group in found for each in group}
     p = None
-    if all(scores) and len(sizes) == 1:  # the same texts, every time
-        a, b = (np.mean(group, axis=0) for group in scores)
-        p = paired(a, b)
+    if all(found) and len(sizes) == 1:  # the same texts, every time
+        p = _chance(study.plan, *found)
     return Restarts(named[0], named[1], split, p, max(sizes, default=0))
+
+
+def _chance(plan: Plan, tuned: Sequence[Answers], start: Sequence[Answers]) -> float | None:
+    """How likely so large a difference is by chance, each text's score the mean over the seeds."""
+    full = filled(plan.base)
+    if full["task"].get("kind") in texts.WRITING:
+        made = texts.difference(built(full), plan.metric, tuned, start)
+        return None if made is None else made.p
+    a, b = (np.mean([_scores(_pairs(each)) for each in group], axis=0) for group in (tuned, start))
+    return paired(a, b)
 
 
 def collapsed(
@@ -121,7 +134,7 @@ def collapsed(
     sign = 1 if plan.higher_is_better else -1
     floors = [_floor(each, plan.metric) for each in answers]
     gains = [
-        None if (value := r.value(split)) is None else sign * (value - floor)
+        None if (value := r.value(split)) is None or floor is None else sign * (value - floor)
         for r, floor in zip(group, floors, strict=True)
     ]
     out = []
@@ -129,8 +142,9 @@ def collapsed(
         others = [g for j, g in enumerate(gains) if j != i and g is not None]
         gain, reason = gains[i], ""
         said = {_plain(answer) for _, answer in each}
-        if len(each) > 1 and len(said) == 1 and len({_plain(gold) for gold, _ in each}) > 1:
-            reason = f"it answers {said.pop()} to all {len(each)} {split} texts"
+        gold = {_plain(label) for label, _ in each}
+        if len(each) > 1 and len(said) == 1 and len(gold) > 1:
+            reason = f"it answers {said.pop()[:80]} to all {len(each)} {split} texts"
         elif gain is not None and others and gain < SHARE * median(others):
             reason = (
                 f"its {plan.metric} of {restart.value(split):.3f} on {split} gains {gain:.3f} over "
@@ -195,17 +209,22 @@ def _digest(config: Config, plan: Plan) -> str:
     return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _answers(folder: Path) -> list[tuple[Any, Any]]:
-    """(label, answer) of every text the restart was measured on."""
+def _answers(folder: Path) -> Answers:
+    """What was said of every text the restart was measured on, beside what is right."""
     path = folder / "predictions.jsonl"
-    return list(_pairs(path)) if path.is_file() and (folder / RESULT).is_file() else []
+    return list(_lines(path)) if path.is_file() and (folder / RESULT).is_file() else []
 
 
-def _pairs(path: Path) -> Iterator[tuple[Any, Any]]:
+def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
     with open(path, encoding="utf-8") as file:
         for line in file:
             row = json.loads(line)
-            yield row["label"], row["value"]
+            yield {name: row[name] for name in KEPT if name in row}
+
+
+def _pairs(answers: Answers) -> list[tuple[Any, Any]]:
+    """(label, answer) of each text."""
+    return [(answer["label"], answer["value"]) for answer in answers]
 
 
 def _scores(answers: Sequence[tuple[Any, Any]]) -> np.ndarray:
@@ -218,15 +237,15 @@ def _scores(answers: Sequence[tuple[Any, Any]]) -> np.ndarray:
     )
 
 
-def _floor(answers: Sequence[tuple[Any, Any]], metric: str) -> float:
-    """What one answer for every text would reach."""
+def _floor(answers: Sequence[tuple[Any, Any]], metric: str) -> float | None:
+    """What one answer for every text would reach; None where there is no such thing."""
     if not answers:
         return 0.0
     if metric == "mse":
         return float(np.var([float(gold) for gold, _ in answers]))
     if metric == "accuracy":
         return Counter(_plain(gold) for gold, _ in answers).most_common(1)[0][1] / len(answers)
-    return 0.0
+    return None if metric in texts.LOWER else 0.0
 
 
 def _number(value: Any) -> bool:

@@ -15,8 +15,8 @@ from typing import Any
 
 from weft.config import Config, dumps
 from weft.errors import UserError, unknown_name
-from weft.run.data import Data, counted
-from weft.run.split import digest, from_files
+from weft.run.data import Data, counted, manner_of
+from weft.run.split import from_files
 from weft.run.train import filled, settled, versions
 from weft.tasks.task import built
 from weft.text.example import Tally
@@ -27,6 +27,7 @@ from weft.tune.restart import Restart, Restarts, restarts
 from weft.tune.restart import place as restarted
 from weft.tune.space import Dimension, at, flat, grid, space
 from weft.tune.study import Limits, Plan, Row, Study, library
+from weft.tune.texts import LOWER, contents
 from weft.tune.work import place, search
 from weft.tune.worker import together
 
@@ -174,7 +175,8 @@ def _plan(base: Config, dimensions: tuple[Dimension, ...]) -> Plan:
     data = Data(**full["data"])
     if "-" in (data.train, data.dev, data.test):
         raise UserError("Standard input can be read only once; save it to a file to tune on it.")
-    splits = from_files(data)
+    manner = manner_of(full["task"])
+    splits = from_files(data, manner=manner)
     if splits.dev is None or not list(islice(splits.dev(), 1)):
         raise UserError(
             f"{data.dev or data.train}: no dev examples, so trials could not be compared. Give "
@@ -183,14 +185,13 @@ def _plan(base: Config, dimensions: tuple[Dimension, ...]) -> Plan:
     full["task"] |= settled(base, splits.train)
     task = built(full)
     metric = full["train"]["metric"] or task.metric
-    examples = counted(splits.train, data, Tally()) if data.problems == "skip" else splits.train()
+    skips = data.problems == "skip"
+    examples = counted(splits.train, data, Tally(), manner) if skips else splits.train()
     known = task.measure(task.space(examples)).figures(resamples=0)
     if metric not in known:
         raise unknown_name("metric", metric, known, "train.metric")
-    higher = task.higher_is_better if metric == task.metric else metric != "mse"
-    files = {"train": data.train, "dev": data.dev, "test": data.test}
-    contents = {name: digest(path) for name, path in files.items() if path}
-    return Plan(base, dimensions, metric, higher, contents)
+    higher = task.higher_is_better if metric == task.metric else metric not in LOWER
+    return Plan(base, dimensions, metric, higher, contents(data))
 
 
 def _limits(

@@ -24,6 +24,8 @@ except ModuleNotFoundError:  # Python 3.10
 RANGE = re.compile(r"^\s*(\S+?)\s*\.\.\s*(\S+?)((?:\s+(?:log|step\s+\S+))*)\s*$")
 LARGEST = 100_000  # points of a space that is gone through one by one
 COLUMNS = ((("a", "b"), ""),) * 2  # outputs of a head that answers at every word
+WRITTEN = (8, 6, 7)  # of one that writes: how many words, which begins and which ends a text
+LEARNING = ("smoothing", "sampling", "coverage", "window")  # of [task]: how, not what, is learned
 READING = ("limit", "truncate", "phrases")  # of [data]: they leave the dev examples as they are
 OPTIONS = ("low", "high", "log", "step")
 
@@ -171,7 +173,8 @@ def buildable(config: Config) -> dict[str, Any]:
         from weft.model import Model
 
         by_word = hasattr(registry.find("task", full["task"]["kind"]), "gold")
-        Model(full, vocabulary_size=8, outputs=COLUMNS if by_word else 2)
+        outputs = WRITTEN if "decoder" in full else COLUMNS if by_word else 2
+        Model(full, vocabulary_size=8, outputs=outputs)
         registry.build("tokenizer", {k: v for k, v in full["tokenizer"].items() if k != "path"})
     return full
 
@@ -254,7 +257,8 @@ def _check_key(key: str, base: Config) -> None:
         raise unknown_name("section", section, SETTINGS, where)
     if key == "train.seed":
         raise UserError(f"{where}: a seed is not tuned, it is varied: pass --seeds K instead.")
-    if section in ("task", "recipe") or key == "train.metric":
+    learned = "decoder" in base and section == "task" and name in LEARNING
+    if (section in ("task", "recipe") and not learned) or key == "train.metric":
         raise UserError(f"{where}: that changes what is measured, so trials could not be compared.")
     if section == "data" and name in Data.__dataclass_fields__ and name not in READING:
         raise UserError(
@@ -263,7 +267,8 @@ def _check_key(key: str, base: Config) -> None:
         )
     if "classic" in base and section == "train":
         raise UserError(f"{where}: a [classic] model has no training loop; search [classic] keys.")
-    if section not in (*base.sections, "train", "data"):
+    writing = ("generate", "target") if "decoder" in base else ()
+    if section not in (*base.sections, "train", "data", *writing):
         has = "], [".join(name for name in base.sections if name != "recipe")
         raise UserError(f"{where}: this configuration has no [{section}]; it has [{has}].")
 

@@ -1,0 +1,377 @@
+"""The parts of bench/gpu_generation.py that learn: a GPT against transformers, LSTMs against torch.
+
+B rows   T steps   V words   H hidden width   L layers
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from record import ratios, spread
+from torch import Tensor, nn
+
+from weft.batch import Padded
+from weft.batch.stream import Pieces, Stream
+from weft.decode.likelihood import chunked_loss, sequence_loss
+from weft.decode.transformer import GPT
+from weft.encode.compiled import compile_blocks
+from weft.model import Model
+from weft.tasks.language import Language
+from weft.train.loop import Trainee, fit
+from weft.train.optimise import clip, optimisers
+from weft.train.runtime import on
+from weft.train.settings import Settings
+
+if TYPE_CHECKING:
+    from gpu_generation import Bench
+
+PEAK = 989e12  # dense bf16 operations a second of an H200, by its data sheet
+Work = Callable[[Tensor], Tensor]  # ids (B, T+1) -> loss of an update
+
+
+def loss(bench: Bench) -> None:
+    """The loss of a large vocabulary in chunks, against the plain one: equal, and how fast."""
+    rows, width, words = (67, 16, 1013) if bench.tiny else (32768, 768, 50257)
+    device = bench.device
+    torch.manual_seed(0)
+    for dtype in (torch.float32, torch.bfloat16):
+        for smoothing in (0.0, 0.1):
+            with bench.trying("fused loss"):
+                x = torch.randn(1, 67, width, device=device, dtype=dtype).requires_grad_()
+                w = (torch.randn(words, width, device=device) * 0.05).to(dtype).requires_grad_()
+                b = (torch.randn(words, device=device) * 0.1).to(dtype).requires_grad_()
+                right = Padded(torch.randint(words, (1, 67), device=device), torch.tensor([67]))
+                found, _ = chunked_loss(x, w, b, right, smoothing, chunk=20 * words)
+                mine = torch.autograd.grad(found, (x, w, b))
+                wide = [t.detach().double().requires_grad_() for t in (x, w, b)]
+                scores = F.linear(*wide)
+                total = F.cross_entropy(
+                    scores[0], right.data[0], reduction="sum", label_smoothing=smoothing
+                )
+                theirs = torch.autograd.grad(total, wide)
+                error = [
+                    float((a.double() - e).norm() / e.norm())
+                    for a, e in zip((found.detach(), *mine), (total.detach(), *theirs), strict=True)
+                ]
+                bound = 1e-5 if dtype == torch.float32 else 2e-2
+                kind = str(dtype).removeprefix("torch.")
+                bench.line(
+                    "fused loss", "" if max(error) < bound else f"WRONG {kind} {error}",
+                    dtype=kind, smoothing=smoothing, relative_error=[f"{e:.1e}" for e in error],
+                    good=max(error) < bound,
+                )  # fmt: skip
+    with bench.trying("fused loss, speed"):
+        x = torch.randn(1, rows, width, device=device, dtype=torch.bfloat16).requires_grad_()
+        w = (torch.randn(words, width, device=device) * 0.05).requires_grad_()
+        right = Padded(torch.randint(words, (1, rows), device=device), torch.tensor([rows]))
+        low = bench.device.type
+
+        def once(way: Callable[..., Any]) -> None:
+            with torch.autocast(low, torch.bfloat16):
+                total = way()
+            total.backward()
+            x.grad = w.grad = None
+
+        ways: dict[str, Callable[[], Any]] = {
+            "chunks": lambda: chunked_loss(x, w, None, right)[0],
+            "plain": lambda: sequence_loss(F.linear(x, w), right)[0],
+        }
+        taken = {}
+        for name, way in ways.items():
+            once(way)
+            taken[name] = [bench.seconds(lambda way=way: once(way)) for _ in range(bench.repeats)]
+        bench.line(
+            "fused loss, speed", f"{1e3 * spread(taken['chunks'], 6)['median']:.1f} ms, plain "
+            f"{1e3 * spread(taken['plain'], 6)['median']:.1f} ms", rows=rows, words=words,
+            seconds={name: spread(found, 5) for name, found in taken.items()},
+        )  # fmt: skip
+
+
+def zipf(rows: int, steps: int, words: int, count: int, device: Any, seed: int = 1) -> list[Tensor]:
+    """Made text (B, T+1) whose words are as unequally frequent as real ones, so that it teaches."""
+    make = torch.Generator().manual_seed(seed)
+    chances = 1 / torch.arange(2, words + 1).double()
+    drawn = torch.multinomial(chances, count * rows * (steps + 1), replacement=True, generator=make)
+    ids = drawn.view(count, rows, steps + 1) + 1
+    return [one.to(device) for one in ids]
+
+
+def gpt_train(bench: Bench) -> None:
+    """Updates of GPT-2 small: ours in several ways, and transformers' compiled."""
+    words, hidden, layers, heads, steps, rows = (
+        (211, 32, 2, 2, 16, 3) if bench.tiny else (50257, 768, 12, 12, 1024, 32)
+    )
+    timed, curve = (3, 4) if bench.tiny else (20, 50)
+    batches = zipf(rows, steps, words, max(curve, timed), bench.device)
+    torch.manual_seed(0)
+    first = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
+    start = {name: value.clone() for name, value in first.state_dict().items()}
+    size = sum(p.numel() for p in first.parameters()) - steps * hidden
+    operations = 6 * size + 12 * layers * hidden * steps  # a token, as in Chowdhery et al. (2022)
+
+    def ours(compiled: str) -> Work:
+        model = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
+        model.load_state_dict(start)
+        return _ours(bench, model.to(bench.device).train(), compiled)
+
+    def theirs() -> Work:
+        return _theirs(bench, _gpt2(first, words, hidden, layers, heads, steps))
+
+    ways: dict[str, Callable[[], Work]] = {
+        "weft, eager": lambda: ours(""),
+        "weft": lambda: ours("blocks"),
+        "weft, cuDNN attention": lambda: ours("blocks"),
+        "weft, whole": lambda: ours("whole"),
+        "transformers": theirs,
+    }
+    curves: dict[str, list[Any]] = {}
+    speeds: dict[str, list[float]] = {}
+    for name, make in ways.items():
+        with bench.trying(f"gpt training, {name}"), _attention("cuDNN" in name):
+            bench.fresh()
+            update = make()
+
+            def several(update: Work, given: list[Tensor], kept: list[Tensor]) -> None:
+                kept += [update(ids) for ids in given]
+
+            found: list[Tensor] = []
+            made = bench.seconds(partial(several, update, batches[:1], found))
+            several(update, batches[1:curve], found)
+            curves[name] = [float(one) for one in found]
+            times = [bench.seconds(partial(several, update, batches[:timed], [])) for _ in range(3)]
+            speeds[name] = [timed * rows * steps / t for t in times]
+            rate = spread(speeds[name], 0)["median"]
+            share = rate * operations / PEAK
+            bench.line(
+                f"gpt training, {name}", f"{rate:,.0f} tokens/s, {share:.1%} MFU",
+                tokens_per_second=spread(speeds[name], 0), mfu=round(share, 4),
+                first_update_s=round(made, 1), losses=[round(x, 4) for x in curves[name][::10]],
+                memory_gb=round(bench.runtime.peak_memory() / 2**30, 1),
+            )  # fmt: skip
+            del update
+    best = max(
+        (n for n in speeds if n.startswith("weft")), key=lambda n: max(speeds[n]), default=""
+    )
+    for name in {"weft", best} & set(speeds) if "transformers" in speeds else ():
+        found = ratios(speeds[name], speeds["transformers"])
+        bench.line(
+            f"gpt training, {name} over transformers", f"{found['median']:.2f}×", ratio=found
+        )
+    if "weft" in curves:
+        apart = {
+            name: max(abs(a - b) for a, b in zip(found, curves["weft"], strict=True))
+            for name, found in curves.items() if name != "weft"
+        }  # fmt: skip
+        told = ", ".join(f"{name} {value:.4f}" for name, value in apart.items())
+        bench.line(
+            f"gpt training, largest distance of {curve} losses from weft's", told, distance=apart
+        )
+
+
+@contextlib.contextmanager
+def _attention(cudnn: bool) -> Iterator[None]:
+    """Prefer cuDNN's attention for a while."""
+    if not cudnn:
+        yield
+        return
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    with sdpa_kernel(order, set_priority=True):
+        yield
+
+
+def _ours(bench: Bench, model: GPT, compiled: str) -> Work:
+    settings = Settings(learning_rate=6e-4, weight_decay=0.1)
+    steppers = optimisers(model, settings)
+    learned = list(model.parameters())
+    if compiled == "blocks":
+        compile_blocks(model)
+    lengths = torch.full((1,), 0)
+
+    def features(ids: Tensor) -> Tensor:
+        return model.features(Padded(ids, lengths))
+
+    read = torch.compile(features) if compiled == "whole" else features
+
+    def update(ids: Tensor) -> Tensor:
+        given, right = ids[:, :-1], ids[:, 1:]
+        with torch.autocast(bench.device.type, torch.bfloat16):
+            made = read(given)
+            wanted = Padded(right, torch.full((len(ids),), right.shape[1]))
+            total, count = chunked_loss(made, model.words.weight, model.words.bias, wanted)
+        (total / count).backward()
+        clip(learned, settings.clip)
+        for optimiser in steppers:
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        return total.detach() / count
+
+    return update
+
+
+def _theirs(bench: Bench, model: Any) -> Work:
+    model = model.to(bench.device).train()
+    decay = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() <= 1]
+    groups = [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+    optimiser = torch.optim.AdamW(groups, 6e-4, fused=True)
+
+    def measured(given: Tensor, right: Tensor) -> Tensor:
+        scores = model(input_ids=given, use_cache=False).logits
+        return F.cross_entropy(scores.flatten(0, 1).float(), right.flatten())
+
+    compiled = torch.compile(measured)
+
+    def update(ids: Tensor) -> Tensor:
+        with torch.autocast(bench.device.type, torch.bfloat16):
+            found = compiled(ids[:, :-1], ids[:, 1:])
+        found.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        return found.detach()
+
+    return update
+
+
+def _gpt2(
+    ours: GPT, words: int, hidden: int, layers: int, heads: int, steps: int, **more: Any
+) -> Any:
+    """transformers' GPT-2 with our weights."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=words, n_positions=steps, n_embd=hidden, n_layer=layers, n_head=heads,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=0,
+        attn_implementation="sdpa", **more,
+    )  # fmt: skip
+    model = GPT2LMHeadModel(config)
+    inner = model.transformer
+    with torch.no_grad():
+        inner.wte.weight.copy_(ours.words.table.weight)
+        inner.wpe.weight.copy_(ours.positions.table)
+        if ours.words.scored is not None:
+            model.lm_head.weight.copy_(ours.words.scored)
+        for block, layer in zip(ours.blocks, inner.h, strict=True):
+            attention: Any = block.attention
+            three = (attention.query, attention.key, attention.value)
+            layer.attn.c_attn.weight.copy_(torch.cat([one.weight for one in three]).T)
+            layer.attn.c_attn.bias.copy_(torch.cat([one.bias for one in three]))
+            for mine, other in (
+                (attention.output, layer.attn.c_proj),
+                (block.feed_in, layer.mlp.c_fc),
+                (block.feed_out, layer.mlp.c_proj),
+            ):
+                other.weight.copy_(mine.weight.T)  # type: ignore[operator, union-attr]
+                other.bias.copy_(mine.bias)
+            layer.ln_1.load_state_dict(block.attention_norm.state_dict())  # type: ignore[union-attr, operator]
+            layer.ln_2.load_state_dict(block.feed_norm.state_dict())  # type: ignore[union-attr, operator]
+        inner.ln_f.load_state_dict(ours.norm.state_dict())
+    return model
+
+
+class Bare(nn.Module):
+    """The loop that everybody writes: embedding, LSTM, linear, cross-entropy."""
+
+    def __init__(self, words: int, hidden: int):
+        super().__init__()
+        self.table = nn.Embedding(words, hidden)
+        self.net = nn.LSTM(hidden, hidden, 2, batch_first=True)
+        self.out = nn.Linear(hidden, words)
+
+    def forward(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        states, state = self.net(self.table(ids), state)
+        return self.out(states), state
+
+
+def lstm(bench: Bench) -> None:
+    """Updates of LSTM language models, 2 × 650 and 2 × 1500, through the product's own loop."""
+    words = 211 if bench.tiny else 33278
+    rows, steps = 20, 35
+    small = bench.device.type == "cpu"
+    updates = 3 if bench.tiny else (2 if small else 200)
+    for hidden in (13,) if bench.tiny else (650, 1500):
+        speeds: dict[str, list[float]] = {}
+        for half in (False,) if small else (False, True):
+            kind = "bf16" if half else "fp32"
+            with bench.trying(f"lstm {hidden} {kind}"):
+                runs = {
+                    f"torch.nn.LSTM, {kind}": _bare(bench, words, hidden, rows, steps, half),
+                    f"weft, {kind}": _weft(bench, words, hidden, rows, steps, half),
+                }
+                for turn in range(bench.repeats + 1):
+                    for name, run in runs.items():
+                        seconds = bench.seconds(lambda run=run: run(updates))  # type: ignore[misc]
+                        if turn:
+                            rate = updates * rows * steps / seconds
+                            speeds.setdefault(name, []).append(rate)
+        for name, found in speeds.items():
+            rate = spread(found, 0)
+            bench.line(
+                f"lstm 2 × {hidden}, {name}", f"{rate['median']:,.0f} tokens/s",
+                tokens_per_second=rate, vocabulary=words, batch=[rows, steps],
+            )  # fmt: skip
+        for kind, other in (("fp32", "fp32"), ("bf16", "bf16"), ("bf16", "fp32")):
+            one, two = f"weft, {kind}", f"torch.nn.LSTM, {other}"
+            if one in speeds and two in speeds:
+                found = ratios(speeds[one], speeds[two])
+                told = f"lstm 2 × {hidden}, weft {kind} over torch {other}"
+                bench.line(told, f"{found['median']:.2f}×", ratio=found)
+
+
+def _bare(bench: Bench, words: int, hidden: int, rows: int, steps: int, half: bool) -> Callable:
+    torch.manual_seed(0)
+    model = Bare(words, hidden).to(bench.device).train()
+    optimiser = torch.optim.Adam(model.parameters(), 1e-3)
+    ids = zipf(rows, 50 * steps, words, 1, "cpu")[0]
+    low = torch.autocast(bench.device.type, torch.bfloat16) if half else contextlib.nullcontext()
+    state: Any = None
+
+    def run(updates: int) -> None:
+        nonlocal state
+        for i in range(updates):
+            at = i % 50 * steps
+            given = ids[:, at : at + steps].to(bench.device)
+            right = ids[:, at + 1 : at + steps + 1].to(bench.device)
+            with low:
+                scores, state = model(given, state)
+                found = F.cross_entropy(scores.flatten(0, 1), right.flatten())
+            state = tuple(part.detach() for part in state)
+            optimiser.zero_grad()
+            found.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.25)
+            optimiser.step()
+
+    return run
+
+
+def _weft(bench: Bench, words: int, hidden: int, rows: int, steps: int, half: bool) -> Callable:
+    torch.manual_seed(0)
+    parts = {
+        "task": {"kind": "language", "window": steps},
+        "decoder": {"kind": "rnn-lm", "width": hidden, "hidden": hidden, "layers": 2},
+        "generate": {},
+    }
+    model = Model(parts, vocabulary_size=words, outputs=(words, 2, 3)).to(bench.device)
+    settings = Settings(optimiser="adam", learning_rate=1e-3, clip=0.25, epochs=10**6)
+    stream = Stream(2)
+    stream.append(zipf(rows, 50 * steps, words, 1, "cpu")[0].flatten().numpy().astype(np.int32))
+    pieces = Pieces(
+        stream.close(), rows=rows, window=steps, seed=1, epochs=settings.epochs, in_order=True
+    )
+    runtime = on(str(bench.device), "bf16" if half else "fp32")
+    updates = fit(Trainee.fresh(model, settings), Language(window=steps), pieces, settings, runtime)
+
+    def run(count: int) -> None:
+        for _ in islice(updates, count):
+            pass
+
+    return run

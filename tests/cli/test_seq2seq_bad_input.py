@@ -1,0 +1,153 @@
+"""Sources and targets that are wrong, through the command line, and what is said."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.cli.command import SMALL, fails, ok, says
+
+TINY = (
+    *SMALL, "--set", "embedder.width=7", "--set", "encoder.hidden=5", "--set", "decoder.width=7",
+    "--set", "decoder.hidden=5", "--set", "generate.limit=5", "--device", "cpu",
+    "--set", "train.epochs=1",
+)  # fmt: skip
+WORDS = ("--set", "tokenizer.kind=word", "--set", "tokenizer.size=0")
+
+
+def train(folder, data, *more, recipe="seq2seq-attention"):
+    words = WORDS if recipe == "seq2seq-attention" else ()
+    return (
+        "train",
+        "--recipe",
+        recipe,
+        "--train",
+        data,
+        "-o",
+        folder / "run",
+        *TINY,
+        *words,
+        *more,
+    )
+
+
+def pair(folder, source, target):
+    (folder / "a.en").write_text(source, "utf-8")
+    (folder / "a.de").write_text(target, "utf-8")
+    return folder / "a.en"
+
+
+def vectors(folder, **others):
+    """Twelve sound matrices and these, each named with a word."""
+    rows = {f"g{i}": np.full((i + 1, 3), float(i)) for i in range(12)} | others
+    for name, found in rows.items():
+        np.save(folder / f"{name}.npy", found)
+    lines = [json.dumps({"text": f"{name}.npy", "target": "a b"}) for name in rows]
+    (folder / "a.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return folder / "a.jsonl"
+
+
+EMPTY = "an empty line. Fill it, or remove it from both"
+PAIRS = {
+    "unequal": ("a\nb\nc\n", "x\ny\n", ["a.de ends after line 2, but ", "a.en goes on. Look"]),
+    "empty source": ("a\n\nc\n", "x\ny\nz\n", [f"a.en:2: {EMPTY}"]),
+    "empty target": ("a\nb\nc\n", "x\n \nz\n", [f"a.de:2: {EMPTY}"]),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_parallel_files(tmp_path, name):
+    source, target, told = PAIRS[name]
+    path = pair(tmp_path, source, target)
+    says(fails(*train(tmp_path, path, "--set", "data.target=de")), *told)
+
+
+def test_a_missing_sister(tmp_path):
+    (tmp_path / "a.en").write_text("a\n", "utf-8")
+    message = fails(*train(tmp_path, tmp_path / "a.en", "--set", "data.target=de"))
+    says(message, "a.de: no such file")
+
+
+def test_an_empty_cell(tmp_path):
+    rows = [f"word{i}\tsaid{i}" for i in range(20)]
+    rows[7] = "word7\t"
+    path = tmp_path / "a.tsv"
+    path.write_text("text\ttarget\n" + "\n".join(rows) + "\n", "utf-8")
+    says(fails(*train(tmp_path, path)), "a.tsv:9: no label. Give the label column with --label")
+    path.write_text("text\ttarget\n" + "\n".join(rows).replace("word7\t", "\tx") + "\n", "utf-8")
+    says(fails(*train(tmp_path, path)), "a.tsv:9: ", "empty")
+    ok(*train(tmp_path, path, "--problems", "skip", "--overwrite"))
+
+
+def test_a_target_beyond_the_limit(tmp_path):
+    path = pair(tmp_path, "a\n" * 9, "x\n" * 8 + "x y z x y\n")
+    config = tmp_path / "c.toml"
+    config.write_text(
+        '[task]\nkind = "seq2seq"\n[tokenizer]\nkind = "word"\n[embedder]\nkind = "lookup"\n'
+        '[encoder]\nkind = "rnn"\n[decoder]\nkind = "transformer"\nheads = 2\nhidden = 4\n'
+        'positions = "learned"\nlimit = 4\n[data]\ntarget = "de"\n',
+        "utf-8",
+    )
+    message = fails("train", config, "--train", path, "-o", tmp_path / "run", "--device", "cpu")
+    says(message, "a.en:9: the target has 6 tokens, and the decoder writes at most 4. Shorten it")
+
+
+RECORDS = "mr,ref\n" + "".join(f'"name[B{i}], food[pie]",B{i} has pie\n' for i in range(20))
+
+
+def test_records(tmp_path):
+    path, dev = tmp_path / "a.csv", tmp_path / "dev.csv"
+    path.write_text(RECORDS, "utf-8")
+    asked = ("--text", "mr", "--label", "ref", "--set", "task.measures=['bleu']")
+    dev.write_text("mr,ref\nfood[pie],pie\ndrink[tea],tea\n", "utf-8")
+    message = fails(*train(tmp_path, path, *asked, "--dev", dev, recipe="seq2seq-records"))
+    says(message, "dev.csv:3: unknown slot 'drink'.", "Known: food, name. Rename it")
+    dev.write_text("mr,ref\nfood[pie],pie\npie,pie\n", "utf-8")
+    message = fails(*train(tmp_path, path, *asked, "--dev", dev, recipe="seq2seq-records"))
+    says(message, "dev.csv:3: expected slot[value], found 'pie'.")
+    dev.write_text("mr,ref\nfood[pie],pie\nfood[],pie\n", "utf-8")
+    message = fails(*train(tmp_path, path, *asked, "--dev", dev, recipe="seq2seq-records"))
+    says(message, "dev.csv:3: the slot 'food' has no value; leave it out.")
+    ok(*train(tmp_path, path, *asked, recipe="seq2seq-records"))
+    dev.write_text("mr\nfood[pie]\ndrink[tea]\n", "utf-8")
+    message = fails("predict", tmp_path / "run", dev, "--device", "cpu")
+    says(message, "dev.csv:3: unknown slot 'drink'.", "Known: food, name.")
+    said = ok("evaluate", tmp_path / "run", path, "--device", "cpu")
+    assert any(line.startswith("BLEU|nrefs:1|") for line in said.lines)
+    assert "n=20" in said.out
+
+
+MATRICES = {
+    "nan": ({"x": np.array([[0, 0, 0], [0, np.nan, 0]])},
+            ["a.jsonl:13: vector 2 of the matrix is not finite: number 2 is nan. Mend it"]),
+    "wide": ({"x": np.ones((2, 4))},
+             ["a.jsonl:13: vectors of 4 numbers; this model reads vectors of 3. Make them"]),
+    "empty": ({"x": np.ones((0, 3))}, ["a.jsonl:13: the matrix is empty (0 × 3). Leave it out."]),
+    "flat": ({"x": np.ones(3)}, ["a.jsonl:13: a matrix has two axes, vectors by numbers; found 3"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_matrices(tmp_path, name):
+    others, told = MATRICES[name]
+    path = vectors(tmp_path, **others)
+    says(fails(*train(tmp_path, path, "--set", "data.share=0", recipe="seq2seq-vectors")), *told)
+
+
+def test_a_matrix_that_is_not_there(tmp_path):
+    path = vectors(tmp_path)
+    (tmp_path / "g5.npy").unlink()
+    message = fails(*train(tmp_path, path, "--set", "data.share=0", recipe="seq2seq-vectors"))
+    says(message, "a.jsonl:6: ", "g5.npy: no such file")
+
+
+def test_matrices_to_predict(tmp_path):
+    path = vectors(tmp_path)
+    ok(*train(tmp_path, path, "--set", "data.share=0", recipe="seq2seq-vectors"))
+    np.savez(tmp_path / "new.npz", a=np.ones((2, 3)), b=np.full((1, 3), np.inf))
+    message = fails("predict", tmp_path / "run", tmp_path / "new.npz", "--device", "cpu")
+    says(message, "new.npz:2: vector 1 of the matrix is not finite: number 1 is inf")
+    np.save(tmp_path / "wide.npy", np.ones((2, 5)))
+    message = fails("predict", tmp_path / "run", tmp_path / "wide.npy", "--device", "cpu")
+    says(message, "wide.npy:1: vectors of 5 numbers; this model reads vectors of 3.")
+    assert len(ok("predict", tmp_path / "run", tmp_path / "g3.npy", "--device", "cpu").lines) == 1

@@ -1,0 +1,121 @@
+"""The bake-off of models that write, and of language models, from files to page and commands."""
+
+import json
+
+import pytest
+
+from tests.cli.command import command, fails, ok
+from tests.run.test_seq2seq import SMALL, pairs, trained
+from weft.config import recipes
+from weft.errors import UserError
+from weft.predict import load
+from weft.predict.evaluate import evaluate
+from weft.report.compare import _comparable, compare
+from weft.report.fitting import chosen, fitting
+from weft.text.parallel import read_parallel
+from weft.text.read import read
+from weft.text.reviews import reviews
+
+QUICK = {**SMALL, "train.epochs": 2}
+
+
+def test_writers_are_compared_from_files_to_page(tmp_path):
+    train = pairs(tmp_path, count=70)
+    out = tmp_path / "out"
+    rows = compare(
+        [str(train)], out, recipes=["seq2seq", "seq2seq-attention"], seeds=1, changes=QUICK,
+        device="cpu", quiet=True,
+    )  # fmt: skip
+    assert [r.error for r in rows] == [None, None]
+    assert rows[0].metric == "bleu"
+    assert set(rows[0].others) == {"chrf", "exact_match"}
+    assert rows[0].token_ms > 0
+    assert rows[0].p is None
+    assert 0 < rows[1].p <= 1
+    saved = json.loads((out / "leaderboard.json").read_text())
+    assert saved[0]["others"]["chrf"] == rows[0].others["chrf"]
+    # The test part is two files, on which the chosen model measures the same again.
+    examples = list(read_parallel(out / "test.src", out / "test.tgt"))
+    assert 5 <= len(examples) <= 20
+    figures = evaluate(load(out / "model"), examples).figures(resamples=0)
+    names = {r.recipe: r.values[0] for r in rows}
+    assert figures["bleu"].value in [pytest.approx(value) for value in names.values()]
+    page = (out / "report.html").read_text()
+    for part in ("Answers side by side", "How long the targets are", "Learning curves", "BLEU"):
+        assert part in page
+    assert "weft evaluate" in page
+
+
+def test_language_models_are_ranked_the_other_way_round(tmp_path):
+    texts = [e.text for part in reviews(0, 120).values() for e in part]
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(texts) + "\n")
+    out = tmp_path / "out"
+    rows = compare(
+        [str(path)], out, recipes=["ngram", "kneser-ney"], seeds=1, quiet=True, device="cpu"
+    )  # fmt: skip
+    assert [r.error for r in rows] == [None, None]
+    assert rows[0].metric == "perplexity"
+    assert rows[0].quality <= rows[1].quality
+    assert not rows[0].higher_is_better
+    assert 0 < rows[1].p <= 1
+    assert "Texts side by side" in (out / "report.html").read_text()
+    assert (out / "test.txt").is_file() or (out / "test.jsonl").is_file()
+    with pytest.raises(UserError, match="cannot be cut into folds"):
+        compare([str(path)], tmp_path / "f", recipes=["ngram"], folds=2, quiet=True)
+
+
+def test_recipes_that_cannot_be_ranked_with_the_others_have_to_be_named():
+    texts, words = recipes("language"), recipes("tag")
+    assert "masked-bilstm" in texts
+    assert not _comparable("masked-bilstm")
+    assert {"kneser-ney", "lstm-lm", "gpt"} <= set(filter(_comparable, texts))
+    assert all(map(_comparable, words))  # some have several embedders
+
+
+def test_what_a_file_of_texts_is_for(tmp_path):
+    table = [f"a text number {i}\tits answer is {i * i}" for i in range(23)]
+    path = tmp_path / "a.tsv"
+    path.write_text("text\tlabel\n" + "\n".join(table) + "\n")
+    assert fitting(read(path)) == ("seq2seq", "classify", "regress")
+    (tmp_path / "b.txt").write_text("one line\nand another\n")
+    assert fitting(read(tmp_path / "b.txt")) == ("language",)
+    assert chosen("seq2seq", (), ("classify", "regress"), "f") == "seq2seq"
+    assert chosen("language", (), ("classify", "regress"), "f") == "language"
+    with pytest.raises(UserError, match="the task 'seq2seq' needs a text that each text should"):
+        chosen("seq2seq", (), ("language",), "f")
+    with pytest.raises(UserError, match="the task 'classify' needs a label for each text"):
+        chosen("classify", (), ("language",), "f")
+
+
+def test_verbs_of_a_model_that_writes(tmp_path):
+    trained("seq2seq-attention", tmp_path, **{"train.epochs": 1, "generate.minimum": 3})
+    model, test = str(tmp_path / "run"), str(tmp_path / "train.src")
+    shown = ok("evaluate", model, test)
+    assert "BLEU|nrefs:1|case:mixed" in shown.out
+    assert "worst  chrF" in shown.out
+    assert "right  " in shown.out
+    page = tmp_path / "e.html"
+    ok("evaluate", model, test, "--report", str(page), "--json")
+    assert "The worst answers" in page.read_text()
+    (tmp_path / "t.txt").write_text("a b\n")
+    said = json.loads(ok("predict", model, str(tmp_path / "t.txt"), "--json").out)
+    assert said["value"] == " ".join(text for text, _ in said["tokens"])
+    assert all(0 < chance <= 1 for _, chance in said["tokens"])
+    why = ok("explain", model, "a b c", "-o", str(tmp_path / "w.html"))
+    for part in ("token", "looked at", "beams, step by step", "occlusion"):
+        assert part in why.out
+    html = (tmp_path / "w.html").read_text()
+    for part in ("The beam search", "Where it looked", "The words of the source"):
+        assert part in html
+    assert "t.src: no such file" in fails("evaluate", model, str(tmp_path / "t.src"))
+
+
+def test_pairs_are_checked(tmp_path):
+    path = pairs(tmp_path, count=30)
+    page = tmp_path / "c.html"
+    shown = command("check", str(path), "--target", "tgt", "--html", str(page), "--no-near")
+    assert "words of the target: data" in shown.out
+    assert "words a target" in page.read_text()
+    told = fails("check", str(path), "--target", "tgt", "--fix", "x")
+    assert "--fix does not write pairs of files" in told

@@ -1,0 +1,342 @@
+"""Language models through the one spine: trained, measured, saved, resumed; and what is told."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import weft
+from tests.cli.command import command
+from weft.batch.stream import Pieces, Stream
+from weft.config import recipe
+from weft.errors import UserError
+from weft.model import Model
+from weft.predict import load
+from weft.predict.evaluate import evaluate
+from weft.run.data import Data, source
+from weft.run.split import from_files
+from weft.tasks.language import Language
+from weft.text.example import Example, Tally
+from weft.train import checkpoint, loop
+from weft.train.loop import Trainee, fit
+from weft.train.runtime import on
+from weft.train.settings import Settings
+
+WORD = {"kind": "word", "minimum": 1}
+SMALL = {
+    "rnn-lm": {"decoder.width": 11, "decoder.hidden": 13},
+    "lstm-lm": {"decoder.width": 11, "decoder.hidden": 13, "decoder.dropout": 0.1},
+    "nnlm": {"decoder.width": 11, "decoder.hidden": 13, "decoder.context": 3},
+    "gpt": {"decoder.hidden": 12, "decoder.heads": 3, "decoder.layers": 1, "task.window": 16},
+    "masked-bilstm": {"decoder.width": 11, "decoder.hidden": 13, "task.window": 16},
+}
+SUBJECTS, VERBS = ("the cat", "a dog", "some bird", "her horse"), ("sees", "hears", "likes")
+
+
+def corpus(folder, name="train.txt", count=120, seed=1):
+    """Sentences in which the object always follows from the subject."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        i = draw.randrange(4)
+        rows.append(f"{SUBJECTS[i]} {draw.choice(VERBS)} {SUBJECTS[(i + 1) % 4]} .")
+    path = folder / name
+    path.write_text("\n".join(rows) + "\n", "utf-8")
+    return path
+
+
+def configured(name, path, **changes):
+    values = {
+        "tokenizer": WORD, "train.epochs": 2, "train.batch": 4, "train.learning_rate": 0.03,
+        "train.patience": 0, "train.schedule": "constant", "train.threads": 1,
+        "data.train": str(path), **SMALL[name], **changes,
+    }  # fmt: skip
+    if name != "gpt":
+        del values["train.schedule"]
+    values = {key: value for key, value in values.items() if value is not None}
+    return recipe(name).with_values(values, "test")
+
+
+def trained(name, folder, run="run", **changes):
+    path = folder / "train.txt"
+    config = configured(name, path if path.exists() else corpus(folder), **changes)
+    return weft.train(config, folder / run, quiet=True, device="cpu")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_recipe_learns_saves_and_comes_back(tmp_path, name):
+    # 4 subjects and 3 verbs are equally likely, the rest is certain: 12 for 8 tokens and an end.
+    epochs = {"masked-bilstm": 25, "lstm-lm": 16}.get(name, 8)
+    out = trained(name, tmp_path, **{"train.epochs": epochs})
+    found = out.figures["dev"]
+    assert found["token_perplexity"].value < 3.0
+    assert found["perplexity"].n == 12  # the last tenth of 120 lines
+    assert found["perplexity"].low <= found["perplexity"].value <= found["perplexity"].high
+    again = load(tmp_path / "run/model", device="cpu")
+    texts = ["the cat sees a dog .", "dog the . a sees cat", ""]
+    before, after = out.predictor(texts), again(texts)
+    assert [a.value for a in after] == pytest.approx([a.value for a in before], rel=1e-5)
+    assert before[0].value < before[1].value
+    assert [part[:2] for part in before[0].parts[:3]] == [(0, 3), (4, 7), (8, 12)]
+    assert before[0].parts[-1][:2] == (20, 20)  # the end
+    assert 0 < before[0].parts[0][2] < 1
+    notes = json.loads((tmp_path / "run/model/record.json").read_text("utf-8"))["notes"]
+    assert any("pseudo-perplexities" in note for note in notes) == (name == "masked-bilstm")
+
+
+def test_what_is_measured_in_training_is_what_evaluate_measures(tmp_path):
+    out = trained("lstm-lm", tmp_path)
+    data = Data(train=str(tmp_path / "train.txt"))
+    splits = from_files(data, manner="texts")
+    got = evaluate(out.predictor, splits.dev()).figures(resamples=0)
+    lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
+    last = [json.loads(line) for line in lines if "dev_perplexity" in line]
+    best = min(row["dev_perplexity"] for row in last)
+    assert got["perplexity"].value == pytest.approx(best, rel=1e-5)
+
+
+def test_dev_is_the_end_of_the_file_and_test_has_its_own(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"line {i}\n\n" for i in range(20)), "utf-8")
+    splits = from_files(Data(train=str(path), test=str(path), share=0.15), manner="texts")
+    train, dev = ([e.text for e in part()] for part in (splits.train, splits.dev))
+    assert train == [f"line {i}" for i in range(17)]
+    assert dev == [f"line {i}" for i in range(17, 20)]
+    assert len(list(splits.test())) == 20
+    assert from_files(Data(train=str(path), share=0.0), manner="texts").dev is None
+
+
+def test_running_text_keeps_its_breaks(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\r\n\n\ntwo")
+    rows = list(source(Data(), str(path), manner="running")())
+    assert [e.text for e in rows] == ["one\n", "\n", "\n", "two"]
+    assert [e.line for e in rows] == [1, 2, 3, 4]
+
+
+def test_characters_of_a_running_text(tmp_path):
+    changes = {
+        "tokenizer": {"kind": "character"}, "task.lines": False, "task.window": 32,
+        "decoder.limit": 32, "train.epochs": 4,
+    }  # fmt: skip
+    out = trained("gpt", tmp_path, **changes)
+    assert out.figures["dev"]["bits_per_character"].value < 3
+    (answer,) = out.predictor(["the cat"])
+    assert len(answer.parts) == 7  # nothing ends it
+    again = load(tmp_path / "run", device="cpu")
+    rows = list(source(Data(), str(tmp_path / "train.txt"), manner="running")())
+    found = evaluate(again, rows).figures(resamples=0)
+    assert found["bits_per_character"].n == 120
+    text = (tmp_path / "train.txt").read_text("utf-8")
+    logp = [np.log(f.chances).sum() for f in again.engine.likelihoods([text])]
+    bits = -sum(logp) / np.log(2) / len(text)
+    assert found["bits_per_character"].value == pytest.approx(bits, rel=1e-5)
+
+
+def test_labels_are_not_looked_at(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("label\ttext\n" + "good\tthe cat sees\nbad\ta dog hears\n" * 20, "utf-8")
+    out = weft.train(configured("rnn-lm", path), tmp_path / "run", quiet=True, device="cpu")
+    assert "good" not in out.predictor.space.tokenizer.vocabulary
+    assert "cat" in out.predictor.space.tokenizer.vocabulary
+
+
+class Killed(BaseException):
+    """What stands for a kill in the middle of a training."""
+
+
+@pytest.mark.parametrize("name", ["lstm-lm", "nnlm", "gpt"])
+def test_a_resumed_training_is_the_same_to_the_last_bit(tmp_path, name, monkeypatch):
+    path = corpus(tmp_path)
+    config = configured(name, path, **{"train.save_every": 1, "train.epochs": 2})
+    weft.train(config, tmp_path / "whole", quiet=True, device="cpu")
+    replace, written = checkpoint.replace, []
+
+    def dying(place, data):
+        replace(place, data)
+        written.append(place)
+        if len(written) == 5:
+            raise Killed
+
+    monkeypatch.setattr(checkpoint, "replace", dying)
+    with pytest.raises(Killed):
+        weft.train(config, tmp_path / "cut", quiet=True, device="cpu")
+    monkeypatch.setattr(checkpoint, "replace", replace)
+    weft.train(config, tmp_path / "cut", quiet=True, resume=True, device="cpu")
+    whole, cut = (tmp_path / f / "model/weights.safetensors" for f in ("whole", "cut"))
+    assert whole.read_bytes() == cut.read_bytes()
+
+
+def stream(size=61):
+    out = Stream(12)
+    out.append(np.random.default_rng(3).integers(1, 12, size), line=1)
+    return out.close()
+
+
+def learner(**options):
+    torch.manual_seed(0)
+    decoder = {"kind": "rnn-lm", "width": 5, "hidden": 7, "layers": 2, **options}
+    parts = {"task": {"kind": "language", "window": 4}, "decoder": decoder}
+    return Model(parts, vocabulary_size=13, outputs=(13, 12, 12))
+
+
+def updates(model, settings, pieces=1):
+    trainee = Trainee.fresh(model, settings)
+    trainee.pieces = pieces
+    batches = Pieces(stream(), rows=3, window=4, seed=1, epochs=settings.epochs, in_order=True)
+    return list(fit(trainee, Language(), batches, settings, on("cpu"))), trainee
+
+
+def same(one, other):
+    for p, q in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+
+
+def test_truncated_back_propagation_equals_a_plain_loop():
+    settings = Settings(epochs=2, optimiser="sgd", learning_rate=0.5, momentum=0.0, clip=0.0)
+    ours = learner()
+    updates(ours, settings)
+    theirs = learner()
+    decoder = theirs.head.decoder
+    optimiser = torch.optim.SGD(theirs.parameters(), 0.5)
+    ids = torch.from_numpy(stream().read(0, 61).astype(np.int64))
+    starts, steps = (0, 20, 40), 21  # 61 tokens in three rows, of which two begin in the one before
+    for _ in range(2):
+        state = None
+        for begin in range(0, steps, 4):
+            end = min(begin + 4, steps)
+            x = torch.stack([ids[s + begin : s + end] for s in starts])
+            y = torch.stack([ids[s + begin + 1 : s + end + 1] for s in starts])
+            states, state = decoder.net(decoder.words.table(x), state)
+            state = tuple(part.detach() for part in state)
+            scores = decoder.words.scores(states)
+            loss = F.cross_entropy(scores.flatten(0, 1), y.flatten())
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    same(ours, theirs)
+
+
+def test_memory_that_runs_out_does_not_read_on_twice(monkeypatch):
+    for accumulate in (1, 2):
+        settings = Settings(epochs=2, accumulate=accumulate, learning_rate=0.05)
+        whole, again = learner(), learner()
+        wanted, _ = updates(whole, settings)
+        forward, calls = Model.forward, []
+
+        def short(model, source, forward=forward, calls=calls):
+            calls.append(len(source))
+            if len(calls) == 4:  # in the middle of a group
+                raise MemoryError
+            return forward(model, source)
+
+        monkeypatch.setattr(Model, "forward", short)
+        got, trainee = updates(again, settings)
+        monkeypatch.setattr(Model, "forward", forward)
+        assert trainee.pieces == 2
+        assert [u.loss for u in got] == pytest.approx([u.loss for u in wanted], rel=1e-5)
+        same(whole, again)
+
+
+def test_the_penalty_of_large_states_is_paid():
+    settings = Settings(epochs=1, learning_rate=0.0)
+    plain, _ = updates(learner(), settings)
+    heavy, _ = updates(learner(ar=2.0, tar=1.0), settings)
+    assert all(h.loss > p.loss for h, p in zip(heavy, plain, strict=True))
+
+
+def test_joined_states_are_rows_in_order():
+    one = learner().head.start(2)
+    other = loop.refilled(one, [part + 1 for part in one if part is not None])
+    both = loop.joined([one, other])
+    assert both.hidden.shape[0] == 4
+    assert both.hidden[:, 0, 0].tolist() == [0, 0, 1, 1]
+    assert loop.joined([None, None]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("gpt", {"task.window": 500}, r"task\.window is 500, but the decoder sees at most 256"),
+        ("gpt", {"task.overlap": 1.5}, r"task\.overlap should be from 0 to below 1"),
+        ("rnn-lm", {"task.window": 2000}, r"train\.txt: \d+ tokens, fewer than the 2000 of a win"),
+        ("rnn-lm", {"data.limit": 9}, r"data\.limit cuts texts"),
+        ("rnn-lm", {"train.metric": "bleu"}, "Unknown metric 'bleu' in train.metric"),
+        ("rnn-lm", {"encoder": {"kind": "rnn"}}, r"a \[tokenizer\] and a \[decoder\].*\[encoder\]"),
+        ("rnn-lm", {"task": {"kind": "classify"}}, r"has no \[embedder\]"),
+        (
+            "rnn-lm",
+            {"decoder": {"kind": "transformer"}, "decoder.width": None, "decoder.hidden": None},
+            "decoder 'transformer' reads a source, and a language model has none. Use one",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told(tmp_path, name, changes, message):
+    with pytest.raises(UserError, match=message):
+        trained(name, tmp_path, **changes)
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_empty_files_are_told(tmp_path, lines):
+    path = tmp_path / "empty.txt"
+    path.write_text("", "utf-8")
+    config = configured("rnn-lm", path, **{"task.lines": lines})
+    with pytest.raises(UserError, match=r"empty\.txt: the file is empty"):
+        weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+    manner = "texts" if lines else "running"
+    with pytest.raises(UserError, match=r"empty\.txt: the file is empty"):
+        list(source(Data(), str(path), manner=manner)())
+
+
+def test_blank_and_unknown_texts_are_told(tmp_path):
+    path = tmp_path / "blank.txt"
+    path.write_text("\n \n", "utf-8")
+    tally = Tally()
+    with pytest.raises(UserError, match=r"blank\.txt: every text is blank"):
+        list(source(Data(), str(path), tally, manner="texts")())
+    assert tally.counts == {"blank texts left out": 2}
+    out = trained("rnn-lm", tmp_path)
+    with pytest.raises(UserError, match="There are no examples to measure on"):
+        evaluate(out.predictor, [])
+    measure = evaluate(out.predictor, [Example("xyzzy plugh")])
+    with pytest.raises(UserError, match="None of the 2 tokens to measure on is known"):
+        measure.figures()
+
+
+def test_a_loss_that_is_not_finite_names_the_lines(tmp_path):
+    with pytest.raises(UserError, match=r"The batch holds lines \d+, .* of the training file"):
+        trained("rnn-lm", tmp_path, **{"train.learning_rate": 1e38, "train.clip": 0.0})
+
+
+def test_settings_without_a_value_are_left_out_of_a_file(tmp_path):
+    trained("lstm-lm", tmp_path)  # input_dropout is nothing unless it is set
+    text = (tmp_path / "run/config.toml").read_text("utf-8")
+    assert "input_dropout" not in text
+    assert "None" not in text
+
+
+def test_the_verbs_train_evaluate_and_predict(tmp_path):
+    path, run = corpus(tmp_path), tmp_path / "run"
+    wanted = {"tokenizer.kind": "character", "task.lines": "false", "task.window": 16}
+    wanted |= {"decoder.limit": 16, "decoder.hidden": 12, "decoder.layers": 1, "train.epochs": 1}
+    sets = [word for key, value in wanted.items() for word in ("--set", f"{key}={value}")]
+    done = command("train", "--recipe", "gpt", "--train", path, "-o", run, "--device", "cpu", *sets)
+    assert done.status == 0, done.err
+    assert "dev bits_per_character" in done.err
+    figures = json.loads(command("evaluate", run, path, "--json").out)
+    assert figures["bits_per_character"]["n"] == 120
+    assert figures["perplexity"]["low"] < figures["perplexity"]["value"]
+    values = [float(line) for line in command("predict", run, path).lines]
+    assert len(values) == 120
+    rows = [json.loads(line) for line in command("predict", run, path, "--json").lines]
+    assert [row["value"] for row in rows] == values
+    text = path.read_text("utf-8").split("\n")[0]
+    assert [part[:2] for part in rows[0]["parts"]] == [[i, i + 1] for i in range(len(text))]
+    empty = tmp_path / "empty.txt"
+    empty.write_text("", "utf-8")
+    done = command("evaluate", run, empty)
+    assert done.status == 2
+    assert "empty.txt: the file is empty. Give it at least one text." in done.err

@@ -1,0 +1,144 @@
+"""The settings of texts for texts, what they are measured by, and what is written."""
+
+import numpy as np
+import pytest
+
+from weft import registry
+from weft.errors import UserError
+from weft.tasks.structure import Found
+from weft.tasks.text_measure import MAIN, Right, TextMeasure
+from weft.text.example import Example, Tally
+
+WORD = {"kind": "word", "lowercase": False}
+RECORDS = [
+    Example("name[Blue Spice], food[pie]", "Blue Spice has pie.", file="a.csv", line=2),
+    Example('{"name": "Bar", "near": "Blue Spice"}', "Near Blue Spice is Bar.", file="a.csv"),
+]
+
+
+def task(**options):
+    return registry.build("task", {"kind": "seq2seq", **options}, tokenizer=WORD)
+
+
+def learned(made, examples):
+    ready = [made.prepare(example, Tally()) for example in examples]
+    return ready, made.space(ready)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"copy": True}, r"one vocabulary: set task\.shared = true"),
+        ({"copy": True, "shared": True, "smoothing": 0.1}, r"does not go with task\.copy"),
+        ({"copy": True, "shared": True, "sampling": 0.1}, r"Set task\.sampling = 0"),
+        ({"coverage": 1.0}, r"set task\.copy = true"),
+        ({"coverage": -1.0}, r"task\.coverage should be 0 or more"),
+        ({"delexicalise": ["name"]}, r"set task\.record = true"),
+        ({"measures": []}, r"task\.measures is empty"),
+        ({"measures": ["blue"]}, r"measure 'blue'.* Did you mean 'bleu'"),
+        ({"measures": ["slots"]}, r"'slots' reads records: set task\.record = true"),
+        ({"record": True, "measures": ["slots", "restaurants"]}, "two rules"),
+    ],
+)
+def test_settings_that_do_not_fit_are_told(options, message):
+    with pytest.raises(UserError, match=message):
+        task(**options)
+
+
+def test_copied_words_have_ids_and_are_written_back():
+    made = task(copy=True, shared=True)
+    space = made.space([Example("the dog met", "the dog")])
+    example = Example("the Zork met Bo", "Bo the Kex Zork")
+    size, _, last = space.size
+    known = {word: i for i, word in enumerate(space.tokenizer.vocabulary)}
+    ids = made.target(example, space)[:, 0].tolist()
+    assert ids == [size + 1, known["the"], 1, size, last]  # Kex is nowhere in the source
+    found = Found(np.array(ids)[:, None], np.ones((5, 1)), words=("Zork", "Bo"))
+    assert made.answers([found], space)[0].value == "Bo the <unk> Zork"
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_records_are_linear_and_values_come_back(kind, shared):
+    made = registry.build(
+        "task",
+        {"kind": "seq2seq", "record": True, "delexicalise": ["name", "near"], "shared": shared},
+        tokenizer=WORD if kind == "word" else {"kind": "bpe", "size": 90},
+    )
+    ready, space = learned(made, RECORDS * 9)
+    assert ready[0].text == "⟨name⟩ ⟨food⟩ pie"
+    assert ready[1].text == "⟨name⟩ ⟨near⟩"
+    assert space.slots == ("name", "food", "near")
+    for example in ready[:2]:
+        target = made.target(example, space)
+        found = Found(target, np.ones(target.shape), fields=example.fields)
+        said = made.predicted([found], space)[0]
+        assert said.replace(" .", ".") == example.label
+    again = made.load_space(space.to_json())
+    assert (again.slots, again.hidden, again.size) == (space.slots, space.hidden, space.size)
+
+
+def test_slots_that_were_never_met_are_told():
+    made = task(record=True)
+    _, space = learned(made, RECORDS)
+    with pytest.raises(UserError, match=r"text 3: unknown slot 'foo'\. .*Known: food, name, near"):
+        made.given("name[A], foo[b]", space, "text 3")
+    strange = made.prepare(Example("foo[b]", "b", file="b.csv", line=5), Tally())
+    with pytest.raises(UserError, match=r"b\.csv:5: unknown slot 'foo'"):
+        made.target(strange, space)
+    with pytest.raises(UserError, match=r"task\.delexicalise: unknown slot 'nmae'.*'name'"):
+        learned(task(record=True, delexicalise=["nmae"]), RECORDS)
+
+
+def test_equal_sources_are_measured_together():
+    rows = [Example("a", "x"), Example("b", "y"), Example("a", ("z", "w")), Example("a", "x")]
+    assert list(task().together(rows)) == rows
+    found = list(task(grouped=True).together(rows))
+    assert [(e.text, e.label) for e in found] == [("a", ("x", "z", "w", "x")), ("b", "y")]
+
+
+def test_every_reference_is_a_lesson_or_only_the_first():
+    example = Example("a", ("x", "y"))
+    assert [e.label for e in task().lessons(example)] == ["x", "y"]
+    assert [e.label for e in task(references="first").lessons(example)] == ["x"]
+    assert task().right(example) == ("x", "y")
+    assert "y" in task().space([example]).tokenizer.vocabulary
+    assert "y" not in task(references="first").space([example]).tokenizer.vocabulary
+
+
+@pytest.mark.parametrize("name", sorted(MAIN))
+def test_every_measure_has_the_figure_it_is_judged_by(name):
+    record = name in ("slots", "restaurants")
+    made = task(measures=[name], record=record)
+    space = None if record else made.space([Example("a", "b")])
+    measure = made.measure(space)
+    measure.add(["the Bar has pie"], [Right(("the Bar has pie",), {"name": "Bar"})])
+    assert made.metric in measure.figures(resamples=0)
+    assert measure.figures(resamples=0)[made.metric].n == 1
+
+
+def test_figures_are_those_of_the_measures():
+    measure = TextMeasure(None, ["bleu", "bleu-lower", "bleu-tokenised", "exact"])
+    measure.add(["A dog barks loudly."], [("a dog barks loudly.", "x")])
+    found = {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+    assert found["bleu_lower"] == pytest.approx(100)
+    assert found["bleu_tokenised"] == pytest.approx(100)
+    assert found["bleu"] < 80
+    assert found["exact_match"] == 0
+    first, second, third = measure.signatures
+    assert first.startswith("BLEU|nrefs:2|case:mixed")
+    assert "case:lc" in second
+    assert "tok:none" in third
+
+
+def test_slot_errors_know_the_names_of_all_records():
+    measure = TextMeasure(None, ["slots"])
+    rights = [Right(("x",), {"name": "Bar"}), Right(("x",), {"name": "Inn", "area": "riverside"})]
+    measure.add(["Inn is fine", "Inn by the riverside"], rights)
+    found = {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+    assert found["slot_error"] == pytest.approx(1 / 3)
+    assert found["wrong"] == pytest.approx(1 / 3)  # a name of another record
+    other = TextMeasure(None, ["slots"])
+    other.add(["Bar"], rights[:1])
+    measure.merge(other)
+    assert measure.n == 3

@@ -1,0 +1,200 @@
+"""Updates as graphs against plain ones, and when blocks are compiled.
+
+Capturing is a plain call here: what is replayed reads and writes memory that stays, as on a GPU.
+"""
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.exc import TorchDynamoException
+
+from weft.batch.stream import Pieces, Stream
+from weft.encode.compiled import compile_blocks, undo
+from weft.model import Model
+from weft.tasks.language import Language
+from weft.train import faster
+from weft.train.loop import Trainee, fit
+from weft.train.runtime import Runtime, on
+from weft.train.settings import Settings
+
+V = 13
+DECODERS = {
+    "gpt": {"kind": "gpt", "hidden": 6, "layers": 2, "heads": 3, "limit": 7, "dropout": 0.0},
+    "rnn-lm": {"kind": "rnn-lm", "width": 5, "hidden": 6, "ar": 0.3, "tar": 0.2},
+}
+
+
+class Gpu(Runtime):
+    """A processor that says it is a GPU, and counts what it captures and replays."""
+
+    captures, replays = 0, 0
+    refuses = False
+
+    @property
+    def graphs(self):
+        return True
+
+    def aside(self):
+        return contextlib.nullcontext()
+
+    def captured(self, work):
+        if self.refuses:
+            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+        type(self).captures += 1
+
+        def again():
+            type(self).replays += 1
+            work()
+
+        return again
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(faster, "FEW", 3)
+    monkeypatch.setattr(Gpu, "captures", 0)
+    monkeypatch.setattr(Gpu, "replays", 0)
+    return Gpu(torch.device("cpu"))
+
+
+def model(kind="gpt"):
+    torch.manual_seed(0)
+    parts = {
+        "task": {"kind": "language", "window": 7},
+        "decoder": DECODERS[kind],
+        "generate": {},
+    }
+    return Model(parts, vocabulary_size=V, outputs=(V, 2, 3))
+
+
+def pieces(kind="gpt", epochs=3, size=151):
+    stream = Stream(2)
+    stream.append(np.random.default_rng(0).integers(4, V, size).astype(np.int32))
+    return Pieces(
+        stream.close(), rows=3, window=7, seed=1, epochs=epochs, in_order=kind == "rnn-lm"
+    )
+
+
+def trained(kind, runtime, **options):
+    net = model(kind)
+    settings = Settings(epochs=3, schedule="cosine", learning_rate=0.01, **options)
+    trainee = Trainee.fresh(net, settings)
+    updates = list(fit(trainee, Language(window=7), pieces(kind), settings, runtime))
+    return net, [update.loss for update in updates], trainee
+
+
+def same(one, other):
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+def test_updates_as_graphs_are_the_same_to_the_last_digit(gpu, kind, optimiser):
+    wanted, losses, trainee = trained(kind, on("cpu"), optimiser=optimiser)
+    found, others, other = trained(kind, gpu, optimiser=optimiser)
+    assert others == losses
+    same(found, wanted)
+    assert gpu.captures >= 1
+    assert gpu.replays > 5 > gpu.captures
+    assert (other.carried is None) == (trainee.carried is None)
+    rates = [group["lr"] for one in other.optimisers for group in one.param_groups]
+    assert all(isinstance(number, float) for number in rates)  # as checkpoints want them
+
+
+@pytest.mark.parametrize(
+    "options", [{"graphs": False}, {"accumulate": 2}, {"optimiser": "adagrad"}], ids=str
+)
+def test_where_updates_are_no_graphs(gpu, options):
+    _, losses, _ = trained("gpt", gpu, **options)
+    assert gpu.captures == 0
+    assert len(losses) > 9
+
+
+def test_what_cannot_be_captured_is_done_plainly(gpu, monkeypatch):
+    wanted, losses, _ = trained("rnn-lm", on("cpu"))
+    monkeypatch.setattr(Gpu, "refuses", True)
+    made = []
+    usual = faster.Updates
+    monkeypatch.setattr(faster, "Updates", lambda *given: made.append(usual(*given)) or made[0])
+    found, others, _ = trained("rnn-lm", gpu)
+    assert others == losses
+    same(found, wanted)
+    assert made[0].trouble == (
+        "An update could not be captured: RuntimeError: operation not permitted when stream is "
+        "capturing"
+    )
+
+
+def test_when_blocks_are_compiled(gpu, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(nn.Module, "compile", lambda block, **options: compiled.append(block))
+    monkeypatch.setattr(faster, "PAYS", 50)
+    net = model()
+
+    def count(runtime=gpu, epochs=9, batches=None, net=net, **options):
+        compiled.clear()
+        settings = Settings(epochs=epochs, **options)
+        stream = batches or pieces(epochs=epochs)
+        assert faster.compile_for(net, settings, runtime, stream) == len(compiled)
+        return len(compiled)
+
+    assert count() == 2
+    assert count(epochs=2) == 0  # too short to pay
+    assert count(on("cpu")) == 0
+    assert count(on("cpu"), compile=True) == 2
+    assert count(compile=False) == 0
+    assert count(accumulate=4) == 0  # updates count, not batches
+    assert count(net=model("rnn-lm")) == 0
+    late = pieces(epochs=9)
+    late.position = type(late.position)(8, 0)
+    assert count(batches=late) == 0  # what lies behind does not count
+
+
+def test_training_goes_on_without_a_compiler(monkeypatch):
+    wanted, losses, _ = trained("gpt", on("cpu"))
+
+    def broken(block, **options):
+        def call(*given):
+            raise TorchDynamoException("no compiler here")
+
+        block._compiled_call_impl = call
+
+    monkeypatch.setattr(nn.Module, "compile", broken)
+    found, others, _ = trained("gpt", on("cpu"), compile=True)
+    assert others == losses
+    same(found, wanted)
+
+
+def test_one_compiled_function_serves_all_blocks():
+    """Counted by a compiler that only looks; a real one takes seconds for each."""
+    seen = []
+
+    def backend(graph, inputs):
+        seen.append(graph)
+        return graph.forward
+
+    net = model()
+    names = list(net.state_dict())
+    wanted, *_ = next(iter(pieces()))
+    plain = Language(window=7).loss(net(wanted.source), wanted).total
+    torch._dynamo.reset()
+    assert compile_blocks(net, backend=backend, fullgraph=True) == 2
+    found = Language(window=7).loss(net(wanted.source), wanted).total
+    torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-5)
+    assert len(seen) == 1
+    assert list(net.state_dict()) == names
+    assert undo(net) == 2
+    assert undo(net) == 0
+    torch._dynamo.reset()
+
+
+def test_writing_is_quickened_on_a_gpu_only(gpu):
+    net = model()
+    faster.quicken(net, on("cpu"))
+    assert net.head.graphs is None
+    faster.quicken(net, gpu)
+    assert net.head.graphs.decoder is net.head.decoder

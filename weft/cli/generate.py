@@ -1,0 +1,285 @@
+"""weft generate"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli import options
+from weft.errors import UserError, unknown_name
+
+if TYPE_CHECKING:
+    from weft.decode.search_settings import Settings
+    from weft.predict.generate import Token, Writer, Written
+
+CHUNK = 256  # prompts of a file that are answered together
+METHODS = ("greedy", "beam", "sample")
+STYLES = ((0.5, "green"), (0.1, "cyan"), (0.01, "yellow"), (0.0, "red"))  # by the probability
+OF_BEAMS = {"width": "--beam", "groups": "--diverse", "alpha": "--length-penalty"}
+OF_SAMPLES = {"temperature": "--temperature", "top_k": "--top-k", "top_p": "--top-p",
+              "seed": "--seed"}  # fmt: skip
+
+
+def generate(
+    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
+    prompts: Annotated[
+        list[str], typer.Argument(help="What to continue or to answer, each in quotes.")
+    ] = [],  # noqa: B006 -- never changed
+    file: Annotated[str, typer.Option("--input", help="Prompts, one a line; - is stdin.")] = "",
+    interactive: Annotated[
+        bool, typer.Option("--interactive", help="Ask for prompts until the input ends.")
+    ] = False,
+    number: Annotated[
+        int, typer.Option("-n", "--number", help="Texts for each prompt: samples, or the best.")
+    ] = 1,
+    method: Annotated[
+        str, typer.Option(help="greedy, beam or sample; that of the model by default.")
+    ] = "",
+    beam: Annotated[int | None, typer.Option(help="Width of a beam search.")] = None,
+    diverse: Annotated[int | None, typer.Option(help="Groups of a diverse beam.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="Alpha of a beam's norm.")] = None,
+    coverage: Annotated[float | None, typer.Option(help="Weight of Wu's coverage penalty.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Over 1 it is bolder, below it plays safe.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw from the K likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw from those that hold P.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the draws.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Most tokens to write.")] = None,
+    min_length: Annotated[int | None, typer.Option(help="Fewest tokens to write.")] = None,
+    no_repeat: Annotated[int | None, typer.Option(help="No N tokens in a row twice.")] = None,
+    repetition: Annotated[
+        float | None, typer.Option(help="Penalty of used tokens; 1: none.")
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="How every text begins.")] = "",
+    only: Annotated[str, typer.Option(help="File of the words or texts to write with.")] = "",
+    show: Annotated[bool, typer.Option("--show", help="Colour tokens by probability.")] = False,
+    as_json: options.Json = False,
+    device: options.Device = "auto",
+    replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+) -> None:
+    """Write: go on with a prompt, or answer a source; a language model needs no prompt."""
+    from weft.predict import load
+    from weft.predict.generate import Writer
+
+    given = {
+        "width": beam, "groups": diverse, "alpha": length_penalty, "coverage": coverage,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
+        "limit": max_length, "minimum": min_length, "no_repeat": no_repeat,
+        "repetition": repetition,
+    }  # fmt: skip
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if [bool(prompts), bool(file), interactive].count(True) > 1:
+        raise UserError("PROMPT, --input and --interactive each say what to write for. Give one.")
+    words = _words(only) if only else {}
+    writer = Writer(load(model, device=device, replay=replay))
+    settings = _settings(writer, method, number, chosen)
+    writer.check_known(list(words), list(words.values()))
+    if interactive and (settings.method == "beam" or number > 1):
+        raise UserError(
+            "--interactive shows each token as it is found: use --method greedy or sample, "
+            "and one text a prompt."
+        )
+    out = _Out(writer, settings, prefix, list(words), show, as_json)
+    if interactive:
+        out.converse()
+    elif file:
+        out.lines(_read(file))
+    else:
+        out.lines(prompts or [""])
+
+
+def _settings(writer: "Writer", method: str, number: int, chosen: dict[str, Any]) -> "Settings":
+    """The settings of the search: those of the model, the options, and what they imply."""
+    if method and method not in METHODS:
+        raise unknown_name("method", method, METHODS, "--method")
+    if number < 1:
+        raise UserError(f"--number should be 1 or more, got {number}.")
+    usual = writer.settled({})
+    beams = [flag for name, flag in OF_BEAMS.items() if name in chosen]
+    draws = [flag for name, flag in OF_SAMPLES.items() if name in chosen]
+    if beams and draws:
+        raise UserError(
+            f"{beams[0]} is for a beam and {draws[0]} for samples: one search cannot do both. "
+            "Leave one out."
+        )
+    if not method:
+        method = "beam" if beams else "sample" if draws else usual.method
+    for found, wanted in ((beams, "beam"), (draws, "sample")):
+        if found and method != wanted:
+            raise UserError(f"{found[0]} needs --method {wanted}, and this is '{method}'.")
+    if chosen.get("temperature") == 0:
+        raise UserError(
+            "--temperature 0 would always take the likeliest token: say --method greedy instead."
+        )
+    if number > 1 and method == "greedy":
+        raise UserError(
+            f"--number {number}: a greedy search finds one text. Use --method beam or sample."
+        )
+    many = {"samples": number} if method == "sample" else {}
+    if method == "beam":
+        many = {"best": number, "width": chosen.get("width", max(usual.width, number))}
+        if "width" not in chosen and "groups" in chosen and chosen["groups"] > 0:
+            many["width"] = -(-many["width"] // chosen["groups"]) * chosen["groups"]
+    return writer.settled({**chosen, "method": method, **many})
+
+
+def _words(file: str) -> dict[str, str]:
+    """The texts that may be written, one a line, each with its place."""
+    found = {line.strip(): f"{file}:{i}" for i, line in enumerate(_read(file), 1) if line.strip()}
+    if not found:
+        raise UserError(f"{file}: there is no word in it. Write one a line.")
+    return found
+
+
+def _read(file: str) -> Iterator[str]:
+    from contextlib import closing
+
+    from weft.text.source import Problems, Source
+
+    with closing(Source(file)) as source:
+        for _, line in source.lines(Problems(source.name, "error", None)):
+            yield line
+
+
+class _Out:
+    """What is written, on its way to the terminal or to a file."""
+
+    def __init__(
+        self,
+        writer: "Writer",
+        settings: "Settings",
+        prefix: str,
+        only: list[str],
+        show: bool,
+        as_json: bool,
+    ):
+        self.writer, self.settings = writer, settings
+        self.asked: dict[str, Any] = {"prefix": prefix, "only": only}
+        self.show, self.as_json = show, as_json
+        self.several = max(settings.samples, settings.best) > 1
+        self.written = 0  # prompts
+
+    def lines(self, prompts: Iterable[str]) -> None:
+        """Texts for prompts: one streams out as it is found, many are found together."""
+        stream = iter(prompts)
+        first = list(islice(stream, 2))
+        live = len(first) == 1 and not self.several and self.settings.method != "beam"
+        if live and not self.as_json:
+            self._live(first[0])
+            return
+        chunk = first + list(islice(stream, CHUNK - len(first)))
+        while chunk:
+            found = self.writer.write(chunk, self.settings, first=self.written, **self.asked)
+            for texts in found:
+                for one in texts:
+                    self._print(one)
+            self.written += len(chunk)
+            chunk = list(islice(stream, CHUNK))
+
+    def converse(self) -> None:
+        """A text for each prompt that is typed; Ctrl-C ends the text, or the conversation."""
+        while True:
+            try:
+                sys.stderr.write("> " if sys.stdin.isatty() else "")
+                sys.stderr.flush()
+                line = sys.stdin.readline()
+            except KeyboardInterrupt:
+                line = ""
+            if not line:
+                typer.echo("", nl=sys.stdin.isatty(), err=True)
+                return
+            try:
+                self._answer(line.rstrip("\r\n"))
+            except KeyboardInterrupt:
+                pass  # the line has been ended
+            except UserError as error:
+                typer.echo(f"error: {error}", err=True)
+            self.written += 1
+
+    def _answer(self, prompt: str) -> None:
+        if self.as_json:
+            ((one,),) = self.writer.write(
+                [prompt], self.settings, first=self.written, **self.asked
+            )  # fmt: skip
+            self._print(one)
+        else:
+            self._live(prompt)
+
+    def _live(self, prompt: str) -> None:
+        """Each token as soon as its characters are whole."""
+        tokens = self.writer.stream(prompt, self.settings, first=self.written, **self.asked)
+        began = False
+        try:
+            for token in tokens:
+                if not began and self.writer.continues:
+                    typer.echo(prompt, nl=False)
+                began = True
+                self._token(token)
+        finally:
+            if began:
+                typer.echo("")
+                self._legend()
+
+    def _token(self, token: "Token") -> None:
+        if self.show and sys.stdout.isatty():
+            from rich.console import Console
+
+            Console(highlight=False, soft_wrap=True).print(_coloured(token), end="")
+        else:
+            typer.echo(_marked(token) if self.show else token.text, nl=False)
+        sys.stdout.flush()
+
+    def _print(self, one: "Written") -> None:
+        if self.as_json:
+            typer.echo(json.dumps(_json(one), ensure_ascii=False))
+            return
+        if self.several:
+            typer.echo(f"{one.score:.4f}\t", nl=False)
+        if self.writer.continues:
+            typer.echo(one.prompt, nl=False)
+        if self.show:
+            for token in one.tokens:
+                self._token(token)
+            typer.echo("")
+        else:
+            typer.echo(one.text)
+
+    def _legend(self) -> None:
+        if not (self.show and sys.stderr.isatty()):
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        parts = [Text(f"≥ {least:g}" if least else "less", style) for least, style in STYLES]
+        Console(stderr=True).print(Text("probability ") + Text(" · ").join(parts))
+
+
+def _coloured(token: "Token") -> Any:
+    from rich.text import Text
+
+    style = next(style for least, style in STYLES if token.probability >= least)
+    return Text(token.text, style)
+
+
+def _marked(token: "Token") -> str:
+    """A token with its probability behind it, where there are no colours."""
+    return f"{token.text}/{token.probability:.3f}" if token.text else ""
+
+
+def _json(one: "Written") -> dict[str, Any]:
+    tokens = [
+        {"text": token.text, "id": token.id, "probability": token.probability}
+        for token in one.tokens
+    ]
+    return {
+        "prompt": one.prompt,
+        "text": one.text,
+        "score": one.score,
+        "ended": one.ended,
+        "tokens": tokens,
+    }

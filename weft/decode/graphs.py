@@ -1,0 +1,305 @@
+"""Steps of a search as graphs of a device: captured once for a shape, replayed without the host.
+
+A step of a network is hundreds of small kernels, and starting them one by one takes longer than
+they run. A graph starts them all at once, over memory that stays where it is. The search does not
+know: it hands `faster` the function of one step. What captures a graph comes from the runtime, and
+in tests it is a plain call.
+"""
+
+import copy
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from weft.batch import Padded
+from weft.decode.search import search
+from weft.decode.search_found import Hypothesis
+from weft.decode.search_rules import Rules
+from weft.decode.search_settings import Settings
+from weft.decode.search_state import Shared, State, copy_into, mapped
+from weft.encode.compiled import compile_blocks, failed, undo
+
+WARM = 3  # steps of a shape that are taken one by one before a graph is made: it costs about two
+SMALL = 64  # steps of a cache that are looked at, at least; doubled when they are full
+KEPT = 16  # shapes whose memory and graphs are kept
+SOURCE = 32  # steps that a source is padded to a multiple of, so that shapes come again
+CHECK = 16  # steps between looks at what is finished
+# Steps as graphs after which compiled kernels are made as well. That takes as long as the steps
+# did, so it never costs more than twice the best choice, whenever the work ends.
+LONG = 20_000
+
+Work = Callable[[], None]
+Capture = Callable[[Work], Work]
+
+
+class Ready(NamedTuple):
+    """What a search is to be called with."""
+
+    step: Callable[[Tensor, State], tuple[Tensor, State]]
+    state: State
+    settings: Settings
+    faster: "Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None"
+
+
+class Graphs:
+    """The graphs of one decoder's steps, by shape.
+
+    `capture` takes work over memory that stays and returns what does it again. With `dtype` the
+    decoder's weights are copied to that precision once; without, graphs read the weights
+    themselves and see every change of them. `compiled` says what is, from the first step on: the
+    decoder's "blocks", made in seconds, or the whole "step" of the search, faster and slower to
+    make; None leaves it to the settings and to how much there is to do. `small` is how much of a
+    cache is looked at, at least: fewer sizes are fewer graphs.
+    """
+
+    def __init__(
+        self,
+        decoder: Any,
+        capture: Capture,
+        dtype: torch.dtype | None = None,
+        compiled: Literal["blocks", "step"] | None = None,
+        options: dict[str, Any] | None = None,
+        small: int = 0,
+    ):
+        self.decoder = decoder if dtype is None else copy.deepcopy(decoder).to(dtype).eval()
+        self.capture, self.how, self.options = capture, compiled, options
+        self.small = small or SMALL
+        self.compiled: Any = None  # a twin of the decoder whose blocks are compiled
+        self.steps = 0  # taken so far
+        self.trouble = ""  # in words, when something could not be captured or compiled
+        self.slots: dict[Hashable, list[_Slot]] = {}
+        self.unfit: set[Hashable] = set()  # shapes that change from step to step
+
+    def __deepcopy__(self, memo: dict) -> None:
+        """A copy of a model begins without graphs: they are over the memory of this one."""
+
+    def ready(self, state: State, settings: Settings, rules: Rules) -> Ready:
+        """How to search from a state: as graphs, or step by step where those cannot be."""
+        plain = Ready(self.decoder.step, state, settings, None)
+        asks = rules.allowed is not None and not isinstance(rules.allowed, Tensor)
+        if settings.graphs == "off" or asks:
+            return plain
+        fixed, steps = state, most_steps(settings, rules)
+        if hasattr(self.decoder, "fixed"):
+            fixed = self.decoder.fixed(state, steps)
+        elif self.decoder.limit is not None and steps > self.decoder.limit:
+            fixed = None
+        if fixed is None:
+            return plain
+        # Another number of rows would be another graph, so none leave.
+        wanted = replace(settings, shrink=False, check=settings.check or CHECK)
+        return Ready(self._writer(settings).step, fixed, wanted, self.faster)
+
+    def faster(self, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The same function of one step, as a graph where it pays."""
+        return _Search(self, body)
+
+    def _writer(self, settings: Settings) -> Any:
+        """The decoder, or its compiled twin once there was enough to do."""
+        if self.how == "step":
+            return self.decoder
+        wanted = self.how == "blocks" or settings.graphs == "compiled" or self.steps >= LONG
+        if wanted and self.compiled is None and not self.trouble:
+            self.compiled = twin(self.decoder, options=self.options)
+        return self.decoder if self.compiled is None else self.compiled
+
+    def written(
+        self, memory: Padded, settings: Settings, rules: Rules, *, bos: int, eos: int
+    ) -> list[list[Hypothesis]]:
+        """The sequences of each row of a memory, best first."""
+        own = (
+            any((rules.prefix, rules.limit, rules.minimum, rules.seeds)) or rules.source is not None
+        )
+        even = _even(memory, len(memory) if own or rules.allowed is not None else 0)
+        state = self.decoder.start(even).shared()
+        step, state, settings, faster = self.ready(state, settings, rules)
+        found = search(
+            step, state, settings, batch=len(even), bos=bos, eos=eos, rules=rules, faster=faster
+        )
+        return found[: len(memory)]
+
+    def give_up(self, what: str, error: Exception) -> None:
+        """Note why something goes on step by step."""
+        first = str(error).strip().splitlines()[:1]
+        self.trouble = f"{what}: {type(error).__name__}: {''.join(first)}"
+        self.how = None
+        if self.compiled is not None:
+            undo(self.compiled)
+
+    def _once(self, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        if self.how != "step":
+            return body
+        return torch.compile(body, dynamic=False, options=self.options)
+
+    def slot(self, key: Hashable, run: Any, body: Callable[[Any], Any]) -> "_Slot":
+        """Memory of a shape that no other search is using."""
+        held = self.slots.pop(key, [])
+        self.slots[key] = held  # the newest is last
+        free = next((slot for slot in held if slot.free), None)
+        if free is None:
+            free = _Slot(run, body, self._once(body))
+            held.append(free)
+        else:
+            copy_into(free.run, run)
+        for old in list(self.slots)[:-KEPT]:
+            if all(slot.free for slot in self.slots[old]):
+                del self.slots[old]
+        return free
+
+
+def twin(decoder: Any, **options: Any) -> Any:
+    """A decoder with the same weights whose blocks are compiled; the other one stays as it is."""
+    held = [*decoder.parameters(), *decoder.buffers()]
+    made = copy.deepcopy(decoder, {id(tensor): tensor for tensor in held})
+    compile_blocks(made, **options)
+    return made
+
+
+class _Slot:
+    """Memory of one shape, and the graphs over it: one for each size of the cache."""
+
+    def __init__(self, run: Any, body: Callable[[Any], Any], fast: Callable[[Any], Any]):
+        self.run = mapped(torch.clone, run, torch.clone)
+        # Of the first search; those of later ones do the same.
+        self.body, self.fast = body, fast
+        self.owner: Callable[[], Any] = lambda: None
+        self.taken: dict[int, int] = {}
+        self.graphs: dict[int, Work] = {}
+
+    @property
+    def free(self) -> bool:
+        """Whether the search that used it has ended."""
+        return self.owner() is None
+
+    def once(self, size: int) -> None:
+        """One step in place, with a view of so many steps of the cache; 0 = all."""
+        run = self.run
+        if size:
+            run = replace(run, state=run.state.within(size))
+        copy_into(run, self.fast(run))
+
+
+class _Search:
+    """The steps of one search."""
+
+    def __init__(self, graphs: Graphs, body: Callable[[Any], Any]):
+        self.graphs, self.body = graphs, body
+        self.slot: _Slot | None = None
+        self.plain = False
+        self.reach = 0  # steps of the cache that are in use
+
+    def __call__(self, run: Any) -> Any:
+        self.graphs.steps += 1
+        if not self.plain and (self.slot is None or run is not self.slot.run):
+            self._enter(run)
+        slot = self.slot
+        if slot is None:
+            return self._safely(partial(self.body, run))
+        self._step(slot, self._size(slot))
+        self.reach += 1
+        return slot.run
+
+    def _step(self, slot: _Slot, size: int) -> None:
+        if size in slot.graphs:
+            return slot.graphs[size]()
+        taken = slot.taken[size] = slot.taken.get(size, 0) + 1
+        work = partial(slot.once, size)
+        if taken > WARM and not self.graphs.trouble:
+            try:
+                made = self.graphs.capture(work)
+            except RuntimeError as error:
+                self.graphs.give_up("A step could not be captured", error)
+            else:
+                slot.graphs[size] = made
+                return made()
+        self._safely(work)
+
+    def _safely(self, work: Callable[[], Any]) -> Any:
+        """Work that may need the compiler; without it if that fails."""
+        try:
+            return work()
+        except RuntimeError as error:
+            if not failed(error):
+                raise
+            self.graphs.give_up("A step could not be compiled", error)
+            if self.slot is not None:
+                self.slot.fast = self.slot.body
+            return work()
+
+    def _size(self, slot: _Slot) -> int:
+        """How much of the cache this step looks at."""
+        state = slot.run.state
+        if not hasattr(state, "within"):
+            return 0
+        room, size = state.past[0][0].shape[2], self.graphs.small
+        while size <= self.reach:
+            size *= 2
+        return min(size, room)
+
+    def _enter(self, run: Any) -> None:
+        """Memory for a run of this shape, with its contents in it."""
+        form = _form(run)
+        key = (_same(self.body), form)
+        if key not in self.graphs.slots and key not in self.graphs.unfit:
+            probe = mapped(torch.clone, run, torch.clone)
+            if _form(self._safely(partial(self.body, probe))) != form:
+                self.graphs.unfit.add(key)
+        self.plain, self.slot = key in self.graphs.unfit, None
+        if self.plain:
+            return
+        self.slot = self.graphs.slot(key, run, self.body)
+        self.slot.owner = weakref.ref(self)
+        reach = getattr(run.state, "reach", None)
+        self.reach = 0 if reach is None else reach()
+
+
+def _same(body: Any) -> Hashable:
+    """What makes two functions of one step do the same."""
+    asked = body.keywords
+    read, step = asked["read"], asked["step"]
+    owner = getattr(step, "__self__", step)
+    return id(owner), asked["settings"], asked["eos"], getattr(read, "__code__", read)
+
+
+def _form(nest: Any) -> Hashable:
+    """The shapes of a nest, and what in it is no tensor."""
+    if isinstance(nest, Tensor):
+        return tuple(nest.shape), nest.dtype
+    if isinstance(nest, Shared):
+        return "shared", _form(nest.value)
+    if isinstance(nest, (tuple, list)):
+        return (type(nest).__name__, *map(_form, nest))
+    if isinstance(nest, dict):
+        return tuple((key, _form(part)) for key, part in nest.items())
+    if is_dataclass(nest) and not isinstance(nest, type):
+        return tuple(_form(getattr(nest, field.name)) for field in fields(nest))
+    return nest
+
+
+def _even(memory: Padded, rows: int) -> Padded:
+    """A memory with rows and steps added, so that few shapes occur and all of them have a mask."""
+    B, S = memory.data.shape[:2]
+    rows = rows or _rounded(B)
+    steps = -(-(S + 1) // SOURCE) * SOURCE
+    data = memory.data.new_zeros(rows, steps, *memory.data.shape[2:])
+    data[:B, :S] = memory.data
+    data[B:] = data[B - 1]
+    lengths = torch.cat([memory.lengths, memory.lengths[-1:].expand(rows - B)])
+    return Padded(data, lengths)
+
+
+def _rounded(rows: int) -> int:
+    """The next power of two, or half-way to it."""
+    power = 1 << max(rows - 1, 0).bit_length()
+    return power * 3 // 4 if rows <= power * 3 // 4 and power >= 4 else power
+
+
+def most_steps(settings: Settings, rules: Rules) -> int:
+    """The most steps that a search can take."""
+    limit = max(rules.limit, default=settings.limit)
+    return limit + max(map(len, rules.prefix), default=0)

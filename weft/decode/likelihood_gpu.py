@@ -1,0 +1,60 @@
+"""The softmax of a loss on a GPU, in Triton: scores become their own gradient, where they lie.
+
+R words that count   V words   C columns, V or more
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 4096  # columns at a time
+
+
+@triton.jit
+def _rows(  # type: ignore[no-untyped-def]
+    scores, stride, ids, losses, words, columns, smoothing,
+    SLOPES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One row a program: first the sum of its softmax, then the slopes over the scores."""
+    row = tl.program_id(0).to(tl.int64)
+    scores += row * stride
+    wanted = tl.load(ids + row)
+    top = float("-inf")
+    mass = 0.0
+    plain = 0.0
+    for start in range(0, words, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(scores + at, mask=at < words, other=float("-inf")).to(tl.float32)
+        higher = tl.maximum(top, tl.max(x, 0))
+        mass = mass * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), 0)
+        plain += tl.sum(tl.where(at < words, x, 0.0), 0)
+        top = higher
+    whole = top + tl.log(mass)
+    right = tl.load(scores + wanted).to(tl.float32)
+    tl.store(losses + row, whole - (1.0 - smoothing) * right - smoothing * plain / words)
+    if SLOPES:
+        tl.debug_barrier()  # everything above has been read before it is written over
+        for start in range(0, columns, BLOCK):
+            at = start + tl.arange(0, BLOCK)
+            x = tl.load(scores + at, mask=at < words, other=float("-inf")).to(tl.float32)
+            slope = tl.exp(x - whole) - tl.where(at < words, smoothing / words, 0.0)
+            slope -= tl.where(at == wanted, 1.0 - smoothing, 0.0)
+            tl.store(scores + at, slope.to(scores.dtype.element_ty), mask=at < columns)
+
+
+def slopes(scores: Tensor, ids: Tensor, words: int, smoothing: float, wanted: bool) -> Tensor:
+    """The loss of each row (R,) of scores (R, C), of which the first `words` columns are words.
+
+    With `wanted`, the scores are replaced by the loss's gradient, zero behind the words.
+    """
+    losses = torch.empty(len(scores), dtype=torch.float32, device=scores.device)
+    # Triton starts its programs on the current device, which need not be the scores'.
+    with torch.get_device_module(scores.device).device(scores.device):
+        _rows[(len(scores),)](
+            scores, scores.stride(0), ids, losses, words, scores.shape[1], smoothing,
+            SLOPES=wanted, BLOCK=BLOCK, num_warps=8,
+        )  # fmt: skip
+    return losses

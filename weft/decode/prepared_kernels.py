@@ -1,0 +1,85 @@
+"""Compiled: attention of single steps to keys and values that lie anywhere. Imported to run only.
+
+N rows   H hidden width   R rows of a store   M lists of places, each for N / M rows   P places
+"""
+
+import numpy as np
+from numba import njit
+
+# NaN and infinities keep their meaning; only the order of sums is free.
+_compiled = njit(
+    nogil=True, cache=True, boundscheck=False, fastmath={"reassoc", "nsz", "contract", "arcp"}
+)
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def keep(made, store, first):  # type: ignore[no-untyped-def]
+    """Copy keys and values, the last 2·H columns of `made`, to rows of `store` from `first` on."""
+    begin = made.shape[1] - store.shape[1]
+    for row in range(len(made)):
+        for column in range(store.shape[1]):
+            store[first + row, column] = made[row, begin + column]
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def attend(asked, store, places, lengths, heads, begin, end, out, shares):  # type: ignore[no-untyped-def]
+    """Mix values for the rows from `begin` to `end` of `asked`, into `out` (N, H).
+
+    The first H columns of `asked` are queries. `store` (R, 2·H) has keys beside values; row n sees
+    the `lengths` of its list first `places` there, which rows of the same prompt share. `shares`
+    (N, P) gets the mean weights of the heads; it may be empty. Who sees nothing gets zeros.
+    """
+    H = out.shape[1]
+    width, group = H // heads, len(asked) // len(places)
+    scale = np.float32(1 / np.sqrt(width))
+    scores = np.empty((heads, places.shape[1]), np.float32)
+    for n in range(begin, end):
+        m = n // group
+        length = lengths[m]
+        for p in range(length):
+            keys = store[places[m, p]]
+            for head in range(heads):
+                first = head * width
+                scores[head, p] = scale * _product(
+                    asked[n, first : first + width], keys[first : first + width]
+                )
+        for head in range(heads):
+            _softmax(scores[head, :length])
+        out[n] = 0
+        for p in range(length):
+            values = store[places[m, p], H:]
+            for head in range(heads):
+                first = head * width
+                _add(out[n, first : first + width], scores[head, p], values[first : first + width])
+        if shares.shape[1]:
+            for p in range(length):
+                shares[n, p] = scores[:, p].sum() / np.float32(heads)
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _softmax(scores):  # type: ignore[no-untyped-def]
+    """Scores become shares, in place."""
+    top = np.float32(-np.inf)
+    for p in range(len(scores)):
+        top = max(top, scores[p])
+    total = np.float32(0)
+    for p in range(len(scores)):
+        scores[p] = np.exp(scores[p] - top)
+        total += scores[p]
+    for p in range(len(scores)):
+        scores[p] /= total
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _product(one, other):  # type: ignore[no-untyped-def]
+    # Indices from zero up are known not to be negative, without which no loop is vectorised.
+    total = np.float32(0)
+    for k in range(len(one)):
+        total += one[k] * other[k]
+    return total
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _add(out, share, vector):  # type: ignore[no-untyped-def]
+    for k in range(len(out)):
+        out[k] += share * vector[k]

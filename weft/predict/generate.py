@@ -1,0 +1,339 @@
+"""Texts that a model writes: what follows a prompt, or what answers a source.
+
+B rows   T tokens of a prompt
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft import registry
+from weft.decode.continuing import Continuing, Window
+from weft.decode.graphs import Ready, most_steps
+from weft.decode.prepared import prepared
+from weft.decode.search import NO_RULES, search, stream
+from weft.decode.search_only import Only
+from weft.decode.search_rules import Rules
+from weft.decode.search_settings import Settings
+from weft.errors import UserError, near_miss
+from weft.predict.predictor import Predictor, load
+from weft.tokens.spelling import Spelling
+from weft.tokens.tokenizer import NOBODY
+from weft.tokens.vocabulary import EOS, SPECIALS, UNK
+
+ROWS = 64  # prompts that are continued together
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of a text that was written."""
+
+    text: str  # what it adds to the text; "" for the end, and while a character is not whole
+    id: int
+    probability: float  # by the model itself, whatever the rules leave
+
+
+@dataclass(frozen=True)
+class Written:
+    """One text that a model wrote."""
+
+    prompt: str
+    text: str  # of a language model, what comes behind the prompt
+    score: float  # normalised log-probability
+    tokens: tuple[Token, ...]
+    ended: bool  # False: the limit cut it off
+
+    @property
+    def whole(self) -> str:
+        """The prompt with what follows it."""
+        return self.prompt + self.text
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some prompts that a model is ready to write for, all at once."""
+
+    rows: list[int]  # their numbers among all prompts
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]]
+    state: Any
+    first: int | Tensor  # what goes in first, of all or (B,) of each
+    before: list[list[int]]  # ids of the text that each of them continues
+    rules: Rules = NO_RULES
+    strangers: Sequence[Mapping[int, str]] = ()  # of each, words that only its source has
+    beyond: int = 0  # how many ids these have, over those of the vocabulary
+
+
+def generate(
+    model: Predictor | str | Path,
+    prompts: str | Sequence[str] = "",
+    *,
+    prefix: str = "",
+    only: Sequence[str] = (),
+    **settings: Any,
+) -> list[list[Written]]:
+    """What a model writes for each prompt, best first: a language model goes on with it.
+
+    Settings are those of [generate], and the model's own where none are given: method, limit,
+    width, best, samples, temperature, … `prefix` is how every text begins, and `only` are the words
+    or texts that it may be made of.
+    """
+    writer = Writer(model if isinstance(model, Predictor) else load(model))
+    asked = [prompts] if isinstance(prompts, str) else list(prompts)
+    return writer.write(asked, writer.settled(settings), prefix=prefix, only=only)
+
+
+class Writer:
+    """A model that writes, whatever is inside: neural or of n-grams, with or without a source."""
+
+    def __init__(self, predictor: Predictor):
+        kind = predictor.config["task"]["kind"]
+        if kind not in ("language", "seq2seq"):
+            raise UserError(
+                f"This is a model of the task '{kind}', which writes no text. Ask it with `weft "
+                "predict`; what writes is trained with --recipe kneser-ney, gpt or seq2seq, say."
+            )
+        self.predictor, self.engine = predictor, predictor.engine
+        self.space = cast(Any, predictor.space)
+        self.tokenizer = self.space.tokenizer
+        self.size, self.bos, self.eos = self.space.size
+        self.continues = kind == "language"  # else it answers
+        if self.continues:
+            self._speak()
+
+    def _speak(self) -> None:
+        """What a language model reads first, and how far it sees."""
+        engine: Any = self.engine
+        if hasattr(engine, "part"):
+            ngrams = engine.part.model
+            self.continuing = Continuing(ngrams)
+            self.size = ngrams.size
+            # Without lines of its own, a text goes on from a line break.
+            self.bos = ngrams.marks.bos if self.space.lines else self.bos
+            return
+        head = engine.model.head
+        if head.both:
+            raise UserError(
+                "This language model reads a word from both of its sides, so it cannot write one "
+                "after the other. Use a model that reads from the left: kneser-ney, lstm-lm, gpt."
+            )
+        limit = head.decoder.limit
+        # Of positions that no training piece had, nothing was learned.
+        own = prepared(head.decoder)
+        self.continuing = Continuing(own, None if limit is None else head.window)
+
+    def settled(self, given: Mapping[str, Any]) -> Settings:
+        """The model's own settings with those that are given in their place."""
+        usual = self.predictor.config.get("generate") or {"method": "sample"}
+        return Settings(**registry.check(Settings, {**usual, **given}, "[generate]"))
+
+    def write(
+        self, prompts: Sequence[str], settings: Settings, *, prefix: str = "",
+        only: Sequence[str] = (), first: int = 0,
+    ) -> list[list[Written]]:  # fmt: skip
+        """Some texts for each prompt; `first` is the number of the first among all that come."""
+        out: list[list[Written]] = [[] for _ in prompts]
+        for job in self._jobs(prompts, settings, prefix, only, first):
+            step, state, how, faster = self._ready(job, settings)
+            found = search(
+                step, state, how, batch=len(job.rows), bos=job.first, eos=self.eos,
+                rules=job.rules, faster=faster,
+            )  # fmt: skip
+            for k, (row, hypotheses) in enumerate(zip(job.rows, found, strict=True)):
+                out[row] = [self._written(prompts[row], job, k, one) for one in hypotheses]
+        return out
+
+    def stream(
+        self, prompt: str, settings: Settings, *, prefix: str = "", only: Sequence[str] = (),
+        first: int = 0,
+    ) -> Iterator[Token]:  # fmt: skip
+        """The tokens of one text as they are found; not of a beam, nor of several samples."""
+        settings = replace(settings, check=1, samples=1)
+        (job,) = self._jobs([prompt], settings, prefix, only, first)
+        spelling = self._spelling(prompt, job, 0)
+        step, state, how, faster = self._ready(job, settings)
+        pieces = stream(
+            step, state, how, batch=1, bos=job.first, eos=self.eos, rules=job.rules, faster=faster
+        )
+        for (piece,) in pieces:
+            ids = [*piece.ids, *[self.eos] * piece.ended]
+            for k, (id, logp) in enumerate(zip(ids, piece.logps, strict=True), 1):
+                text = spelling.add(id)
+                if piece.last and k == len(ids):
+                    text += spelling.rest()
+                yield Token(text, id, float(np.exp(logp)))
+
+    def _ready(self, job: Job, settings: Settings) -> Ready:
+        """How to search: by graphs of the device, unless an earlier part must be forgotten."""
+        plain, state = Ready(job.step, job.state, settings, None), job.state
+        graphs = getattr(getattr(getattr(self.engine, "model", None), "head", None), "graphs", None)
+        if isinstance(state, Window):
+            most = self.continuing.limit or 0
+            if state.seen.shape[1] + most_steps(settings, job.rules) > most:
+                return plain
+            state = state.inner
+        ready = plain if graphs is None else graphs.ready(state, settings, job.rules)
+        return plain if ready.faster is None else ready
+
+    def _jobs(
+        self, prompts: Sequence[str], settings: Settings, prefix: str, only: Sequence[str],
+        first: int,
+    ) -> Iterator[Job]:  # fmt: skip
+        names = [f"Prompt {first + i}" for i in range(1, len(prompts) + 1)]
+        if names == ["Prompt 1"]:
+            names = ["The prompt"]
+        if self.continues:
+            begun = self._prompts(prompts, names)
+        else:
+            begun = self._sources(prompts, names, settings)
+        forced = self._forced(prefix)
+        for job in begun:
+            rules = replace(
+                job.rules,
+                prefix=[forced] * len(job.rows) if forced else (),
+                seeds=[settings.seed + first + row for row in job.rows],
+                forbidden=self._unwritten,
+                allowed=self._only(only, forced, [prompts[row] for row in job.rows], job.beyond),
+            )
+            yield replace(job, rules=rules)
+
+    @property
+    def _device(self) -> Any:
+        runtime = getattr(self.engine, "runtime", None)
+        return "cpu" if runtime is None else runtime.device
+
+    def _prompts(self, prompts: Sequence[str], names: Sequence[str]) -> Iterator[Job]:
+        """Prompts of equal length together, each read up to its last token."""
+        continuing = self.continuing
+        rows = [[self.bos, *ids.tolist()] for ids in self.tokenizer.ids(prompts)]
+        for name, ids in zip(names, rows, strict=True):
+            if continuing.limit is not None and len(ids) > continuing.limit:
+                raise UserError(
+                    f"{name} has {len(ids) - 1} tokens, and this model reads at most "
+                    f"{continuing.limit - 1} before it writes. Shorten it: the model would forget "
+                    "the beginning."
+                )
+        lengths = sorted({len(ids) for ids in rows})
+        for length in lengths:
+            same = [row for row, ids in enumerate(rows) if len(ids) == length]
+            for at in range(0, len(same), ROWS):
+                chosen = same[at : at + ROWS]
+                read = torch.tensor([rows[row] for row in chosen], device=self._device)  # (B, T)
+                yield Job(
+                    chosen, continuing.step, continuing.start(read[:, :-1]), read[:, -1],
+                    [rows[row][1:] for row in chosen],
+                )  # fmt: skip
+
+    @torch.no_grad()
+    def _sources(
+        self, prompts: Sequence[str], names: Sequence[str], settings: Settings
+    ) -> Iterator[Job]:
+        """What is to be answered, read by the encoder."""
+        for name, prompt in zip(names, prompts, strict=True):
+            if not prompt.strip():
+                raise UserError(
+                    f"{name} is empty, and this model answers a source. Give a text as PROMPT, or "
+                    "a file of them with --input."
+                )
+        engine: Any = self.engine
+        given = [self._asked(*one) for one in zip(prompts, names, strict=True)]
+        for rows, source in engine.batches(given):
+            for row in rows:
+                if row.coverage < 1:
+                    raise UserError(
+                        f"{names[row.text]} is longer than the {engine.indexer.limit} tokens that "
+                        "this model reads. Shorten it, or cut it into several."
+                    )
+            job = self._begun(engine.model.read(source).scores, settings)
+            strangers = [
+                self.space.strangers(row.words, getattr(given[row.text], "fields", ()))
+                for row in rows
+            ]
+            before: list[list[int]] = [[] for _ in rows]
+            chosen = [row.text for row in rows]
+            yield replace(job, rows=chosen, before=before, strangers=strangers)
+
+    def _begun(self, scores: Any, settings: Settings) -> Job:
+        """The first step of some answers."""
+        head, memory, rules = scores.head, scores.memory, NO_RULES
+        if head.beyond:
+            decoder, state = head.decoder, scores.start()
+        else:
+            decoder = prepared(head.decoder)
+            state = decoder.start(memory, weights=bool(settings.coverage))
+        if settings.coverage and getattr(state, "weights", None) is not None:
+            rules = Rules(attention=lambda state: state.weights, source=memory.mask)
+        beyond = getattr(state, "extra", 0)
+        return Job([], decoder.step, state.shared(), head.first, [], rules, beyond=beyond)
+
+    def _asked(self, prompt: str, where: str) -> Any:
+        """What the engine is given: a record is opened first."""
+        task: Any = self.predictor.task
+        return task.given(prompt, self.space, where) if hasattr(task, "given") else prompt
+
+    def _forced(self, prefix: str) -> list[int]:
+        if not prefix:
+            return []
+        self.check_known([prefix], ["prefix"])
+        return self.tokenizer.ids([prefix])[0].tolist()
+
+    def _only(
+        self, only: Sequence[str], forced: list[int], prompts: list[str], beyond: int
+    ) -> Only | None:
+        entries = [text for text in only if text.strip()]
+        if not entries:
+            return None
+        self.check_known(entries, ["only"] * len(entries))
+        first, then = (
+            [ids.tolist() for ids in self.tokenizer.ids([space + text for text in entries])]
+            for space in ("", " ")
+        )
+        if forced or (self.continues and any(text and not text[-1].isspace() for text in prompts)):
+            first = then  # something stands before it
+        room = [len(forced)] * len(prompts) if forced else ()
+        return Only(first, then, size=self.size + beyond, eos=self.eos, forced=room)
+
+    def check_known(self, texts: Sequence[str], where: Sequence[str]) -> None:
+        """A UserError that says where a text is that the model has no words for."""
+        vocabulary = self.tokenizer.vocabulary
+        unknown = vocabulary.index(UNK) if UNK in vocabulary else -1
+        for text, place, ids in zip(texts, where, self.tokenizer.ids(texts), strict=True):
+            if not len(ids) or unknown in ids:
+                (words,) = self.tokenizer.strings([text])
+                strange = [w for w, id in zip(words, ids.tolist(), strict=True) if id == unknown]
+                word = strange[0] if strange else text
+                raise UserError(
+                    f"{place}: the model does not know '{word}', so it cannot write it."
+                    f"{near_miss(word, vocabulary)} Leave it out, or train with text that has it."
+                )
+
+    @property
+    def _unwritten(self) -> list[int]:
+        """Marks that are no text, and the word that stands for all unknown ones."""
+        vocabulary = self.tokenizer.vocabulary
+        marks = {vocabulary.index(mark) for mark in SPECIALS if mark in vocabulary and mark != EOS}
+        if not self.continues:
+            marks.add(self.bos)
+        elif not self.space.lines:
+            marks.add(self.eos)  # running text never ends
+        return sorted(marks)
+
+    def _spelling(self, prompt: str, job: Job, row: int) -> Spelling:
+        strangers = job.strangers[row] if job.strangers else NOBODY
+        spaced = not self.continues or prompt[-1:].isspace()
+        return Spelling(self.tokenizer, job.before[row], spaced, strangers)
+
+    def _written(self, prompt: str, job: Job, row: int, found: Any) -> Written:
+        spelling = self._spelling(prompt, job, row)
+        texts = [spelling.add(id) for id in found.ids]
+        ids = [*found.ids, *[self.eos] * found.ended]
+        texts += [""] * found.ended
+        if texts:
+            texts[-1] += spelling.rest()
+        chances = np.exp(np.array(found.logps, np.float64)).tolist()
+        tokens = tuple(map(Token, texts, ids, chances))
+        return Written(prompt, "".join(texts), found.score, tokens, found.ended)

@@ -1,0 +1,212 @@
+"""Language modelling: how probable each token of a text is after those before it.
+
+T tokens of a text, with the one that ends it
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from weft import registry
+from weft.errors import UserError
+from weft.measure.figure import Figure
+from weft.measure.language import Cost, Perplexity, Size, size
+from weft.registry import register
+from weft.tasks.seq2seq import Words
+from weft.tasks.structure import Found, Place
+from weft.tasks.task import Answer, Loss
+from weft.text.example import Example
+from weft.tokens.vocabulary import EOS, SPECIALS, UNK
+
+if TYPE_CHECKING:
+    from weft.batch import Labelled
+
+UNKNOWN = SPECIALS.index(UNK)
+LARGEST = 700.0  # nats a token: e to this is still a number
+
+
+class Listener(Protocol):
+    """What the engine of a language model can do, neural or classic."""
+
+    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
+        """Each text's ids (T, 1), the probability of each (T, 1), and where it stands.
+
+        With `running` the texts follow each other, and each is heard after those before it; their
+        places are left out. Otherwise every text begins anew.
+        """
+
+
+@dataclass(frozen=True)
+class Speech(Words):
+    """What texts are written with, and where one ends.
+
+    With `lines` every text ends in EOS, and begins where one has ended: EOS is also what stands
+    before its first token. Without, all texts are one, which line breaks run through as tokens;
+    what stands before the first is a line break, where the tokenizer has one.
+    """
+
+    shared: bool = True  # what is read is what is written
+    lines: bool = True
+
+    @cached_property
+    def size(self) -> tuple[int, int, int]:
+        """How many tokens there are, which stands before a text, and which ends it."""
+        known = {token: i for i, token in enumerate(self.tokenizer.vocabulary)}
+        last = known.get(EOS, len(known))
+        first = last
+        if not self.lines:
+            (found,) = self.tokenizer.ids(["\n"])
+            first = int(found[0]) if len(found) == 1 and found[0] != UNKNOWN else last
+        return max(len(known), last + 1), first, last
+
+    def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids (T,) of each text, with the one that ends it."""
+        return [self._ended(ids) for ids in self.tokenizer.ids(texts)]
+
+    def places(self, texts: Sequence[str]) -> list[tuple[np.ndarray, tuple[Place, ...]]]:
+        """The same, each with the characters that it stands for; what ends a text has none."""
+        out = []
+        for text, tokens in zip(texts, self.tokenizer.tokens(texts), strict=True):
+            places = [(start, end) for start, end in tokens.spans.tolist()]
+            if self.lines:
+                places.append((len(text), len(text)))
+            out.append((self._ended(tokens.ids), tuple(places)))
+        return out
+
+    def _ended(self, ids: np.ndarray) -> np.ndarray:
+        ids = ids.astype(np.int64)
+        return np.append(ids, self.size[2]) if self.lines else ids
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tokenizer": json.loads(self.tokenizer.to_json()), "lines": self.lines}
+
+
+@register("task", "language")
+class Language:
+    """How probable texts are, token by token; labels are not looked at.
+
+    With `lines` each row of the file is a text that ends; without, the file is one running text
+    and its line breaks are tokens, as for models of characters. `window` is how many steps a
+    training piece has, 0: 35, or as many as the decoder sees. `overlap` is the share of a window
+    that is read again as context where a text is longer than what the decoder sees.
+    """
+
+    head = "running"
+    metric = "perplexity"  # of running text, bits_per_character: its words are not its units
+    higher_is_better = False
+    tuned = False
+
+    def __init__(
+        self,
+        tokenizer: dict[str, Any] | None = None,
+        lines: bool = True,
+        window: int = 0,
+        overlap: float = 0.5,
+    ) -> None:
+        if window < 0 or window == 1:
+            raise UserError(f"task.window should be 2 or more (0: the usual), got {window}.")
+        if not 0 <= overlap < 1:
+            raise UserError(f"task.overlap should be from 0 to below 1, got {overlap}.")
+        self.tokenizer, self.lines = tokenizer or {}, lines
+        self.window, self.overlap = window, overlap
+        if not lines:
+            self.metric = "bits_per_character"
+
+    @property
+    def manner(self) -> Literal["texts", "running"]:
+        """How its files are read: texts without labels, or lines with their breaks."""
+        return "texts" if self.lines else "running"
+
+    def space(self, examples: Iterable[Example]) -> Speech:
+        """Learn the tokenizer, or read the one that was made before."""
+        section = dict(self.tokenizer)
+        if path := section.pop("path", ""):
+            from weft.tokens.tokenizer import Tokenizer
+
+            return Speech(Tokenizer.load(Path(path)), lines=self.lines)
+        kind = registry.build("tokenizer", section)
+        return Speech(kind.train(example.text for example in examples), lines=self.lines)
+
+    def load_space(self, saved: dict[str, Any]) -> Speech:
+        from weft.tokens.tokenizer import Tokenizer
+
+        try:
+            text = json.dumps(saved["tokenizer"], ensure_ascii=False)
+            return Speech(Tokenizer.from_json(text), lines=bool(saved["lines"]))
+        except (KeyError, TypeError) as error:
+            raise UserError(f"The model's words are damaged: {error!r}. Train again.") from error
+
+    def target(self, example: Example, space: Speech) -> np.ndarray:
+        """(2,) the words and characters of the text, which its cost is divided by."""
+        right = self.right(example)
+        return np.array([right.words, right.characters], np.int64)
+
+    def right(self, example: Example) -> Size:
+        """How long the text is; a line break belongs to a running text."""
+        if self.lines:
+            return size(example.text)
+        return Size(len(example.text.split()), len(example.text))
+
+    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+        return Loss(*scores.loss(batch.target, batch.carried))
+
+    def answers(self, scores: Sequence[Found], space: Speech) -> list[Answer]:
+        """The perplexity of each text's tokens, which are judged one by one in `scores`."""
+        return [_answer(found) for found in scores]
+
+    def predicted(self, scores: Sequence[Found], space: Speech) -> list[Cost]:
+        """What each text cost."""
+        last = space.size[2] if self.lines else -1
+        return [cost(found.table[:, 0], np.log(found.chances[:, 0]), last) for found in scores]
+
+    def tune(self, scores: Any, targets: Any, space: Speech) -> Speech:
+        return space
+
+    def measure(self, space: Speech) -> "TextCosts":
+        return TextCosts(self.lines)
+
+
+class TextCosts(Perplexity):
+    """Perplexity of texts whose length may also be given as rows of words and characters."""
+
+    def add(self, predicted: Sequence[Cost], gold: Sequence[Any]) -> None:
+        """Count texts: what each cost, and how long it is."""
+        super().add(predicted, [one if isinstance(one, Size) else Size(*one) for one in gold])
+
+    def figures(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Figure]:
+        tokens, unknown = self.table()[:, [1, 5]].sum(0)
+        if tokens and tokens == unknown:
+            raise UserError(
+                f"None of the {int(tokens)} tokens to measure on is known to the model: are they "
+                "of another language, or is their case another? Measure on text like that of the "
+                "training."
+            )
+        return super().figures(resamples, seed, level)
+
+
+def cost(ids: np.ndarray, logps: np.ndarray, last: int) -> Cost:
+    """What a text cost whose ids (T,) had these log-probabilities (T,); `last` ends texts."""
+    ends, unknown = ids == last, ids == UNKNOWN
+    nats = -logps.astype(np.float64)
+    return Cost(
+        nats=float(nats[~ends].sum()),
+        tokens=int((~ends).sum()),
+        end_nats=float(nats[ends].sum()),
+        ends=int(ends.sum()),
+        unknown_nats=float(nats[unknown].sum()),
+        unknown=int(unknown.sum()),
+    )
+
+
+def _answer(found: Found) -> Answer:
+    chances = found.chances[:, 0]
+    nats = -np.log(np.maximum(chances, 1e-300)).mean() if len(chances) else 0.0
+    value = float(np.exp(min(nats, LARGEST)))
+    return Answer(value, value, scores=tuple(chances.tolist()))

@@ -1,0 +1,89 @@
+"""Rows of JSON lines: which of their keys are read, and what is wrong with a row."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.text.columns import Layout
+from weft.text.example import Label
+from weft.text.source import EMPTY, EMPTY_ADVICE, SKIP, UNDECODABLE
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The names of what is read from an object."""
+
+    text: str = "text"
+    label: str | None = None
+    id: str | None = None
+    fields: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: Layout) -> "Keys":
+        """The names of what a layout found."""
+        names = found.names
+        label, identity = (None if i is None else names[i] for i in (found.label, found.id))
+        fields, more = (tuple(names[i] for i in places) for places in (found.fields, found.more))
+        return cls(names[found.text], label, identity, fields, more)
+
+    def gather(self, row: dict[str, Any]) -> None:
+        """Make one text of a list of sentences, or of the fields of a record."""
+        text = row.get(self.text)
+        if self.fields:
+            inner = len(self.fields) == 1 and isinstance(text, dict)
+            found = text if inner else {k: row[k] for k in self.fields if k in row}
+            row[self.text] = json.dumps(found, ensure_ascii=False)
+        elif isinstance(text, list) and all(isinstance(one, str) for one in text):
+            row[self.text] = " ".join(text)
+
+
+def several(label: Label, others: Sequence[str]) -> Label:
+    """A label with other right answers beside it."""
+    first = label if isinstance(label, tuple) else () if label in (None, "") else (str(label),)
+    kept = tuple(one for one in (*first, *others) if one.strip())
+    return kept or None
+
+
+def cell_of(value: Any) -> str:
+    """A value as the cell of a table would have it."""
+    return "" if value is None else value if isinstance(value, str) else str(value)
+
+
+def invalid_json(line: str, error: Exception) -> str:
+    """The message for a line that is no JSON."""
+    if line.strip() in ("{", "["):
+        return "one JSON document over many lines. Put one object on each line: jq -c '.[]' FILE."
+    if isinstance(error, json.JSONDecodeError):
+        return f"invalid JSON at column {error.colno}: {error.msg}. Mend the line, or {SKIP}."
+    return f"invalid JSON: {error}. Mend the line, or {SKIP}."
+
+
+def json_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tuple[str, str] | None:
+    """What is wrong with a row, in a few words and in a message."""
+    if type(row) is not dict:
+        kind = {list: "a list", str: "a text", type(None): "null"}.get(type(row), "a number")
+        return "not an object", f'each line should be an object {{"text": …}}, found {kind}.'
+    text = row.get(text_key)
+    if type(text) is not str:
+        if text is not None:
+            told = f"'{text_key}' should be a text, found {text!r:.40}"
+            return "text is not a text", f"{told}. Quote it, or {SKIP}."
+        return "no text", no_text(text_key, row)
+    if not keep_empty and not text.strip():
+        return EMPTY, EMPTY_ADVICE
+    if "\\u" in line and "\\ud" in line.lower():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return UNDECODABLE, f"half of a surrogate pair in the text. Mend it, or {SKIP}."
+    return None
+
+
+def no_text(text_key: str, row: dict[str, Any]) -> str:
+    """The message for a row without the text field: what it has, and what to do."""
+    others = [name for name, value in row.items() if isinstance(value, str) and name != text_key]
+    longest = max(others, key=lambda name: len(row[name]), default=None)
+    advice = f"Rename it or pass --text {longest}." if longest else f"Add it, or {SKIP}."
+    return f"no '{text_key}' field; found {sorted(row)}. {advice}"

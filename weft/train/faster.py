@@ -1,0 +1,187 @@
+"""What makes training on a GPU faster: compiled blocks, and whole updates as graphs."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from weft.batch import Batches, Labelled
+from weft.batch.stream import Pieces
+from weft.decode.graphs import Graphs
+from weft.decode.search_state import copy_into, mapped
+from weft.encode.compiled import compile_blocks, failed, undo
+from weft.train.runtime import Runtime
+from weft.train.settings import Settings
+
+PAYS = 2000  # updates that make up for half a minute of compiling
+WARM = 3  # updates of a shape before one is captured, which costs about as many
+FEW = 100  # updates that no graph is worth while for
+
+Update = Callable[[list[Labelled], int], tuple[Tensor, Tensor]]  # -> loss and length of gradient
+
+
+def quicken(model: nn.Module, runtime: Runtime) -> None:
+    """Let a model that writes texts do so by graphs, where there is a GPU."""
+    head: Any = getattr(model, "head", None)
+    decoder = getattr(head, "decoder", None)
+    if runtime.graphs and hasattr(decoder, "words"):  # one that copies has other words every time
+        head.graphs = Graphs(decoder, runtime.captured)
+
+
+def compile_for(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> int:
+    """Compile the blocks of a model where the settings say so; how many.
+
+    `auto`: on a GPU, if all batches have one shape (pieces of running text) and enough updates lie
+    ahead. The compiler would begin again for every other shape.
+    """
+    wanted = settings.compile
+    if wanted == "auto":
+        wanted = runtime.graphs and _steady(model, batches) and _ahead(batches, settings) >= PAYS
+    return compile_blocks(model) if wanted else 0
+
+
+def give_up_compiling(model: nn.Module, error: BaseException) -> bool:
+    """After an error of the compiler: go on without it, if it was there."""
+    return failed(error) and undo(model) > 0
+
+
+def updates(
+    update: Update, trainee: Any, settings: Settings, runtime: Runtime, batches: Batches
+) -> Update:
+    """The function that does one update, by graphs where that pays.
+
+    On a GPU, if batches are pieces of running text, one makes an update and no step of the
+    optimiser looks at the host.
+    """
+    fits = (
+        runtime.graphs
+        and settings.graphs
+        and settings.accumulate == 1
+        and settings.optimiser in ("sgd", "adam", "adamw")
+        and _steady(trainee.model, batches)
+        and _ahead(batches, settings) >= FEW
+    )
+    return Updates(update, trainee, runtime.captured, runtime.aside) if fits else update
+
+
+class Updates:
+    """Updates as graphs: one for each shape of batch that keeps coming.
+
+    The whole of an update is captured: forward, backward, clipping, the optimiser, and the state
+    that the next batch goes on from. Learning rates are numbers on the device.
+    """
+
+    def __init__(
+        self,
+        update: Update,
+        trainee: Any,
+        capture: Callable[[Callable[[], None]], Callable[[], None]],
+        aside: Callable[[], contextlib.AbstractContextManager],
+    ):
+        self.update, self.trainee = update, trainee
+        self.capture, self.aside = capture, aside
+        self.seen: dict[Any, int] = {}
+        self.slots: dict[Any, _Slot] = {}
+        self.trouble = ""  # in words, when an update could not be captured
+
+    def __call__(self, group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
+        batch, trainee = group[0], self.trainee
+        begins = getattr(trainee.model.head, "carries", False) and trainee.carried is None
+        if len(group) > 1 or trainee.pieces > 1 or begins or self.trouble:
+            return self.update(group, count)
+        key = (batch.source.data.shape, batch.target.shape, count, batch.source.full)
+        if key not in self.slots:
+            self.seen[key] = self.seen.get(key, 0) + 1
+            if self.seen[key] <= WARM:
+                # Not where the others run: what is set up there may not be part of a graph.
+                with self.aside():
+                    return self.update(group, count)
+            if not self._captured(key, batch, count):
+                return self.update(group, count)
+        return self.slots[key].replay(batch, trainee)
+
+    def _captured(self, key: Any, batch: Labelled, count: int) -> bool:
+        before = self.trainee.carried
+        slot = _Slot(self.trainee, batch, self.update, count)
+        try:
+            with slot.on_the_device():
+                slot.again = self.capture(slot.once)
+        except RuntimeError as error:
+            first = "".join(str(error).strip().splitlines()[:1])
+            self.trouble = f"An update could not be captured: {type(error).__name__}: {first}"
+            for optimiser in self.trainee.optimisers:
+                optimiser.zero_grad(set_to_none=True)
+            return False
+        finally:
+            self.trainee.carried = before
+        self.slots[key] = slot
+        return True
+
+
+class _Slot:
+    """Memory of one shape of batch, and the graph over it."""
+
+    def __init__(self, trainee: Any, batch: Labelled, update: Update, count: int):
+        self.trainee, self.update, self.count = trainee, update, count
+        device = next(trainee.model.parameters()).device
+        here = batch.to(device)
+        self.source, self.target = here.source.data.clone(), here.target.clone()
+        self.batch = replace(here, source=replace(here.source, data=self.source))
+        self.batch = replace(self.batch, target=self.target)
+        self.carried = mapped(torch.clone, trainee.carried, torch.clone)
+        self.total, self.norm = (torch.zeros((), device=device) for _ in range(2))
+        self.groups = [group for one in trainee.optimisers for group in one.param_groups]
+        self.rates = [torch.zeros((), device=device) for _ in self.groups]
+        self.again: Callable[[], None] = self.once
+
+    def once(self) -> None:
+        """One update in place."""
+        self.trainee.carried = self.carried
+        total, norm = self.update([self.batch], self.count)
+        self.total.copy_(total)
+        self.norm.copy_(norm)
+        if self.carried is not None:
+            copy_into(self.carried, self.trainee.carried)
+
+    def replay(self, batch: Labelled, trainee: Any) -> tuple[Tensor, Tensor]:
+        """The update of a batch, from the state that the one before has left."""
+        self.source.copy_(batch.source.data, non_blocking=True)
+        self.target.copy_(batch.target, non_blocking=True)
+        for number, group in zip(self.rates, self.groups, strict=True):
+            number.fill_(group["lr"])
+        if trainee.carried is not self.carried:
+            copy_into(self.carried, trainee.carried)
+        self.again()
+        trainee.carried = self.carried
+        return self.total.clone(), self.norm.clone()
+
+    @contextlib.contextmanager
+    def on_the_device(self) -> Iterator[None]:
+        """Let optimisers read their rates from the device for a while."""
+        before = [(group["lr"], group.get("capturable")) for group in self.groups]
+        for number, group in zip(self.rates, self.groups, strict=True):
+            group["lr"] = number
+            if "capturable" in group:
+                group["capturable"] = True
+        try:
+            yield
+        finally:
+            for (number, able), group in zip(before, self.groups, strict=True):
+                group["lr"] = number
+                if "capturable" in group:
+                    group["capturable"] = able
+
+
+def _steady(model: Any, batches: Batches) -> bool:
+    """Whether all batches have one shape, and the model never looks at the host."""
+    decoder = getattr(getattr(model, "head", None), "decoder", None)
+    return isinstance(batches, Pieces) and getattr(decoder, "steady", False)
+
+
+def _ahead(batches: Batches, settings: Settings) -> float:
+    """Updates from here to the end of the training."""
+    left = 1 - batches.share(batches.position)
+    return left * batches.per_epoch * batches.epochs / settings.accumulate
