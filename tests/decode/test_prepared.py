@@ -101,9 +101,12 @@ def test_a_state_is_a_value():
         old, slow = (
             x.step(torch.full((5,), token), s)[1] for x, s in ((ready, old), (decoder, slow))
         )
-    first, _ = ready.step(torch.full((5,), 4), old)
+    first, branch = ready.step(torch.full((5,), 4), old)
     first = first.clone()
     ready.step(torch.full((5,), 11), old)
+    ours, _ = ready.step(torch.full((5,), 6), branch)
+    theirs, _ = decoder.step(torch.full((5,), 6), decoder.step(torch.full((5,), 4), slow)[1])
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     again, _ = ready.step(torch.full((5,), 4), old)
     torch.testing.assert_close(again, first, rtol=0, atol=0)
     order = torch.tensor([3, 3, 0, 4])

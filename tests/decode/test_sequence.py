@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from weft.batch import Padded
+from weft.decode.convolutional import Convolutional
 from weft.decode.copying import Pointer
 from weft.decode.recurrent import Recurrent
 from weft.decode.search_settings import Settings
@@ -75,3 +76,26 @@ def test_a_state_for_every_word_is_needed(head):
     short = Padded(memory.data[:, :4], memory.lengths.clamp(max=4))
     with pytest.raises(UserError, match="Copying needs a state for every word"):
         head(short, source)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        lambda: Recurrent(V, M, width=5, hidden=7),
+        lambda: Recurrent(V, M, width=5, hidden=7, source="start"),
+        lambda: Convolutional(V, M, width=5, hidden=7, layers=2),
+        lambda: Transformer(V, M, 4, 2, 2, 5),
+    ],
+)
+def test_a_memory_of_half_precision_is_read_in_that_of_the_weights(decoder, kind):
+    """On a GPU recurrent layers give halves, and the search goes on in full precision."""
+    torch.manual_seed(3)
+    head = Sequence(decoder(), Settings(width=3, limit=5), FIRST, LAST).eval()
+    half = case()[0].data.to(kind)
+    lengths = torch.tensor([7, 3, 5])
+    found = head(Padded(half, lengths)).decode()
+    wanted = head(Padded(half.float(), lengths)).decode()
+    for (ids, chances), (right, likely) in zip(found, wanted, strict=True):
+        assert ids.tolist() == right.tolist()
+        torch.testing.assert_close(torch.tensor(chances), torch.tensor(likely))

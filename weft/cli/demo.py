@@ -84,8 +84,8 @@ def _write_pairs(folder: Path, quiet: bool) -> None:
     if not quiet:
         files = " ".join(f"--{name} {folder}/{name}.{ENGLISH}" for name in ("train", "dev", "test"))
         typer.echo(
-            f"next: weft train --recipe seq2seq-attention {files} -o runs/loomish "
-            f"--set data.target={LOOMISH}"
+            f"next: weft train --recipe seq2seq-attention {files} --target {LOOMISH} "
+            "-o runs/loomish"
         )
 
 

@@ -74,7 +74,7 @@ class SequenceScores:
         head = self.head
         if head.graphs is not None and self.source is None and settings.graphs != "off":
             ends = {"bos": head.first, "eos": head.last}
-            return head.graphs.written(self.memory, settings, rules, **ends)
+            return head.graphs.written(self._memory, settings, rules, **ends)
         step, state = steps(head.decoder, self.start(), settings.weights)
         return search(
             step, state.shared(), settings, batch=len(self.memory), bos=head.first, eos=head.last,
@@ -85,10 +85,16 @@ class SequenceScores:
         """The decoder's state before the first word."""
         decoder = self.head.decoder
         if self.source is None:
-            return decoder.start(self.memory)
+            return decoder.start(self._memory)
         ids = self.source.data
         beyond = int(ids.max()) + 1 - self.head.beyond if ids.numel() else 0
-        return decoder.start(self.memory, self.source, max(beyond, 0))
+        return decoder.start(self._memory, self.source, max(beyond, 0))
+
+    @property
+    def _memory(self) -> Padded:
+        """The memory in the precision of the weights, where a GPU has read in half of it."""
+        weight = next(self.head.decoder.parameters())
+        return self.memory.with_data(self.memory.data.to(weight.dtype))
 
 
 class Sequence(nn.Module):
