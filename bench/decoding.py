@@ -11,6 +11,7 @@ are equal where all ids are; random weights make beams nearly tie now and then, 
 the scores is printed as well.
 """
 
+import copy
 import tempfile
 import time
 from collections.abc import Callable
@@ -231,7 +232,9 @@ def main() -> None:
         if find_spec("ctranslate2"):
             for kind in ("float32", "int8") if given.int8 else ("float32",):
                 name = "ctranslate2" if kind == "float32" else f"ctranslate2 {kind}"
-                peers[name] = CTranslate2(model, Path(folder) / kind, given.threads, kind)
+                # A copy: its converter quantises the weights that it is given in place.
+                own = copy.deepcopy(model)
+                peers[name] = CTranslate2(own, Path(folder) / kind, given.threads, kind)
         for size in given.sizes:
             work = batches(5 if size == 1 else 1, size, given.vocabulary)
             _compared(record, peers, work, size, given)

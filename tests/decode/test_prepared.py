@@ -258,3 +258,26 @@ def test_not_a_number_stays_one():
     ready = prepared(decoder)
     scores, _ = ready.step(torch.full((5,), 4), ready.start(states))
     assert scores.isnan().any(1).tolist() == [True, False, False, False, False]
+
+
+def test_layers_that_do_not_work_are_not_used(monkeypatch):
+    """Another torch may have other operators: it steps as the decoder itself does."""
+    from weft.decode import prepared_linear
+
+    class Changed(prepared_linear.Linear):
+        def __call__(self, x):
+            raise TypeError("an argument more")
+
+    class Wrong(prepared_linear.Linear):
+        def __call__(self, x):
+            return 2 * super().__call__(x)
+
+    try:
+        for kind in (Changed, Wrong):
+            monkeypatch.setitem(prepared_linear.LAYERS, "float32", kind)
+            prepared_linear.packs.cache_clear()
+            assert not prepared_linear.packs()
+        monkeypatch.undo()
+    finally:
+        prepared_linear.packs.cache_clear()
+    assert prepared_linear.packs()

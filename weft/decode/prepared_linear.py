@@ -4,7 +4,7 @@ N rows   I width in   O width out
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 import torch
@@ -26,16 +26,23 @@ ACTIVATE: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
 }
 LEVELS, MIDDLE = 127, 128  # of whole numbers on each side of zero, and what stands for zero
+SMALL = 16  # width of a layer to try them with
 TINY = 1e-12  # rows of zeros have a scale as well
 
 
+@cache
 def packs() -> bool:
-    """Whether this build of torch has oneDNN's linear layers, in both precisions."""
-    return (
-        torch.backends.mkldnn.is_available()
-        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-        and hasattr(torch.ops.onednn, "qlinear_prepack")
-    )
+    """Whether oneDNN's linear layers are here and work; torch promises neither."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    x, weight = torch.ones(1, SMALL), torch.ones(SMALL, SMALL)
+    try:
+        layers = [kind(weight, torch.ones(SMALL)) for kind in LAYERS.values()]
+        found = [made for layer in layers for made in (layer(x), layer.plus(x, x) - x)]
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return False
+    wanted = torch.full((1, SMALL), SMALL + 1.0)
+    return all(torch.allclose(made, wanted, rtol=0.02) for made in found)
 
 
 class Linear:

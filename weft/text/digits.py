@@ -4,11 +4,14 @@ A picture is a matrix: its columns of pixels are the vectors, from left to right
 T columns of a picture   F pixels of a column
 """
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
+from weft.text.write import write_made
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 HEIGHT = 12  # pixels of a column
@@ -60,17 +63,16 @@ def numbers(count: int, seed: int) -> Iterator[tuple[np.ndarray, str]]:
 
 def write_digits(folder: Path, splits: dict[str, int] | None = None) -> list[Path]:
     """For each split a file of pictures, NAME.npz, and NAME.jsonl that names them with words."""
-    folder.mkdir(parents=True, exist_ok=True)
-    out = []
+    files: dict[str, bytes] = {}
     for seed, (name, count) in enumerate((splits or SPLITS).items()):
         made = list(numbers(count, seed))
         keys = [f"{i:05d}" for i in range(1, count + 1)]
         pictures = {key: found for key, (found, _) in zip(keys, made, strict=True)}
-        np.savez_compressed(folder / f"{name}.npz", **pictures)  # type: ignore[arg-type]
+        packed = io.BytesIO()
+        np.savez_compressed(packed, **pictures)  # type: ignore[arg-type]
         rows = [
             json.dumps({"text": f"{name}.npz:{key}", "target": words}) + "\n"
             for key, (_, words) in zip(keys, made, strict=True)
         ]
-        (folder / f"{name}.jsonl").write_text("".join(rows), "utf-8")
-        out.append(folder / f"{name}.jsonl")
-    return out
+        files |= {f"{name}.npz": packed.getvalue(), f"{name}.jsonl": "".join(rows).encode()}
+    return [path for path in write_made(folder, files) if path.suffix == ".jsonl"]

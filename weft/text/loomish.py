@@ -10,10 +10,10 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from weft.errors import UserError
 from weft.text.grammar import HEAD, Grammar, Part, Phrase
 from weft.text.lexicon import Leaf
 from weft.text.treebank import drawn
+from weft.text.write import write_made
 
 SIZE = 8000
 ENGLISH, LOOMISH = "en", "lo"  # endings of the files
@@ -58,21 +58,13 @@ def pairs(seed: int = 0, size: int = SIZE) -> dict[str, list[tuple[str, str]]]:
 
 
 def write_pairs(folder: Path, seed: int = 0, size: int = SIZE) -> list[Path]:
-    """Parallel files; one that is there already and says something else is left alone."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; give a folder to write the pairs into.")
+    """Parallel files, one for each language and part."""
     texts = {
-        folder / f"{split}.{ending}": "".join(f"{pair[side]}\n" for pair in made)
+        f"{split}.{ending}": "".join(f"{pair[side]}\n" for pair in made).encode()
         for split, made in pairs(seed, size).items()
         for side, ending in enumerate((ENGLISH, LOOMISH))
     }
-    for path, text in texts.items():
-        if path.exists() and path.read_bytes() != text.encode():
-            raise UserError(f"{path} is there and is another file. Name a folder of its own.")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, text in texts.items():
-        path.write_bytes(text.encode())
-    return list(texts)
+    return write_made(folder, texts)
 
 
 def _said(part: Part, role: str = "", known: bool = False) -> Iterator[str]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from weft.errors import UserError
 from weft.text import conllu, schemes, trees
 from weft.text.grammar import HEAD, Grammar, Part, Phrase
 from weft.text.lexicon import Leaf
@@ -14,6 +13,7 @@ from weft.text.sentence import NOTHING, Sentence, Word
 from weft.text.spans import Marked
 from weft.text.standoff import format_spans
 from weft.text.trees import Tree
+from weft.text.write import write_made
 
 SIZE = 2000
 KINDS = {  # ending of the file: what is in it
@@ -111,19 +111,12 @@ def write_treebank(
     """The files of each kind; one that is there already and says something else is left alone."""
     parts = parts or treebank()
     texts = {
-        folder / f"{split}.{kind}": "".join(one.written(kind) for one in made)
+        f"{split}.{kind}": "".join(one.written(kind) for one in made).encode()
         for kind in KINDS
         for split, made in parts.items()
     }
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; give a folder to write the treebank into.")
-    for path, text in texts.items():
-        if path.exists() and path.read_bytes() != text.encode():
-            raise UserError(f"{path} is there and is another file. Name a folder of its own.")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, text in texts.items():
-        path.write_bytes(text.encode())
-    return {kind: [path for path in texts if path.suffix == f".{kind}"] for kind in KINDS}
+    paths = write_made(folder, texts)
+    return {kind: [path for path in paths if path.suffix == f".{kind}"] for kind in KINDS}
 
 
 def drawn(

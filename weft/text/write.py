@@ -7,7 +7,7 @@ import io
 import json
 import lzma
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, cast
 
@@ -45,6 +45,23 @@ def write(
                 _WRITERS[kind](examples, out, separator)
             except UnicodeEncodeError as error:
                 raise UserError(f"Cannot write {name}: {error}. Remove half surrogates.") from error
+
+
+def write_made(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Made files into a folder; if one is there already and another, nothing is written."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder to write into.")
+    paths = {folder / name: contents for name, contents in files.items()}
+    for path, contents in paths.items():
+        if path.exists() and path.read_bytes() != contents:
+            raise UserError(f"{path} is there and is another file. Name a folder of its own.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, contents in paths.items():
+            path.write_bytes(contents)
+    except OSError as error:
+        raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None
+    return list(paths)
 
 
 @contextlib.contextmanager
