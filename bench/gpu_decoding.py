@@ -113,7 +113,8 @@ def _gpt_ways(bench: Bench, ours: GPT, peer: Any, ids: Tensor, more: int, kind: 
             graphs = made_graphs(bench, ours, **how)
             measured(f"weft, {name}", lambda graphs=graphs: write(graphs), bench.repeats)  # type: ignore[misc]
             if graphs.trouble:
-                bench.line(f"{what}, weft, {name}", f"NOTE {graphs.trouble}"[:200])
+                told = graphs.trouble[:300]
+                bench.line(f"{what}, weft, {name}", f"NOTE {told}", trouble=told)
     if peer is not None:
         for name, more_options in (("static cache", {"disable_compile": True}), ("compiled", {})):
             if name == "compiled" and (len(ids) > 1 or kind == "float32"):
@@ -236,7 +237,8 @@ def _marian_ways(bench: Bench, weft: OnDevice, peer: Any, work: list[Batch], wha
             graphs = weft.head.graphs = made_graphs(bench, weft.decoder, **how)
             measured(f"weft, {name}", weft, bench.repeats)
             if graphs.trouble:
-                bench.line(f"{what}, weft, {name}", f"NOTE {graphs.trouble}"[:200])
+                told = graphs.trouble[:300]
+                bench.line(f"{what}, weft, {name}", f"NOTE {told}", trouble=told)
         weft.head.graphs = None
     bench.fresh()
     measured("transformers", peer, 2)

@@ -123,10 +123,29 @@ def test_what_cannot_be_captured_is_done_plainly(gpu, monkeypatch):
     found, others, _ = trained("rnn-lm", gpu)
     assert others == losses
     same(found, wanted)
-    assert made[0].trouble == (
-        "An update could not be captured: RuntimeError: operation not permitted when stream is "
+    assert made[0].trainee.trouble == (
+        "updates could not be captured: RuntimeError: operation not permitted when stream is "
         "capturing"
     )
+
+
+def test_autocast_keeps_no_copies_where_updates_are_captured(gpu, monkeypatch):
+    """A graph would read them when they are long freed, and a change would compile anew."""
+    seen = []
+    usual = faster.Updates
+
+    def watched(update, *given):
+        def once(*asked):
+            seen.append(torch.is_autocast_cache_enabled())
+            return update(*asked)
+
+        return usual(once, *given)
+
+    monkeypatch.setattr(faster, "Updates", watched)
+    trained("rnn-lm", gpu)
+    assert seen
+    assert not any(seen)
+    assert torch.is_autocast_cache_enabled()
 
 
 def test_when_blocks_are_compiled(gpu, monkeypatch):

@@ -82,7 +82,8 @@ class Graphs:
         """How to search from a state: as graphs, or step by step where those cannot be."""
         plain = Ready(self.decoder.step, state, settings, None)
         asks = rules.allowed is not None and not isinstance(rules.allowed, Tensor)
-        if settings.graphs == "off" or asks:
+        kind = next(self.decoder.parameters()).device.type
+        if settings.graphs == "off" or asks or torch.is_autocast_enabled(kind):
             return plain
         fixed, steps = state, most_steps(settings, rules)
         if hasattr(self.decoder, "fixed"):

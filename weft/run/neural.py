@@ -210,6 +210,8 @@ class Loop:
         except NotFinite as error:
             raise self._explained(error) from None
         self._load_best()
+        if self.trainee.trouble:
+            self.watch.say(f"note: {self.trainee.trouble}; it went on without")
         if health := self._health():
             path = self.run_.folder / "health.json"
             path.write_text(json.dumps(health.to_json(), ensure_ascii=False) + "\n", "utf-8")

@@ -13,7 +13,7 @@ from weft.batch.stream import Pieces
 from weft.decode.graphs import Graphs
 from weft.decode.search_state import copy_into, mapped
 from weft.encode.compiled import compile_blocks, failed, undo
-from weft.train.runtime import Runtime
+from weft.train.runtime import Runtime, uncached
 from weft.train.settings import Settings
 
 PAYS = 2000  # updates that make up for half a minute of compiling
@@ -85,23 +85,26 @@ class Updates:
         self.capture, self.aside = capture, aside
         self.seen: dict[Any, int] = {}
         self.slots: dict[Any, _Slot] = {}
-        self.trouble = ""  # in words, when an update could not be captured
 
     def __call__(self, group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
         batch, trainee = group[0], self.trainee
         begins = getattr(trainee.model.head, "carries", False) and trainee.carried is None
-        if len(group) > 1 or trainee.pieces > 1 or begins or self.trouble:
-            return self.update(group, count)
+        with uncached():
+            if len(group) > 1 or trainee.pieces > 1 or begins or trainee.trouble:
+                return self.update(group, count)
+            return self._by_graph(batch, count)
+
+    def _by_graph(self, batch: Labelled, count: int) -> tuple[Tensor, Tensor]:
         key = (batch.source.data.shape, batch.target.shape, count, batch.source.full)
         if key not in self.slots:
             self.seen[key] = self.seen.get(key, 0) + 1
             if self.seen[key] <= WARM:
                 # Not where the others run: what is set up there may not be part of a graph.
                 with self.aside():
-                    return self.update(group, count)
+                    return self.update([batch], count)
             if not self._captured(key, batch, count):
-                return self.update(group, count)
-        return self.slots[key].replay(batch, trainee)
+                return self.update([batch], count)
+        return self.slots[key].replay(batch, self.trainee)
 
     def _captured(self, key: Any, batch: Labelled, count: int) -> bool:
         before = self.trainee.carried
@@ -111,7 +114,7 @@ class Updates:
                 slot.again = self.capture(slot.once)
         except RuntimeError as error:
             first = "".join(str(error).strip().splitlines()[:1])
-            self.trouble = f"An update could not be captured: {type(error).__name__}: {first}"
+            self.trainee.trouble = f"updates could not be captured: {type(error).__name__}: {first}"
             for optimiser in self.trainee.optimisers:
                 optimiser.zero_grad(set_to_none=True)
             return False

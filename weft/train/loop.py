@@ -63,6 +63,7 @@ class Trainee:
     average: dict[str, Tensor] | None = None  # running mean of the weights
     unchecked: list[Progress] = field(default_factory=list)  # updates not yet looked at for NaN
     carried: Any = None  # the state in which the next batch begins, where one goes on from another
+    trouble: str = ""  # in words, what was to make it faster and could not
 
     @classmethod
     def fresh(cls, model: nn.Module, settings: Settings) -> "Trainee":
@@ -168,6 +169,7 @@ def _gradients(
             return total
         except (RuntimeError, MemoryError) as error:
             if give_up_compiling(trainee.model, error):
+                trainee.trouble = f"blocks could not be compiled: {type(error).__name__}"
                 _forget(trainee)
                 continue
             if not out_of_memory(error) or trainee.pieces >= max(len(b) for b in group):

@@ -53,24 +53,34 @@ class Runtime:
         """A graph of some work over memory that stays; calling it does the work again.
 
         The work itself is not done here, and must have been done before: what is set up on the
-        way the first time is not part of it.
+        way the first time is not part of it. Work under autocast is to be `uncached`.
         """
         assert self.graphs
-        graph, cached = torch.cuda.CUDAGraph(), torch.is_autocast_cache_enabled()
-        # What autocast keeps is freed when it ends, and a graph would go on reading it.
-        torch.clear_autocast_cache()
-        torch.set_autocast_cache_enabled(False)
-        try:
-            with torch.cuda.device(self.device), torch.cuda.graph(graph):
-                work()
-        finally:
-            torch.set_autocast_cache_enabled(cached)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(self.device), torch.cuda.graph(graph):
+            work()
         return graph.replay
 
     def wait(self) -> None:
         """Return when the device has done all it was asked."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+@contextlib.contextmanager
+def uncached() -> Iterator[None]:
+    """Without the copies of weights that autocast keeps: a graph would read them once freed.
+
+    Around all work that is captured later, not only at the capture: compiled code is compiled
+    again where this changes, which no capture allows.
+    """
+    kept = torch.is_autocast_cache_enabled()
+    torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(kept)
 
 
 @contextlib.contextmanager
