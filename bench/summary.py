@@ -7,11 +7,14 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 import tables
 import tables_compare
+import tables_generation
+import tables_generation_speed
 import tables_parsing
 import tables_structure
 import tables_vectors
@@ -27,6 +30,8 @@ SECTIONS = (
     *tables_compare.SECTIONS,
     *tables_structure.SECTIONS,
     *tables_parsing.SECTIONS,
+    *tables_generation.SECTIONS,
+    *tables_generation_speed.SECTIONS,
 )
 
 
@@ -43,8 +48,24 @@ def results() -> list[Kept]:
     for path in sorted(RESULTS.glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
         head = lines[0] if lines and "machine" in lines[0] else {}
-        found.append(Kept(head, [tables_vectors.named(line) for line in lines]))
+        where = device(lines)
+        found.append(Kept(head, [tables_vectors.named({**where, **line}) for line in lines]))
     return found
+
+
+def device(lines: list[Figures]) -> Figures:
+    """On what a file was measured, where a line of it says so."""
+    for line in lines:
+        if line.get("question") == "device":
+            processor = line["name"] == "processor"
+            return {"device": f"{line['threads']} threads" if processor else line["name"]}
+    return {}
+
+
+def asks(line: Figures, names: Iterable[str]) -> bool:
+    """Whether a line is of one of these questions; a name may end in "*" for many of them."""
+    question = line.get("question", "")
+    return any(fnmatchcase(question, name) for name in names)
 
 
 def markdown(columns: Row, rows: Iterable[Row]) -> str:
@@ -61,7 +82,7 @@ def shown(table: Table | Grid, files: list[Kept]) -> list[str]:
     groups: dict[object, list[Row]] = {}
     for number, file in enumerate(files):
         for line in file.lines:
-            if line.get("question") == table.question:
+            if asks(line, (table.question,)):
                 # The same data on another machine is another table.
                 group = (number, line[table.by]) if table.by else None
                 groups.setdefault(group, []).append(table.row(line))
@@ -82,12 +103,12 @@ def questions(table: Table | Grid) -> tuple[str, ...]:
 
 def spread_out(grid: Grid, files: list[Kept]) -> list[str]:
     """Tables whose rows need several lines, wherever they were kept."""
-    lines = [one for file in files for one in file.lines if one.get("question") in grid.questions]
-    if not lines:
-        return []
-    parts = [grid.about] if grid.about else []
-    for sheet in grid.sheets(lines):
+    lines = [line for file in files for line in file.lines if asks(line, grid.questions)]
+    sheets = grid.sheets(lines) if lines else []
+    parts = [grid.about] if grid.about and sheets else []
+    for sheet in sheets:
         parts += [f"### {sheet.title}"] if sheet.title else []
+        parts += [sheet.about] if sheet.about else []
         parts.append(markdown(sheet.columns, sheet.rows))
     return parts
 
@@ -102,10 +123,10 @@ def made(head: Figures) -> str:
 def section(about: Section, files: list[Kept]) -> str:
     """Title, what was measured, the tables, and how each file was made; "" without figures."""
     asked = {question for table in about.tables for question in questions(table)}
-    files = [file for file in files if any(line.get("question") in asked for line in file.lines)]
-    if not files:
-        return ""
+    files = [file for file in files if any(asks(line, asked) for line in file.lines)]
     parts = [part for table in about.tables for part in shown(table, files)]
+    if not parts:
+        return ""
     heads = [made(file.head) for file in files if file.head]
     return "\n\n".join([f"## {about.title}", about.about, *parts, *heads])
 

@@ -1,6 +1,7 @@
 """How the figures of one script become a table; here those of training and predicting."""
 
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 Figures = dict[str, Any]
@@ -47,6 +48,14 @@ def ranged(found: Figures, digits: int = 2, sign: str = "") -> str:
     """Median with the smallest and largest measurement."""
     middle, low, high = (f"{found[key]:,.{digits}f}" for key in ("median", "low", "high"))
     return f"{middle}{sign} [{low}, {high}]"
+
+
+def averaged(values: Sequence[float], digits: int = 2, sign: str = "") -> str:
+    """Mean ± standard deviation over seeds or folds; a dash where there is none."""
+    if not values:
+        return "–"
+    deviation = f" ± {statistics.stdev(values):,.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):{sign},.{digits}f}{deviation}"
 
 
 def verdict(value: float, bar: float | None, above: bool = True) -> str:

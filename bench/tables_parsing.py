@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable
 
-from tables import Figures, Row, Section, Table, mark, ranged, verdict
+from tables import Figures, Row, Section, Table, averaged, mark, ranged, verdict
 from tables_vectors import Grid, Sheet
 
 # Percent on test that was promised; the first is the main one.
@@ -52,15 +52,8 @@ def _row(recipe: str, variant: str, runs: list[Figures], metrics: tuple[str, ...
     )
     other = "" if variant == "recipe" else f", {variant}"
     seconds = statistics.mean(run["seconds"] for run in runs)
-    cells = (_spread(values[m]) for m in metrics)
+    cells = (averaged(values[m]) for m in metrics)
     return (f"{recipe}{other}", *cells, told or "–", str(len(runs)), f"{seconds:.0f}")
-
-
-def _spread(values: list[float]) -> str:
-    if not values:
-        return "–"
-    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{deviation}"
 
 
 def scorer(line: Figures) -> Row:

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable
 
-from tables import Figures, Row, Section, Table, mark, ranged, verdict
+from tables import Figures, Row, Section, Table, averaged, mark, ranged, verdict
 from tables_vectors import Grid, Sheet
 
 # Percent on test that was promised, by data and recipe.
@@ -64,8 +64,8 @@ def _tagger(key: tuple[str, str, str], runs: Runs, metric: str) -> Row:
     other = "" if variant == "recipe" else f", {variant}"
     bar = None if other else BARS.get((data, recipe))
     cells = (
-        _named(data), f"{recipe}{other}", _spread(test), verdict(statistics.mean(test), bar),
-        _spread(dev), str(len(runs)), f"{seconds:.0f}",
+        _named(data), f"{recipe}{other}", averaged(test), verdict(statistics.mean(test), bar),
+        averaged(dev), str(len(runs)), f"{seconds:.0f}",
     )  # fmt: skip
     return (*cells, *_agreed(runs)) if metric == "f1" else cells
 
@@ -89,16 +89,11 @@ def _chains(found: dict[tuple[str, str, str], Runs]) -> list[Sheet]:
         gains = [100 * (chained[run]["test_f1"] - alone[run]["test_f1"]) for run in both]
         mean, ahead = statistics.mean(gains), sum(gain > 0 for gain in gains)
         rows.append((
-            _named(data), _spread(gains, sign="+"), verdict(mean, 0.0),
+            _named(data), averaged(gains, sign="+"), verdict(mean, 0.0),
             f"{ahead} of {len(gains)}",
         ))  # fmt: skip
     columns = ("data", "points of F1 gained by the chain", "bar", "seeds or folds it gains in")
     return [Sheet("CRF against softmax", columns, sorted(rows))] if rows else []
-
-
-def _spread(values: list[float], sign: str = "") -> str:
-    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):{sign}.2f}{deviation}"
 
 
 def _bare(data: str) -> str:

@@ -29,11 +29,12 @@ ASKED = ("ws-353-all", "men-tr-3k", "simlex-999", "rw-stanford", "analogies")
 
 
 class Sheet(NamedTuple):
-    """One finished table; the title may be empty."""
+    """One finished table, and what it is about; title and text may be empty."""
 
     title: str
     columns: Row
     rows: list[Row]
+    about: str = ""
 
 
 class Grid(NamedTuple):
