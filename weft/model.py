@@ -15,7 +15,7 @@ from weft.batch import Padded
 from weft.batch.index import Pieces
 from weft.decode.search_settings import Settings
 from weft.errors import UserError
-from weft.tokens.vocabulary import SPECIALS, UNK
+from weft.tokens.vocabulary import PAD, SPECIALS, UNK
 
 UNKNOWN = SPECIALS.index(UNK)
 WHOLE = {"kind": "none"}  # no pool: all states go to the head
@@ -59,13 +59,29 @@ class Model(nn.Module):
         known = {"input_size": size, "directions": directions}
         if "decoder" in self.parts:
             self.pool = registry.build("pool", WHOLE, **known)
-            copies = bool(parts.get("task", {}).get("copy"))
-            self.head = _writer(self.parts, size, directions, outputs, copies)
+            task = parts.get("task", {})
+            self.head = _writer(self.parts, size, directions, outputs, bool(task.get("copy")))
+            self._share(bool(task.get("shared")))
             return
         self.pool = registry.build("pool", self.parts["pool"], **known)
         self.head = registry.build(
             "head", self.parts["head"], input_size=self.pool.output_size, outputs=outputs
         )
+        self._share(False)
+
+    def _share(self, one_vocabulary: bool) -> None:
+        """Let embedders that share the decoder's table read it."""
+        head: Any = self.head
+        sharing: list[Any] = [one for one in self.embedders if getattr(one, "shared", False)]
+        for embedder in sharing:
+            if not one_vocabulary:
+                raise UserError(
+                    "embedder.shared reads the table of the decoder, so both sides need one "
+                    "vocabulary: set task.shared = true (of task 'seq2seq'), or remove "
+                    "embedder.shared."
+                )
+            decoder = getattr(head.decoder, "decoder", head.decoder)  # the one inside who copies
+            embedder.borrow(decoder.words.table, getattr(decoder, "scale", 1.0))
 
     def forward(self, source: Padded) -> Any:
         return self.read(source).scores
@@ -192,7 +208,9 @@ def _writer(
             "cnn or transformer."
         )
     writer = Pointer(decoder, size) if copies else decoder
-    return Sequence(writer, Settings(**parts["generate"]), first, last)
+    # As `weft generate` does: a word that stands for all unknown ones would always be wrong.
+    marks = {SPECIALS.index(PAD), UNKNOWN, first} - {last}
+    return Sequence(writer, Settings(**parts["generate"]), first, last, marks)
 
 
 def _speaker(parts: Mapping[str, Any], outputs: Any) -> nn.Module:

@@ -108,6 +108,11 @@ def test_a_conversation(models):
     )
     assert done.err.startswith("error: The prompt is empty")  # and it goes on
     assert len(done.lines) == 1
+    done = ok("generate", models / "pairs/run", "--interactive", "--beam", 3, "-n", 2,
+              stdin="a b\nc\n")  # fmt: skip
+    assert len(done.lines) == 4
+    one = ok("generate", models / "pairs/run", "c", "--beam", 3, "-n", 2)
+    assert done.lines[2:] == one.lines
 
 
 def test_a_conversation_can_be_stopped(models, monkeypatch):
@@ -172,7 +177,6 @@ def test_rules_of_the_command(models):
         ("words/run", ("-n", 0), ("--number should be 1 or more",)),
         ("words/run", ("-n", 4, "--beam", 3), ("best is 4", "widen the beam")),
         ("words/run", ("--min-length", 9, "--max-length", 3), ("minimum 9", "limit 3")),
-        ("words/run", ("--interactive", "--beam", 3), ("--interactive", "greedy or sample")),
         ("words/run", ("--interactive", "--input", "-"), ("--interactive", "Give one")),
         ("words/run", ("--input", "nothing.txt"), ("nothing.txt",)),
         ("words/run", ("--only", "nothing.txt"), ("nothing.txt",)),

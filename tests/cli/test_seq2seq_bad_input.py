@@ -1,11 +1,12 @@
 """Sources and targets that are wrong, through the command line, and what is said."""
 
+import gzip
 import json
 
 import numpy as np
 import pytest
 
-from tests.cli.command import SMALL, fails, ok, says
+from tests.cli.command import SMALL, command, fails, ok, says
 
 TINY = (
     *SMALL, "--set", "embedder.width=7", "--set", "encoder.hidden=5", "--set", "decoder.width=7",
@@ -60,6 +61,31 @@ def test_parallel_files(tmp_path, name):
     source, target, told = PAIRS[name]
     path = pair(tmp_path, source, target)
     says(fails(*train(tmp_path, path, "--set", "data.target=de")), *told)
+
+
+def test_a_training_that_is_stopped_says_how_to_go_on(tmp_path, monkeypatch):
+    def stopped(config, output, **others):
+        (output / "checkpoints").mkdir(parents=True)
+        (output / "checkpoints/last.safetensors").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("weft.run.train", stopped)
+    done = command(*train(tmp_path, pair(tmp_path, "a\n", "x\n"), "--target", "de"))
+    assert done.status == 130
+    says(done.err, f"stopped; `weft train -o {tmp_path / 'run'} --resume` goes on")
+
+
+def test_packed_pairs_and_a_packed_table(tmp_path):
+    rows = [(f"a{i} b", f"b a{i}") for i in range(20)]
+    for ending, side in (("en", 0), ("de", 1)):
+        text = "".join(f"{row[side]}\n" for row in rows).encode()
+        (tmp_path / f"a.{ending}.gz").write_bytes(gzip.compress(text))
+    ok(*train(tmp_path, tmp_path / "a.en.gz", "--target", "de"), "--set", "train.epochs=1")
+    table = "".join(f"{a}\t{b}\n" for a, b in rows[:3]).encode()
+    (tmp_path / "b.tsv.gz").write_bytes(gzip.compress(b"source\ttarget\n" + table))
+    for name, n in (("a.en.gz", 20), ("b.tsv.gz", 3)):  # a table has its targets within
+        found = json.loads(ok("evaluate", tmp_path / "run", tmp_path / name, "--json").out)
+        assert found["bleu"]["n"] == n
 
 
 def test_a_missing_sister(tmp_path):

@@ -158,6 +158,16 @@ def test_weights_that_were_asked_for_are_the_last_layers_mean():
     assert decoder.start(memory()).weights is None
 
 
+@pytest.mark.parametrize("inner", [True, False])
+def test_dropout_is_inside_the_parts_only_where_asked(inner):
+    decoder = shaken(Transformer(V, M, H, 2, N, 7, dropout=0.5, inner_dropout=inner))
+    expected = decoder(words(), memory())
+    assert decoder.train()(words(), memory()).ne(expected).any()
+    for part in (decoder, *decoder.blocks):
+        part.dropout = nn.Identity()  # what is left lies inside
+    assert torch.equal(decoder(words(), memory()), expected) is not inner
+
+
 def test_gpt_starts_with_small_weights():
     torch.manual_seed(0)
     gpt = GPT(97, 64, 8, 4).requires_grad_(False)

@@ -54,6 +54,17 @@ def test_a_block_is_pytorchs_layer(norm, activation, training):
     torch.testing.assert_close(block(x.data)[0], theirs(x.data), **CLOSE)
 
 
+@pytest.mark.parametrize("inner", [True, False])
+def test_dropout_is_inside_the_parts_only_where_asked(inner):
+    torch.manual_seed(1)
+    block = Block(10, 2, 13, dropout=0.5, inner_dropout=inner)
+    x = sample()
+    expected, _ = block.eval()(x.data, x.mask)
+    assert block.train()(x.data, x.mask)[0].ne(expected).any()
+    block.dropout = nn.Identity()  # what is left lies inside
+    assert torch.equal(block(x.data, x.mask)[0], expected) is not inner
+
+
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_stack_is_pytorchs_stack(norm):
     torch.manual_seed(1)

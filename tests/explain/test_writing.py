@@ -1,21 +1,26 @@
 """How texts are written: chances, attention, beams and sources, against slow and plain versions."""
 
+import io
 import math
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import weft
 from tests.run.test_seq2seq import trained
+from weft.cli.explain_texts import show_text
 from weft.config import recipe
 from weft.decode.search import beam
 from weft.decode.search_settings import Settings
 from weft.errors import UserError
-from weft.explain.beams import tree
+from weft.explain.beams import Node, tree
+from weft.explain.explanation import Explanation
 from weft.explain.method import explain, methods
 from weft.explain.study import study
-from weft.explain.writing import END, answer_chances, answer_ids, heard, written
+from weft.explain.writing import END, Writing, answer_chances, answer_ids, heard, written
+from weft.tasks.task import Answer
 from weft.text.example import Example
 
 QUICK = {"train.epochs": 1, "generate.width": 3}
@@ -45,6 +50,18 @@ def gpt(tmp_path_factory):
     }  # fmt: skip
     config = recipe("gpt").with_values(values, "test")
     return weft.train(config, folder / "run", quiet=True, device="cpu").predictor
+
+
+def test_a_beam_that_goes_on_behind_its_answer_is_shown_in_part():
+    nodes = [Node(step, 0, "x", -1.0, step - 1, "open", wins=step < 2) for step in range(40)]
+    out = io.StringIO()
+    show_text(
+        Console(file=out, width=100), Writing((), nodes=tuple(nodes)),
+        Explanation("a", Answer("x", 0.5), "x", "", ()), None, close=True,
+    )  # fmt: skip
+    steps = [line.split()[0] for line in out.getvalue().splitlines() if "x -1.00" in line]
+    assert steps == ["1", "2", "3", "4", "5"]
+    assert "… and 35 steps more" in out.getvalue()
 
 
 def test_the_chances_of_the_tokens_are_those_of_the_answer(rnn):

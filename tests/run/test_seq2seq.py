@@ -1,10 +1,14 @@
 """Texts answered with texts, from parallel files to BLEU."""
 
+import copy
 import random
 
 import pytest
+import torch
 
 import weft
+from weft.batch import Padded
+from weft.config import load as load_config
 from weft.config import recipe
 from weft.errors import UserError
 from weft.predict import load
@@ -78,6 +82,35 @@ def test_one_vocabulary_for_both_sides(tmp_path):
     assert out.predictor.space.tokenizer.vocabulary == vocabulary
 
 
+@pytest.mark.parametrize(
+    ("name", "factor"), [("seq2seq-attention", 1.0), ("seq2seq-transformer", 4.0)]
+)
+def test_one_table_for_both_sides(tmp_path, name, factor):
+    changes = {"task.shared": True, "train.epochs": 1, "embedder.width": 16}
+    changes |= {"embedder.shared": True, "embedder.rooted": False}
+    if name == "seq2seq-attention":
+        changes["decoder.width"] = 16
+    out = trained(name, tmp_path, **changes)
+    texts = ["a b c", "e", "d a"]
+    again = load(tmp_path / "run/model", device="cpu")
+    assert [one.value for one in again(texts)] == [one.value for one in out.predictor(texts)]
+    model = copy.deepcopy(again.engine.model)
+    assert not [name for name in model.state_dict() if name.startswith("embedders")]
+    ids = Padded(torch.tensor([[5, 7]]), torch.tensor([2]))
+    with torch.no_grad():
+        model.head.decoder.words.table.weight.fill_(3.0)
+    assert model.embed(ids).data.eq(3 * factor).all()
+    assert again.engine.model.embed(ids).data.ne(3 * factor).any()
+
+
+def test_only_what_writes_has_a_table_to_share(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("text\tlabel\n" + "good\tyes\nbad\tno\n" * 5, "utf-8")
+    changes = {"data.train": str(path), "embedder.shared": True}
+    with pytest.raises(UserError, match=r"of task 'seq2seq'\), or remove embedder\.shared"):
+        weft.train(recipe("bag").with_values(changes, "test"), tmp_path / "run", quiet=True)
+
+
 def test_tables_have_the_target_in_their_label(tmp_path):
     path = tmp_path / "a.tsv"
     rows = [f"{word} {n}\t{word.upper()}" for word in "abcdefgh" for n in range(3)]
@@ -104,6 +137,7 @@ def test_tables_have_the_target_in_their_label(tmp_path):
         ),
         ({"task.smoothing": 1.0}, "task.smoothing should be from 0 to below 1"),
         ({"generate.width": 0}, "generate.width"),
+        ({"embedder.shared": True}, r"embedder\.shared .* set task\.shared = true"),
         ({"data.target": "de"}, r"train\.de"),
     ],
 )
@@ -122,5 +156,45 @@ def test_a_file_without_targets_is_told(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\n", "utf-8")
     config = recipe("seq2seq").with_values({"data.train": str(path)}, "test")
-    with pytest.raises(UserError, match=r"no example has a label\. Pass --label"):
+    with pytest.raises(UserError, match=r"a\.txt: no text has a target\. Pass --target .*'de' for"):
         weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+    (tmp_path / "a.lo.gz").write_bytes(b"")  # what stands beside it is named
+    with pytest.raises(UserError, match=r"line by line \('lo', for one\), or --label"):
+        weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+
+
+def test_a_text_without_words_has_an_answer_without_words(tmp_path):
+    out = trained("seq2seq-attention", tmp_path, **{"train.epochs": 1})
+    before, blank, after = out.predictor(["a b", " ", "c"])
+    assert (blank.value, blank.coverage) == ("", 0.0)
+    assert [before.value, after.value] == [one.value for one in out.predictor(["a b", "c"])]
+
+
+def test_what_is_unknown_is_never_written(tmp_path):
+    rows = ["a", "b", "c", "d"] * 20
+    (tmp_path / "t.src").write_text("".join(f"{one} x\n" for one in rows), "utf-8")
+    # Every target is a word that comes once: in training all of them are unknown.
+    odd = "".join(f"w{i} w{i}a\n" for i in range(len(rows)))
+    (tmp_path / "t.tgt").write_text(odd + "", "utf-8")
+    values = {
+        **SMALL, "data.train": str(tmp_path / "t.src"), "train.epochs": 3,
+        "target": {"kind": "word", "minimum": 2},
+    }  # fmt: skip
+    (tmp_path / "t.src").write_text((tmp_path / "t.src").read_text() + "a x\n" * 4)
+    (tmp_path / "t.tgt").write_text(odd + "so so\n" * 4)
+    config = recipe("seq2seq-attention").with_values(values, "test")
+    out = weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+    said = [one.value for one in out.predictor(["b x", "c x", "d x"])]
+    assert not any("<unk>" in text for text in said)
+    written = weft.generate(out.predictor, ["b x", "c x", "d x"])
+    assert [one.text for (one,) in written] == said  # both verbs search alike
+
+
+def test_a_run_goes_on_though_there_are_new_options(tmp_path):
+    trained("seq2seq-attention", tmp_path, **{"train.epochs": 1})
+    path = tmp_path / "run/config.toml"
+    kept = path.read_text("utf-8")
+    assert "word_dropout = 0.0" in kept
+    path.write_text(kept.replace("word_dropout = 0.0\n", ""), "utf-8")  # as if it were older
+    out = weft.train(load_config(path), tmp_path / "run", resume=True, quiet=True, device="cpu")
+    assert out.figures["dev"]

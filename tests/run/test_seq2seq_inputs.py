@@ -9,9 +9,11 @@ import pytest
 import weft
 from weft.config import recipe
 from weft.errors import UserError
+from weft.explain.study import study
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.run.data import Data, source
+from weft.text.example import Example
 
 SMALL = {
     "embedder.width": 17, "embedder.dropout": 0.0, "encoder.hidden": 19, "decoder.width": 17,
@@ -182,11 +184,20 @@ def test_vectors_are_read(tmp_path):
     given = np.eye(3)[[2, 0]]
     for one in (given, given.tolist().__repr__()):
         assert predictor([one])[0].value == "right left"
+        assert weft.generate(predictor, [one])[0][0].text == "right left"
+    with pytest.raises(UserError, match="Text 2 is int, not a string"):
+        weft.generate(predictor, [given, 3])
     np.savez(tmp_path / "two.npz", a=given, b=np.eye(3)[[1]])
     from tests.cli.command import ok
 
     said = ok("predict", tmp_path / "run", tmp_path / "two.npz", "--device", "cpu").lines
     assert [line.split("\t")[0] for line in said] == ["right left", "middle"]
+    shown = ok("explain", tmp_path / "run", f"{tmp_path}/two.npz:a", "--device", "cpu").lines
+    assert shown[0].startswith("right left")
+    looked = next(line for line in shown if line.startswith("right  "))
+    assert looked.split()[-1] in ("1", "2")  # the number of a vector
+    with pytest.raises(UserError, match="There is no method to weigh words"):
+        study(predictor, [Example(f"{tmp_path}/two.npz:a")], method="occlusion")
     with pytest.raises(UserError, match="text 2: vectors of 4 numbers; this model reads"):
         predictor([given, np.ones((2, 4))])
     with pytest.raises(UserError, match="text 1: vector 1 of the matrix is not finite"):

@@ -90,6 +90,25 @@ def test_nothing_in_a_matrix_is_run(folder):
     np.save(folder / "object.npy", np.array([{"a": 1}], dtype=object))
     with pytest.raises(UserError, match=r"object\.npy: cannot be read as matrices"):
         named(folder, "object.npy")
+    np.savez(folder / "some.npz", a=ONE, b=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(
+        UserError, match=r"list\.txt:7: matrix 'b' of some\.npz cannot be read: Obj"
+    ):
+        named(folder, "some.npz:b")
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_too_large_for_a_float_is_told_once(folder):
+    np.save(folder / "large.npy", np.full((2, 3), 1e300))
+    with pytest.raises(UserError, match="number 1 is inf"):
+        named(folder, "large.npy")
+
+
+def test_a_damaged_archive_is_told(folder):
+    whole = (folder / "both.npz").read_bytes()
+    (folder / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"list\.txt:7: .*cut\.npz: cannot be read as matrices"):
+        named(folder, "cut.npz:a")
 
 
 def test_made_pictures_show_their_digits(tmp_path):

@@ -1,12 +1,14 @@
 """Files that belong together line by line."""
 
 import gzip
+import lzma
 
 import pytest
 
 from weft.errors import UserError
 from weft.text.example import Tally
 from weft.text.parallel import beside, read_parallel
+from weft.text.read import read
 
 
 def files(folder, source, target):
@@ -39,9 +41,25 @@ def test_packed_files(tmp_path):
     assert (only.text, only.label) == ("one", "eins")
 
 
+def test_only_one_side_is_packed(tmp_path):
+    (tmp_path / "a.en.gz").write_bytes(gzip.compress(b"one\n"))
+    (tmp_path / "a.de").write_bytes(b"eins\n")
+    (tmp_path / "a.fr.xz").write_bytes(lzma.compress(b"un\n"))
+    for source, ending, said in (("a.en.gz", "de", "eins"), ("a.de", "fr", "un")):
+        (only,) = read_parallel(tmp_path / source, beside(tmp_path / source, ending))
+        assert only.label == said
+
+
+def test_two_files_in_one_name_are_told(tmp_path):
+    source, target = files(tmp_path, b"a\n", b"b\n")
+    with pytest.raises(UserError, match=r"these are two files\. .*a\.en --target de\."):
+        list(read(f"{source},{target}"))
+
+
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
+        (b"", b"", r"a\.en: the file is empty\."),
         (b"a\nb\n", b"x\n", r"a\.de ends after line 1, but .*a\.en goes on"),
         (b"a\n", b"x\ny\n", r"a\.en ends after line 1, but .*a\.de goes on"),
         (b"a\n \n", b"x\ny\n", r"a\.en:2: an empty line\. Fill it"),

@@ -141,6 +141,46 @@ def test_place_is_the_line_a_row_starts_on(tmp_path):
     assert [(e.file, e.line) for e in read(path)] == [(str(path), 2), (str(path), 4)]
 
 
+PAIRS = [
+    (f"the dog number {i} sleeps", f"der Hund Nummer {i} schläft lange und tief") for i in range(30)
+]
+
+
+@pytest.mark.parametrize(
+    "header", [(), ("source", "target"), ("src", "tgt"), ("mr", "ref"), ("article", "summary")]
+)
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_two_texts_are_a_source_and_a_target(tmp_path, header, separator):
+    path = tmp_path / ("a.tsv" if separator == "\t" else "a.csv")
+    rows = [separator.join(row) + "\n" for row in ((header, *PAIRS) if header else PAIRS)]
+    path.write_text("".join(rows), "utf-8")
+    assert [(e.text, e.label) for e in read(path)] == PAIRS
+    bare = read(path, columns=Columns(label=""))  # as `weft predict` reads it
+    assert [(e.text, e.label) for e in bare] == [(text, None) for text, _ in PAIRS]
+
+
+def test_texts_that_have_labels_are_no_pairs(tmp_path):
+    path = tmp_path / "a.csv"
+    lines = [f"{a},{b},{i % 2}\n" for i, (a, b) in enumerate(PAIRS)]
+    path.write_text("text,summary,score\n" + "".join(lines), "utf-8")
+    assert {e.label for e in read(path)} == {"0", "1"}
+    path.write_text(
+        "text,kind\n" + "".join(f"{a},{i % 2} of two\n" for i, (a, _) in enumerate(PAIRS))
+    )
+    assert {e.label for e in read(path)} == {"0 of two", "1 of two"}
+
+
+def test_a_list_of_references_beside_a_source(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [
+        json.dumps({"id": i, "source": [a, a], "target": [b, "x"]})
+        for i, (a, b) in enumerate(PAIRS)
+    ]
+    path.write_text("\n".join(rows), "utf-8")
+    first = next(read(path))
+    assert (first.text, first.label) == (f"{PAIRS[0][0]} {PAIRS[0][0]}", (PAIRS[0][1], "x"))
+
+
 def test_separator_gives_several_labels(tmp_path):
     path = save(tmp_path, "a.csv", "text,labels\nhi,x|y\nho,\n")
     assert pairs(path, separator="|") == [(("x", "y"), "hi"), ((), "ho")]

@@ -188,3 +188,14 @@ def test_the_mean_of_the_weights_follows_them():
         keep = min(0.5, update.step / (update.step + 10))
         expected = keep * expected + (1 - keep) * dict(net.named_parameters())[name].detach()
     torch.testing.assert_close(trainee.average[name], expected)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad"])
+def test_an_update_is_seen_by_whoever_keeps_something_made_of_the_weights(name):
+    net = model()
+    trainee = Trainee.fresh(net, Settings(optimiser=name))
+    before = {n: p._version for n, p in net.named_parameters()}
+    for _ in fit(trainee, TASK, batches(), Settings(optimiser=name), on("cpu")):
+        now = {n: p._version for n, p in net.named_parameters()}
+        assert all(now[n] > before[n] for n in now)
+        before = now

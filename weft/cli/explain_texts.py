@@ -13,6 +13,7 @@ SURPRISE = (232, 119, 70)  # under black letters, on any terminal
 OTHERS = 2  # choices beside each token
 TOKENS = 60  # lines of a table
 OPEN = 4  # hypotheses of a step
+AFTER = 3  # steps of a beam behind the end of its answer
 
 
 def show_text(
@@ -98,7 +99,10 @@ def _steps(console: "Console", found: "Writing") -> None:
     console.print(
         "beams, step by step: log-probability so far; → ended with this score", style="dim"
     )
-    for step in range(max(node.step for node in found.nodes) + 1):
+    steps = max(node.step for node in found.nodes) + 1
+    # A beam looks on behind the end of the answer, sometimes for long.
+    shown = min(steps, max((node.step for node in found.nodes if node.wins), default=0) + AFTER + 1)
+    for step in range(shown):
         line = Text(f"{step + 1:4}  ", "dim")
         here = [node for node in found.nodes if node.step == step]
         still = [n for n in here if n.fate == "open"]
@@ -108,3 +112,5 @@ def _steps(console: "Console", found: "Writing") -> None:
             value = f" {node.total:.2f}" if node.score is None else f" → {node.score:.2f}"
             line.append(f"{value}   ", "dim")
         console.print(line)
+    if shown < steps:
+        console.print(f"… and {steps - shown} steps more (-o PAGE.html shows all)", style="dim")

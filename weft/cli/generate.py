@@ -79,11 +79,6 @@ def generate(
     writer = Writer(load(model, device=device, replay=replay))
     settings = _settings(writer, method, number, chosen)
     writer.check_known(list(words), list(words.values()))
-    if interactive and (settings.method == "beam" or number > 1):
-        raise UserError(
-            "--interactive shows each token as it is found: use --method greedy or sample, "
-            "and one text a prompt."
-        )
     out = _Out(writer, settings, prefix, list(words), show, as_json)
     if interactive:
         out.converse()
@@ -162,14 +157,14 @@ class _Out:
         self.asked: dict[str, Any] = {"prefix": prefix, "only": only}
         self.show, self.as_json = show, as_json
         self.several = max(settings.samples, settings.best) > 1
+        self.live = not self.several and settings.method != "beam"  # tokens as they are found
         self.written = 0  # prompts
 
     def lines(self, prompts: Iterable[str]) -> None:
         """Texts for prompts: one streams out as it is found, many are found together."""
         stream = iter(prompts)
         first = list(islice(stream, 2))
-        live = len(first) == 1 and not self.several and self.settings.method != "beam"
-        if live and not self.as_json:
+        if len(first) == 1 and self.live and not self.as_json:
             self._live(first[0])
             return
         chunk = first + list(islice(stream, CHUNK - len(first)))
@@ -182,7 +177,7 @@ class _Out:
             chunk = list(islice(stream, CHUNK))
 
     def converse(self) -> None:
-        """A text for each prompt that is typed; Ctrl-C ends the text, or the conversation."""
+        """Texts for each prompt that is typed; Ctrl-C ends the text, or the conversation."""
         while True:
             try:
                 sys.stderr.write("> " if sys.stdin.isatty() else "")
@@ -202,13 +197,13 @@ class _Out:
             self.written += 1
 
     def _answer(self, prompt: str) -> None:
-        if self.as_json:
-            ((one,),) = self.writer.write(
-                [prompt], self.settings, first=self.written, **self.asked
-            )  # fmt: skip
-            self._print(one)
-        else:
+        if self.live and not self.as_json:
             self._live(prompt)
+            return
+        (texts,) = self.writer.write([prompt], self.settings, first=self.written, **self.asked)
+        for one in texts:
+            self._print(one)
+        sys.stdout.flush()
 
     def _live(self, prompt: str) -> None:
         """Each token as soon as its characters are whole."""

@@ -17,7 +17,8 @@ Label = Annotated[str, typer.Option(help="Column of the label: a name or a posit
 Task = Annotated[
     str,
     typer.Option(
-        help="classify, regress, tag, parse, constituency or nodes; that of the recipe by default."
+        help="classify, regress, tag, parse, constituency, nodes, seq2seq or language; that of the "
+        "recipe by default."
     ),
 ]
 Target = Annotated[
@@ -54,6 +55,7 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
 
     from weft.run.data import Data
     from weft.text.parallel import beside
+    from weft.text.source import peel
 
     known = {field.name for field in fields(Data)}
     saved = {k: v for k, v in predictor.config["data"].items() if k in known}
@@ -62,9 +64,12 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
         saved.pop(name, None)
     named = {k: v for k, v in given.items() if v not in ("", None)}
     if not named.get("target") and saved.get("target"):
-        ending = os.path.splitext(predictor.config["data"].get("train", ""))[1]
-        alike = bool(ending) and os.path.splitext(file)[1] == ending
-        if not alike and not ("." in file and os.path.exists(beside(file, saved["target"]))):
+        ending, own = (
+            os.path.splitext(peel(name)[0])[1]
+            for name in (predictor.config["data"].get("train", ""), file)
+        )
+        alike = bool(ending) and own == ending
+        if not alike and not (own and os.path.exists(beside(file, saved["target"]))):
             # A table, or a file of another kind, has its targets in a column.
             saved |= {"target": "", "references": ()}
     return Data(**{**saved, **named})

@@ -60,11 +60,16 @@ def train(
     }
     from weft.run import train as run
 
-    run(
-        options.apply(base, flags, sets),
-        output,
-        device=device,
-        resume=resume,
-        overwrite=overwrite,
-        quiet=quiet,
-    )
+    try:
+        run(
+            options.apply(base, flags, sets),
+            output,
+            device=device,
+            resume=resume,
+            overwrite=overwrite,
+            quiet=quiet,
+        )
+    except KeyboardInterrupt:
+        if (output / "checkpoints" / "last.safetensors").exists():
+            typer.echo(f"stopped; `weft train -o {output} --resume` goes on", err=True)
+        raise

@@ -3,7 +3,7 @@
 B rows   T steps of the target   S steps of the source   V words of the target
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,7 +62,7 @@ class SequenceScores:
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """The words of the best sequence of each row (T, 1), and the probability of each (T, 1)."""
-        found = (row[0] for row in self.written(self.head.search))
+        found = (row[0] for row in self.written(self.head.search, self.head.rules))
         return [
             (np.array(one.ids, np.int64)[:, None], np.exp(np.array(one.logps, np.float64))[:, None])
             for one in found
@@ -100,13 +100,17 @@ class SequenceScores:
 class Sequence(nn.Module):
     """A decoder in the place of a head: its answer is a text.
 
-    `beyond` is the first id that stands for a copied word; 0: the decoder does not copy.
+    `beyond` is the first id that stands for a copied word; 0: the decoder does not copy. The ids
+    of `unwritten` are no text, and no answer has them.
     """
 
     reads, task = "text", "seq2seq"
 
-    def __init__(self, decoder: Any, search: Settings, first: int, last: int):
+    def __init__(
+        self, decoder: Any, search: Settings, first: int, last: int, unwritten: Iterable[int] = ()
+    ):
         super().__init__()
+        self.rules = Rules(forbidden=sorted(unwritten))
         self.decoder, self.search = decoder, search
         self.first, self.last = first, last  # the tokens that begin and end a text
         self.graphs: Any = None  # of the decoder's steps, where a device takes them

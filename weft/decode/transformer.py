@@ -71,9 +71,11 @@ class Block(encoder.Block):
         norm: Literal["pre", "post"] = "pre",
         dropout: float = 0.0,
         activation: Activation = "gelu",
+        inner_dropout: bool = True,
     ):
-        super().__init__(hidden, heads, feed, norm, dropout, activation)
-        self.cross = MultiHead(hidden, heads, dropout, memory_size) if memory_size else None
+        super().__init__(hidden, heads, feed, norm, dropout, activation, inner_dropout)
+        inner = dropout if inner_dropout else 0.0
+        self.cross = MultiHead(hidden, heads, inner, memory_size) if memory_size else None
         self.cross_norm = nn.LayerNorm(hidden) if memory_size else None
 
     def forward(  # type: ignore[override]
@@ -142,6 +144,7 @@ class Stack(nn.Module):
         activation: Activation,
         tied: bool,
         bias: bool,
+        inner_dropout: bool = True,
     ):
         super().__init__()
         where = f"decoder '{self.name}'"
@@ -158,10 +161,8 @@ class Stack(nn.Module):
         self.positions = (Learned if self.learned else Sinusoidal)(hidden, limit)
         self.dropout = nn.Dropout(dropout)
         self.heads, self.hidden_size = heads, hidden
-        self.blocks = nn.ModuleList(
-            Block(hidden, heads, feed or 4 * hidden, memory_size, norm, dropout, activation)
-            for _ in range(layers)
-        )
+        shape = (hidden, heads, feed or 4 * hidden, memory_size, norm, dropout, activation)
+        self.blocks = nn.ModuleList(Block(*shape, inner_dropout) for _ in range(layers))
         # Pre-norm blocks leave their sum unnormalised.
         self.norm = nn.LayerNorm(hidden) if norm == "pre" else nn.Identity()
 
@@ -266,7 +267,8 @@ class Transformer(Stack):
     """Blocks of self-attention and attention to a memory (Vaswani et al. 2017).
 
     `feed` is the inner width of the perceptrons, 4·hidden unless given. Learned positions end at
-    `limit`. The weights that come back are the mean of the last layer's heads.
+    `limit`. The weights that come back are the mean of the last layer's heads. With
+    `inner_dropout` attention weights and the insides of the perceptrons are dropped as well.
     """
 
     reads, name = True, "transformer"
@@ -285,9 +287,10 @@ class Transformer(Stack):
         dropout: float = 0.1,
         activation: Activation = "relu",
         tied: bool = True,
+        inner_dropout: bool = True,
     ):
         shape = (hidden, layers, heads, feed, norm, positions, limit, dropout, activation)
-        super().__init__(vocabulary_size, memory_size, *shape, tied, True)
+        super().__init__(vocabulary_size, memory_size, *shape, tied, True, inner_dropout)
 
     def start(self, memory: Padded, weights: bool = False, limit: int = 0) -> TransformerState:
         """The state before the first word; the memory's keys and values are made here, once.

@@ -22,7 +22,9 @@ class Lookup(nn.Module):
     The constructor never opens `vectors`: a saved model holds its table and needs no file. Whoever
     makes a fresh model calls `initialise` once. `scale` is the standard deviation of random rows.
     `word_dropout` is the share of words whose whole vector is hidden in training, so that the rest
-    of the model learns to do without a word it has not met.
+    of the model learns to do without a word it has not met. With `rooted` the rows start √E times
+    smaller than `scale` and are multiplied by √E on the way out (Vaswani et al. 2017): as large,
+    but they learn √E times as fast. With `shared` a decoder's table is read, and no other is kept.
     """
 
     def __init__(
@@ -34,6 +36,8 @@ class Lookup(nn.Module):
         frozen: bool = False,
         scale: float = 0.1,
         word_dropout: float = 0.0,
+        rooted: bool = False,
+        shared: bool = False,
     ):
         super().__init__()
         sensible("embedder 'lookup'", dropout, width=width)
@@ -42,11 +46,18 @@ class Lookup(nn.Module):
                 "embedder 'lookup': 'word_dropout' should be from 0 to below 1, "
                 f"got {word_dropout}."
             )
-        self.output_size = width
+        if shared and (vectors or frozen or rooted):
+            other = "vectors" if vectors else "frozen" if frozen else "rooted"
+            raise UserError(
+                f"embedder 'lookup': '{other}' does not go with 'shared', which reads the table "
+                "of the decoder as it is. Remove one."
+            )
+        self.output_size, self.shared = width, shared
+        self.factor = width**0.5 if rooted else 1.0  # of every vector on the way out
         self.vectors = vectors
         self.coverage = 0.0  # share of the vocabulary that `initialise` found in the file
         self.table = nn.Embedding(vocabulary_size, width, padding_idx=0)
-        nn.init.normal_(self.table.weight, std=scale)
+        nn.init.normal_(self.table.weight, std=scale / self.factor)
         with torch.no_grad():
             self.table.weight[0] = 0
         self.table.weight.requires_grad_(not frozen)
@@ -66,12 +77,27 @@ class Lookup(nn.Module):
         known = [i for i, entry in enumerate(vocabulary) if i > 0 and entry in found]
         with torch.no_grad():
             for i in known:
-                self.table.weight[i] = torch.from_numpy(found[vocabulary[i]])
+                self.table.weight[i] = torch.from_numpy(found[vocabulary[i]]) / self.factor
         self.coverage = len(known) / max(len(vocabulary), 1)
         return len(known)
 
+    def borrow(self, table: nn.Embedding, factor: float) -> None:
+        """Read another part's table from now on, which stays that part's to move and to save."""
+        if table.embedding_dim != self.output_size:
+            raise UserError(
+                f"embedder 'lookup' with 'shared' has width = {self.output_size}, but the "
+                f"decoder's table is {table.embedding_dim} wide. "
+                f"Set embedder.width = {table.embedding_dim}."
+            )
+        del self.table
+        self.__dict__["table"] = table  # not as a module of its own, or it would be saved twice
+        self.factor = factor
+
     def forward(self, ids: Padded) -> Padded:
-        vectors = self.dropout(self.table(ids.data))  # (B, T, E)
+        vectors = self.table(ids.data)  # (B, T, E)
+        if self.factor != 1:
+            vectors = vectors * self.factor  # (B, T, E)
+        vectors = self.dropout(vectors)
         if self.training and self.word_dropout:
             # Not scaled up: a word that is there looks as it will after training.
             kept = torch.rand(ids.data.shape, device=ids.data.device) >= self.word_dropout

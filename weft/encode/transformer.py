@@ -17,7 +17,10 @@ from weft.registry import register
 
 
 class Block(nn.Module):
-    """Self-attention, then a two-layer perceptron, each with a residual and a layer norm."""
+    """Self-attention, then a two-layer perceptron, each with a residual and a layer norm.
+
+    Without `inner_dropout` only what the two add to the residual is dropped.
+    """
 
     def __init__(
         self,
@@ -27,16 +30,18 @@ class Block(nn.Module):
         norm: Literal["pre", "post"] = "pre",
         dropout: float = 0.0,
         activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu",
+        inner_dropout: bool = True,
     ):
         super().__init__()
         self.norm_first = norm == "pre"
-        self.attention = MultiHead(hidden, heads, dropout)
+        inner = dropout if inner_dropout else 0.0
+        self.attention = MultiHead(hidden, heads, inner)
         self.attention_norm = nn.LayerNorm(hidden)
         self.feed_in = nn.Linear(hidden, feed)
         self.feed_out = nn.Linear(feed, hidden)
         self.feed_norm = nn.LayerNorm(hidden)
         self.activation = ACTIVATIONS[activation]()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout, self.inner = nn.Dropout(dropout), nn.Dropout(inner)
         for layer in (self.feed_in, self.feed_out):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
@@ -53,7 +58,7 @@ class Block(nn.Module):
         return self.feed_norm(x + self.dropout(self._feed(x))), shares
 
     def _feed(self, x: Tensor) -> Tensor:
-        return self.feed_out(self.dropout(self.activation(self.feed_in(x))))
+        return self.feed_out(self.inner(self.activation(self.feed_in(x))))
 
 
 @register("encoder", "transformer")
@@ -64,6 +69,8 @@ class Transformer(nn.Module):
     [CLS] step is put in front, `leading` steps in all, for the pool "first" to read. `limit`
     bounds learned positions, [CLS] included; the attribute is how many tokens can be read, None
     for any number. Embeddings of deviation 1 (lookup's `scale`) match the size of the sinusoids.
+    Dropout is where the paper has it, after each part and on the sum of words and positions; with
+    `inner_dropout` on the attention weights and inside the perceptrons as well.
     """
 
     def __init__(
@@ -79,6 +86,7 @@ class Transformer(nn.Module):
         cls: bool = False,
         dropout: float = 0.1,
         activation: Literal["gelu", "relu"] = "gelu",
+        inner_dropout: bool = True,
     ):
         super().__init__()
         where = "encoder 'transformer'"
@@ -97,7 +105,7 @@ class Transformer(nn.Module):
             self.positions = kind(hidden, limit)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(hidden, heads, feed or 4 * hidden, norm, dropout, activation)
+            Block(hidden, heads, feed or 4 * hidden, norm, dropout, activation, inner_dropout)
             for _ in range(layers)
         )
         # Pre-norm blocks leave their sum unnormalised.

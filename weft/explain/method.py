@@ -44,8 +44,8 @@ def writes(predictor: Predictor) -> str:
 
 
 def _of_texts(predictor: Predictor) -> tuple[str, ...]:
-    """Words of a source are weighed for the answer; a language model has no source."""
-    if writes(predictor) == "language":
+    """Words of a source are weighed for the answer, where there is a source and it has words."""
+    if writes(predictor) == "language" or getattr(predictor.engine, "reads", "") == "vectors":
         return ()
     from weft.explain.writing import attends
 

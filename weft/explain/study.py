@@ -129,7 +129,11 @@ def _writing(
                      written=shown)  # fmt: skip
     from weft.explain.sources import faithfulness_of, weigh
 
-    shown = [written(predictor, example.text) for example in examples]
+    shown = [written(predictor, example) for example in examples]
+    if not any(names):  # vectors are no words that could be weighed
+        pairs = zip(examples, predictor(examples), strict=True)
+        bare = [Explanation(e.text, a, "", "", ()) for e, a in pairs]
+        return Study(examples, {"": bare}, {}, written=shown)
     explained, faithful = {}, {}
     for name in names:
         explained[name] = weigh(predictor, examples, shown, name)

@@ -20,6 +20,7 @@ from weft.decode.transformer import Stack
 from weft.explain.beams import Node, tree
 from weft.predict.neural import Neural
 from weft.predict.predictor import Predictor
+from weft.text.example import Example
 from weft.tokens.vocabulary import SPECIALS, UNK
 
 OTHERS = 5  # words that might have stood in a token's place
@@ -60,10 +61,13 @@ class Writing:
         return out
 
 
-def written(predictor: Predictor, text: str) -> Writing:
-    """What a model that answers with a text did to write its answer to one."""
+def written(predictor: Predictor, given: str | Example) -> Writing:
+    """What a model that answers with a text did to write its answer to a text or a matrix."""
     engine, space = _neural(predictor), predictor.space
-    rows, source = next(engine.batches([_asked(predictor, text)]))
+    text = given if isinstance(given, str) else given.text
+    vectors = engine.reads == "vectors"
+    asked: Any = given if vectors else _asked(predictor, text)
+    rows, source = next(engine.batches([asked]))
     with torch.inference_mode():
         reading = engine.model.read(source)
         head: Any = engine.model.head
@@ -74,8 +78,11 @@ def written(predictor: Predictor, text: str) -> Writing:
         looks = _attention(head, reading.states, ids)
     name = _names(space, head.last, rows[0].words)
     spans = rows[0].spans
-    assert spans is not None
-    read = [text[start:end] for start, end in spans.tolist()]
+    if vectors:
+        read = [str(k) for k in range(1, len(rows[0].ids) + 1)]
+    else:
+        assert spans is not None
+        read = [text[start:end] for start, end in spans.tolist()]
     if looks is not None:
         read = ["·"] * (looks.shape[3] - len(read)) + read  # a [CLS] in front
     return Writing(
@@ -162,7 +169,7 @@ def _searched(scores: Any, head: Any, steps: list[Beams]) -> tuple[list[Hypothes
     state = scores.start()
     found = search(
         head.decoder.step, state.shared() if hasattr(state, "shared") else state, settings,
-        batch=1, bos=head.first, eos=head.last, faster=watched,
+        batch=1, bos=head.first, eos=head.last, rules=head.rules, faster=watched,
     )[0]  # fmt: skip
     return found, found[0]
 

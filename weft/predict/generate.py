@@ -22,6 +22,7 @@ from weft.decode.search_rules import Rules
 from weft.decode.search_settings import Settings
 from weft.errors import UserError, near_miss
 from weft.predict.predictor import Predictor, load
+from weft.text.example import Example
 from weft.tokens.spelling import Spelling
 from weft.tokens.tokenizer import NOBODY
 from weft.tokens.vocabulary import EOS, SPECIALS, UNK
@@ -70,7 +71,7 @@ class Job:
 
 def generate(
     model: Predictor | str | Path,
-    prompts: str | Sequence[str] = "",
+    prompts: str | Sequence[str | np.ndarray] = "",
     *,
     prefix: str = "",
     only: Sequence[str] = (),
@@ -80,7 +81,7 @@ def generate(
 
     Settings are those of [generate], and the model's own where none are given: method, limit,
     width, best, samples, temperature, … `prefix` is how every text begins, and `only` are the words
-    or texts that it may be made of.
+    or texts that it may be made of. A model that reads vectors is given their names or arrays.
     """
     writer = Writer(model if isinstance(model, Predictor) else load(model))
     asked = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -132,19 +133,21 @@ class Writer:
         return Settings(**registry.check(Settings, {**usual, **given}, "[generate]"))
 
     def write(
-        self, prompts: Sequence[str], settings: Settings, *, prefix: str = "",
+        self, prompts: Sequence[str | np.ndarray], settings: Settings, *, prefix: str = "",
         only: Sequence[str] = (), first: int = 0,
     ) -> list[list[Written]]:  # fmt: skip
         """Some texts for each prompt; `first` is the number of the first among all that come."""
-        out: list[list[Written]] = [[] for _ in prompts]
-        for job in self._jobs(prompts, settings, prefix, only, first):
+        given = self.predictor.carried(prompts, first)
+        texts = [one if isinstance(one, str) else one.text for one in given]
+        out: list[list[Written]] = [[] for _ in given]
+        for job in self._jobs(given, settings, prefix, only, first):
             step, state, how, faster = self._ready(job, settings)
             found = search(
                 step, state, how, batch=len(job.rows), bos=job.first, eos=self.eos,
                 rules=job.rules, faster=faster,
             )  # fmt: skip
             for k, (row, hypotheses) in enumerate(zip(job.rows, found, strict=True)):
-                out[row] = [self._written(prompts[row], job, k, one) for one in hypotheses]
+                out[row] = [self._written(texts[row], job, k, one) for one in hypotheses]
         return out
 
     def stream(
@@ -180,14 +183,15 @@ class Writer:
         return plain if ready.faster is None else ready
 
     def _jobs(
-        self, prompts: Sequence[str], settings: Settings, prefix: str, only: Sequence[str],
-        first: int,
+        self, prompts: Sequence[str | Example], settings: Settings, prefix: str,
+        only: Sequence[str], first: int,
     ) -> Iterator[Job]:  # fmt: skip
         names = [f"Prompt {first + i}" for i in range(1, len(prompts) + 1)]
         if names == ["Prompt 1"]:
             names = ["The prompt"]
+        texts = [one if isinstance(one, str) else one.text for one in prompts]
         if self.continues:
-            begun = self._prompts(prompts, names)
+            begun = self._prompts(texts, names)
         else:
             begun = self._sources(prompts, names, settings)
         forced = self._forced(prefix)
@@ -197,7 +201,7 @@ class Writer:
                 prefix=[forced] * len(job.rows) if forced else (),
                 seeds=[settings.seed + first + row for row in job.rows],
                 forbidden=self._unwritten,
-                allowed=self._only(only, forced, [prompts[row] for row in job.rows], job.beyond),
+                allowed=self._only(only, forced, [texts[row] for row in job.rows], job.beyond),
             )
             yield replace(job, rules=rules)
 
@@ -230,14 +234,14 @@ class Writer:
 
     @torch.no_grad()
     def _sources(
-        self, prompts: Sequence[str], names: Sequence[str], settings: Settings
+        self, prompts: Sequence[str | Example], names: Sequence[str], settings: Settings
     ) -> Iterator[Job]:
         """What is to be answered, read by the encoder."""
         for name, prompt in zip(names, prompts, strict=True):
-            if not prompt.strip():
+            if isinstance(prompt, str) and not prompt.strip():
                 raise UserError(
                     f"{name} is empty, and this model answers a source. Give a text as PROMPT, or "
-                    "a file of them with --input."
+                    "a file of them with --input (- is standard input)."
                 )
         engine: Any = self.engine
         given = [self._asked(*one) for one in zip(prompts, names, strict=True)]
@@ -270,9 +274,11 @@ class Writer:
         beyond = getattr(state, "extra", 0)
         return Job([], decoder.step, state.shared(), head.first, [], rules, beyond=beyond)
 
-    def _asked(self, prompt: str, where: str) -> Any:
+    def _asked(self, prompt: str | Example, where: str) -> Any:
         """What the engine is given: a record is opened first."""
         task: Any = self.predictor.task
+        if isinstance(prompt, Example):
+            return prompt  # a matrix
         return task.given(prompt, self.space, where) if hasattr(task, "given") else prompt
 
     def _forced(self, prefix: str) -> list[int]:

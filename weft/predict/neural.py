@@ -74,6 +74,8 @@ class Neural:
         for row, (table, chances) in zip(
             rows, decoded(self.model, store, self.runtime) if rows else (), strict=True
         ):
+            if not row.coverage:
+                continue  # nothing was read, so there is nothing to say
             places = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
             fields = getattr(given[row.text], "fields", ())
             found[row.text].append(Found(table, chances, row.words, places, row.tree, fields))

@@ -66,8 +66,7 @@ class Predictor:
         stream = iter(texts)
         before = 0
         while chunk := list(islice(stream, CHUNK)):
-            chunk = [self._carried(one) for one in chunk]
-            _check_texts(chunk, before)
+            chunk = self.carried(chunk, before)
             given = [self._given(one, f"text {i}") for i, one in enumerate(chunk, before + 1)]
             before += len(chunk)
             scored = self.engine.scores(given, parts=parts)
@@ -84,10 +83,15 @@ class Predictor:
         """Whether it answers about the words of a text, and not only about the whole."""
         return hasattr(self.task, "gold")
 
-    def _carried(self, one: Any) -> Any:
-        """A matrix as an Example, for a model that reads vectors."""
-        own = getattr(self.engine, "reads", "") == "vectors" and isinstance(one, np.ndarray)
-        return Example("", vectors=one) if own else one
+    def carried(self, given: Iterable[Any], before: int = 0) -> list[Any]:
+        """What can be asked, checked: for a model that reads vectors, a matrix as an Example."""
+        own = getattr(self.engine, "reads", "") == "vectors"
+        out = [
+            Example("", vectors=one) if own and isinstance(one, np.ndarray) else one
+            for one in given
+        ]  # fmt: skip
+        _check_texts(out, before)
+        return out
 
     def _given(self, one: str | Example, where: str = "input") -> str | Example:
         """What the engine is asked: a text, or the words, tree or matrix that a file gives."""

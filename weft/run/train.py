@@ -359,7 +359,8 @@ def _check_labels(task: Task, space: Space, splits: Splits) -> None:
 def _check_same(folder: Path, full: dict[str, Any]) -> None:
     """A resumed run has the model it began with."""
     path = folder / "config.toml"
-    earlier = configuration.load(path).sections if path.is_file() else full
+    # Filled in again: since it began, there may be new options, with their defaults.
+    earlier = filled(configuration.load(path)) if path.is_file() else full
     for name in ("task", *configuration.NEURAL, "target", "decoder", "classic"):
         first, now = ({name: sections.get(name, {})} for sections in (earlier, full))
         if configuration.dumps(first) != configuration.dumps(now):

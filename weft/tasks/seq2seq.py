@@ -17,6 +17,7 @@ from weft.tasks.task import Answer, Labels, Loss
 from weft.tasks.text_measure import MAIN, Right, TextMeasure, checked
 from weft.tasks.wording import Words as Words
 from weft.text.example import Example, Tally
+from weft.text.parallel import endings
 from weft.text.records import check_slots, delexicalised, linear, mark, read_record
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Seq2Seq:
     def space(self, examples: Iterable[Example]) -> Words:
         """Learn the tokenizer of the target, or of both sides, and the slots of records."""
         kind = registry.build("tokenizer", self.tokenizer)
-        watch = Labels("target text")
+        watch = _Targets("target text")
         slots: dict[str, None] = {}
 
         def texts() -> Iterator[str]:
@@ -202,6 +203,21 @@ class Seq2Seq:
 
     def measure(self, space: Words) -> TextMeasure:
         return TextMeasure(space, self.measures)
+
+
+class _Targets(Labels):
+    """Watches for examples without a target, which may stand in a file of their own."""
+
+    def check(self) -> None:
+        if self.labelled or self.first is None or not self.first.file:
+            super().check()
+            return
+        others = endings(self.file)
+        known = f"'{others[0]}', for one" if others else "'de' for train.de beside train.en"
+        raise UserError(
+            f"{self.file}: no text has a target. Pass --target with the ending of the file that "
+            f"holds them line by line ({known}), or --label with the column that does."
+        )
 
 
 def _said(example: Example) -> str:

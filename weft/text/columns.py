@@ -15,11 +15,18 @@ LABEL_NAMES = (
     *("label", "labels", "category", "categories", "class", "classes", "target", "sentiment"),
     *("intent", "topic", "emotion", "polarity", "score", "rating", "stars", "tag", "tags", "gold"),
 )
+# Two texts, of which one should become the other: only together do these names say so.
+SOURCE_NAMES = ("source", "src", "input", "mr", "article", "abstract", *TEXT_NAMES)
+TARGET_NAMES = (
+    *("target", "tgt", "output", "ref", "reference", "references", "summary", "highlights"),
+    *("translation", "response", "answer", "tldr"),
+)
 ID_NAMES = ("id", "idx", "uid", "guid", "index", "example_id")
 NO_LABEL = ""
 
 LOOK_AHEAD = 20_000  # rows looked at when the first ones do not settle the label
 _FEW = 20  # below this many rows, "few distinct values" says nothing
+_WORDS = 2.0  # of a cell on average, where a column holds texts
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,9 @@ def layout(
     taken: set[int | None] = {place for place in (label, identity) if place is not None}
     if identity is None:
         identity = _known(names, ID_NAMES, {text, label})
+    if label is None:
+        text, target = _pair(names, columns, text, identity)
+        label = target if asked.label is None else None
     if text is None:
         text = _known(names, TEXT_NAMES, taken)
     if text is None:
@@ -105,6 +115,37 @@ def layout(
     if label is None and asked.label is None:
         label = _find_label(names, columns, {text, identity}, file, more)
     return Layout(text, label, identity, names, header, more=others)
+
+
+def _pair(
+    names: tuple[str, ...],
+    columns: Sequence[Sequence[str]],
+    text: int | None,
+    identity: int | None,
+) -> tuple[int | None, int | None]:
+    """A text and what it should become, by their names, or as the only two columns."""
+    target = _known(names, TARGET_NAMES, {text, identity})
+    source = _known(names, SOURCE_NAMES, {target, identity}) if text is None else text
+    if None not in (source, target) and not _known_label(names, {source, identity, target}):
+        return source, target
+    free = [place for place in range(len(columns)) if place != identity]
+    if len(free) != 2 or not all(_is_text(columns[place]) for place in free):
+        return text, None
+    if text is None:
+        text = _known(names, TEXT_NAMES, {identity})
+    first = free[0] if text is None else text
+    return first, free[1] if first == free[0] else free[0]
+
+
+def _known_label(names: tuple[str, ...], taken: set[int | None]) -> bool:
+    return any(n.lower() in LABEL_NAMES for i, n in enumerate(names) if i not in taken)
+
+
+def _is_text(cells: Sequence[str]) -> bool:
+    """Whether a column holds texts of its own: several words each, seldom the same twice."""
+    if len(cells) < 2 or _few_values(cells):
+        return False
+    return sum(len(cell.split()) for cell in cells) >= _WORDS * len(cells)
 
 
 def _listed(asked: Sequence[str], names: tuple[str, ...], file: str, role: str) -> tuple[int, ...]:
@@ -173,6 +214,8 @@ def _is_header(rows: Rows, asked: Columns) -> bool:
         return False
     lowered = {cell.lower() for cell in first}
     if lowered & {*TEXT_NAMES, *LABEL_NAMES}:
+        return True
+    if lowered & {*SOURCE_NAMES} and lowered & {*TARGET_NAMES}:
         return True
     # A word above a column of numbers can only be its name.
     body = [row for row in rows[1:] if len(row) == len(first)]

@@ -5,10 +5,12 @@ T vectors of a matrix   F numbers of a vector
 
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -58,7 +60,8 @@ def matrix(example: Example, features: int = 0, where: str = "") -> np.ndarray:
             f"{where}: vectors of {found.shape[1]} numbers; this model reads vectors of {features}."
             " Make them as those it was trained on."
         )
-    out = found.astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large is told below
+        out = found.astype(np.float32)
     if not np.isfinite(out).all():
         row, column = np.argwhere(~np.isfinite(out))[0].tolist()
         raise UserError(
@@ -104,12 +107,15 @@ def _part(found: Any, path: str, key: str, where: str) -> Any:
         return found[int(key)]
     names = found.files
     if not key and len(names) == 1:
-        return found[names[0]]
+        key = names[0]
     if key not in names:
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         asked = f"no matrix '{key}'" if key else "several matrices"
         raise UserError(f"{where}: {asked} in {path}; it has {shown}. Write {path}:KEY.")
-    return found[key]
+    try:
+        return found[key]  # read only now
+    except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
+        raise UserError(f"{where}: matrix '{key}' of {path} cannot be read: {error}.") from None
 
 
 def _opened(path: str) -> Any:
@@ -117,7 +123,7 @@ def _opened(path: str) -> Any:
         return _kept(path, os.stat(path).st_mtime_ns)
     except FileNotFoundError:
         raise missing(path) from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise UserError(f"{path}: cannot be read as matrices: {error}.") from None
 
 

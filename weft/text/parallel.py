@@ -11,11 +11,14 @@ from weft.text.formats import is_matrices
 from weft.text.objects import several
 from weft.text.source import EMPTY, SKIP, Handling, Problems, Source, decoded, missing, peel
 
+PACKINGS = ("", ".gz", ".xz")
+
 
 def beside(path: str | os.PathLike[str], ending: str) -> str:
     """The file with the other side: of train.en, with the ending "de", train.de.
 
-    What it is packed with stays: train.en.gz has train.de.gz beside it.
+    What it is packed with stays, train.en.gz has train.de.gz beside it, unless only a file that is
+    packed otherwise is there.
     """
     name = os.fspath(path)
     bare = name[: len(peel(name)[0])]
@@ -25,10 +28,21 @@ def beside(path: str | os.PathLike[str], ending: str) -> str:
             f"{name}: its name has no ending to put '{ending}' in place of. Name the two files "
             f"alike, such as train.en and train.{ending}."
         )
-    found = str(Path(bare).with_suffix(f".{ending.lstrip('.')}")) + packing
-    if found == name:
+    plain = str(Path(bare).with_suffix(f".{ending.lstrip('.')}"))
+    if plain + packing == name:
         raise UserError(f"{name}: source and target are one file. Give the ending of the other.")
-    return found
+    ways = (plain + other for other in (packing, *PACKINGS))
+    return next(filter(os.path.exists, ways), plain + packing)
+
+
+def endings(path: str | os.PathLike[str]) -> list[str]:
+    """Endings of the files that differ from this one in nothing else: of train.en, perhaps "de"."""
+    place = Path(path)
+    own = Path(peel(place.name)[0])
+    near = (Path(peel(file.name)[0]) for file in place.parent.glob("*") if file.is_file())
+    return sorted(
+        {n.suffix[1:] for n in near if n.stem == own.stem and n.suffix[1:]} - {own.suffix[1:]}
+    )
 
 
 def read_parallel(
@@ -54,6 +68,7 @@ def read_parallel(
         from weft.text.matrices import listed
 
         streams[0] = (one.text.encode() for one in listed(source))
+    number = 0
     for number, raws in enumerate(zip_longest(*streams), 1):
         if None in raws:
             short, long = (
@@ -76,3 +91,5 @@ def read_parallel(
                 continue
             label = several(said, [one or "" for one in others]) if others else said
             yield Example(text, label, "", sides[0].name, number)
+    if not number:
+        raise UserError(f"{sides[0].name}: the file is empty. Give it at least one text.")

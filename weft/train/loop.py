@@ -96,6 +96,9 @@ def fit(
         for optimiser in trainee.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
+        # Fused optimisers do not say that weights have changed, and what was laid out of them for
+        # an evaluation is kept until they do.
+        torch.autograd.graph.increment_version(learned)
         return total, norm
 
     faster = updates(update, trainee, settings, runtime, batches)

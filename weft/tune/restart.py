@@ -144,7 +144,7 @@ def collapsed(
         said = {_plain(answer) for _, answer in each}
         gold = {_plain(label) for label, _ in each}
         if len(each) > 1 and len(said) == 1 and len(gold) > 1:
-            reason = f"it answers {said.pop()[:80]} to all {len(each)} {split} texts"
+            reason = f"it answers {said.pop()[:80] or 'nothing'} to all {len(each)} {split} texts"
         elif gain is not None and others and gain < SHARE * median(others):
             reason = (
                 f"its {plan.metric} of {restart.value(split):.3f} on {split} gains {gain:.3f} over "
