@@ -176,8 +176,12 @@ class Convolutional(nn.Module):
             return Read(none, none, state.weights[:, None][:, :0])
         return self._some(targets.data, state)[0]
 
+    def features(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Tensor:
+        """What is scored at every step, (B, T, F)."""
+        return self.read(targets, memory, embedded).features
+
     def forward(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Tensor:
-        scores = self.words.scores(self.read(targets, memory, embedded).features)  # (B, T, V)
+        scores = self.words.scores(self.features(targets, memory, embedded))  # (B, T, V)
         return scores
 
     def _some(self, ids: Tensor, state: ConvolutionalState) -> tuple[Read, ConvolutionalState]:

@@ -163,8 +163,12 @@ class Recurrent(nn.Module):
         features, hidden, weights = zip(*reads, strict=True)
         return Read(torch.cat(features, 1), torch.cat(hidden, 1), torch.cat(weights, 1))
 
+    def features(self, targets: Padded, memory: Padded) -> Tensor:
+        """What is scored at every step, (B, T, F)."""
+        return self.read(targets, memory).features
+
     def forward(self, targets: Padded, memory: Padded) -> Tensor:
-        scores = self.words.scores(self.read(targets, memory).features)  # (B, T, V)
+        scores = self.words.scores(self.features(targets, memory))  # (B, T, V)
         return scores
 
     def _some(self, vectors: Tensor, state: RecurrentState) -> tuple[Read, RecurrentState]:

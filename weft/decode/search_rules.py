@@ -96,7 +96,7 @@ def asked(
 def _check_attention(rules: Rules, settings: Settings, batch: int) -> None:
     if settings.coverage and rules.attention is None:
         raise UserError(
-            f"search.coverage is {settings.coverage}, but this decoder gives no attention to "
+            f"generate.coverage is {settings.coverage}, but this decoder gives no attention to "
             "measure coverage by. Set coverage = 0, or use a decoder with attention."
         )
     assert rules.attention is None or rules.source is not None, "attention needs a source mask"

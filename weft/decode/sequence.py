@@ -44,7 +44,7 @@ class SequenceScores:
         if sampling and decoder.training:
             features = scheduled(decoder, given, decoder.start(self.memory), sampling)
         else:
-            features = decoder.read(given, self.memory).features  # (B, T, F)
+            features = decoder.features(given, self.memory)  # (B, T, F)
         words = decoder.words
         return chunked_loss(features, words.weight, words.bias, right, smoothing)
 

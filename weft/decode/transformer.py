@@ -311,8 +311,12 @@ class Transformer(Stack):
         state = self.start(memory, weights=weights)
         return self._some(targets.data, state._replace(past=self._none()))[0]
 
+    def features(self, targets: Padded, memory: Padded) -> Tensor:  # type: ignore[override]
+        """What is scored at every step, (B, T, F); without the weights attention is faster."""
+        return self.read(targets, memory, False).features
+
     def forward(self, targets: Padded, memory: Padded) -> Tensor:
-        scores = self.words.scores(self.read(targets, memory, False).features)  # (B, T, V)
+        scores = self.words.scores(self.features(targets, memory))  # (B, T, V)
         return scores
 
 
