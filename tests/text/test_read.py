@@ -291,3 +291,24 @@ def test_importing_the_reader_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert not {"torch", "numpy", "pyarrow", "sklearn"} & set(loaded.stdout.split())
+
+
+def test_spans_are_no_column_of_labels_for_a_sister_file(tmp_path):
+    """What a file of spans teaches is found by what is in it, in dev as in train."""
+    from weft.text.columns import Columns
+    from weft.text.read import settled
+
+    rows = [
+        {"id": f"s{i}", "text": f"Ana number {i} slept", "spans": [
+            {"start": 0, "end": 3, "label": "PER"}, {"start": 4, "end": 10 + i, "label": "X"},
+        ]}
+        for i in range(5)
+    ]  # fmt: skip
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert settled(path, Columns()) == Columns()
+    other = tmp_path / "other.jsonl"  # nested values of another kind are no text either
+    other.write_text(
+        "".join(json.dumps({"text": r["text"], "more": r["spans"]}) + "\n" for r in rows)
+    )
+    assert settled(other, Columns()).label is None

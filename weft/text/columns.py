@@ -143,7 +143,8 @@ def _known_label(names: tuple[str, ...], taken: set[int | None]) -> bool:
 
 def _is_text(cells: Sequence[str]) -> bool:
     """Whether a column holds texts of its own: several words each, seldom the same twice."""
-    if len(cells) < 2 or _few_values(cells):
+    nested = any(cell.startswith(("{", "[{")) for cell in cells)  # of JSON: no text
+    if nested or len(cells) < 2 or _few_values(cells):
         return False
     return sum(len(cell.split()) for cell in cells) >= _WORDS * len(cells)
 

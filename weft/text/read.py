@@ -102,7 +102,8 @@ def laid_out(
     if not os.path.exists(name):
         raise missing(name)
     with contextlib.closing(Source(name)) as source:
-        kind = format or recognise_source(source)
+        structure = "" if columns.label is not None else structure_of(source)
+        kind = format or structure or recognise_source(source)
         if kind not in ("csv", "tsv", "jsonl") or not source.head(1):
             return None
         wish = _Wish(columns, Problems(source.name, "skip", None), False, None)
