@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.decode.search_tables import BOS, EOS, Slow, Tables, everything, slow_beam
 from tests.shapes import checked
-from weft.decode.search import Rules, Settings, beam, copy_into, greedy, search
+from weft.decode.search import Rules, Settings, copy_into, search
 from weft.errors import UserError
 
 WIDE = Settings(width=131, best=131, limit=4)
@@ -143,12 +143,12 @@ def test_one_group_is_plain_beam_search_and_groups_without_diversity_repeat_each
 def test_greedy_is_a_beam_of_one():
     tables = Tables(rows=7, vocabulary=5)
     settings = Settings(normalise="none", limit=13)
-    found = greedy(tables.step, tables.start(), batch=7, bos=BOS, eos=EOS, settings=settings)
-    wanted = beam(
-        tables.step, tables.start(), batch=7, bos=BOS, eos=EOS, width=1, settings=settings
+    ways = (replace(settings, method="greedy"), replace(settings, method="beam", width=1))
+    found, wanted = (
+        search(tables.step, tables.start(), way, batch=7, bos=BOS, eos=EOS) for way in ways
     )
-    assert [[one] for one in found] == wanted
-    for row, one in enumerate(found):
+    assert found == wanted
+    for row, (one,) in enumerate(found):
         for t, token in enumerate(ids(one)):
             logps = tables.logps(row, ids(one)[:t])
             assert token == logps.index(max(logps))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.decode.search_tables import BOS, EOS, Tables, everything
-from weft.decode.search import Rules, Settings, sample, search, stream
+from weft.decode.search import Rules, Settings, search, stream
 from weft.decode.search_draw import GOLDEN, draw, mix, streams, truncated, uniform
 from weft.errors import UserError
 
@@ -186,7 +186,7 @@ def test_the_same_seed_draws_the_same_and_another_does_not():
     found = run(tables, replace(settings, samples=1), Rules(seeds=[4, 4, 5]))
     assert found[0] == found[1] != found[2]
     more = run(tables, replace(settings, samples=5))
-    fewer = sample(tables.step, tables.start(), batch=3, bos=BOS, eos=EOS, settings=settings)
+    fewer = search(tables.step, tables.start(), settings, batch=3, bos=BOS, eos=EOS)
     assert [row[:3] for row in more] == fewer  # the first samples stay what they are
 
 

@@ -12,7 +12,7 @@ import weft
 from tests.run.test_seq2seq import trained
 from weft.cli.explain_texts import show_text
 from weft.config import recipe
-from weft.decode.search import beam
+from weft.decode.search import search
 from weft.decode.search_settings import Settings
 from weft.errors import UserError
 from weft.explain.beams import Node, tree
@@ -143,9 +143,9 @@ def test_the_open_hypotheses_are_those_of_a_plain_beam():
         return step
 
     settings = Settings(method="beam", width=width, limit=6, normalise="none", best=3)
-    (best,) = beam(
-        lambda ids, state: (table[ids], state), torch.zeros(1, 1), batch=1, bos=eos, eos=eos,
-        settings=settings, faster=watched,
+    (best,) = search(
+        lambda ids, state: (table[ids], state), torch.zeros(1, 1), settings, batch=1, bos=eos,
+        eos=eos, faster=watched,
     )  # fmt: skip
     nodes = tree(runs, best[0], eos, str)
     ways: list[tuple[int, ...]] = []

@@ -7,7 +7,7 @@ B prompts   W beams or samples of a prompt   N = B*W rows of the state   T steps
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,11 +31,8 @@ __all__ = [
     "Rules",
     "Settings",
     "Shared",
-    "beam",
     "copy_into",
-    "greedy",
     "reorder",
-    "sample",
     "search",
     "stream",
 ]
@@ -45,7 +42,7 @@ Run = TypeVar("Run", Walk, Beams)
 # Takes the function of one step, of tensors only and without a look at the host, and returns one
 # that does the same faster: compiled, or as a graph of the device.
 Faster = Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
-NO_RULES, DEFAULTS = Rules(), Settings()
+NO_RULES = Rules()
 CROWD = 7 / 8  # when fewer of the rows are open, the others leave the batch
 
 
@@ -92,60 +89,6 @@ def search(
     return found
 
 
-def greedy(
-    step: Step,
-    state: State,
-    *,
-    batch: int,
-    bos: int | Tensor,
-    eos: int,
-    limit: int | None = None,
-    settings: Settings = DEFAULTS,
-    rules: Rules = NO_RULES,
-    faster: Faster | None = None,
-) -> list[Hypothesis]:
-    """The likeliest token at every step, one sequence for each row."""
-    settings = replace(settings, method="greedy", samples=1, **_given(limit=limit))
-    found = search(step, state, settings, batch=batch, bos=bos, eos=eos, rules=rules, faster=faster)
-    return [row[0] for row in found]
-
-
-def beam(
-    step: Step,
-    state: State,
-    *,
-    batch: int,
-    bos: int | Tensor,
-    eos: int,
-    width: int | None = None,
-    limit: int | None = None,
-    settings: Settings = DEFAULTS,
-    rules: Rules = NO_RULES,
-    faster: Faster | None = None,
-) -> list[list[Hypothesis]]:
-    """The `settings.best` best sequences of each row by beam search, best first."""
-    settings = replace(settings, method="beam", **_given(width=width, limit=limit))
-    return search(step, state, settings, batch=batch, bos=bos, eos=eos, rules=rules, faster=faster)
-
-
-def sample(
-    step: Step,
-    state: State,
-    *,
-    batch: int,
-    bos: int | Tensor,
-    eos: int,
-    samples: int | None = None,
-    limit: int | None = None,
-    settings: Settings = DEFAULTS,
-    rules: Rules = NO_RULES,
-    faster: Faster | None = None,
-) -> list[list[Hypothesis]]:
-    """Sequences drawn from the model, `samples` for each row; the same for the same seeds."""
-    settings = replace(settings, method="sample", **_given(samples=samples, limit=limit))
-    return search(step, state, settings, batch=batch, bos=bos, eos=eos, rules=rules, faster=faster)
-
-
 def stream(
     step: Step,
     state: State,
@@ -167,10 +110,6 @@ def stream(
     job = _Job(step, state, settings, batch, bos, eos, rules, faster)
     for walk, begin, _ in _walk(job):
         yield pieces(walk, begin, done, eos)
-
-
-def _given(**options: int | None) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _draws(settings: Settings) -> int:
