@@ -28,12 +28,10 @@ if TYPE_CHECKING:
 # How Weft may take a step: one by one, as a graph, and with compiled kernels in the graph.
 # Every size of the cache is compiled anew for a whole step: one size for all.
 ONE = 512
-TUNED = {"coordinate_descent_tuning": True}
 WAYS: dict[str, dict[str, Any]] = {
     "graphs": {},
     "graphs, blocks compiled": {"compiled": "blocks"},
     "graphs, step compiled": {"compiled": "step", "small": ONE},
-    "graphs, step tuned": {"compiled": "step", "small": ONE, "options": TUNED},
 }
 FEW = ("graphs", "graphs, step compiled")
 

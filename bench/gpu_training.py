@@ -6,7 +6,7 @@ B rows   T steps   V words   H hidden width   L layers
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -127,14 +127,13 @@ def gpt_train(bench: Bench) -> None:
     ways: dict[str, Callable[[], Work]] = {
         "weft, eager": lambda: ours(""),
         "weft": lambda: ours("blocks"),
-        "weft, cuDNN attention": lambda: ours("blocks"),
         "weft, whole": lambda: ours("whole"),
         "transformers": theirs,
     }
     curves: dict[str, list[Any]] = {}
     speeds: dict[str, list[float]] = {}
     for name, make in ways.items():
-        with bench.trying(f"gpt training, {name}"), _attention("cuDNN" in name):
+        with bench.trying(f"gpt training, {name}"):
             bench.fresh()
             update = make()
 
@@ -173,19 +172,6 @@ def gpt_train(bench: Bench) -> None:
         bench.line(
             f"gpt training, largest distance of {curve} losses from weft's", told, distance=apart
         )
-
-
-@contextlib.contextmanager
-def _attention(cudnn: bool) -> Iterator[None]:
-    """Prefer cuDNN's attention for a while."""
-    if not cudnn:
-        yield
-        return
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
-    with sdpa_kernel(order, set_priority=True):
-        yield
 
 
 def _ours(bench: Bench, model: GPT, compiled: str) -> Work:
