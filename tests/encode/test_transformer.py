@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from weft.attend.block import Block
 from weft.batch import Padded
 from weft.embed.position import sinusoidal
-from weft.encode.transformer import Block, Transformer
+from weft.encode.transformer import Transformer
 from weft.errors import UserError
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

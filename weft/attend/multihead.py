@@ -48,8 +48,9 @@ class MultiHead(nn.Module):
         `mask` (B, S) is True at real steps of the memory; leave it out when there is no padding.
         With `causal`, the last step sees the whole memory and each earlier one a step less.
         """
-        k, v = self.project(x if memory is None else memory)
-        return self.look(x, k, v, mask, causal, weights)
+        if memory is None:
+            return self.mix(*self.three(x), mask, causal, weights)
+        return self.look(x, *self.project(memory), mask, causal, weights)
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a memory; a decoder keeps them from step to step."""

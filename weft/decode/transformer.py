@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from weft.attend import block as attend
 from weft.attend.multihead import MultiHead
 from weft.batch import Padded
 from weft.decode.search_state import Shared
 from weft.decode.words import Read, Words, folded, opened
 from weft.embed.options import sensible
 from weft.embed.position import Learned, Sinusoidal, sinusoidal
-from weft.encode import transformer as encoder
 from weft.errors import UserError
 from weft.registry import register
 
@@ -59,7 +59,7 @@ class Room(NamedTuple):
     seen: Tensor  # (B, 1, T, P) True = may be looked at
 
 
-class Block(encoder.Block):
+class Block(attend.Block):
     """The encoder's block, causal, with attention to the memory if there is one."""
 
     def __init__(

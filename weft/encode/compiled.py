@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from weft.encode.transformer import Block
+from weft.attend.block import Block
 
 
 def compile_blocks(model: nn.Module, **options: Any) -> int:
