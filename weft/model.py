@@ -3,7 +3,7 @@
 B rows   T steps   E embedding width   H hidden width   C scores
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from weft.batch import Padded
 from weft.batch.index import Pieces
 from weft.decode.search_settings import Settings
 from weft.errors import UserError
+from weft.tokens.frame import BARE, Frame
 from weft.tokens.vocabulary import PAD, SPECIALS, UNK
 
 UNKNOWN = SPECIALS.index(UNK)
@@ -139,14 +140,36 @@ class Model(nn.Module):
         if self.beyond:  # a word that can only be copied is read as an unknown one
             known = torch.where(source.data < self.beyond, source.data, UNKNOWN)
             source = replace(source, data=known)
-        pieces = iter(source.pieces)
         embedded = [
-            embedder(source if piece_maker(embedder) is None else _only(source, next(pieces)))
-            for embedder in self.embedders
+            embedder(given)
+            for embedder, given in zip(self.embedders, self._given(source), strict=True)
         ]
         if len(embedded) == 1:
             return embedded[0]
         return embedded[0].with_data(torch.cat([e.data for e in embedded], dim=-1))
+
+    def _given(self, source: Padded) -> Iterator[Padded]:
+        """What each embedder reads of a source: ids, pieces of its own, or words with theirs."""
+        pieces = iter(source.pieces)
+        words = next(pieces) if self.subwords else None
+        for embedder in self.embedders:
+            if piece_maker(embedder) is not None:
+                yield _only(source, next(pieces))
+            elif words is not None and getattr(embedder, "subwords", False):
+                yield replace(source, pieces=(words,))
+            else:
+                yield source
+
+    @property
+    def subwords(self) -> bool:
+        """Whether words are read with the tokens that they consist of."""
+        return self.reads == "words" and any(getattr(e, "subwords", False) for e in self.embedders)
+
+    @property
+    def frame(self) -> Frame:
+        """What stands around the texts it reads."""
+        framed: list[Any] = [e for e in self.embedders if hasattr(e, "frame")]
+        return framed[0].frame if framed else BARE
 
     @property
     def piece_makers(self) -> list[Pieces]:
@@ -157,7 +180,9 @@ class Model(nn.Module):
     @property
     def limit(self) -> int | None:
         """The longest row it can read, where there is one."""
-        parts = (self.encoder, self.head, *(self.embedders if self.features else ()))
+        # Not those who spell words: theirs is a limit of bytes.
+        whole = [e for e in self.embedders if piece_maker(e) is None]
+        parts = (self.encoder, self.head, *whole)
         own = [getattr(part, "limit", None) for part in parts]
         return min((limit for limit in own if limit is not None), default=None)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,10 @@ from weft.text.example import Example
 from weft.text.matrices import matrix
 from weft.text.trees import Tree
 from weft.tokens.cuts import Cuts
+from weft.tokens.frame import BARE, Frame
 from weft.tokens.split import words_of
-from weft.tokens.tokenizer import Tokenizer
-from weft.tokens.truncate import Policy, coverage, cut
-from weft.tokens.vocabulary import SPECIALS, UNK
+from weft.tokens.tokenizer import Tokenizer, Tokens
+from weft.tokens.truncate import Policy, coverage, cut, cut_pair
 
 Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids
 
@@ -37,6 +38,7 @@ class Row:
     start: int = 0  # the number of its first word in the text
     parents: np.ndarray | None = None  # (T,) where the steps are the nodes of a tree
     tree: Tree | None = None  # that tree; spans are those of its leaves
+    second: int = 0  # the step where the second text begins, where there are two; spans count anew
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,28 @@ class Indexer:
     whole: bool = False  # a sentence may not be cut
     cuts: Cuts | None = None  # how words are found in plain text, where that was learned
     beyond: int = 0  # the first id of words outside of the vocabulary; 0: they are UNK
+    frame: Frame = BARE  # what stands around a text
+    subwords: bool = False  # whether words are given to the model with the tokens they consist of
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of pieces each row has."""
+        return len(self.pieces) + self.subwords
 
     def rows(
         self,
         texts: Sequence[str],
         where: Callable[[int], str] = _numbered,
         spans: bool = False,
+        others: Sequence[str] = (),
     ) -> Iterator[Row]:
-        """Rows in the order of the texts; a text without tokens is read as one unknown token."""
+        """Rows in the order of the texts; a text without tokens is read as one unknown token.
+
+        With `others`, the second texts, each row holds both.
+        """
+        if others:
+            yield from self._pairs(texts, others, where)
+            return
         if self.beyond:
             found = self.tokenizer.extended(texts, self.beyond)
             for i, (tokens, strangers) in enumerate(found):
@@ -91,10 +107,72 @@ class Indexer:
                     f"{where}: a sentence of {len(ids)} words; the model reads at most {size} as a "
                     "whole. Give one sentence a line."
                 )
-            for start in range(0, len(ids), size):
-                here = slice(start, start + size)
+            cut_words = self.tokenizer.pieces_of(words) if self.subwords else []
+            for here in self._parts(cut_words, len(ids), size, one, i):
+                # Counted from 1: a 0 is no piece.
+                own = [[p + 1 for p in some] for some in cut_words[here]]
                 pieces = tuple(make(words[here]) for make in self.pieces)
-                yield Row(i, ids[here], pieces, 1.0, spans[here], 0, words[here], start)
+                pieces = (own, *pieces) if self.subwords else pieces
+                yield Row(i, ids[here], pieces, 1.0, spans[here], 0, words[here], here.start)
+
+    def _parts(
+        self, cut_words: list[list[int]], count: int, size: int, one: str | Example, i: int
+    ) -> Iterator[slice]:
+        """Which words each row has: at most `size`, and with no more pieces than can be read."""
+        if not self.subwords:
+            yield from (slice(start, start + size) for start in range(0, count, size))
+            return
+        most = (self.limit or 2**31) - self.frame.room()
+        start = held = 0
+        for n, pieces in enumerate(cut_words):
+            if n > start and (held + len(pieces) > most or n - start == size):
+                if self.whole:
+                    where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
+                    total = sum(map(len, cut_words))
+                    raise UserError(
+                        f"{where}: a sentence of {total} pieces of words; the model reads at most "
+                        f"{most} as a whole. Give one sentence a line."
+                    )
+                yield slice(start, n)
+                start, held = n, 0
+            held += len(pieces)
+        if count:
+            yield slice(start, count)
+
+    def _pairs(
+        self, texts: Sequence[str], others: Sequence[str], where: Callable[[int], str]
+    ) -> Iterator[Row]:
+        """Rows of two texts each, the first before the second."""
+        first, second = self.tokenizer.tokens(texts), self.tokenizer.tokens(others)
+        for i, two in enumerate(zip(first, second, strict=True)):
+            sizes = [len(one.ids) for one in two]
+            limit = None if self.limit is None else self.limit - self.frame.room(pair=True)
+            most = limit or max(sum(sizes), 2)
+            windows = cut_pair(sizes[0], sizes[1], most, self.policy, where(i))
+            read = [[part for window in windows for part in window[side]] for side in (0, 1)]
+            covered = sum(n * coverage(n, [own]) for n, own in zip(sizes, read, strict=True))
+            share = covered / sum(sizes) if all(sizes) else 0.0
+            for window in windows:
+                yield self._two(i, two, (texts[i], others[i]), window, share)
+
+    def _two(
+        self, i: int, two: Sequence[Tokens], texts: Sequence[str], window: Any, share: float
+    ) -> Row:
+        ids, spans = [], []
+        pieces: list[list[list[int]]] = [[] for _ in self.pieces]
+        for tokens, text, parts in zip(two, texts, window, strict=True):
+            kept = np.concatenate([np.arange(part.start, part.stop) for part in parts])
+            ids.append(tokens.ids[kept])
+            spans.append(tokens.spans[kept])
+            if not len(kept):  # nothing there is read as one unknown token
+                ids[-1] = np.array([self.tokenizer.unknown], np.int32)
+                spans[-1] = np.zeros((1, 2), np.int32)
+            words = [text[start:end] for start, end in spans[-1].tolist()]
+            for own, make in zip(pieces, self.pieces, strict=True):
+                own += make(words)
+        framed, second = self.frame.put(*ids)
+        places = self.frame.spans(*spans)
+        return Row(i, framed, tuple(pieces), share, places, second=second)
 
     def trees(self, given: Sequence[Example]) -> Iterator[Row]:
         """Rows with one id a node of each example's tree: a leaf's word, or padding above.
@@ -138,14 +216,15 @@ class Indexer:
         where: Callable[[int], str],
     ) -> Iterator[Row]:
         if len(ids) == 0:
-            ids = np.array([SPECIALS.index(UNK)], np.int32)
+            ids = np.array([self.tokenizer.unknown], np.int32)
             spans = None if spans is None else np.zeros((1, 2), np.int32)
             yield self._row(i, ids, spans, text, 0.0)
             return
-        if self.limit is None or len(ids) <= self.limit:
+        limit = None if self.limit is None else self.limit - self.frame.room()
+        if limit is None or len(ids) <= limit:
             yield self._row(i, ids, spans, text, 1.0)
             return
-        windows = cut(len(ids), self.limit, self.policy, where=where(i))
+        windows = cut(len(ids), limit, self.policy, where=where(i))
         share = coverage(len(ids), windows)
         for window in windows:
             kept = None if spans is None else np.concatenate([spans[piece] for piece in window])
@@ -155,7 +234,8 @@ class Indexer:
         self, i: int, ids: np.ndarray, spans: np.ndarray | None, text: str, share: float
     ) -> Row:
         if not self.pieces or spans is None:
-            return Row(i, ids, (), share, spans)
+            framed, _ = self.frame.put(ids)
+            return Row(i, framed, (), share, None if spans is None else self.frame.spans(spans))
         words = [text[start:end] for start, end in spans.tolist()]
         limits = [getattr(getattr(make, "__self__", None), "limit", None) for make in self.pieces]
         longest = min((limit for limit in limits if limit), default=None)

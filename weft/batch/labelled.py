@@ -52,6 +52,7 @@ class Labelled(Batch):
             lengths,
             tuple(piece[rows, :longest] for piece in self.source.pieces),
             None if self.source.parents is None else self.source.parents[rows, :longest],
+            None if self.source.second is None else self.source.second[rows],
         )
         target = self.target[rows]
         return Labelled(

@@ -21,6 +21,7 @@ class Padded:
     lengths: Tensor  # (B,) always on the host: reading it never waits for the device
     pieces: tuple[Tensor, ...] = ()  # each (B, T, W): bytes or n-grams of the tokens, 0 = none
     parents: Tensor | None = None  # (B, T) index of each node's parent, -1 at the root; on the host
+    second: Tensor | None = None  # (B,) the step where a second text begins; on the host
 
     @cached_property
     def mask(self) -> Tensor:
@@ -32,6 +33,22 @@ class Padded:
     def full(self) -> bool:
         """No padding at all, so attention may drop its mask and use the fast kernel."""
         return bool((self.lengths == self.data.shape[1]).all())
+
+    @cached_property
+    def segments(self) -> Tensor:
+        """(B, T) 0 in the first text of a row, 1 in the second."""
+        steps = torch.arange(self.data.shape[1], device=self.data.device)
+        if self.second is None:
+            return torch.zeros_like(steps).expand(len(self), -1)
+        return (steps >= self.second.to(self.data.device)[:, None]).long()
+
+    def sides(self) -> tuple["Padded", "Padded"]:
+        """The first texts of all rows, and the second ones."""
+        assert self.second is not None
+        ends = self.lengths
+        return _between(self, torch.zeros_like(ends), self.second), _between(
+            self, self.second, ends
+        )
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[int] | np.ndarray], fill: int = 0) -> "Padded":
@@ -52,7 +69,7 @@ class Padded:
 
     def to(self, device: Any) -> "Padded":
         move = [t.to(device, non_blocking=True) for t in (self.data, *self.pieces)]
-        return Padded(move[0], self.lengths, tuple(move[1:]), self.parents)
+        return Padded(move[0], self.lengths, tuple(move[1:]), self.parents, self.second)
 
     def rows(self) -> list[Tensor]:
         """Each row without its padding."""
@@ -60,6 +77,19 @@ class Padded:
 
     def __len__(self) -> int:
         return self.data.shape[0]
+
+
+def _between(x: Padded, starts: Tensor, ends: Tensor) -> Padded:
+    """The steps of each row from its start to its end, as rows of their own."""
+    lengths = ends - starts
+    steps = torch.arange(int(lengths.max()) if len(lengths) else 0)
+    index = (starts[:, None] + steps).clamp(max=x.data.shape[1] - 1).to(x.data.device)  # (B, T')
+
+    def taken(data: Tensor) -> Tensor:
+        wide = index.reshape(*index.shape, *[1] * (data.dim() - 2))
+        return data.gather(1, wide.expand(*index.shape, *data.shape[2:]))
+
+    return Padded(taken(x.data), lengths, tuple(map(taken, x.pieces)))
 
 
 def pad(rows: Sequence[np.ndarray], lengths: np.ndarray, fill: int = 0) -> np.ndarray:

@@ -101,7 +101,7 @@ class Store:
 
     With `columns`, a target is a table of that many columns, not a number or a row of them; with
     `trees`, each row comes with the parents of its steps; with `features`, the steps of a row are
-    vectors of that many numbers and no ids.
+    vectors of that many numbers and no ids; with `pairs`, a row holds two texts.
     """
 
     def __init__(
@@ -112,6 +112,7 @@ class Store:
         columns: int = 0,
         trees: bool = False,
         features: int = 0,
+        pairs: bool = False,
     ):
         self.ids = Flat(np.float32 if features else np.int32, folder, memory)
         self.features = features
@@ -120,6 +121,7 @@ class Store:
         self._targets: Any = Ragged(columns, folder, memory) if columns else []
         self._pieces = [_Pieces(folder, memory) for _ in range(pieces)]
         self._parents = Ragged(1, folder, memory) if trees else None
+        self._second = array("q") if pairs else None
         self.ends = self.lengths = self.lines = np.zeros(0, np.int64)
         self.targets: Any = np.zeros(0, np.int64)
 
@@ -130,8 +132,11 @@ class Store:
         line: int = 0,
         pieces: Sequence[list[list[int]]] = (),
         parents: np.ndarray | None = None,
+        second: int = 0,
     ) -> None:
         """Add one row; `pieces` holds, for each embedder that asks, a list of ids a token."""
+        if self._second is not None:
+            self._second.append(second)
         self.ids.extend(ids.ravel())
         self._ends.append(self.ids.size // (self.features or 1))
         self._lines.append(line)
@@ -183,7 +188,12 @@ class Store:
         parents = None
         if self._parents is not None:
             parents = torch.from_numpy(self._parents.padded(rows)[:, :, 0])
-        return Padded(torch.from_numpy(data), torch.from_numpy(lengths.copy()), pieces, parents)
+        second = None
+        if self._second is not None:
+            second = torch.from_numpy(np.frombuffer(self._second, np.int64)[rows])
+        return Padded(
+            torch.from_numpy(data), torch.from_numpy(lengths.copy()), pieces, parents, second
+        )
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -24,7 +24,10 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 def check(
     files: Annotated[
-        list[str], typer.Argument(help="Two files are train and test, three train, dev and test.")
+        list[str],
+        typer.Argument(
+            help="Two files are train and test, three train, dev and test; SOURCE,TARGET is a pair."
+        ),
     ],
     text: options.Text = "",
     label: options.Label = "",
@@ -49,7 +52,7 @@ def check(
     nobody closes.
     """
     from weft.doctor.diagnose import diagnosed, without_fix
-    from weft.doctor.files import opened
+    from weft.doctor.files import PARALLEL, opened
     from weft.doctor.survey import survey
     from weft.text.read import Columns
 
@@ -57,14 +60,15 @@ def check(
         raise UserError(f"--limit should be 1 or more words, got {limit}.")
     named = [options.column(c) if c else None for c in (text, label)]
     columns = Columns(text=named[0], label=named[1])
-    if target and fix:
-        raise UserError("--fix does not write pairs of files. Leave out --target or --fix.")
     found = opened(files, columns, format or None, target)
-    paired = True if target or task == "seq2seq" else None if not task else False
+    parallel = PARALLEL in found.formats.values()
+    if parallel and fix:
+        raise UserError("--fix does not write pairs of files. Leave out --target or --fix.")
+    paired = True if parallel or task == "seq2seq" else None if not task else False
     with counting("texts") as count:
         seen = survey(found.sources, count, paired)
     diagnosis, copies = diagnosed(seen, found.paths, limit, near, found.tallies, found.findings)
-    diagnosis = without_fix(diagnosis) if target else diagnosis
+    diagnosis = without_fix(diagnosis) if parallel else diagnosis
     fixed = None
     if fix:
         from weft.doctor.fix import fix as write_copies

@@ -10,7 +10,8 @@ from weft.cli import options
 
 def compare(
     files: Annotated[
-        list[str], typer.Argument(help="Training file, then test file if there is one.")
+        list[str],
+        typer.Argument(help="Training file, then test file if there is one; each may be a pair."),
     ],
     *,
     output: Annotated[

@@ -26,7 +26,9 @@ SAMPLES = 3  # of the worst answers that are texts, and of the best
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
-    file: Annotated[str, typer.Argument(help="A labelled file; - is standard input.")],
+    file: Annotated[
+        str, typer.Argument(help="A labelled file, or a pair SOURCE,TARGET; - is standard input.")
+    ],
     text: options.Text = "",
     label: options.Label = "",
     target: options.Target = "",

@@ -48,13 +48,14 @@ def handling(value: str) -> Literal["error", "skip"]:
 def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
     """How a file is read for a trained model: as its training file unless something else is given.
 
-    The file beside it holds the right answers where there was one in training, or one is named.
+    The file beside it holds the right answers where there was one in training, or one is named;
+    of files joined by a comma the others do.
     """
     import os
     from dataclasses import fields
 
     from weft.run.data import Data
-    from weft.text.parallel import beside
+    from weft.text.parallel import ending, sides
     from weft.text.source import peel
 
     known = {field.name for field in fields(Data)}
@@ -63,14 +64,15 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
     for name in ("train", "dev", "test", "format", "id", "phrases", "parser", "problems"):
         saved.pop(name, None)
     named = {k: v for k, v in given.items() if v not in ("", None)}
-    if not named.get("target") and saved.get("target"):
-        ending, own = (
-            os.path.splitext(peel(name)[0])[1]
-            for name in (predictor.config["data"].get("train", ""), file)
-        )
-        alike = bool(ending) and own == ending
-        if not alike and not (own and os.path.exists(beside(file, saved["target"]))):
-            # A table, or a file of another kind, has its targets in a column.
+    learned = predictor.config["data"].get("train", "")
+    saved["target"] = saved.get("target") or ending(learned)
+    if not named.get("target") and saved["target"]:
+        first, own = (os.path.splitext(peel(sides(n)[0])[0])[1] for n in (learned, file))
+        alike = bool(first) and own == first
+        if len(sides(file)) > 1 or not (
+            alike or (own and os.path.exists(sides(file, saved["target"])[1]))
+        ):
+            # A table, or a file of another kind, has its targets in a column; a pair says it.
             saved |= {"target": "", "references": ()}
     return Data(**{**saved, **named})
 

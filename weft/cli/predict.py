@@ -80,9 +80,11 @@ def predict(
 def _given(
     predictor: "Predictor", file: str, text: str, problems: str, tally: "Tally", conllu: bool
 ) -> Iterator[Given]:
+    from weft.text.parallel import sides
     from weft.text.read import Columns, read
 
     chosen = options.handling(problems)
+    file = sides(file)[0]
     if conllu and file != "-" and _is_conllu(file):
         from weft.predict.conllu import example_of
         from weft.text.conllu import read_conllu

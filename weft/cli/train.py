@@ -14,7 +14,9 @@ def train(
     *,
     output: options.Output,
     recipe: Annotated[str, typer.Option(help="A built-in configuration by name.")] = "",
-    train: Annotated[str, typer.Option(help="Training file or folder.")] = "",
+    train: Annotated[
+        str, typer.Option(help="Training file or folder; SOURCE,TARGET is a pair of files.")
+    ] = "",
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
     test: Annotated[str, typer.Option(help="File to measure the final model on.")] = "",
     text: options.Text = "",

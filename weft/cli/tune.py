@@ -20,7 +20,9 @@ def tune(
     *,
     output: options.Output,
     recipe: Annotated[str, typer.Option(help="A built-in configuration by name.")] = "",
-    train: Annotated[str, typer.Option(help="Training file or folder.")] = "",
+    train: Annotated[
+        str, typer.Option(help="Training file or folder; SOURCE,TARGET is a pair of files.")
+    ] = "",
     dev: Annotated[str, typer.Option(help="Held-out file that trials are compared on.")] = "",
     test: Annotated[str, typer.Option(help="File to measure the restarts on, and only them.")] = "",
     text: options.Text = "",

@@ -11,7 +11,7 @@ from weft.doctor.survey import Source
 from weft.errors import UserError
 from weft.text.example import Example, Tally
 from weft.text.formats import check_format
-from weft.text.parallel import beside, read_parallel
+from weft.text.parallel import read_parallel, sides
 from weft.text.read import Columns, read, settled
 from weft.text.source import Account, missing
 
@@ -37,7 +37,8 @@ def opened(
 ) -> Files:
     """Two files are train and test, three train, dev and test; more are named after themselves.
 
-    With a `target`, the ending of the file beside each, a line there is what a line should become.
+    Of files joined by a comma, and with a `target`, the ending of the file beside each, a line of
+    the other is what a line should become.
     """
     if format:
         check_format(format)
@@ -46,15 +47,17 @@ def opened(
             raise UserError(
                 "Files are read more than once here. Save standard input to a file first."
             )
-        if not os.path.exists(path):
-            raise missing(path)
+        for file in sides(path, target):
+            if not os.path.exists(file):
+                raise missing(file)
     names = NAMES.get(len(paths)) or tuple(_unique(paths))
     out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, ())
     for name, path in out.paths.items():
         out.tallies[name] = tally = Account()
-        if target:
+        files = sides(path, target)
+        if len(files) > 1:
             out.formats[name], out.columns[name] = PARALLEL, columns
-            out.sources[name] = _parallel(path, target, tally)
+            out.sources[name] = _parallel(files, tally)
             continue
         kind = out.formats[name] = kind_of(path, format, columns)
         out.columns[name] = columns
@@ -65,13 +68,11 @@ def opened(
             alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
             out.columns[name] = alike
             out.sources[name] = _texts(path, alike, format, tally)
-    if target:
-        return out
     return replace(out, findings=tuple(look(out.paths, out.formats, out.columns)))
 
 
 def _unique(paths: Sequence[str]) -> Iterator[str]:
-    stems = [Path(path).name for path in paths]
+    stems = [Path(sides(path)[0]).name for path in paths]
     for path, stem in zip(paths, stems, strict=True):
         yield stem if stems.count(stem) == 1 else path
 
@@ -90,11 +91,8 @@ def _structured(path: str, kind: str, columns: Columns, tally: Tally) -> Source:
     return lambda: _until(examples(path, kind, columns, tally), tally)
 
 
-def _parallel(path: str, target: str, tally: Tally) -> Source:
-    other = beside(path, target)
-    if not os.path.exists(other):
-        raise missing(other)
-    return lambda: _until(read_parallel(path, other, problems="skip", tally=tally), tally)
+def _parallel(files: tuple[str, ...], tally: Tally) -> Source:
+    return lambda: _until(read_parallel(*files, problems="skip", tally=tally), tally)
 
 
 def _texts(path: str, columns: Columns, format: str | None, tally: Tally) -> Source:

@@ -231,7 +231,7 @@ class Neural:
     def _store(self, texts: Sequence[Any], spans: bool = False) -> tuple[Store, list[Row]]:
         reads, rows = self.model.reads, []
         features = self.model.features
-        store = Store(len(self.indexer.pieces), trees=reads == "trees", features=features)
+        store = Store(self.indexer.kinds, trees=reads == "trees", features=features)
         if reads == "trees":
             found = self.indexer.trees(self._trees(texts))
         elif reads == "words":
@@ -272,7 +272,8 @@ def indexer(
     limits = [n for n in (limit or None, model.limit) if n is not None]
     most = min(limits, default=None)
     return Indexer(
-        tokenizer, model.piece_makers, most, policy, model.whole, cuts, model.beyond
+        tokenizer, model.piece_makers, most, policy, model.whole, cuts, model.beyond, model.frame,
+        model.subwords,
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from weft.report.trial import RESULT, Cut, Result, Trial, write
 from weft.report.written import written
 from weft.run.data import Data, checked, manner_of, source
 from weft.run.split import Splits, holdout
+from weft.text.parallel import sides
 from weft.train.verdict import Health
 from weft.tune.texts import WRITING
 
@@ -114,7 +115,7 @@ def compare(
 
 def folder_for(path: str) -> Path:
     """Where a comparison goes when nobody said."""
-    return Path("runs") / f"{Path(path).name.split('.')[0] or 'data'}-compared"
+    return Path("runs") / f"{Path(sides(path)[0]).name.split('.')[0] or 'data'}-compared"
 
 
 def show(rows: Sequence[Row], output: Path) -> None:
@@ -151,7 +152,9 @@ def _recipes(data: Data, given: Mapping[str, Any], named: Sequence[str]) -> tupl
 
 
 def _fits(data: Data) -> tuple[str, ...]:
-    return ("seq2seq",) if data.target else fitting(source(data, data.train)())
+    if len(sides(data.train, data.target)) > 1:
+        return ("seq2seq",)
+    return fitting(source(data, data.train)())
 
 
 def _comparable(name: str) -> bool:

@@ -9,7 +9,7 @@ from weft.run.data import Data, Source
 from weft.text import conll, conllu, trees
 from weft.text.example import Example, Marks
 from weft.text.formats import recognise
-from weft.text.parallel import beside
+from weft.text.parallel import sides
 from weft.text.source import peel
 from weft.text.spans import Marked
 from weft.text.standoff import write_spans
@@ -21,8 +21,9 @@ ENDINGS = {"conllu": ".conllu", "conll": ".conll", "trees": ".ptb"}
 
 def write_test(data: Data, test: Source, folder: Path) -> str:
     """Write the test part so that anybody can measure on it; its path."""
-    if data.target:
-        return _parallel(data, test, folder)
+    files = sides(data.train, data.target, data.references)
+    if len(files) > 1:
+        return _parallel(data, files, test, folder)
     kind = data.format or recognise(data.train)
     if kind == "lines" and not any("\n" in e.text.rstrip("\n") for e in test()):
         return _plain(test, folder)
@@ -40,16 +41,22 @@ def write_test(data: Data, test: Source, folder: Path) -> str:
     return str(path)
 
 
-def _parallel(data: Data, test: Source, folder: Path) -> str:
-    """Two files side by side, with the endings of the training files."""
-    path = folder / f"test{Path(peel(data.train)[0]).suffix}"
-    other = Path(beside(path, data.target))
-    sides = [(example.text, target_of(example.label)) for example in test()]
-    for place, column in ((path, 0), (other, 1)):
-        place.unlink(missing_ok=True)
-        with replacing(os.fspath(place)) as part, opened(part, "") as out:
-            out.writelines(f"{both[column]}\n" for both in sides)
-    return str(path)
+def _parallel(data: Data, files: tuple[str, ...], test: Source, folder: Path) -> str:
+    """Files side by side, with the endings of the training files where those differ."""
+    endings = [Path(file[: len(peel(file)[0])]).suffix for file in files]
+    differ = len(set(endings)) == len(endings)
+    names = [f"test{end}" if differ else f"test-{i}{end}" for i, end in enumerate(endings, 1)]
+    rows = [(example.text, *_answers(example)) for example in test()]
+    for column, name in enumerate(names):
+        (folder / name).unlink(missing_ok=True)
+        with replacing(os.fspath(folder / name)) as part, opened(part, "") as out:
+            out.writelines(f"{row[column] if column < len(row) else ''}\n" for row in rows)
+    places = [str(folder / name) for name in names]
+    return places[0] if data.target else ",".join(places)
+
+
+def _answers(example: Example) -> tuple[str, ...]:
+    return example.label if isinstance(example.label, tuple) else (target_of(example.label),)
 
 
 def _plain(test: Source, folder: Path) -> str:

@@ -7,9 +7,10 @@ from typing import Any, Literal
 from weft import registry
 from weft.errors import UserError
 from weft.text.example import Example, Tally
-from weft.text.parallel import beside, read_parallel
+from weft.text.parallel import read_parallel, sides
 from weft.text.read import Columns, read, settled
 from weft.text.running import read_running
+from weft.text.source import missing
 from weft.tokens.truncate import Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
@@ -21,7 +22,7 @@ Manner = Literal["labelled", "texts", "running"]
 class Data:
     """Files, their columns, and what to do with what does not fit."""
 
-    train: str = ""
+    train: str = ""  # a file, or SOURCE,TARGET: files that belong together line by line
     dev: str = ""  # empty: a share of train, chosen by the texts themselves
     test: str = ""
     format: str = ""  # empty: recognised
@@ -58,9 +59,7 @@ def alike(data: Data, path: str) -> Data:
     Each file guessed by itself, a short one could be read with text and label exchanged.
     """
     given = _columns(data)
-    if data.target:
-        return data
-    if None not in (given.text, given.label):
+    if len(sides(path, data.target)) > 1 or None not in (given.text, given.label):
         return data
     try:
         found = settled(data.train, given, data.format or None)
@@ -90,9 +89,11 @@ def source(
     def examples() -> Iterator[Example]:
         if manner == "running":
             return read_running(path, problems=data.problems, tally=tally)
-        if data.target:
-            others = (beside(path, ending) for ending in (data.target, *data.references))
-            return read_parallel(path, *others, problems=data.problems, tally=tally)
+        files = sides(path, data.target, data.references)
+        if len(files) > 1 and manner == "texts" and not data.target:
+            raise missing(path)  # a text is foretold by itself
+        if len(files) > 1:
+            return read_parallel(*files, problems=data.problems, tally=tally)
         return read(
             path,
             columns=columns,

@@ -16,6 +16,7 @@ import numpy as np
 from weft.errors import UserError
 from weft.run.data import Data, Manner, Source, alike, source
 from weft.text.example import Example, Layers, Marks, Tally
+from weft.text.parallel import sides
 from weft.text.source import missing
 
 TEST_SHARE = 0.2  # of the training file, when there is neither a test file nor folds
@@ -39,10 +40,11 @@ def from_files(data: Data, tally: Tally | None = None, manner: Manner = "labelle
     """
     if not data.train:
         raise UserError("No training file: pass --train FILE, or set train in [data].")
-    for path in (data.dev, data.test):
+    for path in filter(None, (data.train, data.dev, data.test)):
         # Now, not when they are first read: that may be hours later.
-        if path and path != "-" and not os.path.exists(path):
-            raise missing(path)
+        for file in sides(path, data.target, data.references):
+            if file != "-" and not os.path.exists(file):
+                raise missing(file)
     if manner != "labelled":
         return _in_order(data, tally, manner)
     return _parts(data, None, lambda e: held(e.text, data.share), tally)

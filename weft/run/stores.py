@@ -56,7 +56,7 @@ class Stores:
         columns = getattr(self.space, "width", 0) if model.by_word else 0
         trees = model.reads == "trees"
         store = Store(
-            len(self.index.pieces), self.folder, columns=columns, trees=trees,
+            self.index.kinds, self.folder, columns=columns, trees=trees,
             features=model.features,
         )  # fmt: skip
         self.tally.open = True

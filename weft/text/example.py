@@ -39,6 +39,7 @@ class Example:
     tree: Tree | None = None  # where the file has trees
     fields: tuple[tuple[str, str], ...] = ()  # slots and values, where the text is a record
     vectors: Any = field(default=None, compare=False)  # (T, F) where it stands for a matrix
+    other: str | None = None  # the second text, where there are two
 
     @property
     def where(self) -> str:

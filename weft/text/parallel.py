@@ -1,7 +1,7 @@
 """Files line by line: a text and, in the others, what it should become."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -12,6 +12,54 @@ from weft.text.objects import several
 from weft.text.source import EMPTY, SKIP, Handling, Problems, Source, decoded, missing, peel
 
 PACKINGS = ("", ".gz", ".xz")
+
+
+def sides(
+    path: str | os.PathLike[str], target: str = "", references: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The files that a path means: itself, what its lines should become, further references.
+
+    Names with commas between them are files that belong together; a file whose own name has a
+    comma is one. Otherwise `target` and `references` are endings of the files beside it.
+    """
+    name = os.fspath(path)
+    found = _listed(name)
+    if len(found) == 1:
+        return (name, *(beside(name, one) for one in ((target, *references) if target else ())))
+    if target:
+        raise UserError(
+            f"{name}: the comma already says which files belong together. Leave out --target "
+            f"{target}, or give the first file alone."
+        )
+    return found
+
+
+def _listed(name: str) -> tuple[str, ...]:
+    """The names that commas separate; those inside the name of a file separate nothing."""
+    if "," not in name or os.path.exists(name):
+        return (name,)
+    found, waiting = [], ""
+    for part in name.split(","):
+        waiting = f"{waiting},{part}" if waiting else part
+        if os.path.isfile(waiting.strip()):
+            found.append(waiting.strip())
+            waiting = ""
+    # Where one is missing, it is named: nobody knows which commas are its own.
+    found = [part.strip() for part in name.split(",")] if waiting else found
+    if not all(found):
+        raise UserError(f"{name}: there is no name beside a comma. Write SOURCE,TARGET.")
+    return tuple(found)
+
+
+def ending(path: str | os.PathLike[str]) -> str:
+    """Of two files joined by a comma, the `target` that would say the same; or nothing."""
+    first, *others = sides(path)
+    if len(others) != 1:
+        return ""
+    suffix = Path(peel(others[0])[0]).suffix
+    own = Path(peel(first)[0]).suffix
+    alike = suffix and own and suffix != own
+    return suffix[1:] if alike and beside(first, suffix) == others[0] else ""
 
 
 def beside(path: str | os.PathLike[str], ending: str) -> str:

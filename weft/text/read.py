@@ -8,7 +8,7 @@ from pathlib import Path
 
 from weft.errors import UserError
 from weft.text import trees
-from weft.text.columns import Columns, Layout, layout, table_layout
+from weft.text.columns import NO_LABEL, Columns, Layout, layout, table_layout
 from weft.text.example import Example, Label, Tally, label_of
 from weft.text.formats import (
     FORMATS,
@@ -23,6 +23,7 @@ from weft.text.formats import (
 from weft.text.formats import recognise as recognise
 from weft.text.objects import Keys, cell_of, invalid_json, json_fault, several
 from weft.text.objects import no_text as no_text
+from weft.text.parallel import read_parallel, sides
 from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
 from weft.text.source import (
     EMPTY,
@@ -47,15 +48,20 @@ def read(
     separator: str | None = None,
     keep_empty: bool = False,
 ) -> Iterator[Example]:
-    """The examples of a file, folder or standard input ('-'), one at a time.
+    """The examples of a file, folder, pair of files or standard input ('-'), one at a time.
 
     Missing files and unknown columns are reported here; bad rows when their turn comes.
     """
     name = os.fspath(path)
     if format is not None:
         check_format(format)
-    if name != "-" and not os.path.exists(name):
-        raise missing(name)
+    files = sides(name)
+    for file in files:
+        if file != "-" and not os.path.exists(file):
+            raise missing(file)
+    if len(files) > 1 and columns.label != NO_LABEL:
+        return read_parallel(*files, problems=problems, tally=tally)
+    name = files[0]
     if name != "-" and os.path.isdir(name):
         if format == "standoff" or recognise(name) == "standoff":
             return _sentences(name, "standoff", columns, problems, tally)

@@ -199,12 +199,8 @@ def missing(path: str) -> UserError:
     target = Path(path)
     folder = target.parent
     sides = path.split(",")
-    if len(sides) == 2 and all(map(os.path.exists, sides)):
-        ending = Path(peel(sides[1])[0]).suffix.lstrip(".") or "ENDING"
-        return UserError(
-            f"{path}: these are two files. Give the first, and the ending of the other one beside "
-            f"it: {sides[0]} --target {ending}."
-        )
+    if len(sides) > 1 and all(map(os.path.exists, sides)):
+        return UserError(f"{path}: these are {len(sides)} files. Give one of them here.")
     if not folder.is_dir():
         return UserError(f"{path}: no such file; the folder '{folder}' does not exist either.")
     names = sorted(entry.name for entry in folder.iterdir())

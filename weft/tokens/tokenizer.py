@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 SPACE = "▁"  # how BPE and Unigram pieces write the space before a word
+SPACED = "Ġ"  # how byte-level pieces write it
 NOBODY: Mapping[int, str] = {}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -57,17 +58,36 @@ class Tokenizer:
 
     def of_words(self, words: Sequence[str]) -> np.ndarray:
         """One id a word, given as a word: of one that is cut further, that of its first piece."""
+        return np.array([pieces[0] for pieces in self.pieces_of(words)], dtype=np.int32)
+
+    def pieces_of(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids that each word is cut into, at least one; not for changing.
+
+        A tokenizer that tells a word in the middle of a text by the space before it is given one.
+        """
         known = self._known
         new = [word for word in dict.fromkeys(words) if word not in known]
-        unknown = self._raw.token_to_id(UNK) or 0
-        for word, one in zip(new, self._encode(new, fast=True), strict=True):
-            known[word] = one.ids[0] if one.ids else unknown
-        return np.array([known[word] for word in words], dtype=np.int32)
+        given = [f" {word}" for word in new] if self.spaced else new
+        for word, one in zip(new, self._encode(given, fast=True), strict=True):
+            known[word] = one.ids or [self.unknown]
+        return [known[word] for word in words]
 
     @cached_property
-    def _known(self) -> dict[str, int]:
+    def _known(self) -> dict[str, list[int]]:
         """The ids of words that were asked for."""
         return {}
+
+    @cached_property
+    def unknown(self) -> int:
+        """The id of what it has no other id for."""
+        found = (self._raw.token_to_id(entry) for entry in (UNK, "[UNK]"))
+        known = (i for i in found if i is not None)
+        return next(known, min(1, len(self) - 1))
+
+    @cached_property
+    def spaced(self) -> bool:
+        """Whether pieces hold the space before a word, as those of GPT-2 do."""
+        return SPACED in self._raw.get_vocab(with_added_tokens=True)
 
     def strings(self, texts: Sequence[str]) -> list[list[str]]:
         """The surface of each token as it stands in the text."""

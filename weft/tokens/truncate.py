@@ -57,3 +57,27 @@ def _starts(length: int, limit: int, overlap: float) -> list[int]:
     step = max(1, limit - round(overlap * limit))
     starts = list(range(0, length - limit, step))
     return [*starts, length - limit]  # the last window is full: it reaches back, not past the end
+
+
+def cut_pair(
+    first: int, second: int, limit: int, policy: Policy, where: str = ""
+) -> list[tuple[list[slice], list[slice]]]:
+    """What to read of two texts of so many tokens, together at most `limit`.
+
+    The longer one is shortened first, until both are equally long, as `transformers` does it. With
+    "windows" the first is read whole, or its first half of the limit, with every window of the
+    second.
+    """
+    if first + second <= limit:
+        return [([slice(0, first)], [slice(0, second)])]
+    if policy == "windows":
+        kept = min(first, max(limit // 2, limit - second))
+        rest = cut(second, max(limit - kept, 1), policy, where=where)
+        return [([slice(0, kept)], window) for window in rest]
+    short = min(first, second, limit // 2)
+    a = limit - short if first > second else short
+    shares = (a, limit - a)
+    if policy == "error":
+        cut(first + second, limit, policy, where=where)
+    a, b = (max(share, 1) for share in shares)
+    return [(cut(first, a, policy)[0], cut(second, b, policy)[0])]

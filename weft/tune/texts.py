@@ -15,7 +15,7 @@ from weft.measure.rows import Comparison, SentenceMeasure, compared
 from weft.measure.sentences import Statistic
 from weft.run.data import Data
 from weft.run.split import digest
-from weft.text.parallel import beside
+from weft.text.parallel import sides
 
 WRITING = ("seq2seq", "language")  # tasks whose answers are texts, or what texts cost
 LOWER = {
@@ -48,13 +48,13 @@ class Nats(SentenceMeasure):
 
 
 def contents(data: Data) -> dict[str, str]:
-    """A digest of each file that a [data] section names, and of the one beside it."""
-    files = {"train": data.train, "dev": data.dev, "test": data.test}
-    found = {name: digest(path) for name, path in files.items() if path}
-    for name in found if data.target else ():
-        for ending in (data.target, *data.references):
-            found[name] += digest(beside(files[name], ending))
-    return found
+    """A digest of each file that a [data] section names, and of those that belong to it."""
+    paths = {"train": data.train, "dev": data.dev, "test": data.test}
+    return {
+        name: "".join(map(digest, sides(path, data.target, data.references)))
+        for name, path in paths.items()
+        if path
+    }
 
 
 def sentences(task: Any, metric: str, seeds: Sequence[Sequence[Answer]]) -> SentenceMeasure | None:

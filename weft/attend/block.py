@@ -1,0 +1,62 @@
+"""The block of a Transformer (Vaswani et al. 2017): self-attention and a perceptron.
+
+B rows   T steps   H hidden width
+"""
+
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from weft.attend.multihead import MultiHead
+from weft.embed.options import ACTIVATIONS
+
+
+class Block(nn.Module):
+    """Self-attention, then a two-layer perceptron, each with a residual and a layer norm.
+
+    Without `inner_dropout` only what the two add to the residual is dropped.
+    """
+
+    def __init__(
+        self,
+        hidden: int,
+        heads: int,
+        feed: int,
+        norm: Literal["pre", "post"] = "pre",
+        dropout: float = 0.0,
+        activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu",
+        inner_dropout: bool = True,
+        eps: float = 1e-5,
+    ):
+        super().__init__()
+        self.norm_first = norm == "pre"
+        inner = dropout if inner_dropout else 0.0
+        self.attention = MultiHead(hidden, heads, inner)
+        self.attention_norm = nn.LayerNorm(hidden, eps)
+        self.feed_in = nn.Linear(hidden, feed)
+        self.feed_out = nn.Linear(feed, hidden)
+        self.feed_norm = nn.LayerNorm(hidden, eps)
+        self.activation = ACTIVATIONS[activation]()
+        self.dropout, self.inner = nn.Dropout(dropout), nn.Dropout(inner)
+        for layer in (self.feed_in, self.feed_out):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        weights: bool = False,
+        causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        asked: dict[str, Any] = {"mask": mask, "weights": weights, "causal": causal}
+        if self.norm_first:
+            mixed, shares = self.attention(self.attention_norm(x), **asked)
+            x = x + self.dropout(mixed)  # (B, T, H)
+            return x + self.dropout(self._feed(self.feed_norm(x))), shares
+        mixed, shares = self.attention(x, **asked)
+        x = self.attention_norm(x + self.dropout(mixed))  # (B, T, H)
+        return self.feed_norm(x + self.dropout(self._feed(x))), shares
+
+    def _feed(self, x: Tensor) -> Tensor:
+        return self.feed_out(self.inner(self.activation(self.feed_in(x))))

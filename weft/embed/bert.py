@@ -1,0 +1,131 @@
+"""BERT (Devlin et al. 2019) and its kin: words, positions and segments through Transformer blocks.
+
+B rows   S steps   E width of the tables   H hidden width   N heads
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from weft.attend.block import Block
+from weft.batch import Padded
+from weft.embed.contextual import Contextual, Mix, Word
+from weft.embed.options import sensible
+from weft.errors import UserError
+from weft.registry import register
+from weft.tokens.frame import Frame
+from weft.tokens.vocabulary import CLS, SEP, SPECIALS
+
+
+@register("embedder", "bert")
+class Bert(Contextual):
+    """A bidirectional Transformer, each block with its layer norm behind (post-norm).
+
+    With fewer `segments` than two it does not tell the texts of a pair apart by a table
+    (DistilBERT has none, RoBERTa one). `offset` is the first row of the position table that is used
+    (RoBERTa: 2), `width` that of the tables where it is another (ELECTRA). `cls` and `sep` are the
+    ids around a text; `doubled` puts two `sep` between two texts (RoBERTa). With `mix` all layers
+    are mixed by learned weights, as ELMo does; `frozen` weights are not learned.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        hidden: int = 256,
+        layers: int = 4,
+        heads: int = 4,
+        feed: int = 0,
+        limit: int = 512,
+        segments: int = 2,
+        offset: int = 0,
+        width: int = 0,
+        activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu",
+        eps: float = 1e-12,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        cls: int = SPECIALS.index(CLS),
+        sep: int = SPECIALS.index(SEP),
+        doubled: bool = False,
+        word: Word = "first",
+        mix: bool = False,
+        frozen: bool = False,
+        model: str = "",
+    ):
+        super().__init__()
+        where = "embedder 'bert'"
+        sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        if min(segments, offset, width, feed) < 0:
+            raise UserError(f"{where}: segments, offset, width and feed should be 0 or more.")
+        wide = width or hidden
+        self.output_size, self.limit, self.offset = hidden, limit, offset
+        self.frame = Frame((cls,), (sep,), (sep, sep) if doubled else (sep,))
+        self.word, self.model, self.frozen = word, model, frozen
+        self.table = nn.Embedding(vocabulary_size, wide)
+        self.positions = nn.Embedding(limit + offset, wide)
+        self.segments = nn.Embedding(segments, wide) if segments else None
+        self.norm = nn.LayerNorm(wide, eps)
+        self.dropout = nn.Dropout(dropout)
+        self.enter = nn.Identity() if wide == hidden else nn.Linear(wide, hidden)
+        self.blocks = nn.ModuleList(
+            Block(
+                hidden, heads, feed or 4 * hidden, "post", dropout, activation,
+                inner_dropout=False, eps=eps,
+            )
+            for _ in range(layers)
+        )  # fmt: skip
+        for block in self.blocks:
+            block.attention.dropout = attention_dropout  # type: ignore[union-attr, assignment]
+        self.mix = Mix(layers + 1) if mix else None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Normal weights of deviation 0.02, as BERT begins."""
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+        if self.frozen:
+            for name, p in self.named_parameters():
+                p.requires_grad_(name.startswith("mix"))
+
+    def layers(self, x: Padded) -> list[Tensor]:
+        """The states (B, S, H) after the embedding and after each block."""
+        found = [self._enter(x)]
+        mask = None if x.full else x.mask
+        for block in self.blocks:
+            found.append(block(found[-1], mask)[0])
+        return found
+
+    def last(self, x: Padded) -> Tensor:
+        """The states (B, S, H) after the last block."""
+        states = self._enter(x)
+        mask = None if x.full else x.mask
+        for block in self.blocks:
+            states, _ = block(states, mask)
+        return states
+
+    def weights(self, x: Padded) -> list[Tensor]:
+        """Where each head of each layer looks: one (B, N, S, S) tensor a layer."""
+        states, found = self._enter(x), []
+        for block in self.blocks:
+            states, shares = block(states, x.mask, weights=True)
+            found.append(shares)
+        return found
+
+    def _enter(self, x: Padded) -> Tensor:
+        """Words, positions and segments, as the first block reads them."""
+        steps = x.data.shape[1]
+        if self.limit is not None and steps > self.limit:
+            raise UserError(
+                f"A text of {steps} tokens, but this model reads at most {self.limit}. Set "
+                "data.truncate to head, tail, head+tail or windows."
+            )
+        places = torch.arange(self.offset, self.offset + steps, device=x.data.device)
+        states = self.table(x.data) + self.positions(places)  # (B, S, E)
+        if self.segments is not None:
+            more = self.segments.num_embeddings > 1
+            kinds = x.segments if more else torch.zeros_like(x.segments)
+            states = states + self.segments(kinds)
+        return self.enter(self.dropout(self.norm(states)))  # (B, S, H)

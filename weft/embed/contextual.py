@@ -1,0 +1,107 @@
+"""Vectors of tokens in their context: what BERT, GPT and ELMo have in common as embedders.
+
+B rows   T tokens or words   P pieces of a word   S steps of the network   H hidden width
+L layers
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from weft.batch import Padded
+from weft.tokens.frame import Frame
+
+Word = Literal["first", "mean", "last"]
+
+
+class Mix(nn.Module):
+    """γ Σ s_l h_l, with weights s that are learned and sum to one (Peters et al. 2018)."""
+
+    def __init__(self, layers: int):
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    @property
+    def shares(self) -> Tensor:
+        """(L,) how much of each layer is taken."""
+        return self.scores.softmax(0)
+
+    def forward(self, layers: list[Tensor]) -> Tensor:
+        shares = self.shares.to(layers[0].dtype).unbind()
+        mixed = sum(share * states for share, states in zip(shares, layers, strict=True))
+        return self.gamma.to(layers[0].dtype) * mixed  # (B, S, H)
+
+
+class Contextual(nn.Module):
+    """An embedder whose vector of a token depends on all the others.
+
+    It reads the ids of a text, which the indexer has put in its `frame`; or words, each with the
+    pieces it consists of, for which it gives one vector each: that of the `word`'s first piece, of
+    its last, or the mean of all. `model` names where its weights come from; the constructor never
+    opens it, whoever makes a fresh model does.
+    """
+
+    output_size: int
+    limit: int | None  # the most steps that can be read, those of the frame included
+    frame: Frame
+    word: Word
+    mix: Mix | None
+    subwords = True  # where words are read, their pieces are wanted
+    model: str
+
+    def layers(self, x: Padded) -> list[Tensor]:
+        """The states (B, S, H) after the embedding and after each layer; ids in their frame."""
+        raise NotImplementedError
+
+    def last(self, x: Padded) -> Tensor:
+        """The states (B, S, H) after the last layer."""
+        return self.layers(x)[-1]
+
+    def forward(self, x: Padded) -> Padded:
+        if not x.pieces:
+            return x.with_data(self._states(x))
+        steps, first, count = self._steps(x.pieces[0])
+        states = self._states(steps)  # (B, S, H)
+        return x.with_data(self._words(states, first, count))
+
+    def _states(self, x: Padded) -> Tensor:
+        return self.last(x) if self.mix is None else self.mix(self.layers(x))
+
+    def _steps(self, pieces: Tensor) -> tuple[Padded, Tensor, Tensor]:
+        """Pieces (B, T, P), counted from 1, as rows of ids in their frame.
+
+        With them come the step at which each word begins and how many it has, both (B, T).
+        """
+        real = pieces > 0  # (B, T, P)
+        count = real.sum(2)  # (B, T)
+        before, after = (
+            torch.tensor(ids, dtype=pieces.dtype, device=pieces.device)
+            for ids in (self.frame.before, self.frame.after)
+        )
+        first = len(before) + count.cumsum(1) - count  # (B, T)
+        lengths = len(before) + count.sum(1) + len(after)  # (B,)
+        ids = pieces.new_zeros(len(pieces), int(lengths.max()))
+        ids[:, : len(before)] = before
+        within = (first[..., None] + torch.arange(pieces.shape[2], device=pieces.device))[real]
+        row = torch.arange(len(pieces), device=pieces.device)
+        ids[row[:, None, None].expand_as(pieces)[real], within] = pieces[real] - 1
+        for i in range(len(after)):
+            ids[row, lengths - len(after) + i] = after[i]
+        return Padded(ids, lengths.cpu()), first, count
+
+    def _words(self, states: Tensor, first: Tensor, count: Tensor) -> Tensor:
+        """(B, T, H) one vector a word."""
+        if self.word == "mean":
+            padded = torch.cat([states.new_zeros(len(states), 1, states.shape[2]), states], 1)
+            sums = padded.float().cumsum(1)
+            end = _at(sums, first + count) - _at(sums, first)
+            return (end / count.clamp(min=1)[..., None]).to(states.dtype)
+        chosen = first if self.word == "first" else first + count - 1
+        return _at(states, chosen.clamp(0, states.shape[1] - 1))
+
+
+def _at(states: Tensor, steps: Tensor) -> Tensor:
+    """(B, T, H) the states at some steps (B, T) of each row."""
+    return states.gather(1, steps[..., None].expand(-1, -1, states.shape[2]))

@@ -1,0 +1,42 @@
+"""What stands around a text, and between two: [CLS] a [SEP] b [SEP]."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Ids that are no part of any text; of a second text `between` and its `after` are put."""
+
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
+
+    def room(self, pair: bool = False) -> int:
+        """How many ids it adds."""
+        return len(self.before) + len(self.after) + (len(self.between) if pair else 0)
+
+    def put(self, first: np.ndarray, second: np.ndarray | None = None) -> tuple[np.ndarray, int]:
+        """The ids with everything around them, and the step where the second text begins.
+
+        The second text begins behind what stands between the two; with it, `after` comes once.
+        """
+        middle = [] if second is None else [self.between, second]
+        parts = [self.before, first, *middle, self.after]
+        ids = np.concatenate([np.asarray(part, np.int32) for part in parts])
+        start = 0 if second is None else len(self.before) + len(first) + len(self.between)
+        return ids, start
+
+    def spans(self, first: np.ndarray, second: np.ndarray | None = None) -> np.ndarray:
+        """The places of the same ids: those of the frame are empty, at the beginning."""
+        middle = [] if second is None else [_empty(self.between), second]
+        parts = [_empty(self.before), first, *middle, _empty(self.after)]
+        return np.concatenate(parts).astype(np.int32)
+
+
+BARE = Frame()
+
+
+def _empty(ids: tuple[int, ...]) -> np.ndarray:
+    return np.zeros((len(ids), 2), np.int32)
