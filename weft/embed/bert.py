@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attend.block import Block
+from weft.attend.low_rank import adapt
 from weft.batch import Padded
 from weft.embed.contextual import Contextual, Mix, Word
 from weft.embed.options import sensible
@@ -26,7 +27,8 @@ class Bert(Contextual):
     (DistilBERT has none, RoBERTa one). `offset` is the first row of the position table that is used
     (RoBERTa: 2), `width` that of the tables where it is another (ELECTRA). `cls` and `sep` are the
     ids around a text; `doubled` puts two `sep` between two texts (RoBERTa). With `mix` all layers
-    are mixed by learned weights, as ELMo does; `frozen` weights are not learned.
+    are mixed by learned weights, as ELMo does; `frozen` weights are not learned. With `lora` they
+    are not either, but a change of that rank to each query and value matrix is.
     """
 
     def __init__(
@@ -50,13 +52,16 @@ class Bert(Contextual):
         word: Word = "first",
         mix: bool = False,
         frozen: bool = False,
+        lora: int = 0,
         model: str = "",
     ):
         super().__init__()
         where = "embedder 'bert'"
         sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
-        if min(segments, offset, width, feed) < 0:
-            raise UserError(f"{where}: segments, offset, width and feed should be 0 or more.")
+        if min(segments, offset, width, feed, lora) < 0:
+            raise UserError(f"{where}: segments, offset, width, feed and lora should be 0 or more.")
+        if lora and frozen:
+            raise UserError(f"{where}: with 'frozen' nothing is learned, with 'lora' a little is.")
         wide = width or hidden
         self.output_size, self.limit, self.offset = hidden, limit, offset
         self.frame = Frame((cls,), (sep,), (sep, sep) if doubled else (sep,))
@@ -77,18 +82,28 @@ class Bert(Contextual):
         for block in self.blocks:
             block.attention.dropout = attention_dropout  # type: ignore[union-attr, assignment]
         self.mix = Mix(layers + 1) if mix else None
-        self._begin()
+        self._begin(lora)
 
-    def _begin(self) -> None:
+    def _begin(self, lora: int) -> None:
         """Normal weights of deviation 0.02, as BERT begins."""
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
                 nn.init.normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear):
                 nn.init.zeros_(module.bias)
-        if self.frozen:
+        if self.frozen or lora:
             for name, p in self.named_parameters():
                 p.requires_grad_(name.startswith("mix"))
+        for block in self.blocks if lora else ():
+            adapt(block.attention.query, lora)  # type: ignore[union-attr, arg-type]
+            adapt(block.attention.value, lora)  # type: ignore[union-attr, arg-type]
+
+    def levels(self) -> list[list[nn.Parameter]]:
+        """Its parameters from the tables up to the last block."""
+        blocks = [list(block.parameters()) for block in self.blocks]
+        inside = {id(p) for block in blocks for p in block}
+        below = [p for p in self.parameters() if id(p) not in inside]
+        return [below, *blocks]
 
     def layers(self, x: Padded) -> list[Tensor]:
         """The states (B, S, H) after the embedding and after each block."""

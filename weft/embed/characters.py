@@ -67,6 +67,7 @@ class Spelled(nn.Module):
 
     output_size: int
     limit: int  # bytes of a word that are read
+    once = False  # whether in training too a word is read once, and has the same dropout everywhere
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The bytes of each token, counted from 1; 0 is left for padding."""
@@ -84,7 +85,8 @@ class Spelled(nn.Module):
             return x.with_data(torch.zeros(B, T, self.output_size, device=x.data.device))
         index = real.to(x.data.device)
         spelled = x.data.flatten(0, 1)[index]  # (M, W)
-        vectors = self.words(spelled) if self.training else self._once(spelled)  # (M, E)
+        every = self.training and not self.once
+        vectors = self.words(spelled) if every else self._once(spelled)  # (M, E)
         flat = vectors.new_zeros(B * T, self.output_size).index_copy(0, index, vectors)
         out = flat.view(B, T, -1)  # (B, T, E)
         return x.with_data(out)

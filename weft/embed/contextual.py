@@ -55,6 +55,10 @@ class Contextual(nn.Module):
         """The states (B, S, H) after the embedding and after each layer; ids in their frame."""
         raise NotImplementedError
 
+    def levels(self) -> list[list[nn.Parameter]]:
+        """Its parameters from the lowest layer to the highest, for rates and for unfreezing."""
+        raise NotImplementedError
+
     def last(self, x: Padded) -> Tensor:
         """The states (B, S, H) after the last layer."""
         return self.layers(x)[-1]

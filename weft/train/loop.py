@@ -13,7 +13,7 @@ from weft.batch import Batches, Labelled, Position
 from weft.decode.search_state import leaves, mapped
 from weft.errors import UserError
 from weft.train.faster import compile_for, give_up_compiling, updates
-from weft.train.optimise import FACTOR, clip, optimisers, rate
+from weft.train.optimise import FACTOR, Unfreezing, clip, optimisers, rate
 from weft.train.runtime import Runtime, free_memory, out_of_memory
 from weft.train.settings import Settings
 
@@ -87,8 +87,9 @@ def fit(
     NaN, always before the end of an epoch, and whenever the caller asks with `check(trainee)`.
     """
     model = trainee.model.train()
-    learned = [p for p in model.parameters() if p.requires_grad]
+    learned = _learned(trainee)
     compile_for(model, settings, runtime, batches)
+    frozen = Unfreezing(model, learned, settings.unfreeze)
 
     def update(group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
         total = _gradients(trainee, task, group, count, runtime)
@@ -108,6 +109,7 @@ def fit(
         trainee.step += 1
         count = sum(batch.count for batch, _ in group)
         now = rate(settings, batches.share(batches.position))
+        frozen.until(batches.share(batches.position) * settings.epochs)
         for optimiser in trainee.optimisers:
             for settings_group in optimiser.param_groups:
                 settings_group["lr"] = now * settings_group.get(FACTOR, 1.0)
@@ -135,6 +137,13 @@ def fit(
         yield progress
         if not model.training:  # the caller may have evaluated
             model.train()
+
+
+def _learned(trainee: Trainee) -> list[nn.Parameter]:
+    """What the optimisers move, in the order of the model."""
+    groups = (group for one in trainee.optimisers for group in one.param_groups)
+    held = {id(p) for group in groups for p in group["params"]}
+    return [p for p in trainee.model.parameters() if id(p) in held]
 
 
 def check(trainee: Trainee) -> None:

@@ -46,10 +46,46 @@ def _by_rate(
         part = getattr(model, name, None)
         if own and part is not None:
             factors |= {id(p): own / settings.learning_rate for p in part.parameters()}
+    for below, level in enumerate(reversed(levels(model))):
+        for p in level:
+            factors[id(p)] = factors.get(id(p), 1.0) * settings.layer_decay**below
     found: dict[float, list[nn.Parameter]] = {}
     for p in learned:
         found.setdefault(factors.get(id(p), 1.0), []).append(p)
     return list(found.items())
+
+
+def levels(model: nn.Module) -> list[list[nn.Parameter]]:
+    """The layers of its pre-trained embedders from the lowest to the highest, side by side."""
+    own = [e.levels() for e in getattr(model, "embedders", ()) if hasattr(e, "levels")]
+    most = max(map(len, own), default=0)
+    # Counted from the top, where they end together.
+    padded = [[[]] * (most - len(some)) + some for some in own]
+    return [[p for level in side for p in level] for side in zip(*padded, strict=True)]
+
+
+class Unfreezing:
+    """Lets the layers of a pre-trained embedder learn one after the other, from the top down.
+
+    Only those that are `learned` at all are let: what is frozen for good stays so.
+    """
+
+    def __init__(self, model: nn.Module, learned: Iterable[nn.Parameter], every: float):
+        self.every = every
+        known, some = set(map(id, learned)), levels(model) if every else []
+        self.levels = [[p for p in level if id(p) in known] for level in reversed(some)]
+        self.open = len(self.levels)
+        if self.levels:
+            self.until(0.0)
+
+    def until(self, epochs: float) -> None:
+        """What learns after so many epochs."""
+        now = min(int(epochs / self.every), len(self.levels)) if self.levels else self.open
+        if now != self.open:
+            self.open = now
+            for i, level in enumerate(self.levels):
+                for p in level:
+                    p.requires_grad_(i < now)
 
 
 def _dense(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:

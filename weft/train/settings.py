@@ -16,6 +16,10 @@ class Settings:
     learning_rate: float = 1e-3
     embedder_rate: float = 0.0  # learning rate of the embedders; 0 = learning_rate
     head_rate: float = 0.0  # learning rate of the head; 0 = learning_rate
+    layer_decay: float = 1.0  # of a pre-trained embedder: how much slower each layer learns than
+    # the one above it, the last one as fast as the rest of the model (Howard & Ruder 2018)
+    unfreeze: float = 0.0  # of a pre-trained embedder: epochs until one more layer begins to learn,
+    # from the top down, after the rest of the model has learned alone; 0 = all from the start
     momentum: float = 0.9  # of sgd
     beta2: float = 0.999  # of adam and adamw: how slowly the size of gradients is forgotten
     weight_decay: float = 0.0  # of adamw, on matrices only

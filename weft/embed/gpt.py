@@ -1,0 +1,115 @@
+"""GPT (Radford et al. 2018, 2019) as an embedder: each token in the context of those before it.
+
+B rows   S steps   H hidden width   N heads
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from weft.attend.block import Block
+from weft.batch import Padded
+from weft.embed.contextual import Contextual, Mix, Word
+from weft.embed.options import sensible
+from weft.errors import UserError
+from weft.registry import register
+from weft.tokens.frame import Frame
+
+
+@register("embedder", "gpt")
+class Gpt(Contextual):
+    """A Transformer that looks back only, each block with its layer norm in front, as GPT-2.
+
+    `cls` and `sep` are the ids put before and behind a text, -1: none; only the last token has
+    read everything, so a pool over the whole text is "last" or "mean". With `mix` all layers are
+    mixed by learned weights, as ELMo does; `frozen` weights are not learned.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        hidden: int = 384,
+        layers: int = 6,
+        heads: int = 6,
+        feed: int = 0,
+        limit: int = 256,
+        activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu-tanh",
+        eps: float = 1e-5,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        cls: int = -1,
+        sep: int = -1,
+        word: Word = "last",
+        mix: bool = False,
+        frozen: bool = False,
+        model: str = "",
+    ):
+        super().__init__()
+        where = "embedder 'gpt'"
+        sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        if feed < 0:
+            raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
+        self.output_size, self.limit = hidden, limit
+        before, after = ((i,) if i >= 0 else () for i in (cls, sep))
+        self.frame = Frame(before, after, after)
+        self.word, self.model, self.frozen = word, model, frozen
+        self.table = nn.Embedding(vocabulary_size, hidden)
+        self.positions = nn.Embedding(limit, hidden)
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            Block(
+                hidden, heads, feed or 4 * hidden, "pre", dropout, activation,
+                inner_dropout=False, eps=eps,
+            )
+            for _ in range(layers)
+        )  # fmt: skip
+        for block in self.blocks:
+            block.attention.dropout = attention_dropout  # type: ignore[union-attr, assignment]
+        self.norm = nn.LayerNorm(hidden, eps)
+        self.mix = Mix(layers + 1) if mix else None
+        self._begin(layers)
+
+    def _begin(self, layers: int) -> None:
+        """Normal weights of deviation 0.02, smaller where they add to the residual, as GPT-2."""
+        for name, p in self.named_parameters():
+            last = name.endswith(("output.weight", "feed_out.weight"))
+            if p.dim() == 2:
+                nn.init.normal_(p, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
+            if self.frozen:
+                p.requires_grad_(name.startswith("mix"))
+
+    def layers(self, x: Padded) -> list[Tensor]:
+        """The states (B, S, H) after the embedding and after each block, the last one normed."""
+        found = [self._enter(x)]
+        for block in self.blocks:
+            found.append(block(found[-1], causal=True)[0])
+        return [*found[:-1], self.norm(found[-1])]
+
+    def last(self, x: Padded) -> Tensor:
+        """The states (B, S, H) after the last block."""
+        # No mask is needed: the padding stands behind, where nobody looks.
+        states = self._enter(x)
+        for block in self.blocks:
+            states, _ = block(states, causal=True)
+        return self.norm(states)
+
+    def weights(self, x: Padded) -> list[Tensor]:
+        """Where each head of each layer looks: one (B, N, S, S) tensor a layer."""
+        states, found = self._enter(x), []
+        for block in self.blocks:
+            states, shares = block(states, x.mask, weights=True, causal=True)
+            found.append(shares)
+        return found
+
+    def _enter(self, x: Padded) -> Tensor:
+        """Words and positions, as the first block reads them."""
+        steps = x.data.shape[1]
+        if self.limit is not None and steps > self.limit:
+            raise UserError(
+                f"A text of {steps} tokens, but this model reads at most {self.limit}. Set "
+                "data.truncate to head, tail, head+tail or windows."
+            )
+        places = torch.arange(steps, device=x.data.device)
+        states = self.table(x.data) + self.positions(places)  # (B, S, H)
+        return self.dropout(states)
