@@ -21,7 +21,7 @@ from record import Record, options
 
 from weft.train.runtime import Runtime, on
 
-PARTS = ("loss", "gpt_train", "gpt_decode", "marian_decode", "lstm", "chars")
+PARTS = ("loss", "gpt_train", "profile", "gpt_decode", "marian_decode", "lstm", "chars")
 
 
 @dataclass
@@ -90,7 +90,7 @@ def main() -> None:
     name = torch.cuda.get_device_name(runtime.device) if runtime.graphs else "processor"
     bench.line("device", name=name, torch=torch.__version__, threads=torch.get_num_threads())
     # Imported here: a part that cannot be loaded must not stop the others.
-    homes = {"loss": "gpu_training", "gpt_train": "gpu_training", "lstm": "gpu_training"}
+    homes = dict.fromkeys(("loss", "gpt_train", "profile", "lstm"), "gpu_training")
     homes |= {"gpt_decode": "gpu_decoding", "marian_decode": "gpu_decoding", "chars": "gpu_chars"}
     for part in asked.parts.split(","):
         begun = time.perf_counter()

@@ -109,25 +109,33 @@ def gpt_train(bench: Bench) -> None:
         (211, 32, 2, 2, 16, 3) if bench.tiny else (50257, 768, 12, 12, 1024, 32)
     )
     timed, curve = (3, 4) if bench.tiny else (20, 50)
-    batches = zipf(rows, steps, words, max(curve, timed), bench.device)
+    lines = zipf(rows, curve * steps - 1, words, 1, "cpu")[0]
+    batches = [
+        torch.cat([one.source.data, one.target[:, -1:]], 1).to(bench.device)
+        for one, _ in islice(iter(_pieces(lines, steps)), curve)
+    ]
     torch.manual_seed(0)
     first = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
     start = {name: value.clone() for name, value in first.state_dict().items()}
     size = sum(p.numel() for p in first.parameters()) - steps * hidden
     operations = 6 * size + 12 * layers * hidden * steps  # a token, as in Chowdhery et al. (2022)
 
-    def ours(compiled: str) -> Work:
+    def ours(attention: bool) -> Work:
         model = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
         model.load_state_dict(start)
-        return _ours(bench, model.to(bench.device).train(), compiled)
+        return _ours(bench, model.to(bench.device).train(), attention)
+
+    def fitted() -> Work:
+        shape = {"hidden": hidden, "layers": layers, "heads": heads, "limit": steps, "dropout": 0.0}
+        return _fitted(bench, {"kind": "gpt", **shape}, start, lines, words, steps)
 
     def theirs() -> Work:
         return _theirs(bench, _gpt2(first, words, hidden, layers, heads, steps))
 
     ways: dict[str, Callable[[], Work]] = {
-        "weft, eager": lambda: ours(""),
-        "weft": lambda: ours("blocks"),
-        "weft, whole": lambda: ours("whole"),
+        "weft": fitted,
+        "weft, loop of its own": lambda: ours(True),
+        "weft, loop of its own, torch's attention": lambda: ours(False),
         "transformers": theirs,
     }
     curves: dict[str, list[Any]] = {}
@@ -148,11 +156,15 @@ def gpt_train(bench: Bench) -> None:
             speeds[name] = [timed * rows * steps / t for t in times]
             rate = spread(speeds[name], 0)["median"]
             share = rate * operations / PEAK
+            kernels = [
+                kernel for kernel, *_ in _kernels(bench, partial(several, update, batches[:1], []))
+                if any(part in kernel.lower() for part in ("flash", "fmha", "cudnn", "attention"))
+            ]  # fmt: skip
             bench.line(
                 f"gpt training, {name}", f"{rate:,.0f} tokens/s, {share:.1%} MFU",
                 tokens_per_second=spread(speeds[name], 0), mfu=round(share, 4),
                 first_update_s=round(made, 1), losses=[round(x, 4) for x in curves[name][::10]],
-                memory_gb=round(bench.runtime.peak_memory() / 2**30, 1),
+                memory_gb=round(bench.runtime.peak_memory() / 2**30, 1), attention=kernels[:4],
             )  # fmt: skip
             del update
     best = max(
@@ -174,26 +186,98 @@ def gpt_train(bench: Bench) -> None:
         )
 
 
-def _ours(bench: Bench, model: GPT, compiled: str) -> Work:
+def profile(bench: Bench) -> None:
+    """Where the time of an update of GPT-2 small goes: the kernels that take longest."""
+    words, hidden, layers, heads, steps, rows = (
+        (211, 32, 2, 2, 16, 3) if bench.tiny else (50257, 768, 12, 12, 1024, 32)
+    )
+    torch.manual_seed(0)
+    first = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
+    update = _ours(bench, first.to(bench.device).train(), True)
+    ids = zipf(rows, steps, words, 1, bench.device)[0]
+    for _ in range(4):
+        update(ids)
+    count, seconds = 5, 0.0
+
+    def several() -> None:
+        nonlocal seconds
+        seconds = bench.seconds(lambda: [update(ids) for _ in range(count)])
+
+    found = _kernels(bench, several)
+    busy = sum(taken for _, taken, _ in found)
+    bench.line(
+        "profile", update_ms=round(1e3 * seconds / count, 2), kernels=len(found),
+        busy_ms=round(busy / count, 2), idle=round(max(1 - busy / (1e3 * seconds), 0.0), 3),
+    )  # fmt: skip
+    for name, taken, calls in found[:25]:
+        bench.line("kernel", kernel=name, ms=round(taken / count, 3), calls=calls / count)
+
+
+def _kernels(bench: Bench, work: Callable[[], Any]) -> list[tuple[str, float, int]]:
+    """Name, milliseconds and number of calls of the kernels of some work, the longest first."""
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity
+
+    gpu = bench.runtime.graphs
+    kinds = [ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=kinds) as profiler:
+        work()
+        bench.runtime.wait()
+    found = []
+    for event in profiler.key_averages():
+        taken = event.self_device_time_total if gpu else event.self_cpu_time_total
+        if event.device_type == (DeviceType.CUDA if gpu else DeviceType.CPU) and taken:
+            found.append((event.key[:90], taken / 1e3, event.count))
+    return sorted(found, key=lambda one: -one[1])
+
+
+def _pieces(lines: Tensor, steps: int) -> Pieces:
+    """Lines of text (B, …) as batches of some steps, in order, again and again."""
+    stream = Stream(2)
+    stream.append(lines.flatten().numpy().astype(np.int32))
+    return Pieces(
+        stream.close(), rows=len(lines), window=steps, seed=1, epochs=10**6, in_order=True
+    )
+
+
+def _fitted(
+    bench: Bench, decoder: dict[str, Any], start: dict[str, Tensor], lines: Tensor, words: int,
+    steps: int,
+) -> Work:  # fmt: skip
+    """Updates by the product's own loop; it goes through the lines by itself."""
+    parts = {"task": {"kind": "language", "window": steps}, "decoder": decoder, "generate": {}}
+    model = Model(parts, vocabulary_size=words, outputs=(words, 2, 3)).to(bench.device)
+    model.head.decoder.load_state_dict(start)
+    settings = Settings(learning_rate=6e-4, weight_decay=0.1, epochs=10**6)
+    runtime = on(str(bench.device), "bf16")
+    trainee = Trainee.fresh(model, settings)
+    updates = fit(trainee, Language(window=steps), _pieces(lines, steps), settings, runtime)
+
+    def update(ids: Tensor) -> Tensor:
+        progress = next(updates)
+        if trainee.trouble:
+            bench.line("gpt training, weft", f"NOTE {trainee.trouble}", trouble=trainee.trouble)
+            trainee.trouble = ""
+        return progress.total / progress.count
+
+    return update
+
+
+def _ours(bench: Bench, model: GPT, attention: bool) -> Work:
     settings = Settings(learning_rate=6e-4, weight_decay=0.1)
     steppers = optimisers(model, settings)
     learned = list(model.parameters())
-    if compiled == "blocks":
-        compile_blocks(model)
+    compile_blocks(model)
+    runtime = on(str(bench.device), "bf16")
     lengths = torch.full((1,), 0)
-
-    def features(ids: Tensor) -> Tensor:
-        return model.features(Padded(ids, lengths))
-
-    read = torch.compile(features) if compiled == "whole" else features
 
     def update(ids: Tensor) -> Tensor:
         given, right = ids[:, :-1], ids[:, 1:]
-        with torch.autocast(bench.device.type, torch.bfloat16):
-            made = read(given)
+        with runtime.autocast(), runtime.attention() if attention else contextlib.nullcontext():
+            made = model.features(Padded(given, lengths))
             wanted = Padded(right, torch.full((len(ids),), right.shape[1]))
             total, count = chunked_loss(made, model.words.weight, model.words.bias, wanted)
-        (total / count).backward()
+            (total / count).backward()
         clip(learned, settings.clip)
         for optimiser in steppers:
             optimiser.step()

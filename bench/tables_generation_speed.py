@@ -23,6 +23,8 @@ SYSTEMS = {
 LEARNERS = {
     "weft": "Weft, blocks compiled", "weft, eager": "Weft, not compiled",
     "weft, cuDNN attention": "Weft, blocks compiled, attention by cuDNN",
+    "weft, loop of its own": "Weft, blocks compiled, in a bare loop",
+    "weft, loop of its own, torch's attention": "the same, attention as torch chooses",
     "weft, whole": "Weft, compiled as a whole", "transformers": "transformers, compiled",
 }  # fmt: skip
 

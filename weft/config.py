@@ -24,7 +24,7 @@ NEURAL = ("tokenizer", "embedder", "encoder", "pool", "head")
 WRITING = ("tokenizer", "embedder", "encoder", "decoder")  # of what answers with a text
 SPEAKING = ("tokenizer", "decoder")  # of a language model
 SETTINGS = (
-    *("recipe", "task", *NEURAL, "target", "decoder", "generate"),
+    *("recipe", "task", *NEURAL, "pair", "target", "decoder", "generate"),
     *("classic", "data", "train"),
 )
 SECTIONS = (*SETTINGS, "search")  # what `weft tune` may vary; the other verbs leave it alone
@@ -88,18 +88,37 @@ def recipe(name: str) -> Config:
     return from_sections(tomllib.loads(path.read_text("utf-8")), f"recipe {name}")
 
 
-def recipes(task: str | None = "classify") -> list[str]:
+def recipes(task: str | None = "classify", pretrained: bool = False) -> list[str]:
     """The names of the built-in configurations for a task, or of all; from simple to deep.
 
-    One that names no task answers for whole texts, by classes or numbers.
+    One that names no task answers for whole texts, by classes or numbers. Those that start from a
+    checkpoint come with `pretrained`, where there is one.
     """
-    wanted = "classify" if task == "regress" else task
+    wanted = {"regress": "classify", "pair-score": "pair-classify"}.get(task or "", task)
     found = {}
     for path in RECIPES.glob("*.toml"):
         sections = tomllib.loads(path.read_text("utf-8"))
+        if wanted is not None and not pretrained and sections["recipe"].get("pretrained"):
+            continue
         if wanted is None or sections.get("task", {}).get("kind", "classify") == wanted:
             found[path.stem] = sections["recipe"].get("order", 99)
     return sorted(found, key=lambda name: (found[name], name))
+
+
+def from_checkpoint(config: Config, folder: str, origin: str = "--pretrained") -> Config:
+    """The configuration with a pre-trained network: where it asks for one, or as its embedder.
+
+    A language model has no embedder, and goes on with the one it is given.
+    """
+    if "classic" in config:
+        raise UserError(f"{origin} {folder}: a classic model has no network to start from.")
+    tables = config["embedder"]
+    for i, spec in enumerate(tables if isinstance(tables, list) else [tables]):
+        if spec.get("kind") == "pretrained":
+            place = f"embedder.{i}" if isinstance(tables, list) else "embedder"
+            return config.with_values({f"{place}.model": folder}, origin)
+    part = "decoder" if _speaks(config.sections) else "embedder"
+    return config.with_values({part: {"kind": "pretrained", "model": folder}}, origin)
 
 
 def from_sections(sections: Mapping[str, Any], origin: str) -> Config:
@@ -134,11 +153,18 @@ def parts_of(sections: Mapping[str, Any]) -> tuple[str, ...]:
         return ("tokenizer", "classic") if _speaks(sections) else ("classic",)
     if _speaks(sections):
         return SPEAKING
-    return WRITING if "decoder" in sections else NEURAL
+    if "decoder" in sections:
+        return WRITING
+    two = "pair" in sections or _task(sections).startswith("pair-") or _task(sections) == "span"
+    return (*NEURAL, "pair") if two else NEURAL
 
 
 def _speaks(sections: Mapping[str, Any]) -> bool:
-    return sections.get("task", {}).get("kind") == "language"
+    return _task(sections) == "language"
+
+
+def _task(sections: Mapping[str, Any]) -> str:
+    return sections.get("task", {}).get("kind", "")
 
 
 def keys(sections: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -200,7 +226,9 @@ def _checked(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
         told = "a [decoder] writes the answer itself"
         raise UserError(f"{origin}: {told}; remove [{'], ['.join(both)}].")
     # N-grams are counted of any tokens; all other classic models find words themselves.
-    others = [n for n in (*NEURAL, *WRITING) if not (n == "tokenizer" and _speaks(sections))]
+    others = [
+        n for n in (*NEURAL, *WRITING, "pair") if not (n == "tokenizer" and _speaks(sections))
+    ]
     if "classic" in sections and (both := [n for n in others if n in sections]):
         raise UserError(f"{origin}: [classic] stands alone; remove [{'], ['.join(both)}].")
     return dict(sections)

@@ -13,13 +13,16 @@ from torch import Tensor, nn
 from weft import registry
 from weft.batch import Padded
 from weft.batch.index import Pieces
+from weft.batch.padded import beside
 from weft.decode.search_settings import Settings
+from weft.encode.towers import check_marks, check_pooled
 from weft.errors import UserError
 from weft.tokens.frame import BARE, Frame
 from weft.tokens.vocabulary import PAD, SPECIALS, UNK
 
 UNKNOWN = SPECIALS.index(UNK)
 WHOLE = {"kind": "none"}  # no pool: all states go to the head
+HEADED = ("input_size", "outputs", "frame", "modelled")  # what a head is told
 DECODED = ("vocabulary_size", "memory_size", "directions")  # what a decoder is told
 
 
@@ -30,7 +33,7 @@ class Reading:
     states: Padded  # (B, T, H) a vector for every step
     vector: Any  # (B, H) one for the text, or the states themselves where nothing is pooled
     weights: Tensor | None  # (B, T) how much of the vector came from each step, where pooled so
-    scores: Any  # (B, C), or what a head for every word gives
+    scores: Any  # (B, C), or what a head for every word gives; None of one text of two
 
 
 class Model(nn.Module):
@@ -42,6 +45,9 @@ class Model(nn.Module):
         self.embedders = nn.ModuleList()
         self.encoder: Any = None
         self.pool: Any = None
+        self.apart = _apart(self.parts)  # a row holds two texts, each of which is read by itself
+        self.pair: Any = None  # how two texts meet, where there are two
+        self.join: Any = None  # and what makes one vector of theirs
         if "embedder" not in self.parts:
             self.head = _speaker(self.parts, outputs)
             return
@@ -55,6 +61,9 @@ class Model(nn.Module):
                 "The embedder 'vectors' reads no tokens, so no other can stand beside it."
             )
         width = sum(map(_width, self.embedders))
+        if "pair" in self.parts and not self.apart:
+            self.pair = registry.build("pair", self.parts["pair"], input_size=width)
+            check_marks(self.pair, self.frame != BARE)
         self.encoder = registry.build("encoder", self.parts["encoder"], input_size=width)
         size, directions = self.encoder.output_size, getattr(self.encoder, "directions", 1)
         known = {"input_size": size, "directions": directions}
@@ -64,10 +73,22 @@ class Model(nn.Module):
             self.head = _writer(self.parts, size, directions, outputs, bool(task.get("copy")))
             self._share(bool(task.get("shared")))
             return
+        if self.apart:
+            self.pair = registry.build("pair", self.parts["pair"], input_size=size)
+            turned = getattr(self.pair, "directions", directions)
+            known = {"input_size": self.pair.output_size, "directions": turned}
         self.pool = registry.build("pool", self.parts["pool"], **known)
-        self.head = registry.build(
-            "head", self.parts["head"], input_size=self.pool.output_size, outputs=outputs
-        )
+        if self.apart and hasattr(self.pair, "join"):
+            check_pooled(self.parts["pair"]["kind"], self.pooling)
+            self.join = self.pair.join(self.pool.output_size)
+        width = (self.join or self.pool).output_size
+        told = {"frame": self.frame, "modelled": getattr(self.pair, "modelled", 0)}
+        head = registry.build(
+            "head", self.parts["head"], input_size=width, outputs=outputs, **told
+        )  # fmt: skip
+        self.head = head
+        if self.fills:
+            head.borrow(self.embedders[0])
         self._share(False)
 
     def _share(self, one_vocabulary: bool) -> None:
@@ -98,13 +119,21 @@ class Model(nn.Module):
         return self.encoder is None
 
     @property
+    def fills(self) -> bool:
+        """Whether it says which words stand at hidden places."""
+        return getattr(self.head, "fills", False)
+
+    @property
     def pooling(self) -> str:
         """The kind of its pool; a decoder stands in the place of one."""
         return "decoder" if "decoder" in self.parts else self.parts["pool"]["kind"]
 
     @property
     def reads(self) -> str:
-        """What the steps of a row are: tokens of a "text", "words", nodes of "trees", "vectors"."""
+        """What the steps of a row are: tokens of a "text", or of "pairs" of them, "words", nodes of
+        "trees", "vectors"."""
+        if self.pair is not None:
+            return "pairs"
         usual = getattr(self.head, "reads", "words" if self.by_word else "text")
         return "vectors" if self.features else getattr(self.encoder, "reads", usual)
 
@@ -122,9 +151,30 @@ class Model(nn.Module):
         """The scores together with the states, the sentence vector and the attention weights."""
         if self.speaks:
             return Reading(source, source, None, self.head(source))
-        states = self.encoder(self.embed(source))  # (B, T, H)
-        vector, weights = self.pool(states)
-        return Reading(states, vector, weights, self.score(vector, source))
+        states = self.encode(self.embed(source))  # (B, T, H)
+        vector, weights = self.pooled(states)
+        if self.fills:
+            return Reading(states, vector, weights, self.head(states, vector))
+        alone = self.pair is not None and source.second is None  # one text of two has no answer
+        scores = None if alone else self.score(vector, source)
+        return Reading(states, vector, weights, scores)
+
+    def encode(self, embedded: Padded) -> Padded:
+        """(B, T, E) -> (B, T, H), the texts of a row each by itself where they are read so."""
+        if embedded.second is None or self.pair is None:
+            return self.encoder(embedded)
+        if not self.apart:
+            return self.encoder(self.pair(embedded))
+        return beside(*map(self.encoder, embedded.sides()))
+
+    def pooled(self, states: Padded) -> tuple[Any, Tensor | None]:
+        """What the head is given of the states, and how much of it came from each step."""
+        if states.second is None or not self.apart:
+            return self.pool(states)
+        if self.join is None:  # what it makes is of the second text alone
+            return self.pool(self.pair(*states.sides()))
+        first, second = (self.pool(side)[0] for side in self.pair(*states.sides()))  # (B, H)
+        return self.join(first, second), None
 
     def score(self, vector: Any, source: Padded) -> Any:
         """The scores of what the source was pooled into; who copies words also sees the source."""
@@ -137,6 +187,8 @@ class Model(nn.Module):
 
     def embed(self, source: Padded) -> Padded:
         """(B, T) ids -> (B, T, E), the embedders' vectors side by side."""
+        if source.second is not None and self.apart:
+            return beside(*map(self.embed, source.sides()))
         if self.beyond:  # a word that can only be copied is read as an unknown one
             known = torch.where(source.data < self.beyond, source.data, UNKNOWN)
             source = replace(source, data=known)
@@ -169,7 +221,8 @@ class Model(nn.Module):
     def frame(self) -> Frame:
         """What stands around the texts it reads."""
         framed: list[Any] = [e for e in self.embedders if hasattr(e, "frame")]
-        return framed[0].frame if framed else BARE
+        found: Frame = framed[0].frame if framed else BARE
+        return replace(found, each=True) if self.apart else found
 
     @property
     def piece_makers(self) -> list[Pieces]:
@@ -209,11 +262,13 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
             "decoder": registry.fill("decoder", parts["decoder"], DECODED),
             "generate": registry.check(Settings, parts.get("generate", {}), "[generate]"),
         }
+    two = {"pair": registry.fill("pair", parts["pair"], ("input_size",))} if "pair" in parts else {}
     return {
         "embedder": embedder,
         "encoder": encoder,
+        **two,
         "pool": registry.fill("pool", parts["pool"], ("input_size", "directions")),
-        "head": registry.fill("head", parts["head"], ("input_size", "outputs")),
+        "head": registry.fill("head", parts["head"], HEADED),
     }
 
 
@@ -258,6 +313,11 @@ def _speaker(parts: Mapping[str, Any], outputs: Any) -> nn.Module:
 def piece_maker(embedder: nn.Module) -> Pieces | None:
     """The embedder's own `pieces` method, if it reads more than ids."""
     return getattr(embedder, "pieces", None)
+
+
+def _apart(parts: Mapping[str, Any]) -> bool:
+    pair: Any = registry.find("pair", parts["pair"]["kind"]) if "pair" in parts else None
+    return pair is not None and pair.apart
 
 
 def _width(embedder: Any) -> int:

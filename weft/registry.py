@@ -25,6 +25,7 @@ FOLDERS = {
     "score": "attend",
     "encoder": "encode",
     "pool": "encode",
+    "pair": "encode",
     "head": "decode",
     "decoder": "decode",
     "task": "tasks",
@@ -38,6 +39,8 @@ DERIVED = {
     "directions",
     "query_size",
     "memory_size",
+    "frame",
+    "modelled",
 }
 
 

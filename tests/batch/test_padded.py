@@ -2,6 +2,7 @@ import numpy as np
 import torch
 
 from weft.batch import Padded
+from weft.batch.padded import beside
 
 
 def test_padding_is_zeroed_and_lengths_kept():
@@ -27,3 +28,20 @@ def test_rows_of_arrays_and_empty_rows():
     assert x.data.dtype == torch.int64
     assert x.lengths.tolist() == [2, 0]
     assert x.rows()[1].tolist() == []
+
+
+def test_sides_put_beside_each_other_are_what_they_were():
+    rows = [[[1.0, 2.0]] * 3, [[3.0, 4.0]] * 5, [[5.0, 6.0]] * 2]
+    lengths, second = torch.tensor([3, 5, 2]), torch.tensor([2, 1, 1])
+    data = torch.full((3, 7, 2), 99.0)
+    for i, row in enumerate(rows):
+        data[i, : len(row)] = torch.tensor(row) + torch.arange(len(row))[:, None]
+    x = Padded(data, lengths, second=second)
+    first, other = x.sides()
+    again = beside(first, other)
+    assert again.lengths.tolist() == [3, 5, 2]
+    assert again.second.tolist() == [2, 1, 1]
+    for a, b in zip(again.rows(), x.rows(), strict=True):
+        assert torch.equal(a, b)
+    assert not again.data[~again.mask].any()
+    assert again.data.shape == (3, 5, 2)

@@ -88,6 +88,63 @@ def test_packed_pairs_and_a_packed_table(tmp_path):
         assert found["bleu"]["n"] == n
 
 
+def test_files_joined_by_a_comma(tmp_path):
+    (tmp_path / "o").mkdir()
+    for name, word in (("src.txt", "b"), ("o/tgt.txt", "c"), ("a.en", "b"), ("a.de", "c")):
+        (tmp_path / name).write_text("".join(f"a{i} {word}\n" for i in range(20)), "utf-8")
+    pair, test = f"{tmp_path}/src.txt,{tmp_path}/o/tgt.txt", f"{tmp_path}/a.en,{tmp_path}/a.de"
+    message = fails(*train(tmp_path, pair, "--target", "de"))
+    says(message, "the comma already says which files belong together. Leave out --target de")
+    message = fails(*train(tmp_path, pair, "--dev", f"{tmp_path}/a.en,{tmp_path}/a.du"))
+    says(message, "a.du: no such file. Did you mean 'a.de'?")
+    ok(*train(tmp_path, pair, "--dev", test, "--test", test))
+    found = json.loads(ok("evaluate", tmp_path / "run", test, "--json").out)
+    assert found["bleu"]["n"] == 20
+    said = ok("predict", tmp_path / "run", test).lines
+    assert said == ok("predict", tmp_path / "run", tmp_path / "a.en").lines
+    assert len(said) == 20
+    (tmp_path / "a.en").write_text("a1 b\n\na2 b\n", "utf-8")  # only the first side is read
+    assert len(ok("predict", tmp_path / "run", test).lines) == 3
+    checked = json.loads(ok("check", pair, "--json", "--no-near").out)
+    assert checked["targets"]["lengths"]["data"]["max"] == 2
+    says(fails("check", pair, "--fix", tmp_path / "fixed"), "--fix does not write pairs of files")
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_model_of_pairs_is_asked_in_either_way(tmp_path, joined):
+    path = pair(tmp_path, "".join(f"a{i} b\n" for i in range(20)), "a b\n" * 20)
+    both = f"{path},{tmp_path / 'a.de'}"
+    ok(*train(tmp_path, *([both] if joined else [path, "--target", "de"])))
+    for file in (both, path):
+        found = json.loads(ok("evaluate", tmp_path / "run", file, "--json").out)
+        assert found["bleu"]["n"] == 20
+
+
+@pytest.mark.parametrize("limit", [0, 5])
+def test_a_very_long_text_is_named_before_it_is_answered(tmp_path, monkeypatch, limit):
+    path = pair(tmp_path, "".join(f"a{i} b\n" for i in range(20)), "a b\n" * 20)
+    ok(*train(tmp_path, path, "--target", "de", "--set", f"data.limit={limit}"))
+    monkeypatch.setattr("weft.cli.predict.LONG", 30)
+    (tmp_path / "a.txt").write_text("a1 b\n" + "a1 b " * 9 + "\na2 b\n", "utf-8")
+    done = ok("predict", tmp_path / "run", tmp_path / "a.txt")
+    assert len(done.lines) == 3
+    told = "a.txt:2: 45 characters, all of which are read: this may take minutes"
+    assert (told in done.err) == (limit == 0)  # what is cut is quick
+    assert "a.txt:1" not in done.err
+
+
+def test_a_header_of_unknown_words_is_noted(tmp_path):
+    path = tmp_path / "a.tsv"
+    rows = "".join(f"a{i} b\tb a{i}\n" for i in range(20))
+    path.write_text(f"english\tloomish\n{rows}", "utf-8")
+    told = "note: 1 first line taken for a header: " + f"{path}:1"
+    assert told in ok(*train(tmp_path, path)).err.replace("\n", " ").replace("  ", " ")
+    done = ok("evaluate", tmp_path / "run", path, "--json")
+    assert json.loads(done.out)["bleu"]["n"] == 20
+    assert told in done.err
+    assert len(ok("predict", tmp_path / "run", path).lines) == 20
+
+
 def test_a_missing_sister(tmp_path):
     (tmp_path / "a.en").write_text("a\n", "utf-8")
     message = fails(*train(tmp_path, tmp_path / "a.en", "--set", "data.target=de"))

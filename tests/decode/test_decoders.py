@@ -22,6 +22,7 @@ SMALL = {
     "nnlm": {"width": 3, "context": 3, "hidden": 5},
     "rnn-lm": {"width": 5, "hidden": 3},
     "bidirectional-lm": {"width": 5, "hidden": 3},
+    "elmo": {"width": 5, "hidden": 7, "filters": [[1, 3], [2, 5]], "character_width": 3},
 }
 VARIANTS = [
     {"kind": "rnn", "source": "start", "cell": "rnn", "layers": 2, "dropout": 0.3},
@@ -53,6 +54,7 @@ VARIANTS = [
     },
     {"kind": "bidirectional-lm", "by": "mask", "tied": True},
     {"kind": "bidirectional-lm", "layers": 2, "cell": "gru"},
+    {"kind": "elmo", "layers": 1, "clip": 0.0, "highways": 0, "letters": 2},
 ]
 CASES = [{"kind": name, **SMALL[name]} for name in sorted(registry.parts("decoder"))]
 CASES += [{**SMALL[spec["kind"]], **spec} for spec in VARIANTS]

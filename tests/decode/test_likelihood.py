@@ -221,3 +221,20 @@ def test_words_are_aligned_for_a_kernel(monkeypatch, smoothing, chunk):
     with torch.no_grad():
         again, _ = chunked_loss(features, weight, bias, targets, smoothing, chunk=chunk)
     torch.testing.assert_close(again, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_a_target_below_zero_costs_nothing(smoothing):
+    (features, weight, bias), _ = case()
+    given = features.detach().flatten(0, 1).requires_grad_()  # (B*T, F)
+    ids = torch.arange(len(given)) % len(weight)
+    ids[::3] = -1
+    kept = (ids >= 0).nonzero().squeeze(1)
+    whole = Padded(ids[None], torch.tensor([len(ids)]))
+    some = Padded(ids[kept][None], torch.tensor([len(kept)]))
+    expected, _ = chunked_loss(given[kept][None], weight, bias, some, smoothing)
+    wanted = torch.autograd.grad(expected, (given, weight, bias))
+    total, _ = chunked_loss(given[None], weight, bias, whole, smoothing, chunk=5 * len(weight))
+    torch.testing.assert_close(total, expected, rtol=1e-5, atol=1e-5)
+    for a, b in zip(torch.autograd.grad(total, (given, weight, bias)), wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)

@@ -11,7 +11,7 @@ from weft.batch import Padded
 from weft.decode import prepared as module
 from weft.decode import search_rules
 from weft.decode.prepared import Prepared, prepared
-from weft.decode.prepared_linear import ACTIVATE, Int8, Linear
+from weft.attend.prepared_linear import Int8, Linear
 from weft.decode.recurrent import Recurrent
 from weft.decode.search import Rules, Settings, search
 from weft.decode.search_state import reorder, spread
@@ -262,7 +262,7 @@ def test_not_a_number_stays_one():
 
 def test_layers_that_do_not_work_are_not_used(monkeypatch):
     """Another torch may have other operators: it steps as the decoder itself does."""
-    from weft.decode import prepared_linear
+    from weft.attend import prepared_linear
 
     class Changed(prepared_linear.Linear):
         def __call__(self, x):

@@ -6,12 +6,13 @@ import pytest
 
 from tests.doctor.test_examine import found, kinds
 from weft.doctor import examine
+from weft.doctor.diagnose import diagnosed
 from weft.doctor.files import opened
 from weft.doctor.pairs import free_text
 from weft.doctor.survey import survey
 from weft.errors import UserError
 from weft.text.example import Example
-from weft.text.read import Columns
+from weft.text.read import HEADER, Columns
 
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st", "uv", "wx"]
 
@@ -124,8 +125,25 @@ def test_two_files_side_by_side(tmp_path):
     short = opened([str(tmp_path / "a.en")], Columns(), target="de")
     assert survey(short.sources).rows == 9
     assert any("goes on" in p for places in short.tallies["data"].places.values() for p in places)
+    joined = opened([f"{tmp_path / 'a.en'},{tmp_path / 'a.de'}"] * 4, Columns())
+    assert set(joined.formats.values()) == {"parallel"}
+    assert all(sum(1 for _ in source()) == 9 for source in joined.sources.values())
+    for bad in ("a.fr", "a.en,{}/a.fr"):
+        with pytest.raises(UserError, match=r"a\.fr: no such file"):
+            opened([f"{tmp_path}/{bad.format(tmp_path)}"], Columns())
     with pytest.raises(UserError, match=r"a\.fr"):
         opened([str(tmp_path / "a.en")], Columns(), target="fr")
+
+
+def test_a_header_that_was_guessed_is_noted(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("english\tfrench\n" + "".join(f"{e.text}\t{e.label}\n" for e in pairs()))
+    files = opened([str(path)], Columns())
+    seen = survey(files.sources)
+    assert seen.rows == 23
+    noted = found(diagnosed(seen, files.paths, 512, False, files.tallies)[0], HEADER)
+    assert (noted.level, noted.places[0].where) == ("note", f"{path}:1")
+    assert noted.title.startswith("The first line of data is taken for a header: single words")
 
 
 def test_a_diagnosis_of_pairs_is_plain_json():

@@ -1,6 +1,7 @@
 """The bake-off of models that write, and of language models, from files to page and commands."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,9 @@ from weft.config import recipes
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.report.compare import _comparable, compare
+from weft.report.compare import _comparable, _fits, _recipes, compare, folder_for
 from weft.report.fitting import chosen, fitting
+from weft.run.data import Data
 from weft.text.parallel import read_parallel
 from weft.text.read import read
 from weft.text.reviews import reviews
@@ -44,6 +46,24 @@ def test_writers_are_compared_from_files_to_page(tmp_path):
     for part in ("Answers side by side", "How long the targets are", "Learning curves", "BLEU"):
         assert part in page
     assert "weft evaluate" in page
+
+
+def test_files_joined_by_a_comma_are_for_writers(tmp_path):
+    train = pairs(tmp_path, count=7)
+    data = Data(train=f"{train},{train.with_suffix('.tgt')}")
+    assert _fits(data) == ("seq2seq",)
+    assert folder_for(f"x/{data.train}") == Path("runs") / f"{train.stem}-compared"
+    with pytest.raises(UserError, match=r"train\.src,.*: the task 'tag' needs a tag for each word"):
+        compare([data.train], tmp_path / "out", task="tag", recipes=["tagger-cnn"])
+
+
+def test_a_header_that_was_guessed_is_said(tmp_path):
+    rows = "".join(f"a{i} b\tb a{i}\n" for i in range(20))
+    (tmp_path / "a.tsv").write_text(f"english\tloomish\n{rows}")
+    (tmp_path / "b.tsv").write_text(f"source\ttarget\n{rows}")
+    first, second = (_recipes(Data(train=str(tmp_path / n)), {}, ())[1] for n in ("a.tsv", "b.tsv"))
+    assert "a.tsv:1: the first line is taken for a header." in first
+    assert "header" not in second
 
 
 def test_language_models_are_ranked_the_other_way_round(tmp_path):

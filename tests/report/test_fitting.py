@@ -1,5 +1,7 @@
 """Which task a file is for, and the test part of a file in the file's own format."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.run.test_tag import columns, conllu
@@ -8,6 +10,7 @@ from weft.report.fitting import chosen, fitting, others
 from weft.report.held import write_test
 from weft.run.data import Data, source
 from weft.run.split import folds, holdout, with_test
+from weft.text.example import Example
 from weft.text.read import read
 
 SST = "".join(f"({i % 5} (2 The) ({i % 3} film{i}))\n" for i in range(29))
@@ -97,6 +100,26 @@ def test_a_test_part_has_the_format_of_its_file(name, tmp_path):
         assert before.tree == after.tree
 
 
+@pytest.mark.parametrize("way", ["target", "comma", "one ending"])
+def test_a_test_part_of_pairs_is_files_side_by_side(way, tmp_path):
+    ends = ("txt", "txt", "txt") if way == "one ending" else ("en", "de", "fr")
+    folder = tmp_path / "in, deed"
+    folder.mkdir()
+    files = [folder / f"{'abc'[i] if way == 'one ending' else 'a'}.{e}" for i, e in enumerate(ends)]
+    for file, word in zip(files, ("one", "ein", "un"), strict=True):
+        file.write_text("".join(f"{word} {i}\n" for i in range(31)))
+    if way == "target":
+        data = Data(train=str(files[0]), target="de", references=("fr",))
+    else:
+        data = Data(train=",".join(map(str, files)))
+    parts = with_test(data, holdout(data, mixed=True))
+    path = write_test(data, parts.test, folder)
+    again = list(source(replace(data, train=path), path)())
+    assert 4 <= len(again) <= 9
+    assert [(e.text, e.label) for e in again] == [(e.text, e.label) for e in parts.test()]
+    assert again[0].label == tuple(again[0].text.replace("one", w) for w in ("ein", "un"))
+
+
 def test_sentences_without_one_label_are_spread_over_folds_with_their_copies(tmp_path):
     examples = list(source(Data(), str(conllu(tmp_path / "a.conllu", 53)))())
     owner = folds(examples, 3)
@@ -105,3 +128,13 @@ def test_sentences_without_one_label_are_spread_over_folds_with_their_copies(tmp
     where = {}
     for example, fold in zip(examples, owner, strict=True):
         assert where.setdefault(example.text, fold) == fold
+
+
+def test_two_texts_are_for_tasks_about_two():
+    examples = [Example("a b c", "x", other="d e"), Example("f g", "y", other="h")]
+    fits = fitting(examples)
+    assert fits == ("classify", "regress", "pair-classify", "pair-score")
+    assert "--task pair-classify" in others("classify", fits)
+    assert chosen("pair-score", (), fits, "f.tsv") == "pair-score"
+    with pytest.raises(UserError, match="'pair-classify' needs two texts in each row"):
+        chosen("pair-classify", (), fitting([Example("a", "x")]), "f.tsv")

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from weft.model import Model
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.run.data import Data, source
+from weft.run.running import few_updates
 from weft.run.split import from_files
 from weft.tasks.language import Language
 from weft.text.example import Example, Tally
@@ -318,6 +320,34 @@ def test_settings_without_a_value_are_left_out_of_a_file(tmp_path):
     assert "None" not in text
 
 
+@pytest.mark.parametrize("lines", [True, False])
+def test_a_pair_of_files_is_not_one_text(tmp_path, lines):
+    path = corpus(tmp_path)
+    config = configured("rnn-lm", f"{path},{path}", **{"task.lines": lines})
+    with pytest.raises(UserError, match=r"train\.txt: these are 2 files\. Give one of them here\."):
+        weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+
+
+def test_an_epoch_of_few_updates_is_noted(tmp_path):
+    settings = Settings(batch=64, budget=65_536)
+    told = few_updates(20_000, 256, settings)
+    assert told.startswith("an epoch has about 2 updates of 64 × 256 tokens, and little is")
+    assert told.endswith("; with --set train.batch=4 it has 20")
+    stream = Stream(0)
+    stream.append(np.zeros(20_000, np.int32))
+    for rows, updates in ((64, 2), (4, 20)):
+        pieces = Pieces(stream.close(), rows=rows, window=256, seed=1, epochs=1, in_order=True)
+        assert sum(1 for _ in pieces) == updates
+    assert few_updates(64 * 256 * 9 + 1, 256, settings) == ""
+    assert "9 updates" in few_updates(64 * 256 * 9, 256, settings)
+    assert "3 updates of 128 × 256" in few_updates(80_000, 256, replace(settings, accumulate=2))
+    assert "give more text, or more epochs" in few_updates(900, 256, replace(settings, batch=1))
+    for name, batch, noted in (("few", 64, True), ("enough", 2, False)):
+        trained("gpt", tmp_path, name, **{"train.batch": batch, "train.epochs": 1})
+        told = (tmp_path / name / "log.txt").read_text("utf-8")
+        assert ("note: an epoch has about" in told) == noted
+
+
 def test_the_verbs_train_evaluate_and_predict(tmp_path):
     path, run = corpus(tmp_path), tmp_path / "run"
     wanted = {"tokenizer.kind": "character", "task.lines": "false", "task.window": 16}
@@ -329,10 +359,11 @@ def test_the_verbs_train_evaluate_and_predict(tmp_path):
     figures = json.loads(command("evaluate", run, path, "--json").out)
     assert figures["bits_per_character"]["n"] == 120
     assert figures["perplexity"]["low"] < figures["perplexity"]["value"]
-    values = [float(line) for line in command("predict", run, path).lines]
-    assert len(values) == 120
+    lines = command("predict", run, path).lines
+    assert len(lines) == 120
     rows = [json.loads(line) for line in command("predict", run, path, "--json").lines]
-    assert [row["value"] for row in rows] == values
+    assert [f"{row['value']:.4f}" for row in rows] == lines  # people read fewer digits
+    assert rows[0]["value"] != float(lines[0])
     text = path.read_text("utf-8").split("\n")[0]
     assert [part[:2] for part in rows[0]["parts"]] == [[i, i + 1] for i in range(len(text))]
     empty = tmp_path / "empty.txt"

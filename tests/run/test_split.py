@@ -164,3 +164,14 @@ def test_a_sister_file_of_another_layout_is_looked_at_by_itself(tmp_path):
     test.write_text('{"label": "a", "text": "some words"}\n{"label": "b", "text": "more"}\n')
     part = from_files(Data(train=str(train), test=str(test)))
     assert texts(part.test) == ["some words", "more"]
+
+
+def test_a_missing_side_of_the_test_file_is_told_before_anything_is_read(tmp_path):
+    for name in ("a.en", "a.de", "t.en"):
+        (tmp_path / name).write_text("a b\n", "utf-8")
+    pair = f"{tmp_path / 'a.en'},{tmp_path / 'a.de'}"
+    assert from_files(Data(train=pair, test=pair)).test is not None
+    with pytest.raises(UserError, match=r"t\.de: no such file"):
+        from_files(Data(train=pair, test=f"{tmp_path / 't.en'},{tmp_path / 't.de'}"))
+    with pytest.raises(UserError, match=r"t\.de: no such file"):
+        from_files(Data(train=str(tmp_path / "a.en"), test=str(tmp_path / "t.en"), target="de"))

@@ -7,8 +7,9 @@ import pytest
 
 from weft.errors import UserError
 from weft.text.example import Tally
-from weft.text.parallel import beside, read_parallel
-from weft.text.read import read
+from weft.text.parallel import beside, ending_of, read_parallel, sides
+from weft.text.read import Columns, read
+from weft.text.running import read_running
 
 
 def files(folder, source, target):
@@ -50,10 +51,54 @@ def test_only_one_side_is_packed(tmp_path):
         assert only.label == said
 
 
-def test_two_files_in_one_name_are_told(tmp_path):
+def test_a_comma_joins_files(tmp_path):
     source, target = files(tmp_path, b"a\n", b"b\n")
-    with pytest.raises(UserError, match=r"these are two files\. .*a\.en --target de\."):
-        list(read(f"{source},{target}"))
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "more").write_bytes(b"c\n")
+    pair = f"{source},{target}"
+    assert sides(pair) == (str(source), str(target))
+    assert sides(f" {source} , {target} ") == sides(pair)
+    assert sides(source, "de") == sides(pair)
+    assert sides(source) == (str(source),)
+    (only,) = read(pair)
+    assert (only.text, only.label, only.where) == ("a", "b", f"{source}:1")
+    (only,) = read(f"{pair},{tmp_path / 'o' / 'more'}")
+    assert only.label == ("b", "c")  # more files are further references
+    (only,) = read(pair, columns=Columns(label=""))
+    assert (only.text, only.label) == ("a", None)
+
+
+def test_a_comma_in_the_name_of_a_file_joins_nothing(tmp_path):
+    folder = tmp_path / "x, y"
+    folder.mkdir()
+    source, target = files(folder, b"a\n", b"b\n")
+    assert sides(f"{source},{target}") == (str(source), str(target))
+    both = tmp_path / "a.en,a.de"
+    both.write_text("one\n")
+    files(tmp_path, b"a\n", b"b\n")
+    assert sides(both) == (str(both),)
+    assert [(e.text, e.label) for e in read(both)] == [("one", None)]
+
+
+def test_what_a_comma_says_wrongly_is_told(tmp_path):
+    source, target = files(tmp_path, b"a\n", b"b\n")
+    with pytest.raises(UserError, match=r"a\.du: no such file\. Did you mean 'a\.de'\?"):
+        read(f"{source},{tmp_path / 'a.du'}")
+    with pytest.raises(UserError, match=r"a\.an: no such file\. Did you mean 'a\.en'\?"):
+        read(f"{tmp_path / 'a.an'},{target}")
+    with pytest.raises(UserError, match=r"the comma already says .* Leave out --target fr, or"):
+        sides(f"{source},{target}", "fr")
+    with pytest.raises(UserError, match=r"a\.en,: there is no name beside a comma\. Write SOURCE,"):
+        sides(f"{source},")
+    with pytest.raises(UserError, match=r"these are 2 files\. Give one of them here\."):
+        list(read_running(f"{source},{target}"))
+
+
+def test_the_ending_that_would_say_the_same():
+    assert ending_of("x/a.en,x/a.de") == "de"
+    assert ending_of("x/a.en.gz,x/a.de.gz") == "de"
+    for others in ("x/a.en", "x/a.en,y/a.de", "src.txt,tgt.txt", "x/a.en,x/a.de,x/a.fr"):
+        assert ending_of(others) == ""
 
 
 @pytest.mark.parametrize(

@@ -312,3 +312,47 @@ def test_spans_are_no_column_of_labels_for_a_sister_file(tmp_path):
         "".join(json.dumps({"text": r["text"], "more": r["spans"]}) + "\n" for r in rows)
     )
     assert settled(other, Columns()).label is None
+
+
+ANIMALS = ("dog", "cat", "cow", "hen", "fox")
+SENTENCES = "".join(f"the {w} sees a {w}\tlo {w} ra {w} mi\n" for w in ANIMALS)
+
+
+@pytest.mark.parametrize(("name", "sign"), [("a.tsv", "\t"), ("a.csv", ",")])
+def test_single_words_over_sentences_are_a_header(tmp_path, name, sign):
+    path, tally = tmp_path / name, Tally()
+    path.write_text(("english\tloomish\n" + SENTENCES).replace("\t", sign), "utf-8")
+    found = list(read(path, tally=tally))
+    assert [e.line for e in found] == [2, 3, 4, 5, 6]
+    assert (found[0].text, found[0].label) == ("the dog sees a dog", "lo dog ra dog mi")
+    assert tally.lines() == [f"1 first line taken for a header: {path}:1"]
+    (only, *_) = read(path, columns=Columns(text="loomish"))
+    assert (only.text, only.label) == ("lo dog ra dog mi", "the dog sees a dog")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "stop\tcow",  # a word of the column below
+        "Stop!\tLo!",  # no name of a column has a stop
+        "stop\tlos mi",  # a name is one word
+        "stop\tstop",
+        "stop\thalt\nhush\tsil",  # not the only row of single words
+    ],
+)
+def test_a_row_of_data_is_no_header(tmp_path, first):
+    path, tally = tmp_path / "a.tsv", Tally()
+    path.write_text(f"{first}\n{SENTENCES}", "utf-8")
+    found = list(read(path, tally=tally))
+    assert found[0].line == 1
+    assert found[0].text == first.split("\t")[0]
+    assert not tally
+
+
+def test_few_rows_or_classes_say_nothing_of_a_header(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("english\tloomish\n" + "".join(SENTENCES.splitlines(True)[:4]), "utf-8")
+    assert next(read(path)).line == 1
+    rows = "".join(f"the {i} film of {i} was\t{'good' if i % 2 else 'bad'}\n" for i in range(23))
+    path.write_text("words\tsaid\n" + rows, "utf-8")
+    assert next(read(path)).line == 1

@@ -82,8 +82,11 @@ def test_another_target_is_other_data(tmp_path):
         (tmp_path / name).write_text(text)
     data = Data(train=str(tmp_path / "a.en"), target="de")
     before = contents(data)
+    joined = Data(train=f"{tmp_path / 'a.en'},{tmp_path / 'a.de'}")
+    assert contents(joined) == before
     (tmp_path / "a.de").write_text("z\n")
     assert contents(data) != before
+    assert contents(joined) == contents(data)
 
 
 def test_a_search_over_writers_restarts_and_pairs_by_bleu(tmp_path):

@@ -31,6 +31,7 @@ class MultiHead(nn.Module):
         self.key = nn.Linear(memory_size or hidden, hidden)
         self.value = nn.Linear(memory_size or hidden, hidden)
         self.output = nn.Linear(hidden, hidden)
+        self.beside: tuple[Tensor, Tensor] | None = None
         for layer in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
@@ -74,6 +75,10 @@ class MultiHead(nn.Module):
     def three(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of steps that attend to themselves, each (B, N, T, K)."""
         layers = (self.query, self.key, self.value)
+        if self.beside is not None:
+            made = F.linear(x, *self.beside)  # (B, T, 3*H)
+            q, k, v = (self._split(part) for part in made.chunk(3, dim=-1))
+            return q, k, v
         if not torch.compiler.is_compiling():
             q, k, v = (self._split(layer(x)) for layer in layers)
             return q, k, v
@@ -83,6 +88,22 @@ class MultiHead(nn.Module):
         made = F.linear(x, weight, torch.cat([layer.bias for layer in layers]))  # (B, T, 3*H)
         q, k, v = (self._split(part) for part in made.chunk(3, dim=-1))
         return q, k, v
+
+    @torch.no_grad()
+    def lay_beside(self) -> None:
+        """Keep a copy of the matrices of `three` as one, for steps that never learn.
+
+        Called again it writes new weights into the same memory.
+        """
+        layers = (self.query, self.key, self.value)
+        made = (
+            torch.cat([layer.weight for layer in layers]),  # (3*H, H)
+            torch.cat([layer.bias for layer in layers]),  # (3*H,)
+        )
+        if self.beside is None or self.beside[0].dtype != made[0].dtype:
+            self.beside = made
+        for kept, new in zip(self.beside, made, strict=True):
+            kept.copy_(new)
 
     def mix(
         self,

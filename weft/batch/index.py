@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from weft.tokens.cuts import Cuts
 from weft.tokens.frame import BARE, Frame
 from weft.tokens.split import words_of
 from weft.tokens.tokenizer import Tokenizer, Tokens
-from weft.tokens.truncate import Policy, coverage, cut, cut_pair
+from weft.tokens.truncate import OVERLAP, Policy, coverage, cut, cut_pair
 
 Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids
 
@@ -54,6 +55,7 @@ class Indexer:
     beyond: int = 0  # the first id of words outside of the vocabulary; 0: they are UNK
     frame: Frame = BARE  # what stands around a text
     subwords: bool = False  # whether words are given to the model with the tokens they consist of
+    overlap: float = OVERLAP  # of windows with their neighbours
 
     @property
     def kinds(self) -> int:
@@ -148,7 +150,11 @@ class Indexer:
             sizes = [len(one.ids) for one in two]
             limit = None if self.limit is None else self.limit - self.frame.room(pair=True)
             most = limit or max(sum(sizes), 2)
-            windows = cut_pair(sizes[0], sizes[1], most, self.policy, where(i))
+            if self.frame.each:  # the limit is that of either text; all parts of both meet
+                own = [cut(size, most, self.policy, self.overlap, where(i)) for size in sizes]
+                windows = list(product(own[0], own[1]))
+            else:
+                windows = cut_pair(sizes[0], sizes[1], most, self.policy, where(i), self.overlap)
             read = [[part for window in windows for part in window[side]] for side in (0, 1)]
             covered = sum(n * coverage(n, [own]) for n, own in zip(sizes, read, strict=True))
             share = covered / sum(sizes) if all(sizes) else 0.0
@@ -224,7 +230,7 @@ class Indexer:
         if limit is None or len(ids) <= limit:
             yield self._row(i, ids, spans, text, 1.0)
             return
-        windows = cut(len(ids), limit, self.policy, where=where(i))
+        windows = cut(len(ids), limit, self.policy, self.overlap, where(i))
         share = coverage(len(ids), windows)
         for window in windows:
             kept = None if spans is None else np.concatenate([spans[piece] for piece in window])

@@ -69,7 +69,9 @@ class Padded:
 
     def to(self, device: Any) -> "Padded":
         move = [t.to(device, non_blocking=True) for t in (self.data, *self.pieces)]
-        return Padded(move[0], self.lengths, tuple(move[1:]), self.parents, self.second)
+        out = Padded(move[0], self.lengths, tuple(move[1:]), self.parents, self.second)
+        out.__dict__.update({"full": self.full} if "full" in self.__dict__ else {})
+        return out
 
     def rows(self) -> list[Tensor]:
         """Each row without its padding."""
@@ -77,6 +79,21 @@ class Padded:
 
     def __len__(self) -> int:
         return self.data.shape[0]
+
+
+def beside(first: Padded, second: Padded) -> Padded:
+    """Rows of two texts each, from the rows of either: what `sides` takes apart."""
+    T = first.data.shape[1]
+    lengths = first.lengths + second.lengths
+    steps = torch.arange(int(lengths.max()) if len(lengths) else 0)
+    own = first.lengths[:, None]
+    index = torch.where(steps < own, steps, steps - own + T)  # (B, T')
+    index = index.clamp(max=max(T + second.data.shape[1] - 1, 0)).to(first.data.device)
+    both = torch.cat([first.data, second.data], dim=1)
+    wide = index.reshape(*index.shape, *[1] * (both.dim() - 2))
+    rows = both.gather(1, wide.expand(*index.shape, *both.shape[2:]))
+    whole = Padded(rows, lengths, second=first.lengths)
+    return whole.with_data(rows)
 
 
 def _between(x: Padded, starts: Tensor, ends: Tensor) -> Padded:

@@ -177,6 +177,10 @@ class Store:
         wide = self.features
         return self.ids.read(start * wide, stop * wide).reshape(-1, wide)
 
+    def pieces(self, index: int, kind: int = 0) -> np.ndarray:
+        """(T, W) the pieces of a row's tokens, 0 where one has fewer than another of the store."""
+        return self._pieces[kind].row(int(self.ends[index]), int(self.ends[index + 1]))
+
     def padded(self, rows: np.ndarray) -> Padded:
         """The rows as one padded batch."""
         lengths = self.lengths[rows]

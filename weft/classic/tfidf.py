@@ -85,7 +85,12 @@ class TfIdf:
         # The optimiser holds some twenty numbers for every weight.
         most = max(1, LARGEST // len(families) // (space.size if space.size > 2 else 1))
         size = min(self.size or most, most)
-        rows = _join([grams.learn(texts, self.minimum, size) for grams in families])
+        rows = _join(
+            [
+                grams.learn(self.view(name, texts), self.minimum, size)
+                for name, grams in self.families.items()
+            ]
+        )
         if not rows.shape[1]:
             raise UserError(
                 f"classic 'tfidf': no n-gram occurs in {self.minimum} training texts. "
@@ -109,12 +114,18 @@ class TfIdf:
         self.weights = np.ascontiguousarray(weights, dtype=np.float32)
         self.bias = np.ascontiguousarray(bias, dtype=np.float32)
 
+    def view(self, family: str, texts: Any) -> Any:
+        """What one family of n-grams reads of the texts: all of them, as they are."""
+        return texts
+
     def scores(self, texts: Sequence[str]) -> np.ndarray:
         """Logits (n, C), or a standardised number (n, 1)."""
         assert len(self.bias), "fit or load comes first"
         if not len(texts):
             return np.zeros((0, len(self.bias)), dtype=np.float32)
-        rows = _join([grams.rows(texts) for grams in self.families.values()])
+        rows = _join(
+            [grams.rows(self.view(name, texts)) for name, grams in self.families.items()]
+        )  # fmt: skip
         found = rows @ self.weights  # (n, K)
         if found.shape[1] < len(self.bias):  # two classes: the first is where the scale begins
             found = np.concatenate([np.zeros_like(found), found], axis=1)

@@ -30,6 +30,7 @@ def check(
         ),
     ],
     text: options.Text = "",
+    other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
     task: Annotated[
@@ -52,18 +53,20 @@ def check(
     nobody closes.
     """
     from weft.doctor.diagnose import diagnosed, without_fix
-    from weft.doctor.files import PARALLEL, opened
+    from weft.doctor.files import MATRICES, PARALLEL, opened
     from weft.doctor.survey import survey
     from weft.text.read import Columns
 
     if limit < 1:
         raise UserError(f"--limit should be 1 or more words, got {limit}.")
-    named = [options.column(c) if c else None for c in (text, label)]
-    columns = Columns(text=named[0], label=named[1])
+    named = [options.column(c) if c else None for c in (text, label, other)]
+    columns = Columns(text=named[0], label=named[1], other=named[2])
     found = opened(files, columns, format or None, target)
     parallel = PARALLEL in found.formats.values()
     if parallel and fix:
         raise UserError("--fix does not write pairs of files. Leave out --target or --fix.")
+    if fix and MATRICES in found.formats.values():
+        raise UserError("--fix does not write matrices. Leave out --fix.")
     paired = True if parallel or task == "seq2seq" else None if not task else False
     with counting("texts") as count:
         seen = survey(found.sources, count, paired)

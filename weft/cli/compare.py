@@ -20,13 +20,14 @@ def compare(
     ] = None,
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
     text: options.Text = "",
+    other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
     task: Annotated[
         str,
         typer.Option(
-            help="classify, regress, tag, parse, constituency, nodes, seq2seq or language; found "
-            "out where possible."
+            help="classify, regress, pair-classify, pair-score, tag, parse, constituency, nodes, "
+            "seq2seq or language; found out where possible."
         ),
     ] = "",
     problems: options.Problems = "",
@@ -46,7 +47,7 @@ def compare(
     from weft.report.compare import folder_for, show
 
     flags = {"data.text": text, "data.label": label, "data.problems": problems}
-    flags |= {"data.target": target}
+    flags |= {"data.target": target, "data.other": other}
     changes = {k: options.column(v) for k, v in flags.items() if v}
     output = output or folder_for(files[0])
     rows = run(

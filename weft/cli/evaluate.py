@@ -30,6 +30,7 @@ def evaluate(
         str, typer.Argument(help="A labelled file, or a pair SOURCE,TARGET; - is standard input.")
     ],
     text: options.Text = "",
+    other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
     as_json: options.Json = False,
@@ -64,6 +65,7 @@ def evaluate(
         predictor,
         file,
         text=options.column(text),
+        other=options.column(other),
         label=options.column(label),
         target=target,
         problems=chosen,
@@ -132,8 +134,10 @@ def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
     if not predictor.by_word:
         return mistakes.add
 
+    from weft.predict.evaluate import gold_beside
+
     def look(example: "Example", answer: "Answer") -> None:
-        gold = predictor.task.gold(example, predictor.space)  # type: ignore[attr-defined]
+        gold = gold_beside(predictor, example, answer)
         assert answer.structure is not None
         mistakes.add(example, answer.structure, gold)  # type: ignore[arg-type, call-arg]
 

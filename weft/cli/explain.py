@@ -51,6 +51,7 @@ def explain(
     limit: Annotated[int, typer.Option(help="Texts of a file that are explained.")] = 50,
     as_json: options.Json = False,
     text: options.Text = "",
+    other: options.Other = "",
     label: options.Label = "",
     problems: options.Problems = "error",
     device: options.Device = "auto",
@@ -70,12 +71,13 @@ def explain(
         raise UserError(f"{source}: no such file. To explain these words, put them into a file.")
     predictor = load(model, device=device, replay=replay)
     tally = Tally()
-    examples = [Example(source)]
+    examples = [Example(source, other=other or None)]
     if is_file:
         data = options.asked_of(
             predictor,
             source,
             text=options.column(text),
+            other=options.column(other),
             label=options.column(label),
             problems=options.handling(problems),
         )

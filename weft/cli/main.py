@@ -9,9 +9,11 @@ from weft.cli import (
     check,
     compare,
     config,
+    convert,
     demo,
     evaluate,
     explain,
+    export,
     generate,
     listing,
     predict,
@@ -39,6 +41,8 @@ app.command("explain")(explain.explain)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)
 app.command("tune")(tune.tune)
+app.command("convert")(convert.convert)
+app.command("export")(export.export)
 app.command("list")(listing.show)
 app.add_typer(config.app, name="config")
 app.add_typer(tokens.app, name="tokens")

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from weft.run.data import Data
 
 Text = Annotated[str, typer.Option(help="Column of the text: a name or a position from 0.")]
+Other = Annotated[
+    str, typer.Option(help="Column of the second text, where there are two: a name or a position.")
+]
 Label = Annotated[str, typer.Option(help="Column of the label: a name or a position from 0.")]
 Task = Annotated[
     str,
     typer.Option(
-        help="classify, regress, tag, parse, constituency, nodes, seq2seq or language; that of the "
-        "recipe by default."
+        help="classify, regress, pair-classify, pair-score, tag, parse, constituency, nodes, "
+        "seq2seq or language; that of the recipe by default."
     ),
 ]
 Target = Annotated[
@@ -29,6 +32,10 @@ Sets = Annotated[
     list[str], typer.Option("--set", help="Override a setting: --set encoder.hidden=100.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Pretrained = Annotated[
+    str,
+    typer.Option(help="Start from a checkpoint: a folder, or a model of `weft convert`."),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say only what goes wrong.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")]
@@ -55,7 +62,7 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
     from dataclasses import fields
 
     from weft.run.data import Data
-    from weft.text.parallel import ending, sides
+    from weft.text.parallel import ending_of, sides
     from weft.text.source import peel
 
     known = {field.name for field in fields(Data)}
@@ -65,8 +72,9 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
         saved.pop(name, None)
     named = {k: v for k, v in given.items() if v not in ("", None)}
     learned = predictor.config["data"].get("train", "")
-    saved["target"] = saved.get("target") or ending(learned)
-    if not named.get("target") and saved["target"]:
+    if not saved.get("target") and predictor.config["task"]["kind"] == "seq2seq":
+        saved["target"] = ending_of(learned)
+    if not named.get("target") and saved.get("target"):
         first, own = (os.path.splitext(peel(sides(n)[0])[0])[1] for n in (learned, file))
         alike = bool(first) and own == first
         if len(sides(file)) > 1 or not (

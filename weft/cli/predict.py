@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from weft.text.read import Columns
     from weft.text.sentence import Sentence
 
+LONG = 20_000  # characters of a text that may take a model minutes to answer
+
 Given = tuple["Example", "Sentence | None"]  # what is answered, and the CoNLL-U it came from
 
 
@@ -30,6 +32,7 @@ def predict(
         str, typer.Argument(help="Texts, one a line, or any format; - is stdin.")
     ] = "-",
     text: options.Text = "",
+    other: options.Other = "",
     as_json: options.Json = False,
     conllu: Annotated[
         bool, typer.Option("--conllu", help="Write tags and dependencies as CoNLL-U.")
@@ -54,7 +57,7 @@ def predict(
             "Leave --conllu out, or pass --json."
         )
     tally = Tally()
-    given = _given(predictor, file, text, problems, tally, conllu)
+    given = _noted(predictor, _given(predictor, file, (text, other), problems, tally, conllu))
     partly = 0
     drawn = predictor.by_word and sys.stdout.isatty()
     # A bar would run through the drawings.
@@ -78,13 +81,16 @@ def predict(
 
 
 def _given(
-    predictor: "Predictor", file: str, text: str, problems: str, tally: "Tally", conllu: bool
+    predictor: "Predictor",
+    file: str,
+    named: tuple[str, str],
+    problems: str,
+    tally: "Tally",
+    conllu: bool,
 ) -> Iterator[Given]:
-    from weft.text.parallel import sides
     from weft.text.read import Columns, read
 
     chosen = options.handling(problems)
-    file = sides(file)[0]
     if conllu and file != "-" and _is_conllu(file):
         from weft.predict.conllu import example_of
         from weft.text.conllu import read_conllu
@@ -94,12 +100,32 @@ def _given(
         return
     # In a file of words the last column is the label, and not part of what is read.
     label = None if predictor.by_word else ""
-    columns = Columns(text=options.column(text) if text else None, label=label)
-    if predictor.config["task"].get("record") and not text:
+    text, other = (options.column(one) if one else None for one in named)
+    columns = Columns(text=text, label=label, other=other, two=predictor.pairs)
+    if predictor.config["task"].get("record") and text is None:
         columns = _of_record(predictor.config["data"], file, columns)
+    if predictor.pairs and (text, other) == (None, None):
+        columns = _of_pair(predictor.config["data"], file, columns)
     rows = read(file, columns=columns, problems=chosen, tally=tally, keep_empty=True)
     for example in rows:
         yield example, None
+
+
+def _noted(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:
+    """The same; a very long text, all of which is read and written about, is named before."""
+    engine: Any = predictor.engine
+    all_of_it = (
+        predictor.config["task"]["kind"] == "seq2seq"
+        and engine.reads != "vectors"
+        and engine.indexer.limit is None
+    )
+    for number, one in enumerate(given, 1):
+        example = one[0]
+        if all_of_it and len(example.text) > LONG:
+            where = example.where if example.file else f"text {number}"
+            told = f"{where}: {len(example.text):,} characters"
+            typer.echo(f"note: {told}, all of which are read: this may take minutes", err=True)
+        yield one
 
 
 def _of_record(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
@@ -113,6 +139,19 @@ def _of_record(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
         with suppress(UserError):
             if laid_out(file, columns) is not None:
                 return columns
+    return asked
+
+
+def _of_pair(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
+    """Where both texts stand in a table: as in the training file, where its columns are there."""
+    from weft.text.read import Columns, laid_out
+
+    if "" in (saved["text"], saved["other"]):
+        return asked
+    columns = Columns(saved["text"], "", other=saved["other"])
+    with suppress(UserError):
+        if laid_out(file, columns) is not None:
+            return columns
     return asked
 
 
@@ -154,6 +193,9 @@ def _json(answer: "Answer") -> dict[str, Any]:
         out["tokens"] = [list(token) for token in answer.tokens]
     if answer.structure is not None:
         seen = answer.structure.to_json()
+        if _in_passage(answer):
+            start, end = answer.parts[0][:2] if answer.parts else (None, None)
+            return out | {"start": start, "end": end}
         out |= {name: seen[name] for name in ("words", "tree", "scores") if name in seen}
     return out
 
@@ -161,9 +203,14 @@ def _json(answer: "Answer") -> dict[str, Any]:
 def _line(answer: "Answer") -> str:
     """One answer on one line: of tags word/TAG, of spans label, start, end and text."""
     said, value = answer.structure, answer.value
-    if said is None or said.kind == "nodes":
+    if answer.blanks:
+        words = ("  ".join(f"{word} {chance:.4f}" for word, chance in b) for b in answer.blanks)
+        return f"{value}\t{' | '.join(words)}"
+    if said is None or said.kind == "nodes" or _in_passage(answer):
+        if isinstance(value, float):
+            return _rounded(value)
         words = ", ".join(value) if isinstance(value, tuple) else f"{value}"
-        return words if isinstance(value, float) else f"{words}\t{answer.score:.4f}"
+        return f"{words}\t{answer.score:.4f}"
     if said.kind == "spans":
         cut = [(label, start, end, said.text[start:end]) for start, end, label in said.spans]
         return "\t".join(
@@ -176,6 +223,17 @@ def _line(answer: "Answer") -> str:
         arcs = zip(said.words, said.relations, said.heads, strict=True)
         return " ".join(f"{word}/{relation}/{head}" for word, relation, head in arcs)
     return f"{value}"
+
+
+def _in_passage(answer: "Answer") -> bool:
+    """Whether it is one span that answers a question, and not all that there are."""
+    said = answer.structure
+    return said is not None and said.kind == "answer"
+
+
+def _rounded(value: float) -> str:
+    """A number for people; --json has all its digits."""
+    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e6 else f"{value:.6g}"
 
 
 def _draw(said: "Structure") -> None:

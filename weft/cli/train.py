@@ -20,10 +20,12 @@ def train(
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
     test: Annotated[str, typer.Option(help="File to measure the final model on.")] = "",
     text: options.Text = "",
+    other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
     task: options.Task = "",
     problems: options.Problems = "",
+    pretrained: options.Pretrained = "",
     seed: Annotated[int | None, typer.Option(help="Start of every random number.")] = None,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
@@ -49,11 +51,14 @@ def train(
         raise UserError(f"{output}: no run to go on with: there is no config.toml in it.")
     else:
         raise UserError("What to train? Give a configuration file, or --recipe NAME (`weft list`).")
+    if pretrained:
+        base = configuration.from_checkpoint(base, pretrained)
     flags = {
         "data.train": ("--train", train),
         "data.dev": ("--dev", dev),
         "data.test": ("--test", test),
         "data.text": ("--text", options.column(text)),
+        "data.other": ("--other", options.column(other)),
         "data.label": ("--label", options.column(label)),
         "data.target": ("--target", target),
         "data.problems": ("--problems", problems),

@@ -20,8 +20,16 @@ Duplicates = Annotated[
 
 
 def neighbours(
-    file: File,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Word vectors in any known format; with --texts, a model folder."
+        ),
+    ],
     words: Annotated[list[str], typer.Argument(metavar="WORD…", help="Words to look around.")],
+    texts: Annotated[
+        str, typer.Option(help="Look among the texts of this file, by the vectors of a model.")
+    ] = "",
     k: Count = 10,
     as_json: Json = False,
     approximate: Annotated[
@@ -29,7 +37,14 @@ def neighbours(
     ] = False,
     duplicates: Duplicates = "error",
 ) -> None:
-    """Print the nearest words by cosine; for several words a table, a column a query."""
+    """Print the nearest words by cosine; for several words a table, a column a query.
+
+    With --texts, FILE is a model and what is near are texts: `neighbours RUN "A dog runs." --texts
+    corpus.txt`.
+    """
+    if texts:
+        _among_texts(file, words, texts, k, as_json)
+        return
     vectors = _opened(file, duplicates)
     if approximate:
         _graph(vectors, file)
@@ -83,6 +98,25 @@ def convert(
     vectors = _opened(file, duplicates)
     vectors.save(output, format)
     typer.echo(f"{output}: {len(vectors):,} words, {vectors.width} wide", err=True)
+
+
+def _among_texts(model: Path, queries: list[str], file: str, k: int, as_json: bool) -> None:
+    """The texts of a file that are nearest to each query, by a model's sentence vectors."""
+    from weft.predict import load
+    from weft.predict.nearest import nearest
+    from weft.text.read import Columns, read
+
+    examples = read(file, columns=Columns(label=""))
+    found = nearest(load(model), queries, (example.text for example in examples), k)
+    for number, (query, near) in enumerate(zip(queries, found, strict=True)):
+        if as_json:
+            pairs = [{"text": text, "score": round(score, 6)} for text, score in near]
+            typer.echo(json.dumps({"text": query, "neighbours": pairs}, ensure_ascii=False))
+            continue
+        if len(queries) > 1:
+            typer.echo(f"{'' if not number else chr(10)}{query}")
+        for text, score in near:
+            typer.echo(f"{score:.4f}  {' '.join(text.split())}")
 
 
 def _opened(file: Path, duplicates: str) -> Vectors:

@@ -11,27 +11,28 @@ import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from weft.attend.block import Block
 from weft.batch import Padded
 from weft.decode.search import search
 from weft.decode.search_found import Hypothesis
 from weft.decode.search_rules import Rules
 from weft.decode.search_settings import Settings
 from weft.decode.search_state import Shared, State, copy_into, mapped
-from weft.encode.compiled import compile_blocks, failed, undo
 
 WARM = 3  # steps of a shape that are taken one by one before a graph is made: it costs about two
 SMALL = 64  # steps of a cache that are looked at, at least; doubled when they are full
+LARGE = 512  # the same for a compiled step: every size is compiled anew
 KEPT = 16  # shapes whose memory and graphs are kept
 SOURCE = 32  # steps that a source is padded to a multiple of, so that shapes come again
 CHECK = 16  # steps between looks at what is finished
-# Steps as graphs after which compiled kernels are made as well. That takes as long as the steps
-# did, so it never costs more than twice the best choice, whenever the work ends.
-LONG = 20_000
+# Steps of one shape as graphs after which that shape is compiled as well. Compiling takes about as
+# long as the steps did, so it never costs more than twice the best choice, whenever the work ends.
+LONG = 50_000
 
 Work = Callable[[], None]
 Capture = Callable[[Work], Work]
@@ -51,10 +52,10 @@ class Graphs:
 
     `capture` takes work over memory that stays and returns what does it again. With `dtype` the
     decoder's weights are copied to that precision once; without, graphs read the weights
-    themselves and see every change of them. `compiled` says what is, from the first step on: the
-    decoder's "blocks", made in seconds, or the whole "step" of the search, faster and slower to
-    make; None leaves it to the settings and to how much there is to do. `small` is how much of a
-    cache is looked at, at least: fewer sizes are fewer graphs.
+    themselves and see every change of them. A whole step of the search, network and all, is also
+    compiled: from the first step on with `compiled` or by the settings, else once a shape has had
+    enough steps to make up for it. `options` are the compiler's. `small` is how much of a cache is
+    looked at, at least: fewer sizes are fewer graphs.
     """
 
     def __init__(
@@ -62,18 +63,19 @@ class Graphs:
         decoder: Any,
         capture: Capture,
         dtype: torch.dtype | None = None,
-        compiled: Literal["blocks", "step"] | None = None,
+        compiled: bool = False,
         options: dict[str, Any] | None = None,
         small: int = 0,
     ):
         self.decoder = decoder if dtype is None else copy.deepcopy(decoder).to(dtype).eval()
-        self.capture, self.how, self.options = capture, compiled, options
-        self.small = small or SMALL
-        self.compiled: Any = None  # a twin of the decoder whose blocks are compiled
-        self.steps = 0  # taken so far
+        self.capture, self.compiled, self.options = capture, compiled, options
+        self.small = small
+        self.captures = self.compiles = True  # until it could not be done
         self.trouble = ""  # in words, when something could not be captured or compiled
         self.slots: dict[Hashable, list[_Slot]] = {}
         self.unfit: set[Hashable] = set()  # shapes that change from step to step
+        self.writer: Any = None  # the decoder with its matrices laid out for steps
+        self.stamp: Any = None  # of the weights that were laid out
 
     def __deepcopy__(self, memo: dict) -> None:
         """A copy of a model begins without graphs: they are over the memory of this one."""
@@ -86,28 +88,37 @@ class Graphs:
         if settings.graphs == "off" or asks or torch.is_autocast_enabled(kind):
             return plain
         fixed, steps = state, most_steps(settings, rules)
-        if hasattr(self.decoder, "fixed"):
-            fixed = self.decoder.fixed(state, steps)
+        writer = self._laid_out()
+        if hasattr(writer, "fixed"):
+            fixed = writer.fixed(state, steps)
         elif self.decoder.limit is not None and steps > self.decoder.limit:
             fixed = None
         if fixed is None:
             return plain
         # Another number of rows would be another graph, so none leave.
         wanted = replace(settings, shrink=False, check=settings.check or CHECK)
-        return Ready(self._writer(settings).step, fixed, wanted, self.faster)
+        return Ready(writer.step, fixed, wanted, self.faster)
 
     def faster(self, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The same function of one step, as a graph where it pays."""
         return _Search(self, body)
 
-    def _writer(self, settings: Settings) -> Any:
-        """The decoder, or its compiled twin once there was enough to do."""
-        if self.how == "step":
-            return self.decoder
-        wanted = self.how == "blocks" or settings.graphs == "compiled" or self.steps >= LONG
-        if wanted and self.compiled is None and not self.trouble:
-            self.compiled = twin(self.decoder, options=self.options)
-        return self.decoder if self.compiled is None else self.compiled
+    def _laid_out(self) -> Any:
+        """The decoder for steps: queries, keys and values from one product, of today's weights."""
+        if self.writer is None:
+            self.writer = twin(self.decoder)
+        looks = [part.attention for part in self.writer.modules() if isinstance(part, Block)]
+        stamp = [(p.data_ptr(), p._version) for look in looks for p in look.parameters()]
+        if stamp != self.stamp:
+            for look in looks:
+                look.lay_beside()
+            self.stamp = stamp
+        return self.writer
+
+    def wants_compiled(self, slot: "_Slot", settings: Settings) -> bool:
+        """Whether the step of a shape is to be compiled now."""
+        now = self.compiled or settings.graphs == "compiled" or slot.steps >= LONG
+        return now and self.compiles
 
     def written(
         self, memory: Padded, settings: Settings, rules: Rules, *, bos: int, eos: int
@@ -124,18 +135,10 @@ class Graphs:
         )
         return found[: len(memory)]
 
-    def give_up(self, what: str, error: Exception) -> None:
-        """Note why something goes on step by step."""
+    def note(self, what: str, error: Exception) -> None:
+        """Say why something goes on without help."""
         first = str(error).strip().splitlines()[:1]
         self.trouble = f"{what}: {type(error).__name__}: {''.join(first)}"
-        self.how = None
-        if self.compiled is not None:
-            undo(self.compiled)
-
-    def _once(self, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        if self.how != "step":
-            return body
-        return torch.compile(body, dynamic=False, options=self.options)
 
     def slot(self, key: Hashable, run: Any, body: Callable[[Any], Any]) -> "_Slot":
         """Memory of a shape that no other search is using."""
@@ -143,7 +146,7 @@ class Graphs:
         self.slots[key] = held  # the newest is last
         free = next((slot for slot in held if slot.free), None)
         if free is None:
-            free = _Slot(run, body, self._once(body))
+            free = _Slot(run, body)
             held.append(free)
         else:
             copy_into(free.run, run)
@@ -153,36 +156,55 @@ class Graphs:
         return free
 
 
-def twin(decoder: Any, **options: Any) -> Any:
-    """A decoder with the same weights whose blocks are compiled; the other one stays as it is."""
+def twin(decoder: Any) -> Any:
+    """A decoder with the same weights that can be laid out while the other one stays as it is."""
     held = [*decoder.parameters(), *decoder.buffers()]
-    made = copy.deepcopy(decoder, {id(tensor): tensor for tensor in held})
-    compile_blocks(made, **options)
-    return made
+    return copy.deepcopy(decoder, {id(tensor): tensor for tensor in held})
 
 
 class _Slot:
     """Memory of one shape, and the graphs over it: one for each size of the cache."""
 
-    def __init__(self, run: Any, body: Callable[[Any], Any], fast: Callable[[Any], Any]):
+    def __init__(self, run: Any, body: Callable[[Any], Any]):
         self.run = mapped(torch.clone, run, torch.clone)
         # Of the first search; those of later ones do the same.
-        self.body, self.fast = body, fast
+        self.plain: Callable[[Any], None] = partial(_in_place, body)
+        self.step: Callable[[Any], None] = self.plain
         self.owner: Callable[[], Any] = lambda: None
-        self.taken: dict[int, int] = {}
-        self.graphs: dict[int, Work] = {}
+        self.steps = 0  # taken so far
+        self.forget()
 
     @property
     def free(self) -> bool:
         """Whether the search that used it has ended."""
         return self.owner() is None
 
+    @property
+    def compiled(self) -> bool:
+        """Whether its steps are compiled."""
+        return self.step is not self.plain
+
+    def forget(self) -> None:
+        """Begin to count steps again, and to make graphs."""
+        self.taken: dict[int, int] = {}
+        self.graphs: dict[int, Work] = {}
+
+    def compile(self, options: dict[str, Any] | None) -> None:
+        """Let the compiler see the whole step at once, with no way back to Python inside."""
+        self.step = torch.compile(self.plain, dynamic=False, fullgraph=True, options=options)
+        self.forget()
+
     def once(self, size: int) -> None:
         """One step in place, with a view of so many steps of the cache; 0 = all."""
         run = self.run
         if size:
             run = replace(run, state=run.state.within(size))
-        copy_into(run, self.fast(run))
+        self.step(run)
+
+
+def _in_place(body: Callable[[Any], Any], run: Any) -> None:
+    """One step, written over what it started from."""
+    copy_into(run, body(run))
 
 
 class _Search:
@@ -195,49 +217,50 @@ class _Search:
         self.reach = 0  # steps of the cache that are in use
 
     def __call__(self, run: Any) -> Any:
-        self.graphs.steps += 1
         if not self.plain and (self.slot is None or run is not self.slot.run):
             self._enter(run)
         slot = self.slot
         if slot is None:
-            return self._safely(partial(self.body, run))
+            return self.body(run)
+        if not slot.compiled and self.graphs.wants_compiled(slot, self.body.keywords["settings"]):  # type: ignore[attr-defined]
+            slot.compile(self.graphs.options)
         self._step(slot, self._size(slot))
         self.reach += 1
         return slot.run
 
     def _step(self, slot: _Slot, size: int) -> None:
+        slot.steps += 1
         if size in slot.graphs:
             return slot.graphs[size]()
         taken = slot.taken[size] = slot.taken.get(size, 0) + 1
-        work = partial(slot.once, size)
-        if taken > WARM and not self.graphs.trouble:
+        if taken > WARM and self.graphs.captures:
             try:
-                made = self.graphs.capture(work)
+                made = self.graphs.capture(partial(slot.once, size))
             except RuntimeError as error:
-                self.graphs.give_up("A step could not be captured", error)
+                self.graphs.captures = False
+                self.graphs.note("A step could not be captured", error)
             else:
                 slot.graphs[size] = made
                 return made()
-        self._safely(work)
-
-    def _safely(self, work: Callable[[], Any]) -> Any:
-        """Work that may need the compiler; without it if that fails."""
         try:
-            return work()
-        except RuntimeError as error:
-            if not failed(error):
+            slot.once(size)
+        except Exception as error:
+            # Whatever went wrong in the compiler; what is wrong with the step itself comes again.
+            if not slot.compiled or taken > 1:
                 raise
-            self.graphs.give_up("A step could not be compiled", error)
-            if self.slot is not None:
-                self.slot.fast = self.slot.body
-            return work()
+            self.graphs.compiles = False
+            self.graphs.note("A step could not be compiled", error)
+            slot.step = slot.plain
+            slot.forget()
+            self._step(slot, self._size(slot))
 
     def _size(self, slot: _Slot) -> int:
         """How much of the cache this step looks at."""
         state = slot.run.state
         if not hasattr(state, "within"):
             return 0
-        room, size = state.past[0][0].shape[2], self.graphs.small
+        room = state.past[0][0].shape[2]
+        size = self.graphs.small or (LARGE if slot.compiled else SMALL)
         while size <= self.reach:
             size *= 2
         return min(size, room)
@@ -248,7 +271,7 @@ class _Search:
         key = (_same(self.body), form)
         if key not in self.graphs.slots and key not in self.graphs.unfit:
             probe = mapped(torch.clone, run, torch.clone)
-            if _form(self._safely(partial(self.body, probe))) != form:
+            if _form(self.body(probe)) != form:
                 self.graphs.unfit.add(key)
         self.plain, self.slot = key in self.graphs.unfit, None
         if self.plain:

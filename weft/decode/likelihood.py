@@ -53,7 +53,7 @@ def chunked_loss(
 
     No more than `chunk` scores exist at a time, 0 for what suits the device. Gradients are made in
     the forward pass, while the scores are there: as many products as without chunks, and nothing
-    computed twice.
+    computed twice. A target below 0 costs nothing.
     """
     rows, wanted, count = _chosen(features, targets, counted)
     return _Total.apply(rows, weight, bias, wanted, smoothing, chunk or _usual(rows)), count
@@ -209,16 +209,20 @@ class _Each(torch.autograd.Function):
 
 def _sloped(logp: Tensor, ids: Tensor, smoothing: float, wanted: bool) -> tuple[Tensor, Tensor]:
     """The summed loss of log-probabilities (C, V); by their scores its slope, in their place."""
-    right = logp.gather(1, ids[:, None])  # (C, 1)
-    lost = -(1 - smoothing) * right.sum()
+    counts = (ids >= 0)[:, None]  # (C, 1)
+    free = (ids < 0).nonzero().squeeze(1)
+    ids = ids.clamp(min=0)[:, None]  # (C, 1)
+    right = logp.gather(1, ids)  # (C, 1)
+    lost = -(1 - smoothing) * (right * counts).sum()
     if smoothing:
-        lost = lost - smoothing * logp.mean(1).sum()
+        lost = lost - smoothing * (logp.mean(1, keepdim=True) * counts).sum()
     if not wanted:
         return lost, logp
     slope = logp.exp_()  # (C, V)
     if smoothing:
         slope -= smoothing / slope.shape[1]
-    return lost, slope.scatter_add_(1, ids[:, None], torch.full_like(right, smoothing - 1))
+    slope.scatter_add_(1, ids, torch.full_like(right, smoothing - 1))
+    return lost, slope.index_fill_(0, free, 0.0)
 
 
 def _usual(x: Tensor) -> int:

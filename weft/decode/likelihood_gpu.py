@@ -22,6 +22,7 @@ def _rows(  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     scores += row * stride
     wanted = tl.load(ids + row)
+    counts = tl.where(wanted < 0, 0.0, 1.0)
     top = float("-inf")
     mass = 0.0
     plain = 0.0
@@ -33,8 +34,9 @@ def _rows(  # type: ignore[no-untyped-def]
         plain += tl.sum(tl.where(at < words, x, 0.0), 0)
         top = higher
     whole = top + tl.log(mass)
-    right = tl.load(scores + wanted).to(tl.float32)
-    tl.store(losses + row, whole - (1.0 - smoothing) * right - smoothing * plain / words)
+    right = tl.load(scores + tl.where(wanted < 0, 0, wanted)).to(tl.float32)
+    lost = whole - (1.0 - smoothing) * right - smoothing * plain / words
+    tl.store(losses + row, counts * lost)
     if SLOPES:
         tl.debug_barrier()  # everything above has been read before it is written over
         for start in range(0, columns, BLOCK):
@@ -42,13 +44,15 @@ def _rows(  # type: ignore[no-untyped-def]
             x = tl.load(scores + at, mask=at < words, other=float("-inf")).to(tl.float32)
             slope = tl.exp(x - whole) - tl.where(at < words, smoothing / words, 0.0)
             slope -= tl.where(at == wanted, 1.0 - smoothing, 0.0)
+            slope *= counts
             tl.store(scores + at, slope.to(scores.dtype.element_ty), mask=at < columns)
 
 
 def slopes(scores: Tensor, ids: Tensor, words: int, smoothing: float, wanted: bool) -> Tensor:
     """The loss of each row (R,) of scores (R, C), of which the first `words` columns are words.
 
-    With `wanted`, the scores are replaced by the loss's gradient, zero behind the words.
+    With `wanted`, the scores are replaced by the loss's gradient, zero behind the words. A row with
+    an id below 0 costs nothing.
     """
     losses = torch.empty(len(scores), dtype=torch.float32, device=scores.device)
     # Triton starts its programs on the current device, which need not be the scores'.

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from weft.attend.prepared_linear import LAYERS, Linear, Norm, activation_of, packs
 from weft.batch import Padded
-from weft.decode.prepared_linear import LAYERS, Linear, packs
 from weft.decode.search_settings import Weights
 from weft.decode.search_state import Shared
 from weft.decode.transformer import Block, Stack, TransformerState
@@ -137,7 +137,7 @@ def prepared(decoder: Any, weights: Weights = "float32") -> Any:
     It is possible for Transformers in fp32 on a processor that are not being trained. What was
     laid out is kept for as long as the decoder lives and its weights do not change.
     """
-    if not isinstance(decoder, Stack) or decoder.training or not packs():
+    if not isinstance(decoder, Stack) or decoder.training or not packs(weights):
         return decoder
     table = decoder.words.table.weight
     kind = table.device.type
@@ -211,7 +211,7 @@ class _Block:
         own, cross = block.attention, block.cross
         self.first = block.norm_first
         norms = (block.attention_norm, block.cross_norm, block.feed_norm)
-        self.norms = [_Norm(norm) for norm in norms if norm is not None]
+        self.norms = [Norm(norm) for norm in norms if norm is not None]
         three = (own.query, own.key, own.value)
         self.three = linear(
             torch.cat([part.weight for part in three]), torch.cat([part.bias for part in three])
@@ -220,7 +220,7 @@ class _Block:
         if cross is not None:
             self.query = linear(cross.query.weight, cross.query.bias)
             self.crossed = linear(cross.output.weight, cross.output.bias)
-        name = _activation(block.activation)
+        name = activation_of(block.activation)
         self.feed_in = linear(block.feed_in.weight, block.feed_in.bias, name)
         self.feed_out = linear(block.feed_out.weight, block.feed_out.bias)
 
@@ -248,25 +248,7 @@ class _Block:
         return x if self.first else self.norms[part](x)
 
 
-class _Norm:
-    """A layer norm, with weights of its own."""
-
-    def __init__(self, norm: nn.LayerNorm):
-        self.weight, self.bias = norm.weight.detach().clone(), norm.bias.detach().clone()
-        self.eps = norm.eps
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
-
-
 _KEPT: "weakref.WeakKeyDictionary[Any, tuple[tuple, Packed]]" = weakref.WeakKeyDictionary()
-
-
-def _activation(module: nn.Module) -> Any:
-    if isinstance(module, nn.GELU):
-        return "gelu-tanh" if module.approximate == "tanh" else "gelu"
-    assert isinstance(module, nn.ReLU)
-    return "relu"
 
 
 def _grown(layer: np.ndarray, used: int, size: int) -> np.ndarray:

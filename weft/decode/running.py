@@ -1,11 +1,14 @@
 """What a language model says of running text: its loss, or how probable every token is.
 
 B rows   T steps   V words   F width of what is scored   R tokens that are asked for
+W pieces of a token
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +17,7 @@ from weft.decode.language import masked
 from weft.decode.likelihood import chunked_loss, word_scores
 from weft.decode.search_settings import Settings
 from weft.errors import UserError
+from weft.tokens.pieces import with_pieces
 from weft.tokens.vocabulary import PAD, SPECIALS
 
 HIDDEN = SPECIALS.index(PAD)  # what stands for a hidden word: its vector is zero
@@ -28,10 +32,15 @@ WARM, LONG = 256, 1280  # steps that bring a carried state up to date, and of a 
 
 @dataclass(frozen=True)
 class RunningScores:
-    """Tokens, and the decoder that reads them."""
+    """Tokens, and the decoder that reads them.
+
+    The tokens are those before the ones that are foretold; of both sides, themselves. Each is an
+    id, (B, T), or an id and pieces, (B, T, 1+W).
+    """
 
     head: "Running"
-    source: Padded  # (B, T) the tokens before those that are foretold; of both sides, themselves
+    source: Padded
+    back: bool = False  # the tokens come from the end, for the decoder that reads so
 
     def loss(self, target: Tensor, carried: Any = None) -> tuple[Tensor, int, Any]:
         """The summed loss of target tokens (B, T), how many there are, and the state after them.
@@ -40,6 +49,8 @@ class RunningScores:
         """
         decoder, words = self.head.decoder, self.head.decoder.words
         right = Padded(target, self.source.lengths)
+        if hasattr(decoder, "loss"):
+            return decoder.loss(self.source, target, carried)
         if self.head.hides:
             given, chosen = masked(self.source, HIDDEN, range(1, words.size))
             features = decoder.features(given)  # (B, T, F)
@@ -70,7 +81,8 @@ class RunningScores:
 
     def _asked(self, given: Padded, target: Tensor, wanted: Tensor) -> Tensor:
         words = self.head.decoder.words
-        features = self.head.decoder.features(given)[wanted]  # (R, F)
+        own = {"back": True} if self.back else {}
+        features = self.head.decoder.features(given, **own)[wanted]  # (R, F)
         return word_scores(features, words.weight, words.bias, target[wanted])
 
 
@@ -119,6 +131,23 @@ class Running(nn.Module):
         return getattr(self.decoder, "by", "") == "mask"
 
     @property
+    def turns(self) -> bool:
+        """Whether it can also be asked what stands before, by text that comes from the end."""
+        return getattr(self.decoder, "turns", False)
+
+    @property
+    def pieces(self) -> Callable[..., list[list[int]]] | None:
+        """What turns tokens as they are written into pieces, for a decoder that reads those."""
+        return getattr(self.decoder, "pieces", None)
+
+    @property
+    def front(self) -> np.ndarray:
+        """What stands before a text: (1,) its id, or (1, 1+W) with its pieces."""
+        if self.pieces is None:
+            return np.array([self.first], np.int64)
+        return with_pieces(np.array([self.first]), self.pieces([""]), self.decoder.widest)
+
+    @property
     def note(self) -> str:
         """What one should know of its figures."""
         return BOTH if self.both else ""
@@ -127,5 +156,5 @@ class Running(nn.Module):
         """The state before the first token."""
         return self.decoder.start(rows, device)
 
-    def forward(self, source: Padded) -> RunningScores:
-        return RunningScores(self, source)
+    def forward(self, source: Padded, back: bool = False) -> RunningScores:
+        return RunningScores(self, source, back)

@@ -278,7 +278,8 @@ def _coverage(beams: Beams, covered: Tensor, settings: Settings) -> Tensor:
 
 def _pooled(beams: Beams, ended: Candidates, rank: Tensor, groups: int) -> Pool:
     """The pool with what ended in this step, the best of both."""
-    if rank.device.type == "cpu" and bool((rank == -torch.inf).all()):
+    looks = rank.device.type == "cpu" and not torch.compiler.is_compiling()
+    if looks and bool((rank == -torch.inf).all()):
         return beams.pool  # a look is cheap here, and at most steps nothing ends
     old, shape = beams.pool, (groups, beams.width // groups)
 
@@ -367,5 +368,5 @@ def _moved(
 def _side_by_side(groups: list[Candidates]) -> Candidates:
     if len(groups) == 1:
         return groups[0]
-    parts = [[getattr(group, field.name) for group in groups] for field in fields(Candidates)]
+    parts = [[getattr(group, field.name) for group in groups] for field in fields(groups[0])]
     return Candidates(*(torch.cat(part, 1) for part in parts))

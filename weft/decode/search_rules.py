@@ -141,12 +141,31 @@ def weigh(
     for barred in (wish.barred, None if mask is None else ~mask):
         if barred is not None:
             weighed.masked_fill_(barred, -torch.inf)
-    if wish.forbidden is not None:
-        weighed.scatter_(1, wish.forbidden, -torch.inf)
+    early = None
     if wish.minimum is not None:
         early = time + 1 - wish.forced < wish.minimum  # (N,)
+    if torch.compiler.is_compiling():
+        return _compared(weighed, wish.forbidden, early, eos), own, forced
+    if wish.forbidden is not None:
+        weighed.scatter_(1, wish.forbidden, -torch.inf)
+    if early is not None:
         weighed[:, eos].masked_fill_(early, -torch.inf)
     return weighed, own, forced
+
+
+def _compared(logp: Tensor, forbidden: Tensor | None, early: Tensor | None, eos: int) -> Tensor:
+    """Forbidden tokens and early ends made impossible by looking at every token's number.
+
+    A compiler does this on the way, and never writes log-probabilities (N, V) down: what is put
+    at some places of a tensor, it has to write first.
+    """
+    ids = torch.arange(logp.shape[1], device=logp.device)  # (V,)
+    if forbidden is not None:
+        for id in forbidden[:1].unbind(1):  # all rows forbid the same
+            logp = logp.masked_fill(ids == id, -torch.inf)
+    if early is not None:
+        logp = logp.masked_fill(early[:, None] & (ids == eos), -torch.inf)
+    return logp
 
 
 def likeliest(
@@ -170,7 +189,7 @@ def likeliest(
         rows = min(rows, max(PIECE // scores.shape[1], 1))
     given, found = (scores, wish, past, mask, force), []
     for first in range(0, max(len(scores), 1), rows):
-        part = _part(given, first, rows)
+        part = given if rows >= len(scores) else _part(given, first, rows)
         logp, own, forced = weigh(
             part[0], part[1], settings,
             eos=eos, time=time, past=part[2], mask=part[3], force=part[4],
@@ -218,21 +237,23 @@ def block(logp: Tensor, past: Tensor, time: Tensor, size: int) -> None:
 def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The largest values of each row and their places, largest first: `topk`, only faster.
 
-    The largest ones lie in the blocks whose maxima are largest, and maxima are cheap to find on a
-    processor; elsewhere, and in small vocabularies, it is `topk`.
+    The largest ones lie in the blocks whose maxima are largest, and maxima are cheap to find; in
+    small vocabularies it is `topk`.
     """
     rows, size = values.shape
     count = min(count, size)
     if count == 1 and not values.is_cpu:  # no sorting, and a compiler fuses it with what is before
         top = values.max(1, keepdim=True)
         return top.values, top.indices
-    if values.device.type != "cpu" or size < 4 * BLOCK * count:
+    if size < 4 * BLOCK * count:
         return values.topk(count)
     whole = size // BLOCK * BLOCK
     maxima = values[:, :whole].unflatten(1, (-1, BLOCK)).amax(-1)  # (N, V/BLOCK)
     first = maxima.topk(count).indices * BLOCK  # (N, count)
-    place = (first[:, :, None] + torch.arange(BLOCK)).flatten(1)  # (N, count*BLOCK)
+    inside = torch.arange(BLOCK, device=values.device)
+    place = (first[:, :, None] + inside).flatten(1)  # (N, count*BLOCK)
     if whole < size:
-        place = torch.cat([place, torch.arange(whole, size).expand(rows, -1)], 1)
+        last = torch.arange(whole, size, device=values.device)
+        place = torch.cat([place, last.expand(rows, -1)], 1)
     found, index = values.gather(1, place).topk(count)  # both (N, count)
     return found, place.gather(1, index)

@@ -41,8 +41,8 @@ class Settings:
     no_repeat: int = 0  # no n-gram of this length may come twice; 0 = off
     shrink: bool = True  # rows that are finished leave the batch
     check: int = 0  # steps between looks at what is finished; 0 = 1 on a processor, 8 elsewhere
-    # On a GPU: steps as graphs of the device, from the fourth of a shape on, with kernels compiled
-    # for them once there were 20,000; from the first with "compiled"; one by one with "off".
+    # On a GPU: steps as graphs of the device, from the fourth of a shape on, and whole steps
+    # compiled once a shape had 50,000; from the first with "compiled"; one by one with "off".
     graphs: Graphs = "auto"
     # On a processor: "int8" lets Transformers step with rounded weights, faster and less exactly.
     weights: Weights = "float32"

@@ -65,9 +65,21 @@ def leaves(state: Any) -> Iterator[Tensor]:
 
 def copy_into(old: Any, new: Any) -> None:
     """Write the tensors of a nest into those of another of the same shape, for static memory."""
-    for target, source in zip(leaves(old), leaves(new), strict=True):
-        if target is not source:
+    pairs = [(a, b) for a, b in zip(leaves(old), leaves(new), strict=True) if a is not b]
+    if torch.compiler.is_compiling():
+        for target, source in pairs:
             target.copy_(source)
+        return
+    # Those of one kind at once, because a device starts few kernels sooner than many.
+    kinds: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+    for target, source in pairs:
+        alike = target.stride() == source.stride()
+        kind = (target.dtype, source.dtype, target.device, source.device, alike)
+        targets, sources = kinds.setdefault(kind, ([], []))
+        targets.append(target)
+        sources.append(source)
+    for targets, sources in kinds.values():
+        torch._foreach_copy_(targets, sources)
 
 
 def device_of(state: Any) -> torch.device:
@@ -84,12 +96,14 @@ def mapped(change: Change, nest: Nest, shared: Change | None = None) -> Nest:
 
     if isinstance(nest, Tensor):
         return change(nest)  # type: ignore[return-value]
+    if nest is None:
+        return nest  # said apart, because a compiler cannot ask whether None is a dataclass
     if isinstance(nest, Shared):
-        return Shared(mapped(shared, nest.value)) if shared else nest  # type: ignore[return-value]
+        return nest if shared is None else Shared(mapped(shared, nest.value))  # type: ignore[return-value]
     if isinstance(nest, tuple) and hasattr(nest, "_fields"):
-        return type(nest)(*map(walk, nest))
+        return type(nest)(*[walk(part) for part in nest])
     if isinstance(nest, (tuple, list)):
-        return type(nest)(map(walk, nest))  # type: ignore[call-arg]
+        return type(nest)([walk(part) for part in nest])  # type: ignore[call-arg]
     if isinstance(nest, dict):
         return {key: walk(part) for key, part in nest.items()}  # type: ignore[return-value]
     if dataclasses.is_dataclass(nest) and not isinstance(nest, type):

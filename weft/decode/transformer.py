@@ -21,7 +21,7 @@ from weft.errors import UserError
 from weft.registry import register
 
 Activation = Literal["relu", "gelu", "gelu-tanh"]
-ROOM = 128  # steps that the room of a fixed cache is a multiple of, so that shapes come again
+ROOM = 64  # steps that the room of a fixed cache is a multiple of, so that shapes come again
 Pair = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, N, P or S, K)
 
 
@@ -55,8 +55,10 @@ class TransformerState(NamedTuple):
 class Room(NamedTuple):
     """Where fresh keys and values go in a cache of fixed size, and who may see what."""
 
-    at: Tensor  # (B, 1, T, 1)
-    seen: Tensor  # (B, 1, T, P) True = may be looked at
+    at: tuple[Tensor, Tensor, Tensor]  # rows (B, 1, 1), heads (N, 1) and places (B, 1, T)
+    seen: (
+        Tensor  # (B, 1, T, P) 0 where a step may look and -inf elsewhere, made once for all layers
+    )
 
 
 class Block(attend.Block):
@@ -198,9 +200,10 @@ class Stack(nn.Module):
             return None
         self._reach(grown + steps)
         size = -(-(grown + steps) // ROOM) * ROOM
-        past = tuple(tuple(_roomy(part, size) for part in pair) for pair in state.past if pair)
+        pairs = [pair for pair in state.past if pair is not None]
+        past = _rooms(pairs, size) if grown else _empty(pairs[0][0], size, len(pairs))
         position = torch.full((len(past[0][0]),), grown, device=past[0][0].device)
-        return state._replace(past=past, position=position)  # type: ignore[arg-type]
+        return state._replace(past=past, position=position)
 
     def _some(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
         begun = state.past[0]
@@ -209,7 +212,9 @@ class Stack(nn.Module):
         vectors = self.words.vectors(ids) * self.scale  # (B, T, H)
         x = self.dropout(vectors + self._places(first, ids.shape[1], vectors))  # (B, T, H)
         memory, mask, asked = opened(state.memory), opened(state.mask), state.weights is not None
-        room = None if state.position is None else _room(state.position, ids.shape[1], grown)
+        room = None
+        if state.position is not None and begun is not None:
+            room = _room(state.position, ids.shape[1], begun[0])
         past, shares = [], None
         for i, block in enumerate(self.blocks):
             own = memory[i] if memory else None
@@ -255,8 +260,8 @@ class Stack(nn.Module):
         self._reach(limit)
         shape = (batch, self.heads, limit, self.hidden_size // self.heads)  # (B, N, P, K)
         empty = {"dtype": _dtype(self.words.table.weight), "device": device}
-        past = tuple(
-            (torch.zeros(shape, **empty), torch.zeros(shape, **empty)) for _ in self.blocks
+        past = _empty(
+            torch.zeros((batch, self.heads, 0, shape[3]), **empty), limit, len(self.blocks)
         )
         position = torch.zeros(batch, dtype=torch.long, device=device) if limit else None
         return TransformerState(past, memory, mask, position, None)
@@ -325,7 +330,8 @@ class GPT(Stack):
     """A Transformer without a memory, as a language model in GPT-2's layout.
 
     Pre-norm blocks, learned positions, one table for words and scores, weights that start small
-    and smaller still where they add to the residual (Radford et al. 2019).
+    and smaller still where they add to the residual (Radford et al. 2019). `model` names where they
+    come from otherwise; the constructor never opens it, whoever makes a fresh model does.
     """
 
     name = "gpt"
@@ -342,9 +348,11 @@ class GPT(Stack):
         dropout: float = 0.1,
         activation: Activation = "gelu-tanh",
         tied: bool = True,
+        model: str = "",
     ):
         shape = (hidden, layers, heads, feed, "pre", "learned", limit, dropout, activation)
         super().__init__(vocabulary_size, 0, *shape, tied, False)  # type: ignore[arg-type]
+        self.model = model
         for name, weight in self.blocks.named_parameters():
             if weight.dim() == 2:
                 last = name.endswith(("output.weight", "feed_out.weight"))
@@ -364,34 +372,42 @@ class GPT(Stack):
         return scores
 
 
-def _room(position: Tensor, steps: int, size: int) -> Room:
-    """Where steps from `position` (B,) on go in a room of some size."""
+def _room(position: Tensor, steps: int, like: Tensor) -> Room:
+    """Where steps from `position` (B,) on go in a room like this one (B, N, P, K)."""
+    B, N, P, _ = like.shape
     at = position[:, None] + torch.arange(steps, device=position.device)  # (B, T)
-    places = torch.arange(size, device=position.device)
-    return Room(at[:, None, :, None], (places <= at[..., None])[:, None])
+    rows, heads, places = (torch.arange(size, device=position.device) for size in (B, N, P))
+    hidden = (places > at[..., None])[:, None]  # (B, 1, T, P)
+    seen = torch.zeros_like(hidden, dtype=like.dtype).masked_fill(hidden, -torch.inf)
+    return Room((rows[:, None, None], heads[:, None], at[:, None]), seen)
 
 
-def _roomy(part: Tensor, size: int) -> Tensor:
-    """Keys or values (B, N, P, K) at the beginning of a room (B, N, size, K)."""
-    room = part.new_zeros(*part.shape[:2], size, part.shape[3])
-    room[:, :, : part.shape[2]] = part
-    return room
+def _empty(like: Tensor, size: int, layers: int) -> tuple[Pair, ...]:
+    """Rooms (B, N, size, K) of all layers, made at once, with nothing in them."""
+    B, N, _, K = like.shape
+    rooms = like.new_zeros(layers, 2, B, N, size, K)
+    # Apart for autograd too, which would take writing into one for a change of all.
+    return tuple((rooms[i, 0].detach(), rooms[i, 1].detach()) for i in range(layers))
 
 
-def _write(past: Pair, now: Pair, at: Tensor) -> None:
+def _rooms(pairs: list[Pair], size: int) -> tuple[Pair, ...]:
+    """Rooms that begin with keys and values (B, N, P, K) of each layer."""
+    made = _empty(pairs[0][0], size, len(pairs))
+    for rooms, pair in zip(made, pairs, strict=True):
+        for room, part in zip(rooms, pair, strict=True):
+            room[:, :, : part.shape[2]] = part
+    return made
+
+
+def _write(past: Pair, now: Pair, at: tuple[Tensor, Tensor, Tensor]) -> None:
     for room, fresh in zip(past, now, strict=True):
-        room.scatter_(2, at.expand(fresh.shape), fresh.to(room.dtype))
+        # Not `scatter_`, for which a compiler copies the whole room, there and back.
+        room.index_put_(at, fresh.to(room.dtype))
 
 
 def _seen(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
     """Attention (B, N, T, K) to the filled part of a room; every step sees at least itself."""
-    q = q.to(k.dtype)
-    if q.shape[2] > 1 or not torch.compiler.is_compiling():
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
-    # One step is no matrix product: as sums, a compiler fuses it and reads the cache once.
-    scores = (q * k).sum(-1, dtype=torch.float32) * q.shape[3] ** -0.5  # (B, N, P)
-    shares = scores.masked_fill(~seen[:, :, 0], -torch.inf).softmax(-1)  # (B, N, P)
-    return (shares[..., None] * v).sum(2, keepdim=True).to(v.dtype)  # (B, N, 1, K)
+    return F.scaled_dot_product_attention(q.to(k.dtype), k, v, attn_mask=seen)
 
 
 def _dtype(weight: Tensor) -> torch.dtype:

@@ -12,6 +12,7 @@ from weft.doctor.pairs import target_of
 from weft.doctor.scripts import NONE
 from weft.doctor.survey import Split, Survey
 from weft.text.example import Example, Tally
+from weft.text.read import HEADER
 from weft.text.source import EMPTY, NUL, SKIP, UNDECODABLE, Account
 
 OUTLIER = 10  # times the 95th percentile
@@ -107,6 +108,9 @@ def left_out(tally: Tally, split: str) -> Iterator[Finding]:
             noun = kind.removesuffix(_NOT_USED)
             level, title = "note", f"{many(count, noun)} of {split} {verb(count, 'is', 'are')}"
             title, fix = f"{title} not used.", "Tasks here learn the spans of a text."
+        elif kind == HEADER:
+            level, fix = "note", "Where it is a row like the others, put a header above it."
+            title = f"The first line of {split} is taken for a header: single words over sentences."
         elif kind == _REJECTED:
             level, fix = "note", 'They are left out: their "answer" is not "accept".'
             title = f"{many(count, 'text')} of {split} {verb(count, 'was', 'were')} not accepted."

@@ -184,7 +184,8 @@ def _conflicts(copies: Copies) -> Iterator[Draft]:
         spots.append(Spot(int(rows[0]), int(other), "" if copies.survey.structured else told))
     fix = "Decide for one label each; --fix leaves them as they are and lists them."
     title = (
-        f"{many(len(found), 'text')} {verb(len(found), 'carries', 'carry')} more than one label."
+        f"{many(len(found), copies.survey.unit)} {verb(len(found), 'carries', 'carry')} more than "
+        "one label."
     )
     if copies.survey.structured:
         is_are = verb(len(found), "is", "are")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from weft.doctor import checks, copies, names, paired
+from weft.doctor import checks, copies, names, paired, two
 from weft.doctor.draft import Draft, Spot, written
 from weft.doctor.finding import SHOWN, Diagnosis, Finding, Targets, many, ordered, verb
 from weft.doctor.layers import NOUNS
@@ -57,6 +57,7 @@ def diagnosed(
     except Missing as error:
         findings.append(_not_looked_for(error))
     drafts.extend(paired.drafts(found))
+    drafts.extend(two.drafts(found))
     drafts.extend(_others(found, limit))
     findings.extend(written(drafts, found))
     result = Diagnosis(
@@ -105,12 +106,14 @@ def _words(found: Survey) -> dict[str, dict[str, tuple[int, int, float]]]:
     if found.pairs is None and not found.unlabelled:
         return {}
     sides = {"text": found.corpus} | ({"target": found.pairs.corpus} if found.pairs else {})
+    counted = {side: paired.unseen(found, corpus) for side, corpus in sides.items()}
     return {
         side: {
             split: (total, distinct, len(new) / max(total, 1))
-            for split, (total, distinct, new) in paired.unseen(found, corpus).items()
+            for split, (total, distinct, new) in splits.items()
         }
-        for side, corpus in sides.items()
+        for side, splits in counted.items()
+        if any(total for total, *_ in splits.values())  # names of matrices are no words
     }
 
 

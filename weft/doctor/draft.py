@@ -71,9 +71,9 @@ def written(drafts: Iterable[Draft], survey: Survey) -> list[Finding]:
             other, there = example(spot.other)
             if draft.compare is not None:
                 told.append(draft.compare(here, there))
-            same = there.text == here.text
-            told.append(other if same else f"{other}: {excerpt(there.text)}")
-        return Place(where, excerpt(here.text), " · ".join(told))
+            same = there.whole == here.whole
+            told.append(other if same else f"{other}: {excerpt(there.whole)}")
+        return Place(where, excerpt(here.whole), " · ".join(told))
 
     return [
         Finding(

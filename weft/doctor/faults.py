@@ -22,7 +22,7 @@ def named(id: str, number: int, noun: str = "sentence") -> str:
     return f"{noun} '{id}'" if id else f"{noun} {number}"
 
 
-# level, what is counted, what it does (one|more), what to do
+# level, what is counted (one|more), what it does (one|more), what to do
 _KINDS: dict[str, tuple[Level, str, str, str]] = {
     "cycle": (
         "error",
@@ -200,6 +200,37 @@ _KINDS: dict[str, tuple[Level, str, str, str]] = {
         "has|have no label",
         "Give it one; only the bracket around a whole tree may do without.",
     ),
+    "no numbers": (
+        "error",
+        "matrix|matrices",
+        "holds|hold something else than numbers",
+        "Save numbers: floats or integers.",
+    ),
+    "other axes": (
+        "error",
+        "matrix|matrices",
+        "has|have not two axes",
+        "Reshape it: vectors by numbers.",
+    ),
+    "empty matrix": ("error", "matrix|matrices", "has|have no number in it", "Leave it out."),
+    "not finite": (
+        "error",
+        "matrix|matrices",
+        "has|have numbers that are not finite",
+        "Mend them, or leave the matrix out: one NaN spoils all that is learned.",
+    ),
+    "other width": (
+        "error",
+        "matrix|matrices",
+        "has|have vectors of another width than the first",
+        "Make all vectors alike: a model reads one width.",
+    ),
+    "unreadable matrix": (
+        "error",
+        "matrix|matrices",
+        "cannot be read|cannot be read",
+        "Correct the name, or save the matrix again.",
+    ),
     "label outside the scale": (
         "error",
         "node",
@@ -225,10 +256,12 @@ def findings(faults: Iterable[Fault], name: str) -> list[Finding]:
 
 def _finding(kind: str, count: int, places: list[Place], name: str) -> Finding:
     level, noun, told, fix = _KINDS[kind]
+    noun, _, nouns = noun.partition("|")
+    counted = many(count, noun, nouns)
     first, _, rest = told.partition("|")
     if " " in first:  # the forms differ in more than the verb
-        title = f"{many(count, noun)} of {name} {verb(count, first, rest)}."
+        title = f"{counted} of {name} {verb(count, first, rest)}."
     else:
         plural, _, tail = rest.partition(" ")
-        title = f"{many(count, noun)} of {name} {verb(count, first, plural)} {tail}."
+        title = f"{counted} of {name} {verb(count, first, plural)} {tail}."
     return Finding(kind, level, title, count, tuple(places), fix)

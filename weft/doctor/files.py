@@ -5,19 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from weft.doctor import matrices
 from weft.doctor.finding import Finding
 from weft.doctor.structure import KINDS, check_columns, examples, kind_of, look
 from weft.doctor.survey import Source
 from weft.errors import UserError
 from weft.text.example import Example, Tally
-from weft.text.formats import check_format
+from weft.text.formats import check_format, is_matrices
 from weft.text.parallel import read_parallel, sides
 from weft.text.read import Columns, read, settled
 from weft.text.source import Account, missing
 
 NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
 UNREADABLE = "unreadable"
-PARALLEL = "parallel"
+PARALLEL, MATRICES = "parallel", "matrices"
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,12 @@ def opened(
             out.formats[name], out.columns[name] = PARALLEL, columns
             out.sources[name] = _parallel(files, tally)
             continue
-        kind = out.formats[name] = kind_of(path, format, columns)
         out.columns[name] = columns
+        if is_matrices(path):
+            out.formats[name] = MATRICES
+            out.sources[name] = _texts(path, columns, format, tally)
+            continue
+        kind = out.formats[name] = kind_of(path, format, columns)
         if kind in KINDS:
             check_columns(path, kind, columns)
             out.sources[name] = _structured(path, kind, columns, tally)
@@ -68,7 +73,19 @@ def opened(
             alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
             out.columns[name] = alike
             out.sources[name] = _texts(path, alike, format, tally)
-    return replace(out, findings=tuple(look(out.paths, out.formats, out.columns)))
+    found = [*look(out.paths, out.formats, out.columns), *_matrices(out)]
+    return replace(out, findings=tuple(found))
+
+
+def _matrices(files: Files) -> list[Finding]:
+    """What is wrong with the matrices that texts name; rows that are bad are not counted here."""
+    plain = {n: s for n, s in files.sources.items() if files.formats[n] not in KINDS}
+    for tally in files.tallies.values():
+        tally.open = False
+    found = matrices.look(plain)
+    for tally in files.tallies.values():
+        tally.open = True
+    return found
 
 
 def _unique(paths: Sequence[str]) -> Iterator[str]:

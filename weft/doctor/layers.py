@@ -5,12 +5,16 @@ from collections.abc import Sequence
 
 from weft.errors import UserError
 from weft.text import schemes, trees
-from weft.text.example import Example, Layers, Marks
+from weft.text.example import Answers, Example, Layers, Marks
 from weft.text.schemes import OUTSIDE, Span
 from weft.text.sentence import NOTHING
 
 TAGS, RELATIONS, TYPES, NODES = "tags", "relations", "types", "node labels"
-NOUNS = {TAGS: "tag", RELATIONS: "relation", TYPES: "type", NODES: "node label"}
+ASKED = "kinds of questions"
+NOUNS = {
+    TAGS: "tag", RELATIONS: "relation", TYPES: "type", NODES: "node label",
+    ASKED: "kind of question",
+}  # fmt: skip
 _ASIDE = ("lemma", "deps", "misc")  # columns in which copies of a sentence may differ
 _MARKED = re.compile(r"[BILUES]-\S+")
 
@@ -18,6 +22,8 @@ _MARKED = re.compile(r"[BILUES]-\S+")
 def layers(example: Example) -> dict[str, list[str]]:
     """What to count, by kind: tags and relations of words, types of spans, labels of nodes."""
     label = example.label
+    if isinstance(label, Answers):
+        return {ASKED: ["answered" if label.texts else "no answer"]}
     if isinstance(label, Marks):
         return {TYPES: [span.label for span in label.spans]}
     if isinstance(label, Layers):
@@ -64,6 +70,8 @@ def annotation(example: Example) -> int | None:
     label = example.label
     if example.tree is not None:
         return hash(trees.format(example.tree))
+    if isinstance(label, Answers):
+        return hash(label)
     if isinstance(label, Marks):
         return hash(label.spans)
     if isinstance(label, Layers):
@@ -76,6 +84,8 @@ def difference(one: Example, other: Example) -> str:
     mine, yours = one.label, other.label
     if one.tree is not None and other.tree is not None:
         return _of_trees(one.tree, other.tree)
+    if isinstance(mine, Answers) and isinstance(yours, Answers):
+        return " / ".join(f"'{a.texts[0]:.30}'" if a.texts else "no answer" for a in (mine, yours))
     if isinstance(mine, Marks) and isinstance(yours, Marks):
         return _of_spans(one.text, mine.spans, yours.spans)
     if isinstance(mine, Layers) and isinstance(yours, Layers):

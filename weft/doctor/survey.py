@@ -19,6 +19,7 @@ from weft.doctor.scripts import script
 from weft.doctor.variation import Variation
 from weft.doctor.words import normal, words
 from weft.text.example import Example, Label, Layers, Marks
+from weft.text.matrices import names_matrix
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
 Watch = Callable[[int], None]
@@ -41,6 +42,8 @@ class Split:
     empty: Noted = field(default_factory=Noted)
     single: Noted = field(default_factory=Noted)  # texts of one word
     unlabelled: Noted = field(default_factory=Noted)
+    lone: Noted = field(default_factory=Noted)  # of two texts, the second is missing
+    twice: Noted = field(default_factory=Noted)  # or the same as the first
     labels: dict[str, Noted] = field(default_factory=dict)
     layers: dict[str, dict[str, Noted]] = field(default_factory=dict)  # of words, by kind
     longest: list[tuple[int, int]] = field(default_factory=list)  # (words, row) of a few
@@ -60,6 +63,7 @@ class Survey:
         self._empty = array("b")
         self._numbers: dict[Label, int] = {}
         self.variation = Variation()
+        self.two = False  # whether rows have two texts
         self.sentences = False  # whether rows are sentences with their words
         self.structured = False  # whether something is known of words or stretches
         self._numbers_only = True
@@ -72,7 +76,7 @@ class Survey:
     @property
     def unit(self) -> str:
         """What a row is called."""
-        return "sentence" if self.sentences else "text"
+        return "sentence" if self.sentences else "pair" if self.two else "text"
 
     @property
     def unlabelled(self) -> bool:
@@ -115,7 +119,11 @@ class Survey:
 
     def take(self, split: Split, row: int, example: Example) -> None:
         """One more row."""
-        text, flat = example.text, normal(example.text)
+        text = example.text
+        if example.other is not None:
+            self._take_other(split, row, text, example.other)
+            text = f"{text}\n{example.other}"
+        flat = normal(text)
         self._same.append(hash(flat))
         self._bytes.append(hash(text))
         self._empty.append(not flat)
@@ -126,7 +134,7 @@ class Survey:
             self._take_label(split, row, example.label)
         else:
             self._take_layers(split, row, example, known)
-        self.corpus.add(words(flat))
+        self.corpus.add([] if names_matrix(text) else words(flat))
         if not flat:
             split.empty.add(row)
             return
@@ -140,6 +148,14 @@ class Survey:
         split.scripts.setdefault(script(text), Noted()).add(row)
         for kind in damages(text):
             split.damage.setdefault(kind, Noted()).add(row)
+
+    def _take_other(self, split: Split, row: int, text: str, other: str) -> None:
+        """The second text of a row."""
+        self.two = True
+        if not other.strip():
+            split.lone.add(row)
+        elif normal(other) == normal(text):
+            split.twice.add(row)
 
     def _take_target(self, split: Split, row: int, example: Example, flat: str) -> None:
         """What a text should become; only its hash is kept."""

@@ -3,6 +3,7 @@
 B rows   S steps   E width of the tables   H hidden width   N heads
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from weft.attend.block import Block
 from weft.attend.low_rank import adapt
+from weft.attend.prepared import prepared
 from weft.batch import Padded
 from weft.embed.contextual import Contextual, Mix, Word
 from weft.embed.options import sensible
@@ -107,6 +109,8 @@ class Bert(Contextual):
 
     def layers(self, x: Padded) -> list[Tensor]:
         """The states (B, S, H) after the embedding and after each block."""
+        if ready := prepared(self.blocks, self.numbers):
+            return ready.layers(x, self._entrance(x))
         found = [self._enter(x)]
         mask = None if x.full else x.mask
         for block in self.blocks:
@@ -115,6 +119,8 @@ class Bert(Contextual):
 
     def last(self, x: Padded) -> Tensor:
         """The states (B, S, H) after the last block."""
+        if ready := prepared(self.blocks, self.numbers):
+            return ready.last(x, self._entrance(x))
         states = self._enter(x)
         mask = None if x.full else x.mask
         for block in self.blocks:
@@ -131,16 +137,27 @@ class Bert(Contextual):
 
     def _enter(self, x: Padded) -> Tensor:
         """Words, positions and segments, as the first block reads them."""
+        self._check(x)
+        places = torch.arange(x.data.shape[1], device=x.data.device)
+        return self._sum(x.data, places, x.segments)  # (B, S, H)
+
+    def _entrance(self, x: Padded) -> Callable[[Tensor], Tensor]:
+        """The same (M, H) of only some steps, by their places (M,) among all B*S."""
+        self._check(x)
+        ids, segments, steps = x.data.flatten(), x.segments.flatten(), x.data.shape[1]
+        return lambda places: self._sum(ids[places], places % steps, segments[places])
+
+    def _check(self, x: Padded) -> None:
         steps = x.data.shape[1]
         if self.limit is not None and steps > self.limit:
             raise UserError(
                 f"A text of {steps} tokens, but this model reads at most {self.limit}. Set "
                 "data.truncate to head, tail, head+tail or windows."
             )
-        places = torch.arange(self.offset, self.offset + steps, device=x.data.device)
-        states = self.table(x.data) + self.positions(places)  # (B, S, E)
+
+    def _sum(self, ids: Tensor, places: Tensor, kinds: Tensor) -> Tensor:
+        states = self.table(ids) + self.positions(places + self.offset)
         if self.segments is not None:
             more = self.segments.num_embeddings > 1
-            kinds = x.segments if more else torch.zeros_like(x.segments)
-            states = states + self.segments(kinds)
-        return self.enter(self.dropout(self.norm(states)))  # (B, S, H)
+            states = states + self.segments(kinds if more else torch.zeros_like(kinds))
+        return self.enter(self.dropout(self.norm(states)))

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from weft.attend.prepared_linear import Numbers
 from weft.batch import Padded
 from weft.tokens.frame import Frame
 
@@ -27,6 +28,15 @@ class Mix(nn.Module):
     def shares(self) -> Tensor:
         """(L,) how much of each layer is taken."""
         return self.scores.softmax(0)
+
+    @property
+    def told(self) -> str:
+        """What it takes of each layer, in words."""
+        names = ["words", *(f"layer {i}" for i in range(1, len(self.scores)))]
+        shares = zip(names, self.shares.tolist(), strict=True)
+        return ", ".join(f"{name} {share:.0%}" for name, share in shares) + (
+            f"; times {self.gamma.item():.2f}"
+        )
 
     def forward(self, layers: list[Tensor]) -> Tensor:
         shares = self.shares.to(layers[0].dtype).unbind()
@@ -50,6 +60,7 @@ class Contextual(nn.Module):
     mix: Mix | None
     subwords = True  # where words are read, their pieces are wanted
     model: str
+    numbers: Numbers = "float32"  # what its weights are when it only reads, on a processor
 
     def layers(self, x: Padded) -> list[Tensor]:
         """The states (B, S, H) after the embedding and after each layer; ids in their frame."""

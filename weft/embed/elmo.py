@@ -48,11 +48,12 @@ class Projected(nn.Module):
         self.again = nn.Parameter(torch.empty(2, 4 * hidden, width))
         self.bias = nn.Parameter(torch.zeros(2, 4 * hidden))
         self.project = nn.Parameter(torch.empty(2, width, hidden))
-        for weight in (self.enter, self.again, self.project):
-            for side in weight:
-                for gate in side.chunk(1 if weight is self.project else 4):
-                    nn.init.xavier_uniform_(gate)
         with torch.no_grad():
+            for weight in (self.enter, self.again, self.project):
+                gates = 1 if weight is self.project else 4
+                for side in range(2):
+                    for gate in weight[side].chunk(gates):
+                        gate.copy_(nn.init.xavier_uniform_(torch.empty_like(gate)))
             self.bias[:, hidden : 2 * hidden] = 1.0  # PyTorch's order: input, forget, cell, output
 
     def forward(
@@ -173,7 +174,9 @@ def _last(steps: Sequence[Tensor], before: Tensor, lengths: Tensor | None) -> Te
     if lengths is None:
         return steps[-1]
     states = torch.stack([before.to(steps[0].dtype), *steps], 2)  # (S, B, T+1, H)
-    index = lengths.to(states.device)[None, :, None, None].expand(len(states), -1, 1, before.shape[2])
+    index = lengths.to(states.device)[None, :, None, None].expand(
+        len(states), -1, 1, before.shape[2]
+    )
     return states.gather(2, index).squeeze(2)
 
 

@@ -3,12 +3,15 @@
 B rows   S steps   H hidden width   N heads
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from weft.attend.block import Block
+from weft.attend.low_rank import adapt
+from weft.attend.prepared import prepared
 from weft.batch import Padded
 from weft.embed.contextual import Contextual, Mix, Word
 from weft.embed.options import sensible
@@ -23,7 +26,8 @@ class Gpt(Contextual):
 
     `cls` and `sep` are the ids put before and behind a text, -1: none; only the last token has
     read everything, so a pool over the whole text is "last" or "mean". With `mix` all layers are
-    mixed by learned weights, as ELMo does; `frozen` weights are not learned.
+    mixed by learned weights, as ELMo does; `frozen` weights are not learned. With `lora` they are
+    not either, but a change of that rank to each query and value matrix is.
     """
 
     def __init__(
@@ -43,13 +47,16 @@ class Gpt(Contextual):
         word: Word = "last",
         mix: bool = False,
         frozen: bool = False,
+        lora: int = 0,
         model: str = "",
     ):
         super().__init__()
         where = "embedder 'gpt'"
         sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
-        if feed < 0:
-            raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
+        if min(feed, lora) < 0:
+            raise UserError(f"{where}: feed and lora should be 0 or more.")
+        if lora and frozen:
+            raise UserError(f"{where}: with 'frozen' nothing is learned, with 'lora' a little is.")
         self.output_size, self.limit = hidden, limit
         before, after = ((i,) if i >= 0 else () for i in (cls, sep))
         self.frame = Frame(before, after, after)
@@ -68,19 +75,33 @@ class Gpt(Contextual):
             block.attention.dropout = attention_dropout  # type: ignore[union-attr, assignment]
         self.norm = nn.LayerNorm(hidden, eps)
         self.mix = Mix(layers + 1) if mix else None
-        self._begin(layers)
+        self._begin(layers, lora)
 
-    def _begin(self, layers: int) -> None:
+    def _begin(self, layers: int, lora: int) -> None:
         """Normal weights of deviation 0.02, smaller where they add to the residual, as GPT-2."""
         for name, p in self.named_parameters():
             last = name.endswith(("output.weight", "feed_out.weight"))
             if p.dim() == 2:
                 nn.init.normal_(p, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
-            if self.frozen:
+            if self.frozen or lora:
                 p.requires_grad_(name.startswith("mix"))
+        for block in self.blocks if lora else ():
+            adapt(block.attention.query, lora)  # type: ignore[union-attr, arg-type]
+            adapt(block.attention.value, lora)  # type: ignore[union-attr, arg-type]
+
+    def levels(self) -> list[list[nn.Parameter]]:
+        """Its parameters from the tables up to the last block, with which the last norm goes."""
+        blocks = [list(block.parameters()) for block in self.blocks]
+        blocks[-1] += self.norm.parameters()
+        inside = {id(p) for block in blocks for p in block}
+        below = [p for p in self.parameters() if id(p) not in inside]
+        return [below, *blocks]
 
     def layers(self, x: Padded) -> list[Tensor]:
         """The states (B, S, H) after the embedding and after each block, the last one normed."""
+        if ready := prepared(self.blocks, self.numbers):
+            found = ready.layers(x, self._entrance(x), causal=True)
+            return [*found[:-1], self.norm(found[-1])]
         found = [self._enter(x)]
         for block in self.blocks:
             found.append(block(found[-1], causal=True)[0])
@@ -88,6 +109,8 @@ class Gpt(Contextual):
 
     def last(self, x: Padded) -> Tensor:
         """The states (B, S, H) after the last block."""
+        if ready := prepared(self.blocks, self.numbers):
+            return self.norm(ready.last(x, self._entrance(x), causal=True))
         # No mask is needed: the padding stands behind, where nobody looks.
         states = self._enter(x)
         for block in self.blocks:
@@ -104,12 +127,22 @@ class Gpt(Contextual):
 
     def _enter(self, x: Padded) -> Tensor:
         """Words and positions, as the first block reads them."""
+        self._check(x)
+        return self._sum(x.data, torch.arange(x.data.shape[1], device=x.data.device))  # (B, S, H)
+
+    def _entrance(self, x: Padded) -> Callable[[Tensor], Tensor]:
+        """The same (M, H) of only some steps, by their places (M,) among all B*S."""
+        self._check(x)
+        ids, steps = x.data.flatten(), x.data.shape[1]
+        return lambda places: self._sum(ids[places], places % steps)
+
+    def _check(self, x: Padded) -> None:
         steps = x.data.shape[1]
         if self.limit is not None and steps > self.limit:
             raise UserError(
                 f"A text of {steps} tokens, but this model reads at most {self.limit}. Set "
                 "data.truncate to head, tail, head+tail or windows."
             )
-        places = torch.arange(steps, device=x.data.device)
-        states = self.table(x.data) + self.positions(places)  # (B, S, H)
-        return self.dropout(states)
+
+    def _sum(self, ids: Tensor, places: Tensor) -> Tensor:
+        return self.dropout(self.table(ids) + self.positions(places))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from weft import registry
 from weft.attend.scores import attend, masked_softmax
 from weft.batch import Padded
+from weft.embed.options import ACTIVATIONS, Activation, sensible
 from weft.registry import register
 
 Pooled = tuple[Tensor, Tensor | None]  # (B, H') and, from attention, (B, T)
@@ -28,14 +29,14 @@ class Nothing(nn.Module):
 
 @register("pool", "mean")
 class Mean(nn.Module):
-    """The average of the real steps."""
+    """The average of the real steps; with `normalise`, of length one."""
 
-    def __init__(self, input_size: int):
+    def __init__(self, input_size: int, normalise: bool = False):
         super().__init__()
-        self.output_size = input_size
+        self.output_size, self.normalise = input_size, normalise
 
     def forward(self, x: Padded) -> Pooled:
-        return _mean(x), None
+        return _scaled(_mean(x), self.normalise), None
 
 
 @register("pool", "sum")
@@ -52,14 +53,14 @@ class Sum(nn.Module):
 
 @register("pool", "max")
 class Max(nn.Module):
-    """The largest value of each feature over the real steps."""
+    """The largest value of each feature over the real steps; with `normalise`, of length one."""
 
-    def __init__(self, input_size: int):
+    def __init__(self, input_size: int, normalise: bool = False):
         super().__init__()
-        self.output_size = input_size
+        self.output_size, self.normalise = input_size, normalise
 
     def forward(self, x: Padded) -> Pooled:
-        return _max(x), None
+        return _scaled(_max(x), self.normalise), None
 
 
 @register("pool", "mean+max")
@@ -77,14 +78,38 @@ class MeanMax(nn.Module):
 
 @register("pool", "first")
 class First(nn.Module):
-    """The first step: [CLS], where the encoder put one there."""
+    """The first step: [CLS], where one stands there; with `normalise`, of length one."""
 
-    def __init__(self, input_size: int):
+    def __init__(self, input_size: int, normalise: bool = False):
         super().__init__()
-        self.output_size = input_size
+        self.output_size, self.normalise = input_size, normalise
 
     def forward(self, x: Padded) -> Pooled:
-        return _step(x, torch.zeros_like(x.lengths)), None
+        first = _step(x, torch.zeros_like(x.lengths))  # (B, H)
+        return _scaled(first, self.normalise), None
+
+
+@register("pool", "cls")
+class Cls(nn.Module):
+    """The first step through one more layer, as BERT reads its [CLS] (Devlin et al. 2019).
+
+    The activation is tanh in BERT and RoBERTa, relu in DistilBERT, gelu in ELECTRA.
+    """
+
+    def __init__(self, input_size: int, activation: Activation = "tanh", dropout: float = 0.0):
+        super().__init__()
+        sensible("pool 'cls'", dropout)
+        self.output_size = input_size
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Linear(input_size, input_size)
+        self.activation = ACTIVATIONS[activation]()
+        nn.init.normal_(self.dense.weight, std=0.02)  # as BERT begins
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, x: Padded) -> Pooled:
+        first = _step(x, torch.zeros_like(x.lengths))  # (B, H)
+        vector = self.activation(self.dense(self.dropout(first)))  # (B, H)
+        return vector.masked_fill(~x.mask.any(1, keepdim=True), 0), None
 
 
 @register("pool", "last")
@@ -141,6 +166,11 @@ class LastAttention(nn.Module):
         weights = masked_softmax((queries @ last).squeeze(2), x.mask)  # (B, T)
         summary = weights.to(x.data.dtype)[:, None] @ x.data  # (B, 1, H)
         return summary.squeeze(1), weights
+
+
+def _scaled(vector: Tensor, normalise: bool) -> Tensor:
+    """The vector (B, H), of length one where that is wanted; zeros stay zeros."""
+    return nn.functional.normalize(vector, dim=1) if normalise else vector
 
 
 def _mean(x: Padded) -> Tensor:

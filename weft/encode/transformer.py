@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attend.block import Block
+from weft.attend.prepared import prepared
 from weft.batch import Padded
 from weft.embed.options import sensible
 from weft.embed.position import Learned, Sinusoidal
@@ -68,6 +69,9 @@ class Transformer(nn.Module):
 
     def forward(self, x: Padded) -> Padded:
         x, states = self._enter(x)
+        if ready := prepared(self.blocks):
+            flat = states.flatten(0, 1)
+            return x.with_data(self.norm(ready.last(x, lambda places: flat[places])))
         mask = None if x.full else x.mask
         for block in self.blocks:
             states, _ = block(states, mask)

@@ -55,6 +55,7 @@ class Explanation:
     method: str
     words: tuple[Word, ...]
     at: At | None = None  # what is explained, where it is not the answer about the whole text
+    second: int = 0  # where the second of two texts begins in the text
 
     @property
     def sure(self) -> float:
@@ -75,6 +76,7 @@ class Explanation:
             "target": self.target,
             "method": self.method,
             "words": [[word.start, word.end, word.weight] for word in self.words],
+            **({"second": self.second} if self.second else {}),
             **({"at": self.at.to_json()} if self.at else {}),
         }
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.explain.explanation import Explanation, Target, Word, target_of
-from weft.explain.words import joined
+from weft.explain.words import remaining
 from weft.measure.bootstrap import interval
 from weft.measure.figure import Figure
 from weft.predict.predictor import Predictor
@@ -52,7 +52,7 @@ def faithfulness(
     *,
     draws: int = 5,
     seed: int = 0,
-    known: dict[str, Answer] | None = None,
+    known: dict[Any, Answer] | None = None,
 ) -> Faithfulness:
     """Deletion and insertion curves of one method on some texts, beside `draws` random orders.
 
@@ -115,19 +115,19 @@ def first_words(order: list[int]) -> list[set[int]]:
     return [set(order[: math.ceil(share * len(order) - 1e-9)]) for share in SHARES]
 
 
-def curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[str], list[str]]:
+def curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[Any], list[Any]]:
     """The texts along the deletion and the insertion curve."""
     words = explanation.words
-    deleted: list[str] = []
-    inserted: list[str] = []
+    deleted: list[Any] = []
+    inserted: list[Any] = []
     for first in first_words(order):
         for out, inside in ((deleted, False), (inserted, True)):
             kept = [(w.start, w.end) for i, w in enumerate(words) if (i in first) == inside]
-            out.append(joined(explanation.text, kept))
+            out.append(remaining(explanation.text, kept, explanation.second))
     return deleted, inserted
 
 
-def _ask(predictor: Predictor, texts: list, known: dict[str, Answer]) -> None:
+def _ask(predictor: Predictor, texts: list, known: dict[Any, Answer]) -> None:
     """Answer every text that has no answer yet."""
     new = {
         text: None
@@ -140,7 +140,7 @@ def _ask(predictor: Predictor, texts: list, known: dict[str, Answer]) -> None:
     known.update(zip(new, predictor.stream(new), strict=True))
 
 
-def _chances(target: Target, texts: list, known: dict[str, Answer]) -> np.ndarray:
+def _chances(target: Target, texts: list, known: dict[Any, Answer]) -> np.ndarray:
     """(1 + draws, 2, F) the target's probability along every curve."""
     return np.array(
         [[[target.chance(known[text]) for text in curve] for curve in both] for both in texts]

@@ -6,6 +6,7 @@ B rows   T steps   E embedding width   C scores   S points on the path
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.explain.explanation import Target
-from weft.explain.words import Piece
+from weft.explain.words import Piece, placed
 from weft.model import Model
 from weft.predict.neural import Neural
 from weft.tokens.vocabulary import SPECIALS, UNK
@@ -24,7 +25,11 @@ Score = Callable[[Model, Padded], Tensor]  # embedded steps (B, T, E) -> (B, C)
 
 
 def token_weights(
-    engine: Neural, texts: Sequence[str], targets: Sequence[Target], steps: int
+    engine: Neural,
+    texts: Sequence[Any],
+    targets: Sequence[Target],
+    steps: int,
+    seconds: Sequence[int] = (),
 ) -> list[list[Piece]]:
     """(start, end, weight) of each token of each text; `steps` 0 is gradient × input.
 
@@ -40,12 +45,12 @@ def token_weights(
         directions = torch.from_numpy(wanted).to(embedded.data)  # (B, C)
         weights = attributions(engine.model, embedded, directions, steps, nothing)  # (B, T)
         for row, values in zip(rows, weights.tolist(), strict=True):
-            assert row.spans is not None
             windows[row.text] += 1
-            kept = values[: len(row.spans)]
+            spans = placed(row, seconds[row.text] if seconds else 0)
+            kept = values[: len(spans)]
             pieces[row.text] += [
-                (*span, weight) for span, weight in zip(row.spans.tolist(), kept, strict=True)
-            ]
+                (*span, weight) for span, weight in zip(spans, kept, strict=True)
+            ]  # fmt: skip
     return [
         [(start, end, weight / count) for start, end, weight in found]
         for found, count in zip(pieces, windows.tolist(), strict=True)
@@ -65,7 +70,7 @@ def unknown(source: Padded) -> Padded:
 
 def scores(model: Model, embedded: Padded) -> Tensor:
     """(B, C) the model from its embedded steps on."""
-    vector, _ = model.pool(model.encoder(embedded))
+    vector, _ = model.pooled(model.encode(embedded))
     return model.head(vector)
 
 
@@ -105,8 +110,9 @@ def attributions(
 def repeated(x: Padded, times: int) -> Padded:
     """The rows of a batch again and again, to be given new contents."""
     parents = None if x.parents is None else x.parents.repeat(times, 1)
+    second = None if x.second is None else x.second.repeat(times)
     data = x.data[:1].expand(times * len(x), *x.data.shape[1:])
-    return Padded(data, x.lengths.repeat(times), (), parents)
+    return Padded(data, x.lengths.repeat(times), (), parents, second)
 
 
 def _path(steps: int) -> tuple[Tensor, Tensor]:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, cast
 from weft.errors import UserError, unknown_name
 from weft.explain import occlusion
 from weft.explain.explanation import Explanation, Target, Word, target_of
-from weft.explain.words import gather, word_spans
+from weft.explain.words import gather, placed, word_spans
 from weft.predict.classic import Classic
-from weft.predict.predictor import Predictor
+from weft.predict.predictor import Asked, Predictor
+from weft.tasks.task import Answer
+from weft.text.example import BETWEEN, Example
 
 if TYPE_CHECKING:
     from weft.predict.neural import Neural
@@ -30,10 +32,11 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
 
         return methods_at(predictor)
     if isinstance(engine, Classic):
-        return (LINEAR, OCCLUSION) if hasattr(engine.part, "contributions") else (OCCLUSION,)
+        linear = hasattr(engine.part, "contributions") and not predictor.pairs
+        return (LINEAR, OCCLUSION) if linear else (OCCLUSION,)
     from weft.explain.attention import attends
 
-    looks = (ATTENTION,) if attends(cast("Neural", engine).model) else ()
+    looks = (ATTENTION,) if attends(cast("Neural", engine).model) and not predictor.pairs else ()
     return (INTEGRATED, GRADIENT, OCCLUSION, *looks)
 
 
@@ -54,7 +57,7 @@ def _of_texts(predictor: Predictor) -> tuple[str, ...]:
 
 def explain(
     predictor: Predictor,
-    texts: Sequence[str],
+    texts: Sequence[Asked],
     *,
     method: str = "",
     target: str | None = None,
@@ -63,7 +66,8 @@ def explain(
     """Weigh the words of each text: how much they speak for the answer, or for `target`.
 
     `steps` are the points on the path of integrated gradients. Of a text longer than the model
-    reads, only the words that were read have a weight. A text without words has none.
+    reads, only the words that were read have a weight. A text without words has none. Two texts
+    are explained as one, the first before the second.
     """
     if isinstance(texts, str):
         raise UserError("Explain a list of texts, not a single string.")
@@ -78,11 +82,64 @@ def explain(
     method = chosen(predictor, method)
     answers = predictor(texts)
     targets = [target_of(predictor, target, answer) for answer in answers]
-    words = _words(predictor, list(texts), targets, method, steps) if len(texts) else []
+    if predictor.pairs:
+        return _of_pairs(predictor, predictor.carried(texts), answers, targets, method, steps)
+    plain = [one.text if isinstance(one, Example) else str(one) for one in texts]
+    words = _words(predictor, plain, targets, method, steps) if plain else []
     return [
         Explanation(text, answer, aim.name, method, found)
-        for text, answer, aim, found in zip(texts, answers, targets, words, strict=True)
+        for text, answer, aim, found in zip(plain, answers, targets, words, strict=True)
     ]
+
+
+def _of_pairs(
+    predictor: Predictor,
+    given: Sequence[Example],
+    answers: Sequence[Answer],
+    targets: list[Target],
+    method: str,
+    steps: int,
+) -> list[Explanation]:
+    """Two texts side by side, the words of both weighed; the mark between them has no weight."""
+    from weft.explain import gradients
+
+    texts = [one.whole for one in given]
+    seconds = [len(one.text) + len(BETWEEN) for one in given]
+    if method == OCCLUSION:
+        read = _read_pairs(predictor, given, seconds)
+        words = occlusion.word_weights(predictor.engine, texts, read, targets, seconds)
+    else:
+        engine, points = cast("Neural", predictor.engine), steps if method == INTEGRATED else 0
+        found = gradients.token_weights(engine, given, targets, points, seconds)
+        words = [gather(text, pieces) for text, pieces in zip(texts, found, strict=True)]
+    return [
+        Explanation(text, answer, aim.name, method, _with_mark(own, second), second=second)
+        for text, answer, aim, own, second in zip(
+            texts, answers, targets, words, seconds, strict=True
+        )
+    ]
+
+
+def _read_pairs(
+    predictor: Predictor, given: Sequence[Example], seconds: Sequence[int]
+) -> list[tuple[Word, ...]]:
+    """The words of both texts that the model reads, without weights yet."""
+    if isinstance(predictor.engine, Classic):
+        return [
+            (*_all_words(e.text, ()),
+             *(Word(w.start + k, w.end + k, 0.0) for w in _all_words(e.other or "", ())))
+            for e, k in zip(given, seconds, strict=True)
+        ]  # fmt: skip
+    pieces: list[list[tuple[int, int, float]]] = [[] for _ in given]
+    for rows, _ in cast("Neural", predictor.engine).batches(given):
+        for row in rows:
+            pieces[row.text] += [(*span, 0.0) for span in placed(row, seconds[row.text])]
+    return [gather(e.whole, found) for e, found in zip(given, pieces, strict=True)]
+
+
+def _with_mark(words: tuple[Word, ...], second: int) -> tuple[Word, ...]:
+    mark = Word(second - len(BETWEEN.lstrip()), second - 1, 0.0)
+    return tuple(sorted((*words, mark), key=lambda word: word.start)) if words else words
 
 
 def chosen(predictor: Predictor, method: str) -> str:

@@ -1,12 +1,14 @@
 """Occlusion: how far the score falls when a word is taken out of the text. For every engine."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from weft.explain.explanation import Target, Word
-from weft.explain.words import joined
+from weft.explain.words import remaining
 from weft.predict.predictor import CHUNK, Engine
+from weft.text.example import Example
 
 PARTS = 400  # of one text that are taken out by turns; in a longer one, neighbours go together
 
@@ -16,17 +18,19 @@ def word_weights(
     texts: Sequence[str],
     words: Sequence[Sequence[Word]],
     targets: Sequence[Target],
+    seconds: Sequence[int] = (),
 ) -> list[tuple[Word, ...]]:
     """The words that were read, each with the fall of scores · direction when it is removed.
 
     Removed, not replaced by an unknown word: that is what every engine can do, and an unknown
-    word may have learned a meaning. Words removed together share the fall.
+    word may have learned a meaning. Words removed together share the fall. `seconds` says where
+    in each text a second one begins, where there are two.
     """
-    asked: list[str] = []
-    for text, given in zip(texts, words, strict=True):
+    asked: list[Any] = []
+    for text, given, second in zip(texts, words, seconds or [0] * len(texts), strict=True):
         spans = [(word.start, word.end) for word in given]
-        asked.append(joined(text, spans))
-        asked += [joined(text, spans[:i] + spans[j:]) for i, j in _parts(len(spans))]
+        asked.append(remaining(text, spans, second))
+        asked += [remaining(text, spans[:i] + spans[j:], second) for i, j in _parts(len(spans))]
     found = scores(engine, asked)  # (asked, C)
     out, at = [], 0
     for given, target in zip(words, targets, strict=True):
@@ -44,10 +48,11 @@ def word_weights(
     return out
 
 
-def scores(engine: Engine, texts: Sequence[str]) -> np.ndarray:
+def scores(engine: Engine, texts: Sequence[Any]) -> np.ndarray:
     """(texts, C) in pieces that fit in memory; the same text is asked once."""
     places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    distinct = list(places)
+    # Two texts come as a tuple, and an engine takes them as an Example.
+    distinct = [Example(one[0], other=one[1]) if type(one) is tuple else one for one in places]
     pieces = [
         engine.scores(distinct[start : start + CHUNK]).scores
         for start in range(0, len(distinct), CHUNK)

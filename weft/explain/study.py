@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.errors import UserError
 from weft.explain.explanation import Chances, Explanation
@@ -96,9 +96,9 @@ def study(
     if word or column:
         what = "--word" if word else "--column"
         raise UserError(f"{what} is for models that answer at every word; this one has one answer.")
-    texts = [example.text for example in examples]
+    texts = [example if predictor.pairs else example.text for example in examples]
     explained, faithful = {}, {}
-    known: dict[str, Answer] = {}
+    known: dict[Any, Answer] = {}
     for name in names:
         explained[name] = explain(predictor, texts, method=name, target=target)
         if compare:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.batch.index import Row
 from weft.explain.explanation import Word
+from weft.text.example import BETWEEN
 from weft.tokens import pattern
 from weft.tokens.align import words_of
 from weft.tokens.tokenizer import whole
@@ -70,6 +72,23 @@ def _touched(spans: np.ndarray, places: np.ndarray) -> np.ndarray:
     reach = np.maximum.accumulate(solid[:, 1])
     begun = np.searchsorted(solid[:, 0], spans[:, 1], side="left")  # places before a word's end
     return (begun > 0) & (reach[np.maximum(begun, 1) - 1] > spans[:, 0])
+
+
+def remaining(text: str, spans: Sequence[Span], second: int = 0) -> str | tuple[str, str]:
+    """The words at these spans as a text; where a second one begins in the text, as two."""
+    if not second:
+        return joined(text, spans)
+    first = [span for span in spans if span[1] <= second - len(BETWEEN)]
+    return joined(text, first), joined(text, [span for span in spans if span[0] >= second])
+
+
+def placed(row: Row, second: int = 0) -> list[Span]:
+    """Where the tokens of a row stand in a text, or in two that are put side by side."""
+    assert row.spans is not None
+    spans = row.spans.copy()
+    if second:
+        spans[row.second :] += second
+    return [(start, end) for start, end in spans.tolist()]
 
 
 def joined(text: str, spans: Sequence[Span]) -> str:

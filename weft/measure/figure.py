@@ -6,6 +6,8 @@ from typing import Any, Protocol
 # Figures that are better the lower they are.
 LOWER = frozenset(
     {"mse", "perplexity", "token_perplexity", "perplexity_known", "bits_per_character", "unknown"}
+    | {"next_loss"}
+    | {"backward_perplexity"}
 )
 
 

@@ -13,8 +13,9 @@ from weft.errors import UserError
 from weft.measure import Measure
 from weft.predict.predictor import CHUNK, Predictor
 from weft.predict.prepare import prepared
+from weft.tasks.structure import Structure
 from weft.tasks.task import Answer
-from weft.text.example import Example, Layers, Tally
+from weft.text.example import Answers, Example, Layers, Tally
 
 
 def evaluate(
@@ -48,6 +49,7 @@ def evaluate(
                 targets.append(target)
         if kept:
             whole = getattr(predictor.engine, "reads", "") in ("trees", "vectors")
+            whole = whole or predictor.pairs
             given = [e if whole or e.words or e.fields else e.text for e in kept]
             scored = predictor.engine.scores(given)
             gold = targets if isinstance(scored.scores, list) else np.array(targets)
@@ -65,9 +67,11 @@ def evaluate(
                 for example, answer, share in zip(kept, answers, scored.coverage, strict=True):
                     row = {"text": example.text, "label": plain(example.label), **shown(answer)}
                     row["coverage"] = float(share)
+                    if predictor.pairs:
+                        row["other"] = example.other
                     if answer.structure is not None:
                         row["structure"] = answer.structure.to_json()
-                        row["gold"] = task.gold(example, space).to_json()  # type: ignore[attr-defined]
+                        row["gold"] = gold_beside(predictor, example, answer).to_json()
                     predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
         rows += len(chunk)
         watch(len(chunk))
@@ -87,16 +91,25 @@ def _heard(
     task: Any = predictor.task
     measure = task.measure(predictor.space)
     waiting: deque[Example] = deque()
+    engine: Any = predictor.engine
+    both: list[Example] = []  # to be heard from the end as well
 
     def texts() -> Iterator[str]:
         for example in examples:
             waiting.append(example)
             yield example.text
 
-    engine: Any = predictor.engine
-    for found in engine.likelihoods(texts(), running=True):
+    if hasattr(task, "listen"):
+        heard = task.listen(engine, texts(), predictor.space)
+    else:
+        heard = engine.likelihoods(texts(), running=True)
+    for found in heard:
         example = waiting.popleft()
         measure.add(task.predicted([found], predictor.space), [task.right(example)])
+        if getattr(engine, "turns", False):
+            both.append(example)
+            if len(both) == CHUNK:
+                _from_the_end(predictor, measure, both)
         if look is not None or predictions is not None:
             (answer,) = task.answers([found], predictor.space)
             if look is not None:
@@ -108,17 +121,41 @@ def _heard(
         watch(1)
     if not measure.n:
         raise UserError("There are no examples to measure on.")
+    if both:
+        _from_the_end(predictor, measure, both)
     return measure
 
 
+def _from_the_end(predictor: Predictor, measure: Any, examples: list[Example]) -> None:
+    """Count what texts that follow each other cost from the end, and forget them."""
+    task, engine = predictor.task, predictor.engine
+    measure.back = measure.back or task.measure(predictor.space)
+    found = engine.from_the_end([one.text for one in examples])  # type: ignore[attr-defined]
+    gold = [task.right(one) for one in examples]  # type: ignore[attr-defined]
+    measure.back.add(task.predicted(found, predictor.space), gold)
+    examples.clear()
+
+
 def plain(label: Any) -> Any:
-    """A label as JSON: of words, its columns."""
+    """A label as JSON: of words, its columns; of answers in a passage, their texts."""
+    if isinstance(label, Answers):
+        return list(label.texts)
     return label.columns if isinstance(label, Layers) else label
+
+
+def gold_beside(predictor: Predictor, example: Example, answer: Answer) -> Structure:
+    """What is right, to be drawn beside an answer: of several, the one that was given."""
+    task: Any = predictor.task
+    if predictor.pairs:
+        return task.gold(example, predictor.space, answer)
+    return task.gold(example, predictor.space)
 
 
 def shown(answer: Any) -> dict[str, Any]:
     """An answer as `predict --json` prints it."""
     out = {"value": answer.value, "score": answer.score, "coverage": answer.coverage}
+    if answer.blanks:
+        out["blanks"] = [[list(word) for word in words] for words in answer.blanks]
     if answer.parts:
         out["parts"] = [list(part) for part in answer.parts]
     return out

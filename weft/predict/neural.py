@@ -13,21 +13,26 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from weft.batch import Padded, Store, for_reading
+from weft.batch.documents import tokenised
 from weft.batch.index import Indexer, Row
 from weft.errors import UserError
 from weft.model import Model, Reading
+from weft.predict.fill import fill
 from weft.predict.predictor import CHUNK, Predictor, Scored, load
 from weft.predict.prepare import grown, written
 from weft.tasks.language import Speech
+from weft.tasks.masked import SEED, Judged
+from weft.tasks.span import Window, pointed
 from weft.tasks.structure import Found, Place
 from weft.tasks.tag import joined
 from weft.text.example import Example
 from weft.tokens.cuts import Cuts, keep
 from weft.tokens.tokenizer import Tokenizer
-from weft.tokens.truncate import Policy
+from weft.tokens.truncate import OVERLAP, Policy
 from weft.train.evaluate import BUDGET, ROWS, decoded, readings, scores
 from weft.train.faster import quicken
-from weft.train.likelihoods import likelihoods
+from weft.train.likelihoods import from_the_end, likelihoods
+from weft.train.masked import judged
 from weft.train.runtime import Runtime, on
 
 CUTS = "cuts.json"  # how plain text is cut into words, where the training file taught it
@@ -48,13 +53,18 @@ class Neural:
         """Scores of each text; the windows of a long one count equally."""
         if self.model.speaks:
             return self._heard(texts)
+        if self.model.fills:
+            plain = [one if isinstance(one, str) else one.text for one in texts]
+            return Scored(*fill(plain, self.model, self.indexer, self.runtime))
+        if self.model.by_word and self.model.reads == "pairs":
+            return self._passages(texts)
         if self.model.by_word:
             return self._sentences(texts)
         store, rows = self._store(texts, spans=parts)
         owners = np.array([row.text for row in rows])
         covered = np.zeros(len(texts))
         covered[owners] = [row.coverage for row in rows]
-        if not parts:
+        if not parts or self.model.reads == "pairs":  # places in two texts would not tell which
             found = scores(self.model, store, self.runtime)
             return Scored(_merge(found, owners, len(texts)), covered)
         found = np.empty((0, 0))
@@ -66,6 +76,15 @@ class Neural:
             found[chosen] = out
             self._weights(rows, chosen, reading, pieces)
         return Scored(_merge(found, owners, len(texts)), covered, [tuple(p) for p in pieces])
+
+    def _passages(self, given: Sequence[Any]) -> Scored:
+        """Where in each passage the answer stands: the best of all its windows."""
+        store, rows = self._store(given)
+        windows = [window_of(self.model, r, given[r.text].other or "", r.text) for r in rows]
+        found = decoded(self.model, store, self.runtime) if rows else []
+        covered = np.zeros(len(given))
+        covered[[row.text for row in rows]] = [row.coverage for row in rows]
+        return Scored(pointed(zip(windows, found, strict=True), len(given)), covered)
 
     def _sentences(self, given: Sequence[Any]) -> Scored:
         """What is found for the words of each text; the rows of a long one follow each other."""
@@ -106,11 +125,17 @@ class Neural:
         ]
         return Scored(found, np.array([float(bool(text.strip())) for text in texts]), weights)
 
+    @property
+    def turns(self) -> bool:
+        """Whether it is a language model that can also be asked from the end."""
+        return self.model.speaks and bool(self.model.head.turns)
+
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
         """What a language model makes of each text: see `weft.tasks.language.Listener`."""
         if not self.model.speaks:
             raise UserError("Only a language model can say how probable a text is.")
         space = Speech(self.indexer.tokenizer, lines=self.model.parts["task"]["lines"])
+        head: Any = self.model.head
         stream = iter(texts)
         waiting: deque[tuple[np.ndarray, tuple[Place, ...]]] = deque()
 
@@ -119,12 +144,38 @@ class Neural:
                 bare: list[tuple[np.ndarray, tuple[Place, ...]]]
                 bare = [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
                 waiting.extend(bare)
-                yield from (ids for ids, _ in bare)
+                if head.pieces is None:
+                    yield from (ids for ids, _ in bare)
+                else:
+                    yield from space.spelled(chunk, head.pieces, head.decoder.widest)
 
         for logps in likelihoods(self.model, read(), self.runtime, running):
             ids, places = waiting.popleft()
             chances = np.exp(logps.astype(np.float64))[:, None]
             yield Found(ids[:, None], chances, places=places)
+
+    def from_the_end(self, texts: Sequence[str]) -> list[Found]:
+        """What a language model that `turns` makes of texts that follow each other, from the end.
+
+        The ids of each, and how probable they are, come in the order in which they are read.
+        """
+        space = Speech(self.indexer.tokenizer, lines=True)
+        head: Any = self.model.head
+        spelled = space.spelled(texts, head.pieces, head.decoder.widest)
+        rows = [from_the_end(tokens) for tokens in spelled[::-1]]
+        heard = likelihoods(self.model, rows, self.runtime, running=True, turned=True)
+        found = [
+            Found(tokens[:, :1].astype(np.int64), np.exp(logps.astype(np.float64))[:, None])
+            for tokens, logps in zip(rows, heard, strict=True)
+        ]
+        return found[::-1]
+
+    def judged(self, texts: Iterable[str], task: Any, space: Any) -> Iterator[Judged]:
+        """What each document costs a model that fills in hidden words."""
+        found = tokenised(((text, 0) for text in texts), space.tokenizer, task.whole_words)
+        masking = task.masking(space, self.model.frame, phases=False)
+        for row in judged(self.model, found, masking, self.runtime, SEED).tolist():
+            yield Judged(*row)
 
     def _trees(self, texts: Sequence[Any]) -> list[Example]:
         """The texts with their trees; without a word there is none."""
@@ -146,11 +197,22 @@ class Neural:
             raise UserError("A language model has no vector for a whole text.")
         if self.model.by_word:
             raise UserError("A tagger has no vector for a whole text; `states` has one a word.")
+        if self.model.pair is not None and any(isinstance(one, str) for one in texts):
+            self._check_single()
         if not texts:
             return np.zeros((0, self.model.pool.output_size), np.float32)
         store, rows = self._store(texts)
         found = scores(self.model, store, self.runtime, take=lambda reading: reading.vector)
         return _merge(found, np.array([row.text for row in rows]), len(texts))
+
+    def _check_single(self) -> None:
+        """A text by itself has a vector only where each is read without the other."""
+        if not self.model.pair.single:
+            kind = self.model.parts["pair"]["kind"]
+            raise UserError(
+                f"A model with [pair] kind '{kind}' reads two texts at once, and has no vector for "
+                "one. Give pairs, [(text, other), …]; one of --recipe towers has vectors of texts."
+            )
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """(T, H) the encoder's vector for each token, and (T, 2) where it stands in the text."""
@@ -170,7 +232,7 @@ class Neural:
         spans = [row.spans for row in rows if row.spans is not None]
         return np.concatenate(vectors), np.concatenate(spans)
 
-    def batches(self, texts: Sequence[str]) -> Iterator[tuple[list[Row], Padded]]:
+    def batches(self, texts: Sequence[Any]) -> Iterator[tuple[list[Row], Padded]]:
         """The texts as the model meets them: rows with their offsets, and the batch they make."""
         store, rows = self._store(texts, spans=True)
         for batch in for_reading(store, rows=ROWS, budget=BUDGET):
@@ -210,7 +272,8 @@ class Neural:
             raise UserError(f"{path} does not fit model.json: {reason}") from None
         data = config["data"]
         cuts = Cuts.load(folder / CUTS)
-        index = indexer(model, tokenizer, data["limit"], data["truncate"], cuts)
+        overlap = data.get("overlap", OVERLAP)  # which older models do not have
+        index = indexer(model, tokenizer, data["limit"], data["truncate"], cuts, overlap)
         parser = load(folder / PARSER, device=device) if (folder / PARSER).is_dir() else None
         return cls(model, index, on(device), parser)
 
@@ -221,8 +284,10 @@ class Neural:
 
     @property
     def note(self) -> str:
-        """What one should know of its figures, if anything."""
-        return getattr(self.model.head, "note", "")
+        """What one should know of its figures, and of the layers it takes its vectors from."""
+        mixes = [getattr(embedder, "mix", None) for embedder in self.model.embedders]
+        taken = [f"layers of the pre-trained network: {m.told}" for m in mixes if m is not None]
+        return "; ".join(filter(None, [getattr(self.model.head, "note", ""), *taken]))
 
     @property
     def parameters(self) -> int:
@@ -231,7 +296,8 @@ class Neural:
     def _store(self, texts: Sequence[Any], spans: bool = False) -> tuple[Store, list[Row]]:
         reads, rows = self.model.reads, []
         features = self.model.features
-        store = Store(self.indexer.kinds, trees=reads == "trees", features=features)
+        two = reads == "pairs" and not any(isinstance(one, str) for one in texts)
+        store = Store(self.indexer.kinds, trees=reads == "trees", features=features, pairs=two)
         if reads == "trees":
             found = self.indexer.trees(self._trees(texts))
         elif reads == "words":
@@ -241,9 +307,10 @@ class Neural:
             found = self.indexer.matrices(given, features)
         else:
             plain = [one if isinstance(one, str) else one.text for one in texts]
-            found = self.indexer.rows(plain, spans=spans)
+            others = [one.other or "" for one in texts] if two else ()
+            found = self.indexer.rows(plain, spans=spans, others=others)
         for row in found:
-            store.append(row.ids, 0, pieces=row.pieces, parents=row.parents)
+            store.append(row.ids, 0, pieces=row.pieces, parents=row.parents, second=row.second)
             rows.append(row)
         return store.close(), rows
 
@@ -265,15 +332,28 @@ class Neural:
             ]
 
 
+def window_of(model: Model, row: Row, passage: str, text: int) -> Window:
+    """A row of two texts as what it is of the second, by the steps that the head is given."""
+    assert row.spans is not None
+    places = row.spans.copy()
+    places[: row.second] = 0
+    return Window(text, passage, places[row.second :] if model.apart else places)
+
+
 def indexer(
-    model: Model, tokenizer: Tokenizer, limit: int, policy: Policy, cuts: Cuts | None = None
+    model: Model,
+    tokenizer: Tokenizer,
+    limit: int,
+    policy: Policy,
+    cuts: Cuts | None = None,
+    overlap: float = OVERLAP,
 ) -> Indexer:
     """How a model's texts become rows: `limit` 0 means as long as the model can read."""
     limits = [n for n in (limit or None, model.limit) if n is not None]
     most = min(limits, default=None)
     return Indexer(
         tokenizer, model.piece_makers, most, policy, model.whole, cuts, model.beyond, model.frame,
-        model.subwords,
+        model.subwords, overlap,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from weft.text.example import Example, Tally
 
 FORMAT = 1
 CHUNK = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
+Asked = str | Example | tuple[str, str]  # a text, or two
 CLOSE = 1e-3  # how far a replayed probability may be from the recorded one
 
 
@@ -51,27 +52,28 @@ class Predictor:
     def __init__(self, engine: Engine, task: Task, space: Space, config: dict[str, Any]):
         self.engine, self.task, self.space, self.config = engine, task, space, config
 
-    def __call__(
-        self, texts: str | Iterable[str | Example], *, parts: bool = False
-    ) -> list[Answer]:
-        """An Answer for each text, in order; with `parts`, each token's weight if there is one."""
+    def __call__(self, texts: str | Iterable[Asked], *, parts: bool = False) -> list[Answer]:
+        """An Answer for each text, in order; with `parts`, each token's weight if there is one.
+
+        A model of two texts is given pairs: [("A dog runs.", "A dog sleeps.")].
+        """
         _check_list(texts)
         return list(self.stream(texts, parts=parts))
 
-    def stream(self, texts: Iterable[str | Example], *, parts: bool = False) -> Iterator[Answer]:
+    def stream(self, texts: Iterable[Asked], *, parts: bool = False) -> Iterator[Answer]:
         """Answers in order, a chunk at a time, for inputs that do not fit in memory.
 
         Of an Example the words that its file gives are answered, where the model answers at each.
         """
         stream = iter(texts)
         before = 0
-        while chunk := list(islice(stream, CHUNK)):
-            chunk = self.carried(chunk, before)
+        while some := list(islice(stream, CHUNK)):
+            chunk = self.carried(some, before)
             given = [self._given(one, f"text {i}") for i, one in enumerate(chunk, before + 1)]
             before += len(chunk)
             scored = self.engine.scores(given, parts=parts)
             for i, answer in enumerate(self.task.answers(scored.scores, self.space)):
-                found = scored.parts[i] if scored.parts else ()
+                found = scored.parts[i] if scored.parts else answer.parts
                 share = float(scored.coverage[i])
                 seen = _over(answer.structure, chunk[i])
                 yield dataclasses.replace(
@@ -83,19 +85,27 @@ class Predictor:
         """Whether it answers about the words of a text, and not only about the whole."""
         return hasattr(self.task, "gold")
 
+    @property
+    def pairs(self) -> bool:
+        """Whether it answers about two texts at a time."""
+        return getattr(self.task, "pairs", False)
+
     def carried(self, given: Iterable[Any], before: int = 0) -> list[Any]:
-        """What can be asked, checked: for a model that reads vectors, a matrix as an Example."""
+        """What can be asked, checked: a matrix or a pair of texts as an Example, for models that
+        read such."""
         own = getattr(self.engine, "reads", "") == "vectors"
         out = [
             Example("", vectors=one) if own and isinstance(one, np.ndarray) else one
             for one in given
         ]  # fmt: skip
+        if self.pairs:
+            out = [two_texts(one, i) for i, one in enumerate(out, before + 1)]
         _check_texts(out, before)
         return out
 
     def _given(self, one: str | Example, where: str = "input") -> str | Example:
         """What the engine is asked: a text, or the words, tree or matrix that a file gives."""
-        if getattr(self.engine, "reads", "") in ("trees", "vectors"):
+        if self.pairs or getattr(self.engine, "reads", "") in ("trees", "vectors"):
             return one
         if hasattr(self.task, "given"):
             return self.task.given(one, self.space, where)
@@ -106,11 +116,13 @@ class Predictor:
             ready = self.task.prepare(one, Tally())
         return ready if self.by_word and ready.words else one.text
 
-    def embed(self, texts: Sequence[str | Example]) -> np.ndarray:
-        """(texts, H) sentence vectors."""
+    def embed(self, texts: Sequence[Asked]) -> np.ndarray:
+        """(texts, H) sentence vectors; of pairs, what a model of two texts makes of both."""
         _check_list(texts)
+        if self.pairs and any(not isinstance(one, str) for one in texts):
+            return self.engine.embed(self.carried(texts))
         _check_texts(texts)
-        return self.engine.embed([t if isinstance(t, str) else t.text for t in texts])
+        return self.engine.embed([t.text if isinstance(t, Example) else str(t) for t in texts])
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """(T, H) a vector for every token of one text, and (T, 2) its character offsets."""
@@ -128,7 +140,7 @@ class Predictor:
         """How many numbers were learned."""
         return self.engine.parameters
 
-    def save(self, folder: str | Path, golden: Sequence[str] = (), record: Any = None) -> None:
+    def save(self, folder: str | Path, golden: Sequence[Asked] = (), record: Any = None) -> None:
         """Write the model as one folder; `golden` texts are stored with their answers."""
         folder = Path(folder)
         try:
@@ -136,14 +148,15 @@ class Predictor:
         except OSError as error:
             raise UserError(f"Cannot write {folder}: {error.strerror or error}.") from None
 
-    def _write(self, folder: Path, golden: Sequence[str], record: Any) -> None:
+    def _write(self, folder: Path, golden: Sequence[Asked], record: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.engine.save(folder)
         _write(folder / "labels.json", self.space.to_json())
         if record is not None:
             _write(folder / "record.json", record)
         lines = [
-            json.dumps({"text": t, "value": a.value, "scores": a.scores}, ensure_ascii=False) + "\n"
+            json.dumps({**_texts(t), "value": a.value, "scores": a.scores}, ensure_ascii=False)
+            + "\n"
             for t, a in zip(golden, _exactly(self, golden), strict=True)
         ]
         (folder / "golden.jsonl").write_text("".join(lines), "utf-8")
@@ -153,7 +166,7 @@ class Predictor:
 def load(folder: str | Path, *, device: str = "auto", replay: bool = True) -> Predictor:
     """Read a model folder and check that it still answers as it did when it was saved."""
     folder = model_folder(Path(folder))
-    config = _config(folder / "model.json")
+    config = saved_config(folder / "model.json")
     task = built(config)
     saved = _read(folder / "labels.json")
     try:
@@ -176,12 +189,33 @@ def load(folder: str | Path, *, device: str = "auto", replay: bool = True) -> Pr
     return predictor
 
 
-def _check_list(texts: str | Iterable[str | Example]) -> None:
+def two_texts(given: Any, number: int) -> Example:
+    """A pair of texts as an Example, or a UserError that says what a model of two texts takes."""
+    if isinstance(given, Example) and given.other is not None:
+        return given
+    if isinstance(given, (tuple, list)) and [type(one) for one in given] == [str, str]:
+        return Example(given[0], other=given[1])
+    where = given.where if isinstance(given, Example) and given.file else f"Text {number}"
+    raise UserError(
+        f"{where}: this model reads two texts, and here is no second one. In Python, give pairs, "
+        "[(text, other), …]; of a file, name the columns, --text A --other B."
+    )
+
+
+def _texts(asked: Any) -> dict[str, str]:
+    """What was asked, as JSON has it."""
+    if isinstance(asked, str):
+        return {"text": asked}
+    first, second = asked
+    return {"text": first, "other": second}
+
+
+def _check_list(texts: str | Iterable[Any]) -> None:
     if isinstance(texts, str):
         raise UserError("Call the predictor with a list of texts, not a single string.")
 
 
-def _check_texts(texts: Sequence[str | Example], before: int = 0) -> None:
+def _check_texts(texts: Sequence[Any], before: int = 0) -> None:
     for i, text in enumerate(texts, before + 1):
         if not isinstance(text, (str, Example)):
             raise UserError(f"Text {i} is {type(text).__name__}, not a string.")
@@ -208,7 +242,7 @@ def model_folder(folder: Path) -> Path:
     )
 
 
-def _config(path: Path) -> dict[str, Any]:
+def saved_config(path: Path) -> dict[str, Any]:
     """The configuration in a model.json, if this Weft can read it and it is whole."""
     saved = _read(path)
     number = saved.get("format") if isinstance(saved, dict) else None
@@ -231,7 +265,7 @@ def _replay(predictor: Predictor, path: Path) -> None:
     try:
         # Not splitlines: it would also cut a text at U+2028.
         lines = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
-        pairs = [(str(line["text"]), line["value"], _numbers(line["scores"])) for line in lines]
+        pairs = [(_recorded(line), line["value"], _numbers(line["scores"])) for line in lines]
     except FileNotFoundError:
         raise UserError(
             f"{path} is missing: the model folder is incomplete. Restore it, or load with "
@@ -248,15 +282,23 @@ def _replay(predictor: Predictor, path: Path) -> None:
         if not (drift <= CLOSE) or not _same(now, value, before, predictor.space):
             raise UserError(
                 f"{path}: this model no longer answers as it did when it was saved. For the text "
-                f"{text[:60]!r} it said {value!r}, now {now!r} (scores moved by {drift:.3g}). A "
-                "library version or a file has changed; load with replay=False (--no-replay) to "
+                f"{str(text)[:60]!r} it said {value!r}, now {now!r} (scores moved by {drift:.3g}). "
+                "A library version or a file has changed; load with replay=False (--no-replay) to "
                 "look at it anyway, or train it again."
             )
 
 
-def _exactly(predictor: Predictor, texts: Sequence[str]) -> list[Answer]:
+def _recorded(line: dict[str, Any]) -> Any:
+    """What was asked when an answer was recorded: a text, or two."""
+    first = str(line["text"])
+    return (first, str(line["other"])) if "other" in line else first
+
+
+def _exactly(predictor: Predictor, texts: Sequence[Asked]) -> list[Answer]:
     """Answers in full precision, where the engine usually saves some of it."""
     with getattr(predictor.engine, "exactly", contextlib.nullcontext)():
+        if hasattr(predictor.task, "recorded"):  # it gives vectors, and no answers
+            return predictor.task.recorded(predictor.embed(texts))
         return predictor(texts)
 
 

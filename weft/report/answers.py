@@ -17,6 +17,7 @@ from weft.errors import UserError
 from weft.measure import ClassFigures
 from weft.report.judged import PICTURES, Judged, judged, share
 from weft.tasks.structure import Structure
+from weft.text.example import both
 
 BINS = 15  # of the reliability diagram, as in Guo et al. 2017
 ERRORS = 20  # the most confident ones, kept with their texts
@@ -24,7 +25,7 @@ LONG = 25  # words up to which a picture of a sentence can be taken in
 
 # One label a text, several, or a number; or something at the words of each sentence.
 Kind = Literal[
-    "classes", "sets", "numbers", "tags", "spans", "arcs", "constituents", "nodes"
+    "classes", "sets", "numbers", "tags", "spans", "arcs", "constituents", "nodes", "answer"
 ]  # fmt: skip
 
 
@@ -36,6 +37,12 @@ class Said:
     label: Any  # a label, a tuple of labels, a number, or a Structure
     value: Any
     score: float  # probability of the value; for a number, the number itself
+    two: tuple[str, str] | None = None  # the texts, where there are two
+
+    @property
+    def asked(self) -> str | tuple[str, str]:
+        """What the model was asked."""
+        return self.two or self.text
 
     @property
     def right(self) -> bool:
@@ -292,10 +299,10 @@ def _parsed(line: bytes) -> Said:
     row = json.loads(line)
     value, label = row["value"], row["label"]
     if "structure" in row:
-        value, label = (
-            Structure.from_json(row[side], row["text"]) for side in ("structure", "gold")
-        )
-        return Said(row["text"], label, value, float(row["score"]))
+        passage = row.get("other") or row["text"]  # what the places count in
+        value, label = (Structure.from_json(row[side], passage) for side in ("structure", "gold"))
+        two = (row["text"], row["other"]) if "other" in row else None
+        return Said(row["text"], label, value, float(row["score"]), two)
     match kind_of(value):
         case "numbers":
             label = float(label)
@@ -304,6 +311,9 @@ def _parsed(line: bytes) -> Said:
             value, label = tuple(sorted(map(str, value))), tuple(sorted(_names(label)))
         case "classes":
             label = str(label)
+    if "other" in row:
+        two = row["text"], row["other"]
+        return Said(both(*two), label, value, float(row["score"]), two)
     return Said(row["text"], label, value, float(row["score"]))
 
 

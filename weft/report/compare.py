@@ -31,7 +31,9 @@ from weft.report.trial import RESULT, Cut, Result, Trial, write
 from weft.report.written import written
 from weft.run.data import Data, checked, manner_of, source
 from weft.run.split import Splits, holdout
+from weft.text.example import Tally
 from weft.text.parallel import sides
+from weft.text.read import HEADER
 from weft.train.verdict import Health
 from weft.tune.texts import WRITING
 
@@ -148,13 +150,21 @@ def _recipes(data: Data, given: Mapping[str, Any], named: Sequence[str]) -> tupl
     names = list(dict.fromkeys(named or filter(_comparable, configuration.recipes(kind))))
     if not names:
         raise UserError(f"No recipe is made for the task '{kind}'. Name some with --recipes.")
-    return names, "" if wish or named else others(kind, fits)
+    told = (_guessed(data), "" if wish or named else others(kind, fits))
+    return names, " ".join(filter(None, told))
 
 
 def _fits(data: Data) -> tuple[str, ...]:
     if len(sides(data.train, data.target)) > 1:
         return ("seq2seq",)
     return fitting(source(data, data.train)())
+
+
+def _guessed(data: Data) -> str:
+    """What to say of a training file whose first line was taken for a header, by what is below."""
+    seen = Tally()
+    next(source(data, data.train, seen)(), None)
+    return f"{data.train}:1: the first line is taken for a header." if HEADER in seen.counts else ""
 
 
 def _comparable(name: str) -> bool:
@@ -176,11 +186,14 @@ def _subject(
     writes = kind if kind in WRITING else ""
     if not kind and looks_numeric(source(data, data.train)()):
         given["task.kind"] = "regress"
+    if kind == "pair-classify" and looks_numeric(source(data, data.train)()):
+        given["task.kind"] = "pair-score"
     config = base.with_values({k: v for k, v in given.items() if k.startswith("task.")}, "compare")
     manner = manner_of({"kind": "classify", **config["task"]})
     if folds and manner != "labelled":
         raise UserError("A running text cannot be cut into folds. Give a test file instead.")
-    cut = Cut(str(output / "split.npz"), folds, given.get("task.kind") == "regress", manner)
+    numbers = given.get("task.kind") in ("regress", "pair-score")
+    cut = Cut(str(output / "split.npz"), folds, numbers, manner)
     if not folds and manner == "labelled":
         holdout(data, cut.numbers, bool(writes)).save(Path(cut.holdout))
     splits = cut.splits(data, 1 if folds else None)

@@ -71,7 +71,7 @@ def _lines(trial: Trial, wanted: set[int]) -> dict[int, dict[str, Any]]:
 
 
 def _sides(answer: dict[str, Any]) -> tuple[Structure, Structure]:
-    text = answer["text"]
+    text = answer.get("other") or answer["text"]
     return (
         Structure.from_json(answer["structure"], text),
         Structure.from_json(answer["gold"], text),

@@ -18,7 +18,7 @@ from weft.explain import Explanation, Faithfulness
 from weft.explain.strip import AGAINST, DEEPEST, FOR, strip
 from weft.explain.study import Study
 from weft.predict.predictor import Predictor
-from weft.report import charts, html, said
+from weft.report import charts, html, mix, said
 from weft.report.heat import heat, peak
 
 BARS = 8  # labels whose probability is shown
@@ -76,6 +76,7 @@ def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str
         curves=_curves(list(study.faithful.values())),
         what=_what(study, predictor),
         heads=_heads(predictor, one) if one and not study.written else None,
+        mixes=mix.of_model(getattr(predictor.engine, "model", None)),
         writing=_writing(study) if one and study.written else None,
         legend=(_ground(FOR), _ground(AGAINST)),
         command=shlex.join(command),

@@ -8,16 +8,19 @@ from weft import registry
 from weft.doctor.pairs import free_text
 from weft.errors import UserError, unknown_name
 from weft.text.conll import BIT
-from weft.text.example import Example, Layers, Marks
+from weft.text.example import Answers, Example, Layers, Marks
 from weft.text.trees import Tree, nodes
 
 FIRST = 200  # examples that are looked at
+TWO = ("pair-classify", "pair-score")  # one answer for two texts
 WHOLE = ("classify", "regress")  # one answer a text; which of them, the labels say
 KNOWN = {
     "tag": "a tag for each word, or labelled spans",
     "parse": "a head for each word, as CoNLL-U has them",
     "constituency": "bracketed trees, or columns with parse bits",
     "nodes": "bracketed trees",
+    **dict.fromkeys(TWO, "two texts in each row: --text A --other B"),
+    "span": "questions with answers in a passage, as SQuAD's JSON has them",
     "seq2seq": "a text that each text should become: the file beside it (--target), or --label",
 }
 
@@ -25,6 +28,8 @@ KNOWN = {
 def fitting(examples: Iterable[Example]) -> tuple[str, ...]:
     """The tasks that a file holds the right answers of, the usual one first."""
     some = list(islice(examples, FIRST))
+    if any(isinstance(e.label, Answers) for e in some):
+        return ("span",)
     if any(isinstance(e.label, Marks) for e in some):
         return ("tag",)
     layers = [e.label for e in some if isinstance(e.label, Layers)]
@@ -38,7 +43,8 @@ def fitting(examples: Iterable[Example]) -> tuple[str, ...]:
     if not trees:
         if free_text(some):
             return ("seq2seq", *WHOLE)
-        return WHOLE if any(e.label is not None for e in some) else ("language",)
+        two = TWO if any(e.other is not None for e in some) else ()
+        return (*WHOLE, *two) if any(e.label is not None for e in some) else ("language",)
     # Sentiment has one scale at words and phrases; parts of speech and phrases share no labels.
     scale = len(trees) == len(some) and _one_scale(trees)
     return ("classify", "nodes", "constituency") if scale else ("constituency", "nodes", "classify")
@@ -70,7 +76,7 @@ def others(kind: str, fits: Sequence[str]) -> str:
     """A sentence on what else the file could be compared on; empty where there is nothing."""
     rest = [task for task in fits if task != kind and configuration.recipes(task)]
     if kind in (*WHOLE, "seq2seq"):
-        rest = [task for task in rest if task not in WHOLE]
+        rest = [task for task in rest if task not in (*WHOLE, TWO[1])]
     if not rest:
         return ""
     choices = " or ".join(f"--task {task}" for task in rest)

@@ -7,11 +7,12 @@ from pathlib import Path
 from weft.doctor.pairs import target_of
 from weft.run.data import Data, Source
 from weft.text import conll, conllu, trees
-from weft.text.example import Example, Marks
+from weft.text.example import Answers, Example, Marks
 from weft.text.formats import recognise
-from weft.text.parallel import sides
+from weft.text.parallel import beside, sides
 from weft.text.source import peel
 from weft.text.spans import Marked
+from weft.text.squad import write_squad
 from weft.text.standoff import write_spans
 from weft.text.write import opened, replacing
 from weft.text.write import write as write_examples
@@ -24,6 +25,9 @@ def write_test(data: Data, test: Source, folder: Path) -> str:
     files = sides(data.train, data.target, data.references)
     if len(files) > 1:
         return _parallel(data, files, test, folder)
+    if isinstance(getattr(next(test(), None), "label", None), Answers):
+        write_squad(test(), folder / "test.json")
+        return str(folder / "test.json")
     kind = data.format or recognise(data.train)
     if kind == "lines" and not any("\n" in e.text.rstrip("\n") for e in test()):
         return _plain(test, folder)
@@ -42,17 +46,25 @@ def write_test(data: Data, test: Source, folder: Path) -> str:
 
 
 def _parallel(data: Data, files: tuple[str, ...], test: Source, folder: Path) -> str:
-    """Files side by side, with the endings of the training files where those differ."""
-    endings = [Path(file[: len(peel(file)[0])]).suffix for file in files]
-    differ = len(set(endings)) == len(endings)
-    names = [f"test{end}" if differ else f"test-{i}{end}" for i, end in enumerate(endings, 1)]
+    """Files side by side, as the training files are."""
+    places = _places(data, files, folder)
     rows = [(example.text, *_answers(example)) for example in test()]
-    for column, name in enumerate(names):
-        (folder / name).unlink(missing_ok=True)
-        with replacing(os.fspath(folder / name)) as part, opened(part, "") as out:
+    for column, place in enumerate(places):
+        Path(place).unlink(missing_ok=True)
+        with replacing(place) as part, opened(part, "") as out:
             out.writelines(f"{row[column] if column < len(row) else ''}\n" for row in rows)
-    places = [str(folder / name) for name in names]
     return places[0] if data.target else ",".join(places)
+
+
+def _places(data: Data, files: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """Where each side goes: the endings of the training files tell them apart, or a number."""
+    endings = [Path(file[: len(peel(file)[0])]).suffix for file in files]
+    if data.target:
+        first = str(folder / f"test{endings[0]}")
+        return (first, *(beside(first, ending) for ending in (data.target, *data.references)))
+    differ = len(set(endings)) == len(endings)
+    names = (f"test{end}" if differ else f"test-{i}{end}" for i, end in enumerate(endings, 1))
+    return tuple(str(folder / name) for name in names)
 
 
 def _answers(example: Example) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from weft.measure.answers import exact, overlap
 from weft.measure.brackets import EQUAL, Bracketed, Brackets
 from weft.measure.dependencies import universal
 from weft.tasks.structure import Structure
@@ -13,6 +14,8 @@ from weft.text.trees import Tree, nodes
 
 NOTHING, BORDERS = "(nothing)", "(other borders)"  # what stands where there is no such span
 
+ANOTHER = "(another answer)"
+
 # What is counted in each kind of structure, and what its labels are called.
 UNITS = {
     "tags": ("words", "tags"),
@@ -20,6 +23,7 @@ UNITS = {
     "arcs": ("words", "relations"),
     "constituents": ("brackets", "labels of brackets"),
     "nodes": ("nodes", "labels of nodes"),
+    "answer": ("answers", "kinds of questions"),
 }
 
 PICTURES = ("arcs", "constituents", "nodes")  # drawn as pictures, the others as running text
@@ -30,6 +34,8 @@ MEANINGS = {
     "spans": "F1 of spans: a span counts when its label and both borders are right",
     "arcs": "the share of words with the right head and relation (what follows a ':' in a relation "
     "is not compared)",
+    "answer": "the words that an answer and the right one share, as F1, the best of all that are "
+    "right: as SQuAD's script counts",
     "uas": "the share of words with the right head",
     "constituents": "F1 of labelled brackets, as evalb counts them",
     "nodes": "the share of nodes with the right label",
@@ -57,6 +63,8 @@ def judged(said: Structure, gold: Structure) -> Judged:
     """Compare an answer with the right one, label by label."""
     if said.kind == "spans":
         return _spans(said, gold)
+    if said.kind == "answer":
+        return _answer(said, gold)
     if said.kind in ("constituents", "nodes") and (said.tree is None or gold.tree is None):
         return Judged((), names(said), names(gold), ())  # of an empty text
     if said.kind == "constituents":
@@ -81,6 +89,9 @@ def share(said: Structure, gold: Structure, metric: str = "") -> tuple[float, fl
     if said.kind == "arcs" and metric == "uas":
         same = sum(a == b for a, b in zip(said.heads, gold.heads, strict=True))
         return float(same), float(len(gold.heads))
+    if said.kind == "answer":
+        both = "".join(said.words), "".join(gold.words)
+        return (exact(*both) if metric == "em" else overlap(*both, empty=True)), 1.0
     found = judged(said, gold)
     if said.kind in ("spans", "constituents"):
         return 2.0 * len(found.right), float(len(found.said) + len(found.true))
@@ -94,6 +105,8 @@ def names(structure: Structure) -> list[str]:
             return [tag.partition(" ")[0] for tag in structure.tags]
         case "spans":
             return [label for _, _, label in structure.spans]
+        case "answer":
+            return ["answer" if structure.words else "no answer"]
         case "arcs":
             return [universal(relation) for relation in structure.relations]
         case "constituents":
@@ -119,6 +132,14 @@ def _rows(said: Structure, gold: Structure) -> Iterable[tuple[object, object]]:
 def _labels(structure: Structure) -> list[str]:
     """The labels of the nodes of a tree, the root first; "" where there is none."""
     return [node.label for node in nodes(structure.tree)] if structure.tree else []
+
+
+def _answer(said: Structure, gold: Structure) -> Judged:
+    """Whether there is an answer, and whether it is the right one."""
+    (ours,), (theirs,) = names(said), names(gold)
+    right = exact("".join(said.words), "".join(gold.words)) > 0
+    cell = ours if right or ours != theirs else ANOTHER
+    return Judged([theirs] if right else [], [ours], [theirs], [(theirs, cell)])
 
 
 def _spans(said: Structure, gold: Structure) -> Judged:

@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 from weft import predict
 from weft.errors import UserError
 from weft.predict import Predictor
+from weft.predict.predictor import Asked
 from weft.report.answers import Answers, Said, read
 from weft.report.judged import PICTURES, UNITS
 from weft.report.project import Method, Projection, projection, sentence_vectors, usual
@@ -56,13 +57,13 @@ def look(
     if answers.kind in UNITS:
         names = [one.label for one in answers.classes]
         shown = answers.errors[: FEW if answers.kind in PICTURES else None]
-        seen = tuple(Mistake(s, drawn(s.value, s.label, names)) for s in shown)
+        seen = tuple(Mistake(s, _drawing(s, names)) for s in shown)
         return Look(trial.recipe, trial.name, answers, seen, "", None)
     predictor = predict.load(trial.folder / "model", device=device, replay=False)
     notes = []
     errors, method = [Mistake(said, _cut(said.text)) for said in answers.errors], ""
     try:
-        strips, method = _strips(predictor, [said.text for said in answers.errors])
+        strips, method = _strips(predictor, [said.asked for said in answers.errors])
         errors = [Mistake(s, strip) for s, strip in zip(answers.errors, strips, strict=True)]
     except UserError as error:
         notes.append(f"The errors are not explained: {error}")
@@ -77,7 +78,13 @@ def look(
     )  # fmt: skip
 
 
-def _strips(predictor: Predictor, texts: Sequence[str]) -> tuple[list[Markup], str]:
+def _drawing(said: Said, names: Sequence[str]) -> Markup:
+    """An answer beside the right one; under its question where it stands in a passage."""
+    picture = drawn(said.value, said.label, names)
+    return picture if said.two is None else Markup("<p><b>{}</b></p>{}").format(said.text, picture)
+
+
+def _strips(predictor: Predictor, texts: Sequence[Asked]) -> tuple[list[Markup], str]:
     """Each text with its words on coloured ground, and the method that weighed them."""
     if not texts:
         return [], ""
@@ -91,7 +98,7 @@ def _strips(predictor: Predictor, texts: Sequence[str]) -> tuple[list[Markup], s
 def _projection(
     predictor: Predictor, recipe: str, answers: Answers, methods: Sequence[Method], seed: int
 ) -> Projection:
-    vectors = sentence_vectors(predictor, [said.text for said in answers.sample], seed)
+    vectors = sentence_vectors(predictor, [said.asked for said in answers.sample], seed)
     shown = len(answers.sample)
     which = f"All {shown:,} test texts" if shown == answers.n else _share(shown, answers.n)
     what = f"{which}, as vectors of {vectors.shape[1]} numbers that {recipe} makes of them."

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from weft.report import charts, histograms, html
+from weft.report import charts, histograms, html, mix
 from weft.report.answers import Said
 from weft.report.confusion import matrix, pairs
 from weft.report.disputes import Dispute
 from weft.report.facts import Facts
-from weft.report.judged import UNITS, judged, meaning
+from weft.report.judged import UNITS, judged, share, meaning
 from weft.report.latency import SINGLE, TOGETHER, WARM_UP
 from weft.report.leaderboard import Row, Verdict, ordered, verdict
 from weft.report.look import Look
@@ -76,6 +76,7 @@ def render(page: Page) -> str:
         scatter=Markup(charts.scatter(rows, found)) if found else "",
         panels=_panels(rows, page.finished, metric),
         answers=_answers(page.look),
+        mixes=mix.of_folders(_models(page.finished)),
         look=page.look,
         map=section(page.look.projection) if page.look and page.look.projection else "",
         disputes=page.disputes,
@@ -95,6 +96,14 @@ def render(page: Page) -> str:
         versions=_versions(page.finished),
         made=datetime.datetime.now(datetime.timezone.utc).strftime("%d %B %Y, %H:%M UTC"),
     )
+
+
+def _models(finished: Sequence[tuple[Trial, Result]]) -> list[tuple[str, Path]]:
+    """The first model of each recipe, and where it lies."""
+    first: dict[str, Path] = {}
+    for trial, _ in finished:
+        first.setdefault(trial.recipe, trial.folder / "model")
+    return list(first.items())
 
 
 def _answers(look: Look | None) -> dict[str, Any]:
@@ -123,6 +132,8 @@ def _answers(look: Look | None) -> dict[str, Any]:
 
 def _judged(said: Said) -> str:
     """How much of a sentence is right, in words."""
+    if said.value.kind == "answer":
+        return f"F1 {100 * share(said.value, said.label)[0]:.0f} %"
     found = judged(said.value, said.label)
     unit = UNITS[said.value.kind][0]
     if said.value.kind in ("spans", "constituents"):
@@ -135,7 +146,8 @@ def _judged(said: Said) -> str:
 def _one(facts: Facts) -> dict[str, str]:
     """What the page calls a text and the labels in it."""
     if facts.kind:
-        return {"text": "sentence", "labels": UNITS[facts.kind][1]}
+        text = "question" if facts.kind == "answer" else "sentence"
+        return {"text": text, "labels": UNITS[facts.kind][1]}
     return {"text": "text", "labels": "labels"}
 
 

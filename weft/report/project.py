@@ -91,7 +91,7 @@ def projection(
     return Projection(tuple(said), layouts, caption, tuple(notes))
 
 
-def sentence_vectors(predictor: Predictor, texts: Sequence[str], seed: int = 0) -> np.ndarray:
+def sentence_vectors(predictor: Predictor, texts: Sequence[Any], seed: int = 0) -> np.ndarray:
     """(n, H) what a model makes of each text.
 
     A tf-idf model has a row of thousands of n-grams instead; its leading directions (latent
@@ -103,7 +103,9 @@ def sentence_vectors(predictor: Predictor, texts: Sequence[str], seed: int = 0) 
     from scipy.sparse import hstack
     from sklearn.decomposition import TruncatedSVD
 
-    rows = hstack([grams.rows(texts) for grams in families.values()], format="csr")
+    part: Any = predictor.engine.part  # type: ignore[attr-defined]
+    given = predictor.carried(texts)
+    rows = hstack([g.rows(part.view(name, given)) for name, g in families.items()], format="csr")
     size = min(PLAIN, *rows.shape)
     with np.errstate(divide="ignore", invalid="ignore"):  # rows that are all alike have no variance
         return TruncatedSVD(size, random_state=seed).fit_transform(rows)

@@ -27,7 +27,7 @@ def drawn(said: Structure, gold: Structure | None = None, names: Sequence[str] =
         return treebank.side_by_side(drawn(said, None, names), drawn(gold, None, names))
     if said.kind == "tags":
         return tagged.tags(said.words, said.tags, gold.tags if gold else (), names)
-    if said.kind == "spans":
+    if said.kind in ("spans", "answer"):
         return _spans(said, gold, names)
     if said.kind == "arcs":
         return _wide(_arcs(said, gold))
@@ -44,7 +44,7 @@ def in_terminal(said: Structure, gold: Structure | None = None) -> "Text":
         return _lines(in_terminal(said), in_terminal(gold))
     if said.kind == "tags":
         return terminal.tags(said.words, said.tags, gold.tags if gold else ())
-    if said.kind == "spans":
+    if said.kind in ("spans", "answer"):
         text = _text(said, gold)
         if gold is None or set(gold.spans) == set(said.spans):
             return terminal.entities(text, said.spans)
@@ -105,6 +105,8 @@ def strangers(own: Sequence[tuple], other: Sequence[tuple]) -> list[bool]:
 
 def _comparable(said: Structure, gold: Structure) -> bool:
     """Whether one drawing can hold both."""
+    if said.kind == gold.kind == "answer":
+        return True
     if said.kind != gold.kind or said.words != gold.words:
         return False
     if said.kind != "nodes":

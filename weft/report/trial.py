@@ -262,6 +262,8 @@ def host_memory() -> int:
 
 def example_of(row: Mapping[str, Any]) -> str | Example:
     """What a model is asked when it is timed: the text or, where trees are given, the tree."""
+    if "other" in row:
+        return Example(row["text"], other=row["other"])
     if row.get("gold", {}).get("kind") != "nodes":
         return row["text"]
     gold = Structure.from_json(row["gold"])

@@ -5,6 +5,7 @@
 PLAIN = {
     *("pearson", "spearman", "mse", "rmse", "mae", "r2", "loss", "crossing", "quality"),
     *("perplexity", "token_perplexity", "perplexity_known", "bits_per_character"),
+    "backward_perplexity",
     *("pseudo_perplexity", "bleu", "bleu_lower", "bleu_tokenised", "chrf", "nist", "cider"),
 }
 TENTHS = {"bleu", "bleu_lower", "bleu_tokenised", "chrf"}  # from 0 to 100 already
@@ -27,6 +28,7 @@ NAMES = {
     "token_perplexity": "perplexity per token",
     "perplexity_known": "perplexity of known words",
     "pseudo_perplexity": "pseudo-perplexity",
+    "backward_perplexity": "perplexity from the end",
     "bits_per_character": "bits per character",
     "unknown": "unknown words",
 }
@@ -35,6 +37,7 @@ NAMES = {
 BRIEF = {
     "exact_match": "exact",
     "token_perplexity": "per token",
+    "backward_perplexity": "from the end",
     "bits_per_character": "bits/char",
     "unknown": "unknown",
 }

@@ -97,6 +97,11 @@ class Run:
         """Whether the task is about the words of a text, and not about the whole."""
         return hasattr(self.task, "gold")
 
+    @property
+    def pairs(self) -> bool:
+        """Whether the task is about two texts."""
+        return getattr(self.task, "pairs", False)
+
     def _check_task(self) -> None:
         kind = self.section["kind"]
         if self.speaks != (getattr(self.part, "task", "") == "language"):
@@ -105,6 +110,14 @@ class Run:
                 "Use --recipe kneser-ney or ngram."
                 if self.speaks
                 else f"classic '{kind}' is a language model. Set task.kind to 'language'."
+            )
+        if self.pairs != getattr(self.part, "pairs", False):
+            raise UserError(
+                f"classic '{kind}' reads one text, and this task is about two. Use --recipe "
+                "tfidf-pair."
+                if self.pairs
+                else f"classic '{kind}' reads two texts. Set task.kind to 'pair-classify' or "
+                "'pair-score'."
             )
         if getattr(self.part, "by_word", False) and not isinstance(self.task, Tag):
             raise UserError(f"classic '{kind}' tags words. Set task.kind to 'tag'.")
@@ -129,7 +142,7 @@ class Run:
                 if self.data.problems == "error":
                     raise
                 continue  # a label of dev that training does not have; the notes will say so
-            texts.append(example if self.by_word else example.text)
+            texts.append(example if self.by_word or self.pairs else example.text)
         return texts, targets if self.by_word else np.array(targets)
 
     def _ids(self, source: Source | None, tally: Tally | None = None) -> Iterator[np.ndarray]:

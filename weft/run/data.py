@@ -6,16 +6,18 @@ from typing import Any, Literal
 
 from weft import registry
 from weft.errors import UserError
+from weft.text.documents import Layout, read_documents
 from weft.text.example import Example, Tally
 from weft.text.parallel import read_parallel, sides
 from weft.text.read import Columns, read, settled
 from weft.text.running import read_running
 from weft.text.source import missing
-from weft.tokens.truncate import Policy
+from weft.tokens.truncate import OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
-# With labels; texts whatever their labels, blank ones left out; or lines with their breaks.
-Manner = Literal["labelled", "texts", "running"]
+# With labels; texts whatever their labels, blank ones left out; lines with their breaks; or
+# documents with a sentence a line.
+Manner = Literal["labelled", "texts", "running", "documents"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Data:
     test: str = ""
     format: str = ""  # empty: recognised
     text: str | int = ""  # column, by name or position; empty: recognised
+    other: str | int = ""  # column of the second text, where there are two; empty: recognised
     label: str | int = ""
     id: str | int = ""
     separator: str = ""  # between several labels in one cell
@@ -35,9 +38,11 @@ class Data:
     target: str = ""  # ending of the files beside these that hold what each line should become
     references: tuple[str, ...] = ()  # endings of more such files, or columns beside the label
     fields: tuple[str, ...] = ()  # columns that make up a record in place of the text; "*": all
+    documents: Layout = "auto"  # of raw text: what a line holds
     problems: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     limit: int = 0  # tokens of a text that are read; 0: as many as the model can
     truncate: Policy = "head"  # what is read of a longer text
+    overlap: float = OVERLAP  # of windows with their neighbours
     share: float = 0.1  # of train that becomes dev when no dev is given
     golden: int = 5  # texts stored in the model with their answers, replayed when it is loaded
 
@@ -46,6 +51,8 @@ def checked(data: Data) -> Data:
     """The same settings, or a UserError for a value that makes no sense."""
     if data.limit < 0:
         raise UserError(f"data.limit should be 0 (no limit) or more, got {data.limit}.")
+    if not 0 <= data.overlap < 1:
+        raise UserError(f"data.overlap should be at least 0 and below 1, got {data.overlap}.")
     if not 0 <= data.share < 1:
         raise UserError(f"data.share should be from 0 to below 1, got {data.share}.")
     if data.golden < 0:
@@ -66,14 +73,15 @@ def alike(data: Data, path: str) -> Data:
         settled(path, found, data.format or None)
     except UserError:
         return data  # another layout; it will be looked at by itself
-    text, label = ("" if c is None else c for c in (found.text, found.label))
-    return replace(data, text=text, label=label)
+    text, label, other = ("" if c is None else c for c in (found.text, found.label, found.other))
+    return replace(data, text=text, label=label, other=other)
 
 
 def _columns(data: Data) -> Columns:
-    text, label, identity = (None if c == "" else c for c in (data.text, data.label, data.id))
+    given = (data.text, data.label, data.id, data.other)
+    text, label, identity, other = (None if c == "" else c for c in given)
     more = () if data.target else tuple(data.references)
-    return Columns(text, label, identity, tuple(data.fields), more)
+    return Columns(text, label, identity, tuple(data.fields), more, other)
 
 
 def source(
@@ -89,6 +97,10 @@ def source(
     def examples() -> Iterator[Example]:
         if manner == "running":
             return read_running(path, problems=data.problems, tally=tally)
+        if manner == "documents":
+            return read_documents(
+                path, data.documents, columns=columns, problems=data.problems, tally=tally
+            )
         files = sides(path, data.target, data.references)
         if len(files) > 1 and manner == "texts" and not data.target:
             raise missing(path)  # a text is foretold by itself
@@ -142,3 +154,14 @@ def counted(
             tally.add("rows without a label skipped", example.where)
             continue
         yield example
+
+
+def unread(examples: Source, task: Any) -> str:
+    """What to say where a file has two texts and the task reads only the first."""
+    first = next(examples(), None)
+    if first is None or first.other is None or getattr(task, "pairs", False):
+        return ""
+    return (
+        "note: each row has a second text, which this task does not read; --recipe towers, or "
+        "another of the task 'pair-classify', reads both"
+    )

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from weft import registry
 from weft.batch import Batches, Position, Store, labelled
+from weft.batch.documents import Documents
 from weft.batch.stream import Stream
 from weft.config import Config, parts_of
 from weft.errors import UserError
@@ -22,12 +23,12 @@ from weft.measure.figure import LOWER
 from weft.model import Model, fill
 from weft.predict.neural import CUTS, Neural, indexer
 from weft.predict.predictor import Predictor
-from weft.run import running
+from weft.run import documents, pretrained, running
 from weft.run.data import Data
 from weft.run.split import Splits
 from weft.run.stores import Asked, Stores, found_in
 from weft.tasks.task import Space, Task
-from weft.text.example import Tally
+from weft.text.example import Example, Tally
 from weft.text.matrices import matrix
 from weft.text.records import mark
 from weft.tokens.cuts import Cuts, Lessons, keep
@@ -43,6 +44,8 @@ from weft.train.watch import Watch, forget_after
 
 MINUTE = 60  # seconds between checkpoints when nothing else is said
 REPLAY = 1000  # updates that are done again to find what went wrong, at most
+
+Rows = Store | Stream | Documents  # what is learned from
 
 
 def sections(config: Config) -> dict[str, Any]:
@@ -88,12 +91,17 @@ class Run:
         with threads(self.settings.threads):
             seed_everything(self.settings.seed)
             tokenizer, cuts = self._read(resume)
-            model = self._model(tokenizer)
-            index = indexer(model, tokenizer, self.data.limit, self.data.truncate, cuts)
-            train: Store | Stream
+            model = self._model(tokenizer, resume)
+            data = self.data
+            index = indexer(model, tokenizer, data.limit, data.truncate, cuts, data.overlap)
+            train: Rows
+            dev: Store | Documents | None
             held = self.splits.dev
             if model.speaks:
-                train, dev = running.stream(self, model), running.texts(self)
+                train, dev = running.stream(self, model), running.texts(self, model)
+            elif model.fills:
+                train = documents.learned(self, model)
+                dev = documents.documents(self, held, "dev")
             else:
                 stores = Stores(
                     self.task, self.space, self.data, self.folder, self.watch, self.tally, model,
@@ -132,7 +140,9 @@ class Run:
             kind = registry.build("tokenizer", section)
             plain: Any = getattr(self.space, "without_marks", str)
             tokenizer = kind.train(
-                plain(text) for example in examples for text in example.words or (example.text,)
+                plain(text)
+                for example in examples
+                for text in example.words or self._texts_of(example)
             )
         if slots := getattr(self.space, "slots", ()):
             tokenizer = tokenizer.with_words([mark(slot) for slot in slots])
@@ -142,18 +152,26 @@ class Run:
         keep(cuts, saved.with_name(CUTS))
         return tokenizer, cuts
 
+    def _texts_of(self, example: Example) -> tuple[str, ...]:
+        """The text of an example, or both where the task is about two."""
+        two = getattr(self.task, "pairs", False) and example.other is not None
+        return (example.text, example.other or "") if two else (example.text,)
+
     def _frames(self) -> dict[str, Any] | None:
         """The embedder of vectors, where that is what the model reads."""
         embedder = self.parts.get("embedder")
         own = isinstance(embedder, dict) and embedder["kind"] == "vectors"
         return embedder if own else None
 
-    def _model(self, tokenizer: Tokenizer) -> Model:
+    def _model(self, tokenizer: Tokenizer, resume: bool = False) -> Model:
         frames = self._frames()
         if frames is not None and not frames["features"]:
             frames["features"] = matrix(next(self.splits.train())).shape[1]
         model = Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
         self._initialise(model, tokenizer)
+        if not (resume and (self.folder / "checkpoints" / "last.safetensors").is_file()):
+            for line in pretrained.begin(model, self.parts["task"]["kind"]):
+                self.watch.say(line)
         return model
 
     def _initialise(self, model: Model, tokenizer: Tokenizer) -> None:
@@ -173,13 +191,13 @@ class Run:
 class Loop:
     """`fit` with evaluations, checkpoints and early stopping around it."""
 
-    def __init__(self, run: Run, model: Model, train: Store | Stream, dev: Store | None):
+    def __init__(self, run: Run, model: Model, train: Rows, dev: Store | Documents | None):
         self.run_, self.model, self.dev, self.train = run, model, dev, train
         self.settings, self.watch = run.settings, run.watch
         self.folder = run.folder / "checkpoints"
         self.folder.mkdir(exist_ok=True)
         self.trainee = Trainee.fresh(model, self.settings)
-        self.batches = _batches(train, model, self.settings)
+        self.batches = _batches(run, train, model)
         self.metric = self.settings.metric or run.task.metric
         self.best: float | None = None
         self.stale = 0
@@ -286,8 +304,8 @@ class Loop:
     def _health(self, before: dict[str, Tensor] | None = None) -> Health | None:
         """How gradients reach the layers; nothing that a finished training could fail over."""
         runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip
-        if isinstance(self.train, Stream):
-            self.watch.say("gradients: not looked at in a language model, which has no encoder")
+        if not isinstance(self.train, Store):
+            self.watch.say("gradients: not looked at while text itself is learned")
             return None
         try:
             rows = sample(self.train)
@@ -300,16 +318,19 @@ class Loop:
         self.watch.say(f"gradients {found.level}: {found.verdict}")
         return found
 
-    def _measure(self, store: Store) -> dict[str, float]:
+    def _measure(self, store: Store | Documents) -> dict[str, float]:
         task, space = self.run_.task, self.run_.space
         measure = task.measure(space)
-        if self.model.speaks:
+        if isinstance(store, Documents):
+            measure = documents.measured(self.model, store, task, space, self.run_.runtime)
+        elif self.model.speaks:
             measure = running.measured(self.model, store, task, space, self.run_.runtime)
         elif self.model.by_word:
             with getattr(self.model.head, "in_a_hurry", nullcontext)():
                 decoding = decoded(self.model, store, self.run_.runtime)
             rows, right = found_in(decoding, self.run_.asked, store)
-            measure.add(task.predicted(rows, space), right)
+            settled = task.tune(rows, right, space) if task.tuned else space
+            measure.add(task.predicted(rows, settled), right)
         else:
             found = scores(self.model, store, self.run_.runtime)
             answers = task.predicted(found, task.tune(found, store.targets, space))
@@ -392,7 +413,7 @@ class Loop:
                 pass
         except NotFinite:
             return None
-        if isinstance(self.train, Stream):
+        if not isinstance(self.train, Store):
             batch, _ = next(iter(self.batches))
             batch = replace(batch, carried=self.trainee.carried)
         else:
@@ -400,9 +421,12 @@ class Loop:
         return first_bad(self.model, run.task, batch, run.runtime)
 
 
-def _batches(train: Store | Stream, model: Model, settings: Settings) -> Batches:
+def _batches(run: Run, train: Rows, model: Model) -> Batches:
+    settings = run.settings
     if isinstance(train, Stream):
         return running.pieces(train, model, settings)
+    if isinstance(train, Documents):
+        return documents.batches(train, model, run.task, run.space, settings)
     return Batches(
         train,
         rows=settings.batch,

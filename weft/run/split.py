@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.run.data import Data, Manner, Source, alike, source
-from weft.text.example import Example, Layers, Marks, Tally
+from weft.text.example import Answers, Example, Layers, Marks, Tally
 from weft.text.parallel import sides
 from weft.text.source import missing
 
@@ -47,7 +47,7 @@ def from_files(data: Data, tally: Tally | None = None, manner: Manner = "labelle
                 raise missing(file)
     if manner != "labelled":
         return _in_order(data, tally, manner)
-    return _parts(data, None, lambda e: held(e.text, data.share), tally)
+    return _parts(data, None, lambda e: held(kept_with(e), data.share), tally)
 
 
 def _in_order(data: Data, tally: Tally | None, manner: Manner) -> Splits:
@@ -105,8 +105,8 @@ def holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
     keys, order, values = array("Q"), array("L"), array("d")
     names: dict[object, int] = {}
     for example in source(data, data.train)():
-        keys.append(key(example.text))
-        order.append(_order(example.text))
+        keys.append(key(kept_with(example)))
+        order.append(_order(kept_with(example)))
         stratum = None if mixed else _stratum(example)
         name = _number(example) if numbers else names.setdefault(stratum, len(names))
         values.append(name)
@@ -135,7 +135,17 @@ def _lowest(lots: np.ndarray, strata: np.ndarray, free: np.ndarray, share: float
 
 def with_test(data: Data, chosen: Holdout) -> Splits:
     """The configured files; what has no file of its own is taken from train as it was chosen."""
-    return _parts(data, lambda e: key(e.text) in chosen.test, lambda e: key(e.text) in chosen.dev)
+
+    def within(side: frozenset[int]) -> Callable[[Example], bool]:
+        return lambda e: key(kept_with(e)) in side
+
+    return _parts(data, within(chosen.test), within(chosen.dev))
+
+
+def kept_with(example: Example) -> str:
+    """The text whose copies stay on one side: of a question about a passage, the passage."""
+    asked = isinstance(example.label, Answers) and example.other
+    return example.other or "" if asked else example.text
 
 
 def key(text: str) -> int:
@@ -184,7 +194,7 @@ def folds(
     """The fold of each example: labels spread evenly, copies of one text in the same fold."""
     copies: dict[int, list[int]] = defaultdict(list)
     for i, example in enumerate(examples):
-        copies[key(example.text)].append(i)
+        copies[key(kept_with(example))].append(i)
     if len(copies) < count:
         raise UserError(
             f"{count} folds need at least {count} different texts; {len(copies)} found."
@@ -243,11 +253,11 @@ def _fold(
 ) -> Splits:
     mine = [e for e, fold in zip(examples, owner, strict=True) if fold == number]
     rest = [e for e, fold in zip(examples, owner, strict=True) if fold != number]
-    texts = {key(e.text) for e in mine}
+    texts = {key(kept_with(e)) for e in mine}
     train = _without(
         lambda: iter(phrases if data.phrases else rest),
         lambda: iter(examples),
-        lambda e: key(e.text) in texts or _dev(e, data),
+        lambda e: key(kept_with(e)) in texts or _dev(e, data),
         data.phrases,
     )
     return Splits(train, _dev_source(data, lambda: iter(rest)), lambda: iter(mine))
@@ -270,7 +280,7 @@ def _without(whole: Source, texts: Source, out: Callable[[Example], bool], phras
 
 
 def _dev(example: Example, data: Data) -> bool:
-    return not data.dev and held(example.text, data.share)
+    return not data.dev and held(kept_with(example), data.share)
 
 
 def _dev_source(data: Data, rest: Source) -> Source | None:
@@ -288,7 +298,7 @@ def _strata(examples: Sequence[Example], numbers: bool) -> list[object]:
 
 def _stratum(example: Example) -> object:
     """What a text is spread by; nothing where its words are labelled and not the whole."""
-    return None if isinstance(example.label, (Layers, Marks)) else example.label
+    return None if isinstance(example.label, (Layers, Marks, Answers)) else example.label
 
 
 def _bins(values: np.ndarray) -> np.ndarray:

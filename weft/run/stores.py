@@ -13,7 +13,9 @@ from weft.batch import Store
 from weft.batch.index import Indexer, Row
 from weft.errors import UserError
 from weft.model import UNKNOWN, Model
+from weft.predict.neural import window_of
 from weft.run.data import Data, Source, counted
+from weft.tasks.span import Window, pointed
 from weft.tasks.structure import Found
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
@@ -29,6 +31,7 @@ class Asked:
     right: Any
     words: tuple[str, ...]
     fields: tuple[tuple[str, str], ...]
+    window: Window | None = None  # what of a passage it is, where answers are looked for in one
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Stores:
     model: Model
     index: Indexer
     asked: list[Asked] = field(default_factory=list)  # of each dev row, where texts are measured
+    examples: int = 0  # of a split that have become rows
 
     def of(self, examples: Source, name: str) -> Store:
         """Tokenise a split once; what is cut or left out goes into the tally."""
@@ -53,17 +57,23 @@ class Stores:
                 'data.truncate = "windows" would write a text for every window. Choose another, '
                 'such as "head".'
             )
+        if hasattr(self.task, "placed") and self.index.policy == "head+tail":
+            raise UserError(
+                'data.truncate = "head+tail" would let an answer reach over what is not read. '
+                'Choose another, such as "windows".'
+            )
+        self.examples = 0
         columns = getattr(self.space, "width", 0) if model.by_word else 0
         trees = model.reads == "trees"
         store = Store(
             self.index.kinds, self.folder, columns=columns, trees=trees,
-            features=model.features,
+            features=model.features, pairs=model.reads == "pairs",
         )  # fmt: skip
         self.tally.open = True
         rows = self.watch.reading(counted(examples, self.data, self.tally), f"tokenising {name}")
         kept = self._with_targets(self._lessons(rows, name))
         while chunk := list(islice(kept, CHUNK)):
-            if model.reads in ("text", "vectors"):
+            if model.reads in ("text", "pairs", "vectors"):
                 self._texts(chunk, store, name)
             else:
                 self._words(chunk, store)
@@ -102,8 +112,14 @@ class Stores:
         task: Any = self.task
         for row in self._indexed([example for example, _ in chunk]):
             example, target = chunk[row.text]
+            window = None
+            if hasattr(task, "placed"):
+                window = window_of(self.model, row, example.other or "", self.examples + row.text)
+                target = self._placed(target, window, example, name)
+                if target is None:
+                    continue
             if name == "dev" and hasattr(task, "right"):
-                self.asked.append(Asked(task.right(example), row.words, example.fields))
+                self.asked.append(Asked(task.right(example), row.words, example.fields, window))
             if row.coverage < 1:
                 what = f"{name} texts read only in part"
                 self.tally.add(what, f"{example.where} ({row.coverage:.0%})")
@@ -112,7 +128,22 @@ class Stores:
             if beyond := self.model.beyond:  # what was cut off the source cannot be copied
                 seen = (target < beyond) | np.isin(target, row.ids)
                 target = np.where(seen, target, UNKNOWN)
-            store.append(row.ids, target, example.line, row.pieces)
+            store.append(row.ids, target, example.line, row.pieces, second=row.second)
+        self.examples += len(chunk)
+
+    def _placed(self, target: Any, window: Window, example: Example, name: str) -> Any:
+        """The steps of an answer in a row; nothing where there are none to be learned."""
+        task: Any = self.task
+        steps = task.placed(target, window.spans)
+        if name == "train" and steps[0] >= 0:
+            (first, last), ((start, end),) = steps.tolist(), target.tolist()
+            if (window.spans[first, 0], window.spans[last, 1]) != (start, end):
+                self.tally.add("train answers widened to whole tokens", example.where)
+            if last - first >= task.longest:
+                told = f"train answers of more than {task.longest} tokens (task.longest)"
+                self.tally.add(told, example.where)
+        learned = name != "train" or task.no_answer or steps[0] >= 0
+        return steps if learned else None
 
     def _indexed(self, given: list[Example]) -> Iterator[Row]:
         def where(i: int) -> str:
@@ -120,7 +151,8 @@ class Stores:
 
         if self.model.features:
             return self.index.matrices(given, self.model.features, where)
-        return self.index.rows([example.text for example in given], where)
+        others = [e.other or "" for e in given] if self.model.reads == "pairs" else ()
+        return self.index.rows([example.text for example in given], where, others=others)
 
     def _check_lengths(self, chunk: list[tuple[Example, Any]]) -> None:
         most = getattr(getattr(self.model.head, "decoder", None), "limit", None) or math.inf
@@ -132,8 +164,13 @@ class Stores:
                 )
 
 
-def found_in(rows: Iterable[Any], asked: Sequence[Asked], store: Store) -> tuple[list[Found], Any]:
+def found_in(rows: Iterable[Any], asked: Sequence[Asked], store: Store) -> tuple[list[Any], Any]:
     """What was decoded of each row, and what is right."""
+    windows = [own.window for own in asked if own.window is not None]
+    if windows:
+        right = {window.text: own.right for window, own in zip(windows, asked, strict=True)}
+        merged = pointed(zip(windows, rows, strict=True), max(right) + 1)
+        return [merged[text] for text in right], list(right.values())
     found = [Found(*row) for row in rows]
     if not asked:
         return found, list(store.targets)

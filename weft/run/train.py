@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from weft.measure import Figure
 from weft.predict.evaluate import evaluate
 from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
-from weft.run.data import Data, Source, checked, counted, manner_of
+from weft.run.data import Data, Source, checked, counted, manner_of, unread
 from weft.run.split import Splits, from_files
 from weft.tasks.task import Space, Task, built
 from weft.text import matrices, trees
@@ -47,6 +47,7 @@ OURS = {
     "health.json",
     "tensorboard",
 }
+PRETRAINED = "pretrained"  # the kind of what a folder holds, until it is opened
 GOLDEN_LENGTH = 2000  # characters; longer texts would make a model folder needlessly large
 
 
@@ -109,6 +110,8 @@ def train(
     folder = _prepare(Path(output), resume, overwrite)
     (folder / "config.toml").write_text(configuration.dumps(full), "utf-8")
     with contextlib.closing(Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)) as watch:
+        if told := unread(splits.train, task):
+            watch.say(told)
         engine: Engine
         made: dict[str, Any] = {"stopped": "", "device_bytes": 0}
         if runtime is None:
@@ -136,6 +139,10 @@ def train(
 
 def filled(config: Config) -> dict[str, Any]:
     """All sections with every default written in, or a UserError for what does not fit."""
+    if PRETRAINED in _kinds(config):
+        from weft.run.pretrained import resolved
+
+        config = resolved(config)
     task = registry.fill("task", {"kind": "classify", **config["task"]}, ("tokenizer",))
     data = checked(Data(**registry.check(Data, config["data"], "[data]")))
     settings = Settings(**registry.check(Settings, config["train"], "[train]"))
@@ -146,6 +153,13 @@ def filled(config: Config) -> dict[str, Any]:
         "data": dataclasses.asdict(data),
         "train": dataclasses.asdict(settings),
     }
+
+
+def _kinds(config: Config) -> set[Any]:
+    """The kinds of embedders and decoder that a configuration names."""
+    tables = config["embedder"]
+    parts = [*(tables if isinstance(tables, list) else [tables]), config["decoder"]]
+    return {part.get("kind") for part in parts}
 
 
 def _finish(
@@ -192,16 +206,19 @@ def _finish(
         "versions": versions(),
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
-    reads = getattr(predictor.engine, "reads", "")
-    texts = (_golden(example, reads) for example in (splits.dev or splits.train)())
-    golden = (text for text in texts if len(text) <= GOLDEN_LENGTH)
+    reads = "pairs" if predictor.pairs else getattr(predictor.engine, "reads", "")
+    ask: Any = getattr(predictor.task, "asked", lambda example: _golden(example, reads))
+    texts = (ask(example) for example in (splits.dev or splits.train)())
+    golden = (text for text in texts if len("".join(text)) <= GOLDEN_LENGTH)
     predictor.save(folder / "model", list(islice(golden, data.golden)), record)
     watch.say(f"model saved in {folder / 'model'}")
     return Outcome(predictor, found, record)
 
 
-def _golden(example: Example, reads: str) -> str:
+def _golden(example: Example, reads: str) -> str | tuple[str, str]:
     """An example as a text that the model can be asked again, whatever becomes of its files."""
+    if reads == "pairs":
+        return example.text, example.other or ""
     if reads == "trees" and example.tree:
         return trees.format(example.tree)
     if reads == "vectors":
@@ -256,19 +273,25 @@ def _empty(source: Source) -> bool:
 
 def _tune(predictor: Predictor, examples: Iterable[Any]) -> None:
     """Decide what is decided after training; only scores and targets are held in memory."""
-    scores, targets = [], []
+    scores: list[Any] = []
+    targets: list[Any] = []
+    task: Any = predictor.task
     stream = iter(examples)
     while chunk := list(islice(stream, CHUNK)):
         kept = []
         for example in chunk:
             with contextlib.suppress(UserError):
-                targets.append(predictor.task.target(example, predictor.space))
-                kept.append(example.text)
+                target = task.target(example, predictor.space)
+                targets.append(task.right(example) if hasattr(task, "right") else target)
+                kept.append(example if predictor.pairs else example.text)
         if kept:
             scores.append(predictor.engine.scores(kept).scores)
-    if scores:
-        space = predictor.space
-        predictor.space = predictor.task.tune(np.concatenate(scores), np.array(targets), space)
+    if not scores:
+        return
+    if isinstance(scores[0], list):
+        predictor.space = task.tune(list(chain(*scores)), targets, predictor.space)
+    else:
+        predictor.space = task.tune(np.concatenate(scores), np.array(targets), predictor.space)
 
 
 def _note_ignored(config: Config, watch: Watch) -> None:
@@ -314,6 +337,16 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
                 "'language' for a model of text alone."
             )  # fmt: skip
         return
+    if kind == "masked":
+        from weft.run.documents import check_parts
+
+        check_parts(full)
+        return
+    if "pair" in full and not getattr(task, "pairs", False):
+        raise UserError(
+            f"[pair] says how two texts meet, and the task '{kind}' is about one. Remove [pair], "
+            "or set task.kind to 'pair-classify', 'pair-score' or 'span'."
+        )
     head, pool = full["head"]["kind"], full["pool"]["kind"]
     own = getattr(registry.find("head", head), "task", "")
     by_word = hasattr(task, "gold")
@@ -361,7 +394,7 @@ def _check_same(folder: Path, full: dict[str, Any]) -> None:
     path = folder / "config.toml"
     # Filled in again: since it began, there may be new options, with their defaults.
     earlier = filled(configuration.load(path)) if path.is_file() else full
-    for name in ("task", *configuration.NEURAL, "target", "decoder", "classic"):
+    for name in ("task", *configuration.NEURAL, "pair", "target", "decoder", "classic"):
         first, now = ({name: sections.get(name, {})} for sections in (earlier, full))
         if configuration.dumps(first) != configuration.dumps(now):
             raise UserError(

@@ -1,6 +1,6 @@
 """Language modelling: how probable each token of a text is after those before it.
 
-T tokens of a text, with the one that ends it
+T tokens of a text, with the one that ends it   W pieces of a token
 """
 
 import json
@@ -21,12 +21,14 @@ from weft.tasks.seq2seq import Words
 from weft.tasks.structure import Found, Place
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
+from weft.tokens.pieces import with_pieces
 from weft.tokens.vocabulary import EOS, SPECIALS, UNK
 
 if TYPE_CHECKING:
     from weft.batch import Labelled
 
 UNKNOWN = SPECIALS.index(UNK)
+END = "<|endoftext|>"  # how GPT-2 calls EOS
 LARGEST = 700.0  # nats a token: e to this is still a number
 
 
@@ -57,12 +59,18 @@ class Speech(Words):
     def size(self) -> tuple[int, int, int]:
         """How many tokens there are, which stands before a text, and which ends it."""
         known = {token: i for i, token in enumerate(self.tokenizer.vocabulary)}
-        last = known.get(EOS, len(known))
+        last = known.get(EOS, known.get(END, len(known)))
         first = last
         if not self.lines:
             (found,) = self.tokenizer.ids(["\n"])
-            first = int(found[0]) if len(found) == 1 and found[0] != UNKNOWN else last
+            first = int(found[0]) if len(found) == 1 and found[0] != self.unknown else last
         return max(len(known), last + 1), first, last
+
+    @cached_property
+    def unknown(self) -> int:
+        """The id of all words that have none of their own; -1: every word has, as in GPT-2."""
+        found = self.tokenizer.unknown
+        return found if self.tokenizer.vocabulary[found] in (UNK, "[UNK]") else -1
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids (T,) of each text, with the one that ends it."""
@@ -77,6 +85,17 @@ class Speech(Words):
                 places.append((len(text), len(text)))
             out.append((self._ended(tokens.ids), tuple(places)))
         return out
+
+    def forms(self, texts: Sequence[str]) -> list[tuple[np.ndarray, list[str]]]:
+        """The ids (T,) of each text with its tokens as they stand there; what ends it is empty."""
+        return [
+            (ids, [text[start:end] for start, end in places])
+            for text, (ids, places) in zip(texts, self.places(texts), strict=True)
+        ]
+
+    def spelled(self, texts: Sequence[str], pieces: Any, width: int) -> list[np.ndarray]:
+        """The tokens (T, 1+W) of each text, an id and pieces each: see `with_pieces`."""
+        return [with_pieces(ids, pieces(words), width) for ids, words in self.forms(texts)]
 
     def _ended(self, ids: np.ndarray) -> np.ndarray:
         ids = ids.astype(np.int64)
@@ -162,7 +181,10 @@ class Language:
     def predicted(self, scores: Sequence[Found], space: Speech) -> list[Cost]:
         """What each text cost."""
         last = space.size[2] if self.lines else -1
-        return [cost(found.table[:, 0], np.log(found.chances[:, 0]), last) for found in scores]
+        return [
+            cost(found.table[:, 0], np.log(found.chances[:, 0]), last, space.unknown)
+            for found in scores
+        ]
 
     def tune(self, scores: Any, targets: Any, space: Speech) -> Speech:
         return space
@@ -172,7 +194,12 @@ class Language:
 
 
 class TextCosts(Perplexity):
-    """Perplexity of texts whose length may also be given as rows of words and characters."""
+    """Perplexity of texts whose length may also be given as rows of words and characters.
+
+    `back` holds what the same texts cost a model that reads them from the end, where one does.
+    """
+
+    back: "TextCosts | None" = None
 
     def add(self, predicted: Sequence[Cost], gold: Sequence[Any]) -> None:
         """Count texts: what each cost, and how long it is."""
@@ -188,12 +215,19 @@ class TextCosts(Perplexity):
                 "of another language, or is their case another? Measure on text like that of the "
                 "training."
             )
-        return super().figures(resamples, seed, level)
+        found = super().figures(resamples, seed, level)
+        if self.back is not None:
+            other = self.back.figures(resamples, seed, level)
+            found["backward_perplexity"] = other["perplexity"]
+        return found
 
 
-def cost(ids: np.ndarray, logps: np.ndarray, last: int) -> Cost:
-    """What a text cost whose ids (T,) had these log-probabilities (T,); `last` ends texts."""
-    ends, unknown = ids == last, ids == UNKNOWN
+def cost(ids: np.ndarray, logps: np.ndarray, last: int, stranger: int = UNKNOWN) -> Cost:
+    """What a text cost whose ids (T,) had these log-probabilities (T,); `last` ends texts.
+
+    `stranger` is the id of all words that have none of their own.
+    """
+    ends, unknown = ids == last, ids == stranger
     nats = -logps.astype(np.float64)
     return Cost(
         nats=float(nats[~ends].sum()),

@@ -34,8 +34,8 @@ class Found:
 class Structure:
     """One sentence with its tags, spans, arcs or tree; what the task does not say is empty."""
 
-    kind: str  # "tags", "spans", "arcs", "constituents" or "nodes"
-    words: tuple[str, ...]
+    kind: str  # "tags", "spans", "arcs", "constituents", "nodes" or "answer"
+    words: tuple[str, ...]  # of an answer in a passage its text, as one
     places: tuple[Place, ...] = ()
     text: str = ""  # what places count in; empty: the words with spaces between them
     tags: tuple[str, ...] = ()  # one a word; of several columns joined by spaces

@@ -38,6 +38,7 @@ class Answer:
     scores: tuple[float, ...] = ()  # one per label, in the order of the space
     structure: Structure | None = None  # what there is to draw, where it is about the words
     tokens: tuple[tuple[str, float], ...] = ()  # of an answer that was written, with their chances
+    blanks: tuple[tuple[tuple[str, float], ...], ...] = ()  # of each, words that fit, with chances
 
 
 class Space(Protocol):

@@ -1,11 +1,13 @@
 """Which column is text and which is label: as the user said, else by header, else by contents."""
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.errors import UserError, near_miss
+from weft.text.two import only_two, two_texts
 
 TEXT_NAMES = (
     *("text", "sentence", "review", "question", "utterance", "content", "document", "body"),
@@ -14,18 +16,22 @@ TEXT_NAMES = (
 LABEL_NAMES = (
     *("label", "labels", "category", "categories", "class", "classes", "target", "sentiment"),
     *("intent", "topic", "emotion", "polarity", "score", "rating", "stars", "tag", "tags", "gold"),
+    "gold_label",
 )
 # Two texts, of which one should become the other: only together do these names say so.
 SOURCE_NAMES = ("source", "src", "input", "mr", "article", "abstract", *TEXT_NAMES)
 TARGET_NAMES = (
     *("target", "tgt", "output", "ref", "reference", "references", "summary", "highlights"),
-    *("translation", "response", "answer", "tldr"),
+    *("translation", "response", "answer", "tldr", "answers"),
 )
+START_NAMES = ("answer_start", "answerstart", "answer_starts")  # of answers in a second text
 ID_NAMES = ("id", "idx", "uid", "guid", "index", "example_id")
 NO_LABEL = ""
 
 LOOK_AHEAD = 20_000  # rows looked at when the first ones do not settle the label
 _FEW = 20  # below this many rows, "few distinct values" says nothing
+_TELLING = 5  # rows that must stand below words to make them a header
+_NAME = re.compile(r"[^\W\d][\w-]{0,39}")  # of a column: one word, without stops
 _WORDS = 2.0  # of a cell on average, where a column holds texts
 
 
@@ -38,6 +44,8 @@ class Columns:
     id: str | int | None = None
     fields: tuple[str, ...] = ()  # that make up a record in the place of the text; "*": all others
     more: tuple[str, ...] = ()  # with other right answers, beside the label
+    other: str | int | None = None  # of the second text; None: where names say that there are two
+    two: bool = False  # whether there must be a second text
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,9 @@ class Layout:
     header: bool
     fields: tuple[int, ...] = ()
     more: tuple[int, ...] = ()
+    other: int | None = None  # the second text, where there are two
+    start: int | None = None  # where in it the label begins, where a column tells
+    guessed: bool = False  # the header is one by what stands below it, not by its words
 
     @property
     def width(self) -> int:
@@ -59,11 +70,12 @@ class Layout:
     @property
     def columns(self) -> Columns:
         """The same by name where there is a header, so that a sister file can be read alike."""
-        text, label = (
-            self.names[i] if self.header and i is not None else i for i in (self.text, self.label)
+        text, label, other = (
+            self.names[i] if self.header and i is not None else i
+            for i in (self.text, self.label, self.other)
         )
-        named = tuple(self.names[i] for i in self.more)
-        return Columns(text, label, fields=tuple(self.names[i] for i in self.fields), more=named)
+        fields, more = (tuple(self.names[i] for i in some) for some in (self.fields, self.more))
+        return Columns(text, label, fields=fields, more=more, other=other)
 
 
 Rows = Sequence[Sequence[str]]
@@ -73,10 +85,12 @@ More = Callable[[], Iterator[Sequence[str]]]
 def table_layout(rows: Rows, asked: Columns, file: str, more: More | None = None) -> Layout:
     """The layout of a table whose first row may be a header."""
     header = _is_header(rows, asked)
+    guessed = not header and _stands_over_texts(rows)
+    header = header or guessed
     width = len(rows[0]) if header else Counter(map(len, rows)).most_common(1)[0][0]
     body = [row for row in (rows[1:] if header else rows) if len(row) == width]
     names = tuple(name.strip() for name in rows[0]) if header else ("",) * width
-    return layout(names, body, asked, file, more, header=header)
+    return replace(layout(names, body, asked, file, more, header=header), guessed=guessed)
 
 
 def layout(
@@ -93,28 +107,36 @@ def layout(
     text = _place(asked.text, names, file, "text")
     label = None if asked.label == NO_LABEL else _place(asked.label, names, file, "label")
     identity = _place(asked.id, names, file, "id")
+    other = _place(asked.other, names, file, "other")
     others = _listed(asked.more, names, file, "label")
     fields = _fields(asked.fields, names, file, {label, identity, *others})
     if fields:
         return Layout(fields[0], label, identity, names, header, fields, others)
-    taken: set[int | None] = {place for place in (label, identity) if place is not None}
+    given: set[int | None] = {place for place in (label, identity) if place is not None}
+    text, other = two_texts(names, text, other, given)
+    taken = given | {place for place in (other,) if place is not None}
     if identity is None:
         identity = _known(names, ID_NAMES, {text, label})
-    if label is None:
+    if label is None and asked.other is None:
         text, target = _pair(names, columns, text, identity)
         label = target if asked.label is None else None
+        other = None if label is not None and label == other else other  # one becomes the other
+    if asked.two and other is None:
+        text, other = only_two(names, text, given, file)
     if text is None:
         text = _known(names, TEXT_NAMES, taken)
     if text is None:
         text = _longest(columns, taken | {identity})
-    for first, second in ((text, label), (text, identity), (label, identity)):
+    for first, second in itertools.combinations((text, label, identity, other), 2):
         if first is not None and first == second:
             raise UserError(
                 f"{file}: {_called(first, names)} is asked for twice. Pass another one."
             )
     if label is None and asked.label is None:
-        label = _find_label(names, columns, {text, identity}, file, more)
-    return Layout(text, label, identity, names, header, more=others)
+        label = _find_label(names, columns, {text, identity, other}, file, more)
+    told = {text, label, identity, other}
+    start = None if None in (label, other) else _known(names, START_NAMES, told)
+    return Layout(text, label, identity, names, header, more=others, other=other, start=start)
 
 
 def _pair(
@@ -206,7 +228,7 @@ def _unknown(asked: str, names: tuple[str, ...], file: str, role: str) -> UserEr
 
 def _is_header(rows: Rows, asked: Columns) -> bool:
     first = [cell.strip() for cell in rows[0]]
-    given = (asked.text, asked.label, asked.id, *asked.fields, *asked.more)
+    given = (asked.text, asked.label, asked.id, asked.other, *asked.fields, *asked.more)
     named = [a for a in given if isinstance(a, str) and a]
     if any(name in first and not name.isdecimal() for name in named):
         return True
@@ -218,9 +240,34 @@ def _is_header(rows: Rows, asked: Columns) -> bool:
         return True
     if lowered & {*SOURCE_NAMES} and lowered & {*TARGET_NAMES}:
         return True
+    if None not in two_texts(first, None, None, set()):
+        return True
     # A word above a column of numbers can only be its name.
     body = [row for row in rows[1:] if len(row) == len(first)]
     return len(body) > 1 and any(all(map(_is_number, column)) for column in zip(*body, strict=True))
+
+
+def _stands_over_texts(rows: Rows) -> bool:
+    """Whether the first row is of plain words that come nowhere else, over columns of sentences.
+
+    A row of data would be such as well now and then, in a file that has others of single words.
+    """
+    first = [cell.strip() for cell in rows[0]]
+    body = [row for row in rows[1:] if len(row) == len(first)]
+    if len(first) < 2 or len(body) < _TELLING or len(set(first)) < len(first):
+        return False
+    if not all(_NAME.fullmatch(name) for name in first):
+        return False
+    if any(all(len(cell.split()) < 2 for cell in row) for row in body):
+        return False
+    columns = zip(first, zip(*body, strict=True), strict=True)
+    return all(_is_text(cells) and _is_new(name, cells) for name, cells in columns)
+
+
+def _is_new(name: str, cells: Sequence[str]) -> bool:
+    """Whether a word occurs nowhere in a column."""
+    whole = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
+    return not any(map(whole.search, cells))
 
 
 def _known(names: tuple[str, ...], wanted: Sequence[str], taken: set[int | None]) -> int | None:

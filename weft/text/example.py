@@ -24,7 +24,17 @@ class Marks:
     spans: tuple[Span, ...]
 
 
-Label = str | tuple[str, ...] | float | Layers | Marks | None
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Stretches of the second text that answer the first, which asks; none: there is no answer."""
+
+    texts: tuple[str, ...] = ()
+    starts: tuple[int, ...] = ()  # the character at which each begins
+
+
+BETWEEN = " ⟷ "  # two texts that people are shown
+
+Label = str | tuple[str, ...] | float | Layers | Marks | Answers | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,11 @@ class Example:
     def where(self) -> str:
         """'file:line', for messages."""
         return f"{self.file}:{self.line}" if self.file else "input"
+
+    @property
+    def whole(self) -> str:
+        """The text, or both of them, for people to read."""
+        return self.text if self.other is None else both(self.text, self.other)
 
     @property
     def sentence(self) -> str:
@@ -82,6 +97,11 @@ class Tally:
         return bool(self.counts)
 
 
+def both(text: str, other: str) -> str:
+    """Two texts on one line."""
+    return f"{text}{BETWEEN}{other}"
+
+
 def label_of(value: Any) -> Label:
     """A typed label (of JSON, of Parquet) as Weft holds it."""
     if value is None or isinstance(value, str):
@@ -94,8 +114,32 @@ def label_of(value: Any) -> Label:
         if value - value != 0:
             raise UserError(f"the label is {value}, not a finite number. Remove the row.")
         return value
+    if (found := answers_of(value)) is not None:
+        return found
     if isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
         return tuple(str(label_of(item)) for item in value)
     raise UserError(
         f"the label should be a text, a number or a list of texts, found {value!r:.40}."
     )
+
+
+def answers_of(value: Any) -> Answers | None:
+    """Answers as SQuAD writes them, [{"text": …, "answer_start": …}, …], or as columns of them."""
+    if isinstance(value, Mapping) and {"text", "answer_start"} <= set(value):
+        columns: Any = value["text"], value["answer_start"]
+        if not all(isinstance(column, list) for column in columns):
+            columns = [columns[0]], [columns[1]]
+    elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+        columns = [[one.get(key) for one in value] for key in ("text", "answer_start")]
+    else:
+        return None
+    texts, starts = columns
+    try:
+        if len(texts) != len(starts) or not all(isinstance(text, str) for text in texts):
+            raise ValueError
+        return Answers(tuple(texts), tuple(int(start) for start in starts))
+    except (TypeError, ValueError):
+        raise UserError(
+            "each answer should have a 'text' and the number of the character where it begins, "
+            f"'answer_start'; found {value!r:.60}."
+        ) from None

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import cast
 
 from weft.errors import UserError, unknown_name
-from weft.text import brackets, conll, conllu, standoff, trees
+from weft.text import brackets, conll, conllu, squad, standoff, trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
 from weft.text.source import Source, missing, peel
 
 FORMATS = (
     *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
-    *("conllu", "conll", "spans", "standoff"),
+    *("conllu", "conll", "spans", "standoff", "squad"),
 )
 PREFIX = "__label__"
 MATRICES = (".npy", ".npz")
@@ -38,7 +38,7 @@ ENDINGS = {
 }
 
 # Files that hold more than one label a text; each has a reader of its own.
-STRUCTURES = ("conllu", "conll", "spans", "standoff")
+STRUCTURES = ("conllu", "conll", "spans", "standoff", "squad")
 _STRUCTURE_ENDINGS = {
     ".conllu": "conllu",
     ".conllup": "conll",
@@ -78,6 +78,8 @@ def structure_of(source: Source) -> str:
     head = source.head()
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in head]
     if ENDINGS.get(plain.suffix) == "jsonl" or (head and head[0].lstrip().startswith(b"{")):
+        if squad.is_squad("".join(lines)):
+            return "squad"
         return "spans" if standoff.is_spans(lines[:100]) else ""
     if known != "conll" and conllu.is_conllu(lines):
         return "conllu"  # whatever its name

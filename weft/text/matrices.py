@@ -22,6 +22,25 @@ from weft.text.source import missing
 FORMS = "a .npy file, FILE.npz:KEY, FILE.npy:NUMBER, or the numbers as JSON"
 
 
+class Flaw(UserError):
+    """A matrix that nothing can be learned from; `kind` names what is wrong, `told` says it."""
+
+    def __init__(self, kind: str, where: str, told: str) -> None:
+        super().__init__(f"{where}: {told}")
+        self.kind, self.told = kind, told
+
+
+def names_matrix(text: str) -> bool:
+    """Whether a text looks like one that `matrix` reads; what it names is not looked for."""
+    text = text.strip()
+    if not text.startswith("[["):
+        return text.endswith(MATRICES) or text.rpartition(":")[0].endswith(MATRICES)
+    try:
+        return isinstance(json.loads(text)[0][0], (int, float))
+    except (ValueError, LookupError, RecursionError):
+        return False
+
+
 def listed(path: str | os.PathLike[str]) -> Iterator[Example]:
     """An Example for each matrix of a file: the arrays of an .npz, those stacked in an .npy."""
     name = os.fspath(path)
@@ -46,15 +65,14 @@ def matrix(example: Example, features: int = 0, where: str = "") -> np.ndarray:
     found = example.vectors if example.vectors is not None else _named(example, where)
     found = np.asarray(found)
     if found.dtype.kind not in "fiub":
-        raise UserError(f"{where}: the matrix holds {found.dtype}, not numbers.")
+        raise Flaw("no numbers", where, f"the matrix holds {found.dtype}, not numbers.")
     if found.ndim != 2:
         shape = " × ".join(map(str, found.shape)) or "one number"
-        raise UserError(
-            f"{where}: a matrix has two axes, vectors by numbers; found {shape}. Reshape it."
-        )
+        told = f"a matrix has two axes, vectors by numbers; found {shape}. Reshape it."
+        raise Flaw("other axes", where, told)
     if not found.size:
         rows, wide = found.shape
-        raise UserError(f"{where}: the matrix is empty ({rows} × {wide}). Leave it out.")
+        raise Flaw("empty matrix", where, f"the matrix is empty ({rows} × {wide}). Leave it out.")
     if features and found.shape[1] != features:
         raise UserError(
             f"{where}: vectors of {found.shape[1]} numbers; this model reads vectors of {features}."
@@ -64,10 +82,9 @@ def matrix(example: Example, features: int = 0, where: str = "") -> np.ndarray:
         out = found.astype(np.float32)
     if not np.isfinite(out).all():
         row, column = np.argwhere(~np.isfinite(out))[0].tolist()
-        raise UserError(
-            f"{where}: vector {row + 1} of the matrix is not finite: number {column + 1} is "
-            f"{out[row, column]}. Mend it, or leave the matrix out."
-        )
+        told = f"vector {row + 1} of the matrix is not finite: number {column + 1} is "
+        told += f"{out[row, column]}. Mend it, or leave the matrix out."
+        raise Flaw("not finite", where, told)
     return out
 
 
@@ -90,7 +107,8 @@ def _named(example: Example, where: str) -> Any:
         raise UserError(f"{where}: '{text[:60]}' names no matrix. Give {FORMS}.")
     beside = Path(example.file).parent / path if example.file else Path(path)
     try:
-        found = _opened(str(beside if beside.exists() else path))
+        here = os.path.exists(path) and not beside.exists()
+        found = _opened(path if here else str(beside))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     return _part(found, path, key, where)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.text.columns import Layout
-from weft.text.example import Label
+from weft.text.example import Label, answers_of
 from weft.text.source import EMPTY, EMPTY_ADVICE, SKIP, UNDECODABLE
 
 
@@ -19,14 +19,19 @@ class Keys:
     id: str | None = None
     fields: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
+    other: str | None = None
+    start: str | None = None
 
     @classmethod
     def of(cls, found: Layout) -> "Keys":
         """The names of what a layout found."""
         names = found.names
-        label, identity = (None if i is None else names[i] for i in (found.label, found.id))
+        label, identity, other, start = (
+            None if i is None else names[i]
+            for i in (found.label, found.id, found.other, found.start)
+        )
         fields, more = (tuple(names[i] for i in places) for places in (found.fields, found.more))
-        return cls(names[found.text], label, identity, fields, more)
+        return cls(names[found.text], label, identity, fields, more, other, start)
 
     def gather(self, row: dict[str, Any]) -> None:
         """Make one text of a list of sentences, or of the fields of a record."""
@@ -37,6 +42,21 @@ class Keys:
             row[self.text] = json.dumps(found, ensure_ascii=False)
         elif isinstance(text, list) and all(isinstance(one, str) for one in text):
             row[self.text] = " ".join(text)
+
+
+def second(row: dict[str, Any], key: str | None) -> str | None:
+    """The second text of a row, where there is one; what is no text is none."""
+    found = None if key is None else row.get(key)
+    return found if isinstance(found, str) else None
+
+
+def beginning(label: Label, start: Any) -> Label:
+    """An answer, or several, with the characters of the second text at which they begin."""
+    texts = label if isinstance(label, tuple) else (label,)
+    starts = start if isinstance(start, (list, tuple)) else (start,)
+    if start in (None, "", []) or not all(isinstance(text, str) for text in texts):
+        return label
+    return answers_of({"text": list(texts), "answer_start": list(starts)})
 
 
 def several(label: Label, others: Sequence[str]) -> Label:

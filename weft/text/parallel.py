@@ -45,13 +45,14 @@ def _listed(name: str) -> tuple[str, ...]:
             found.append(waiting.strip())
             waiting = ""
     # Where one is missing, it is named: nobody knows which commas are its own.
-    found = [part.strip() for part in name.split(",")] if waiting else found
+    if waiting or len(found) < 2:
+        found = [part.strip() for part in name.split(",")]
     if not all(found):
         raise UserError(f"{name}: there is no name beside a comma. Write SOURCE,TARGET.")
     return tuple(found)
 
 
-def ending(path: str | os.PathLike[str]) -> str:
+def ending_of(path: str | os.PathLike[str]) -> str:
     """Of two files joined by a comma, the `target` that would say the same; or nothing."""
     first, *others = sides(path)
     if len(others) != 1:

@@ -7,7 +7,7 @@ from typing import Any
 from weft.errors import UserError
 from weft.text.columns import Columns, Layout, layout
 from weft.text.example import Example, Label, label_of
-from weft.text.objects import Keys, several
+from weft.text.objects import Keys, second, several
 from weft.text.source import SKIP, Ids, Problems
 
 _ROWS = 1024
@@ -43,7 +43,7 @@ def parquet_layout(path: str, columns: Columns) -> Layout:
 def _rows(file: Any, path: str, keys: Keys, unique: bool, problems: Problems) -> Iterator[Example]:
     pyarrow, _ = _pyarrow()
     text_name, label_name, id_name = keys.text, keys.label, keys.id
-    wanted = (text_name, label_name, id_name, *keys.fields, *keys.more)
+    wanted = (text_name, label_name, id_name, keys.other, *keys.fields, *keys.more)
     used = list(dict.fromkeys(name for name in wanted if name is not None))
     known = Ids(unique, problems)
     number = 0
@@ -76,7 +76,7 @@ def _rows(file: Any, path: str, keys: Keys, unique: bool, problems: Problems) ->
                 name = _cell(row[id_name]) if id_name is not None else ""
                 if known.repeats(name, number):
                     continue
-                yield Example(text, label, name, path, number)
+                yield Example(text, label, name, path, number, other=second(row, keys.other))
 
 
 def write_parquet(examples: Iterable[Example], path: str) -> None:

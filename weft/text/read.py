@@ -21,7 +21,7 @@ from weft.text.formats import (
     structure_of,
 )
 from weft.text.formats import recognise as recognise
-from weft.text.objects import Keys, cell_of, invalid_json, json_fault, several
+from weft.text.objects import Keys, beginning, cell_of, invalid_json, json_fault, second, several
 from weft.text.objects import no_text as no_text
 from weft.text.parallel import read_parallel, sides
 from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
@@ -35,6 +35,8 @@ from weft.text.source import (
     Source,
     missing,
 )
+
+HEADER = "first line taken for a header"
 
 
 def read(
@@ -50,7 +52,8 @@ def read(
 ) -> Iterator[Example]:
     """The examples of a file, folder, pair of files or standard input ('-'), one at a time.
 
-    Missing files and unknown columns are reported here; bad rows when their turn comes.
+    Missing files and unknown columns are reported here; bad rows when their turn comes. Of files
+    joined by a comma only the first is read where no label is asked for.
     """
     name = os.fspath(path)
     if format is not None:
@@ -77,11 +80,19 @@ def read(
     kind = format or structure_of(source)
     if kind == "spans" and columns.label is not None:
         kind = "jsonl"  # what is asked for is another label than the spans
+    if kind == "squad":
+        from weft.text.squad import squad_examples
+
+        source.close()
+        rows = squad_examples(name, problems=problems, tally=tally, keep_empty=keep_empty)
+        return _some(rows, name)
     if kind in STRUCTURES:
         source.close()
         return _sentences(name, kind, columns, problems, tally)
     if kind not in FORMATS:
         kind = recognise_source(source)
+    if kind == "lines" and (columns.two or columns.other is not None) and _tabbed(source):
+        kind = "tsv"  # of standard input, which is taken for lines otherwise
     if kind == "parquet":
         source.close()
         from weft.text.parquet import read_parquet
@@ -115,6 +126,11 @@ def laid_out(
         wish = _Wish(columns, Problems(source.name, "skip", None), False, None)
         _READERS[kind](source, wish)  # finds the columns before it reads the first row
         return wish.found
+
+
+def _tabbed(source: Source) -> bool:
+    first = source.head(1)
+    return bool(first) and b"\t" in first[0]
 
 
 class _Wish:
@@ -236,13 +252,15 @@ def _json_rows(source: Source, wish: _Wish, keys: Keys) -> Iterator[Example]:
         if type(row) is dict:
             keys.gather(row)
         fault = json_fault(row, text_key, line, problems.keep_empty)
+        if not fault and second(row, keys.other) is not None:
+            fault = json_fault(row, keys.other or "", line, keep_empty=True)
         if fault:
             problems.found(fault[0], number, fault[1])
             continue
         label = row.get(label_key) if label_key is not None else None
-        if label is not None and type(label) is not str:
+        if label is not None and (type(label) is not str or keys.start is not None):
             try:
-                label = label_of(label)
+                label = beginning(label_of(label), row.get(keys.start))
             except UserError as error:
                 problems.found("unusable label", number, str(error))
                 continue
@@ -252,7 +270,8 @@ def _json_rows(source: Source, wish: _Wish, keys: Keys) -> Iterator[Example]:
         name = "" if identity is None else str(identity)
         if known.repeats(name, number):
             continue
-        yield Example(row[text_key], label, name, file, number)
+        other = second(row, keys.other)
+        yield Example(row[text_key], label, name, file, number, other=other)
 
 
 def _fields(head: list[bytes], file: str, wish: _Wish) -> Keys:
@@ -323,7 +342,10 @@ def _examples(rows: Rows, found: Layout, file: str, wish: _Wish) -> Iterator[Exa
         Ids(wish.columns.id is not None, wish.problems),
     )
     width, text_at, label_at, id_at = found.width, found.text, found.label, found.id
-    for number, cells in split_header(rows, found)[1]:
+    header, rows = split_header(rows, found)
+    if found.guessed and header is not None:
+        problems.tally.add(HEADER, f"{file}:1")
+    for number, cells in rows:
         if len(cells) != width:
             problems.found("ragged row", number, _ragged(len(cells), found))
             continue
@@ -343,7 +365,14 @@ def _examples(rows: Rows, found: Layout, file: str, wish: _Wish) -> Iterator[Exa
         name = cells[id_at] if id_at is not None else ""
         if known.repeats(name, number):
             continue
-        yield Example(text, label, name, file, number)
+        other = None if found.other is None else cells[found.other]
+        if found.start is not None:
+            try:
+                label = beginning(label, cells[found.start])
+            except UserError as error:
+                problems.found("unusable label", number, str(error))
+                continue
+        yield Example(text, label, name, file, number, other=other)
 
 
 def _ragged(count: int, found: Layout) -> str:

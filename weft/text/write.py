@@ -98,7 +98,9 @@ def opened(part: str, packing: str) -> Iterator[IO[str]]:
 def _jsonl(examples: Iterable[Example], out: IO[str], separator: str) -> None:
     for example in examples:
         row: dict[str, object] = {"id": example.id} if example.id else {}
-        row |= {"text": example.text, "label": example.label}
+        row |= {"text": example.text}
+        row |= {} if example.other is None else {"other": example.other}
+        row["label"] = example.label
         out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

@@ -7,32 +7,41 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Frame:
-    """Ids that are no part of any text; of a second text `between` and its `after` are put."""
+    """Ids that are no part of any text; of a second text `between` and its `after` are put.
+
+    With `each`, both texts have a frame of their own, and nothing is between them.
+    """
 
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     between: tuple[int, ...] = ()
+    each: bool = False
 
     def room(self, pair: bool = False) -> int:
-        """How many ids it adds."""
-        return len(self.before) + len(self.after) + (len(self.between) if pair else 0)
+        """How many ids it adds to a text, or to two that share it."""
+        own = len(self.before) + len(self.after)
+        return own + (len(self.between) if pair and not self.each else 0)
 
     def put(self, first: np.ndarray, second: np.ndarray | None = None) -> tuple[np.ndarray, int]:
         """The ids with everything around them, and the step where the second text begins.
 
         The second text begins behind what stands between the two; with it, `after` comes once.
         """
-        middle = [] if second is None else [self.between, second]
+        middle = [] if second is None else [*self._middle(), second]
         parts = [self.before, first, *middle, self.after]
         ids = np.concatenate([np.asarray(part, np.int32) for part in parts])
-        start = 0 if second is None else len(self.before) + len(first) + len(self.between)
+        start = 0 if second is None else len(self.before) + len(first) + len(self._middle()[0])
         return ids, start
 
     def spans(self, first: np.ndarray, second: np.ndarray | None = None) -> np.ndarray:
         """The places of the same ids: those of the frame are empty, at the beginning."""
-        middle = [] if second is None else [_empty(self.between), second]
+        middle = [] if second is None else [*map(_empty, self._middle()), second]
         parts = [_empty(self.before), first, *middle, _empty(self.after)]
         return np.concatenate(parts).astype(np.int32)
+
+    def _middle(self) -> list[tuple[int, ...]]:
+        """What belongs to the first of two texts, then what belongs to the second."""
+        return [self.after, self.before] if self.each else [self.between, ()]
 
 
 BARE = Frame()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.errors import UserError
-from weft.tokens.vocabulary import SPECIALS, UNK
+from weft.tokens.vocabulary import MASK, SPECIALS, UNK
 
 if TYPE_CHECKING:
     import tokenizers
@@ -83,6 +83,18 @@ class Tokenizer:
         found = (self._raw.token_to_id(entry) for entry in (UNK, "[UNK]"))
         known = (i for i in found if i is not None)
         return next(known, min(1, len(self) - 1))
+
+    @cached_property
+    def mask(self) -> int | None:
+        """The id of what stands for a hidden token, where it has one."""
+        found = (self._raw.token_to_id(entry) for entry in (MASK, "[MASK]"))
+        return next((i for i in found if i is not None), None)
+
+    @cached_property
+    def ordinary(self) -> np.ndarray:
+        """The ids that texts are written with: neither special ones nor UNK."""
+        special = {*self._silent, self.unknown}
+        return np.array([i for i, e in enumerate(self.vocabulary) if e and i not in special])
 
     @cached_property
     def spaced(self) -> bool:

@@ -6,10 +6,11 @@ from typing import Literal, get_args
 from weft.errors import UserError, unknown_name
 
 Policy = Literal["error", "head", "tail", "head+tail", "windows"]
+OVERLAP = 0.25  # of a window that it shares with the next
 
 
 def cut(
-    length: int, limit: int, policy: Policy, overlap: float = 0.25, where: str = ""
+    length: int, limit: int, policy: Policy, overlap: float = OVERLAP, where: str = ""
 ) -> list[list[slice]]:
     """The windows to read of a text of `length` tokens, each at most `limit` tokens in all.
 
@@ -60,7 +61,12 @@ def _starts(length: int, limit: int, overlap: float) -> list[int]:
 
 
 def cut_pair(
-    first: int, second: int, limit: int, policy: Policy, where: str = ""
+    first: int,
+    second: int,
+    limit: int,
+    policy: Policy,
+    where: str = "",
+    overlap: float = OVERLAP,
 ) -> list[tuple[list[slice], list[slice]]]:
     """What to read of two texts of so many tokens, together at most `limit`.
 
@@ -72,7 +78,7 @@ def cut_pair(
         return [([slice(0, first)], [slice(0, second)])]
     if policy == "windows":
         kept = min(first, max(limit // 2, limit - second))
-        rest = cut(second, max(limit - kept, 1), policy, where=where)
+        rest = cut(second, max(limit - kept, 1), policy, overlap, where)
         return [([slice(0, kept)], window) for window in rest]
     short = min(first, second, limit // 2)
     a = limit - short if first > second else short

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from weft.batch import Batches, Labelled
+from weft.batch import Batches, Labelled, Padded
+from weft.batch.masked import Masked
 from weft.batch.stream import Pieces
 from weft.decode.graphs import Graphs
 from weft.decode.search_state import copy_into, mapped
@@ -51,20 +52,25 @@ def give_up_compiling(model: nn.Module, error: BaseException) -> bool:
 def updates(
     update: Update, trainee: Any, settings: Settings, runtime: Runtime, batches: Batches
 ) -> Update:
-    """The function that does one update, by graphs where that pays.
+    """The function that does one update, with the fastest attention and by graphs where that pays.
 
-    On a GPU, if batches are pieces of running text, one makes an update and no step of the
-    optimiser looks at the host.
+    On a GPU, if batches are pieces of running text; by graphs, if one makes an update and no step
+    of the optimiser looks at the host.
     """
+    if not runtime.graphs or not _steady(trainee.model, batches):
+        return update
+
+    def swift(group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
+        with runtime.attention():
+            return update(group, count)
+
     fits = (
-        runtime.graphs
-        and settings.graphs
+        settings.graphs
         and settings.accumulate == 1
         and settings.optimiser in ("sgd", "adam", "adamw")
-        and _steady(trainee.model, batches)
         and _ahead(batches, settings) >= FEW
     )
-    return Updates(update, trainee, runtime.captured, runtime.aside) if fits else update
+    return Updates(swift, trainee, runtime.captured, runtime.aside) if fits else swift
 
 
 class Updates:
@@ -131,9 +137,8 @@ class _Slot:
         self.trainee, self.update, self.count = trainee, update, count
         device = next(trainee.model.parameters()).device
         here = batch.to(device)
-        self.source, self.target = here.source.data.clone(), here.target.clone()
-        self.batch = replace(here, source=replace(here.source, data=self.source))
-        self.batch = replace(self.batch, target=self.target)
+        self.source, self.target = _kept(here.source), here.target.clone()
+        self.batch = replace(here, source=self.source, target=self.target)
         self.carried = mapped(torch.clone, trainee.carried, torch.clone)
         self.total, self.norm = (torch.zeros((), device=device) for _ in range(2))
         self.groups = [group for one in trainee.optimisers for group in one.param_groups]
@@ -151,7 +156,7 @@ class _Slot:
 
     def replay(self, batch: Labelled, trainee: Any) -> tuple[Tensor, Tensor]:
         """The update of a batch, from the state that the one before has left."""
-        self.source.copy_(batch.source.data, non_blocking=True)
+        _fill(self.source, batch.source)
         self.target.copy_(batch.target, non_blocking=True)
         for number, group in zip(self.rates, self.groups, strict=True):
             number.fill_(group["lr"])
@@ -178,8 +183,34 @@ class _Slot:
                     group["capturable"] = able
 
 
+def _kept(source: Padded) -> Padded:
+    """A source in memory of its own; where its rows end, if that differs, is there as well."""
+    data, device = source.data.clone(), source.data.device
+    if source.full and source.second is None:
+        return replace(source, data=data)
+    second = None if source.second is None else source.second.to(device).clone()
+    out = replace(source, data=data, lengths=source.lengths.to(device).clone(), second=second)
+    out.__dict__["full"] = source.full  # or it would be asked of the device
+    return out
+
+
+def _fill(kept: Padded, source: Padded) -> None:
+    """Put another batch of the same shape in the place of the one before."""
+    kept.data.copy_(source.data, non_blocking=True)
+    if not kept.full or kept.second is not None:
+        kept.lengths.copy_(source.lengths, non_blocking=True)
+    if kept.second is not None:
+        assert source.second is not None
+        kept.second.copy_(source.second, non_blocking=True)
+
+
 def _steady(model: Any, batches: Batches) -> bool:
     """Whether all batches have one shape, and the model never looks at the host."""
+    if isinstance(batches, Masked):
+        parts = model.parts
+        return not isinstance(parts["embedder"], list) and (
+            (parts["embedder"]["kind"], parts["encoder"]["kind"]) == ("bert", "none")
+        )
     decoder = getattr(getattr(model, "head", None), "decoder", None)
     return isinstance(batches, Pieces) and getattr(decoder, "steady", False)
 

@@ -80,12 +80,12 @@ def examine(
     heads, rest = found[:2], iter(found[2:])
     norms = {name: _norms(track, rest) for name, track in trace.tracks.items()}
     gradients = {name: _flat(gradient) / count for name, gradient in zip(names, rest, strict=True)}
-    lengths = batch.source.lengths
+    lengths, second = batch.source.lengths, batch.source.second if model.apart else None
     distances = {
-        name: by_distance(norms[name], track.lengths, track.stride)
+        name: by_distance(*_texts(norms[name], track.lengths, second), track.stride)
         for name, track in trace.tracks.items()
     }
-    distances["input"] = by_distance(_lengths_of(heads[0], embedded), lengths)
+    distances["input"] = by_distance(*_texts(_lengths_of(heads[0], embedded), lengths, second))
     layers = _layers(model, parameters, gradients, before, trace)
     encoder, parts = model.encoder, model.parts
     seen = Evidence(
@@ -135,6 +135,15 @@ def by_distance(norms: np.ndarray, lengths: Tensor, stride: int = 1) -> Curve:
     return out
 
 
+def _texts(norms: np.ndarray, lengths: Tensor, second: Tensor | None) -> tuple[np.ndarray, Tensor]:
+    """Rows that hold two texts as rows of one each: a distance is one within a text."""
+    if second is None:
+        return norms, lengths
+    sides = Padded(torch.from_numpy(norms), lengths, second=second).sides()
+    wide = [np.pad(s.data.numpy(), ((0, 0), (0, norms.shape[1] - s.data.shape[1]))) for s in sides]
+    return np.concatenate(wide), torch.cat([side.lengths for side in sides])
+
+
 def first_bad(model: Model, task: Task, batch: Labelled, runtime: Runtime) -> str | None:
     """The first part whose output, or failing that whose gradient, is not finite for a batch."""
     bad: list[str] = []
@@ -172,7 +181,7 @@ def first_bad(model: Model, task: Task, batch: Labelled, runtime: Runtime) -> st
 def _cut(batch: Labelled) -> Labelled:
     """The first steps of rows that would take long."""
     x = batch.source
-    if x.data.shape[1] <= LONGEST:
+    if x.data.shape[1] <= LONGEST or x.second is not None:  # the second text would be lost
         return batch
     pieces = tuple(piece[:, :LONGEST] for piece in x.pieces)
     source = Padded(x.data[:, :LONGEST], x.lengths.clamp(max=LONGEST), pieces)
@@ -206,7 +215,7 @@ def _forwards(model: Model, task: Task, batch: Labelled) -> tuple[Trace, Tensor,
         embedded = model.embed(batch.source)
         if not embedded.data.requires_grad:
             embedded.data.requires_grad_()
-        if isinstance(model.encoder, Recurrent):
+        if isinstance(model.encoder, Recurrent) and not model.apart:
             states, taken = model.encoder.unrolled(embedded)
             for name, steps in taken.items():
                 trace.tracks[name] = Track(steps, batch.source.lengths)
@@ -214,11 +223,11 @@ def _forwards(model: Model, task: Task, batch: Labelled) -> tuple[Trace, Tensor,
                     kept = torch.stack([s.detach() for s in steps], dim=1)[embedded.mask]
                     trace.units[name] = [(nn.Tanh(), kept)]
         else:
-            states = model.encoder(embedded)
+            states = model.encode(embedded)
             if not trace.tracks:
                 track = _track(model, batch.source, states.data)
                 trace.tracks = {"layer 1": track} if track else {}
-        vector, _ = model.pool(states)
+        vector, _ = model.pooled(states)
         loss = task.loss(model.score(vector, batch.source), batch).total
     return trace, embedded.data, states.data, loss
 

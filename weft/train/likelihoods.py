@@ -1,6 +1,6 @@
 """How probable every token of some texts is, read in rows that each have context before them.
 
-B rows   T steps of a row   N tokens of a text
+B rows   T steps of a row   N tokens of a text   W pieces of a token
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from weft.train.runtime import Runtime
 
 ROWS, BUDGET = 256, 32768  # rows and steps that are read together
 TEXTS = 8192  # texts that begin anew, sorted by length together
-BLOCK = 2**20  # tokens of running text that are held at a time
+BLOCK = 2**20  # ids of running text that are held at a time, with those of their pieces
 
 
 class Row(NamedTuple):
@@ -31,29 +31,47 @@ class Row(NamedTuple):
 
 
 def likelihoods(
-    model: Model, texts: Iterable[np.ndarray], runtime: Runtime, running: bool = False
+    model: Model,
+    texts: Iterable[np.ndarray],
+    runtime: Runtime,
+    running: bool = False,
+    turned: bool = False,
 ) -> Iterator[np.ndarray]:
     """The log-probabilities (N,) of the ids (N,) of each text, in order.
 
-    With `running` the texts follow each other as one; otherwise each begins anew.
+    With `running` the texts follow each other as one; otherwise each begins anew. Tokens with their
+    pieces come as (N, 1+W). With `turned` the texts are read from the end, and come so; the decoder
+    is asked that has learned to.
     """
     model.eval()
     stream = iter(texts)
     if running:
-        yield from _running(model, stream, runtime)
+        yield from _running(model, stream, runtime, turned)
         return
-    front = np.array([model.head.first], np.int64)
+    front: Any = model.head.front
     while chunk := list(islice(stream, TEXTS)):
-        yield from judged(model, [np.concatenate([front, ids]) for ids in chunk], runtime)
+        whole = [np.concatenate([front, ids]) for ids in chunk]
+        yield from judged(model, whole, runtime, turned=turned)
 
 
-def _running(model: Model, texts: Iterator[np.ndarray], runtime: Runtime) -> Iterator[np.ndarray]:
+def from_the_end(tokens: np.ndarray) -> np.ndarray:
+    """A text and the token that ends it, as one reads it who comes from its end.
+
+    The token that ends a text is also what stands before it, and so it comes last again.
+    """
+    return np.concatenate([tokens[:-1][::-1], tokens[-1:]])
+
+
+def _running(
+    model: Model, texts: Iterator[np.ndarray], runtime: Runtime, turned: bool
+) -> Iterator[np.ndarray]:
     """Block by block; each begins with the end of the one before it as context."""
     head: Any = model.head
-    past = np.array([head.first], np.int64)
+    past = head.front
     while block := _block(texts):
-        (found,) = judged(model, [np.concatenate([past, *block])], runtime, len(past) - 1)
-        past = np.concatenate([past, *block])[-(head.view - head.fresh + 1) :]
+        text = np.concatenate([past, *block])
+        (found,) = judged(model, [text], runtime, len(past) - 1, turned)
+        past = text[-(head.view - head.fresh + 1) :]
         yield from np.split(found, np.cumsum([len(ids) for ids in block])[:-1])
 
 
@@ -61,14 +79,18 @@ def _block(texts: Iterator[np.ndarray]) -> list[np.ndarray]:
     block, size = [], 0
     for ids in texts:
         block.append(ids)
-        size += len(ids)
+        size += ids.size
         if size >= BLOCK:
             break
     return block
 
 
 def judged(
-    model: Model, texts: Sequence[np.ndarray], runtime: Runtime, seen: int = 0
+    model: Model,
+    texts: Sequence[np.ndarray],
+    runtime: Runtime,
+    seen: int = 0,
+    turned: bool = False,
 ) -> list[np.ndarray]:
     """Log-probabilities of the tokens of each text but `seen` and the one in front of them all."""
     head: Any = model.head
@@ -90,8 +112,9 @@ def judged(
         wanted = _wanted(batch, given)
         with torch.inference_mode(), runtime.autocast():
             source = given.to(runtime.device)
-            scores = model.head(source)
-            found = scores.logps(target.data.to(runtime.device), wanted.to(runtime.device))
+            scores = model.head(source, back=True) if turned else model.head(source)
+            ids = target.data if target.data.dim() == 2 else target.data[..., 0]  # (B, T)
+            found = scores.logps(ids.to(runtime.device), wanted.to(runtime.device))
         ends = np.cumsum([row.stop - row.start for row in batch])
         for row, values in zip(
             batch, np.split(found.float().cpu().numpy(), ends[:-1]), strict=True

@@ -9,8 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from weft.errors import UserError
+
+# Attention in the order in which kernels are tried; cuDNN's is made for the newest devices.
+KERNELS = [
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,15 @@ class Runtime:
     def autocast(self) -> AbstractContextManager:
         """bf16 arithmetic where the runtime asks for it."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
+
+    def attention(self) -> AbstractContextManager:
+        """cuDNN's kernel of attention before the others, in half precision on a GPU.
+
+        For long training without masks. Compiled code keeps the kernel that was chosen when it
+        was made, so this goes around the first update and all others.
+        """
+        wanted = self.half and self.device.type == "cuda"
+        return _newest_attention() if wanted else nullcontext()
 
     def random_state(self) -> dict[str, Tensor]:
         """Everything that decides what dropout does next."""
@@ -81,6 +99,19 @@ def uncached() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(kept)
+
+
+@contextlib.contextmanager
+def _newest_attention() -> Iterator[None]:
+    # What was compiled in another order of kernels must not come out of the compiler's store, which
+    # does not know of the order.
+    kept = torch.compiler.config.cache_key_tag
+    torch.compiler.config.cache_key_tag = f"{kept} {KERNELS[0].name}"
+    try:
+        with sdpa_kernel(KERNELS, set_priority=True):
+            yield
+    finally:
+        torch.compiler.config.cache_key_tag = kept
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ WRITING = ("seq2seq", "language")  # tasks whose answers are texts, or what text
 LOWER = {
     *("mse", "slot_error", "missing", "wrong", "added", "unknown"),
     *("perplexity", "token_perplexity", "perplexity_known", "pseudo_perplexity"),
-    "bits_per_character",
+    *("bits_per_character", "backward_perplexity"),
 }
 Answer = Mapping[str, Any]  # a line of predictions.jsonl
 

@@ -3,14 +3,15 @@
 N rows   I width in   O width out
 """
 
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+Numbers = Literal["float32", "int8"]
 Activation = Literal["none", "relu", "gelu", "gelu-tanh"]
 # How oneDNN names what follows a product: the function, and how it is computed.
 AFTER: dict[str, tuple[str, str]] = {
@@ -19,27 +20,21 @@ AFTER: dict[str, tuple[str, str]] = {
     "gelu": ("gelu", "none"),
     "gelu-tanh": ("gelu", "tanh"),
 }
-ACTIVATE: dict[str, Callable[[Tensor], Tensor]] = {
-    "none": lambda x: x,
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu-tanh": partial(F.gelu, approximate="tanh"),
-}
-LEVELS, MIDDLE = 127, 128  # of whole numbers on each side of zero, and what stands for zero
+LEVELS = 127  # of whole numbers on each side of zero
 SMALL = 16  # width of a layer to try them with
 TINY = 1e-12  # rows of zeros have a scale as well
 
 
 @cache
-def packs() -> bool:
+def packs(weights: str = "float32") -> bool:
     """Whether oneDNN's linear layers are here and work; torch promises neither."""
     if not torch.backends.mkldnn.is_available():
         return False
     x, weight = torch.ones(1, SMALL), torch.ones(SMALL, SMALL)
     try:
-        layers = [kind(weight, torch.ones(SMALL)) for kind in LAYERS.values()]
-        found = [made for layer in layers for made in (layer(x), layer.plus(x, x) - x)]
-    except (AttributeError, RuntimeError, TypeError, ValueError):
+        layer = LAYERS[weights](weight, torch.ones(SMALL))
+        found = (layer(x), layer.plus(x, x) - x)
+    except (AttributeError, ImportError, RuntimeError, TypeError, ValueError):
         return False
     wanted = torch.full((1, SMALL), SMALL + 1.0)
     return all(torch.allclose(made, wanted, rtol=0.02) for made in found)
@@ -70,32 +65,66 @@ class Linear:
 class Int8(Linear):
     """The same with weights of 8 bits, a scale for each output, and rows rounded as they come.
 
-    Each row has a scale of its own, so that rows do not see each other.
+    Each row is spread over all 256 levels from its least to its greatest number, so that rows do
+    not see each other. Of Dettmers et al. 2022 this is the vector-wise product, with an offset.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none"):
         weight = weight.detach()
         self.scale = weight.abs().amax(1).clamp(min=TINY) / LEVELS  # (O,)
         whole = (weight / self.scale[:, None]).round().to(torch.int8)  # (O, I)
+        # What the offset of a row adds, times the offset: x = size·u + low, so x·w = size·u·w + low·Σw.
+        self.sums = (whole.sum(1) * self.scale).numpy()  # (O,)
         self.weight = torch.ops.onednn.qlinear_prepack(whole, None)
         self.zero = torch.zeros(len(weight), dtype=torch.int64)
-        self.bias = None if bias is None else bias.detach().clone()
-        self.activate = ACTIVATE[activation]
+        own = torch.zeros(len(weight)) if bias is None else bias.detach().clone()
+        self.bias = own.numpy()
+        self.activation = list(AFTER).index(activation)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.activate(self._product(x, self.bias))
+        from weft.attend.prepared_kernels import finished
+
+        made, size, low = self._product(x)
+        finished(made.numpy(), size, low, self.sums, self.bias, self.activation)
+        return made  # (N, O)
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
-        return self._product(x, other if self.bias is None else other + self.bias)
+        from weft.attend.prepared_kernels import finished_onto
 
-    def _product(self, x: Tensor, added: Tensor | None) -> Tensor:
-        size = x.abs().amax(1, keepdim=True).clamp_(min=TINY) / LEVELS  # (N, 1)
-        whole = (x / size + MIDDLE).round_().to(torch.uint8)  # (N, I)
+        made, size, low = self._product(x)
+        finished_onto(made.numpy(), size, low, self.sums, self.bias, other.numpy())
+        return made  # (N, O)
+
+    def _product(self, x: Tensor) -> tuple[Tensor, np.ndarray, np.ndarray]:
+        """Products of the levels with weights (N, O), and each row's size of a level and offset."""
+        from weft.attend.prepared_kernels import rounded
+
+        whole, ends = torch.empty(x.shape, dtype=torch.uint8), np.empty((2, len(x)), np.float32)
+        rounded(x.numpy(), whole.numpy(), *ends)
         made = torch.ops.onednn.qlinear_pointwise(
-            whole, 1.0, MIDDLE, self.weight, self.scale, self.zero, None, 1.0, 0, torch.float32,
+            whole, 1.0, 0, self.weight, self.scale, self.zero, None, 1.0, 0, torch.float32,
             "none", [], "",
         )  # fmt: skip
-        return made.mul_(size) if added is None else torch.addcmul(added, made, size)  # (N, O)
+        return made, ends[0], ends[1]
+
+
+class Norm:
+    """A layer norm, with weights of its own."""
+
+    def __init__(self, norm: nn.LayerNorm):
+        self.weight, self.bias = norm.weight.detach().clone(), norm.bias.detach().clone()
+        self.eps = norm.eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
+
+
+def activation_of(module: nn.Module) -> Activation:
+    """What a module that activates is called here."""
+    if isinstance(module, nn.GELU):
+        return "gelu-tanh" if module.approximate == "tanh" else "gelu"
+    assert isinstance(module, nn.ReLU)
+    return "relu"
 
 
 LAYERS: dict[str, type[Linear]] = {"float32": Linear, "int8": Int8}

@@ -1,0 +1,201 @@
+"""ELMo through the one spine: pre-trained on raw text, resumed, then used in other models."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import weft
+from tests.cli.command import command
+from tests.run.test_language import Killed, corpus
+from tests.run.test_tag import conllu
+from tests.small import file as labelled
+from weft.config import from_checkpoint, load, recipe
+from weft.embed.elmo import embedder_of
+from weft.errors import UserError
+from weft.predict.evaluate import evaluate
+from weft.report import mix
+from weft.text.example import Example
+from weft.train import checkpoint
+
+SMALL = {
+    "decoder.width": 8, "decoder.hidden": 13, "decoder.filters": [[1, 3], [2, 7]],
+    "decoder.character_width": 5, "decoder.dropout": 0.0, "task.window": 11,
+    "tokenizer.minimum": 1, "train.epochs": 3, "train.batch": 4, "train.learning_rate": 0.03,
+    "train.patience": 0, "train.threads": 1, "train.schedule": "constant", "train.warmup": 0.0,
+}  # fmt: skip
+USED = {"train.threads": 1, "train.batch": 8, "train.average": 0.0, "train.epochs": 2}
+
+
+def pretrained(folder, run="elmo", **changes):
+    values = {**SMALL, "data.train": str(corpus(folder)), **changes}
+    config = recipe("elmo-pretrain").with_values(values, "test")
+    return weft.train(config, folder / run, quiet=True, device="cpu")
+
+
+def saved(run):
+    """The configuration of a run."""
+    return load(run / "config.toml")
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    """A run that was pre-trained, and its folder."""
+    folder = tmp_path_factory.mktemp("elmo")
+    return pretrained(folder), folder / "elmo"
+
+
+def test_both_directions_learn_and_are_measured(elmo):
+    out, folder = elmo
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    seen = [line for line in lines if "dev_perplexity" in line]
+    assert len(seen) == 3
+    for name in ("loss", "dev_perplexity", "dev_backward_perplexity"):
+        assert seen[-1][name] < seen[0][name]
+    figures = out.figures["dev"]
+    # 4 subjects and 3 verbs are equally likely: 12 for 8 tokens and an end, in either direction.
+    for name in ("perplexity", "backward_perplexity"):
+        assert 1.2 < figures[name].value < 3
+        assert figures[name].value == pytest.approx(seen[-1][f"dev_{name}"], rel=1e-4)
+    assert figures["perplexity"].value != figures["backward_perplexity"].value
+
+
+def test_what_it_costs_from_the_end_is_what_the_words_turned_cost(elmo):
+    out, _ = elmo
+    texts = ["the cat sees a dog .", "A dog hears some zebra .", "her horse"]
+    found = out.predictor.engine.from_the_end(texts)
+    head, space = out.predictor.engine.model.head, out.predictor.space
+    rows = space.spelled(texts, head.pieces, head.decoder.widest)
+    whole = np.concatenate([head.front, *rows])[::-1].copy()  # from the last mark to the first
+    given = torch.from_numpy(whole.astype(np.int64))[None]
+    with torch.inference_mode():
+        read = weft.batch.Padded(given[:, :-1], torch.tensor([len(whole) - 1]))
+        scores = head.decoder.words.scores(head.decoder.features(read, back=True))[0]
+    chances = scores.softmax(1).gather(1, given[0, 1:, :1])[:, 0].numpy()
+    mine = np.concatenate([one.chances[:, 0] for one in found[::-1]])
+    np.testing.assert_allclose(mine, chances, rtol=1e-4)
+    ids = np.concatenate([one.table[:, 0] for one in found[::-1]])
+    assert np.array_equal(ids, whole[1:, 0])
+    measure = evaluate(out.predictor, [Example(text) for text in texts])
+    nats = -np.log(chances).sum() / (6 + 6 + 2 + 3)  # words, and the ends of three texts
+    figure = measure.figures(resamples=0)["backward_perplexity"]
+    assert figure.value == pytest.approx(float(np.exp(nats)), rel=1e-4)
+
+
+def test_unknown_words_are_read_by_their_letters(elmo):
+    out, _ = elmo
+    (a,), (b,) = (out.predictor([text]) for text in ("the zebra sees", "the qqqqqq sees"))
+    ids = out.predictor.space.ids(["the zebra sees", "the qqqqqq sees"])
+    assert np.array_equal(*ids)
+    assert a.parts[1][2] == pytest.approx(b.parts[1][2], rel=1e-5)  # foretold as the same
+    assert a.parts[2][2] != pytest.approx(b.parts[2][2], rel=1e-3)  # but not read as the same
+
+
+def test_a_resumed_training_is_the_same(tmp_path, monkeypatch):
+    """Killed in the middle of the text, it goes on with the state of both directions."""
+    whole = pretrained(tmp_path, "whole", **{"train.epochs": 2, "train.save_every": 2})
+    written = checkpoint.write
+
+    def killing(path, trainee, *rest):
+        written(path, trainee, *rest)
+        if trainee.step >= 20:
+            raise Killed
+
+    monkeypatch.setattr(checkpoint, "write", killing)
+    values = {**SMALL, "train.epochs": 2, "train.save_every": 2}
+    values["data.train"] = str(tmp_path / "train.txt")
+    config = recipe("elmo-pretrain").with_values(values, "test")
+    with pytest.raises(Killed):
+        weft.train(config, tmp_path / "again", quiet=True, device="cpu")
+    monkeypatch.undo()
+    again = weft.train(config, tmp_path / "again", resume=True, quiet=True, device="cpu")
+    for a, b in zip(
+        whole.predictor.engine.model.parameters(),
+        again.predictor.engine.model.parameters(),
+        strict=True,
+    ):
+        assert torch.equal(a, b)
+
+
+def test_a_tagger_over_it(elmo, tmp_path):
+    _, folder = elmo
+    config = recipe("tagger-elmo")
+    first, second = config["embedder"]
+    known = embedder_of(saved(folder)["decoder"])
+    tables = [first, {**second, **known, "model": str(folder)}]
+    values = {
+        "embedder": tables,
+        **USED, "encoder.hidden": 13, "tokenizer.minimum": 1, "train.epochs": 8,
+        "train.learning_rate": 0.02, "data.train": str(conllu(tmp_path / "a.conllu")),
+    }  # fmt: skip
+    out = weft.train(config.with_values(values, "test"), tmp_path / "run", quiet=True, device="cpu")
+    assert out.figures["dev"]["upos"].value > 0.9
+    model = out.predictor.engine.model
+    assert [one["kind"] for one in model.parts["embedder"]] == ["lookup", "elmo"]
+    before = load_file(folder / "model" / "weights.safetensors")
+    own = model.embedders[1].network.state_dict()
+    for name, weight in own.items():
+        assert torch.equal(weight, before[f"head.decoder.network.{name}"]), name
+    assert model.embedders[1].mix.scores.any()  # this has learned
+    again = weft.load(tmp_path / "run", device="cpu")
+    text = ["The dog sees the bee."]
+    assert again(text)[0].value == out.predictor(text)[0].value
+    (layers,) = mix.of_folders([("tagger-elmo", tmp_path / "run/model")])
+    assert layers.shares == pytest.approx(mix.of_model(model)[0].shares)
+    assert layers.gamma == pytest.approx(model.embedders[1].mix.gamma.item())
+    told = f"note: layers of the pre-trained network: words {layers.shares[0]:.0%}, layer 1 "
+    assert told in (tmp_path / "run/log.txt").read_text("utf-8")
+    page = tmp_path / "page.html"
+    done = command("explain", tmp_path / "run", "The dog sees the bee.", "-o", page)
+    assert done.status == 0, done.err
+    shown = page.read_text("utf-8")
+    assert f"elmo, γ = {layers.gamma:.2f}" in shown
+    assert all(f"{100 * share:.1f} %" in shown for share in layers.shares)
+
+
+def test_a_classifier_that_tunes_it(elmo, tmp_path):
+    _, folder = elmo
+    config = from_checkpoint(recipe("elmo"), str(folder))
+    values = {
+        **USED, "embedder.frozen": False, "encoder.hidden": 7,
+        "data.train": str(labelled(tmp_path)),
+    }  # fmt: skip
+    out = weft.train(config.with_values(values, "test"), tmp_path / "run", quiet=True, device="cpu")
+    (embedder,) = out.predictor.engine.model.embedders
+    before = load_file(folder / "model" / "weights.safetensors")
+    name = "layers.0.enter"
+    moved = embedder.network.state_dict()[name] - before[f"head.decoder.network.{name}"]
+    assert 0 < moved.abs().max() < 0.1
+    assert out.predictor.embed(["a good film"]).shape == (1, 14)
+
+
+def test_it_goes_on_with_other_text(elmo, tmp_path):
+    out, folder = elmo
+    words = {"kind": "word", "path": str(folder / "model" / "tokenizer.json")}
+    own = {n: value for n, value in SMALL.items() if not n.startswith(("decoder", "tokenizer"))}
+    values = {
+        **own, "decoder": {**saved(folder)["decoder"], "model": str(folder)}, "tokenizer": words,
+        "train.epochs": 1, "train.learning_rate": 1e-6, "data.train": str(corpus(tmp_path)),
+    }  # fmt: skip
+    config = recipe("elmo-pretrain").with_values(values, "test")
+    more = weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+    assert more.predictor.space.tokenizer.vocabulary == out.predictor.space.tokenizer.vocabulary
+    found, wanted = (one.figures["dev"]["perplexity"].value for one in (more, out))
+    assert found == pytest.approx(wanted, rel=0.01)
+
+
+def test_it_writes(elmo):
+    _, folder = elmo
+    done = command("generate", folder, "the cat", "--method", "greedy", "--min-length", 5)
+    assert done.status == 0, done.err
+    assert done.out.split()[:2] == ["the", "cat"]
+    assert len(done.out.split()) > 3
+
+
+def test_what_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"decoder 'elmo' learns where a sentence begins and ends"):
+        pretrained(tmp_path, **{"task.lines": False})
+    with pytest.raises(UserError, match=r"kind 'pretrained' needs a checkpoint: pass --pretrained"):
+        weft.train(recipe("elmo"), tmp_path / "run", quiet=True, device="cpu")

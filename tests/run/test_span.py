@@ -1,0 +1,218 @@
+"""Answer spans from file to answer: BiDAF and a small BERT, windows, and questions without one."""
+
+import json
+import random
+
+import pytest
+
+import weft
+from tests.cli.command import command
+from weft.config import from_sections, recipe
+from weft.errors import UserError
+from weft.predict import load
+from weft.predict.evaluate import evaluate
+from weft.run.data import Data
+from weft.run.split import from_files
+from weft.text.read import read
+
+TOWNS = "Oslo Lima Cairo Quito Perth Turin Accra".split()
+NAMES = "Ada Ben Cleo Dan Eva Finn Gus".split()
+SMALL = {
+    "tokenizer.minimum": 1,
+    "train.batch": 8, "train.average": 0, "train.patience": 0, "train.learning_rate": 0.01,
+    "train.schedule": "constant", "train.warmup": 0.0, "train.threads": 1,
+}  # fmt: skip
+BIDAF = {
+    **SMALL,
+    "embedder": [{"kind": "lookup", "width": 11}, {"kind": "character-cnn", "filters": [[3, 5]]}],
+    "pair.hidden": 13, "pair.dropout": 0.0, "head.dropout": 0.0, "train.epochs": 40,
+}  # fmt: skip
+BERT = {
+    "kind": "bert", "hidden": 34, "layers": 2, "heads": 2, "limit": 64, "dropout": 0.0,
+    "attention_dropout": 0.0,
+}  # fmt: skip
+
+
+def squad(path, count=23, people=3, none=False):
+    """Who lives where; with `none` every third question is about somebody else."""
+    draw = random.Random(7)
+    paragraphs = []
+    for i in range(count):
+        names = draw.sample(NAMES, people + 1)
+        stranger = names.pop()
+        homes = [(name, draw.choice(TOWNS)) for name in names]
+        passage = "  ".join(f"{name} lives in {town}." for name, town in homes)
+        name, town = homes[i % people]
+        start = passage.index(f"{name} lives") + len(f"{name} lives in ")
+        answers = [{"text": town, "answer_start": start}]
+        silent = none and i % 3 == 0
+        asked = {
+            "id": f"q{i}",
+            "question": f"Where does {stranger if silent else name} live?",
+            "answers": [] if silent else answers,
+            "is_impossible": silent,
+        }
+        paragraphs.append({"context": passage, "qas": [asked]})
+    path.write_text(json.dumps({"data": [{"title": "Homes", "paragraphs": paragraphs}]}))
+    return path
+
+
+def files(path):
+    return {"data.train": str(path), "data.dev": str(path)}
+
+
+def bert_span(path, **changes):
+    sections = dict(recipe("bert-span").sections)
+    sections["embedder"] = BERT
+    sections["tokenizer"] = {"kind": "word", "lowercase": True}
+    changes = {**files(path), **SMALL, "train.epochs": 40, "train.learning_rate": 0.003, **changes}
+    return from_sections(sections, "test").with_values(changes, "test")
+
+
+@pytest.fixture(scope="module")
+def bidaf(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bidaf")
+    path = squad(folder / "train.json")
+    config = recipe("bidaf").with_values({**files(path), **BIDAF}, "test")
+    weft.train(config, folder / "run", quiet=True, device="cpu")
+    return folder
+
+
+def test_bidaf_learns_and_is_loaded_again(bidaf):
+    predictor = load(bidaf / "run")
+    examples = list(read(bidaf / "train.json"))
+    figures = evaluate(predictor, examples).figures(resamples=10)
+    assert figures["em"].value > 0.9
+    assert figures["f1"].n == 23
+    assert predictor.config["task"]["no_answer"] is False
+    for example, answer in zip(
+        examples, predictor([(e.text, e.other) for e in examples]), strict=True
+    ):
+        ((start, end, chance),) = answer.parts
+        assert example.other[start:end] == answer.value
+        assert answer.score == chance <= 1
+        assert answer.coverage == 1
+
+
+def test_a_passage_with_accents_and_spaces_keeps_its_places(bidaf):
+    predictor = load(bidaf / "run")
+    passage = "\u00a0Émile  lives in\tOslo — Ada lives in 東京."
+    (answer,) = predictor([("Where does Ada live?", passage)])
+    ((start, end, _),) = answer.parts
+    assert passage[start:end] == answer.value != ""
+    (empty,) = predictor([("Where?", "")])
+    assert (empty.value, empty.coverage, empty.parts) == ("", 0.0, ())
+
+
+def test_predict_and_evaluate(bidaf, tmp_path):
+    table = tmp_path / "ask.csv"
+    passage = "Ada lives in Oslo.  Ben lives in Lima."
+    table.write_text(f"question,context\nWhere does Ben live?,{passage}\n")
+    done = command("predict", bidaf / "run", table, "--json")
+    assert done.status == 0, done.err
+    said = json.loads(done.out)
+    assert said["value"] == passage[said["start"] : said["end"]] != ""
+    assert 0 < said["score"] <= 1
+    done = command("predict", bidaf / "run", table)
+    assert done.out.split("\t")[0] == said["value"]
+    done = command("evaluate", bidaf / "run", bidaf / "train.json", "--json")
+    assert done.status == 0, done.err
+    assert set(json.loads(done.out)) == {"em", "f1"}
+
+
+def test_the_page_marks_answers_in_their_passages(bidaf, tmp_path):
+    page = tmp_path / "page.html"
+    wrong = squad(tmp_path / "other.json", people=2)  # one unlike those it was trained on
+    done = command("evaluate", bidaf / "run", wrong, "--report", page)
+    assert done.status == 0, done.err
+    text = page.read_text()
+    assert "lives in" in text
+    assert "<mark" in text
+
+
+def test_bert_learns_windows_and_that_there_is_no_answer(tmp_path):
+    path = squad(tmp_path / "train.json", people=5, none=True)
+    config = bert_span(path, **{"data.limit": 28, "data.overlap": 0.4})
+    outcome = weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+    predictor = load(tmp_path / "run")
+    assert predictor.config["task"]["no_answer"] is True
+    assert outcome.figures["dev"]["f1"].value > 0.9
+    assert {"has_answer_f1", "no_answer_f1"} < set(outcome.figures["dev"])
+    examples = list(read(path))
+    engine = predictor.engine
+    rows = list(engine.indexer.rows([examples[1].text], others=[examples[1].other]))
+    assert len(rows) > 1
+    assert all(row.coverage == 1 for row in rows)
+    question = {tuple(row.ids[: row.second].tolist()) for row in rows}
+    assert len(question) == 1  # the whole question is in each
+    answers = predictor([(e.text, e.other) for e in examples])
+    assert [a.value for a in answers if not a.parts] == [""] * sum(not a.value for a in answers)
+    assert any(not a.value for a in answers)
+    done = command("predict", tmp_path / "run", path, "--json")
+    empty = next(row for row in map(json.loads, done.lines) if not row["value"])
+    assert (empty["start"], empty["end"]) == (None, None)
+
+
+def test_windows_without_the_answer_are_not_learned(tmp_path):
+    """Without `no_answer` there is nothing that they could point at."""
+    path = squad(tmp_path / "train.json", people=5)
+    config = bert_span(path, **{"data.limit": 28, "train.epochs": 1, "data.truncate": "head"})
+    outcome = weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+    assert any("train texts read only in part" in note for note in outcome.record["notes"])
+    assert outcome.figures["dev"]["f1"].n == 23  # all are measured
+
+
+def test_answers_inside_of_tokens_are_counted(tmp_path):
+    path = squad(tmp_path / "train.json")
+    whole = json.loads(path.read_text())
+    asked = whole["data"][0]["paragraphs"][0]["qas"][0]
+    first = asked["answers"][0]
+    first["text"] = first["text"][:-1]
+    path.write_text(json.dumps(whole))
+    outcome = weft.train(
+        bert_span(path, **{"train.epochs": 1}), tmp_path / "run", quiet=True, device="cpu"
+    )
+    assert any("1 train answers widened to whole tokens" in n for n in outcome.record["notes"])
+
+
+def test_dev_has_passages_of_its_own(tmp_path):
+    path = squad(tmp_path / "train.json", count=40)
+    whole = json.loads(path.read_text())
+    for paragraph in whole["data"][0]["paragraphs"]:
+        paragraph["qas"].append({**paragraph["qas"][0], "question": f"And {len(str(paragraph))}?"})
+    path.write_text(json.dumps(whole))
+    splits = from_files(Data(train=str(path), share=0.3))
+    train, dev = ({e.other for e in side()} for side in (splits.train, splits.dev))
+    assert train
+    assert dev
+    assert not train & dev
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"data.truncate": "head+tail"}, "would let an answer reach over what is not read"),
+        ({"pair.kind": "towers"}, "pair 'towers' makes one vector of two texts"),
+        ({"task.kind": "pair-classify"}, "The head 'span' answers the task 'span'"),
+        ({"pool.kind": "mean"}, "set pool.kind to 'none'"),
+        ({"data.overlap": 1.0}, "data.overlap should be at least 0 and below 1, got 1.0"),
+        ({"head.frame": 3}, "Remove 'frame' from head 'span': the model works it out itself"),
+    ],
+)
+def test_what_does_not_go_together(tmp_path, changes, told):
+    path = squad(tmp_path / "train.json")
+    with pytest.raises(UserError) as error:
+        weft.train(bert_span(path, **changes), tmp_path / "run", quiet=True, device="cpu")
+    assert told in str(error.value)
+
+
+def test_a_question_without_an_answer_has_to_be_allowed(tmp_path):
+    path = squad(tmp_path / "train.json", none=True)
+    config = bert_span(path, **{"task.no_answer": False})
+    with pytest.raises(UserError, match=r"question 'q0': this question has no answer\. Set task"):
+        weft.train(config, tmp_path / "run", quiet=True, device="cpu")
+    config = bert_span(
+        path, **{"task.no_answer": False, "data.problems": "skip", "train.epochs": 1}
+    )
+    outcome = weft.train(config, tmp_path / "skipped", quiet=True, device="cpu")
+    assert outcome.figures["dev"]["f1"].n == 15

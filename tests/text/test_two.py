@@ -1,0 +1,119 @@
+"""Files with two texts a row: which columns they are, and what is said where one is missing."""
+
+import json
+
+import pytest
+
+from weft.errors import UserError
+from weft.text.read import Columns, read, settled
+
+ROWS = [
+    ("A dog runs in the park.", "An animal is outside.", "entailment"),
+    ("Two men play chess.", "The men are asleep.", "contradiction"),
+    ("A girl reads a book.", "A girl reads a long novel.", "neutral"),
+]
+
+
+def table(folder, names, rows=ROWS, name="pairs.tsv", sign="\t"):
+    path = folder / name
+    lines = [sign.join(row) for row in ([names] if names else []) + list(rows)]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def found(path, **columns):
+    return [(e.text, e.other, e.label) for e in read(path, columns=Columns(**columns))]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("premise", "hypothesis", "label"),
+        ("sentence1", "sentence2", "gold_label"),
+        ("question1", "question2", "is_duplicate"),
+        ("sentence_A", "sentence_B", "judgment"),
+        ("text_a", "text_b", "label"),
+        ("Text 1", "Text 2", "label"),
+        ("text", "hypothesis", "label"),
+        ("query", "passage", "label"),
+    ],
+)
+def test_names_that_belong_together_are_two_texts(tmp_path, names):
+    assert found(table(tmp_path, names)) == ROWS
+
+
+def test_their_order_in_the_row_does_not_matter(tmp_path):
+    rows = [(c, b, a) for a, b, c in ROWS]
+    path = table(tmp_path, ("label", "hypothesis", "premise"), rows)
+    assert found(path) == ROWS
+
+
+def test_columns_can_be_named_and_counted(tmp_path):
+    path = table(tmp_path, ("left", "right", "label"))
+    assert found(path, text="left", other="right") == ROWS
+    assert found(path, text="right", other="left")[0][:2] == ROWS[0][1::-1]
+    bare = table(tmp_path, None, name="bare.tsv")
+    assert found(bare, text=0, other=1, label=2) == ROWS
+
+
+def test_one_text_has_no_other(tmp_path):
+    path = table(tmp_path, ("text", "note", "label"))
+    assert found(path)[0][1] is None
+    named = table(tmp_path, ("premise", "hypothesis", "label"))
+    assert found(named, text="hypothesis")[0] == (ROWS[0][1], None, "entailment")
+
+
+def test_json_lines_and_parquet(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    objects = [dict(zip(("premise", "hypothesis", "label"), row, strict=True)) for row in ROWS]
+    path.write_text("".join(json.dumps(o) + "\n" for o in objects), "utf-8")
+    assert found(path) == ROWS
+    assert found(path, text="hypothesis", other="premise")[0][:2] == ROWS[0][1::-1]
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(pyarrow.Table.from_pylist(objects), tmp_path / "pairs.parquet")
+    assert found(tmp_path / "pairs.parquet") == ROWS
+
+
+def test_a_half_character_in_the_second_text_is_told(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"premise": "a", "hypothesis": "\\ud83d", "label": "x"}\n', "utf-8")
+    with pytest.raises(UserError, match=r"pairs\.jsonl:1: half of a surrogate pair"):
+        found(path)
+
+
+def test_what_is_missing_in_json_is_none(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"premise": "a", "hypothesis": "b"}\n{"premise": "c"}\n', "utf-8")
+    assert found(path, label="") == [("a", "b", None), ("c", None, None)]
+
+
+def test_a_sister_file_is_read_alike(tmp_path):
+    path = table(tmp_path, ("left", "right", "label"))
+    columns = settled(path, Columns(text="left", other="right"))
+    assert (columns.text, columns.other, columns.label) == ("left", "right", "label")
+
+
+def test_two_texts_without_a_label_are_one_that_becomes_the_other(tmp_path):
+    path = table(tmp_path, ("sentence1", "sentence2"), [row[:2] for row in ROWS])
+    assert found(path)[0] == (ROWS[0][0], None, ROWS[0][1])
+    assert found(path, label="")[0] == (*ROWS[0][:2], None)
+
+
+def test_two_columns_are_two_texts_where_those_are_wanted(tmp_path):
+    path = table(tmp_path, None, [row[:2] for row in ROWS])
+    assert found(path, label="", two=True)[0] == (*ROWS[0][:2], None)
+    assert found(path, label="", two=True, text=1)[0] == (*ROWS[0][1::-1], None)
+    wide = table(tmp_path, None, name="wide.tsv")
+    told = r"two texts are asked for, .* there are 3 columns, unnamed\. Pass --text and --other"
+    with pytest.raises(UserError, match=told):
+        found(wide, label="", two=True)
+
+
+def test_a_column_that_is_not_there(tmp_path):
+    path = table(tmp_path, ("premise", "hypothesis", "label"))
+    with pytest.raises(UserError, match=r"no 'hypotesis' column.*hypothesis.*pass another --other"):
+        found(path, other="hypotesis")
+    with pytest.raises(UserError, match="column 'label' is asked for twice"):
+        found(path, other="label", label="label")

@@ -1,0 +1,123 @@
+"""Compiled: rows of numbers to 256 levels and back, for products of whole numbers.
+
+Imported to run only.
+
+N rows   I width in   O width out
+"""
+
+import numpy as np
+from numba import njit
+
+# NaN and infinities keep their meaning; only the order of sums is free. A division that may raise
+# an error would keep a loop from being vectorised.
+_compiled = njit(
+    nogil=True,
+    cache=True,
+    boundscheck=False,
+    error_model="numpy",
+    fastmath={"reassoc", "nsz", "contract", "arcp"},
+)
+f4, i4 = np.float32, np.int32
+LEVELS = f4(255)
+TINY = f4(1e-12)  # rows of one number have a size as well
+REST = i4(0x7FFFFFFF)  # all bits but the sign
+RELU, GELU, TANH = 1, 2, 3  # in the order of `prepared_linear.AFTER`
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def rounded(x, whole, size, low):  # type: ignore[no-untyped-def]
+    """x (N, I) as levels (N, I) of bytes: x = size·whole + low, both (N,)."""
+    for n in range(len(x)):
+        row, out = x[n], whole[n]
+        least, most = _ends(row)
+        step = (most - least) / LEVELS
+        step = step if not step < TINY else TINY
+        each = f4(1) / step
+        shift = f4(0.5) - least * each
+        for k in range(len(row)):
+            out[k] = np.uint8(i4(row[k] * each + shift))
+        size[n], low[n] = step, least
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def finished(made, size, low, sums, bias, activation):  # type: ignore[no-untyped-def]
+    """Products of levels (N, O) as those of numbers, with bias and activation, in place."""
+    for n in range(len(made)):
+        row, step, least = made[n], size[n], low[n]
+        for k in range(len(row)):
+            row[k] = row[k] * step + (sums[k] * least + bias[k])
+        if activation == RELU:
+            for k in range(len(row)):
+                row[k] = row[k] if not row[k] < f4(0) else f4(0)
+        elif activation == GELU:
+            for k in range(len(row)):
+                row[k] = _gelu(row[k])
+        elif activation == TANH:
+            for k in range(len(row)):
+                row[k] = _gelu_tanh(row[k])
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def finished_onto(made, size, low, sums, bias, other):  # type: ignore[no-untyped-def]
+    """The same without an activation, added to `other` (N, O)."""
+    for n in range(len(made)):
+        row, more, step, least = made[n], other[n], size[n], low[n]
+        for k in range(len(row)):
+            row[k] = row[k] * step + (sums[k] * least + bias[k]) + more[k]
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _ends(row):  # type: ignore[no-untyped-def]
+    """The least and the greatest number of a row; NaN lies beyond infinity, so it is found."""
+    # Of numbers as integers of the same order: only their minimum is vectorised.
+    least, most = REST, i4(-REST - 1)
+    for k in range(len(row)):
+        place = _ordered(f4(row[k]).view(np.int32))
+        least, most = min(least, place), max(most, place)
+    return i4(_ordered(least)).view(np.float32), i4(_ordered(most)).view(np.float32)
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _ordered(bits):  # type: ignore[no-untyped-def]
+    """The bits of a number as an integer of the same order, and back."""
+    return i4(bits ^ i4(i4(bits >> i4(31)) & REST))
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _exp(x):  # type: ignore[no-untyped-def]
+    """e^x for x of at most 80, to 1e-7 of it: 2^n times a polynomial of what is left."""
+    # Taylor's, over half a power of two on either side.
+    x = x * f4(1.4426950408889634)
+    x = x if not x < f4(-126) else f4(-126)
+    whole = np.floor(x + f4(0.5))
+    f = x - whole
+    r = f4(1.5403530393381608e-4)
+    r = r * f + f4(1.3333558146428443e-3)
+    r = r * f + f4(9.618129107628477e-3)
+    r = r * f + f4(5.550410866482158e-2)
+    r = r * f + f4(0.2402265069591007)
+    r = r * f + f4(0.6931471805599453)
+    r = r * f + f4(1)
+    return r * i4((i4(whole) + i4(127)) << i4(23)).view(np.float32)
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _gelu(x):  # type: ignore[no-untyped-def]
+    """x·Φ(x), to 2e-7: Φ by formula 7.1.26 of Abramowitz and Stegun."""
+    size = abs(x) * f4(0.7071067811865476)
+    t = f4(1) / (f4(1) + f4(0.3275911) * size)
+    r = f4(1.061405429)
+    r = r * t - f4(1.453152027)
+    r = r * t + f4(1.421413741)
+    r = r * t - f4(0.284496736)
+    r = r * t + f4(0.254829592)
+    beyond = f4(0.5) * r * t * _exp(-size * size)  # 1 - Φ(|x|)
+    return (x if not x < f4(0) else f4(0)) - abs(x) * beyond
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _gelu_tanh(x):  # type: ignore[no-untyped-def]
+    """Its approximation by tanh, as GPT-2 has it."""
+    inner = f4(1.5957691216057308) * (x + f4(0.044715) * x * x * x)
+    inner = inner if not inner < f4(-80) else f4(-80)
+    return x / (f4(1) + _exp(-inner))

@@ -1,0 +1,27 @@
+"""weft export"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli import options
+from weft.errors import unknown_name
+
+TO = ("huggingface",)
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
+    *,
+    output: options.Output,
+    to: Annotated[str, typer.Option(help="huggingface: a folder that transformers loads.")],
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Write a model for other libraries."""
+    if to not in TO:
+        raise unknown_name("layout", to, TO, "--to")
+    from weft.run.convert import export as exported
+
+    made = exported(model, output, overwrite=overwrite)
+    typer.echo(f"{made.name} saved in {output}", err=True)

@@ -1,0 +1,297 @@
+"""A checkpoint folder of the Hugging Face layout, read into our names; nothing is guessed.
+
+Its settings are known at once, its weights when they are asked for.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from weft.convert import gpt2, sentence, tensors, tokenizer
+from weft.convert.families import Family, expanded, family
+from weft.convert.heads import (
+    ACTIVATION,
+    BOTH,
+    PLAIN,
+    POOLER,
+    SPANS,
+    SPEECH,
+    TIED,
+    Head,
+    head_of,
+    known_heads,
+)
+from weft.convert.tensors import Tensors, named
+from weft.errors import UserError
+from weft.tokens.tokenizer import Tokenizer
+
+ANSWERED = ("classify", "tag", "span", "language", "embed")  # tasks whose heads always come along
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Tensors by the names they have in a Model, and what was not taken."""
+
+    ours: Tensors
+    theirs: Mapping[str, str]  # ours -> theirs, for messages
+    left: tuple[str, ...] = ()
+
+
+class Checkpoint:
+    """One folder: its family, its settings as those of our embedder, its tokenizer and weights."""
+
+    def __init__(self, folder: Path, task: str = ""):
+        self.folder = folder
+        self.sentence = sentence.read(folder)
+        self.network = self.sentence.network if self.sentence else folder
+        self.path = self.network / "config.json"
+        self.config = _config(self.path)
+        self.family: Family = family(self.config, str(self.path))
+        if self.sentence and self.family.embedder != "bert":
+            raise UserError(f"{folder}: sentences are read with BERT and its kin only.")
+        self.brought: Head = PLAIN if self.sentence else head_of(self.config, self.family)
+        # What only pre-training asks for is left behind, unless the task is to go on with it.
+        self.head: Head = self.brought if task or self.brought.task in ANSWERED else PLAIN
+        if task == "masked":
+            self.head = both(self)
+        if task and self.head.task != task:
+            raise UserError(
+                f"{self.path}: its class, {(self.config.get('architectures') or ['none'])[0]}, "
+                f"has no head for the task '{task}'."
+            )
+
+    @cached_property
+    def read(self) -> tuple[Tokenizer, str]:
+        """The tokenizer with an entry for every row of the table, and a note where it lacked some.
+
+        Every row of the table that config.json speaks of has a token.
+        """
+        found = tokenizer.read(self.network, self.family.kind)
+        if self.sentence and self.sentence.lowercase:
+            found = tokenizer.lowercased(found)
+        rows = self.config.get("vocab_size")
+        if not isinstance(rows, int):
+            raise UserError(f"{self.path}: no vocab_size.")
+        return tokenizer.fitted(found, rows, self.network)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.read[0]
+
+    @cached_property
+    def embedder(self) -> dict[str, Any]:
+        """The section [embedder] of the same network."""
+        spec = self.family.read(self.config, str(self.path))
+        if self.family.embedder != "bert":
+            return spec
+        said = tokenizer.settings(self.network)
+        usual = tokenizer.ROBERTA if self.family.kind == "roberta" else tokenizer.BERT
+        known = {entry: i for i, entry in enumerate(self.tokenizer.vocabulary)}
+        for name in ("cls", "sep"):
+            token = tokenizer.special(said, name, usual[name])
+            if token not in known:
+                raise UserError(
+                    f"{self.network}: the tokenizer has no '{token}', which stands around texts. "
+                    f"Name another as {name}_token in tokenizer_config.json."
+                )
+            spec[name] = known[token]
+        return spec
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its classes or tags, in order."""
+        said = self.config.get("id2label") or {}
+        count = len(said) or int(self.config.get("num_labels") or 2)
+        try:
+            numbered = {int(i): str(label) for i, label in said.items()}
+        except (ValueError, AttributeError):
+            raise UserError(f"{self.path}: id2label should have numbers with names.") from None
+        names = numbered or {i: f"LABEL_{i}" for i in range(count)}
+        if sorted(names) != list(range(len(names))) or len(set(names.values())) < len(names):
+            raise UserError(
+                f"{self.path}: id2label should number distinct labels from 0 on, without gaps; "
+                f"found {names}."
+            )
+        return tuple(names[i] for i in range(len(names)))
+
+    @cached_property
+    def tensors(self) -> Tensors:
+        """Its tensors; those of the network without the family's prefix."""
+        found = tensors.read(self.network)
+        return {name.removeprefix(self.family.prefix): tensor for name, tensor in found.items()}
+
+    @property
+    def pooler(self) -> bool:
+        """Whether a layer over the first step comes with it."""
+        return "pooler.dense.weight" in self.tensors
+
+    @property
+    def pool(self) -> dict[str, Any]:
+        """The section [pool] that makes one vector of a text, as those who made it do."""
+        if self.sentence:
+            return self.sentence.pool
+        return {"kind": "cls"} if self.pooler else {"kind": "mean"}
+
+    def weights(self, head: Head | None = None) -> Weights:
+        """Everything that a model with this head needs, or its own; strict both ways."""
+        head = self.head if head is None else head
+        spec, found = self.embedder, self.tensors
+        wanted = self.family.table(
+            spec["layers"], wide=bool(spec.get("width")), segments=bool(spec.get("segments", 1))
+        )
+        wanted = {theirs: f"embedders.0.{ours}" for theirs, ours in wanted.items()}
+        over = expanded(head.names.get(self.family.kind, {}))
+        if head is PLAIN and self.pool["kind"] != "cls":
+            over = {}
+        if head.task == "masked" and self.pooler:
+            over |= expanded(POOLER)
+        wanted |= over
+        if missing := [theirs for theirs in wanted if theirs not in found]:
+            raise UserError(
+                f"{self.network}: {len(missing)} tensors are missing that {self.path.name} speaks "
+                f"of: {named(missing)}. The checkpoint is not whole, or of another class."
+            )
+        left = self._left(set(found) - set(wanted))
+        self._check_tied(found, wanted)
+        ours = {wanted[theirs]: found[theirs] for theirs in wanted}
+        theirs = {ours: theirs for theirs, ours in wanted.items()}
+        if head is SPANS:
+            ours = _ends(ours)
+        if self.family.kind == "gpt2":
+            return self._speech(ours, theirs, left)
+        return Weights(ours, theirs, left)
+
+    def _left(self, names: set[str]) -> tuple[str, ...]:
+        """What nothing here asks for; a UserError where that is not known to be harmless."""
+        harmless = (*known_heads(self.family), "lm_head.")
+        strange = {
+            name
+            for name in names
+            if not name.startswith(harmless) and not name.endswith(self.family.buffers)
+        }
+        if strange:
+            raise UserError(
+                f"{self.network}: {len(strange)} tensors that {self.path.name} does not speak of: "
+                f"{named(strange)}. Its settings are those of another checkpoint, or the network "
+                "is of a kind that is not read."
+            )
+        return tuple(sorted(names))
+
+    def _check_tied(self, found: Tensors, wanted: Mapping[str, str]) -> None:
+        """Words are scored with the table that reads them: a second one must be the same."""
+        theirs = {ours.removeprefix("embedders.0."): name for name, ours in wanted.items()}
+        for copy, ours in TIED.items():
+            if copy in found and ours in theirs and "head.bias" in theirs:
+                first = found[theirs[ours]]
+                if first.shape != found[copy].shape or not torch.equal(first, found[copy]):
+                    raise UserError(
+                        f"{self.network}: {copy} is not the same as {theirs[ours]}; a head that "
+                        "scores words with a table of its own is not read."
+                    )
+
+    def _speech(self, ours: Tensors, theirs: Mapping[str, str], left: tuple[str, ...]) -> Weights:
+        """GPT-2 as a language model: its scores are of the table, or of a matrix of their own."""
+        made = {
+            "head.decoder." + gpt2.decoder_name(name): tensor
+            for name, tensor in gpt2.apart(_without(ours, "embedders.0.")).items()
+        }
+        back = {
+            "head.decoder." + gpt2.decoder_name(name.removeprefix("embedders.0.")): own
+            for name, own in theirs.items()
+        }
+        own = self.tensors.get("lm_head.weight")
+        if self.tied and own is not None and not torch.equal(own, self.tensors["wte.weight"]):
+            raise UserError(
+                f"{self.network}: lm_head.weight is not wte.weight, though {self.path.name} says "
+                "that they are one (tie_word_embeddings)."
+            )
+        if not self.tied and own is None:
+            raise UserError(f"{self.network}: 1 tensor is missing: lm_head.weight.")
+        if not self.tied:
+            made["head.decoder.words.scored"] = self.tensors["lm_head.weight"]
+            back["head.decoder.words.scored"] = "lm_head.weight"
+        return Weights(made, back, tuple(name for name in left if name != "lm_head.weight"))
+
+    @property
+    def tied(self) -> bool:
+        """Whether a language model scores words with the table that reads them."""
+        return self.config.get("tie_word_embeddings", True) is not False
+
+    def sections(self) -> dict[str, Any]:
+        """The model's sections of a configuration: what it would be trained again with."""
+        if self.head is SPEECH:
+            return {"task": {"kind": "language"}, "decoder": self.decoder}
+        more: dict[str, Any] = {"kind": "linear", "dropout": self._dropout}
+        out = {"embedder": self.embedder, "encoder": {"kind": "none"}}
+        if self.head.task == "tag":
+            return {**out, "pool": {"kind": "none"}, "head": {**more, "kind": "tags"}}
+        if self.head.task == "span":
+            whole = {"pool": {"kind": "none"}, "pair": {"kind": "joint"}}
+            return {**out, **whole, "head": {"kind": "span"}}
+        if self.head.task == "masked":
+            pool = {"kind": "cls" if self.pooler else "first"}
+            head = {
+                "kind": "masked",
+                **{name: self.embedder[name] for name in ("activation", "eps")},
+            }
+            return {**out, "pool": pool, "head": head}
+        if self.head.task == "classify":
+            pool = {"kind": "cls", "activation": ACTIVATION[self.family.kind]}
+            return {**out, "pool": pool, "head": more}
+        return {**out, "pool": self.pool, "head": {"kind": "none"}}
+
+    @property
+    def _dropout(self) -> float:
+        said = (self.config.get(name) for name in ("classifier_dropout", "seq_classif_dropout"))
+        return next((float(one) for one in said if one is not None), self.embedder["dropout"])
+
+    @property
+    def decoder(self) -> dict[str, Any]:
+        """The section [decoder] of a language model."""
+        spec = dict(self.embedder)
+        if spec.pop("eps") != 1e-5:
+            raise UserError(
+                f"{self.path}: layer_norm_epsilon is {self.config['layer_norm_epsilon']}; a "
+                "language model is read where it is 1e-05."
+            )
+        spec.pop("attention_dropout")
+        return {**spec, "tied": self.tied}
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{path.parent}: not a checkpoint folder: there is no config.json in it."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: expected an object, found {type(found).__name__}.")
+    return found
+
+
+def _ends(weights: Tensors) -> Tensors:
+    """The score of an answer's first token and that of its last, each with a matrix of its own."""
+    out = dict(weights)
+    for part in ("weight", "bias"):
+        start, end = out.pop(f"head.both.{part}").chunk(2)  # (1, H) or (1,)
+        out |= {f"head.start.{part}": start.contiguous(), f"head.end.{part}": end.contiguous()}
+    return out
+
+
+def _without(found: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in found.items()}
+
+
+def both(checkpoint: Checkpoint) -> Head:
+    """The head for masked words that a checkpoint brings along, with the next sentence's or not."""
+    if "cls.seq_relationship.weight" in checkpoint.tensors and checkpoint.pooler:
+        return BOTH
+    return checkpoint.brought

@@ -1,0 +1,277 @@
+"""A model of ours as a checkpoint that `transformers` loads: its names, its settings, its files."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from weft.convert import gpt2, sentence
+from weft.convert.families import BERT, DISTILBERT, ELECTRA, GPT2, ROBERTA, Family, expanded
+from weft.convert.heads import (
+    ACTIVATION,
+    BOTH,
+    CLASSES,
+    PLAIN,
+    POOLER,
+    SPANS,
+    SPEECH,
+    TAGS,
+    WORDS,
+    Head,
+)
+from weft.convert.tensors import Tensors, named
+from weft.convert.tokenizer import END, FILE
+from weft.errors import UserError
+from weft.tokens.tokenizer import Tokenizer
+from weft.tokens.vocabulary import EOS, MASK, PAD, UNK
+
+INSIDE = "head.decoder."
+
+
+@dataclass(frozen=True)
+class Made:
+    """A checkpoint that was not written yet."""
+
+    name: str  # of its class in transformers
+    tensors: Tensors
+    files: Mapping[str, Any]  # JSON by name
+
+    def write(self, folder: Path) -> None:
+        """Everything that `transformers` asks for."""
+        try:
+            for name, content in self.files.items():
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                text = content if isinstance(content, str) else json.dumps(
+                    content, indent=2, ensure_ascii=False
+                )  # fmt: skip
+                path.write_text(text + "\n", "utf-8")
+            save_file(self.tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        except OSError as error:
+            raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None
+
+
+def exported(
+    state: Tensors, config: Mapping[str, Any], tokenizer: Tokenizer, space: Mapping[str, Any]
+) -> Made:
+    """A model's state dict and configuration as a checkpoint; strict: every tensor has a name."""
+    if "embedder" not in config:
+        return _speech(state, config, tokenizer)
+    spec = _alone(config)
+    family, head = _family(spec, config), _head(config, state)
+    names = family.table(spec["layers"], bool(spec["width"]), bool(spec["segments"]))
+    inside = {f"embedders.0.{ours}": theirs for theirs, ours in names.items()}
+    over = {ours: theirs for theirs, ours in expanded(head.names[family.kind]).items()}
+    state = _of_head(state, head)
+    if head is PLAIN and config["pool"]["kind"] != "cls":
+        over = {}
+    if strange := state.keys() - inside.keys() - over.keys():
+        raise UserError(f"transformers has no place for {named(strange)} in a {family.title}.")
+    prefix = "" if head is PLAIN else family.prefix
+    pooled = set(expanded(POOLER))
+    names = {
+        ours: prefix + theirs if ours in inside or theirs in pooled else theirs
+        for ours, theirs in {**inside, **over}.items()
+    }
+    state = _scaled(state, config, space)
+    tensors = {names[ours]: tensor.contiguous() for ours, tensor in state.items()}
+    rows = len(state["embedders.0.table.weight"])
+    made = {"architectures": [family.title + head.suffix], **family.written(spec, rows)}
+    made |= _labels(head, config, space)
+    limit = spec["limit"]
+    files = {"config.json": made, **_tokens(tokenizer, spec, family, limit)}
+    if head is PLAIN:
+        own = sentence.written(config["pool"], spec["hidden"], config["data"]["limit"] or limit)
+        files |= own or {}
+    return Made(family.title + head.suffix, tensors, files)
+
+
+def _alone(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The section of the embedder, which must be all that there is before the head."""
+    spec, encoder = config["embedder"], config["encoder"]["kind"]
+    if isinstance(spec, list) and len(spec) == 1:
+        spec = spec[0]
+    if isinstance(spec, list) or spec["kind"] != "bert" or encoder != "none":
+        raise UserError(
+            "transformers has no class for this model: it is a pre-trained network and a head, "
+            "with nothing between or beside them. Those of --recipe bert and its kin can be "
+            "written."
+        )
+    if spec["mix"]:
+        raise UserError("transformers has no class for a network whose layers are mixed.")
+    return spec
+
+
+def _family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family:
+    """The family whose network this is."""
+    dense = config["pool"].get("activation") if config["pool"]["kind"] == "cls" else None
+    if spec["offset"] and spec["doubled"]:
+        found = ROBERTA
+    elif not spec["segments"] and not spec["offset"] and not spec["width"]:
+        found = DISTILBERT
+    elif spec["width"] or dense == "gelu":
+        found = ELECTRA
+    else:
+        found = BERT
+    fixed = {name: value for name, value in found.fixed.items() if spec[name] != value}
+    if fixed or (spec["offset"] and found is not ROBERTA):
+        raise UserError(f"transformers has no class for this network: a {found.title} differs.")
+    if dense is not None and dense != ACTIVATION[found.kind]:
+        raise UserError(
+            f"A {found.title} reads its first token with {ACTIVATION[found.kind]}, this model with "
+            f"{dense}. Train it with --set pool.activation={ACTIVATION[found.kind]}."
+        )
+    return found
+
+
+def _head(config: Mapping[str, Any], state: Tensors) -> Head:
+    """The head that a class of transformers has for the task."""
+    task, pool, head = config["task"]["kind"], config["pool"]["kind"], config["head"]["kind"]
+    if "pair" in config and config["pair"]["kind"] != "joint":
+        raise UserError("transformers has no class for two texts that are read apart.")
+    texts = ("classify", "regress", "pair-classify", "pair-score")
+    if task in texts and pool == "cls" and head == "linear":
+        return CLASSES
+    if task in texts:
+        raise UserError(
+            f"A classifier of transformers reads the first token through one more layer: pool "
+            f"'cls' and head 'linear', not '{pool}' and '{head}'. Train it with those."
+        )
+    if task == "tag" and head == "tags" and len([n for n in state if "head.score" in n]) == 2:
+        return TAGS
+    found = {"span": SPANS, "masked": BOTH if "head.next.weight" in state else WORDS}
+    if task == "embed":
+        return PLAIN
+    if task not in found:
+        raise UserError(f"transformers has no class for the task '{task}' with the head '{head}'.")
+    return found[task]
+
+
+def _of_head(state: Tensors, head: Head) -> Tensors:
+    """The tensors that its class has, as that class keeps them."""
+    if head is WORDS:  # which looks at no pooled vector
+        return {name: tensor for name, tensor in state.items() if not name.startswith("pool.")}
+    if head is not SPANS:
+        return state
+    out = dict(state)
+    for part in ("weight", "bias"):
+        both = [out.pop(f"head.{end}.{part}") for end in ("start", "end")]
+        out[f"head.both.{part}"] = torch.cat(both)  # (2, H) or (2,)
+    return out
+
+
+def _scaled(state: Tensors, config: Mapping[str, Any], space: Mapping[str, Any]) -> Tensors:
+    """Scores in the unit of the answers, where a number is what is answered."""
+    if "deviation" not in space or (space["mean"], space["deviation"]) == (0.0, 1.0):
+        return state
+    weight, bias = "head.score.weight", "head.score.bias"
+    return {
+        **state,
+        weight: state[weight] * space["deviation"],
+        bias: state[bias] * space["deviation"] + space["mean"],
+    }
+
+
+def _labels(head: Head, config: Mapping[str, Any], space: Mapping[str, Any]) -> dict[str, Any]:
+    if head is TAGS:
+        names = space["entries"][0]
+    elif head is CLASSES:
+        names = space.get("entries", ["LABEL_0"])
+    else:
+        return {}
+    out: dict[str, Any] = {
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+    }
+    if head is CLASSES:
+        kind = "single_label" if not config["task"].get("several") else "multi_label"
+        out["problem_type"] = "regression" if "entries" not in space else f"{kind}_classification"
+    dropout = config["head"].get("dropout", 0.0)
+    return {**out, "classifier_dropout": dropout, "seq_classif_dropout": dropout}
+
+
+def _tokens(
+    tokenizer: Tokenizer, spec: Mapping[str, Any], family: Family, limit: int
+) -> dict[str, Any]:
+    """The files of the tokenizer; where it puts nothing around a text, what the model expects."""
+    made, entries = json.loads(tokenizer.to_json()), tokenizer.vocabulary
+    cls, sep = entries[spec["cls"]], entries[spec["sep"]]
+    if not made.get("post_processor"):
+        made["post_processor"] = _around(cls, sep, spec)
+    usual = {"unk": (UNK, "[UNK]"), "pad": (PAD, "[PAD]"), "mask": (MASK, "[MASK]")}
+    named_ = {"cls_token": cls, "sep_token": sep}
+    for name, options in usual.items():
+        known = [token for token in options if token in entries]
+        named_ |= {f"{name}_token": known[0]} if known else {}
+    told = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": limit,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]
+        if spec["segments"] > 1
+        else ["input_ids", "attention_mask"],
+        **named_,
+    }
+    return {FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": told}
+
+
+def _around(cls: str, sep: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A template of the `tokenizers` library: [CLS] a [SEP] b [SEP]."""
+    second = 1 if spec["segments"] > 1 else 0
+
+    def put(token: str, kind: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": token, "type_id": kind}}
+
+    def text(name: str, kind: int) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": kind}}
+
+    single = [put(cls, 0), text("A", 0), put(sep, 0)]
+    twice = [put(sep, 0)] if spec["doubled"] else []
+    ids = {cls: spec["cls"], sep: spec["sep"]}
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, *twice, text("B", second), put(sep, second)],
+        "special_tokens": {t: {"id": t, "ids": [i], "tokens": [t]} for t, i in ids.items()},
+    }
+
+
+def _speech(state: Tensors, config: Mapping[str, Any], tokenizer: Tokenizer) -> Made:
+    """A language model as GPT-2."""
+    spec = config["decoder"]
+    if spec["kind"] != "gpt":
+        raise UserError(
+            f"transformers has no class for the decoder '{spec['kind']}'; 'gpt' is its GPT-2."
+        )
+    ours = {
+        gpt2.embedder_name(name.removeprefix(INSIDE)): tensor
+        for name, tensor in state.items()
+        if name.startswith(INSIDE)
+    }
+    scored = ours.pop("words.scored", None)
+    names = {mine: theirs for theirs, mine in GPT2.table(spec["layers"]).items()}
+    tensors = {
+        GPT2.prefix + names[name]: tensor.contiguous()
+        for name, tensor in gpt2.together(ours).items()
+    }
+    if scored is not None:
+        tensors["lm_head.weight"] = scored.contiguous()
+    entries = tokenizer.vocabulary
+    end = next((token for token in (EOS, END) if token in entries), None)
+    number = None if end is None else entries.index(end)
+    made = {
+        "architectures": [GPT2.title + SPEECH.suffix],
+        **GPT2.written(
+            {**spec, "eps": 1e-5, "attention_dropout": spec["dropout"]}, len(ours["table.weight"])
+        ),
+        "tie_word_embeddings": scored is None,
+        "bos_token_id": number,
+        "eos_token_id": number,
+    }
+    told = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
+    told |= {"bos_token": end, "eos_token": end, "unk_token": None if end is None else end}
+    files = {"config.json": made, FILE: tokenizer.to_json(), "tokenizer_config.json": told}
+    return Made(GPT2.title + SPEECH.suffix, tensors, files)

@@ -1,0 +1,53 @@
+"""Where a checkpoint is: a folder here, or a name on the Hugging Face hub."""
+
+import re
+from pathlib import Path
+
+from weft.errors import UserError, near_miss
+
+NAME = re.compile(r"([\w.-]+/)?[\w.-]+(@[\w./-]+)?")
+WANTED = ("*.json", "*.txt", "*.safetensors", "*/config.json")
+PICKLED = (*WANTED, "pytorch_model*.bin")
+
+
+def located(name: str) -> Path:
+    """The folder of a checkpoint; a name of the hub, with @revision or not, is fetched once.
+
+    What was fetched before is found again without a network (HF_HUB_OFFLINE=1).
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise UserError(f"{name} is a file; give the folder of a checkpoint.")
+    beside = [p.name for p in folder.parent.glob("*/")] if folder.parent.is_dir() else []
+    gone = f"{name}: no such folder.{near_miss(folder.name, beside)}"
+    if not NAME.fullmatch(name) or name.startswith("."):
+        raise UserError(gone)
+    return _fetched(name, gone)
+
+
+def _fetched(name: str, gone: str) -> Path:
+    try:
+        import huggingface_hub
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError:
+        raise UserError(
+            f"{gone} To fetch it from the hub by this name, `pip install 'weft[hub]'`."
+        ) from None
+    repository, _, revision = name.partition("@")
+    try:
+        found = huggingface_hub.snapshot_download(
+            repository, revision=revision or None, allow_patterns=list(WANTED)
+        )
+        if not any(Path(found).glob("*.safetensors")):
+            found = huggingface_hub.snapshot_download(
+                repository, revision=revision or None, allow_patterns=list(PICKLED)
+            )
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"{gone} And it could not be fetched from the hub: {reason} Where there is no network, "
+            "copy the folder here and name it."
+        ) from None
+    return Path(found)

@@ -1,0 +1,100 @@
+"""Folders of sentence-transformers: how tokens become one vector, and how long a text may be."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.errors import UserError
+
+POOLS = {"mean": "mean", "cls": "first", "max": "max", "lasttoken": "last"}
+OLD = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What a sentence-transformers folder says beside the network."""
+
+    network: Path  # the folder of the network itself
+    pool: dict[str, Any]
+    limit: int = 0  # tokens of a text that are read, 0: as many as the network can
+    lowercase: bool = False
+
+
+def read(folder: Path) -> Sentence | None:
+    """What modules.json and the folders it names say; None where there is none."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return None
+    listed = _json(path)
+    try:
+        modules = [(str(one["type"]).split(".")[-1], folder / str(one["path"])) for one in listed]
+    except (KeyError, TypeError):
+        raise UserError(
+            f"{path}: expected a list of modules, each with a type and a path."
+        ) from None
+    kinds = [kind for kind, _ in modules]
+    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
+        raise UserError(
+            f"{path}: the modules {', '.join(kinds)}; only Transformer, Pooling and Normalize are "
+            "read, in this order."
+        )
+    network = modules[0][1]
+    pool = _pool(modules[1][1] / "config.json", normalise=len(kinds) == 3)
+    said = network / "sentence_bert_config.json"
+    settings = _json(said) if said.is_file() else {}
+    limit = settings.get("max_seq_length") or 0
+    return Sentence(network, pool, int(limit), bool(settings.get("do_lower_case")))
+
+
+def written(pool: dict[str, Any], width: int, limit: int) -> dict[str, Any] | None:
+    """The same files for a pool of ours, by name; None where sentence-transformers has no such."""
+    names = {ours: theirs for theirs, ours in POOLS.items()}
+    if pool["kind"] not in names:
+        return None
+    chosen = names[pool["kind"]]
+    kinds = ["Transformer", "Pooling", *(["Normalize"] if pool.get("normalise") else [])]
+    paths = ["", "1_Pooling", "2_Normalize"]
+    return {
+        "modules.json": [
+            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for i, (kind, path) in enumerate(zip(kinds, paths, strict=False))
+        ],
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": width,
+            **{old: name == chosen for old, name in OLD.items()},
+        },
+        "sentence_bert_config.json": {"max_seq_length": limit or None, "do_lower_case": False},
+    }
+
+
+def _pool(path: Path, normalise: bool) -> dict[str, Any]:
+    said = _json(path)
+    mode = said.get("pooling_mode")
+    modes = list(mode if isinstance(mode, (list, tuple)) else str(mode).split("+")) if mode else []
+    modes += [name for old, name in OLD.items() if said.get(old)]
+    if len(modes) != 1 or modes[0] not in POOLS:
+        told = "+".join(modes) or "nothing"
+        raise UserError(f"{path}: pools by {told}; read are {', '.join(POOLS)}, one at a time.")
+    spec = {"kind": POOLS[modes[0]]}
+    if not normalise:
+        return spec
+    if spec["kind"] == "last":
+        raise UserError(f"{path}: the last token, normalised, is not read; mean, cls and max are.")
+    return {**spec, "normalise": True}
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise UserError(f"{path}: cannot be read as JSON: {error}.") from None

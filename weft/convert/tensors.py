@@ -1,0 +1,104 @@
+"""The tensors of a checkpoint folder: safetensors or weights-only pickles, whole or in shards."""
+
+import json
+import pickle
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from weft.errors import UserError
+
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that is there is read
+OLD = {".gamma": ".weight", ".beta": ".bias"}  # how layer norms were called before 2019
+SHOWN = 5  # names listed in a message
+
+Tensors = dict[str, Tensor]
+
+
+def read(folder: Path) -> Tensors:
+    """Every tensor of a folder by its name, all in full precision."""
+    files = _files(folder)
+    found: Tensors = {}
+    for file in files:
+        here = safe(file) if file.suffix == ".safetensors" else _pickled(file)
+        if twice := here.keys() & found.keys():
+            raise UserError(f"{file}: holds {named(twice)} again, which another shard has too.")
+        found |= here
+    return {_renamed(name): _full(tensor) for name, tensor in found.items()}
+
+
+def named(names: Sequence[str] | set[str]) -> str:
+    """Some names for a message, and how many more there are."""
+    shown = ", ".join(sorted(names)[:SHOWN])
+    rest = len(names) - SHOWN
+    return f"{shown}, … ({rest} more)" if rest > 0 else shown
+
+
+def _files(folder: Path) -> list[Path]:
+    """The weight files of a folder: one, or the shards that an index names."""
+    for name in WEIGHTS:
+        if (folder / name).is_file():
+            return [folder / name]
+        index = folder / f"{name}.index.json"
+        if not index.is_file():
+            continue
+        try:
+            placed = json.loads(index.read_text("utf-8"))["weight_map"]
+            shards = [folder / one for one in sorted(set(placed.values()))]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{index}: damaged ({error!r}). Download it again.") from None
+        for shard in shards:
+            if shard.parent != folder or not shard.is_file():
+                raise UserError(f"{index} names {shard.name}, which is missing. Download it again.")
+        return shards
+    raise UserError(
+        f"{folder}: no weights: there is no {WEIGHTS[0]} and no {WEIGHTS[1]} in it, whole or in "
+        "shards. (TensorFlow and Flax files are not read.)"
+    )
+
+
+def safe(file: Path) -> Tensors:
+    """The tensors of a .safetensors file."""
+    try:
+        return load_file(file)
+    except FileNotFoundError:
+        raise UserError(f"{file} is missing: the folder is incomplete.") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file}: damaged ({error}). Copy it from its source again.") from None
+
+
+def _pickled(file: Path) -> Tensors:
+    """A file of torch.save; anything in it but tensors and plain containers is refused unread."""
+    try:
+        # Only the newer format can be mapped into memory.
+        saved = torch.load(
+            file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
+        )
+    except pickle.UnpicklingError as error:
+        reason = " ".join(str(error).split("\n")[0].split())
+        raise UserError(
+            f"{file}: refused, since it holds more than weights and could run code of its own "
+            f"({reason[:200]}). Nothing in it was run. Ask for a .safetensors file."
+        ) from None
+    except (RuntimeError, EOFError, OSError, ValueError, AttributeError) as error:
+        raise UserError(f"{file}: damaged ({error}). Download it again.") from None
+    if not isinstance(saved, dict) or not all(isinstance(t, Tensor) for t in saved.values()):
+        raise UserError(f"{file}: not a checkpoint: expected names with tensors.")
+    return dict(saved)
+
+
+def _renamed(name: str) -> str:
+    for old, new in OLD.items():
+        if name.endswith(f"LayerNorm{old}"):
+            return name.removesuffix(old) + new
+    return name
+
+
+def _full(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    return tensor.float().contiguous() if tensor.is_floating_point() else tensor.contiguous()

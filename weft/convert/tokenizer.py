@@ -1,0 +1,153 @@
+"""The tokenizer of a checkpoint folder: its tokenizer.json, or built from vocabulary files."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from weft.convert.tensors import named
+from weft.errors import UserError
+from weft.tokens.tokenizer import Tokenizer
+
+FILE = "tokenizer.json"
+KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
+BERT = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
+ROBERTA = {"unk": "<unk>", "cls": "<s>", "sep": "</s>", "pad": "<pad>", "mask": "<mask>"}
+END = "<|endoftext|>"
+SPARE = 0.05  # share of a table's rows that the tokenizer may leave without an entry
+
+
+def read(folder: Path, family: str) -> Tokenizer:
+    """The tokenizer of a folder."""
+    if (folder / FILE).is_file():
+        return Tokenizer.load(folder / FILE)
+    said = settings(folder)
+    if (folder / "vocab.txt").is_file():
+        raw = _wordpiece(folder / "vocab.txt", said)
+    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        raw = _byte_level(folder, said, framed=family == "roberta")
+    else:
+        raise UserError(
+            f"{folder}: no tokenizer: there is no {FILE}, no vocab.txt, and no vocab.json with "
+            "merges.txt. Copy the one it was trained with there."
+        )
+    for token, number in sorted(_object(folder / "added_tokens.json").items(), key=lambda x: x[1]):
+        if raw.token_to_id(token) is None:
+            raw.add_tokens([token])
+        if raw.token_to_id(token) != number:
+            raise UserError(
+                f"{folder / 'added_tokens.json'}: '{token}' should have the id {number}, but the "
+                f"next free one is {raw.token_to_id(token)}."
+            )
+    return Tokenizer(raw)
+
+
+def kind_of(tokenizer: Tokenizer) -> str:
+    """What kind of tokenizer it is, as a configuration calls it."""
+    return KINDS.get(json.loads(tokenizer.to_json())["model"].get("type", ""), "bpe")
+
+
+def lowercased(tokenizer: Tokenizer) -> Tokenizer:
+    """The same after everything was made lower case."""
+    made = json.loads(tokenizer.to_json())
+    before = [{"type": "Lowercase"}, *filter(None, [made.get("normalizer")])]
+    made["normalizer"] = {"type": "Sequence", "normalizers": before}
+    return Tokenizer.from_json(json.dumps(made, ensure_ascii=False))
+
+
+def settings(folder: Path) -> dict[str, Any]:
+    """What tokenizer_config.json and special_tokens_map.json say."""
+    special = _object(folder / "special_tokens_map.json")
+    return {**special, **_object(folder / "tokenizer_config.json")}
+
+
+def special(said: Mapping[str, Any], name: str, usual: str) -> str:
+    """The token that stands for "cls", "sep" and so on: as the folder says, or as is usual."""
+    found = said.get(f"{name}_token")
+    found = found.get("content") if isinstance(found, Mapping) else found
+    return str(found or usual)
+
+
+def fitted(tokenizer: Tokenizer, rows: int, folder: Path) -> tuple[Tokenizer, str]:
+    """The tokenizer with an entry for every row of the table, and a note where some were added."""
+    size = len(tokenizer)
+    if size == rows:
+        return tokenizer, ""
+    told = f"{folder}: the tokenizer has {size} entries, the table of words {rows} rows"
+    if size > rows:
+        beyond = tokenizer.vocabulary[rows:]
+        raise UserError(f"{told}: no vectors for {named(beyond)}. They are not of one checkpoint.")
+    if rows - size > SPARE * rows:
+        raise UserError(f"{told}. They are not of one checkpoint: copy its own tokenizer there.")
+    spare = [f"[spare{i}]" for i in range(rows - size)]
+    return tokenizer.with_words(spare), f"{rows - size} rows of the table belong to no token"
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """A JSON object, empty where there is no such file."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: expected an object, found {type(found).__name__}.")
+    return found
+
+
+def _wordpiece(path: Path, said: Mapping[str, Any]) -> Any:
+    """BERT's tokenizer, from one entry a line."""
+    from tokenizers import Tokenizer as Raw
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+    # Not splitlines: entries may hold other line breaks.
+    lines = path.read_text("utf-8").split("\n")
+    entries = [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
+    known = {entry: i for i, entry in enumerate(entries)}
+    names = {name: special(said, name, usual) for name, usual in BERT.items()}
+    if lost := [token for token in names.values() if token not in known]:
+        raise UserError(f"{path}: no entry {named(lost)}, which the tokenizer cannot do without.")
+    raw = Raw(models.WordPiece(known, unk_token=names["unk"], max_input_chars_per_word=100))
+    raw.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=bool(said.get("tokenize_chinese_chars", True)),
+        strip_accents=said.get("strip_accents"),
+        lowercase=bool(said.get("do_lower_case", True)),
+    )
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.decoder = decoders.WordPiece(prefix="##")
+    raw.add_special_tokens(list(names.values()))
+    both = [(token, known[token]) for token in (names["sep"], names["cls"])]
+    raw.post_processor = processors.BertProcessing(*both)
+    return raw
+
+
+def _byte_level(folder: Path, said: Mapping[str, Any], framed: bool) -> Any:
+    """The tokenizer of GPT-2 and RoBERTa, from entries with their ids and the merges in order."""
+    from tokenizers import Tokenizer as Raw
+    from tokenizers import decoders, models, pre_tokenizers, processors
+
+    known = _object(folder / "vocab.json")
+    lines = (folder / "merges.txt").read_text("utf-8").split("\n")
+    pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    if bad := [pair for pair in pairs if len(pair) != 2]:
+        raise UserError(f"{folder / 'merges.txt'}: '{' '.join(bad[0])}' is no pair of pieces.")
+    try:
+        raw = Raw(models.BPE(known, pairs))  # type: ignore[arg-type]
+    except Exception as error:  # the library raises bare Exception
+        raise UserError(f"{folder}: vocab.json and merges.txt do not fit: {error}.") from None
+    spaced = bool(said.get("add_prefix_space", False))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    raw.decoder = decoders.ByteLevel()
+    if not framed:
+        raw.post_processor = processors.ByteLevel(trim_offsets=False)
+        raw.add_special_tokens([special(said, "eos", END)])
+        return raw
+    names = {name: special(said, name, usual) for name, usual in ROBERTA.items()}
+    if lost := [token for token in names.values() if token not in known]:
+        raise UserError(f"{folder / 'vocab.json'}: no entry {named(lost)}.")
+    raw.add_special_tokens(list(names.values()))
+    sep, cls = ((token, known[token]) for token in (names["sep"], names["cls"]))
+    raw.post_processor = processors.RobertaProcessing(sep, cls, add_prefix_space=spaced)
+    return raw

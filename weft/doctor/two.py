@@ -1,0 +1,26 @@
+"""Rows of two texts: a second one that is missing, and two that are the same."""
+
+from collections.abc import Iterator
+
+from weft.doctor.draft import Draft, spots
+from weft.doctor.finding import Level, many, verb
+from weft.doctor.survey import Survey
+
+OFTEN = 0.01  # share of pairs of equal texts from which it is more than a note
+
+
+def drafts(survey: Survey) -> Iterator[Draft]:
+    """What to say of pairs of texts, a kind a split."""
+    for split in survey.splits:
+        if (lone := split.lone).count:
+            have = verb(lone.count, "has", "have")
+            title = f"{many(lone.count, 'row')} of {split.name} {have} no second text."
+            fix = "Fill it in, or remove the rows."
+            here = spots(split, lone.rows)
+            yield Draft("no second text", "warning", title, lone.count, here, fix)
+        if (twice := split.twice).count:
+            have = verb(twice.count, "has", "have")
+            title = f"{many(twice.count, 'pair')} of {split.name} {have} the same text twice."
+            level: Level = "warning" if twice.count >= OFTEN * split.rows else "note"
+            fix = "Look whether a column was copied; a model learns nothing of such a pair."
+            yield Draft("equal texts", level, title, twice.count, spots(split, twice.rows), fix)

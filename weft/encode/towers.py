@@ -1,0 +1,116 @@
+"""Two texts: read as one row, or each by itself and compared when both are one vector.
+
+B rows   T steps of both texts   E embedding width   H width of a text's vector
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from weft.batch import Padded
+from weft.errors import UserError
+from weft.registry import register
+
+Combine = Literal["concat", "dot", "bilinear", "cosine"]
+
+
+@register("pair", "joint")
+class Joint(nn.Module):
+    """Both texts in one row, which one network reads; `mark` tells it which text a step is of.
+
+    A pre-trained network has its own marks. Without one, `mark` is a learned vector that is added
+    to every step of the second text.
+    """
+
+    apart = False  # the texts are read together
+    single = False  # and neither has a vector of its own
+
+    def __init__(self, input_size: int, mark: bool = False):
+        super().__init__()
+        self.output_size = input_size
+        self.mark = nn.Parameter(torch.randn(input_size) / input_size**0.5) if mark else None
+
+    def forward(self, x: Padded) -> Padded:
+        """(B, T, E) embedded rows of two texts -> the same with marks."""
+        if self.mark is None:
+            return x
+        marked = x.data + x.segments[..., None] * self.mark  # (B, T, E)
+        return x.with_data(marked)
+
+
+@register("pair", "towers")
+class Towers(nn.Module):
+    """Each text becomes one vector, by the same network; then the two are combined.
+
+    "concat" is [x; y; |x − y|; x ⊙ y] (Conneau et al. 2017); "dot" x·y, "bilinear" x W y and
+    "cosine" are one number each.
+    """
+
+    apart = True
+    single = True
+
+    def __init__(self, input_size: int, combine: Combine = "concat"):
+        super().__init__()
+        self.output_size = input_size
+        self.combine = combine
+
+    def forward(self, first: Padded, second: Padded) -> tuple[Padded, Padded]:
+        """The states of two texts as they are: they do not look at each other."""
+        return first, second
+
+    def join(self, width: int) -> nn.Module:
+        """What makes one vector of two that are so wide."""
+        return Combined(width, self.combine)
+
+
+class Combined(nn.Module):
+    """Two vectors (B, H) -> all that a classifier is told of them."""
+
+    def __init__(self, width: int, combine: Combine):
+        super().__init__()
+        self.combine = combine
+        self.output_size = 4 * width if combine == "concat" else 1
+        if combine == "bilinear":
+            self.weight = nn.Parameter(torch.empty(width, width))
+            nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        if self.combine == "concat":
+            every = torch.cat([x, y, (x - y).abs(), x * y], dim=1)  # (B, 4*H)
+            return every
+        if self.combine == "cosine":
+            return F.cosine_similarity(x, y, dim=1)[:, None]
+        turned = x @ self.weight if self.combine == "bilinear" else x  # (B, H)
+        return (turned * y).sum(1, keepdim=True)
+
+
+class Beside(nn.Module):
+    """Two vectors (B, H) side by side: [x; y]."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.output_size = 2 * width
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        both = torch.cat([x, y], dim=1)  # (B, 2*H)
+        return both
+
+
+def check_marks(pair: nn.Module, framed: bool) -> None:
+    """A UserError where nothing would show a network where the second text begins."""
+    if isinstance(pair, Joint) and pair.mark is None and not framed:
+        raise UserError(
+            "pair 'joint' puts both texts into one row, and this embedder does not show where the "
+            "second begins. Set pair.mark = true, or name a pre-trained network as [embedder]."
+        )
+
+
+def check_pooled(kind: str, pool: str) -> None:
+    """A UserError where two texts that should become one vector keep all their states."""
+    if pool == "none":
+        raise UserError(
+            f"pair '{kind}' makes one vector of two texts, and pool 'none' keeps every state. "
+            "Choose another pool; for answers in the second text, pair 'bidaf' or 'joint'."
+        )

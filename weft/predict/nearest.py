@@ -1,0 +1,54 @@
+"""Texts near a text, by the sentence vectors of any model that has them.
+
+Q queries   n texts   H width of a vector
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.predict.predictor import CHUNK, Predictor
+
+
+def nearest(
+    predictor: Predictor, queries: Sequence[str], texts: Iterable[str], count: int = 10
+) -> list[list[tuple[str, float]]]:
+    """For each query the `count` texts with the highest cosine, best first; each text once.
+
+    Texts stream by in chunks, so a file need not fit in memory.
+    """
+    asked = _unit(predictor.embed(queries))  # (Q, H)
+    best: list[dict[str, float]] = [{} for _ in queries]
+    stream, some = iter(texts), False
+    while chunk := list(islice(stream, CHUNK)):
+        some = True
+        cosines = asked @ _unit(predictor.embed(chunk)).T  # (Q, n)
+        for kept, row in zip(best, cosines, strict=True):
+            order = np.argsort(-row, kind="stable")
+            kept |= _first(chunk, row, order, count)
+            for text in sorted(kept, key=lambda text: -kept[text])[count:]:
+                del kept[text]
+    if not some:
+        raise UserError("There are no texts to look among.")
+    return [sorted(kept.items(), key=lambda pair: -pair[1]) for kept in best]
+
+
+def _first(
+    texts: Sequence[str], scores: np.ndarray, order: np.ndarray, count: int
+) -> dict[str, float]:
+    """The first `count` different texts in an order."""
+    out: dict[str, float] = {}
+    for i in order.tolist():
+        if len(out) == count:
+            break
+        out.setdefault(texts[i], float(scores[i]))
+    return out
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length 1; a row of zeros stays one."""
+    vectors = np.asarray(vectors, np.float64)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)

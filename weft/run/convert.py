@@ -1,0 +1,171 @@
+"""Other people's checkpoints as model folders, and model folders as checkpoints."""
+
+import copy
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from weft.attend.low_rank import merge
+from weft.config import Config
+from weft.convert.checkpoint import Checkpoint
+from weft.convert.export import Made, exported
+from weft.convert.families import expanded
+from weft.convert.fit import put
+from weft.convert.hub import located
+from weft.convert.tensors import named
+from weft.convert.tokenizer import FILE, kind_of
+from weft.errors import UserError, unknown_name
+from weft.model import Model
+from weft.predict.neural import Neural, indexer
+from weft.predict.predictor import Predictor, load
+from weft.run.train import filled, versions
+from weft.tasks.task import built
+from weft.text.schemes import OUTSIDE
+from weft.train.runtime import on
+
+TAG = "tag"  # the column of a tagger whose checkpoint names none
+GOLDEN = ("The bank of the river was steep.", "Is it 3.14?", "She banks on a good answer, too.")
+LONGEST = 30  # tokens of an answer
+MARKS = {"I": "IO", "BI": "IOB2", "BILU": "BILOU", "BEIS": "BIOES"}
+
+
+def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str = "") -> list[str]:
+    """Write the checkpoint of a folder or hub name as a model folder; what one should know.
+
+    Its head comes along where it answers something; with the task `masked`, the one that fills in
+    hidden words does, too.
+    """
+    if task not in ("", "masked"):
+        raise unknown_name("task", task, ("masked",), "--task")
+    checkpoint = Checkpoint(located(name), task)
+    place = Path(output)
+    _prepare(place, overwrite, "model.json")
+    section, space = _answers(checkpoint)
+    data = {"limit": checkpoint.sentence.limit} if checkpoint.sentence else {}
+    tokenizer, note = checkpoint.read
+    sections = {
+        **checkpoint.sections(),
+        "task": section,
+        "tokenizer": {"kind": kind_of(tokenizer)},
+        "data": data,
+    }
+    full = filled(Config(sections))
+    made: Any = built(full)
+    known = made.load_space({**space, **_words(checkpoint)})
+    model = Model(full, vocabulary_size=len(tokenizer), outputs=known.size)
+    weights = checkpoint.weights()
+    put(model, weights.ours, str(checkpoint.network), weights.theirs)
+    notes = [note] if note else []
+    if weights.left:
+        notes.append(f"left out, since nothing asks for it: {named(weights.left)}")
+    limits = full["data"]["limit"], full["data"]["truncate"]
+    engine = Neural(model, indexer(model, tokenizer, *limits), on("cpu"))
+    predictor = Predictor(engine, made, known, full)
+    record = {
+        "parameters": predictor.parameters,
+        "notes": notes,
+        "left_out": list(weights.left),
+        "converted": {
+            "family": checkpoint.family.kind,
+            "class": checkpoint.config.get("architectures"),
+        },
+        "versions": versions(),
+        "command": " ".join(["weft", *sys.argv[1:]]),
+    }
+    predictor.save(place, _golden(predictor), record)
+    return notes
+
+
+def export(model: str | Path, output: str | Path, *, overwrite: bool = False) -> Made:
+    """Write a model folder as a checkpoint that `transformers` loads."""
+    predictor = load(model, device="cpu")
+    if not isinstance(predictor.engine, Neural):
+        raise UserError(f"{model}: a model without a network; there is no checkpoint of it.")
+    network = copy.deepcopy(predictor.engine.model)
+    merge(network)
+    made = exported(
+        dict(network.state_dict()),
+        {**predictor.config, **network.parts},
+        predictor.engine.indexer.tokenizer,
+        predictor.space.to_json(),
+    )
+    place = Path(output)
+    _prepare(place, overwrite, "config.json")
+    made.write(place)
+    return made
+
+
+def _answers(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The sections [task] and the answers of a checkpoint, as a model folder keeps them."""
+    task = checkpoint.head.task
+    if task == "classify" and len(checkpoint.labels) == 1:
+        return {"kind": "regress"}, {"mean": 0.0, "deviation": 1.0}
+    if task == "classify":
+        several = checkpoint.config.get("problem_type") == "multi_label_classification"
+        return (
+            {"kind": "classify", "several": several},
+            {"entries": list(checkpoint.labels), "threshold": 0.5},
+        )
+    if task == "tag":
+        scheme = _scheme(checkpoint.labels)
+        settings = {"kind": "tag", "columns": [TAG], "scheme": scheme, "learn": scheme}
+        return settings, {"names": [TAG], "entries": [list(checkpoint.labels)], "scheme": scheme}
+    if task == "masked":
+        follows = (
+            "head.next.weight" in expanded(checkpoint.head.names[checkpoint.family.kind]).values()
+        )
+        # A model that reads less than usual is also asked less at a time.
+        window = min(128, checkpoint.embedder["limit"])
+        told = {"kind": "masked", "next": follows, "window": window}
+        return {**told, "long_window": max(window, min(512, checkpoint.embedder["limit"]))}, {
+            "tokenizer": json.loads(checkpoint.tokenizer.to_json()),
+            "next": follows,
+        }
+    if task == "span":
+        return {"kind": "span"}, {"longest": LONGEST, "no_answer": False, "threshold": 0.0}
+    return {"kind": task}, {}
+
+
+def _golden(predictor: Predictor) -> list[Any]:
+    """A few texts as this model reads them, whose answers are kept with it."""
+    if predictor.pairs:
+        return [("Where was it steep?", text) for text in GOLDEN]
+    if predictor.config["task"]["kind"] == "masked":
+        return [text.replace(" ", " [MASK] ", 1) for text in GOLDEN]
+    return list(GOLDEN)
+
+
+def _scheme(labels: tuple[str, ...]) -> str:
+    """The scheme in which tags mark spans; nothing where they mark none."""
+    inside = [label for label in labels if label != OUTSIDE]
+    if OUTSIDE not in labels or not all(label[1:2] == "-" for label in inside):
+        return ""
+    return MARKS.get("".join(sorted({label[0] for label in inside})), "")
+
+
+def _words(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What a language model's answers are written with."""
+    if checkpoint.head.task != "language":
+        return {}
+    return {"tokenizer": json.loads(checkpoint.tokenizer.to_json()), "lines": True}
+
+
+def _prepare(folder: Path, overwrite: bool, ours: str) -> None:
+    """Make an empty folder, or say why an existing one is not touched."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder to -o.")
+    present = sorted(p.name for p in folder.iterdir()) if folder.exists() else []
+    if present and not overwrite:
+        raise UserError(f"{folder} is not empty. Pass --overwrite, or choose another folder.")
+    if present and ours not in present:
+        raise UserError(f"{folder} holds no {ours}, so --overwrite leaves it alone.")
+    for name in present:
+        path = folder / name
+        if path.suffix in (".json", ".jsonl", ".safetensors") or name in ("1_Pooling", FILE):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None

@@ -1,0 +1,215 @@
+"""A checkpoint in a configuration: what is `pretrained` becomes the network that a folder holds."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from weft.config import Config
+from weft.convert import gpt2
+from weft.convert.checkpoint import Checkpoint, both
+from weft.convert.fit import put
+from weft.convert.heads import ACTIVATION, PLAIN
+from weft.convert.hub import located
+from weft.convert.tensors import safe
+from weft.convert.tokenizer import FILE, kind_of
+from weft.embed.elmo import embedder_of, network_of
+from weft.errors import UserError
+from weft.model import Model
+from weft.predict.predictor import model_folder, saved_config
+
+PRETRAINED = "pretrained"
+# What may be said of a network whose sizes the folder knows.
+CHOICES = ("dropout", "attention_dropout", "word", "mix", "frozen", "lora", "norm", "cls", "sep")
+DECODER = ("hidden", "layers", "heads", "feed", "limit", "activation", "dropout")
+SPEAKS = "head.decoder."
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a folder gives a fresh model: settings at once, weights when they are asked for."""
+
+    folder: Path
+    embedder: dict[str, Any] | None  # sections of a configuration
+    decoder: dict[str, Any] | None
+    pool: dict[str, Any]
+    tokenizer: dict[str, Any]
+    weights: Callable[[str], Mapping[str, Tensor]]  # for a task, by the names of a Model
+
+
+def source(name: str) -> Source:
+    """What a folder holds: a checkpoint of the hub's layout, or a model of ours."""
+    folder = located(name)
+    ours = any((place / "model.json").is_file() for place in (folder, folder / "model"))
+    return _ours(model_folder(folder)) if ours else _theirs(folder)
+
+
+def _theirs(folder: Path) -> Source:
+    found = Checkpoint(folder)
+    path = found.network / FILE
+    _, note = found.read
+    if not path.is_file() or note or (found.sentence and found.sentence.lowercase):
+        raise UserError(
+            f"{folder}: its tokenizer has to be made first. Run `weft convert {folder} -o MODEL`, "
+            "then give MODEL."
+        )
+    speaks = found.family.embedder == "gpt"
+    return Source(
+        folder, found.embedder, found.decoder if speaks else None,
+        {"kind": "cls", "activation": ACTIVATION.get(found.family.kind)},
+        {"kind": kind_of(found.tokenizer), "path": str(path)}, partial(_their_weights, found),
+    )  # fmt: skip
+
+
+def _their_weights(found: Checkpoint, task: str) -> Mapping[str, Tensor]:
+    head = both(found) if task == "masked" else found.head
+    head = head if head.task == task or found.family.embedder == "gpt" else PLAIN
+    weights = dict(found.weights(head).ours)
+    if found.pooler:
+        for part in ("weight", "bias"):
+            weights.setdefault(f"pool.dense.{part}", found.tensors[f"pooler.dense.{part}"])
+    return weights
+
+
+def _ours(folder: Path) -> Source:
+    config = saved_config(folder / "model.json")
+    if "classic" in config:
+        raise UserError(f"{folder}: a model without a network; there is nothing to start from.")
+    decoder = config.get("decoder")
+    tokenizer = {**config["tokenizer"], "path": str(folder / FILE)}
+    embedder, number = _contextual(config)
+    if embedder is None and decoder is not None and decoder["kind"] == "gpt":
+        embedder = {"kind": "gpt", **{name: decoder[name] for name in DECODER}}
+    elif embedder is None and decoder is not None and decoder["kind"] == "elmo":
+        embedder = embedder_of(decoder)
+    if embedder is None:
+        raise UserError(
+            f"{folder}: a model whose vectors know no context. To start from a pre-trained "
+            "network, give a model of `weft convert`, or of --recipe bert-pretrain, gpt or "
+            "elmo-pretrain."
+        )
+    return Source(
+        folder, embedder, decoder if "embedder" not in config else None, config.get("pool", {}),
+        tokenizer, partial(_our_weights, folder, config, number),
+    )  # fmt: skip
+
+
+def _contextual(config: Mapping[str, Any]) -> tuple[dict[str, Any] | None, int]:
+    """The section of the embedder that knows the context, and which one it is."""
+    sections = config.get("embedder", [])
+    for i, one in enumerate(sections if isinstance(sections, list) else [sections]):
+        if one["kind"] in ("bert", "gpt", "elmo"):
+            learned = {name: one[name] for name in one if name not in ("lora", "frozen", "model")}
+            if one.get("mix") or one.get("lora"):
+                told = "mixes its layers" if one.get("mix") else "was changed by LoRA"
+                raise UserError(f"The network given {told}; start from one that does not.")
+            return learned, i
+    return None, 0
+
+
+def _our_weights(
+    folder: Path, config: Mapping[str, Any], number: int, task: str
+) -> Mapping[str, Tensor]:
+    found = safe(folder / "weights.safetensors")
+    own = f"embedders.{number}."
+    out = {
+        name.replace(own, "embedders.0.", 1): tensor
+        for name, tensor in found.items()
+        if name.startswith((own, "pool.")) or config["task"]["kind"] == task
+    }
+    return out | {name: tensor for name, tensor in found.items() if name.startswith(SPEAKS)}
+
+
+def resolved(config: Config) -> Config:
+    """The configuration with the network that its folder holds in the place of `pretrained`."""
+    tables = config["embedder"]
+    for i, spec in enumerate(tables if isinstance(tables, list) else [tables]):
+        if isinstance(spec, Mapping) and spec.get("kind") == PRETRAINED:
+            key = f"embedder.{i}" if isinstance(tables, list) else "embedder"
+            return _replaced(config, spec, key)
+    spec = config["decoder"]
+    return _replaced(config, spec, "decoder") if spec.get("kind") == PRETRAINED else config
+
+
+def _replaced(config: Config, spec: Mapping[str, Any], key: str) -> Config:
+    part = key.split(".")[0]
+    if not spec.get("model"):
+        raise UserError(
+            f"[{part}] kind 'pretrained' needs a checkpoint: pass --pretrained FOLDER, a folder of "
+            "the Hugging Face layout or a model of `weft convert`."
+        )
+    found = source(str(spec["model"]))
+    settings = found.embedder if part == "embedder" else found.decoder
+    if settings is None:
+        raise UserError(
+            f"{found.folder}: not a language model, which is what this configuration goes on with."
+        )
+    given = {name: value for name, value in spec.items() if name != "kind"}
+    fixed = [name for name in given if name in settings and name not in CHOICES]
+    if fixed:
+        raise UserError(
+            f"Remove '{fixed[0]}' from [{part}]: the checkpoint {found.folder} says it."
+        )
+    changes: dict[str, Any] = {key: {**settings, **given}}
+    if settings["kind"] != "elmo":  # which reads letters, whatever the tokens are
+        changes["tokenizer"] = found.tokenizer
+    return config.with_values(changes, config.origin(f"{key}.model"))
+
+
+def begin(model: Model, task: str) -> list[str]:
+    """Give a fresh model the weights of the folder it names; what was done, in words."""
+    told = []
+    for embedder in model.embedders:
+        if name := getattr(embedder, "model", ""):
+            found = source(str(name))
+            weights = found.weights(task)
+            put(embedder, _of_embedder(weights, model.parts), str(found.folder))
+            told.append(f"weights of the embedder are those of {found.folder}")
+            more = _more(model, found, weights, task)
+            told += [f"weights of the {part} begin there, too" for part in more]
+    if model.speaks and (name := getattr(model.head.decoder, "model", "")):
+        found = source(str(name))
+        put(model.head.decoder, _under(found.weights(task), SPEAKS), str(found.folder))  # type: ignore[arg-type]
+        told.append(f"weights are those of {found.folder}")
+    return told
+
+
+def _of_embedder(weights: Mapping[str, Tensor], parts: Mapping[str, Any]) -> dict[str, Tensor]:
+    own = _under(weights, "embedders.0.")
+    if own:
+        return own
+    specs = parts["embedder"] if isinstance(parts["embedder"], list) else [parts["embedder"]]
+    if any(spec["kind"] == "elmo" for spec in specs):
+        return network_of(weights)
+    spoken = _under(weights, SPEAKS)
+    # What scores words stays behind: only who reads them is wanted.
+    return {
+        gpt2.embedder_name(name): tensor
+        for name, tensor in spoken.items()
+        if name not in ("words.scored", "words.bias")
+    }
+
+
+def _more(model: Model, found: Source, weights: Mapping[str, Tensor], task: str) -> list[str]:
+    """Let pool and head begin with what the folder has for them, where they are the same."""
+    done = []
+    pool = model.parts.get("pool", {})
+    same = {k: found.pool.get(k) for k in ("kind", "activation")}
+    parts: list[tuple[str, nn.Module, bool]] = [
+        ("pool", model.pool, same == {k: pool.get(k) for k in same}),
+        ("head", model.head, task == "masked"),
+    ]
+    for name, part, wanted in parts:
+        own, given = part.state_dict(), _under(weights, f"{name}.")
+        fits = {k: given[k] for k in own if k in given and own[k].shape == given[k].shape}
+        if wanted and fits:
+            put(part, {**own, **fits}, str(found.folder))
+            done.append(name)
+    return done
+
+
+def _under(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): t for n, t in weights.items() if n.startswith(prefix)}

@@ -1,0 +1,39 @@
+"""Two texts, one answer: inference and paraphrase by classes, similarity by a number."""
+
+from weft.errors import UserError
+from weft.registry import register
+from weft.tasks.classify import Classify
+from weft.tasks.regress import Regress
+from weft.text.example import Example, Tally
+
+FIX = "Name the columns of the two texts, --text A --other B; in Python, give pairs: (text, other)."
+
+
+class Two:
+    """What tasks about two texts share."""
+
+    pairs = True  # each example has two texts
+
+    def prepare(self, example: Example, tally: Tally) -> Example:
+        """The same, or a UserError where there is no second text."""
+        if example.other is None:
+            raise UserError(f"{example.where}: no second text beside {example.text[:40]!r}. {FIX}")
+        if not example.other.strip():
+            raise UserError(
+                f"{example.where}: the second text is empty. Fill it in, remove the row, or pass "
+                "--problems skip to leave such rows out."
+            )
+        return example
+
+
+@register("task", "pair-classify")
+class PairClassify(Two, Classify):
+    """One label for two texts (inference, paraphrase), or several (`several = true`)."""
+
+    def __init__(self, several: bool = False, smoothing: float = 0.0) -> None:
+        super().__init__(several, smoothing)
+
+
+@register("task", "pair-score")
+class PairScore(Two, Regress):
+    """One number for two texts: how similar they are, in the user's unit."""
