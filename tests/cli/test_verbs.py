@@ -97,7 +97,7 @@ def test_overwrite_replaces_a_run_and_leaves_the_rest(shared, tmp_path):
 
 def test_evaluate_prints_one_object(shared):
     found = json.loads(ok("evaluate", shared / "tfidf", shared / "train.tsv", "--json").out)
-    assert list(found) == ["accuracy", "macro_f1"]
+    assert list(found) == ["accuracy", "macro_f1", "matthews"]
     for figure in found.values():
         assert set(figure) == {"value", "low", "high", "n"}
         assert 0 <= figure["low"] <= figure["value"] <= figure["high"] <= 1

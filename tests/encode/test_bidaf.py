@@ -71,7 +71,8 @@ def test_every_parameter_learns(bidaf):
     out = bidaf.train()(*sample()).data
     (out * torch.randn_like(out)).sum().backward()
     for name, parameter in bidaf.named_parameters():
-        assert parameter.grad is not None and parameter.grad.any(), name
+        assert parameter.grad is not None, name
+        assert parameter.grad.any(), name
 
 
 def test_shape_comments_are_true(bidaf):

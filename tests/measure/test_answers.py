@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from weft.measure.answers import AnswerSpans, judged, normalised
 
-WORDS = st.sampled_from(["a", "The", "an", "theory", "Loom", "loom,", "--", "U.S.", "12", "İ", "’s"])
+WORDS = st.sampled_from(
+    ["a", "The", "an", "theory", "Loom", "loom,", "--", "U.S.", "12", "İ", "’s"]
+)
 TEXTS = st.lists(WORDS, max_size=4).map(" ".join)
 
 

@@ -30,6 +30,8 @@ def test_classification_agrees_with_scikit_learn(seed: int, unseen: bool) -> Non
     assert found["accuracy"].value == pytest.approx(metrics.accuracy_score(gold, predicted))
     wanted = metrics.f1_score(gold, predicted, average="macro", zero_division=0)
     assert found["macro_f1"].value == pytest.approx(wanted)
+    wanted = metrics.matthews_corrcoef(gold, predicted)
+    assert found["matthews"].value == pytest.approx(wanted)
     assert found["accuracy"].n == 97
     rows = metrics.precision_recall_fscore_support(
         gold, predicted, labels=range(7), zero_division=0
@@ -48,6 +50,15 @@ def test_a_label_never_seen_is_wrong_and_has_its_own_row() -> None:
     assert measure.figures()["accuracy"].value == pytest.approx(2 / 3)
     assert measure.figures()["macro_f1"].value == pytest.approx((1 + 2 / 3 + 0) / 3)
     np.testing.assert_array_equal(measure.confusion, [[1, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 1]])
+
+
+def test_one_answer_for_all_correlates_with_nothing() -> None:
+    measure = Classification(2)
+    measure.add(np.zeros(3_000_001, int), np.repeat([0, 1], [3_000_000, 1]))  # squares are large
+    assert measure.figures(resamples=0)["matthews"].value == 0.0
+    measure.add(np.array([1]), np.array([1]))
+    wanted = np.sqrt(0.5)  # of two rare ones, one was found
+    assert measure.figures(resamples=0)["matthews"].value == pytest.approx(wanted, abs=1e-6)
 
 
 @pytest.mark.parametrize("size", [5, 11])  # 2 x 5 bits do not fill a byte, 2 x 11 take three

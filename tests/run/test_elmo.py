@@ -13,7 +13,6 @@ from tests.run.test_language import Killed, corpus
 from tests.run.test_tag import conllu
 from tests.small import file as labelled
 from weft.config import from_checkpoint, load, recipe
-from weft.embed.elmo import embedder_of
 from weft.errors import UserError
 from weft.predict.evaluate import evaluate
 from weft.report import mix
@@ -121,12 +120,8 @@ def test_a_resumed_training_is_the_same(tmp_path, monkeypatch):
 
 def test_a_tagger_over_it(elmo, tmp_path):
     _, folder = elmo
-    config = recipe("tagger-elmo")
-    first, second = config["embedder"]
-    known = embedder_of(saved(folder)["decoder"])
-    tables = [first, {**second, **known, "model": str(folder)}]
+    config = from_checkpoint(recipe("tagger-elmo"), str(folder))
     values = {
-        "embedder": tables,
         **USED, "encoder.hidden": 13, "tokenizer.minimum": 1, "train.epochs": 8,
         "train.learning_rate": 0.02, "data.train": str(conllu(tmp_path / "a.conllu")),
     }  # fmt: skip
@@ -199,3 +194,16 @@ def test_what_is_refused(tmp_path):
         pretrained(tmp_path, **{"task.lines": False})
     with pytest.raises(UserError, match=r"kind 'pretrained' needs a checkpoint: pass --pretrained"):
         weft.train(recipe("elmo"), tmp_path / "run", quiet=True, device="cpu")
+
+
+def test_pre_training_goes_on_where_it_ended(elmo, tmp_path):
+    _, folder = elmo
+    config = from_checkpoint(recipe("elmo-pretrain"), str(folder))
+    values = {k: v for k, v in SMALL.items() if not k.startswith(("decoder.", "tokenizer."))}
+    values |= {"data.train": str(corpus(tmp_path)), "train.epochs": 1, "train.learning_rate": 1e-9}
+    out = weft.train(config.with_values(values, "test"), tmp_path / "on", quiet=True, device="cpu")
+    before = load_file(folder / "model" / "weights.safetensors")
+    own = out.predictor.engine.model.state_dict()
+    assert own.keys() == before.keys()
+    for name, weight in own.items():
+        torch.testing.assert_close(weight, before[name], atol=1e-6, rtol=0)

@@ -15,8 +15,8 @@ from weft.run.data import Data
 from weft.run.split import from_files
 from weft.text.read import read
 
-TOWNS = "Oslo Lima Cairo Quito Perth Turin Accra".split()
-NAMES = "Ada Ben Cleo Dan Eva Finn Gus".split()
+TOWNS = ["Oslo", "Lima", "Cairo", "Quito", "Perth", "Turin", "Accra"]
+NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus"]
 SMALL = {
     "tokenizer.minimum": 1,
     "train.batch": 8, "train.average": 0, "train.patience": 0, "train.learning_rate": 0.01,

@@ -92,6 +92,7 @@ def test_metrics_say_what_happened(tmp_path):
     assert set(first) == {"event", "step", "epoch", "loss", "rate", "gradient", "best"} | {
         "dev_accuracy",
         "dev_macro_f1",
+        "dev_matthews",
     }
     assert [row["epoch"] for row in rows[:3]] == [1, 2, 3]
     steps = [row["step"] for row in rows[:3]]

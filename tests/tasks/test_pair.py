@@ -30,7 +30,7 @@ def test_classes_are_those_of_classify():
     assert space == Classes(("no", "yes"))
     assert task.smoothing == 0.1
     assert task.answers(np.array([[0.0, 3.0]]), space)[0].value == "yes"
-    assert set(task.measure(space).figures(resamples=0)) == {"accuracy", "macro_f1"}
+    assert set(task.measure(space).figures(resamples=0)) == {"accuracy", "macro_f1", "matthews"}
 
 
 def test_scores_keep_their_scale():

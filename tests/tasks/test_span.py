@@ -133,7 +133,9 @@ def test_tables_are_made_ready():
 
 
 def test_what_cannot_be_learned_is_said():
-    with pytest.raises(UserError, match=r"made\.json:3: question 'q7': this question has no answer"):
+    with pytest.raises(
+        UserError, match=r"made\.json:3: question 'q7': this question has no answer"
+    ):
         Span().space([example()])
     with pytest.raises(UserError, match="no question has an answer; there is nothing to learn"):
         Span(no_answer=True).space([example()])

@@ -103,6 +103,7 @@ class Bert(Contextual):
     def levels(self) -> list[list[nn.Parameter]]:
         """Its parameters from the tables up to the last block."""
         blocks = [list(block.parameters()) for block in self.blocks]
+        blocks[-1] += [] if self.mix is None else self.mix.parameters()
         inside = {id(p) for block in blocks for p in block}
         below = [p for p in self.parameters() if id(p) not in inside]
         return [below, *blocks]

@@ -93,6 +93,7 @@ class Gpt(Contextual):
         """Its parameters from the tables up to the last block, with which the last norm goes."""
         blocks = [list(block.parameters()) for block in self.blocks]
         blocks[-1] += self.norm.parameters()
+        blocks[-1] += [] if self.mix is None else self.mix.parameters()
         inside = {id(p) for block in blocks for p in block}
         below = [p for p in self.parameters() if id(p) not in inside]
         return [below, *blocks]

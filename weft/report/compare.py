@@ -24,7 +24,7 @@ from weft.report.held import write_test
 from weft.report.leaderboard import Row, ordered, row, table, verdict
 from weft.report.look import look
 from weft.report.page import Page, render
-from weft.report.plan import Plan, command
+from weft.report.plan import Plan, begun, command, kind_of, starts
 from weft.report.schedule import Clock, Race, crew, progress, timing
 from weft.report.significance import chances, pooled
 from weft.report.trial import RESULT, Cut, Result, Trial, write
@@ -52,6 +52,7 @@ def compare(
     dev: str = "",
     task: str = "",
     recipes: Sequence[str] | None = None,
+    pretrained: str = "",
     seeds: int = 3,
     folds: int = 0,
     minutes: float = 0.0,
@@ -64,7 +65,8 @@ def compare(
     """Train every recipe with every seed, and write leaderboard.json, report.html and model/.
 
     Trials run in processes of their own. A finished one is not repeated; a recipe that fails
-    becomes a row with its error; with `minutes`, what does not fit is clipped or left out.
+    becomes a row with its error; with `minutes`, what does not fit is clipped or left out. With
+    `pretrained`, a checkpoint, recipes that start from one of its kind are compared, too.
     """
     _check(files, dev, seeds, folds, minutes)
     paths = dict(zip(("data.train", "data.test"), files, strict=False)) | {"data.dev": dev}
@@ -72,8 +74,8 @@ def compare(
     if task:
         given["task.kind"] = task
     data = _data(given)
-    names, hint = _recipes(data, given, recipes or ())
-    bases = {name: configuration.recipe(name) for name in names}
+    names, hint = _recipes(data, given, recipes or (), pretrained)
+    bases = {name: begun(name, pretrained) for name in names}
     clock = Clock(minutes, REPORT + TIMED * len(names))
     output = _folder(Path(output or folder_for(files[0])))
     if hint and not quiet:
@@ -81,7 +83,7 @@ def compare(
     subject = _subject(data, given, folds, output, bases[names[0]], hint)
     men = crew(device, workers, given.get("train.threads", 0))
     given["train.threads"] = men.threads
-    plan = Plan(bases, given, subject.cut, seeds, output / "trials", subject.data)
+    plan = Plan(bases, given, subject.cut, seeds, output / "trials", subject.data, pretrained)
     known = _known(plan, overwrite, minutes)
     diagnosis = _diagnose(subject, quiet)
     trials = [trial for each in plan.trials.values() for trial in each]
@@ -93,6 +95,7 @@ def compare(
         "--dev": dev,
         "--task": task,
         "--recipes": ",".join(recipes or ()),
+        "--pretrained": pretrained,
         "--seeds": seeds,
         "--folds": folds,
         "--minutes": f"{minutes:g}" if minutes else "",
@@ -142,14 +145,23 @@ def _data(given: Mapping[str, Any]) -> Data:
     return checked(Data(**registry.check(Data, section, "[data]")))
 
 
-def _recipes(data: Data, given: Mapping[str, Any], named: Sequence[str]) -> tuple[list[str], str]:
+def _recipes(
+    data: Data, given: Mapping[str, Any], named: Sequence[str], pretrained: str
+) -> tuple[list[str], str]:
     """What is compared, and a sentence on what else the file is for where nobody said."""
     fits = (*_fits(data), *(("nodes",) if data.parser else ()))
     wish = given.get("task.kind", "")
     kind = chosen(wish, named, fits, data.train)
-    names = list(dict.fromkeys(named or filter(_comparable, configuration.recipes(kind))))
+    start = kind_of(pretrained) if pretrained else False
+    known = configuration.recipes(kind, start)
+    names = list(dict.fromkeys(named or filter(_comparable, known)))
     if not names:
         raise UserError(f"No recipe is made for the task '{kind}'. Name some with --recipes.")
+    if pretrained and not any(map(starts, names)):
+        raise UserError(
+            f"--pretrained {pretrained}: none of the recipes starts from a checkpoint of the kind "
+            f"'{start}': {', '.join(names)}. Leave it out, or name others with --recipes."
+        )
     told = (_guessed(data), "" if wish or named else others(kind, fits))
     return names, " ".join(filter(None, told))
 

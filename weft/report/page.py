@@ -18,7 +18,7 @@ from weft.report.answers import Said
 from weft.report.confusion import matrix, pairs
 from weft.report.disputes import Dispute
 from weft.report.facts import Facts
-from weft.report.judged import UNITS, judged, share, meaning
+from weft.report.judged import UNITS, judged, meaning, share
 from weft.report.latency import SINGLE, TOGETHER, WARM_UP
 from weft.report.leaderboard import Row, Verdict, ordered, verdict
 from weft.report.look import Look

@@ -25,11 +25,12 @@ class Plan:
         seeds: int,
         folder: Path,
         data: Data,
+        pretrained: str = "",
     ):
         self.given, self.cut, self.folder = given, cut, folder
         first = given.get("train.seed", Settings().seed)
         self.seeds = range(first, first + seeds)
-        self.contents = contents(data)
+        self.contents = contents(data, pretrained)
         self.trials: dict[str, list[Trial]] = {}
         self.errors: dict[str, str] = {}
         for name, base in bases.items():
@@ -50,6 +51,27 @@ class Plan:
                 name = f"{recipe}-{seed}" + (f"-fold{fold}" if fold else "")
                 known = identity(config, self.contents, fold, self.cut.folds)
                 yield Trial(recipe, seed, fold, config, self.cut, self.folder / name, known)
+
+
+def starts(recipe: str) -> bool:
+    """Whether a recipe begins with a checkpoint."""
+    return bool(configuration.recipe(recipe)["recipe"].get("pretrained"))
+
+
+def begun(recipe: str, pretrained: str) -> Config:
+    """A recipe, with the checkpoint where it begins with one."""
+    base = configuration.recipe(recipe)
+    named = pretrained and starts(recipe)
+    return configuration.from_checkpoint(base, pretrained) if named else base
+
+
+def kind_of(pretrained: str) -> str:
+    """The kind of network that a checkpoint holds."""
+    from weft.run.pretrained import source
+
+    found = source(pretrained).embedder
+    assert found is not None
+    return found["kind"]
 
 
 def _seeded(config: Config) -> bool:

@@ -21,7 +21,7 @@ from weft.run.split import TEST_SHARE, Holdout, Splits, folded, from_files, with
 from weft.run.train import filled
 from weft.tasks.structure import Structure
 from weft.text.example import Example
-from weft.tune.texts import WRITING
+from weft.tune.texts import CHECKPOINT, WRITING, checkpoint
 
 RESULT, TIMING, ERROR = "result.json", "timing.json", "error.txt"
 SIGNS = ("config.toml", "log.txt", RESULT, ERROR)  # what makes a folder recognisable as a trial
@@ -227,7 +227,8 @@ def identity(config: Config, data: Mapping[str, str], fold: int | None, folds: i
     for name in ("threads", "minutes"):  # how fast, not what: another machine may go on with it
         del full["train"][name]
     full["data"] = {**full["data"], **{name: data.get(name, "") for name in SOURCES}}
-    known = json.dumps([full, fold, folds], sort_keys=True, ensure_ascii=False, default=str)
+    start = [data[CHECKPOINT]] if CHECKPOINT in data and checkpoint(full) else []
+    known = json.dumps([full, fold, folds, *start], sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
 
 

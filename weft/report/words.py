@@ -3,7 +3,7 @@
 # Shown as they are: correlations, errors, counts. Everything else is a share, whatever the column
 # of a file that it is named after.
 PLAIN = {
-    *("pearson", "spearman", "mse", "rmse", "mae", "r2", "loss", "crossing", "quality"),
+    *("pearson", "spearman", "matthews", "mse", "rmse", "mae", "r2", "loss", "crossing", "quality"),
     *("perplexity", "token_perplexity", "perplexity_known", "bits_per_character"),
     "backward_perplexity",
     *("pseudo_perplexity", "bleu", "bleu_lower", "bleu_tokenised", "chrf", "nist", "cider"),

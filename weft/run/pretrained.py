@@ -128,14 +128,15 @@ def resolved(config: Config) -> Config:
     tables = config["embedder"]
     for i, spec in enumerate(tables if isinstance(tables, list) else [tables]):
         if isinstance(spec, Mapping) and spec.get("kind") == PRETRAINED:
-            key = f"embedder.{i}" if isinstance(tables, list) else "embedder"
-            return _replaced(config, spec, key)
+            return _replaced(config, spec, "embedder", i if isinstance(tables, list) else None)
     spec = config["decoder"]
     return _replaced(config, spec, "decoder") if spec.get("kind") == PRETRAINED else config
 
 
-def _replaced(config: Config, spec: Mapping[str, Any], key: str) -> Config:
-    part = key.split(".")[0]
+def _replaced(
+    config: Config, spec: Mapping[str, Any], part: str, number: int | None = None
+) -> Config:
+    """The configuration with what the folder says of a part; of several alike, of that number."""
     if not spec.get("model"):
         raise UserError(
             f"[{part}] kind 'pretrained' needs a checkpoint: pass --pretrained FOLDER, a folder of "
@@ -148,13 +149,18 @@ def _replaced(config: Config, spec: Mapping[str, Any], key: str) -> Config:
             f"{found.folder}: not a language model, which is what this configuration goes on with."
         )
     given = {name: value for name, value in spec.items() if name != "kind"}
-    fixed = [name for name in given if name in settings and name not in CHOICES]
+    fixed = [name for name in given if name in settings and name not in (*CHOICES, "model")]
     if fixed:
         raise UserError(
             f"Remove '{fixed[0]}' from [{part}]: the checkpoint {found.folder} says it."
         )
-    changes: dict[str, Any] = {key: {**settings, **given}}
-    if settings["kind"] != "elmo":  # which reads letters, whatever the tokens are
+    now, key = {**settings, **given}, part
+    changes: dict[str, Any] = {part: now}
+    if number is not None:
+        key = f"{part}.{number}"
+        changes[part] = [now if i == number else one for i, one in enumerate(config[part])]
+    # As an embedder ELMo reads letters, whatever the tokens are.
+    if settings["kind"] != "elmo" or part == "decoder":
         changes["tokenizer"] = found.tokenizer
     return config.with_values(changes, config.origin(f"{key}.model"))
 
