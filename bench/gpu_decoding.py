@@ -21,6 +21,7 @@ from weft.decode.graphs import Graphs
 from weft.decode.search import Rules, search
 from weft.decode.search_settings import Settings
 from weft.decode.transformer import GPT
+from weft.decode.unread import Unread
 
 if TYPE_CHECKING:
     from gpu_generation import Bench
@@ -162,12 +163,15 @@ class OnDevice(Weft):
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> list[tuple[list[int], float]]:
-        source = batch.padded(self.pad).to(self.device)
-        vectors = self.decoder.words.table(source.data) * WIDTH**0.5  # (B, S, E)
-        memory = self.encoder(source.with_data(vectors))
+        source = Unread(batch.padded(self.pad).to(self.device), self.read)
         settings = Settings(width=5, limit=batch.steps, normalise="length", alpha=1.0)
-        found = self.head(memory).written(settings, Rules(forbidden=[END, self.pad]))
+        found = self.head(source).written(settings, Rules(forbidden=[END, self.pad]))
         return [(row[0].ids, row[0].score) for row in found]
+
+    def read(self, source: Padded) -> Padded:
+        """What `Model` does with ids before the decoder reads them."""
+        vectors = self.decoder.words.table(source.data) * WIDTH**0.5  # (B, S, E)
+        return self.encoder(source.with_data(vectors))
 
 
 class PeerOnDevice(Transformers):

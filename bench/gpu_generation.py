@@ -21,7 +21,9 @@ from record import Record, options
 
 from weft.train.runtime import Runtime, on
 
-PARTS = ("loss", "gpt_train", "profile", "gpt_decode", "marian_decode", "lstm", "chars")
+PARTS = (
+    "loss", "gpt_train", "profile", "bert_train", "gpt_decode", "marian_decode", "lstm", "chars",
+)  # fmt: skip
 
 
 @dataclass
@@ -90,8 +92,9 @@ def main() -> None:
     name = torch.cuda.get_device_name(runtime.device) if runtime.graphs else "processor"
     bench.line("device", name=name, torch=torch.__version__, threads=torch.get_num_threads())
     # Imported here: a part that cannot be loaded must not stop the others.
-    homes = dict.fromkeys(("loss", "gpt_train", "profile", "lstm"), "gpu_training")
+    homes = dict.fromkeys(("gpt_train", "profile", "lstm"), "gpu_training")
     homes |= {"gpt_decode": "gpu_decoding", "marian_decode": "gpu_decoding", "chars": "gpu_chars"}
+    homes |= {"bert_train": "gpu_bert", "loss": "gpu_loss"}
     for part in asked.parts.split(","):
         begun = time.perf_counter()
         with bench.trying(part):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.batch.stream import Pieces, Stream
-from weft.decode.likelihood import chunked_loss, sequence_loss
+from weft.decode.likelihood import chunked_loss
 from weft.decode.transformer import GPT
 from weft.encode.compiled import compile_blocks
 from weft.model import Model
@@ -34,64 +34,6 @@ if TYPE_CHECKING:
 
 PEAK = 989e12  # dense bf16 operations a second of an H200, by its data sheet
 Work = Callable[[Tensor], Tensor]  # ids (B, T+1) -> loss of an update
-
-
-def loss(bench: Bench) -> None:
-    """The loss of a large vocabulary in chunks, against the plain one: equal, and how fast."""
-    rows, width, words = (67, 16, 1013) if bench.tiny else (32768, 768, 50257)
-    device = bench.device
-    torch.manual_seed(0)
-    for dtype in (torch.float32, torch.bfloat16):
-        for smoothing in (0.0, 0.1):
-            with bench.trying("fused loss"):
-                x = torch.randn(1, 67, width, device=device, dtype=dtype).requires_grad_()
-                w = (torch.randn(words, width, device=device) * 0.05).to(dtype).requires_grad_()
-                b = (torch.randn(words, device=device) * 0.1).to(dtype).requires_grad_()
-                right = Padded(torch.randint(words, (1, 67), device=device), torch.tensor([67]))
-                found, _ = chunked_loss(x, w, b, right, smoothing, chunk=20 * words)
-                mine = torch.autograd.grad(found, (x, w, b))
-                wide = [t.detach().double().requires_grad_() for t in (x, w, b)]
-                scores = F.linear(*wide)
-                total = F.cross_entropy(
-                    scores[0], right.data[0], reduction="sum", label_smoothing=smoothing
-                )
-                theirs = torch.autograd.grad(total, wide)
-                error = [
-                    float((a.double() - e).norm() / e.norm())
-                    for a, e in zip((found.detach(), *mine), (total.detach(), *theirs), strict=True)
-                ]
-                bound = 1e-5 if dtype == torch.float32 else 2e-2
-                kind = str(dtype).removeprefix("torch.")
-                bench.line(
-                    "fused loss", "" if max(error) < bound else f"WRONG {kind} {error}",
-                    dtype=kind, smoothing=smoothing, relative_error=[f"{e:.1e}" for e in error],
-                    good=max(error) < bound,
-                )  # fmt: skip
-    with bench.trying("fused loss, speed"):
-        x = torch.randn(1, rows, width, device=device, dtype=torch.bfloat16).requires_grad_()
-        w = (torch.randn(words, width, device=device) * 0.05).requires_grad_()
-        right = Padded(torch.randint(words, (1, rows), device=device), torch.tensor([rows]))
-        low = bench.device.type
-
-        def once(way: Callable[..., Any]) -> None:
-            with torch.autocast(low, torch.bfloat16):
-                total = way()
-            total.backward()
-            x.grad = w.grad = None
-
-        ways: dict[str, Callable[[], Any]] = {
-            "chunks": lambda: chunked_loss(x, w, None, right)[0],
-            "plain": lambda: sequence_loss(F.linear(x, w), right)[0],
-        }
-        taken = {}
-        for name, way in ways.items():
-            once(way)
-            taken[name] = [bench.seconds(lambda way=way: once(way)) for _ in range(bench.repeats)]
-        bench.line(
-            "fused loss, speed", f"{1e3 * spread(taken['chunks'], 6)['median']:.1f} ms, plain "
-            f"{1e3 * spread(taken['plain'], 6)['median']:.1f} ms", rows=rows, words=words,
-            seconds={name: spread(found, 5) for name, found in taken.items()},
-        )  # fmt: skip
 
 
 def zipf(rows: int, steps: int, words: int, count: int, device: Any, seed: int = 1) -> list[Tensor]:

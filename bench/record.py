@@ -18,7 +18,11 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-PLACES = ("--data", "--folder", "--corpus", "--lists", "--peers", "--vectors")  # are paths
+# Options that are paths.
+PLACES = (
+    *("--checkpoint", "--data", "--folder", "--corpus", "--lists", "--peers", "--pretrained"),
+    "--vectors",
+)
 LIBRARIES = ("weft", "torch", "numpy", "tokenizers", "scikit-learn")
 
 

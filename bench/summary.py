@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import tables
 import tables_compare
+import tables_encoding
+import tables_finetune
 import tables_generation
 import tables_generation_speed
 import tables_parsing
@@ -32,6 +34,8 @@ SECTIONS = (
     *tables_parsing.SECTIONS,
     *tables_generation.SECTIONS,
     *tables_generation_speed.SECTIONS,
+    *tables_encoding.SECTIONS,
+    *tables_finetune.SECTIONS,
 )
 
 

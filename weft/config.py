@@ -88,17 +88,18 @@ def recipe(name: str) -> Config:
     return from_sections(tomllib.loads(path.read_text("utf-8")), f"recipe {name}")
 
 
-def recipes(task: str | None = "classify", pretrained: bool = False) -> list[str]:
+def recipes(task: str | None = "classify", pretrained: bool | str = False) -> list[str]:
     """The names of the built-in configurations for a task, or of all; from simple to deep.
 
     One that names no task answers for whole texts, by classes or numbers. Those that start from a
-    checkpoint come with `pretrained`, where there is one.
+    checkpoint come with `pretrained`: all, or those for the kind of checkpoint there is.
     """
     wanted = {"regress": "classify", "pair-score": "pair-classify"}.get(task or "", task)
     found = {}
     for path in RECIPES.glob("*.toml"):
         sections = tomllib.loads(path.read_text("utf-8"))
-        if wanted is not None and not pretrained and sections["recipe"].get("pretrained"):
+        start = sections["recipe"].get("pretrained")  # the kind of checkpoint it begins with
+        if wanted is not None and start and pretrained not in (True, start):
             continue
         if wanted is None or sections.get("task", {}).get("kind", "classify") == wanted:
             found[path.stem] = sections["recipe"].get("order", 99)

@@ -14,7 +14,9 @@ from weft import registry
 from weft.batch import Padded
 from weft.batch.index import Pieces
 from weft.batch.padded import beside
+from weft.decode import spoken
 from weft.decode.search_settings import Settings
+from weft.decode.unread import Unread
 from weft.encode.towers import check_marks, check_pooled
 from weft.errors import UserError
 from weft.tokens.frame import BARE, Frame
@@ -48,6 +50,7 @@ class Model(nn.Module):
         self.apart = _apart(self.parts)  # a row holds two texts, each of which is read by itself
         self.pair: Any = None  # how two texts meet, where there are two
         self.join: Any = None  # and what makes one vector of theirs
+        self.spoken = bool(parts.get("task", {}).get("auxiliary"))  # it also foretells words
         if "embedder" not in self.parts:
             self.head = _speaker(self.parts, outputs)
             return
@@ -60,6 +63,8 @@ class Model(nn.Module):
             raise UserError(
                 "The embedder 'vectors' reads no tokens, so no other can stand beside it."
             )
+        if self.spoken:
+            spoken.check(self.embedders, self.parts, self.apart)
         width = sum(map(_width, self.embedders))
         if "pair" in self.parts and not self.apart:
             self.pair = registry.build("pair", self.parts["pair"], input_size=width)
@@ -106,7 +111,13 @@ class Model(nn.Module):
             embedder.borrow(decoder.words.table, getattr(decoder, "scale", 1.0))
 
     def forward(self, source: Padded) -> Any:
+        if getattr(self.head, "reads_later", False):
+            return self.head(Unread(source, self.memory, self.limit))
         return self.read(source).scores
+
+    def memory(self, source: Padded) -> Padded:
+        """What a decoder is given to read (B, T, H)."""
+        return self.pooled(self.encode(self.embed(source)))[0]
 
     @property
     def by_word(self) -> bool:
@@ -151,12 +162,16 @@ class Model(nn.Module):
         """The scores together with the states, the sentence vector and the attention weights."""
         if self.speaks:
             return Reading(source, source, None, self.head(source))
-        states = self.encode(self.embed(source))  # (B, T, H)
+        embedded = self.embed(source)  # (B, T, E)
+        states = self.encode(embedded)  # (B, T, H)
         vector, weights = self.pooled(states)
         if self.fills:
             return Reading(states, vector, weights, self.head(states, vector))
         alone = self.pair is not None and source.second is None  # one text of two has no answer
-        scores = None if alone else self.score(vector, source)
+        scores: Any = None if alone else self.score(vector, source)
+        if self.spoken and self.training:
+            table: Any = self.embedders[0].table
+            scores = spoken.Spoken(scores, embedded, source.data, table.weight)
         return Reading(states, vector, weights, scores)
 
     def encode(self, embedded: Padded) -> Padded:
@@ -194,13 +209,13 @@ class Model(nn.Module):
             source = replace(source, data=known)
         embedded = [
             embedder(given)
-            for embedder, given in zip(self.embedders, self._given(source), strict=True)
+            for embedder, given in zip(self.embedders, self.given(source), strict=True)
         ]
         if len(embedded) == 1:
             return embedded[0]
         return embedded[0].with_data(torch.cat([e.data for e in embedded], dim=-1))
 
-    def _given(self, source: Padded) -> Iterator[Padded]:
+    def given(self, source: Padded) -> Iterator[Padded]:
         """What each embedder reads of a source: ids, pieces of its own, or words with theirs."""
         pieces = iter(source.pieces)
         words = next(pieces) if self.subwords else None

@@ -129,7 +129,7 @@ def test_settings_that_do_not_fit_the_weights(folder, tmp_path):
     says(fails("convert", folder, "-o", tmp_path / "model"), "cannot be read as JSON")
     (folder / "config.json").unlink()
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "not a checkpoint folder: there is no config.json")
+    says(told, "not a checkpoint folder: there is no config.json", "of the Hugging Face layout")
 
 
 def test_a_tokenizer_of_another_checkpoint(folder, tmp_path):
@@ -233,6 +233,8 @@ def test_names_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
     ok("convert", "org/small-bert@v1.2", "-o", tmp_path / "model")
+    told = fails("convert", tmp_path / "model", "-o", tmp_path / "again")
+    says(told, "a model of Weft already", "give it to --pretrained")
     assert asked == [("org/small-bert", "v1.2")]
     assert hub.located("plain") == tmp_path / "cache"
     assert hub.located("cache").name == "cache"  # a folder is preferred
@@ -243,7 +245,7 @@ def test_names_of_the_hub(tmp_path, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", gone)
     told = fails("convert", "cash", "-o", tmp_path / "m")
-    says(told, "cash: no such folder.", "Did you mean 'cache'?", "not in the cache, and offline")
+    says(told, "cash: no such folder.", "Did you mean 'cache'?", "the hub could not be asked")
     says(fails("convert", "./gone/for/good", "-o", tmp_path / "m"), "no such folder.")
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
     told = fails("convert", "org/name", "-o", tmp_path / "m")

@@ -11,7 +11,6 @@ from weft.batch import Padded
 from weft.decode import prepared as module
 from weft.decode import search_rules
 from weft.decode.prepared import Prepared, prepared
-from weft.attend.prepared_linear import Int8, Linear
 from weft.decode.recurrent import Recurrent
 from weft.decode.search import Rules, Settings, search
 from weft.decode.search_state import reorder, spread
@@ -175,26 +174,6 @@ def test_a_language_model_after_prompts():
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "gelu-tanh"])
-def test_products_of_whole_numbers(activation):
-    torch.manual_seed(5)
-    weight, bias, x, other = (torch.randn(*size) for size in ((11, 67), (11,), (7, 67), (7, 11)))
-    x[2] = 0
-    scale = weight.abs().amax(1, keepdim=True) / 127
-    whole = (weight / scale).round() * scale
-    size = x.abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
-    rounded = (x / size).round() * size
-    expected = rounded @ whole.T + bias
-    layer = Int8(weight, bias, activation)
-    torch.testing.assert_close(layer(x), ACTIVATE[activation](expected), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(layer.plus(x, other), expected + other, rtol=1e-4, atol=1e-4)
-    exact = x @ weight.T + bias
-    assert (expected - exact).norm() < 0.02 * exact.norm()
-    exact_layer = Linear(weight, bias, activation)
-    torch.testing.assert_close(exact_layer(x), ACTIVATE[activation](exact), rtol=1e-5, atol=1e-4)
-    torch.testing.assert_close(layer(x[1:2]), layer(x)[1:2], rtol=0, atol=0)
-
-
 def test_int8_is_near_and_asked_for_in_the_settings():
     decoder = built(hidden=48, feed=96)
     head = Sequence(decoder, Settings(), BOS, EOS).eval()
@@ -258,26 +237,3 @@ def test_not_a_number_stays_one():
     ready = prepared(decoder)
     scores, _ = ready.step(torch.full((5,), 4), ready.start(states))
     assert scores.isnan().any(1).tolist() == [True, False, False, False, False]
-
-
-def test_layers_that_do_not_work_are_not_used(monkeypatch):
-    """Another torch may have other operators: it steps as the decoder itself does."""
-    from weft.attend import prepared_linear
-
-    class Changed(prepared_linear.Linear):
-        def __call__(self, x):
-            raise TypeError("an argument more")
-
-    class Wrong(prepared_linear.Linear):
-        def __call__(self, x):
-            return 2 * super().__call__(x)
-
-    try:
-        for kind in (Changed, Wrong):
-            monkeypatch.setitem(prepared_linear.LAYERS, "float32", kind)
-            prepared_linear.packs.cache_clear()
-            assert not prepared_linear.packs()
-        monkeypatch.undo()
-    finally:
-        prepared_linear.packs.cache_clear()
-    assert prepared_linear.packs()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.networks import network
 from weft.errors import UserError
 from weft.explain import explain, methods
 from weft.explain.attention import heads, rollout
@@ -54,7 +55,7 @@ def test_a_transformer_follows_the_flow_to_its_tokens(pool, cls, trained):
     company = explain(predictor, [TEXT, "good " * 13], method="attention")
     assert alone == pytest.approx(weights(company[0]), abs=1e-5)
     assert sum(alone) == pytest.approx(1)
-    maps = heads(predictor, TEXT)
+    (maps,) = heads(predictor, TEXT)
     flow = np.eye(len(maps.tokens))
     for layer in maps.weights.mean(1):
         flow = (0.5 * layer + 0.5 * np.eye(len(flow))) @ flow
@@ -64,7 +65,7 @@ def test_a_transformer_follows_the_flow_to_its_tokens(pool, cls, trained):
 
 
 def test_heads_and_layers_have_a_map_each(trained):
-    maps = heads(trained("transformer", encoder__cls=True), TEXT)
+    (maps,) = heads(trained("transformer", encoder__cls=True), TEXT)
     assert maps.tokens == ("[CLS]", *TEXT.split())
     assert maps.weights.shape == (2, 4, 9, 9)
     assert maps.weights.sum(3) == pytest.approx(np.ones((2, 4, 9)), abs=1e-5)
@@ -78,3 +79,82 @@ def test_only_models_that_attend_have_the_method(trained):
     assert "attention" not in methods(trained("cnn"))
     strided = trained("cnn", pool__kind="attention", encoder__stride=2)
     assert "attention" not in methods(strided)
+
+
+# ---- networks that are pre-trained
+
+
+def test_a_network_in_front_has_maps_with_what_stands_around_the_text():
+    predictor = network()
+    (maps,) = heads(predictor, "The bank was steep")
+    assert maps.tokens == ("<cls>", "The", "bank", "was", "steep", "<sep>")
+    assert (maps.name, maps.second, maps.weights.shape) == ("bert", 0, (3, 2, 6, 6))
+    assert maps.weights.sum(3) == pytest.approx(np.ones((3, 2, 6)), abs=1e-5)
+    ((_, source),) = predictor.engine.batches(["The bank was steep"])
+    with torch.no_grad():
+        wanted = predictor.engine.model.embedders[0].weights(source)
+    assert maps.weights == pytest.approx(torch.cat(wanted).numpy(), abs=1e-6)
+    short = maps.first(3)
+    assert (len(short.tokens), short.weights.shape) == (3, (3, 2, 3, 3))
+
+
+def test_gpt_looks_back_only():
+    (maps,) = heads(network(embedder="gpt"), "the bank was steep")
+    assert maps.tokens == ("the", "bank", "was", "steep")
+    assert np.triu(maps.weights, 1).max() == 0
+
+
+@pytest.mark.parametrize("task", ["span", "pair-classify"])
+def test_two_texts_in_one_row_are_told_apart(task):
+    (maps,) = heads(network(task, pair="joint"), ("a bank", "the river"))
+    assert maps.tokens == ("<cls>", "a", "bank", "<sep>", "the", "river", "<sep>")
+    assert maps.second == 4
+    assert maps.first(4).second == 0
+
+
+def test_two_texts_that_are_read_apart_have_a_map_each():
+    first, second = heads(network("pair-classify", pair="towers"), ("a bank", "the river was"))
+    assert (first.name, second.name) == ("bert, first text", "bert, second text")
+    assert first.tokens == ("<cls>", "a", "bank", "<sep>")
+    assert second.tokens == ("<cls>", "the", "river", "was", "<sep>")
+    assert second.weights.shape == (3, 2, 5, 5)
+
+
+def test_hidden_words_are_shown_as_such():
+    (maps,) = heads(network("masked"), "the [MASK] of money")
+    assert maps.tokens == ("<cls>", "the", "<mask>", "of", "money", "<sep>")
+
+
+def test_words_are_shown_by_their_pieces():
+    (maps,) = heads(network("tag"), "the dogs")
+    assert maps.tokens[:2] == ("<cls>", "the")
+    assert len(maps.tokens) == maps.weights.shape[2] > 4  # "dogs" has several pieces
+
+
+def test_a_transformer_behind_a_network_has_maps_of_its_own():
+    behind = {"kind": "transformer", "hidden": 6, "heads": 3, "layers": 2, "cls": True}
+    first, second = heads(network(encoder=behind), "a bank")
+    assert (first.name, first.weights.shape) == ("bert", (3, 2, 4, 4))
+    assert (second.name, second.weights.shape) == ("transformer", (2, 3, 5, 5))
+    assert second.tokens == ("[CLS]", *first.tokens)
+
+
+def test_the_first_window_of_a_long_text_is_shown(limited):
+    maps, *_ = heads(limited(network(), 5, "windows"), "a bank lends money over the river")
+    assert maps.tokens == ("<cls>", "a", "bank", "lends", "<sep>")
+
+
+def test_a_network_is_followed_down_to_its_words():
+    predictor = network()
+    text = "the bank was steep"
+    assert "attention" in methods(predictor)
+    (found,) = explain(predictor, [text], method="attention")
+    company, _ = explain(predictor, [text, "the river " * 4], method="attention")
+    assert weights(found) == pytest.approx(weights(company), abs=1e-6)
+    (maps,) = heads(predictor, text)
+    flow = np.eye(6)
+    for layer in maps.weights.mean(1):
+        flow = (0.5 * layer + 0.5 * np.eye(6)) @ flow
+    wanted = flow[0][1:-1]  # [CLS] is what the pool reads; it and [SEP] are no words
+    assert weights(found) == pytest.approx((wanted / wanted.sum()).tolist(), abs=1e-5)
+    assert "attention" not in methods(network(mix=True))

@@ -1,10 +1,13 @@
 """Gradients: completeness, parity with captum and with arithmetic, windows, modes left as found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tests.networks import network
 from weft import config
 from weft.explain import explain
 from weft.explain.explanation import target_of
@@ -135,3 +138,40 @@ def test_the_model_is_left_as_it_was_found(trained):
     explain(predictor, TEXTS)
     assert predictor(TEXTS) == before
     assert all(parameter.grad is None for parameter in parameters)
+
+
+@pytest.mark.parametrize(("embedder", "pair"), [("bert", ""), ("bert", "joint"), ("gpt", "")])
+def test_a_network_is_explained_from_its_words_on(embedder, pair):
+    predictor = network("pair-classify" if pair else "classify", embedder, pair=pair)
+    asked = [("the bank was", "a dog"), ("river", "the money of a bank")]
+    given = asked if pair else [" ".join(two) for two in asked]
+    found = explain(predictor, given, method="integrated-gradients", steps=60)
+    engine, unknown_id = predictor.engine, predictor.engine.indexer.tokenizer.unknown
+    for i, one in enumerate(found):
+        direction = target_of(predictor, one.target, one.answer).direction
+        ((_, source),) = engine.batches(predictor.carried(given[i : i + 1]))
+        around = torch.isin(source.data, torch.tensor([*engine.model.frame.before,
+                                                       *engine.model.frame.after]))  # fmt: skip
+        nothing = replace(source, data=source.data.where(around, torch.tensor(unknown_id)))
+        with torch.no_grad():
+            rise = [float(engine.model(x)[0] @ torch.from_numpy(direction))
+                    for x in (source, nothing)]  # fmt: skip
+        # Complete without [CLS] and [SEP], which stay as they are.
+        assert sum(w.weight for w in one.words) == pytest.approx(rise[0] - rise[1], abs=1e-5)
+        words = [w.weight for w in one.words if one.text[w.start : w.end] != "⟷"]
+        assert np.count_nonzero(words) == len(words)  # not the first alone
+
+
+def test_the_slope_of_what_stands_around_is_nobodys():
+    predictor = network()
+    model = predictor.engine.model
+    (found,) = explain(predictor, ["the bank"], method="gradient-input")
+    ((_, source),) = predictor.engine.batches(["the bank"])
+    vectors = model.embedders[0].table(source.data).detach().requires_grad_()
+    handle = model.embedders[0].table.register_forward_hook(lambda *_: vectors)
+    with torch.enable_grad():
+        direction = target_of(predictor, found.target, found.answer).direction
+        (model(source)[0] @ torch.from_numpy(direction)).backward()
+    handle.remove()
+    wanted = (vectors.grad * vectors).sum(2)[0].detach().tolist()
+    assert [w.weight for w in found.words] == pytest.approx(wanted[1:3], abs=1e-6)

@@ -1,12 +1,14 @@
 """Answers at every word: one word's score, hidden words, every method, and what is refused."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 import weft
+from tests.networks import network
 from tests.run.test_tag import columns, conllu, trained
 from weft.config import recipe
 from weft.decode.crf import CRF
@@ -249,3 +251,49 @@ def test_long_sentences_are_explained_in_the_stretch_that_holds_the_word(folder)
 def test_a_text_without_words_cannot_be_explained(pos):
     with pytest.raises(UserError, match="no text to explain"):
         study(pos, [Example(" ")])
+
+
+# ---- words that a pre-trained network reads by their pieces
+
+
+def of_network(text, word):
+    predictor = network("tag")
+    ((example, answer),) = answered(predictor, [text])
+    return predictor, question(predictor, example, answer, word=word, column="", target="")
+
+
+def test_a_network_is_explained_from_the_pieces_of_its_words_on():
+    predictor, one = of_network("the dogs lends money", "1")
+    found = weigh(one, "integrated-gradients")
+    network_, spot = predictor.engine.model.embedders[0], one.spot
+    assert spot.source.pieces[0].shape[2] > 1  # "dogs" has several pieces
+    hidden = spot.source.pieces[0].clone()
+    hidden[hidden > 0] = predictor.engine.indexer.tokenizer.unknown + 1
+    with torch.no_grad():
+        ends = [
+            float(spot._read(spot.model, spot.model.embed(source))[0].double()
+                  @ torch.from_numpy(one.target.direction).double())
+            for source in (spot.source, replace(spot.source, pieces=(hidden,)))
+        ]  # fmt: skip
+    weights = [word.weight for word in found.words]
+    assert len(weights) == 4
+    assert sum(weights) == pytest.approx(ends[0] - ends[1], abs=1e-4)
+    assert min(map(abs, weights)) > 1e-6  # the other words matter through their context
+    assert len(network_.table._forward_hooks) == 0
+
+
+def test_steps_belong_to_words():
+    predictor, one = of_network("the dogs", "1")
+    (given,) = predictor.engine.model.given(one.spot.source)
+    owners = predictor.engine.model.embedders[0].owners(given)[0].tolist()
+    many = int((one.spot.source.pieces[0][0, 1] > 0).sum())
+    assert owners == [-1, 0, *[1] * many, -1]
+
+
+def test_a_hidden_word_of_a_network_is_one_unknown_piece():
+    predictor, one = of_network("the dogs lends", "1")
+    found = one.spot._hide(np.array([[False, True, False]]))
+    unknown = predictor.engine.indexer.tokenizer.unknown + 1
+    own = one.spot.source.pieces[0]
+    assert found.pieces[0][0, 1].tolist() == [unknown, *[0] * (own.shape[2] - 1)]
+    assert torch.equal(found.pieces[0][0, [0, 2]], own[0, [0, 2]])

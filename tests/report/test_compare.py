@@ -191,6 +191,16 @@ def broken_launch(job, threads):
     return process, errors
 
 
+def test_trainings_that_learned_nothing_are_named(files, tmp_path, capsys):
+    still = {"train.epochs": 9, "train.batch": 7, "train.learning_rate": 0.0}
+    (row,) = run(files, tmp_path / "out", recipes=["bag"], changes=still, seeds=2)
+    assert (row.collapsed, row.collapsed_seeds, row.kept_quality) == (2, ("1", "2"), None)
+    assert "bag seed 1: accuracy" in capsys.readouterr().err
+    table([row])
+    assert "bag: 2 of 2 trainings collapsed (seeds 1, 2). Lower" in capsys.readouterr().out
+    assert "2 of 2 collapsed (seeds 1, 2)" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_folds(files, tmp_path):
     rows = run(files[:1], tmp_path / "out", seeds=1, folds=3)
     assert len(rows[0].values) == 3

@@ -61,7 +61,9 @@ def test_a_header_that_was_guessed_is_said(tmp_path):
     rows = "".join(f"a{i} b\tb a{i}\n" for i in range(20))
     (tmp_path / "a.tsv").write_text(f"english\tloomish\n{rows}")
     (tmp_path / "b.tsv").write_text(f"source\ttarget\n{rows}")
-    first, second = (_recipes(Data(train=str(tmp_path / n)), {}, ())[1] for n in ("a.tsv", "b.tsv"))
+    first, second = (
+        _recipes(Data(train=str(tmp_path / name)), {}, (), "")[1] for name in ("a.tsv", "b.tsv")
+    )
     assert "a.tsv:1: the first line is taken for a header." in first
     assert "header" not in second
 

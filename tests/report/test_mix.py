@@ -38,6 +38,16 @@ def test_a_model_and_its_folder_say_the_same(tmp_path):
     assert saved.gamma == 0.75
 
 
+def test_a_network_of_blocks_is_shown_too():
+    embedder = {"kind": "bert", "hidden": 6, "layers": 2, "heads": 3, "mix": True}
+    parts = {"embedder": embedder, "encoder": {"kind": "none"}, "pool": {"kind": "cls"},
+             "head": {"kind": "linear"}}  # fmt: skip
+    (found,) = mix.of_model(Model(parts, vocabulary_size=7, outputs=2))
+    assert (found.name, found.gamma) == ("bert", 1.0)
+    assert found.shares == pytest.approx((1 / 3, 1 / 3, 1 / 3))
+    assert "bert, γ = 1.00" in html.render("mix.html", mixes=[found])
+
+
 def test_one_without_a_mix_has_nothing_to_show(tmp_path):
     made = model()
     made.embedders[1].mix = None

@@ -189,11 +189,16 @@ def test_it_writes(elmo):
     assert len(done.out.split()) > 3
 
 
-def test_what_is_refused(tmp_path):
+def test_what_is_refused(elmo, tmp_path):
     with pytest.raises(UserError, match=r"decoder 'elmo' learns where a sentence begins and ends"):
         pretrained(tmp_path, **{"task.lines": False})
     with pytest.raises(UserError, match=r"kind 'pretrained' needs a checkpoint: pass --pretrained"):
         weft.train(recipe("elmo"), tmp_path / "run", quiet=True, device="cpu")
+    bert = from_checkpoint(recipe("bert"), str(elmo[1]))
+    with pytest.raises(
+        UserError, match=r"an ELMo, which reads the letters of words.*--recipe elmo"
+    ):
+        weft.train(bert, tmp_path / "run", quiet=True, device="cpu")
 
 
 def test_pre_training_goes_on_where_it_ended(elmo, tmp_path):

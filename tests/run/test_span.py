@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,9 +11,13 @@ from tests.cli.command import command
 from weft.config import from_sections, recipe
 from weft.errors import UserError
 from weft.predict import load
-from weft.predict.evaluate import evaluate
+from weft.predict.evaluate import evaluate, gold_beside
+from weft.report.fitting import fitting
+from weft.report.judged import judged, share
 from weft.run.data import Data
 from weft.run.split import from_files
+from weft.tasks.span import marked
+from weft.text.example import Answers
 from weft.text.read import read
 
 TOWNS = ["Oslo", "Lima", "Cairo", "Quito", "Perth", "Turin", "Accra"]
@@ -128,6 +133,30 @@ def test_the_page_marks_answers_in_their_passages(bidaf, tmp_path):
     text = page.read_text()
     assert "lives in" in text
     assert "<mark" in text
+
+
+def test_pages_count_answers_as_the_measure_does(bidaf):
+    """The best reference stands beside an answer, so that shares add up to the figures."""
+    predictor = load(bidaf / "run")
+    examples = [
+        replace(e, label=Answers((*e.label.texts, e.other[:20]), (*e.label.starts, 0)))
+        for e in read(bidaf / "train.json")
+    ]
+    figures = evaluate(predictor, examples).figures(resamples=0)
+    answers = predictor([(e.text, e.other) for e in examples])
+    pairs = [
+        (answer.structure, gold_beside(predictor, example, answer))
+        for example, answer in zip(examples, answers, strict=True)
+    ]
+    for metric in ("em", "f1"):
+        shares = [share(*pair, metric)[0] for pair in pairs]
+        assert sum(shares) / len(shares) == pytest.approx(figures[metric].value)
+    none = marked("Oslo.")
+    assert share(none, none) == (1.0, 1.0)
+    assert judged(none, marked("Oslo.", (0, 4))).cells == [("answer", "no answer")]
+    wrong = judged(marked("Oslo, Lima", (0, 4)), marked("Oslo, Lima", (6, 10)))
+    assert (wrong.right, wrong.cells) == ([], [("answer", "(another answer)")])
+    assert fitting(examples) == ("span",)
 
 
 def test_bert_learns_windows_and_that_there_is_no_answer(tmp_path):

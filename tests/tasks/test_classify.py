@@ -36,7 +36,11 @@ def complaint(call) -> str:
 
 def test_the_registry_finds_it_and_fills_in_its_options() -> None:
     assert isinstance(build("task", {"kind": "classify", "several": True}), Classify)
-    assert dict(parts("task")["classify"].options) == {"several": "False", "smoothing": "0.0"}
+    assert dict(parts("task")["classify"].options) == {
+        "several": "False",
+        "smoothing": "0.0",
+        "auxiliary": "0.0",
+    }
 
 
 def test_labels_are_sorted_and_numbers_by_value() -> None:

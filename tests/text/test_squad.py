@@ -10,7 +10,7 @@ from weft.text.columns import Columns
 from weft.text.example import Answers, Example, Tally
 from weft.text.formats import recognise
 from weft.text.read import read
-from weft.text.squad import check_answers, found_in
+from weft.text.squad import check_answers, found_in, write_squad
 
 PASSAGE = "The loom stands in Lyon. A weaver in Lyon owns the loom."
 
@@ -145,3 +145,21 @@ def test_answers_are_found_by_their_text():
     with pytest.raises(UserError, match="does not stand in the passage"):
         found_in(("Bern",), PASSAGE)
     check_answers(Answers(), "")
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    asked = [
+        question("q1", answers=[answer("Lyon", 37)]),
+        question("q2", answers=[]),
+        question("3"),
+    ]
+    whole = document(*asked)
+    whole["data"][0]["paragraphs"].append({"context": "Für", "qas": [question("q4")]})
+    before = list(read(written(tmp_path, whole)))
+    write_squad(before, tmp_path / "again.json")
+    after = list(read(tmp_path / "again.json"))
+    assert [(e.id, e.text, e.other, e.label) for e in after] == [
+        (e.id, e.text, e.other, e.label) for e in before
+    ]
+    again = json.loads((tmp_path / "again.json").read_text())
+    assert [len(p["qas"]) for p in again["data"][0]["paragraphs"]] == [3, 1]

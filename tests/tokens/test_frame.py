@@ -44,3 +44,18 @@ def test_the_limit_is_that_of_either_text_where_they_are_read_apart():
     rows = list(windows.rows(pair[0], others=["a b c d e"]))
     assert len(rows) == 4  # two windows of each, and all of them meet
     assert {row.coverage for row in rows} == {1.0}
+
+
+def test_a_text_without_tokens_is_the_frame_alone():
+    index = Indexer(Word().train(["a b"]), limit=6, frame=BERT)
+    (row,) = index.rows([" "], spans=True)
+    assert row.ids.tolist() == [101, 102]
+    assert row.spans.tolist() == [[0, 0], [0, 0]]
+    assert row.coverage == 0.0  # there was nothing to read
+    a = Word().train(["a b"]).ids(["a"])[0].tolist()
+    (row,) = index.rows([""], others=["a"])
+    assert row.ids.tolist() == [101, 102, *a, 102]
+    (row,) = index.rows(["a"], others=[""])
+    assert (row.ids.tolist(), row.second) == ([101, *a, 102, 102], 3)
+    (row,) = replace(index, frame=replace(BERT, each=True)).rows(["a"], others=[""])
+    assert (row.ids.tolist(), row.second) == ([101, *a, 102, 101, 102], 3)

@@ -219,6 +219,18 @@ def test_cls_is_not_a_step_of_the_text():
     assert [distance for distance, _ in found["layer 1"]] == list(range(13))
 
 
+def test_vectors_that_know_their_context_have_read_the_text():
+    parts = {
+        "embedder": {"kind": "bert", "hidden": 6, "layers": 1, "heads": 3, "limit": 13},
+        "encoder": {"kind": "none"},
+        "pool": {"kind": "cls"},
+        "head": {"kind": "linear"},
+    }
+    found = examine(Model(parts, vocabulary_size=11, outputs=2), TASK, batch(), CPU)
+    assert found.level == "good"
+    assert found.verdict.startswith("Each vector of embedder 'bert' has read the text")
+
+
 def test_directions_have_their_own_weights():
     net, rows = model({"kind": "rnn", "hidden": 5}).eval(), batch()
     layers = examine(net, TASK, rows, CPU).layers
@@ -395,6 +407,11 @@ def falling(rate, steps=60):
             evidence([(0, 1.0), (1, 0.5), (2, 0.0)], cell="", encoder="cnn"),
             "bad",
             "Nothing arrives from steps 2 and more before the end: pool 'last' of encoder 'cnn'",
+        ),
+        (
+            evidence([(0, 0.0), (1, 1.0)], cell="", encoder="none", pool="cls", context="bert"),
+            "good",
+            "Each vector of embedder 'bert' has read the text: distance does not matter.",
         ),
         (evidence(falling(0.5), cell=""), "good", "The answer sees all of 61 steps"),
         (

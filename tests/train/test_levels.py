@@ -51,6 +51,19 @@ def test_a_rate_of_the_embedders_is_that_of_the_last_layer():
         assert own == pytest.approx([factor] * len(own))
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (Settings(layer_decay=1.5), "train.layer_decay should be above 0 and at most 1, got 1.5"),
+        (Settings(layer_decay=0.0), "train.layer_decay should be above 0 and at most 1, got 0.0"),
+        (Settings(unfreeze=-1.0), "train.unfreeze should be 0 or more epochs, got -1.0"),
+    ],
+)
+def test_rates_that_make_no_sense(settings, told):
+    with pytest.raises(UserError, match=told):
+        optimisers(model(), settings)
+
+
 def test_every_parameter_is_in_one_level():
     built = model(mix=True)
     some = [id(p) for level in levels(built) for p in level]

@@ -93,6 +93,8 @@ def test_changes_and_remarks_in_words():
     assert remarks(tuned(found))[0] == (
         "Tuned, seed 2 has collapsed: it answers b to all 5 test texts."
     )
+    assert remarks(tuned(found))[-2].startswith("Tuned: 2 of 2 restarts collapsed (seeds 2, 3); ")
+    assert "accuracy on test 91.0 ± 1.4 with them, no figure without." in remarks(tuned(found))[-2]
     assert remarks(tuned(restarts(error="no")))[-1] == "As it came, seed 3 failed: no"
 
 

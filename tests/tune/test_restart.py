@@ -1,6 +1,7 @@
 """Restarts: fresh seeds for both configurations, collapsed ones named, an honest comparison."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from tests.tune.test_search import STRENGTH, run, tfidf
 from weft import config
 from weft.measure import paired, spread
-from weft.tune.restart import Restart, collapsed
+from weft.tune.collapse import never_fell
+from weft.tune.restart import Restart, Restarts, collapsed
 from weft.tune.study import Plan
 
 GOOD = [("a", "a"), ("b", "b"), ("b", "b"), ("a", "b"), ("b", "b")]
@@ -40,6 +42,41 @@ def test_far_below_the_others_is_a_collapse_too():
     near = collapsed(made(0.8, 0.75, 0.8), [GOOD, POOR, GOOD], "dev", plan())
     assert not any(r.collapsed for r in near)
     assert not any(r.collapsed for r in collapsed(made(0.6), [POOR], "dev", plan()))
+
+
+def test_no_better_than_one_answer_is_a_collapse_where_there_are_texts_enough():
+    # Three in five are "b": one answer for all reaches 0.6.
+    (found,) = collapsed(made(0.6), [POOR * 7], "dev", plan())
+    assert found.collapsed == (
+        "its accuracy of 0.600 on dev is no better than that of one answer for all (0.600)"
+    )
+    assert not collapsed(made(0.61), [POOR * 7], "dev", plan())[0].collapsed
+    numbers = [(1.0, 1.1), (3.0, 2.9), (5.0, 5.2)] * 11
+    wrong = plan("mse", higher=False)
+    assert collapsed(made(3.0), [numbers], "dev", wrong)[0].collapsed
+    assert not collapsed(made(0.1), [numbers], "dev", wrong)[0].collapsed
+
+
+def test_a_loss_that_never_fell_is_a_collapse():
+    assert never_fell({"losses": (0.7, 0.64)}) == (
+        "its training loss never fell by a tenth: 0.700 at the start, 0.640 at best"
+    )
+    assert not never_fell({"losses": (0.7, 0.62)})
+    assert not never_fell({"losses": None})
+    (first, *_) = made(0.8)
+    told = replace(first, collapsed="its training loss never fell")
+    assert collapsed([told], [GOOD], "dev", plan())[0].collapsed == "its training loss never fell"
+
+
+def test_means_with_and_without_the_collapsed():
+    group = [
+        replace(r, collapsed="x" if r.seed in (1, 3) else "") for r in made(0.9, 0.5, 0.8, 0.6)
+    ]
+    found = Restarts(tuple(group), (), "dev", None, 5)
+    assert found.collapses("tuned") == "2 of 4 restarts collapsed (seeds 1, 3)"
+    assert found.collapses("start") == ""
+    assert found.spread("tuned", "dev").mean == pytest.approx(0.7)
+    assert found.spread("tuned", "dev", collapsed=False).mean == pytest.approx(0.85)
 
 
 def test_errors_count_downwards():

@@ -5,10 +5,21 @@ B rows   T steps   H hidden width
 
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from weft.attend.multihead import MultiHead
 from weft.embed.options import ACTIVATIONS
+
+
+def as_products(x: Tensor) -> Tensor:
+    """Steps in the precision that products have here: half of it under autocast.
+
+    Blocks keep the precision of the steps they are given, so that with this the sum that runs
+    through them is as narrow as what they add: norms and sums then move half the bytes.
+    """
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
 
 
 class Block(nn.Module):
@@ -54,9 +65,10 @@ class Block(nn.Module):
             mixed, shares = self.attention(self.attention_norm(x), **asked)
             x = x + self.dropout(mixed)  # (B, T, H)
             return x + self.dropout(self._feed(self.feed_norm(x))), shares
+        kind = x.dtype  # a norm under autocast would make it wider
         mixed, shares = self.attention(x, **asked)
-        x = self.attention_norm(x + self.dropout(mixed))  # (B, T, H)
-        return self.feed_norm(x + self.dropout(self._feed(x))), shares
+        x = self.attention_norm(x + self.dropout(mixed)).to(kind)  # (B, T, H)
+        return self.feed_norm(x + self.dropout(self._feed(x))).to(kind), shares
 
     def _feed(self, x: Tensor) -> Tensor:
         return self.feed_out(self.inner(self.activation(self.feed_in(x))))

@@ -73,26 +73,26 @@ class Int8(Linear):
         weight = weight.detach()
         self.scale = weight.abs().amax(1).clamp(min=TINY) / LEVELS  # (O,)
         whole = (weight / self.scale[:, None]).round().to(torch.int8)  # (O, I)
-        # What the offset of a row adds, times the offset: x = size·u + low, so x·w = size·u·w + low·Σw.
+        # x = size·u + low for levels u, so x·w = size·u·w + low·Σw.
         self.sums = (whole.sum(1) * self.scale).numpy()  # (O,)
         self.weight = torch.ops.onednn.qlinear_prepack(whole, None)
         self.zero = torch.zeros(len(weight), dtype=torch.int64)
         own = torch.zeros(len(weight)) if bias is None else bias.detach().clone()
-        self.bias = own.numpy()
+        self.added = own.numpy()  # (O,)
         self.activation = list(AFTER).index(activation)
 
     def __call__(self, x: Tensor) -> Tensor:
         from weft.attend.prepared_kernels import finished
 
         made, size, low = self._product(x)
-        finished(made.numpy(), size, low, self.sums, self.bias, self.activation)
+        finished(made.numpy(), size, low, self.sums, self.added, self.activation)
         return made  # (N, O)
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
         from weft.attend.prepared_kernels import finished_onto
 
         made, size, low = self._product(x)
-        finished_onto(made.numpy(), size, low, self.sums, self.bias, other.numpy())
+        finished_onto(made.numpy(), size, low, self.sums, self.added, other.numpy())
         return made  # (N, O)
 
     def _product(self, x: Tensor) -> tuple[Tensor, np.ndarray, np.ndarray]:

@@ -62,6 +62,11 @@ class Indexer:
         """How many kinds of pieces each row has."""
         return len(self.pieces) + self.subwords
 
+    @property
+    def framed(self) -> bool:
+        """Whether a row is never empty, because something stands around every text."""
+        return self.frame.room() > 0 and not self.pieces
+
     def rows(
         self,
         texts: Sequence[str],
@@ -69,7 +74,8 @@ class Indexer:
         spans: bool = False,
         others: Sequence[str] = (),
     ) -> Iterator[Row]:
-        """Rows in the order of the texts; a text without tokens is read as one unknown token.
+        """Rows in the order of the texts; a text without tokens is read as one unknown token, or
+        as nothing but what stands around it.
 
         With `others`, the second texts, each row holds both.
         """
@@ -170,7 +176,7 @@ class Indexer:
             kept = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             ids.append(tokens.ids[kept])
             spans.append(tokens.spans[kept])
-            if not len(kept):  # nothing there is read as one unknown token
+            if not len(kept) and not self.framed:  # nothing there is read as one unknown token
                 ids[-1] = np.array([self.tokenizer.unknown], np.int32)
                 spans[-1] = np.zeros((1, 2), np.int32)
             words = [text[start:end] for start, end in spans[-1].tolist()]
@@ -221,6 +227,9 @@ class Indexer:
         text: str,
         where: Callable[[int], str],
     ) -> Iterator[Row]:
+        if len(ids) == 0 and self.framed:
+            yield self._row(i, ids, spans, text, 0.0)
+            return
         if len(ids) == 0:
             ids = np.array([self.tokenizer.unknown], np.int32)
             spans = None if spans is None else np.zeros((1, 2), np.int32)

@@ -251,7 +251,8 @@ def hide(ids: np.ndarray, places: np.ndarray, masking: Masking, draw: np.random.
     """Put masks and random words at the places (B, M) of rows of ids (B, T)."""
     row, column = np.nonzero(places >= 0)
     step = places[row, column]
-    luck = draw.random(len(row))
+    # One from every n-th part of [0, 1), so that the shares hold in every batch, not on average.
+    luck = (draw.permutation(len(row)) + draw.random(len(row))) / max(len(row), 1)
     other = masking.words[draw.integers(0, len(masking.words), len(row))]
     now = np.where(luck < 0.8, masking.mask, np.where(luck < 0.9, other, ids[row, step]))
     ids[row, step] = now

@@ -16,8 +16,7 @@ VIEWS = ("first", "second", "shared", "added", "missing", "overlap")
 
 @register("classic", "tfidf-pair")
 class PairTfIdf(TfIdf):
-    """TF-IDF of two texts, of the words in both, in one only, and of their overlap, with a linear
-    model.
+    """TF-IDF of two texts, of what they share and of their overlap, under a linear model.
 
     The overlap is that of words and of pairs of words, and the difference in length, as in the
     feature-based classifier of Bowman et al. (2015). Each is a staircase: a value has every step

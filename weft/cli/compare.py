@@ -26,12 +26,19 @@ def compare(
     task: Annotated[
         str,
         typer.Option(
-            help="classify, regress, pair-classify, pair-score, tag, parse, constituency, nodes, "
-            "seq2seq or language; found out where possible."
+            help="classify, regress, pair-classify, pair-score, span, tag, parse, constituency, "
+            "nodes, seq2seq or language; found out where possible."
         ),
     ] = "",
     problems: options.Problems = "",
     recipes: Annotated[str, typer.Option(help="Names, separated by commas; default all.")] = "",
+    pretrained: Annotated[
+        str,
+        typer.Option(
+            help="A checkpoint (a folder, or a model of `weft convert`): recipes that start from "
+            "one are compared, too."
+        ),
+    ] = "",
     seeds: Annotated[int, typer.Option(help="Trainings of each; 0: 3, or 1 with folds.")] = 0,
     folds: Annotated[int, typer.Option(help="Cross-validation instead of a test file.")] = 0,
     minutes: Annotated[float, typer.Option(help="Be done by then; 0: take all the time.")] = 30,
@@ -56,6 +63,7 @@ def compare(
         dev=dev,
         task=task,
         recipes=[name.strip() for name in recipes.split(",") if name.strip()] or None,
+        pretrained=pretrained,
         seeds=seeds or (1 if folds else 3),
         folds=folds,
         minutes=minutes,

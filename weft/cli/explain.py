@@ -48,6 +48,13 @@ def explain(
     column: Annotated[
         str, typer.Option(help="Of several things said of a word, the one to explain: upos, head.")
     ] = "",
+    contexts: Annotated[
+        str, typer.Option(help="Compare this word's vectors wherever it stands in the texts.")
+    ] = "",
+    layer: Annotated[
+        int | None,
+        typer.Option(help="With --contexts, the layer of the pre-trained network; else the last."),
+    ] = None,
     limit: Annotated[int, typer.Option(help="Texts of a file that are explained.")] = 50,
     as_json: options.Json = False,
     text: options.Text = "",
@@ -64,11 +71,20 @@ def explain(
 
     if limit < 1:
         raise UserError(f"--limit should be 1 or more, got {limit}.")
+    if layer is not None and not contexts:
+        raise UserError("--layer goes with --contexts WORD, whose vectors it chooses.")
+    if contexts and (method or target or word or column):
+        raise UserError(
+            "--contexts shows vectors and weighs no words: leave out --method, --target, --word "
+            "and --column."
+        )
     if output and not output.endswith((".html", ".htm")):
         raise UserError(f"-o {output}: the page should be called something.html.")
     is_file = source == "-" or os.path.exists(source)
     if not is_file and _looks_like_a_file(source):
         raise UserError(f"{source}: no such file. To explain these words, put them into a file.")
+    if contexts and not is_file:
+        raise UserError("--contexts needs a file with several texts that hold the word.")
     predictor = load(model, device=device, replay=replay)
     tally = Tally()
     examples = [Example(source, other=other or None)]
@@ -81,6 +97,11 @@ def explain(
             label=options.column(label),
             problems=options.handling(problems),
         )
+        if contexts:
+            from weft.cli.explain_contexts import compare
+
+            compare(predictor, data, source, contexts, layer, limit, output, as_json)
+            return
         examples = _examples(predictor, data, source, limit, tally)
     wanted = method or (ALL if output or (is_file and not as_json) else "")
     with counting("texts") as count:
@@ -117,7 +138,10 @@ def _examples(
 ) -> "list[Example]":
     from weft.run.data import manner_of, source
 
-    stream = source(data, path, tally, manner=manner_of(predictor.config["task"]))()
+    # A text with blanks is a line, though the model learned from documents.
+    usual = predictor.config["task"]["kind"] != "masked"
+    manner = manner_of(predictor.config["task"]) if usual else "labelled"
+    stream = source(data, path, tally, manner=manner)()
     examples = list(islice(stream, limit))
     if next(stream, None) is not None:
         typer.echo(f"note: the first {limit} texts are explained; --limit changes that", err=True)
@@ -143,18 +167,7 @@ def _show(found: "Study", is_file: bool) -> None:
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     listed = list(found.explained.items())[: 1 if is_file else None]
     for i in found.order() if is_file else [0]:
-        one = found.first[i]
-        if one.answer.structure is not None:
-            _show_drawing(console, found, i, listed=not is_file)
-        if one.at is not None:
-            _show_word(console, one)
-        elif found.written:
-            from weft.cli.explain_texts import show_text
-
-            wrong = found.examples[i].label if found.wrong(i) else None
-            show_text(console, found.written[i], one, wrong, close=not is_file)
-        elif one.answer.structure is None:
-            _show_answer(console, one, found.examples[i] if found.wrong(i) else None)
+        _show_said(console, found, i, close=not is_file)
         for name, explanations in listed:
             if len(listed) > 1:
                 console.print(f"  {name}", style="dim")
@@ -164,6 +177,31 @@ def _show(found: "Study", is_file: bool) -> None:
     if is_file and found.faithful:
         console.print(f"Words weighed by {listed[0][0]}.", style="dim")
         _show_methods(console, list(found.faithful.values()))
+
+
+def _show_said(console: "Console", found: "Study", i: int, close: bool) -> None:
+    """What the model says of a text, by what it says."""
+    from weft.cli.explain_contexts import show_blanks, show_silent
+    from weft.cli.explain_texts import show_text
+
+    one = found.first[i]
+    wrong = found.examples[i] if found.wrong(i) else None
+    said = one.answer.structure
+    if one.answer.blanks:
+        show_blanks(console, one)
+        return
+    if one.answer.value is None:
+        show_silent(console)
+        return
+    if said is not None:
+        _show_drawing(console, found, i, listed=close)
+    if one.at is not None:
+        _show_word(console, one)
+    elif found.written:
+        label = None if wrong is None else wrong.label
+        show_text(console, found.written[i], one, label, close=close)
+    elif said is None or said.kind == "answer":
+        _show_answer(console, one, wrong)
 
 
 def _show_drawing(console: "Console", found: "Study", i: int, listed: bool) -> None:
@@ -211,12 +249,12 @@ def _show_answer(console: "Console", one: "Explanation", wrong: "Example | None"
     from rich.text import Text
 
     value = one.answer.value
-    line = Text(", ".join(value) if isinstance(value, tuple) else f"{value}", style="bold")
+    line = Text(_plain(value) if value != "" else "no answer", style="bold")
     if not isinstance(value, float):
         line.append(f"  {one.answer.score:.3f}", style="not bold")
     if wrong is not None:
         line.append(f"  labelled {_plain(wrong.label)}", style="not bold red")
-    if one.target != _plain(value) and not isinstance(value, float):
+    if one.target not in ("", _plain(value)) and not isinstance(value, float):
         line.append(f"  weighed for {one.target}", style="not bold dim")
     if one.answer.coverage < 1:
         line.append(f"  only {one.answer.coverage:.0%} of it was read", style="not bold dim")
@@ -224,6 +262,10 @@ def _show_answer(console: "Console", one: "Explanation", wrong: "Example | None"
 
 
 def _plain(label: object) -> str:
+    from weft.text.example import Answers
+
+    if isinstance(label, Answers):
+        return " | ".join(dict.fromkeys(label.texts)) or "no answer"
     return ", ".join(label) if isinstance(label, tuple) else str(label)
 
 

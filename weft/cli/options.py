@@ -20,8 +20,8 @@ Label = Annotated[str, typer.Option(help="Column of the label: a name or a posit
 Task = Annotated[
     str,
     typer.Option(
-        help="classify, regress, pair-classify, pair-score, tag, parse, constituency, nodes, "
-        "seq2seq or language; that of the recipe by default."
+        help="classify, regress, pair-classify, pair-score, span, tag, parse, constituency, "
+        "nodes, seq2seq, language or masked; that of the recipe by default."
     ),
 ]
 Target = Annotated[

@@ -204,8 +204,8 @@ def _line(answer: "Answer") -> str:
     """One answer on one line: of tags word/TAG, of spans label, start, end and text."""
     said, value = answer.structure, answer.value
     if answer.blanks:
-        words = ("  ".join(f"{word} {chance:.4f}" for word, chance in b) for b in answer.blanks)
-        return f"{value}\t{' | '.join(words)}"
+        fit = ("  ".join(f"{word} {chance:.4f}" for word, chance in one) for one in answer.blanks)
+        return f"{value}\t{' | '.join(fit)}"
     if said is None or said.kind == "nodes" or _in_passage(answer):
         if isinstance(value, float):
             return _rounded(value)

@@ -31,6 +31,7 @@ def tune(
     target: options.Target = "",
     task: options.Task = "",
     problems: options.Problems = "",
+    pretrained: options.Pretrained = "",
     searches: Annotated[
         list[str],
         typer.Option(
@@ -73,7 +74,7 @@ def tune(
         "task.kind": ("--task", task),
         "train.seed": ("--seed", seed),
     }
-    base = options.apply(_base(config, recipe), flags, sets)
+    base = options.apply(_base(config, recipe, pretrained), flags, sets)
     from weft.report import tuned as report
     from weft.tune import parse
     from weft.tune import tune as run
@@ -101,12 +102,13 @@ def tune(
     typer.echo(f"report: {page}")
 
 
-def _base(config: Path | None, recipe: str) -> "Config":
+def _base(config: Path | None, recipe: str, pretrained: str) -> "Config":
     from weft import config as configuration
 
     if bool(config) == bool(recipe):
         raise UserError("What to tune? Give a configuration file or --recipe NAME (`weft list`).")
-    return configuration.load(config) if config else configuration.recipe(recipe)
+    base = configuration.load(config) if config else configuration.recipe(recipe)
+    return configuration.from_checkpoint(base, pretrained) if pretrained else base
 
 
 @contextlib.contextmanager

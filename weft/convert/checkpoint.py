@@ -268,7 +268,9 @@ def _config(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise UserError(
-            f"{path.parent}: not a checkpoint folder: there is no config.json in it."
+            f"{path.parent}: not a checkpoint folder: there is no config.json in it. Give one of "
+            "the Hugging Face layout; where a network to start from is asked for, a model or run "
+            "folder of Weft will do, too."
         ) from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as JSON: {error}.") from None

@@ -44,10 +44,12 @@ def _fetched(name: str, gone: str) -> Path:
             found = huggingface_hub.snapshot_download(
                 repository, revision=revision or None, allow_patterns=list(PICKLED)
             )
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:300]
+    except LocalEntryNotFoundError:  # it says the same in three sentences
         raise UserError(
-            f"{gone} And it could not be fetched from the hub: {reason} Where there is no network, "
-            "copy the folder here and name it."
+            f"{gone} And the hub could not be asked for a checkpoint of this name: there is no "
+            "network. Copy the folder here and name it."
         ) from None
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"{gone} And it could not be fetched from the hub: {reason}") from None
     return Path(found)

@@ -2,14 +2,15 @@
 
 A step of a network is hundreds of small kernels, and starting them one by one takes longer than
 they run. A graph starts them all at once, over memory that stays where it is. The search does not
-know: it hands `faster` the function of one step. What captures a graph comes from the runtime, and
-in tests it is a plain call.
+know: it hands `faster` the function of one step. So is what comes before the first step, where a
+source is still unread: reading it, the decoder's first state and an empty search are one graph.
+What captures a graph comes from the runtime, and in tests it is a plain call.
 """
 
 import copy
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,13 +23,13 @@ from weft.decode.search import search
 from weft.decode.search_found import Hypothesis
 from weft.decode.search_rules import Rules
 from weft.decode.search_settings import Settings
-from weft.decode.search_state import Shared, State, copy_into, mapped
+from weft.decode.search_state import Shared, State, copy_into, mapped, spread
+from weft.decode.unread import Unread, rounded_up
 
 WARM = 3  # steps of a shape that are taken one by one before a graph is made: it costs about two
 SMALL = 64  # steps of a cache that are looked at, at least; doubled when they are full
 LARGE = 512  # the same for a compiled step: every size is compiled anew
 KEPT = 16  # shapes whose memory and graphs are kept
-SOURCE = 32  # steps that a source is padded to a multiple of, so that shapes come again
 CHECK = 16  # steps between looks at what is finished
 # Steps of one shape as graphs after which that shape is compiled as well. Compiling takes about as
 # long as the steps did, so it never costs more than twice the best choice, whenever the work ends.
@@ -70,12 +71,13 @@ class Graphs:
         self.decoder = decoder if dtype is None else copy.deepcopy(decoder).to(dtype).eval()
         self.capture, self.compiled, self.options = capture, compiled, options
         self.small = small
-        self.captures = self.compiles = True  # until it could not be done
+        self.captures = self.compiles = self.begins = True  # until it could not be done
         self.trouble = ""  # in words, when something could not be captured or compiled
         self.slots: dict[Hashable, list[_Slot]] = {}
         self.unfit: set[Hashable] = set()  # shapes that change from step to step
         self.writer: Any = None  # the decoder with its matrices laid out for steps
         self.stamp: Any = None  # of the weights that were laid out
+        self.tables: list[Tensor] = []  # of positions: graphs still read those that were outgrown
 
     def __deepcopy__(self, memo: dict) -> None:
         """A copy of a model begins without graphs: they are over the memory of this one."""
@@ -84,8 +86,7 @@ class Graphs:
         """How to search from a state: as graphs, or step by step where those cannot be."""
         plain = Ready(self.decoder.step, state, settings, None)
         asks = rules.allowed is not None and not isinstance(rules.allowed, Tensor)
-        kind = next(self.decoder.parameters()).device.type
-        if settings.graphs == "off" or asks or torch.is_autocast_enabled(kind):
+        if settings.graphs == "off" or asks or self._autocast:
             return plain
         fixed, steps = state, most_steps(settings, rules)
         writer = self._laid_out()
@@ -95,13 +96,26 @@ class Graphs:
             fixed = None
         if fixed is None:
             return plain
-        # Another number of rows would be another graph, so none leave.
-        wanted = replace(settings, shrink=False, check=settings.check or CHECK)
-        return Ready(writer.step, fixed, wanted, self.faster)
+        table = getattr(getattr(writer, "positions", None), "table", None)
+        if table is not None and all(table is not kept for kept in self.tables):
+            self.tables.append(table)
+        return Ready(writer.step, fixed, _wanted(settings), self.faster)
 
-    def faster(self, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The same function of one step, as a graph where it pays."""
-        return _Search(self, body)
+    def faster(
+        self,
+        body: Callable[[Any], Any],
+        slot: "_Slot | None" = None,
+        begin: "_Begin | None" = None,
+    ) -> Callable[[Any], Any]:
+        """The same function of one step, as a graph where it pays.
+
+        `slot` is where the search has begun already; `begin` is to be noted where it begins.
+        """
+        return _Search(self, body, slot, begin)
+
+    @property
+    def _autocast(self) -> bool:
+        return torch.is_autocast_enabled(next(self.decoder.parameters()).device.type)
 
     def _laid_out(self) -> Any:
         """The decoder for steps: queries, keys and values from one product, of today's weights."""
@@ -121,19 +135,36 @@ class Graphs:
         return now and self.compiles
 
     def written(
-        self, memory: Padded, settings: Settings, rules: Rules, *, bos: int, eos: int
+        self, given: Padded | Unread, settings: Settings, rules: Rules, *, bos: int, eos: int
     ) -> list[list[Hypothesis]]:
-        """The sequences of each row of a memory, best first."""
-        own = (
-            any((rules.prefix, rules.limit, rules.minimum, rules.seeds)) or rules.source is not None
-        )
-        even = _even(memory, len(memory) if own or rules.allowed is not None else 0)
-        state = self.decoder.start(even).shared()
+        """The sequences of each row of a memory, or of a source that is still unread; best first.
+
+        A source whose shape comes for the second time is read by a graph from then on.
+        """
+        own = any((rules.prefix, rules.limit, rules.minimum, rules.seeds))
+        own = own or rules.source is not None or rules.allowed is not None
+        rows = len(given) if own else _rounded(len(given))
+        ends: dict[str, Any] = {"batch": rows, "bos": bos, "eos": eos, "rules": rules}
+        begin = None
+        again = self.begins and not own and not self._autocast
+        if again and isinstance(given, Unread) and given.plain:
+            begin = _Begin(self, given, rows, settings, (tuple(rules.forbidden), bos, eos))
+            if (slot := begin.slot()) is not None:
+                ends |= {"faster": partial(self.faster, slot=slot), "begun": slot.run}
+                return search(self.writer.step, None, _wanted(settings), **ends)[: len(given)]
+        state = self.decoder.start(self._memory(given, rows, begin is not None)).shared()
         step, state, settings, faster = self.ready(state, settings, rules)
-        found = search(
-            step, state, settings, batch=len(even), bos=bos, eos=eos, rules=rules, faster=faster
-        )
-        return found[: len(memory)]
+        if faster is not None and begin is not None:
+            faster = partial(self.faster, begin=begin)
+        return search(step, state, settings, **ends, faster=faster)[: len(given)]
+
+    def _memory(self, given: Padded | Unread, rows: int, filled: bool) -> Padded:
+        """A memory of some rows, in the precision of the weights."""
+        if isinstance(given, Padded):
+            return _even(given, rows)
+        memory = given.of(given.filled_up(rows)) if filled else given.memory
+        memory = memory.with_data(memory.data.to(next(self.decoder.parameters()).dtype))
+        return memory if filled else _even(memory, rows)
 
     def note(self, what: str, error: Exception) -> None:
         """Say why something goes on without help."""
@@ -172,6 +203,7 @@ class _Slot:
         self.step: Callable[[Any], None] = self.plain
         self.owner: Callable[[], Any] = lambda: None
         self.steps = 0  # taken so far
+        self.begun: dict[Hashable, _Begun] = {}  # how searches began here, by what they began from
         self.forget()
 
     @property
@@ -210,11 +242,19 @@ def _in_place(body: Callable[[Any], Any], run: Any) -> None:
 class _Search:
     """The steps of one search."""
 
-    def __init__(self, graphs: Graphs, body: Callable[[Any], Any]):
-        self.graphs, self.body = graphs, body
-        self.slot: _Slot | None = None
+    def __init__(
+        self,
+        graphs: Graphs,
+        body: Callable[[Any], Any],
+        slot: _Slot | None = None,
+        begin: "_Begin | None" = None,
+    ):
+        self.graphs, self.body, self.begin = graphs, body, begin
+        self.slot = slot
         self.plain = False
         self.reach = 0  # steps of the cache that are in use
+        if slot is not None:
+            slot.owner = weakref.ref(self)
 
     def __call__(self, run: Any) -> Any:
         if not self.plain and (self.slot is None or run is not self.slot.run):
@@ -278,8 +318,77 @@ class _Search:
             return
         self.slot = self.graphs.slot(key, run, self.body)
         self.slot.owner = weakref.ref(self)
+        if self.begin is not None:
+            self.begin.note(self.slot, run)
         reach = getattr(run.state, "reach", None)
         self.reach = 0 if reach is None else reach()
+
+
+@dataclass
+class _Begun:
+    """How a search began in some memory, and a graph that begins another there."""
+
+    first: Any  # the run before its first step, without the state
+    source: Padded | None = None  # memory for ids (B, S), with where rows end on the device
+    again: Work | None = None
+
+
+class _Begin:
+    """What comes before the first step of a search from a source that is still unread."""
+
+    def __init__(
+        self, graphs: Graphs, given: Unread, rows: int, settings: Settings, rest: Hashable
+    ):
+        self.graphs, self.given, self.rows, self.settings = graphs, given, rows, settings
+        self.key = (given.read, given.half, rows, given.steps, settings, rest)
+
+    def note(self, slot: _Slot, run: Any) -> None:
+        """Keep what a search begins with here, so that another can begin alike."""
+        first = mapped(torch.clone, replace(run, state=None))
+        slot.begun.setdefault(self.key, _Begun(first))
+
+    def slot(self) -> _Slot | None:
+        """Memory in which this search has begun, if one began alike before."""
+        held = (slot for slots in self.graphs.slots.values() for slot in slots)
+        slot = next((slot for slot in held if slot.free and self.key in slot.begun), None)
+        if slot is None:
+            return None
+        begun = slot.begun[self.key]
+        if begun.source is None:
+            filled = self.given.filled_up(self.rows)
+            begun.source = Padded(filled.data, filled.lengths.to(filled.data.device))
+        else:
+            self.given.into(begun.source.data)
+            begun.source.lengths.copy_(self.given.lengths(self.rows), non_blocking=True)
+        self.graphs._laid_out()
+        if begun.again is None:
+            try:
+                begun.again = self.graphs.capture(partial(self._once, slot, begun))
+            except RuntimeError as error:
+                self.graphs.begins = False
+                self.graphs.note("Reading could not be captured", error)
+                return None
+        begun.again()
+        return slot
+
+    def _once(self, slot: _Slot, begun: _Begun) -> None:
+        """Read the source, and put an empty search of it in the place of the one before."""
+        assert begun.source is not None
+        decoder, writer = self.graphs.decoder, self.graphs.writer
+        source = replace(begun.source)  # one that has no mask yet: that belongs to the graph
+        source.__dict__["full"] = False  # or it would be asked of the device
+        memory = self.given.of(source)
+        memory = memory.with_data(memory.data.to(next(decoder.parameters()).dtype))
+        state = decoder.start(memory).shared()
+        if hasattr(writer, "fixed"):
+            state = writer.fixed(state, self.settings.limit)
+        run = begun.first
+        copy_into(slot.run, replace(run, state=spread(state, run.width)))
+
+
+def _wanted(settings: Settings) -> Settings:
+    """The settings of a search by graphs: no row leaves, other numbers of rows are other graphs."""
+    return replace(settings, shrink=False, check=settings.check or CHECK)
 
 
 def _same(body: Any) -> Hashable:
@@ -308,9 +417,7 @@ def _form(nest: Any) -> Hashable:
 def _even(memory: Padded, rows: int) -> Padded:
     """A memory with rows and steps added, so that few shapes occur and all of them have a mask."""
     B, S = memory.data.shape[:2]
-    rows = rows or _rounded(B)
-    steps = -(-(S + 1) // SOURCE) * SOURCE
-    data = memory.data.new_zeros(rows, steps, *memory.data.shape[2:])
+    data = memory.data.new_zeros(rows, rounded_up(S), *memory.data.shape[2:])
     data[:B, :S] = memory.data
     data[B:] = data[B - 1]
     lengths = torch.cat([memory.lengths, memory.lengths[-1:].expand(rows - B)])

@@ -290,6 +290,9 @@ def _spread(
         if grad_w is not None:
             if grad_w.dtype == low.dtype:
                 grad_w.addmm_(low.T, x)
+            elif not x.is_cpu and hasattr(torch.ops.aten.addmm, "dtype_out"):
+                # Summed up in single precision inside the product, which never exists by itself.
+                torch.addmm(grad_w, low.T, x, out_dtype=grad_w.dtype, out=grad_w)
             else:
                 grad_w += low.T @ x
         if grad_b is not None:

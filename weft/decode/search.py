@@ -58,6 +58,7 @@ class _Job:
     eos: int
     rules: Rules
     faster: Faster | None
+    begun: Any = None
 
 
 def search(
@@ -70,13 +71,15 @@ def search(
     eos: int,
     rules: Rules = NO_RULES,
     faster: Faster | None = None,
+    begun: Walk | Beams | None = None,
 ) -> list[list[Hypothesis]]:
     """The sequences of each row by the method of the settings, best first.
 
     `bos` is what goes in first, for all rows or (B,) for each. Samples stay in the order in which
-    they are drawn.
+    they are drawn. `begun` is a search of the same settings and rules before its first step, where
+    there is one already; then `state` is not asked for.
     """
-    job = _Job(step, state, settings, batch, bos, eos, rules, faster)
+    job = _Job(step, state, settings, batch, bos, eos, rules, faster, begun)
     found: list[list[Hypothesis]] = [[] for _ in range(batch)]
     if settings.method == "beam":
         for beams, _, leaving in _beams(job):
@@ -117,6 +120,9 @@ def _draws(settings: Settings) -> int:
 
 
 def _walk(job: _Job) -> Iterator[tuple[Walk, int, Tensor]]:
+    if job.begun is not None:
+        yield from _drive(job.begun, search_walk.advance, job)
+        return
     settings, rules = job.settings, job.rules
     device, width = device_of(job.state), _draws(settings)
     wish = asked(rules, settings, batch=job.batch, eos=job.eos, width=width, device=device)
@@ -133,6 +139,9 @@ def _walk(job: _Job) -> Iterator[tuple[Walk, int, Tensor]]:
 
 
 def _beams(job: _Job) -> Iterator[tuple[Beams, int, Tensor]]:
+    if job.begun is not None:
+        yield from _drive(job.begun, search_beam.advance, job)
+        return
     settings, rules = job.settings, job.rules
     device, width = device_of(job.state), settings.width
     wish = asked(rules, settings, batch=job.batch, eos=job.eos, width=width, device=device)
@@ -187,7 +196,7 @@ def _drive(run: Run, advance: Callable[..., Run], job: _Job) -> Iterator[tuple[R
                 run = body(run, mask=asks(run.past[:, : now - 1], run.asked.row))
         if now % every and now < steps:
             continue
-        done, wrong = run.flags().cpu()  # both (B,)
+        done, wrong = run.flags()  # both (B,)
         _check(run, wrong)
         left = int((~done).sum())
         leave = left == 0 or (settings.shrink and left <= CROWD * len(done))

@@ -93,10 +93,11 @@ class Beams:
             width=width,
         )
 
-    def flags(self) -> Tensor:
-        """Which prompts are finished and which went wrong (2, B)."""
-        wrong = (self.totals + self.pool.rank).sum(1).isnan()  # no +inf can be among them
-        return torch.stack([self.done, wrong])
+    def flags(self) -> tuple[Tensor, Tensor]:
+        """Which prompts are finished and which went wrong, each (B,) on the host."""
+        scores = (self.done[:, None].to(self.totals.dtype), self.totals, self.pool.rank)
+        seen = torch.cat(scores, 1).cpu()  # (B, 1+2*W) in one piece: every part would be waited for
+        return seen[:, 0] > 0, seen[:, 1:].isnan().any(1)
 
     def kept(self, prompts: Tensor) -> "Beams":
         """The beams of some prompts only."""

@@ -49,10 +49,11 @@ def walked(
         return
     wish = walk.asked
     parts = (wish.row, wish.forced, walk.length, walk.tokens, walk.logps)
-    rows, forced, length, tokens, logps = _host(lanes(prompts, walk.width), *parts)
+    index = lanes(prompts, walk.width)
+    rows, forced, length, tokens, logps = _host(index, *parts)
     attention = sources = None
     if walk.attention is not None:
-        attention, sources = _host(lanes(prompts, walk.width), walk.attention, wish.source)
+        attention, sources = _host(index, walk.attention, wish.source)
     # Sums and norms of all rows at once: the steps that were chosen, not those that were forced.
     steps = np.arange(tokens.shape[1])
     chosen = (steps >= forced[:, None]) & (steps < length[:, None])  # (R*W, T)
@@ -98,11 +99,11 @@ def traced(
     if not len(prompts):
         return
     wish, pool = beams.asked, beams.pool
-    rows, forced = _host(prompts * beams.width, wish.row, wish.forced)
-    score, ends, slot, last, logp = _host(
-        prompts, pool.rank, pool.time, pool.slot, pool.token, pool.logp
-    )
-    tokens, logps, parents = _host(prompts, beams.tokens, beams.logps, beams.parents)
+    rows, forced, score, ends, slot, last, logp, tokens, logps, parents = _host(
+        prompts, wish.row[:: beams.width], wish.forced[:: beams.width],
+        pool.rank, pool.time, pool.slot, pool.token, pool.logp,
+        beams.tokens, beams.logps, beams.parents,
+    )  # fmt: skip
     here = np.arange(len(rows))[:, None]
     if pool.spent is not None:  # what diversity has cost does not count in what comes back
         size = torch.from_numpy(ends + 1 - forced[:, None]).clamp(min=1)
@@ -163,5 +164,18 @@ def _paths(
 
 
 def _host(index: Tensor, *parts: Tensor | None) -> list[np.ndarray]:
+    """Some rows of tensors with as many rows, on the host; those of one kind in one piece."""
     present = [part for part in parts if part is not None]
-    return [part.index_select(0, index.to(part.device)).cpu().numpy() for part in present]
+    found: dict[int, np.ndarray] = {}
+    for dtype in {part.dtype for part in present}:
+        alike = [i for i, part in enumerate(present) if part.dtype == dtype]
+        wide = [present[i].reshape(len(present[i]), -1) for i in alike]
+        together = torch.cat(wide, 1)
+        if len(index) < len(together):  # in order, so that all of them need no picking
+            together = together.index_select(0, index.to(together.device))
+        pieces = np.split(
+            together.cpu().numpy(), np.cumsum([each.shape[1] for each in wide])[:-1], axis=1
+        )
+        for i, piece in zip(alike, pieces, strict=True):
+            found[i] = piece.reshape(len(index), *present[i].shape[1:])
+    return [found[i] for i in range(len(present))]

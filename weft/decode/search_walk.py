@@ -60,10 +60,10 @@ class Walk:
     def past(self) -> Tensor:
         return self.tokens
 
-    def flags(self) -> Tensor:
-        """Which prompts are finished and which went wrong (2, B)."""
-        done, stuck = self.done.view(-1, self.width), self.stuck.view(-1, self.width)
-        return torch.stack([done.all(1), stuck.any(1)])
+    def flags(self) -> tuple[Tensor, Tensor]:
+        """Which prompts are finished and which went wrong, each (B,) on the host."""
+        both = torch.stack([self.done, self.stuck]).cpu().view(2, -1, self.width)
+        return both[0].all(1), both[1].any(1)
 
     def kept(self, prompts: Tensor) -> "Walk":
         """The walk of some prompts only."""

@@ -6,6 +6,7 @@ B rows   T steps of the target   S steps of the source   V words of the target
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,22 @@ from weft.decode.search import NO_RULES, search
 from weft.decode.search_found import Hypothesis
 from weft.decode.search_rules import Rules
 from weft.decode.search_settings import Settings
+from weft.decode.unread import Unread
 from weft.errors import UserError
 
 
 @dataclass(frozen=True)
 class SequenceScores:
-    """A memory, and the decoder that reads it."""
+    """A memory, or what one can be made of, and the decoder that reads it."""
 
     head: "Sequence"
-    memory: Padded  # (B, S, H)
+    given: Padded | Unread  # (B, S, H), or ids (B, S) still
     source: Padded | None = None  # (B, S) extended ids, where words of the source may be copied
+
+    @cached_property
+    def memory(self) -> Padded:
+        """What the decoder reads (B, S, H)."""
+        return self.given.memory if isinstance(self.given, Unread) else self.given
 
     def loss(
         self, target: Tensor, smoothing: float = 0.0, sampling: float = 0.0
@@ -74,7 +81,8 @@ class SequenceScores:
         head = self.head
         if head.graphs is not None and self.source is None and settings.graphs != "off":
             ends = {"bos": head.first, "eos": head.last}
-            return head.graphs.written(self._memory, settings, rules, **ends)
+            given = self.given if isinstance(self.given, Unread) else self._memory
+            return head.graphs.written(given, settings, rules, **ends)
         step, state = steps(head.decoder, self.start(), settings.weights)
         return search(
             step, state.shared(), settings, batch=len(self.memory), bos=head.first, eos=head.last,
@@ -126,10 +134,16 @@ class Sequence(nn.Module):
         finally:
             self.search = kept
 
-    def forward(self, states: Padded, source: Padded | None = None) -> SequenceScores:
+    @property
+    def reads_later(self) -> bool:
+        """Whether it had rather be given a source that is still unread."""
+        return self.graphs is not None and not self.training and not self.beyond
+
+    def forward(self, states: Padded | Unread, source: Padded | None = None) -> SequenceScores:
         if not self.beyond:
             return SequenceScores(self, states)
         assert source is not None
+        assert isinstance(states, Padded)
         if states.data.shape[1] != source.data.shape[1]:
             raise UserError(
                 "Copying needs a state for every word of the source. Use an encoder without a "

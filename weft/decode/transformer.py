@@ -21,7 +21,7 @@ from weft.errors import UserError
 from weft.registry import register
 
 Activation = Literal["relu", "gelu", "gelu-tanh"]
-ROOM = 64  # steps that the room of a fixed cache is a multiple of, so that shapes come again
+ROOM = 32  # steps that the room of a fixed cache is a multiple of, so that shapes come again
 Pair = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, N, P or S, K)
 
 
@@ -121,8 +121,8 @@ class Block(attend.Block):
         return self.attention.mix(q, k, v, causal=True)[0], (k, v)
 
     def _added(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
-        x = x + self.dropout(made)
-        return x if self.norm_first else norm(x)
+        added = x + self.dropout(made)
+        return added if self.norm_first else norm(added).to(x.dtype)
 
 
 class Stack(nn.Module):
@@ -130,6 +130,7 @@ class Stack(nn.Module):
 
     causal, reads = True, False
     name = ""
+    low = False  # under autocast, what blocks add to is in half precision as well
 
     def __init__(
         self,
@@ -211,6 +212,7 @@ class Stack(nn.Module):
         first = grown if state.position is None else state.position
         vectors = self.words.vectors(ids) * self.scale  # (B, T, H)
         x = self.dropout(vectors + self._places(first, ids.shape[1], vectors))  # (B, T, H)
+        x = attend.as_products(x) if self.low else x
         memory, mask, asked = opened(state.memory), opened(state.mask), state.weights is not None
         room = None
         if state.position is not None and begun is not None:
@@ -332,9 +334,13 @@ class GPT(Stack):
     Pre-norm blocks, learned positions, one table for words and scores, weights that start small
     and smaller still where they add to the residual (Radford et al. 2019). `model` names where they
     come from otherwise; the constructor never opens it, whoever makes a fresh model does.
+
+    With train.precision = "bf16" the sum that runs through the blocks is in half precision too, so
+    that norms and sums move half the bytes; norms, softmax and the loss compute in single
+    precision, and weights and their gradients stay in it.
     """
 
-    name = "gpt"
+    name, low = "gpt", True
     steady = True  # learning never waits for the device
 
     def __init__(

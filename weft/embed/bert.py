@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from weft.attend.block import Block
+from weft.attend.block import Block, as_products
 from weft.attend.low_rank import adapt
 from weft.attend.prepared import prepared
 from weft.batch import Padded
@@ -31,6 +31,9 @@ class Bert(Contextual):
     ids around a text; `doubled` puts two `sep` between two texts (RoBERTa). With `mix` all layers
     are mixed by learned weights, as ELMo does; `frozen` weights are not learned. With `lora` they
     are not either, but a change of that rank to each query and value matrix is.
+
+    With train.precision = "bf16" the sum that runs through the blocks is in half precision too;
+    norms and softmax compute in single precision, and weights and their gradients stay in it.
     """
 
     def __init__(
@@ -122,11 +125,11 @@ class Bert(Contextual):
         """The states (B, S, H) after the last block."""
         if ready := prepared(self.blocks, self.numbers):
             return ready.last(x, self._entrance(x))
-        states = self._enter(x)
-        mask = None if x.full else x.mask
+        first = self._enter(x)
+        states, mask = as_products(first), None if x.full else x.mask
         for block in self.blocks:
             states, _ = block(states, mask)
-        return states
+        return states.to(first.dtype)
 
     def weights(self, x: Padded) -> list[Tensor]:
         """Where each head of each layer looks: one (B, N, S, S) tensor a layer."""
@@ -140,7 +143,8 @@ class Bert(Contextual):
         """Words, positions and segments, as the first block reads them."""
         self._check(x)
         places = torch.arange(x.data.shape[1], device=x.data.device)
-        return self._sum(x.data, places, x.segments)  # (B, S, H)
+        states = self._sum(x.data, places, x.segments)  # (B, S, H)
+        return states
 
     def _entrance(self, x: Padded) -> Callable[[Tensor], Tensor]:
         """The same (M, H) of only some steps, by their places (M,) among all B*S."""

@@ -4,6 +4,7 @@ B rows   T tokens or words   P pieces of a word   S steps of the network   H hid
 L layers
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -75,11 +76,29 @@ class Contextual(nn.Module):
         return self.layers(x)[-1]
 
     def forward(self, x: Padded) -> Padded:
-        if not x.pieces:
-            return x.with_data(self._states(x))
+        return self._placed(x, self._states)
+
+    def layer(self, x: Padded, number: int) -> Padded:
+        """The vectors of one layer alone, 0 being what the first block reads."""
+        return self._placed(x, lambda steps: self.layers(steps)[number])
+
+    def read(self, x: Padded) -> Padded:
+        """The ids (B, S) that the network itself reads: of words, their pieces in the frame."""
+        return self._steps(x.pieces[0])[0] if x.pieces else x
+
+    def owners(self, x: Padded) -> Tensor:
+        """(B, S) the number of the word that each step belongs to; -1: the frame's, or none."""
         steps, first, count = self._steps(x.pieces[0])
-        states = self._states(steps)  # (B, S, H)
-        return x.with_data(self._words(states, first, count))
+        place = torch.arange(steps.data.shape[1], device=first.device)[:, None]  # (S, 1)
+        inside = (place >= first[:, None]) & (place < (first + count)[:, None])  # (B, S, T)
+        return torch.where(inside.any(2), inside.long().argmax(2), -1)
+
+    def _placed(self, x: Padded, states: Callable[[Padded], Tensor]) -> Padded:
+        """What becomes of the steps, of words one vector each."""
+        if not x.pieces:
+            return x.with_data(states(x))
+        steps, first, count = self._steps(x.pieces[0])
+        return x.with_data(self._words(states(steps), first, count))
 
     def _states(self, x: Padded) -> Tensor:
         return self.last(x) if self.mix is None else self.mix(self.layers(x))

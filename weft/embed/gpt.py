@@ -30,6 +30,8 @@ class Gpt(Contextual):
     not either, but a change of that rank to each query and value matrix is.
     """
 
+    foretells = True  # the state of a step, times the table, scores the next word
+
     def __init__(
         self,
         vocabulary_size: int,
@@ -129,7 +131,9 @@ class Gpt(Contextual):
     def _enter(self, x: Padded) -> Tensor:
         """Words and positions, as the first block reads them."""
         self._check(x)
-        return self._sum(x.data, torch.arange(x.data.shape[1], device=x.data.device))  # (B, S, H)
+        places = torch.arange(x.data.shape[1], device=x.data.device)
+        states = self._sum(x.data, places)  # (B, S, H)
+        return states
 
     def _entrance(self, x: Padded) -> Callable[[Tensor], Tensor]:
         """The same (M, H) of only some steps, by their places (M,) among all B*S."""

@@ -3,33 +3,71 @@
 B rows   T steps   H hidden width   N heads   L layers
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from weft.batch import Padded
+from weft.batch.index import Row
+from weft.embed.contextual import Contextual
 from weft.encode.transformer import Transformer
 from weft.errors import UserError
 from weft.explain.words import Piece
 from weft.model import Model
+from weft.predict.fill import asked as with_blanks
+from weft.predict.fill import word_of
 from weft.predict.neural import Neural
-from weft.predict.predictor import Predictor
+from weft.predict.predictor import Asked, Predictor
+from weft.text.example import Example
+
+ORDER = ("first", "second")
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Where each head of each layer looks in one text."""
+    """Where each head of each layer of one network looks in one text, or in two."""
 
-    tokens: tuple[str, ...]  # (T,) as they stand in the text, "[CLS]" in front where there is one
+    name: str  # the kind of the network
+    tokens: tuple[str, ...]  # (T,) as they stand in the text, and what stands around it
     weights: np.ndarray  # (L, N, T, T) rows look at columns, each row sums to 1
+    second: int = 0  # the step where the second of two texts begins
+
+    def first(self, steps: int) -> "Heads":
+        """The same of the first steps alone."""
+        second = self.second if self.second < steps else 0
+        return Heads(
+            self.name, self.tokens[:steps], self.weights[:, :, :steps, :steps], second
+        )  # fmt: skip
 
 
 def attends(model: Model) -> bool:
     """Whether there are weights on the tokens of a text."""
-    return isinstance(model.encoder, Transformer) or _weighs(model)
+    return isinstance(model.encoder, Transformer) or _weighs(model) or _follows(model)
+
+
+def has_heads(model: Any) -> bool:
+    """Whether there are heads whose weights can be shown: of the encoder, or of a network that was
+    pre-trained."""
+    if getattr(model, "encoder", None) is None:
+        return False
+    return isinstance(model.encoder, Transformer) or any(
+        hasattr(embedder, "weights") for embedder in model.embedders
+    )
+
+
+def _follows(model: Model) -> bool:
+    """Whether all that is read comes through a pre-trained network that says where it looks.
+
+    Of layers that are mixed, each would have a way of its own.
+    """
+    found: list[Any] = list(model.embedders)
+    alone = len(found) == 1 and isinstance(found[0], Contextual) and hasattr(found[0], "weights")
+    known = ("transformer", "none")
+    return alone and found[0].mix is None and model.parts["encoder"]["kind"] in known
 
 
 def _weighs(model: Model) -> bool:
@@ -51,27 +89,119 @@ def token_weights(engine: Neural, texts: Sequence[str]) -> list[list[Piece]]:
         for row, values in zip(rows, weights.tolist(), strict=True):
             assert row.spans is not None
             kept = values[: len(row.spans)]
+            # What stands around a text has no place in it, and is no word that was looked at.
             pieces[row.text] += [
-                (*span, weight) for span, weight in zip(row.spans.tolist(), kept, strict=True)
+                (*span, weight)
+                for span, weight in zip(row.spans.tolist(), kept, strict=True)
+                if span != [0, 0] or not engine.indexer.framed
             ]
     return [_shares(found) for found in pieces]
 
 
-def heads(predictor: Predictor, text: str) -> Heads:
-    """The attention maps of a Transformer for one text, or for its first window."""
+def heads(predictor: Predictor, asked: Asked) -> list[Heads]:
+    """The attention maps of every network with heads, for one text or its first window.
+
+    Two texts are in one map where they are read together, and in one each where they are not.
+    """
     engine = predictor.engine
-    if not isinstance(engine, Neural) or not isinstance(engine.model.encoder, Transformer):
-        raise UserError("Only a model with a 'transformer' encoder has heads and layers to show.")
-    rows, source = next(engine.batches([text]))
+    if not isinstance(engine, Neural) or not has_heads(engine.model):
+        raise UserError(
+            "Only a model with a 'transformer' encoder or a pre-trained 'bert' or 'gpt' has heads "
+            "and layers to show."
+        )
+    (given,) = predictor.carried([asked])
+    found = _read(engine, given)
+    if found is None:
+        return []
+    row, source = found
     with torch.inference_mode():
-        layers = engine.model.encoder.weights(engine.model.embed(source))
-    spans = rows[0].spans
-    assert spans is not None
-    front = engine.model.encoder.leading
-    tokens = ["[CLS]"] * front + [text[start:end] for start, end in spans.tolist()]
-    size = len(tokens)
-    maps = torch.stack([layer[0, :, :size, :size] for layer in layers])  # (L, N, T, T)
-    return Heads(tuple(tokens), maps.float().cpu().numpy())
+        return [
+            Heads(name, tuple(tokens), _square(layers, len(tokens)), second)
+            for name, tokens, layers, second in _looking(
+                engine, source, _tokens(engine, row, given)
+            )
+        ]
+
+
+def _read(engine: Neural, given: str | Example) -> tuple[Row | None, Padded] | None:
+    """The first row of a text, alone in its batch; None of a text in which nothing is read."""
+    if engine.model.fills:
+        text = given if isinstance(given, str) else given.text
+        (blank, _), *_ = with_blanks(text, engine.indexer, "input")
+        ids = torch.from_numpy(blank.ids.astype(np.int64))[None].to(engine.runtime.device)
+        return None, Padded(ids, torch.tensor([len(blank.ids)]))
+    found = [(row, i, x) for rows, x in engine.batches([given]) for i, row in enumerate(rows)]
+    if not found:
+        return None
+    row, at, source = min(found, key=lambda one: _begins(one[0]))
+    size, second = int(source.lengths[at]), source.second
+    return row, Padded(
+        source.data[at : at + 1, :size],
+        source.lengths[at : at + 1],
+        tuple(piece[at : at + 1, :size] for piece in source.pieces),
+        second=None if second is None else second[at : at + 1],
+    )
+
+
+def _begins(row: Row) -> tuple[int, ...]:
+    """Where a row begins among those of its text, or of its two texts."""
+    places = np.zeros((0, 2), int) if row.spans is None else row.spans
+    own = (places[: row.second], places[row.second :]) if row.second else (places,)
+    return (row.start, *(int(one[one[:, 1] > 0, 0].min(initial=2**31 - 1)) for one in own))
+
+
+def _tokens(engine: Neural, row: Row | None, given: str | Example) -> list[str]:
+    """The steps of a row as they stand in the text; empty where only ids are known."""
+    if row is None or row.spans is None:
+        return []
+    text = given if isinstance(given, str) else given.text
+    other = "" if isinstance(given, str) else given.other or ""
+    out = []
+    for step, (start, end) in enumerate(row.spans.tolist()):
+        own = other if row.second and step >= row.second else text
+        known = row.words[step] if row.words else own[start:end]
+        out.append(known or word_of(engine.indexer.tokenizer, int(row.ids[step])))
+    return out
+
+
+def _looking(
+    engine: Neural, source: Padded, tokens: list[str]
+) -> Iterator[tuple[str, list[str], list[Tensor], int]]:
+    """Each network with heads: its kind, its steps, where it looks and where a second text begins.
+
+    The steps of a network that reads words by their pieces are those pieces.
+    """
+    model, tokenizer = engine.model, engine.indexer.tokenizer
+    if model.apart and source.second is not None:
+        middle = int(source.second[0])
+        sides = zip(source.sides(), (tokens[:middle], tokens[middle:]), ORDER, strict=True)
+        for side, own, which in sides:
+            for kind, steps, layers, _ in _looking(engine, side, own):
+                yield f"{kind}, {which} text", steps, layers, 0
+        return
+    second = 0 if source.second is None else int(source.second[0])
+    tables = model.parts["embedder"]
+    kinds = [spec["kind"] for spec in (tables if isinstance(tables, list) else [tables])]
+    networks: list[Any] = list(model.embedders)
+    for kind, embedder, given in zip(kinds, networks, model.given(source), strict=True):
+        if isinstance(embedder, Contextual) and hasattr(embedder, "weights"):
+            read = embedder.read(given)
+            own = tokens if tokens and not given.pieces else [
+                word_of(tokenizer, i) for i in read.data[0].tolist()
+            ]  # fmt: skip
+            yield kind, own, embedder.weights(read), second  # type: ignore[operator]
+    if isinstance(model.encoder, Transformer):
+        embedded = model.embed(source)
+        joint = model.pair is not None and not model.apart and source.second is not None
+        front = model.encoder.leading
+        own = ["[CLS]"] * front + tokens
+        weights = model.encoder.weights(model.pair(embedded) if joint else embedded)
+        yield "transformer", own, weights, second + front if second else 0
+
+
+def _square(layers: Sequence[Tensor], size: int) -> np.ndarray:
+    """(L, N, T, T) of the one row that there is."""
+    return torch.stack([layer[0, :, :size, :size] for layer in layers]).float().cpu().numpy()
 
 
 def rollout(layers: Sequence[Tensor], mask: Tensor) -> Tensor:
@@ -93,10 +223,14 @@ def _flow(model: Model, source: Padded) -> Tensor:
     states = model.encoder(embedded)
     final = _read_by_pool(model, states)  # (B, T)
     encoder = model.encoder
-    if not isinstance(encoder, Transformer):
-        return final
-    flow = rollout(encoder.weights(embedded), states.mask)  # (B, T, T)
-    return (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
+    if isinstance(encoder, Transformer):
+        flow = rollout(encoder.weights(embedded), states.mask)  # (B, T, T)
+        final = (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
+    if _follows(model):
+        network: Any = model.embedders[0]
+        flow = rollout(network.weights(source), source.mask)  # (B, T, T)
+        final = (final[:, None] @ flow).squeeze(1)
+    return final
 
 
 def _read_by_pool(model: Model, states: Padded) -> Tensor:
@@ -106,8 +240,8 @@ def _read_by_pool(model: Model, states: Padded) -> Tensor:
         return weights.float()
     kind = model.pooling
     even = torch.zeros(states.mask.shape, device=states.mask.device)
-    if kind in ("first", "last"):
-        at = torch.zeros_like(states.lengths) if kind == "first" else states.lengths - 1
+    if kind in ("first", "cls", "last"):
+        at = states.lengths - 1 if kind == "last" else torch.zeros_like(states.lengths)
         even[torch.arange(len(states)), at.to(even.device)] = 1
         return even
     return even.masked_fill(states.mask, 1) / states.mask.sum(1, keepdim=True).clamp(min=1)

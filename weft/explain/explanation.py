@@ -78,6 +78,7 @@ class Explanation:
             "words": [[word.start, word.end, word.weight] for word in self.words],
             **({"second": self.second} if self.second else {}),
             **({"at": self.at.to_json()} if self.at else {}),
+            **({"blanks": self.answer.blanks} if self.answer.blanks else {}),
         }
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.embed.contextual import Contextual
 from weft.explain.explanation import Target
 from weft.explain.words import Piece, placed
 from weft.model import Model
@@ -39,11 +40,17 @@ def token_weights(
     windows = np.zeros(len(texts))
     for rows, source in engine.batches(texts):
         wanted = np.stack([targets[row.text].direction for row in rows])
+        table = word_table(engine.model)
+        around = _around(rows, source) if table is not None else None
+        bare = unknown(source, engine.indexer.tokenizer.unknown, around)
         with torch.no_grad():
-            embedded = engine.model.embed(source)  # (B, T, E)
-            nothing = engine.model.embed(unknown(source)).data if steps else None  # (B, T, E)
+            embedded = _vectors(engine.model, table, source)  # (B, T, E)
+            nothing = _vectors(engine.model, table, bare).data if steps else None  # (B, T, E)
         directions = torch.from_numpy(wanted).to(embedded.data)  # (B, C)
-        weights = attributions(engine.model, embedded, directions, steps, nothing)  # (B, T)
+        score = scores if table is None else from_table
+        weights = attributions(engine.model, embedded, directions, steps, nothing, score)  # (B, T)
+        if around is not None:
+            weights = weights.masked_fill(around, 0)
         for row, values in zip(rows, weights.tolist(), strict=True):
             windows[row.text] += 1
             spans = placed(row, seconds[row.text] if seconds else 0)
@@ -57,14 +64,63 @@ def token_weights(
     ]
 
 
-def unknown(source: Padded) -> Padded:
+def word_table(model: Model) -> nn.Embedding | None:
+    """The vectors of words before their context, where one pre-trained network reads the text.
+
+    Behind such a network the vector of [CLS] has taken in all the others: that it matters says
+    nothing of the words. Of texts that are read apart, None.
+    """
+    found: list[Any] = list(model.embedders)
+    if len(found) != 1 or not isinstance(found[0], Contextual) or model.apart:
+        return None
+    table: Any = found[0].table
+    return table
+
+
+def _vectors(model: Model, table: nn.Embedding | None, source: Padded) -> Padded:
+    """(B, T, E) the vectors that words are weighed by."""
+    return model.embed(source) if table is None else source.with_data(table(source.data))
+
+
+def _around(rows: Sequence[Any], source: Padded) -> Tensor:
+    """(B, T) True at what stands around the texts, and is no part of them."""
+    out = torch.zeros(source.data.shape[:2], dtype=torch.bool)
+    for b, row in enumerate(rows):
+        out[b, : len(row.spans)] = torch.from_numpy((row.spans == 0).all(1))
+    return out.to(source.data.device)
+
+
+def from_table(model: Model, points: Padded) -> Tensor:
+    """(B, C) the model from the vectors (B, T, E) of its word table on."""
+    table = word_table(model)
+    assert table is not None
+    ids = torch.zeros(points.data.shape[:2], dtype=torch.long, device=points.data.device)
+    with instead(table, points.data):
+        return scores(model, model.embed(replace(points, data=ids)))
+
+
+@contextlib.contextmanager
+def instead(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
+    """While it lasts, a table gives these vectors, whatever it is asked for."""
+    handle = table.register_forward_hook(lambda module, given, out: vectors)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def unknown(source: Padded, token: int = SPECIALS.index(UNK), kept: Tensor | None = None) -> Padded:
     """Rows of the same lengths in which every token is the unknown one, without pieces.
+
+    Those at the steps that are `kept` (B, T) stay as they are.
 
     That is how Weft reads a text without tokens. From zero vectors instead, a Transformer's layer
     norm sees bare positions; measured (AOPC, zero then unknown): transformer .813 and .871 on
     planted words, .746 and .807 on TREC; bilstm-attention .785 and .786; cnn on TREC .710 and .706.
     """
-    ids = torch.full_like(source.data, SPECIALS.index(UNK))
+    ids = torch.full_like(source.data, token)
+    if kept is not None:
+        ids = torch.where(kept, source.data, ids)
     return replace(source, data=ids, pieces=tuple(torch.zeros_like(p) for p in source.pieces))
 
 

@@ -25,6 +25,8 @@ Words = list[tuple[Word, ...]]
 def methods(predictor: Predictor) -> tuple[str, ...]:
     """The methods that fit a model, the best one to start with first."""
     engine = predictor.engine
+    if unweighed(predictor):
+        return ()
     if writes(predictor):
         return _of_texts(predictor)
     if predictor.by_word:
@@ -44,6 +46,12 @@ def writes(predictor: Predictor) -> str:
     """The task of a model whose answers are texts, or what texts cost; else nothing."""
     kind = predictor.config["task"].get("kind", "")
     return kind if kind in ("seq2seq", "language") else ""
+
+
+def unweighed(predictor: Predictor) -> str:
+    """The task of a model whose answers no words are weighed for, as they are shown; else none."""
+    kind = predictor.config["task"].get("kind", "")
+    return kind if kind in ("masked", "embed", "span") else ""
 
 
 def _of_texts(predictor: Predictor) -> tuple[str, ...]:
@@ -73,7 +81,7 @@ def explain(
         raise UserError("Explain a list of texts, not a single string.")
     if steps < 1:
         raise UserError(f"steps should be 1 or more, got {steps}.")
-    if predictor.by_word or writes(predictor):
+    if predictor.by_word or writes(predictor) or unweighed(predictor):
         raise UserError(
             "Only answers about a whole text can be explained: a class, classes, a number. Of a "
             "model that answers at every word, weft.explain.study explains one word at a time; of "

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.batch.index import Row
@@ -21,7 +21,14 @@ from weft.encode.transformer import Transformer
 from weft.errors import UserError
 from weft.explain.attention import rollout
 from weft.explain.explanation import Target
-from weft.explain.gradients import STEPS, attributions, repeated, unknown
+from weft.explain.gradients import (
+    STEPS,
+    attributions,
+    instead,
+    repeated,
+    unknown,
+    word_table,
+)
 from weft.model import Model
 from weft.predict.neural import Neural
 from weft.text.example import Example
@@ -42,8 +49,9 @@ class Wanted:
 class Spot:
     """One step of one row, and which choices the model has there.
 
-    A hidden word is read as an unknown one without letters: unlike a removed one it leaves every
-    word in its place. All of them hidden is where integrated gradients start.
+    A hidden word is read as an unknown one without letters, or as one unknown piece where words
+    are read by their pieces: unlike a removed one it leaves every word in its place. All of them
+    hidden is where integrated gradients start.
     """
 
     model: Model
@@ -52,6 +60,7 @@ class Spot:
     step: int  # in the row
     wanted: Wanted
     possible: tuple[int, ...]  # (C,) the numbers of the choices, without what is forbidden here
+    piece: int = 0  # what a hidden word is read as where pieces are read, counted from 1
 
     @cached_property
     def words(self) -> np.ndarray:
@@ -79,6 +88,8 @@ class Spot:
 
     def slopes(self, target: Target, steps: int) -> np.ndarray:
         """(W,) the share of each word by integrated gradients; 0 steps is gradient × input."""
+        if self.model.subwords and (table := word_table(self.model)) is not None:
+            return self._slopes_of_pieces(table, target, steps)
         with torch.no_grad():
             embedded = self.model.embed(self.source)  # (1, T, E)
             none = self._hide(np.ones((1, len(self.words)), bool))
@@ -86,6 +97,29 @@ class Spot:
         directions = torch.from_numpy(target.direction).to(embedded.data)[None]  # (1, C)
         found = attributions(self.model, embedded, directions, steps, nothing, self._read)
         return found[0].double().cpu().numpy()[self.words]
+
+    def _slopes_of_pieces(self, table: nn.Embedding, target: Target, steps: int) -> np.ndarray:
+        """(W,) the same from the pieces on that a pre-trained network reads, summed over words."""
+        network: Any = self.model.embedders[0]
+        (given,) = self.model.given(self.source)
+        read, owners = network.read(given), network.owners(given)  # (1, S)
+        with torch.no_grad():
+            embedded = read.with_data(table(read.data))  # (1, S, E)
+            nothing = table(read.data.masked_fill(owners >= 0, self.piece - 1))
+
+        def score(model: Model, points: Padded) -> Tensor:
+            times = len(points)
+            pieces = tuple(piece.repeat(times, 1, 1) for piece in self.source.pieces)
+            again = replace(repeated(self.source, times), pieces=pieces)
+            with instead(table, points.data):
+                return self._read(model, model.embed(again))
+
+        directions = torch.from_numpy(target.direction).to(embedded.data)[None]  # (1, C)
+        base = nothing if steps else None
+        found = attributions(self.model, embedded, directions, steps, base, score)[0]  # (S,)
+        inside = owners[0] >= 0
+        sums = found.new_zeros(self.source.data.shape[1])
+        return sums.index_add(0, owners[0][inside], found[inside]).double().cpu().numpy()
 
     def falls(self, target: Target) -> np.ndarray:
         """(W,) how far scores · direction falls when each word is hidden."""
@@ -109,6 +143,8 @@ class Spot:
         steps[:, self.words] = hidden
         gone = torch.from_numpy(steps).to(self.source.data.device)
         nothing = unknown(self.source)
+        if self.model.subwords:
+            nothing.pieces[0][:, :, 0] = self.piece
         pieces = zip(self.source.pieces, nothing.pieces, strict=True)
         return replace(
             repeated(self.source, len(hidden)),
@@ -129,7 +165,8 @@ def spot(engine: Neural, example: Example, step: int, wanted: Wanted) -> Spot:
     with torch.inference_mode():
         scores = scores_at(engine.model(source), here, wanted)[0].double()
     possible = (scores > scores.max() + NEVER / 2).nonzero()[:, 0].tolist()
-    return Spot(engine.model, source, row, here, wanted, tuple(possible))
+    piece = engine.indexer.tokenizer.unknown + 1
+    return Spot(engine.model, source, row, here, wanted, tuple(possible), piece)
 
 
 def scores_at(found: Any, step: int, wanted: Wanted) -> Tensor:

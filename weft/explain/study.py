@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import UserError
 from weft.explain.explanation import Chances, Explanation
 from weft.explain.faithful import Faithfulness, faithfulness
-from weft.explain.method import chosen, explain, methods, writes
+from weft.explain.method import chosen, explain, methods, unweighed, writes
+from weft.measure.answers import judged
 from weft.predict.predictor import Predictor
 from weft.tasks.structure import Structure
 from weft.tasks.task import Answer
-from weft.text.example import Example
+from weft.text.example import Answers, Example
 
 if TYPE_CHECKING:
     from weft.explain.writing import Writing
@@ -46,6 +47,8 @@ class Study:
         label, value = self.examples[i].label, self.first[i].answer.value
         if label is None or isinstance(value, float):
             return False
+        if isinstance(label, Answers):
+            return not judged(value, label.texts or [""])[0]
         if self.written and isinstance(label, tuple):
             return value not in label
         if isinstance(value, tuple):
@@ -87,6 +90,13 @@ def study(
                 "is the whole answer. Leave them out."
             )
         return _writing(predictor, examples, names, compare=compare, watch=watch)
+    if unweighed(predictor):
+        if word or column or target:
+            raise UserError(
+                "--word, --column and --target do not fit this model: no words are weighed for "
+                "what it says. Leave them out."
+            )
+        return _unweighed(predictor, examples)
     if predictor.by_word:
         some = tuple(filter(None, names))
         return _by_word(
@@ -105,6 +115,30 @@ def study(
             faithful[name] = faithfulness(predictor, explained[name], known=known)
         watch(len(texts))
     return Study(examples, explained, faithful)
+
+
+def _unweighed(predictor: Predictor, examples: Sequence[Example]) -> Study:
+    """What the model says of each text; one that only makes vectors says nothing."""
+    silent = unweighed(predictor) == "embed"
+    if silent and len(examples) > 1:
+        raise UserError(
+            "This model gives vectors, not answers. Give one text to see where its heads look, or "
+            "--contexts WORD to see a word in all texts."
+        )
+    answers = [Answer(None, 0.0)] if silent else predictor(examples)
+    return Study(
+        examples,
+        {"": [Explanation(e.whole, a, "", "", ()) for e, a in zip(examples, answers, strict=True)]},
+        {},
+        gold=[_span_of(predictor, e, a) for e, a in zip(examples, answers, strict=True)],
+    )
+
+
+def _span_of(predictor: Predictor, example: Example, answer: Answer) -> Structure | None:
+    """The right answer to a question, where it is known."""
+    if not isinstance(example.label, Answers):
+        return None
+    return predictor.task.gold(example, predictor.space, answer)  # type: ignore[attr-defined]
 
 
 def _writing(

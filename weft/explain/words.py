@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.batch.index import Row
 from weft.explain.explanation import Word
 from weft.text.example import BETWEEN
 from weft.tokens import pattern
@@ -19,6 +18,8 @@ from weft.tokens.tokenizer import whole
 
 if TYPE_CHECKING:
     from tokenizers.pre_tokenizers import Split
+
+    from weft.batch.index import Row
 
 Span = tuple[int, int]
 Piece = tuple[int, int, float]  # start, end, weight of a token
@@ -82,7 +83,7 @@ def remaining(text: str, spans: Sequence[Span], second: int = 0) -> str | tuple[
     return joined(text, first), joined(text, [span for span in spans if span[0] >= second])
 
 
-def placed(row: Row, second: int = 0) -> list[Span]:
+def placed(row: "Row", second: int = 0) -> list[Span]:
     """Where the tokens of a row stand in a text, or in two that are put side by side."""
     assert row.spans is not None
     spans = row.spans.copy()

@@ -1,4 +1,4 @@
-"""Counts for one label or several labels a text: accuracy, precision, recall, F1.
+"""Counts for one label or several labels a text: accuracy, precision, recall, F1, correlation.
 
 R resamples   P distinct outcomes   C labels   n examples
 """
@@ -87,7 +87,13 @@ class Classification:
             right = _group(block * (gold == predicted), gold, self.size)
             return _macro(right, said, true)
 
-        statistics = {"accuracy": accuracy, "macro_f1": macro_f1}
+        def matthews(block: np.ndarray) -> np.ndarray:
+            true = _group(block, gold, self.size).astype(float)  # (R, C + 1)
+            said = _group(block, predicted, self.size).astype(float)
+            right = block[:, gold == predicted].sum(1)
+            return _correlation(right, said, true)
+
+        statistics = {"accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews}
         return bootstrapped(statistics, counts, resamples, seed, level)
 
 
@@ -158,6 +164,16 @@ def _macro(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Mean F1 over the classes that occur, for each row of (R, C) counts."""
     occurs = said + true > 0
     return ratio(ratio(2 * right, said + true).sum(1), occurs.sum(1))
+
+
+def _correlation(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Matthews' correlation of gold and prediction, for any number of classes (Gorodkin 2004).
+
+    It is 0 where one answer is given to all, however often that is right.
+    """
+    n = true.sum(1)  # (R,)
+    spread = (n**2 - (said**2).sum(1)) * (n**2 - (true**2).sum(1))
+    return ratio(n * right - (said * true).sum(1), np.sqrt(spread))
 
 
 def _group(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:

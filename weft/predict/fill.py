@@ -26,7 +26,7 @@ def fill(
         if not text.strip():
             covered[i] = 0.0
             continue
-        for row, share in _rows(text, indexer, f"text {i + 1}"):
+        for row, share in asked(text, indexer, f"text {i + 1}"):
             rows.append(row)
             owners.append(i)
             covered[i] = share
@@ -36,13 +36,13 @@ def fill(
         owners, filled(model, rows, tokenizer.ordinary, BEST, runtime), strict=True
     ):
         for some, own in zip(ids.tolist(), chances.tolist(), strict=True):
-            words = (_word(tokenizer, word) for word in some)
+            words = (word_of(tokenizer, word) for word in some)
             blanks[owner].append(tuple(zip(words, own, strict=True)))
     found = [Filled(text, tuple(own)) for text, own in zip(texts, blanks, strict=True)]
     return found, covered
 
 
-def _rows(text: str, indexer: Indexer, where: str) -> list[tuple[Asked, float]]:
+def asked(text: str, indexer: Indexer, where: str) -> list[tuple[Asked, float]]:
     """The text as rows in which all its blanks are asked for, each with the share that is read.
 
     A text longer than what the model reads becomes a row for each blank, which stands in its
@@ -71,7 +71,7 @@ def _rows(text: str, indexer: Indexer, where: str) -> list[tuple[Asked, float]]:
     return out
 
 
-def _word(tokenizer: Tokenizer, word: int) -> str:
+def word_of(tokenizer: Tokenizer, word: int) -> str:
     """A token as people write it; a piece that goes on with a word keeps its "##"."""
     entry = tokenizer.vocabulary[word]
     if entry.startswith("##"):

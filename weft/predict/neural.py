@@ -12,10 +12,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from weft.attend.prepared_linear import LAYERS
 from weft.batch import Padded, Store, for_reading
 from weft.batch.documents import tokenised
 from weft.batch.index import Indexer, Row
-from weft.errors import UserError
+from weft.errors import UserError, unknown_name
 from weft.model import Model, Reading
 from weft.predict.fill import fill
 from weft.predict.predictor import CHUNK, Predictor, Scored, load
@@ -242,10 +243,29 @@ class Neural:
     def exactly(self) -> Iterator[None]:
         """Full precision for a while: what is recorded must not depend on how rows are batched."""
         usual, self.runtime = self.runtime, replace(self.runtime, half=False)
+        read: list[Any] = [e for e in self.model.embedders if hasattr(e, "numbers")]
+        numbers = [embedder.numbers for embedder in read]
+        for embedder in read:
+            embedder.numbers = "float32"
         try:
             yield
         finally:
             self.runtime = usual
+            for embedder, kept in zip(read, numbers, strict=True):
+                embedder.numbers = kept
+
+    def round_weights(self, weights: str, where: str) -> None:
+        """Let pre-trained networks read with weights of this kind, on a processor."""
+        if weights not in LAYERS:
+            raise unknown_name("choice", weights, LAYERS, "weights")
+        read: list[Any] = [e for e in self.model.embedders if hasattr(e, "blocks")]
+        if weights != "float32" and not read:
+            raise UserError(
+                f"{where}: no BERT or GPT reads here, so there are no weights to round. Leave out "
+                "weights; a decoder that writes has generate.weights."
+            )
+        for embedder in read:
+            embedder.numbers = weights
 
     def save(self, folder: Path) -> None:
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}

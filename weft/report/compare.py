@@ -152,8 +152,8 @@ def _recipes(
     fits = (*_fits(data), *(("nodes",) if data.parser else ()))
     wish = given.get("task.kind", "")
     kind = chosen(wish, named, fits, data.train)
-    start = kind_of(pretrained) if pretrained else False
-    known = configuration.recipes(kind, start)
+    start = kind_of(pretrained) if pretrained else ""
+    known = configuration.recipes(kind, start) if start else configuration.recipes(kind)
     names = list(dict.fromkeys(named or filter(_comparable, known)))
     if not names:
         raise UserError(f"No recipe is made for the task '{kind}'. Name some with --recipes.")
@@ -246,7 +246,8 @@ def _rows(race: Race, plan: Plan, names: Sequence[str], device: str) -> list[Row
             try:
                 timed = timing(pairs[0][0], device)
                 late = race.late.get(recipe, 0)
-                made = row(recipe, [r for _, r in pairs], timed, plan.cut.folds, late)
+                seeds = [f"{t.seed}{f' fold {t.fold}' if t.fold else ''}" for t, _ in pairs]
+                made = row(recipe, [r for _, r in pairs], timed, plan.cut.folds, late, seeds)
                 if made.folds and made.pooled is None:
                     whole = pooled([trial for trial, _ in pairs], made.metric)
                     made = dataclasses.replace(made, pooled=whole)

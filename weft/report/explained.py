@@ -13,16 +13,17 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from weft.errors import UserError
 from weft.explain import Explanation, Faithfulness
+from weft.explain.method import unweighed
 from weft.explain.strip import AGAINST, DEEPEST, FOR, strip
 from weft.explain.study import Study
 from weft.predict.predictor import Predictor
 from weft.report import charts, html, mix, said
-from weft.report.heat import heat, peak
+from weft.tasks.masked import BLANK
+from weft.text.example import Answers, Example
 
+AROUND = 60  # characters beside a blank
 BARS = 8  # labels whose probability is shown
-TOKENS = 40  # rows and columns of an attention map that can still be read
 
 HIDDEN = "how far the score falls when the word is hidden"
 METHODS = {
@@ -36,12 +37,7 @@ METHODS = {
 
 def write(path: Path, study: Study, predictor: Predictor, *, command: Sequence[str]) -> None:
     """Write the page; a UserError where that is not possible."""
-    page = render(study, predictor, command=command)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, "utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
+    html.save(path, render(study, predictor, command=command))
 
 
 def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str:
@@ -75,7 +71,8 @@ def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str
         labelled=any(example.label is not None for example in study.examples),
         curves=_curves(list(study.faithful.values())),
         what=_what(study, predictor),
-        heads=_heads(predictor, one) if one and not study.written else None,
+        heads=_heads(predictor, study.examples[0]) if one and not study.written else None,
+        blanks=_blanks(one) if one else [],
         mixes=mix.of_model(getattr(predictor.engine, "model", None)),
         writing=_writing(study) if one and study.written else None,
         legend=(_ground(FOR), _ground(AGAINST)),
@@ -116,7 +113,7 @@ def _what(study: Study, predictor: Predictor) -> str:
 
 def _unweighed(study: Study, predictor: Predictor) -> str:
     """Why words have no weights."""
-    if study.written:
+    if study.written or unweighed(predictor):
         return ""
     if hasattr(predictor.engine, "model"):
         return "what is said of the sentence has no single score that words could speak for"
@@ -151,21 +148,26 @@ def _curves(found: Sequence[Faithfulness]) -> list[tuple[str, Markup]]:
     ]
 
 
-def _heads(predictor: Predictor, one: Explanation) -> dict[str, Any] | None:
-    """The head × layer grid of a Transformer, and a labelled map of each layer's mean."""
-    from weft.encode.transformer import Transformer
-    from weft.explain.attention import heads
+def _heads(predictor: Predictor, example: Example) -> Markup | None:
+    """The head × layer grids of the networks that have heads."""
+    from weft.explain.attention import has_heads, heads
+    from weft.report.heads import section
 
-    model = getattr(predictor.engine, "model", None)
-    if model is None or not isinstance(model.encoder, Transformer) or not one.words:
+    if not has_heads(getattr(predictor.engine, "model", None)) or not example.text.strip():
         return None
-    found = heads(predictor, one.text)
-    tokens, weights = found.tokens[:TOKENS], found.weights[:, :, :TOKENS, :TOKENS]
-    layers = []
-    for k, layer in enumerate(weights, 1):
-        maps = [(f"head {n}", heat(w, title=peak(w, tokens))) for n, w in enumerate(layer, 1)]
-        layers.append((f"Layer {k}", heat(layer.mean(0), tokens, f"layer {k}, mean"), maps))
-    return {"layers": layers, "shown": len(tokens), "tokens": len(found.tokens)}
+    return section(heads(predictor, example))
+
+
+def _blanks(one: Explanation) -> list[dict[str, Any]]:
+    """Each blank of a text with what stands around it, and the words that fit best."""
+    parts = BLANK.split(one.text)
+    out = []
+    for k, words in enumerate(one.answer.blanks):
+        before, after = " ".join(parts[k].split()), " ".join(parts[k + 1].split())
+        before = f"…{before[-AROUND:]}" if k or len(before) > AROUND else before
+        after = f"{after[:AROUND]}…" if len(after) > AROUND else after
+        out.append({"before": before, "after": after, "words": words})
+    return out
 
 
 def _title(study: Study, one: Explanation | None) -> str:
@@ -183,6 +185,13 @@ def _lede(study: Study, one: Explanation | None) -> str:
         piece = one.text[slice(*hard.place)].strip() or hard.text.strip() if hard else ""
         least = f" What it expected least is “{piece}”." if piece else ""
         return f"The model hesitates between {one.answer.value:.3g} tokens on average.{least}"
+    if one is not None and one.answer.blanks:
+        fitting = ", ".join(f"“{words[0][0]}”" for words in one.answer.blanks)
+        return f"What fits best: {fitting}."
+    if one is not None and one.answer.value is None:
+        return "A network that makes vectors, and where its heads look."
+    if one is not None and one.answer.structure is not None and isinstance(one.answer.value, str):
+        return f"The model says {_says(one)}."
     if not method:
         return "What the model says." if one else f"{len(study.examples):,} texts answered."
     if one is not None:
@@ -228,6 +237,9 @@ def _says(one: Explanation) -> str:
     value = one.answer.value
     if one.at is not None:
         return f"{one.at.said} ({100 * one.sure:.0f} %)"
+    if one.answer.structure is not None and isinstance(value, str):  # a stretch of a passage
+        found = f"“{value}”" if value else "that there is no answer"
+        return f"{found} ({100 * one.answer.score:.0f} %)"
     if one.answer.structure is not None:
         return f"this ({100 * one.answer.score:.0f} % a word)"
     if isinstance(value, float):
@@ -236,6 +248,8 @@ def _says(one: Explanation) -> str:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, Answers):
+        return " | ".join(dict.fromkeys(value.texts)) or "as without an answer"
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 

@@ -22,13 +22,6 @@ def heat(
     matplotlib would draw it as a picture whose colours cannot follow light and dark.
     """
     high, wide = weights.shape
-    shade = np.rint(LEVELS * weights / max(float(weights.max(initial=0.0)), 1e-9)).astype(int)
-    paths = []
-    for level in range(1, LEVELS + 1):
-        cells = np.argwhere(shade == level).tolist()
-        if cells:
-            d = "".join(f"M{x} {y}h1v1h-1z" for y, x in cells)
-            paths.append(f'<path opacity="{level / LEVELS:.2f}" d="{d}"/>')
     side = rows or tokens
     labels = "".join(
         f'<text x="-.4" y="{i + 0.75}" text-anchor="end">{escape(short(token))}</text>'
@@ -43,8 +36,20 @@ def heat(
     return Markup(
         f'<svg class="heat" viewBox="{box}"{width} role="img"><title>{escape(title)}</title>'
         f'<rect class="frame" width="{wide}" height="{high}"/>'
-        f'<g class="cells">{"".join(paths)}</g>{labels}</svg>'
+        f'<g class="cells">{cells(weights)}</g>{labels}</svg>'
     )
+
+
+def cells(weights: np.ndarray) -> Markup:
+    """The cells of a map alone, in units of one, by shades of its largest weight."""
+    shade = np.rint(LEVELS * weights / max(float(weights.max(initial=0.0)), 1e-9)).astype(int)
+    paths = []
+    for level in range(1, LEVELS + 1):
+        found = np.argwhere(shade == level).tolist()
+        if found:
+            d = "".join(f"M{x} {y}h1v1h-1z" for y, x in found)
+            paths.append(f'<path opacity="{level / LEVELS:.2f}" d="{d}"/>')
+    return Markup("".join(paths))
 
 
 def peak(weights: np.ndarray, tokens: Sequence[str], rows: Sequence[str] = ()) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from weft.errors import UserError
 from weft.report.words import (
     BRIEF,
     about,
@@ -34,6 +35,15 @@ def render(template: str, **values: Any) -> str:
     )
     templates.globals.update(figure=figure, called=called, briefly=BRIEF, is_share=percent, zip=zip)
     return templates.get_template(template).render(**values)
+
+
+def save(path: Path, page: str) -> None:
+    """Write a page; a UserError where that is not possible."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, "utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
 
 
 def name(text: str) -> Markup:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from weft.report.trial import Result, Timing
 from weft.report.words import BRIEF, NAMES, brief, called, chance, count, figure, milliseconds, size
+from weft.tune.collapse import listed
 
 WIDTH = 100
 SHORT = 13  # letters of a recipe up to which there is room to spare
@@ -35,7 +36,7 @@ class Row:
     memory_bytes: int | None = None  # most that a training held, median over trials
     answer_bytes: int | None = None  # most that the process which answers held
     p: float | None = None  # paired test against the best: how likely so large a gap is by chance
-    collapsed: int = 0  # trials that gave every text the same answer
+    collapsed: int = 0  # trials that learned nothing: one answer for all, or no better than that
     clipped: int = 0  # trials that the clock stopped before their last epoch
     late: int = 0  # trials that there was no time for
     pooled: float | None = None  # accuracy, or what else is measured, over all folds together
@@ -43,6 +44,9 @@ class Row:
     higher_is_better: bool = True
     others: dict[str, float] = dataclasses.field(default_factory=dict)  # of texts: means of more
     token_ms: float | None = None  # where texts are written, for each token
+    collapsed_seeds: tuple[str, ...] = ()  # which trials those were
+    kept_quality: float | None = None  # mean and deviation without them, where some are left
+    kept_spread: float | None = None
 
     @property
     def writes(self) -> bool:
@@ -65,15 +69,20 @@ class Verdict:
 
 
 def row(
-    recipe: str, results: Sequence[Result], timing: Timing, folds: int = 0, late: int = 0
+    recipe: str,
+    results: Sequence[Result],
+    timing: Timing,
+    folds: int = 0,
+    late: int = 0,
+    seeds: Sequence[str] = (),
 ) -> Row:
     """The trials of one recipe, summed up."""
     first = results[0]
     main = [result.figures[result.metric] for result in results]
     values = [figure["value"] for figure in main]
-    n = len(values)
-    mean = _mean(values)
-    deviation = (sum((v - mean) ** 2 for v in values) / (n - 1)) ** 0.5 if n > 1 else None
+    mean, deviation = _mean(values), _deviation(values)
+    kept = [v for v, result in zip(values, results, strict=True) if not result.collapsed]
+    some = bool(kept) and len(kept) < len(values)
     counts = [r.figures["accuracy"] for r in results if "accuracy" in r.figures]
     total = sum(c["n"] for c in counts)
     return Row(
@@ -105,6 +114,11 @@ def row(
             if all(name in r.figures for r in results)
         },
         token_ms=timing.token_ms,
+        collapsed_seeds=tuple(
+            seed for seed, result in zip(seeds, results, strict=False) if result.collapsed
+        ),
+        kept_quality=_mean(kept) if some else None,
+        kept_spread=_deviation(kept) if some else None,
     )
 
 
@@ -212,8 +226,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
         n = len(row.values)
         if row.collapsed:
             out.append(
-                f"{row.recipe} collapsed: {row.collapsed} of {n} trainings gave every text the "
-                "same answer. Lower train.learning_rate, or look at the data."
+                f"{row.recipe}: {collapses(row)}. Lower train.learning_rate, or look at the data."
             )
         if row.clipped:
             out.append(
@@ -223,6 +236,20 @@ def remarks(rows: Sequence[Row]) -> list[str]:
         if row.late:
             out.append(f"{row.recipe}: {n} of {n + row.late} trainings; no time for the others.")
     return out
+
+
+def collapses(row: Row) -> str:
+    """Which trainings learned nothing, and the mean with and without them."""
+    seeds = row.collapsed_seeds or ("?",) * row.collapsed
+    told = listed(seeds, len(row.values), "trainings")
+    if row.kept_quality is None:
+        return told
+    both = ((row.quality, row.spread), (row.kept_quality, row.kept_spread))
+    all_, rest = (
+        figure(mean, row.metric) + ("" if spread is None else f" ± {figure(spread, row.metric)}")
+        for mean, spread in both
+    )
+    return f"{told}; {called(row.metric)} {all_} with them, {rest} without"
 
 
 def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
@@ -253,6 +280,11 @@ def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    mean, n = _mean(values), len(values)
+    return (sum((v - mean) ** 2 for v in values) / (n - 1)) ** 0.5 if n > 1 else None
 
 
 def _median(values: Sequence[float]) -> float:

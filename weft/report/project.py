@@ -111,8 +111,13 @@ def sentence_vectors(predictor: Predictor, texts: Sequence[Any], seed: int = 0) 
         return TruncatedSVD(size, random_state=seed).fit_transform(rows)
 
 
-def section(projection: Projection, name: str = "projection") -> Markup:
-    """The picture with its switches, legend and texts, to stand in any page of the report."""
+def section(
+    projection: Projection, name: str = "projection", things: str = "texts", answered: bool = True
+) -> Markup:
+    """The picture with its switches, legend and texts, to stand in any page of the report.
+
+    Where nothing was `answered` there are labels alone, and no errors to look at.
+    """
     if not projection.layouts or not projection.said:
         return Markup("")
     kind = kind_of(projection.said[0].value)
@@ -134,9 +139,11 @@ def section(projection: Projection, name: str = "projection") -> Markup:
             ordered=kind == "numbers",
             wrong=sum(wrong),
             total=len(wrong),
+            things=things,
+            answered=answered,
             shown=shown,
             methods=[(method, METHODS[method]) for method in layouts],
-            data=_json([projection.said[i] for i in order], layouts),
+            data=_json([projection.said[i] for i in order], layouts, answered),
             caption=projection.caption,
             notes=projection.notes,
         )
@@ -232,13 +239,15 @@ def _shown(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _json(said: Sequence[Said], layouts: Mapping[str, np.ndarray]) -> Markup:
+def _json(said: Sequence[Said], layouts: Mapping[str, np.ndarray], answered: bool) -> Markup:
     """Texts, answers and places for the script; no '<' is left that could end the element."""
     data = {
         "texts": [s.text if len(s.text) <= EXCERPT else f"{s.text[:EXCERPT]}…" for s in said],
         "labels": [_shown(s.label) for s in said],
         "answers": [_shown(s.value) for s in said],
-        "scores": [None if isinstance(s.value, float) else round(s.score, 3) for s in said],
+        "scores": [
+            round(s.score, 3) if answered and not isinstance(s.value, float) else None for s in said
+        ],
         "layouts": {method: points.ravel().tolist() for method, points in layouts.items()},
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))

@@ -28,8 +28,8 @@ class Line:
 def drawing(one: Explanation, study: Study, i: int) -> Markup | None:
     """The answer as a drawing, marked where it differs from what is right."""
     said = one.answer.structure
-    if said is None or not said.words:
-        return None
+    if said is None or not (said.words or said.kind == "answer"):
+        return None  # of a passage without an answer, the passage is shown
     return drawn(said, study.right(i))
 
 

@@ -21,6 +21,7 @@ from weft.run.split import TEST_SHARE, Holdout, Splits, folded, from_files, with
 from weft.run.train import filled
 from weft.tasks.structure import Structure
 from weft.text.example import Example
+from weft.tune.collapse import never_fell, no_better
 from weft.tune.texts import CHECKPOINT, WRITING, checkpoint
 
 RESULT, TIMING, ERROR = "result.json", "timing.json", "error.txt"
@@ -44,7 +45,7 @@ class Result:
     parameters: int
     notes: list[str]
     versions: dict[str, str]
-    collapsed: str = ""  # in words, when every text got the same answer
+    collapsed: str = ""  # in words, when it learned nothing
     clipped: str = ""  # in words, when the clock stopped the training
     limit: float = 0.0  # minutes that the comparison was given, 0 for no limit
 
@@ -180,13 +181,23 @@ class Trial:
             parameters=record["parameters"],
             notes=list(record["notes"]),
             versions=dict(record["versions"]),
-            collapsed=_collapsed(self.answers()),
+            collapsed=self._collapsed(task, outcome.figures["test"][task.metric].value, record),
             clipped=record["stopped"],
             limit=limit,
         )
         # Last, and at once: a trial counts as finished only when everything else is on disk.
         write(self.folder / RESULT, json.dumps(dataclasses.asdict(result), indent=1) + "\n")
         return result
+
+    def _collapsed(self, task: Any, value: float, record: dict[str, Any]) -> str:
+        """Why it has learned nothing, where it has not."""
+        if reason := _collapsed(self.answers()):
+            return reason
+        rows = [a for a in self.answers() if "structure" not in a]
+        pairs = [(row["label"], row["value"]) for row in rows]
+        reason = no_better(pairs, task.metric, task.higher_is_better, value, "test")
+        # Text itself is learned slowly, and may be known from the start.
+        return reason or ("" if self.writes else never_fell(record))
 
     def time(self, device: str) -> Timing:
         """Load the saved model as a user would, and time it on the test texts."""

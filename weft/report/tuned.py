@@ -16,7 +16,7 @@ from weft.report import html
 from weft.report import tuned_charts as charts
 from weft.report.words import called, chance, duration, figure, percent
 from weft.run.train import versions
-from weft.tune.restart import Restart
+from weft.tune.restart import Restart, Restarts
 from weft.tune.search import Tuned
 from weft.tune.study import Row
 
@@ -102,6 +102,19 @@ def remarks(tuned: Tuned) -> list[str]:
             out.append(f"{name} failed: {restart.error}")
         elif restart.collapsed:
             out.append(f"{name} has collapsed: {restart.collapsed}.")
+    return out + (_with_and_without(found, tuned.metric) if found else [])
+
+
+def _with_and_without(found: Restarts, metric: str) -> list[str]:
+    """How many restarts of each configuration collapsed, and what that did to the mean."""
+    out = []
+    for which, name in (("tuned", "Tuned"), ("start", "As it came")):
+        told = found.collapses(which)  # type: ignore[arg-type]
+        both = [found.spread(which, found.split, kept) for kept in (True, False)]  # type: ignore[arg-type]
+        if told:
+            all_, rest = ("no figure" if s is None else _plus(s, metric) for s in both)
+            figures = f"{called(metric)} on {found.split} {all_} with them, {rest} without"
+            out.append(f"{name}: {told}; {figures}.")
     return out
 
 

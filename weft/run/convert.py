@@ -39,7 +39,10 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     """
     if task not in ("", "masked"):
         raise unknown_name("task", task, ("masked",), "--task")
-    checkpoint = Checkpoint(located(name), task)
+    folder = located(name)
+    if any((one / "model.json").is_file() for one in (folder, folder / "model")):
+        raise UserError(f"{name}: a model of Weft already; use it, or give it to --pretrained.")
+    checkpoint = Checkpoint(folder, task)
     place = Path(output)
     _prepare(place, overwrite, "model.json")
     section, space = _answers(checkpoint)

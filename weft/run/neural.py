@@ -35,6 +35,7 @@ from weft.tokens.cuts import Cuts, Lessons, keep
 from weft.tokens.tokenizer import Tokenizer
 from weft.train import checkpoint
 from weft.train.evaluate import averaged, decoded, scores
+from weft.train.fall import Fall
 from weft.train.faster import quicken
 from weft.train.health import Health, examine, first_bad, sample
 from weft.train.loop import NotFinite, Progress, Trainee, check, fit
@@ -83,6 +84,7 @@ class Run:
     heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
     parser: Predictor | None = None  # that made the trees of texts without
     stopped: str = ""  # in words, when the clock ended the training
+    losses: tuple[float, float] | None = None  # at the start and at best, where that tells much
     asked: list[Asked] = field(default_factory=list)  # of each dev row, where texts are measured
 
     def fit(self, resume: bool) -> Neural:
@@ -203,6 +205,7 @@ class Loop:
         self.stale = 0
         self.saved = time.perf_counter()
         self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
+        self.fall = Fall()
         self.before: dict[str, Tensor] | None = None  # the weights before an update
 
     def run(self, resume: bool) -> None:
@@ -228,6 +231,7 @@ class Loop:
         except NotFinite as error:
             raise self._explained(error) from None
         self._load_best()
+        self.run_.losses = self.fall.ends
         if self.trainee.trouble:
             self.watch.say(f"note: {self.trainee.trouble}; it went on without")
         if health := self._health():
@@ -262,6 +266,7 @@ class Loop:
     def _count(self, progress: Progress) -> None:
         self.losses[0] = self.losses[0] + progress.total  # stays on the device
         self.losses[1] += progress.count
+        self.fall.add(progress)
 
     def _evaluate(self, progress: Progress) -> None:
         check(self.trainee)

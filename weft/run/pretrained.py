@@ -20,6 +20,9 @@ from weft.embed.elmo import embedder_of, network_of
 from weft.errors import UserError
 from weft.model import Model
 from weft.predict.predictor import model_folder, saved_config
+from weft.tasks.language import END
+from weft.tokens.tokenizer import Tokenizer
+from weft.tokens.vocabulary import EOS
 
 PRETRAINED = "pretrained"
 # What may be said of a network whose sizes the folder knows.
@@ -140,7 +143,8 @@ def _replaced(
     if not spec.get("model"):
         raise UserError(
             f"[{part}] kind 'pretrained' needs a checkpoint: pass --pretrained FOLDER, a folder of "
-            "the Hugging Face layout or a model of `weft convert`."
+            "the Hugging Face layout, a model of `weft convert`, or a run of --recipe "
+            "bert-pretrain, gpt or elmo-pretrain."
         )
     found = source(str(spec["model"]))
     settings = found.embedder if part == "embedder" else found.decoder
@@ -148,6 +152,8 @@ def _replaced(
         raise UserError(
             f"{found.folder}: not a language model, which is what this configuration goes on with."
         )
+    if settings["kind"] == "gpt" and part == "embedder" and settings.get("sep", -1) < 0:
+        settings = {**settings, "sep": _end(Path(found.tokenizer["path"]))}
     given = {name: value for name, value in spec.items() if name != "kind"}
     fixed = [name for name in given if name in settings and name not in (*CHOICES, "model")]
     if fixed:
@@ -162,7 +168,18 @@ def _replaced(
     # As an embedder ELMo reads letters, whatever the tokens are.
     if settings["kind"] != "elmo" or part == "decoder":
         changes["tokenizer"] = found.tokenizer
+    elif "tokenizer" not in config:
+        raise UserError(
+            f"{found.folder}: an ELMo, which reads the letters of words that a [tokenizer] cuts, "
+            "and there is none. Use --recipe elmo or tagger-elmo, or set tokenizer.kind=word."
+        )
     return config.with_values(changes, config.origin(f"{key}.model"))
+
+
+def _end(path: Path) -> int:
+    """The id of what ends a text, of which only the end has read all; -1: there is none."""
+    known = {entry: i for i, entry in enumerate(Tokenizer.load(path).vocabulary)}
+    return known.get(EOS, known.get(END, -1))
 
 
 def begin(model: Model, task: str) -> list[str]:

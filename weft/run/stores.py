@@ -15,7 +15,7 @@ from weft.errors import UserError
 from weft.model import UNKNOWN, Model
 from weft.predict.neural import window_of
 from weft.run.data import Data, Source, counted
-from weft.tasks.span import Window, pointed
+from weft.tasks.span import Window, pointed, where
 from weft.tasks.structure import Found
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
@@ -138,10 +138,10 @@ class Stores:
         if name == "train" and steps[0] >= 0:
             (first, last), ((start, end),) = steps.tolist(), target.tolist()
             if (window.spans[first, 0], window.spans[last, 1]) != (start, end):
-                self.tally.add("train answers widened to whole tokens", example.where)
+                self.tally.add("train answers widened to whole tokens", where(example))
             if last - first >= task.longest:
                 told = f"train answers of more than {task.longest} tokens (task.longest)"
-                self.tally.add(told, example.where)
+                self.tally.add(told, where(example))
         learned = name != "train" or task.no_answer or steps[0] >= 0
         return steps if learned else None
 

@@ -132,6 +132,7 @@ def train(
             )  # fmt: skip
             engine = run.fit(resume)
             made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
+            made["losses"] = run.losses
         made["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
         return _finish(predictor, splits, data, folder, watch, tally, made)

@@ -15,7 +15,7 @@ import numpy as np
 from weft.errors import UserError, near_miss
 from weft.measure import Classification, LabelSets
 from weft.registry import register
-from weft.tasks.task import Answer, Labels, Loss
+from weft.tasks.task import Answer, Labels, Loss, weight, with_words
 from weft.text.example import Example, Layers
 from weft.text.source import SKIP
 
@@ -49,18 +49,24 @@ class Classes:
 
 @register("task", "classify")
 class Classify:
-    """One label a text, or several (`several = true`)."""
+    """One label a text, or several (`several = true`).
+
+    With `auxiliary` the language model that it starts from goes on to learn: so much of what a
+    token of the text costs it is added to the loss (Radford et al. 2018).
+    """
 
     head = "linear"
     higher_is_better = True
 
-    def __init__(self, several: bool = False, smoothing: float = 0.0) -> None:
+    def __init__(
+        self, several: bool = False, smoothing: float = 0.0, auxiliary: float = 0.0
+    ) -> None:
         if not 0 <= smoothing < 1:
             raise UserError(
                 f"task 'classify': smoothing is {smoothing}; it goes from 0 to below 1."
             )
         self.several = several
-        self.smoothing = smoothing
+        self.smoothing, self.auxiliary = smoothing, weight(auxiliary)
         self.metric = "micro_f1" if several else "accuracy"
         self.tuned = several
 
@@ -106,8 +112,12 @@ class Classify:
         row[picked] = 1
         return row
 
-    def loss(self, scores: "Tensor", batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "Labelled") -> Loss:
         """Cross-entropy, or binary cross-entropy summed over the labels; counted in texts."""
+        own = self._answered(getattr(scores, "scores", scores), batch)
+        return with_words(own, scores, self.auxiliary)
+
+    def _answered(self, scores: "Tensor", batch: "Labelled") -> Loss:
         from torch.nn import functional as F
 
         scores = scores.float()  # (n, C)

@@ -30,10 +30,15 @@ class Two:
 class PairClassify(Two, Classify):
     """One label for two texts (inference, paraphrase), or several (`several = true`)."""
 
-    def __init__(self, several: bool = False, smoothing: float = 0.0) -> None:
-        super().__init__(several, smoothing)
+    def __init__(
+        self, several: bool = False, smoothing: float = 0.0, auxiliary: float = 0.0
+    ) -> None:
+        super().__init__(several, smoothing, auxiliary)
 
 
 @register("task", "pair-score")
 class PairScore(Two, Regress):
     """One number for two texts: how similar they are, in the user's unit."""
+
+    def __init__(self, auxiliary: float = 0.0) -> None:
+        super().__init__(auxiliary)

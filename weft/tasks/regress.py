@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import UserError
 from weft.measure import Regression
 from weft.registry import register
-from weft.tasks.task import Answer, Labels, Loss
+from weft.tasks.task import Answer, Labels, Loss, weight, with_words
 from weft.text.example import Example
 
 if TYPE_CHECKING:
@@ -36,12 +36,18 @@ class Scale:
 
 @register("task", "regress")
 class Regress:
-    """One number a text: squared error on the standardised scale, answers in the user's unit."""
+    """One number a text: squared error on the standardised scale, answers in the user's unit.
+
+    With `auxiliary` the language model that it starts from goes on to learn, as in 'classify'.
+    """
 
     head = "linear"
     metric = "pearson"
     higher_is_better = True
     tuned = False
+
+    def __init__(self, auxiliary: float = 0.0) -> None:
+        self.auxiliary = weight(auxiliary)
 
     def space(self, examples: Iterable[Example]) -> Scale:
         """Mean and deviation in one pass (Welford 1962)."""
@@ -78,10 +84,11 @@ class Regress:
         """The label in standard deviations from the mean."""
         return (number(example) - space.mean) / space.deviation
 
-    def loss(self, scores: "Tensor", batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "Labelled") -> Loss:
         """Sum of squared errors on the standardised scale; counted in texts."""
-        error = scores.float().squeeze(-1) - batch.target.float()  # (n,)
-        return Loss(error.square().sum(), len(error))
+        given: Tensor = getattr(scores, "scores", scores)
+        error = given.float().squeeze(-1) - batch.target.float()  # (n,)
+        return with_words(Loss(error.square().sum(), len(error)), scores, self.auxiliary)
 
     def answers(self, scores: np.ndarray, space: Scale) -> list[Answer]:
         """The number in the user's unit, as value and as score."""

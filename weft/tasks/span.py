@@ -141,19 +141,19 @@ class Span(Two):
             if isinstance(label, Answers):
                 check_answers(label, passage)
         except UserError as error:
-            raise UserError(f"{_where(example)}: {error}") from None
+            raise UserError(f"{where(example)}: {error}") from None
         if label == Answers():
             self._answers(example)  # an error now, where rows can be left out
         return example
 
     def space(self, examples: Iterable[Example]) -> Questions:
         """Nothing is learned of the answers but that there are some."""
-        where, some = "input", False
+        file, some = "input", False
         for example in examples:
-            where = example.file or where
+            file = example.file or file
             some = some or bool(self._answers(example).texts)
         if not some:
-            raise UserError(f"{where}: no question has an answer; there is nothing to learn.")
+            raise UserError(f"{file}: no question has an answer; there is nothing to learn.")
         return Questions(self.longest, self.no_answer)
 
     def load_space(self, saved: dict[str, Any]) -> Questions:
@@ -168,12 +168,12 @@ class Span(Two):
         label = example.label
         if not isinstance(label, Answers):
             raise UserError(
-                f"{_where(example)}: no answer that stands in the passage. Give SQuAD's JSON, or a "
+                f"{where(example)}: no answer that stands in the passage. Give SQuAD's JSON, or a "
                 "table with the columns question, context and answer."
             )
         if not label.texts and not self.no_answer:
             raise UserError(
-                f"{_where(example)}: this question has no answer. Set task.no_answer = true, or "
+                f"{where(example)}: this question has no answer. Set task.no_answer = true, or "
                 "pass --problems skip to leave such rows out."
             )
         return label
@@ -279,5 +279,6 @@ def best_threshold(margins: np.ndarray, answered: np.ndarray, silent: np.ndarray
     return float(cuts[good[np.abs(cuts[good]).argmin()]])
 
 
-def _where(example: Example) -> str:
+def where(example: Example) -> str:
+    """'file:line: question …': many questions stand on one line."""
     return f"{example.where}: question '{example.id}'" if example.id else example.where

@@ -1,5 +1,6 @@
 """What a task owes the rest of the toolkit. Importable without torch."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -87,6 +88,23 @@ def built(config: Mapping[str, Any], **settled: Any) -> Task:
     """The task of a configuration, with what the file has settled."""
     tokenizer = config.get("target") or config.get("tokenizer", {})
     return registry.build("task", {**config["task"], **settled}, tokenizer=tokenizer)
+
+
+def weight(auxiliary: float) -> float:
+    """How much of the loss of foretelling words is added, checked."""
+    if not 0 <= auxiliary < math.inf:
+        raise UserError(f"task.auxiliary is a weight, 0 or more; got {auxiliary}.")
+    return auxiliary
+
+
+def with_words(own: Loss, scores: Any, auxiliary: float) -> Loss:
+    """The loss of an answer and, of a language model in training, so much of that of its words.
+
+    L = L_task + λ L_words, the latter of a token on average (Radford et al. 2018).
+    """
+    if not hasattr(scores, "nats"):
+        return own
+    return Loss(own.total + auxiliary * scores.nats().sum(), own.count)
 
 
 class Labels:

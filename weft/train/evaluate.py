@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.batch import Store, for_reading
+from weft.batch import Padded, Store, for_reading
 from weft.model import Model, Reading
 from weft.train.loop import Trainee
 from weft.train.runtime import Runtime, threads
@@ -19,13 +19,19 @@ FEW = 512  # steps that one thread reads alone; on a busy machine several would 
 
 def readings(model: Model, store: Store, runtime: Runtime) -> Iterator[tuple[np.ndarray, Reading]]:
     """The row numbers and the reading of each batch, shortest rows first."""
+    yield from _batches(model, store, runtime, model.read)
+
+
+def _batches(
+    model: Model, store: Store, runtime: Runtime, read: Callable[[Padded], Any]
+) -> Iterator[tuple[np.ndarray, Any]]:
     model.eval()
     with torch.inference_mode():
         for batch in for_reading(store, rows=ROWS, budget=BUDGET):
             alone = batch.source.data.numel() <= FEW
             with runtime.autocast(), threads(1 if alone else 0):
-                reading = model.read(batch.source.to(runtime.device))
-            yield batch.rows, reading
+                found = read(batch.source.to(runtime.device))
+            yield batch.rows, found
 
 
 def scores(
@@ -48,8 +54,8 @@ def scores(
 def decoded(model: Model, store: Store, runtime: Runtime) -> list[Any]:
     """What a model that answers at every word says of each row, in the store's order."""
     out: list[Any] = [None] * len(store)
-    for rows, reading in readings(model, store, runtime):
-        for row, found in zip(rows.tolist(), reading.scores.decode(), strict=True):
+    for rows, answers in _batches(model, store, runtime, model):
+        for row, found in zip(rows.tolist(), answers.decode(), strict=True):
             out[row] = found
     return out
 

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from weft.batch import Labelled, Padded, Store, labelled
+from weft.embed.contextual import Contextual
+from weft.embed.elmo import Elmo
 from weft.encode.rnn import SIDES, Recurrent
 from weft.model import Model
 from weft.tasks.task import Task
@@ -103,8 +105,17 @@ def examine(
         cell=encoder.cell if isinstance(encoder, Recurrent) else "",
         pool=model.pooling,
         direct=_direct(_lengths_of(heads[1], states)),
+        context=_context(model),
     )
     return Health(step, layers, distances, *judge(seen))
+
+
+def _context(model: Model) -> str:
+    """The kind of the embedder that knows the context of every token; empty where none does."""
+    specs = model.parts["embedder"]
+    kinds = [spec["kind"] for spec in (specs if isinstance(specs, list) else [specs])]
+    known = zip(kinds, model.embedders, strict=True)
+    return next((kind for kind, one in known if isinstance(one, (Contextual, Elmo))), "")
 
 
 def by_distance(norms: np.ndarray, lengths: Tensor, stride: int = 1) -> Curve:

@@ -21,6 +21,12 @@ def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse
     }
     learned = [p for p in model.parameters() if p.requires_grad]
+    if not 0 < settings.layer_decay <= 1:
+        raise UserError(
+            f"train.layer_decay should be above 0 and at most 1, got {settings.layer_decay}."
+        )
+    if settings.unfreeze < 0:
+        raise UserError(f"train.unfreeze should be 0 or more epochs, got {settings.unfreeze}.")
     if not learned:
         raise UserError("Nothing to train: every parameter is frozen. Remove frozen = true.")
     out = []

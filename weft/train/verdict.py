@@ -60,6 +60,7 @@ class Evidence:
     cell: str  # of a recurrent encoder, otherwise empty
     pool: str
     direct: bool  # the pool reads steps between the first and the last
+    context: str = ""  # the embedder whose vectors have read the text already, where there is one
 
 
 def judge(seen: Evidence) -> tuple[str, Level]:
@@ -127,6 +128,9 @@ def _distance(seen: Evidence) -> Finding:
 
 def _field(seen: Evidence, curve: Curve) -> Finding:
     """Without memory, a step is either seen or not."""
+    if seen.context:
+        words = f"Each vector of embedder '{seen.context}' has read the text: distance does not"
+        return "good", f"{words} matter."
     empty = [distance for distance, value in curve if value == 0]
     if not empty:
         words = f"The answer sees all of {curve[-1][0] + 1} steps: distance does not matter."

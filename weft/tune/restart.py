@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +17,8 @@ from weft.measure import Spread, paired, spread
 from weft.run.train import filled, train
 from weft.tasks.task import built
 from weft.tune import texts
+from weft.tune.collapse import floor, listed, never_fell, no_better
+from weft.tune.collapse import plain as _plain
 from weft.tune.study import Limits, Plan, Study, free, lock
 from weft.tune.work import told_of
 
@@ -56,11 +57,18 @@ class Restarts:
     p: float | None  # paired bootstrap over the texts, each one's score averaged over the seeds
     n: int  # texts
 
-    def spread(self, which: Which, split: str) -> Spread | None:
-        """Mean and deviation over the seeds that were trained, collapsed ones included."""
-        found = [r.value(split) for r in (self.tuned if which == "tuned" else self.start)]
+    def spread(self, which: Which, split: str, collapsed: bool = True) -> Spread | None:
+        """Mean and deviation over the seeds that were trained, collapsed ones included or not."""
+        group = self.tuned if which == "tuned" else self.start
+        found = [r.value(split) for r in group if collapsed or not r.collapsed]
         kept = [value for value in found if value is not None]
         return spread(kept) if kept else None
+
+    def collapses(self, which: Which) -> str:
+        """Which restarts collapsed, in words; nothing where none did."""
+        group = self.tuned if which == "tuned" else self.start
+        seeds = [r.seed for r in group if r.collapsed]
+        return listed(seeds, len(group), "restarts") if seeds else ""
 
     def best(self, higher_is_better: bool) -> Restart | None:
         """The tuned restart that is best on dev."""
@@ -132,10 +140,10 @@ def collapsed(
 ) -> tuple[Restart, ...]:
     """The group, with a reason at each member that learned nothing where the others did."""
     sign = 1 if plan.higher_is_better else -1
-    floors = [_floor(each, plan.metric) for each in answers]
+    floors = [floor(each, plan.metric) for each in answers]
     gains = [
-        None if (value := r.value(split)) is None or floor is None else sign * (value - floor)
-        for r, floor in zip(group, floors, strict=True)
+        None if (value := r.value(split)) is None or least is None else sign * (value - least)
+        for r, least in zip(group, floors, strict=True)
     ]
     out = []
     for i, (restart, each) in enumerate(zip(group, answers, strict=True)):
@@ -150,6 +158,9 @@ def collapsed(
                 f"its {plan.metric} of {restart.value(split):.3f} on {split} gains {gain:.3f} over "
                 f"one answer for all ({floors[i]:.3f}), the others {median(others):.3f}"
             )
+        value = restart.value(split)
+        reason = reason or no_better(each, plan.metric, plan.higher_is_better, value, split)
+        reason = reason or restart.collapsed  # what its training loss said
         out.append(replace(restart, collapsed=reason))
     return tuple(out)
 
@@ -185,6 +196,7 @@ def _train(
             dev=found.get("dev"),
             test=found.get("test"),
             seconds=outcome.record["seconds"],
+            collapsed=_unmoved(plan, outcome.record),
         )
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     except Exception as error:
@@ -194,6 +206,12 @@ def _train(
     part.write_text(json.dumps(asdict(restart), ensure_ascii=False), "utf-8")
     os.replace(part, folder / RESULT)  # last: with this file the restart counts as finished
     return restart
+
+
+def _unmoved(plan: Plan, record: dict[str, Any]) -> str:
+    """A reason where the loss never fell; not of text itself, which is learned slowly."""
+    kind = plan.base["task"].get("kind", "classify")
+    return "" if kind in (*texts.WRITING, "masked") else never_fell(record)
 
 
 def _finished(folder: Path, digest: str) -> Restart | None:
@@ -237,23 +255,5 @@ def _scores(answers: Sequence[tuple[Any, Any]]) -> np.ndarray:
     )
 
 
-def _floor(answers: Sequence[tuple[Any, Any]], metric: str) -> float | None:
-    """What one answer for every text would reach; None where there is no such thing."""
-    if not answers:
-        return 0.0
-    if metric == "mse":
-        return float(np.var([float(gold) for gold, _ in answers]))
-    if metric == "accuracy":
-        return Counter(_plain(gold) for gold, _ in answers).most_common(1)[0][1] / len(answers)
-    return None if metric in texts.LOWER else 0.0
-
-
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _plain(value: Any) -> str:
-    """A label as a text; a set of labels whatever its order."""
-    if isinstance(value, list):
-        return ", ".join(sorted(map(str, value))) or "nothing"
-    return str(value)

@@ -27,7 +27,7 @@ from weft.tune.restart import Restart, Restarts, restarts
 from weft.tune.restart import place as restarted
 from weft.tune.space import Dimension, at, flat, grid, space
 from weft.tune.study import Limits, Plan, Row, Study, library
-from weft.tune.texts import LOWER, contents
+from weft.tune.texts import LOWER, checkpoint, contents
 from weft.tune.work import place, search
 from weft.tune.worker import together
 
@@ -166,6 +166,9 @@ def _summary(found: Restarts | None) -> dict[str, Any] | None:
         for split in ("dev", "test"):
             if (spread := found.spread(which, split)) is not None:  # type: ignore[arg-type]
                 means[f"{which}_{split}"] = asdict(spread)
+                kept = found.spread(which, split, collapsed=False)  # type: ignore[arg-type]
+                if kept is not None and kept != spread:
+                    means[f"{which}_{split}_without_collapsed"] = asdict(kept)
     return {**asdict(found), "spread": means}
 
 
@@ -191,7 +194,7 @@ def _plan(base: Config, dimensions: tuple[Dimension, ...]) -> Plan:
     if metric not in known:
         raise unknown_name("metric", metric, known, "train.metric")
     higher = task.higher_is_better if metric == task.metric else metric not in LOWER
-    return Plan(base, dimensions, metric, higher, contents(data))
+    return Plan(base, dimensions, metric, higher, contents(data, checkpoint(full)))
 
 
 def _limits(

@@ -23,6 +23,7 @@ LOWER = {
     *("perplexity", "token_perplexity", "perplexity_known", "pseudo_perplexity"),
     *("bits_per_character", "backward_perplexity"),
 }
+CHECKPOINT = "checkpoint"  # what a training begins with, among the contents that decide it
 Answer = Mapping[str, Any]  # a line of predictions.jsonl
 
 
@@ -47,14 +48,29 @@ class Nats(SentenceMeasure):
         return {self.metric: lambda sums: ratio(sums[:, 0], sums[:, 1])}
 
 
-def contents(data: Data) -> dict[str, str]:
-    """A digest of each file that a [data] section names, and of those that belong to it."""
+def contents(data: Data, pretrained: str = "") -> dict[str, str]:
+    """A digest of each file that a [data] section names, and of those that belong to it.
+
+    With them comes that of the checkpoint where a training begins with one.
+    """
     paths = {"train": data.train, "dev": data.dev, "test": data.test}
-    return {
+    found = {
         name: "".join(map(digest, sides(path, data.target, data.references)))
         for name, path in paths.items()
         if path
     }
+    if pretrained:
+        from weft.convert.hub import located
+
+        found[CHECKPOINT] = digest(str(located(pretrained)))
+    return found
+
+
+def checkpoint(full: Mapping[str, Any]) -> str:
+    """The checkpoint that filled settings begin with; nothing where they begin at random."""
+    tables = full.get("embedder", full.get("decoder", {}))
+    listed = tables if isinstance(tables, list) else [tables]
+    return next((str(one["model"]) for one in listed if one.get("model")), "")
 
 
 def sentences(task: Any, metric: str, seeds: Sequence[Sequence[Answer]]) -> SentenceMeasure | None:

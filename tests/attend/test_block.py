@@ -1,0 +1,52 @@
+"""The sum that runs through Transformer blocks, in the precision it came in."""
+
+import pytest
+import torch
+
+from weft.attend.block import Block, as_products
+from weft.batch import Padded
+from weft.decode.transformer import GPT
+from weft.embed.bert import Bert
+
+V, H, T = 17, 12, 5
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_blocks_keep_the_precision_of_their_steps(norm, kind):
+    torch.manual_seed(1)
+    block, x = Block(H, 3, 7, norm).eval(), torch.randn(2, T, H)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, _ = block(x.to(kind))
+    assert found.dtype == kind
+    torch.testing.assert_close(found.float(), block(x)[0], atol=0.05, rtol=0.02)
+
+
+def test_products_are_narrow_under_autocast_only():
+    x = torch.randn(3, H)
+    assert as_products(x) is x
+    with torch.autocast("cpu", torch.bfloat16):
+        assert as_products(x).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", ["gpt", "bert"])
+def test_the_sum_is_as_narrow_as_the_products(kind):
+    torch.manual_seed(2)
+    model = GPT(V, H, 2, 3, limit=T) if kind == "gpt" else Bert(V, H, 2, 3, limit=T)
+    model.eval()
+    ids, seen = Padded(torch.randint(1, V, (2, T)), torch.tensor([T, T])), []
+    for block in model.blocks:
+        block.register_forward_pre_hook(lambda module, given: seen.append(given[0].dtype))
+
+    def states():
+        return model.features(ids) if kind == "gpt" else model.last(ids)
+
+    wide = states()
+    with torch.autocast("cpu", torch.bfloat16):
+        low = states()
+    assert seen == [torch.float32] * 2 + [torch.bfloat16] * 2
+    torch.testing.assert_close(low.float(), wide, atol=0.05, rtol=0.02)
+    if kind == "bert":
+        assert low.dtype == torch.float32  # as what reads it had it before
+    low.float().sum().backward()
+    assert all(p.grad is None or p.grad.dtype == torch.float32 for p in model.parameters())

@@ -1,0 +1,212 @@
+"""One word in many contexts: its vector at each place where it stands, and what is nearest to it.
+
+n occurrences   H width of a vector   T tokens of a text
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from weft.batch import Padded
+from weft.batch.index import Row
+from weft.errors import UserError
+from weft.predict.neural import Neural
+from weft.predict.predictor import Predictor
+from weft.text.example import Example
+
+NEAREST = 3  # other occurrences that are listed of each
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A place where the word stands, and what is known of the text."""
+
+    text: str
+    start: int
+    end: int
+    label: str = ""
+    where: str = ""
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """What stands before the word, the word as it is written, and what follows."""
+        return self.text[: self.start], self.text[self.start : self.end], self.text[self.end :]
+
+    def excerpt(self, room: int) -> tuple[str, str, str]:
+        """The same, shortened to so many characters on each side of the word."""
+        before, word, after = (" ".join(part.split()) for part in self.parts)
+        gap = " " if self.text[: self.start].endswith((" ", "\n", "\t")) else ""
+        before = f"…{before[-room:].lstrip()}" if len(before) > room else before
+        space = " " if self.text[self.end : self.end + 1].isspace() else ""
+        after = f"{after[:room].rstrip()}…" if len(after) > room else after
+        return before + gap, word, space + after
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """Every occurrence of a word with its vector in its context."""
+
+    word: str
+    found: tuple[Occurrence, ...]
+    vectors: np.ndarray  # (n, H)
+    layer: int | None  # of the pre-trained network; None: what the rest of the model reads
+    cut: bool = False  # there are more texts with the word
+    unread: int = 0  # occurrences beyond what the model reads of a long text
+
+    @cached_property
+    def cosines(self) -> np.ndarray:
+        """(n, n) how alike the vectors are."""
+        lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
+        unit = self.vectors / np.maximum(lengths, 1e-12)
+        return unit @ unit.T
+
+    @cached_property
+    def nearest(self) -> list[list[tuple[int, float]]]:
+        """Of each occurrence the most alike others, with their cosines."""
+        others = self.cosines.copy()
+        np.fill_diagonal(others, -np.inf)
+        order = np.argsort(-others, axis=1, kind="stable")[:, : min(NEAREST, len(others) - 1)]
+        return [
+            [(int(j), float(others[i, j])) for j in row] for i, row in enumerate(order)
+        ]  # fmt: skip
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that the texts have, in the order of the file."""
+        return tuple(dict.fromkeys(one.label for one in self.found if one.label))
+
+    @property
+    def agreeing(self) -> tuple[int, int]:
+        """How many labelled occurrences have one of the same label nearest to them, of how many."""
+        pairs = [
+            (one.label, self.found[near[0][0]].label)
+            for one, near in zip(self.found, self.nearest, strict=True)
+            if one.label and near
+        ]
+        return sum(own == other for own, other in pairs), len(pairs)
+
+
+def contexts(
+    predictor: Predictor,
+    examples: Iterable[Example],
+    word: str,
+    layer: int | None = None,
+    limit: int | None = None,
+) -> Contexts:
+    """The vectors of a word wherever it stands, in one layer or as the model's states.
+
+    Upper and lower case are one word. Of a word with several tokens the vector is their mean. At
+    most `limit` texts that hold the word are read.
+    """
+    engine = _engine(predictor, layer)
+    holding = _holding(examples, _pattern(word))
+    texts = list(islice(holding, limit))
+    if not texts:
+        raise UserError(
+            f"The word “{word}” does not stand in these texts. Give another --contexts."
+        )
+    found: dict[tuple[int, int, int], np.ndarray] = {}
+    given = [one.text for one, _ in texts]
+    for rows, states in _states(engine, given, layer):
+        for row, vectors in zip(rows, states.rows(), strict=True):
+            own = vectors.float().cpu().numpy()[-len(row.ids) :]  # without a [CLS] of the encoder
+            for start, end in texts[row.text][1]:
+                if (vector := _mean(row, own, start, end)) is not None:
+                    found.setdefault((row.text, start, end), vector)
+    if not found:
+        raise UserError(f"The word “{word}” lies beyond what the model reads of these texts.")
+    places = sorted(found)
+    return Contexts(
+        word,
+        tuple(_occurrence(texts[i][0], start, end) for i, start, end in places),
+        np.stack([found[place] for place in places]),
+        layer,
+        next(holding, None) is not None,
+        sum(len(spans) for _, spans in texts) - len(places),
+    )
+
+
+def _engine(predictor: Predictor, layer: int | None) -> Neural:
+    """The engine, where it has a vector for each token, and the layer is one that it has."""
+    engine: Any = predictor.engine
+    if (
+        not isinstance(engine, Neural)
+        or engine.model.speaks
+        or engine.reads in ("vectors", "trees")
+    ):
+        raise UserError(
+            "--contexts needs a model that makes a vector of each token: a pre-trained network "
+            "(`weft convert FOLDER -o MODEL`), or a model trained with an encoder."
+        )
+    if layer is None:
+        return engine
+    networks = [e for e in engine.model.embedders if hasattr(e, "layers") and callable(e.layers)]
+    if len(networks) != 1:
+        raise UserError("--layer is for models of a pre-trained network; this one has none.")
+    most = len(networks[0].levels()) - 1  # type: ignore[operator, arg-type]
+    if not 0 <= layer <= most:
+        raise UserError(f"--layer should be from 0 (the words alone) to {most}, got {layer}.")
+    return engine
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    if not word.strip():
+        raise UserError("--contexts should name a word, got nothing.")
+    joined = r"\s+".join(re.escape(part) for part in word.split())
+    return re.compile(rf"(?<!\w){joined}(?!\w)", re.IGNORECASE)
+
+
+def _holding(
+    examples: Iterable[Example], pattern: re.Pattern[str]
+) -> Iterator[tuple[Example, list[tuple[int, int]]]]:
+    """The texts in which the word stands, and where; of a pair each text by itself."""
+    for example in examples:
+        for text in (example.text, example.other):
+            if spans := [match.span() for match in pattern.finditer(text or "")]:
+                label, file, line = example.label, example.file, example.line
+                yield Example(text or "", label, file=file, line=line), spans
+
+
+def _states(
+    engine: Neural, texts: Sequence[str], layer: int | None
+) -> Iterator[tuple[list[Row], Padded]]:
+    """Rows with the states (B, T, H) of their steps."""
+    model = engine.model
+    for rows, source in engine.batches(texts):
+        with torch.inference_mode():
+            states = model.encode(model.embed(source)) if layer is None else None
+            for embedder, given in zip(model.embedders, model.given(source), strict=True):
+                if layer is not None and callable(getattr(embedder, "layers", None)):
+                    states = _layer(embedder, given, layer)
+        assert states is not None
+        if states.data.shape[1] < source.data.shape[1]:
+            raise UserError("With a stride above 1 there is no vector for each token.")
+        yield rows, states
+
+
+def _layer(network: Any, given: Padded, number: int) -> Padded:
+    if hasattr(network, "layer"):
+        return network.layer(given, number)
+    return given.with_data(network.layers(given)[number])
+
+
+def _mean(row: Row, vectors: np.ndarray, start: int, end: int) -> np.ndarray | None:
+    """(H,) the mean over the tokens of a stretch; None where the row does not hold all of it."""
+    assert row.spans is not None
+    begins, ends = row.spans.T
+    own = np.flatnonzero((begins < end) & (ends > start))
+    if not len(own) or begins[own[0]] > start or ends[own[-1]] < end:
+        return None
+    return vectors[own].mean(0)
+
+
+def _occurrence(example: Example, start: int, end: int) -> Occurrence:
+    label = example.label if isinstance(example.label, (str, float)) else ""
+    where = example.where if example.file else ""
+    return Occurrence(example.text, start, end, str(label), where)
