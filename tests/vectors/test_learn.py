@@ -1,5 +1,7 @@
 """The trainers: against word2vec written out slowly, the same bytes twice, and what is refused."""
 
+import ast
+import inspect
 import itertools
 
 import numpy as np
@@ -7,8 +9,8 @@ import pytest
 
 from tests.vectors import slow
 from weft.errors import UserError
+from weft.vectors import kernels, kernels_pieces, targets
 from weft.vectors import learn as module
-from weft.vectors import targets
 from weft.vectors.corpus import Corpus
 from weft.vectors.learn import Learner, Settings, learn
 from weft.vectors.subwords import all_ngrams, ngrams, own_and_ngrams
@@ -314,3 +316,20 @@ def test_how_often_rows_move_is_what_is_counted():
     np.testing.assert_allclose(seen / middle.sum(), around, rtol=0.05)
     noise = counts**0.75 / (counts**0.75).sum()
     np.testing.assert_allclose(aimed, middle / middle.sum() + negative * noise, rtol=1e-6)
+
+
+@pytest.mark.parametrize("module", [kernels, kernels_pieces])
+def test_what_is_known_by_its_address_lives_to_the_end(module):
+    """An array is freed after its last use, and its address is none: it must be used once more."""
+    tree = ast.parse(inspect.getsource(module))
+    kept = 0
+    for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+                array, _, rest = ast.unparse(node.value).partition(".")
+                if rest != "ctypes.data":
+                    continue
+                last = ast.unparse(function.body[-1])
+                assert array in last, f"{module.__name__}.{function.name}: {array} is freed"
+                kept += 1
+    assert kept == 1

@@ -244,3 +244,5 @@ def learn_windows(text, first, last, weights, targets, window, averaged, start, 
                 for extra in range(seen, -(-seen // TOGETHER) * TOGETHER):
                     around[extra] = zero
                 meet(around, seen, outputs, total, labels, shares, gains, steps, rate)
+    # Addresses do not keep an array alive: without a use of it here, it would be freed above.
+    spare[0, 0] = 0.0

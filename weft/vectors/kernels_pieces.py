@@ -61,6 +61,7 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
             meet(hidden, 1, outputs, total, labels, shares, gains, steps, rate)
             # Each row moves by the whole gradient, as in fastText, and so does their mean.
             shift(rows.ctypes.data, used, steps, hidden[0], zero + 2 * size)
+    spare[0, 0] = 0.0  # kept alive until here, as in `learn_windows`
 
 
 @compiled
