@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from weft.attend.block import Block, as_products
-from weft.attend.low_rank import adapt
 from weft.attend.prepared import prepared
 from weft.batch import Padded
-from weft.embed.contextual import Contextual, Mix, Word
+from weft.embed.contextual import Mix, Stacked, Word
 from weft.embed.options import sensible
 from weft.errors import UserError
 from weft.registry import register
@@ -22,7 +21,7 @@ from weft.tokens.vocabulary import CLS, SEP, SPECIALS
 
 
 @register("embedder", "bert")
-class Bert(Contextual):
+class Bert(Stacked):
     """A bidirectional Transformer, each block with its layer norm behind (post-norm).
 
     With fewer `segments` than two it does not tell the texts of a pair apart by a table
@@ -96,20 +95,7 @@ class Bert(Contextual):
                 nn.init.normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear):
                 nn.init.zeros_(module.bias)
-        if self.frozen or lora:
-            for name, p in self.named_parameters():
-                p.requires_grad_(name.startswith("mix"))
-        for block in self.blocks if lora else ():
-            adapt(block.attention.query, lora)  # type: ignore[union-attr, arg-type]
-            adapt(block.attention.value, lora)  # type: ignore[union-attr, arg-type]
-
-    def levels(self) -> list[list[nn.Parameter]]:
-        """Its parameters from the tables up to the last block."""
-        blocks = [list(block.parameters()) for block in self.blocks]
-        blocks[-1] += [] if self.mix is None else self.mix.parameters()
-        inside = {id(p) for block in blocks for p in block}
-        below = [p for p in self.parameters() if id(p) not in inside]
-        return [below, *blocks]
+        self._hold(lora)
 
     def layers(self, x: Padded) -> list[Tensor]:
         """The states (B, S, H) after the embedding and after each block."""
@@ -131,14 +117,6 @@ class Bert(Contextual):
             states, _ = block(states, mask)
         return states.to(first.dtype)
 
-    def weights(self, x: Padded) -> list[Tensor]:
-        """Where each head of each layer looks: one (B, N, S, S) tensor a layer."""
-        states, found = self._enter(x), []
-        for block in self.blocks:
-            states, shares = block(states, x.mask, weights=True)
-            found.append(shares)
-        return found
-
     def _enter(self, x: Padded) -> Tensor:
         """Words, positions and segments, as the first block reads them."""
         self._check(x)
@@ -151,14 +129,6 @@ class Bert(Contextual):
         self._check(x)
         ids, segments, steps = x.data.flatten(), x.segments.flatten(), x.data.shape[1]
         return lambda places: self._sum(ids[places], places % steps, segments[places])
-
-    def _check(self, x: Padded) -> None:
-        steps = x.data.shape[1]
-        if self.limit is not None and steps > self.limit:
-            raise UserError(
-                f"A text of {steps} tokens, but this model reads at most {self.limit}. Set "
-                "data.truncate to head, tail, head+tail or windows."
-            )
 
     def _sum(self, ids: Tensor, places: Tensor, kinds: Tensor) -> Tensor:
         states = self.table(ids) + self.positions(places + self.offset)

@@ -10,8 +10,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from weft.attend.low_rank import adapt
 from weft.attend.prepared_linear import Numbers
 from weft.batch import Padded
+from weft.errors import UserError
 from weft.tokens.frame import Frame
 
 Word = Literal["first", "mean", "last"]
@@ -134,6 +136,56 @@ class Contextual(nn.Module):
             return (end / count.clamp(min=1)[..., None]).to(states.dtype)
         chosen = first if self.word == "first" else first + count - 1
         return _at(states, chosen.clamp(0, states.shape[1] - 1))
+
+
+class Stacked(Contextual):
+    """One that is a stack of Transformer blocks over tables."""
+
+    causal = False  # whether a step looks back only
+    blocks: nn.ModuleList
+    frozen: bool
+
+    def weights(self, x: Padded) -> list[Tensor]:
+        """Where each head of each layer looks: one (B, N, S, S) tensor a layer."""
+        states, found = self._enter(x), []
+        for block in self.blocks:
+            states, shares = block(states, x.mask, weights=True, causal=self.causal)
+            found.append(shares)
+        return found
+
+    def levels(self) -> list[list[nn.Parameter]]:
+        """Its parameters from the tables up to the last block, with which goes what is above."""
+        blocks = [list(block.parameters()) for block in self.blocks]
+        for part in self._above():
+            blocks[-1] += part.parameters()
+        inside = {id(p) for block in blocks for p in block}
+        below = [p for p in self.parameters() if id(p) not in inside]
+        return [below, *blocks]
+
+    def _above(self) -> list[nn.Module]:
+        """What comes behind the last block."""
+        return [] if self.mix is None else [self.mix]
+
+    def _hold(self, lora: int) -> None:
+        """Let nothing but the mix learn where that is said, or small changes beside it."""
+        if self.frozen or lora:
+            for name, p in self.named_parameters():
+                p.requires_grad_(name.startswith("mix"))
+        for block in self.blocks if lora else ():
+            adapt(block.attention.query, lora)  # type: ignore[union-attr, arg-type]
+            adapt(block.attention.value, lora)  # type: ignore[union-attr, arg-type]
+
+    def _enter(self, x: Padded) -> Tensor:
+        """What the first block reads (B, S, H)."""
+        raise NotImplementedError
+
+    def _check(self, x: Padded) -> None:
+        steps = x.data.shape[1]
+        if self.limit is not None and steps > self.limit:
+            raise UserError(
+                f"A text of {steps} tokens, but this model reads at most {self.limit}. Set "
+                "data.truncate to head, tail, head+tail or windows."
+            )
 
 
 def _at(states: Tensor, steps: Tensor) -> Tensor:

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from weft.attend.block import Block
-from weft.attend.low_rank import adapt
 from weft.attend.prepared import prepared
 from weft.batch import Padded
-from weft.embed.contextual import Contextual, Mix, Word
+from weft.embed.contextual import Mix, Stacked, Word
 from weft.embed.options import sensible
 from weft.errors import UserError
 from weft.registry import register
@@ -21,7 +20,7 @@ from weft.tokens.frame import Frame
 
 
 @register("embedder", "gpt")
-class Gpt(Contextual):
+class Gpt(Stacked):
     """A Transformer that looks back only, each block with its layer norm in front, as GPT-2.
 
     `cls` and `sep` are the ids put before and behind a text, -1: none; only the last token has
@@ -30,6 +29,7 @@ class Gpt(Contextual):
     not either, but a change of that rank to each query and value matrix is.
     """
 
+    causal = True
     foretells = True  # the state of a step, times the table, scores the next word
 
     def __init__(
@@ -85,20 +85,10 @@ class Gpt(Contextual):
             last = name.endswith(("output.weight", "feed_out.weight"))
             if p.dim() == 2:
                 nn.init.normal_(p, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
-            if self.frozen or lora:
-                p.requires_grad_(name.startswith("mix"))
-        for block in self.blocks if lora else ():
-            adapt(block.attention.query, lora)  # type: ignore[union-attr, arg-type]
-            adapt(block.attention.value, lora)  # type: ignore[union-attr, arg-type]
+        self._hold(lora)
 
-    def levels(self) -> list[list[nn.Parameter]]:
-        """Its parameters from the tables up to the last block, with which the last norm goes."""
-        blocks = [list(block.parameters()) for block in self.blocks]
-        blocks[-1] += self.norm.parameters()
-        blocks[-1] += [] if self.mix is None else self.mix.parameters()
-        inside = {id(p) for block in blocks for p in block}
-        below = [p for p in self.parameters() if id(p) not in inside]
-        return [below, *blocks]
+    def _above(self) -> list[nn.Module]:
+        return [self.norm, *super()._above()]
 
     def layers(self, x: Padded) -> list[Tensor]:
         """The states (B, S, H) after the embedding and after each block, the last one normed."""
@@ -120,14 +110,6 @@ class Gpt(Contextual):
             states, _ = block(states, causal=True)
         return self.norm(states)
 
-    def weights(self, x: Padded) -> list[Tensor]:
-        """Where each head of each layer looks: one (B, N, S, S) tensor a layer."""
-        states, found = self._enter(x), []
-        for block in self.blocks:
-            states, shares = block(states, x.mask, weights=True, causal=True)
-            found.append(shares)
-        return found
-
     def _enter(self, x: Padded) -> Tensor:
         """Words and positions, as the first block reads them."""
         self._check(x)
@@ -140,14 +122,6 @@ class Gpt(Contextual):
         self._check(x)
         ids, steps = x.data.flatten(), x.data.shape[1]
         return lambda places: self._sum(ids[places], places % steps)
-
-    def _check(self, x: Padded) -> None:
-        steps = x.data.shape[1]
-        if self.limit is not None and steps > self.limit:
-            raise UserError(
-                f"A text of {steps} tokens, but this model reads at most {self.limit}. Set "
-                "data.truncate to head, tail, head+tail or windows."
-            )
 
     def _sum(self, ids: Tensor, places: Tensor) -> Tensor:
         return self.dropout(self.table(ids) + self.positions(places))
