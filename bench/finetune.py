@@ -17,6 +17,7 @@ import random
 import statistics
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import quality
 import tagging
@@ -102,6 +103,13 @@ def rte(root: Path) -> Parts:
     return cut({"train": train, "test": list(read(folder / "rte3_test.tsv", columns=columns))})
 
 
+def squad(root: Path) -> Parts:
+    """Questions about 48 articles of Wikipedia, parted by article: the official dev set, cut."""
+    files = {"train": "train", "dev": "valid", "test": "test"}
+    folder = root / "qa/squad_dev_resplit"
+    return {part: list(read(folder / f"{n}.json.gz")) for part, n in files.items()}
+
+
 def cut(parts: Parts) -> Parts:
     """A dev part cut from train by text."""
     train = parts["train"]
@@ -120,6 +128,7 @@ SETS: dict[str, tuple[Callable[[Path], Parts], str, str]] = {  # parts, recipe, 
     "banking77": (banking77, "bert", "accuracy"),
     "rte": (rte, "bert-pair", "accuracy"),
     "ewt": (tagging.SETS["ewt"], "tagger-bert", "upos"),
+    "squad": (squad, "bert-span", "f1"),
 }
 
 
@@ -143,16 +152,32 @@ def loaded(job: Job) -> Parts:
 
 
 def configured(job: Job) -> Config:
-    """The recipe of a set from its checkpoint, or with the same sizes from random weights."""
+    """The recipe of a set from its checkpoint, or without it.
+
+    Without, a BERT has the same sizes and random weights, and words that an ELMo told of are looked
+    up in a table; a recipe that needs no checkpoint is what it is.
+    """
     _, recipe, metric = SETS[job["data"]]
     own = {"train.seed": job["seed"], "train.threads": job["threads"], "train.metric": metric}
     if metric == "spearman":
         own["task.kind"] = "pair-score"
-    base = from_checkpoint(weft.recipe(job.get("recipe") or recipe), job["pretrained"])
+    base = weft.recipe(job.get("recipe") or recipe)
     config = base.with_values({**own, **job["changes"]}, "bench")
-    if job["start"] == "scratch":
+    wants = base["recipe"].get("pretrained")
+    if wants and not (wants == "elmo" and job["start"] == "scratch"):
+        config = from_checkpoint(config, job["pretrained"])
+    if job["start"] == "scratch" and wants == "elmo":
+        config = config.with_values({"embedder": untold(config["embedder"])}, "--scratch")
+    elif job["start"] == "scratch" and wants:
         config = resolved(config).with_values({"embedder.model": ""}, "--scratch")
     return config
+
+
+def untold(embedder: Any) -> Any:
+    """Embedders without the pre-trained one; a table of words where none is left."""
+    several = embedder if isinstance(embedder, list) else [embedder]
+    kept = [one for one in several if one["kind"] != "pretrained"]
+    return kept or {"kind": "lookup", "width": 100, "dropout": several[0]["dropout"]}
 
 
 def trial(job: Job) -> Job:
@@ -171,6 +196,8 @@ def trained(job: Job, folder: Path) -> Job:
         config, folder / "run", splits=trials.splits(parts), quiet=True, device=job["device"]
     )
     found = {part: figures[metric].value for part, figures in out.figures.items()}
+    if "em" in out.figures["test"]:
+        found["exact"] = out.figures["test"]["em"].value
     for part in parts.keys() - {"train", "dev", "test"}:
         found[part] = evaluate(out.predictor, parts[part]).figures(resamples=0)[metric].value
     figures = {f"dev_{metric}": found["dev"]}

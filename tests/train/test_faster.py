@@ -4,17 +4,26 @@ Capturing is a plain call here: what is replayed reads and writes memory that st
 """
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch._dynamo.exc import TorchDynamoException
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from weft.batch.documents import Documents
+from weft.batch.masked import Masked, Masking
 from weft.batch.stream import Pieces, Stream
+from weft.decode import masked as hidden_words
+from weft.decode import running
 from weft.encode.compiled import compile_blocks, undo
 from weft.model import Model
 from weft.tasks.language import Language
+from weft.tasks.masked import Masked as HiddenWords
+from weft.tokens.frame import Frame
 from weft.train import faster
 from weft.train.loop import Trainee, fit
 from weft.train.runtime import Runtime, on
@@ -217,3 +226,54 @@ def test_writing_is_quickened_on_a_gpu_only(gpu):
     assert net.head.graphs is None
     faster.quicken(net, gpu)
     assert net.head.graphs.decoder is net.head.decoder
+
+
+class Crossings(TorchDispatchMode):
+    """Notes what goes from the host to the device, the device being `meta`: no graph has that."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        out = op(*args, **(kwargs or {}))
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        made = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
+        if any(t.is_meta for t in (*given, *made)) and any(t.device.type == "cpu" for t in given):
+            self.found.append(str(op))
+        return out
+
+
+def of_hidden_words(follows, rows=3, window=9):
+    """A small BERT and a batch for it, on a device that computes nothing."""
+    parts = {
+        "embedder": {"kind": "bert", "hidden": 8, "layers": 2, "heads": 2, "limit": window},
+        "encoder": {"kind": "none"},
+        "pool": {"kind": "cls" if follows else "mean"},
+        "head": {"kind": "masked"},
+    }
+    documents = Documents()
+    for size in (40, 50):
+        documents.append([np.arange(7, 7 + size, dtype=np.int32) % 6 + 7 for _ in range(5)])
+    masking = Masking(6, np.arange(7, V), Frame((4,), (5,), (5,)), window, follows=follows)
+    batches = Masked(documents.close(), masking, rows=rows, seed=1, epochs=1)
+    return Model(parts, vocabulary_size=V, outputs=(V, follows)), next(iter(batches))[0]
+
+
+@pytest.mark.parametrize("kind", ["follows", "hidden words", *DECODERS])
+def test_nothing_of_an_update_comes_from_the_host(kind, monkeypatch):
+    """Whatever does cannot be captured."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *of: False)  # it knows no `meta`
+    for home in (hidden_words, running):  # that on a GPU is another, and never looks at the host
+        monkeypatch.setattr(home, "chunked_loss", lambda x, w, b, right: (x.sum() + w.sum(), 1))
+    if kind in DECODERS:
+        net, batch, task = model(kind), next(iter(pieces(kind)))[0], Language(window=7)
+    else:
+        net, batch = of_hidden_words(kind == "follows")
+        task = HiddenWords(window=9, next=kind == "follows")
+    net.to("meta")
+    here = batch.to("meta")
+    here = replace(here, source=faster._kept(here.source))
+    with Crossings() as crossings:
+        task.loss(net(here.source), here).total.backward()
+    assert crossings.found == []

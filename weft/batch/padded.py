@@ -26,6 +26,8 @@ class Padded:
     @cached_property
     def mask(self) -> Tensor:
         """True where a step is real. The only mask convention in the project."""
+        if self.full:  # and nothing has to come from the host
+            return torch.ones(self.data.shape[:2], dtype=torch.bool, device=self.data.device)
         steps = torch.arange(self.data.shape[1], device=self.data.device)
         return steps < self.lengths.to(self.data.device)[:, None]
 
@@ -60,9 +62,10 @@ class Padded:
     def with_data(self, data: Tensor) -> "Padded":
         """Same rows, new contents; padding is zeroed so that it cannot leak."""
         out = replace(self, data=data, pieces=())
-        out.__dict__.update(full=self.full, mask=self.mask)
+        out.__dict__["full"] = self.full
         if self.full:
             return out
+        out.__dict__["mask"] = self.mask
         keep = self.mask.reshape(*self.mask.shape, *[1] * (data.dim() - 2))
         object.__setattr__(out, "data", data.masked_fill(~keep, 0))
         return out

@@ -13,7 +13,7 @@ from torch import Tensor
 # Few rows are at work at a time, each by many threads: the second look at a row then finds it in
 # the cache of the device (50 MB; a row of 50,000 words in half precision is 100 KB), and only the
 # first and the writing go to memory.
-BLOCK = 8192  # columns at a time
+BLOCK = 4096  # columns at a time
 WARPS = 16
 
 

@@ -85,7 +85,7 @@ class First(nn.Module):
         self.output_size, self.normalise = input_size, normalise
 
     def forward(self, x: Padded) -> Pooled:
-        first = _step(x, torch.zeros_like(x.lengths))  # (B, H)
+        first = _first(x)  # (B, H)
         return _scaled(first, self.normalise), None
 
 
@@ -107,9 +107,9 @@ class Cls(nn.Module):
         nn.init.zeros_(self.dense.bias)
 
     def forward(self, x: Padded) -> Pooled:
-        first = _step(x, torch.zeros_like(x.lengths))  # (B, H)
+        first = _first(x)  # (B, H)
         vector = self.activation(self.dense(self.dropout(first)))  # (B, H)
-        return vector.masked_fill(~x.mask.any(1, keepdim=True), 0), None
+        return vector if x.full else vector.masked_fill(~x.mask.any(1, keepdim=True), 0), None
 
 
 @register("pool", "last")
@@ -130,7 +130,7 @@ class Last(nn.Module):
         if self.directions == 1:
             return last, None
         half = self.output_size // 2
-        first = _step(x, torch.zeros_like(x.lengths))  # (B, H)
+        first = _first(x)  # (B, H)
         return torch.cat([last[:, :half], first[:, half:]], dim=1), None
 
 
@@ -174,6 +174,8 @@ def _scaled(vector: Tensor, normalise: bool) -> Tensor:
 
 
 def _mean(x: Padded) -> Tensor:
+    if x.full and x.data.shape[1]:
+        return x.data.sum(1) / x.data.shape[1]
     count = x.lengths.clamp(min=1).to(x.data.device)
     return x.with_data(x.data).data.sum(1) / count[:, None]
 
@@ -184,6 +186,14 @@ def _max(x: Padded) -> Tensor:
     lowest = torch.finfo(x.data.dtype).min
     largest = x.data.masked_fill(~x.mask[..., None], lowest).max(1).values  # (B, H)
     return largest.masked_fill(~x.mask.any(1, keepdim=True), 0)
+
+
+def _first(x: Padded) -> Tensor:
+    """The first step of each row; zeros for rows that have none."""
+    if not x.data.shape[1]:
+        return x.data.new_zeros(len(x), x.data.shape[2])
+    first = x.data[:, 0]  # (B, H)
+    return first if x.full else first.masked_fill(~x.mask.any(1, keepdim=True), 0)
 
 
 def _step(x: Padded, steps: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ from weft.text.records import mark
 from weft.tokens.cuts import Cuts, Lessons, keep
 from weft.tokens.tokenizer import Tokenizer
 from weft.train import checkpoint
+from weft.train.clock import Clock
 from weft.train.evaluate import averaged, decoded, scores
 from weft.train.fall import Fall
 from weft.train.faster import quicken
@@ -204,6 +205,7 @@ class Loop:
         self.best: float | None = None
         self.stale = 0
         self.saved = time.perf_counter()
+        self.clock = Clock(run.started, self.settings.minutes)
         self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
         self.fall = Fall()
         self.before: dict[str, Tensor] | None = None  # the weights before an update
@@ -220,7 +222,7 @@ class Loop:
                 self.watch.update(progress)
                 self._count(progress)
                 every = self.settings.evaluate_every
-                late = self._late()
+                late = self.clock.late
                 if progress.ends_epoch or late or (every and progress.step % every == 0):
                     self._evaluate(progress)
                 self._save_when_due(progress)
@@ -242,18 +244,15 @@ class Loop:
         if self._stopped():
             return
         for progress in fit(
-            self.trainee, self.run_.task, self.batches, self.settings, self.run_.runtime
-        ):
+            self.trainee, self.run_.task, self.batches, self.settings, self.run_.runtime,
+            pace=self.clock.pace,
+        ):  # fmt: skip
             yield progress
             if self._stopped():
                 self.watch.say(
                     f"stopped early: {self.metric} no better for {self.stale} evaluations"
                 )
                 return
-
-    def _late(self) -> bool:
-        minutes = self.settings.minutes
-        return bool(minutes) and time.perf_counter() - self.run_.started > 60 * minutes
 
     def _note_the_clock(self, progress: Progress) -> None:
         done, all_ = progress.share * self.settings.epochs, self.settings.epochs

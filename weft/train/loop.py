@@ -80,9 +80,12 @@ def fit(
     settings: Settings,
     runtime: Runtime,
     watch: Callable[[Progress], None] = lambda progress: None,
+    pace: Callable[[], float] = lambda: 0.0,
 ) -> Iterator[Progress]:
     """Train from where `batches` stand until they run out, yielding after every update.
 
+    `pace` says how far the training should be by the clock: where that is further than it is, the
+    learning rate follows it, and has come down when time is over.
     Raises NotFinite at once on a processor; on a GPU at the latest CHECK updates after a loss went
     NaN, always before the end of an epoch, and whenever the caller asks with `check(trainee)`.
     """
@@ -108,8 +111,9 @@ def fit(
         position = group[-1][1]
         trainee.step += 1
         count = sum(batch.count for batch, _ in group)
-        now = rate(settings, batches.share(batches.position))
-        frozen.until(batches.share(batches.position) * settings.epochs)
+        behind = batches.share(batches.position)
+        now = rate(settings, min(max(behind, pace()), 1.0))
+        frozen.until(behind * settings.epochs)
         for optimiser in trainee.optimisers:
             for settings_group in optimiser.param_groups:
                 settings_group["lr"] = now * settings_group.get(FACTOR, 1.0)
