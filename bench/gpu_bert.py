@@ -68,7 +68,7 @@ def _compared(bench: Bench, rows: int, window: int) -> None:
         "weft": lambda: _ours(bench, ours, stream(), window),
         "transformers": lambda: _theirs(bench, theirs, iter(stream())),
     }
-    for name, make in ways.items():
+    for name, make in islice(ways.items(), 1 if bench.alone else None):
         with bench.trying(f"{what}, {name}"):
             bench.fresh()
             updates = make()

@@ -36,6 +36,7 @@ class Bench:
     repeats: int
     data: str
     folder: str
+    alone: bool = False  # without the peers
     rows: list[str] = field(default_factory=list)  # of the table at the end
     failures: int = 0
 
@@ -84,11 +85,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--out", default="", help="where `chars` leaves its run folder")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--alone", action="store_true", help="`bert_train` without its peer")
     asked = parser.parse_args()
     if asked.threads:
         torch.set_num_threads(asked.threads)
     runtime = on(asked.device)
-    bench = Bench(Record(asked.record), runtime, asked.tiny, asked.repeats, asked.data, asked.out)
+    bench = Bench(
+        Record(asked.record), runtime, asked.tiny, asked.repeats, asked.data, asked.out, asked.alone
+    )
     name = torch.cuda.get_device_name(runtime.device) if runtime.graphs else "processor"
     bench.line("device", name=name, torch=torch.__version__, threads=torch.get_num_threads())
     # Imported here: a part that cannot be loaded must not stop the others.
