@@ -30,7 +30,7 @@ class Settings:
     patience: int = 0  # evaluations without improvement before it stops; 0 = never
     metric: str = ""  # what early stopping and the best checkpoint look at; empty = the task's own
     evaluate_every: int = 0  # updates between evaluations; 0 = once an epoch
-    # After which it stops and keeps the best it has, its rate having come down by then; 0: no limit.
+    # After which it stops and keeps the best it has, its rate having come down; 0 = no limit.
     minutes: float = 0.0
     save_every: int = 0  # updates between checkpoints; 0 = once an evaluation and once a minute
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
