@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import weft
+from tests.cli.command import command
 from weft.attend import prepared as module
 from weft.errors import UserError
 from weft.predict.neural import Neural, indexer
@@ -47,6 +48,15 @@ def test_rounded_weights_are_asked_for_when_a_model_is_loaded(tmp_path, monkeypa
     assert laid[-1] == "int8"
     assert 1e-6 < np.abs(near - exact).max() < 0.1
     assert np.abs(exact - weft.load(tmp_path / "m", weights="float32").embed(TEXTS)).max() < 1e-6
+
+
+def test_predict_and_evaluate_take_rounded_weights(tmp_path):
+    saved(tmp_path / "m", {"kind": "lookup", "width": 6})
+    (tmp_path / "t.tsv").write_text("good\tboat\nbad\triver\n", "utf-8")
+    for verb in ("predict", "evaluate"):
+        done = command(verb, tmp_path / "m", tmp_path / "t.tsv", "--int8")
+        assert done.status == 2
+        assert "no BERT or GPT reads here, so there are no weights" in done.err
 
 
 def test_what_cannot_be_rounded(tmp_path):

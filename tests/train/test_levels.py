@@ -64,6 +64,15 @@ def test_rates_that_make_no_sense(settings, told):
         optimisers(model(), settings)
 
 
+@pytest.mark.parametrize("settings", [{"layer_decay": 0.9}, {"unfreeze": 1.0}], ids=str)
+def test_rates_of_layers_where_there_are_none(settings):
+    built = Model(
+        {"embedder": {"kind": "lookup", "width": 6}, **PARTS}, vocabulary_size=23, outputs=3
+    )
+    with pytest.raises(UserError, match=f"train.{next(iter(settings))} is for the layers of a"):
+        optimisers(built, Settings(**settings))
+
+
 def test_every_parameter_is_in_one_level():
     built = model(mix=True)
     some = [id(p) for level in levels(built) for p in level]

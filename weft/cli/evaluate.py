@@ -44,6 +44,7 @@ def evaluate(
     ] = "",
     problems: options.Problems = "error",
     device: options.Device = "auto",
+    rounded: options.Rounded = False,
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
 ) -> None:
     """Measure a model on a labelled file, with 95 % bootstrap intervals."""
@@ -58,7 +59,7 @@ def evaluate(
         raise UserError(f"--errors should be 0 or more, got {errors}.")
     if report and not report.endswith((".html", ".htm")):
         raise UserError(f"--report {report}: the page should be called something.html.")
-    predictor = load(model, device=device, replay=replay)
+    predictor = load(model, device=device, replay=replay, weights=options.weights(rounded))
     mistakes = _mistakes(predictor, errors, report, as_json)
     # The columns of the training file serve again unless others are named or the file has none.
     data = options.asked_of(

@@ -32,6 +32,10 @@ Sets = Annotated[
     list[str], typer.Option("--set", help="Override a setting: --set encoder.hidden=100.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Rounded = Annotated[
+    bool,
+    typer.Option("--int8", help="Round a pre-trained network's weights: faster without a GPU."),
+]
 Pretrained = Annotated[
     str,
     typer.Option(help="Start from a checkpoint: a folder, or a model of `weft convert`."),
@@ -98,3 +102,8 @@ def apply(config: "Config", flags: dict[str, Any], sets: list[str]) -> "Config":
         if value not in ("", None):
             config = config.with_values({key: value}, flag)
     return config.with_values(overrides(sets), "--set") if sets else config
+
+
+def weights(rounded: bool) -> str:
+    """What `weft.load` calls the weights that --int8 asks for, or those a model has."""
+    return "int8" if rounded else "float32"

@@ -42,6 +42,7 @@ def predict(
     ] = False,
     problems: options.Problems = "error",
     device: options.Device = "auto",
+    rounded: options.Rounded = False,
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
 ) -> None:
     """Answer every text of a file, in order."""
@@ -50,7 +51,7 @@ def predict(
 
     if as_json and conllu:
         raise UserError("--json and --conllu are two ways to write the answers. Give one of them.")
-    predictor = load(model, device=device, replay=replay)
+    predictor = load(model, device=device, replay=replay, weights=options.weights(rounded))
     if conllu and not predictor.by_word:
         raise UserError(
             f"--conllu writes what is said of every word, and {model} answers about whole texts. "

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from weft.attend.block import Block
 from weft.batch import Padded
+from weft.decode.room import has_kernel
 from weft.decode.search import search
 from weft.decode.search_found import Hypothesis
 from weft.decode.search_rules import Rules
@@ -71,7 +72,7 @@ class Graphs:
         self.decoder = decoder if dtype is None else copy.deepcopy(decoder).to(dtype).eval()
         self.capture, self.compiled, self.options = capture, compiled, options
         self.small = small
-        self.captures = self.compiles = self.begins = True  # until it could not be done
+        self.captures = self.compiles = self.begins = self.stays = True  # until it could not be
         self.trouble = ""  # in words, when something could not be captured or compiled
         self.slots: dict[Hashable, list[_Slot]] = {}
         self.unfit: set[Hashable] = set()  # shapes that change from step to step
@@ -91,7 +92,7 @@ class Graphs:
         fixed, steps = state, most_steps(settings, rules)
         writer = self._laid_out()
         if hasattr(writer, "fixed"):
-            fixed = writer.fixed(state, steps)
+            fixed = writer.fixed(state, steps, self._beams(writer, settings))
         elif self.decoder.limit is not None and steps > self.decoder.limit:
             fixed = None
         if fixed is None:
@@ -100,6 +101,19 @@ class Graphs:
         if table is not None and all(table is not kept for kept in self.tables):
             self.tables.append(table)
         return Ready(writer.step, fixed, _wanted(settings), self.faster)
+
+    def _beams(self, writer: Any, settings: Settings) -> int:
+        """The rows of a prompt, where a kernel lets their past stay in its place; else 0."""
+        table = writer.words.table.weight
+        width = writer.hidden_size // writer.heads
+        try:
+            if not self.stays or not has_kernel(table.device, table.dtype, width):
+                return 0
+        except Exception as error:
+            self.stays = False
+            self.note("The past is attended to without a kernel of its own", error)
+            return 0
+        return settings.width if settings.method == "beam" else 1
 
     def faster(
         self,
@@ -297,7 +311,7 @@ class _Search:
     def _size(self, slot: _Slot) -> int:
         """How much of the cache this step looks at."""
         state = slot.run.state
-        if not hasattr(state, "within"):
+        if not hasattr(state, "within") or state.beams:
             return 0
         room = state.past[0][0].shape[2]
         size = self.graphs.small or (LARGE if slot.compiled else SMALL)
@@ -381,7 +395,7 @@ class _Begin:
         memory = memory.with_data(memory.data.to(next(decoder.parameters()).dtype))
         state = decoder.start(memory).shared()
         if hasattr(writer, "fixed"):
-            state = writer.fixed(state, self.settings.limit)
+            state = writer.fixed(state, self.settings.limit, slot.run.state.beams)
         run = begun.first
         copy_into(slot.run, replace(run, state=spread(state, run.width)))
 

@@ -28,9 +28,20 @@ class Shared:
     value: Any
 
 
+@dataclasses.dataclass(frozen=True)
+class Unmoved:
+    """A part of a state with a row for every beam that stays where it is when beams change places.
+
+    Another part of the state says which row of the prompt is whose. In everything but `reorder`
+    this is a part like any other.
+    """
+
+    value: Any
+
+
 def reorder(state: Nest, index: Tensor) -> Nest:
     """Pick rows of a state; the beams of a prompt stay its own, so shared parts are left alone."""
-    return mapped(lambda part: _rows(part, index), state, None)
+    return mapped(lambda part: _rows(part, index), state, None, unmoved=False)
 
 
 def spread(state: Nest, times: int) -> Nest:
@@ -88,11 +99,16 @@ def device_of(state: Any) -> torch.device:
     return torch.device("cpu") if first is None else first.device
 
 
-def mapped(change: Change, nest: Nest, shared: Change | None = None) -> Nest:
-    """The nest with every tensor changed; those in `Shared` by a change of their own, or not."""
+def mapped(
+    change: Change, nest: Nest, shared: Change | None = None, *, unmoved: bool = True
+) -> Nest:
+    """The nest with every tensor changed; those in `Shared` by a change of their own, or not.
+
+    Without `unmoved`, those in `Unmoved` stay as they are.
+    """
 
     def walk(part: Any) -> Any:
-        return mapped(change, part, shared)
+        return mapped(change, part, shared, unmoved=unmoved)
 
     if isinstance(nest, Tensor):
         return change(nest)  # type: ignore[return-value]
@@ -100,6 +116,8 @@ def mapped(change: Change, nest: Nest, shared: Change | None = None) -> Nest:
         return nest  # said apart, because a compiler cannot ask whether None is a dataclass
     if isinstance(nest, Shared):
         return nest if shared is None else Shared(mapped(shared, nest.value))  # type: ignore[return-value]
+    if isinstance(nest, Unmoved) and not unmoved:
+        return nest
     if isinstance(nest, tuple) and hasattr(nest, "_fields"):
         return type(nest)(*[walk(part) for part in nest])
     if isinstance(nest, (tuple, list)):

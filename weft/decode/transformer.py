@@ -7,13 +7,14 @@ N heads   K width per head   V words
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.attend import block as attend
 from weft.attend.multihead import MultiHead
 from weft.batch import Padded
-from weft.decode.search_state import Shared
+from weft.decode import room as rooms
+from weft.decode.room import Pair, Place, Room
+from weft.decode.search_state import Shared, Unmoved
 from weft.decode.words import Read, Words, folded, opened
 from weft.embed.options import sensible
 from weft.embed.position import Learned, Sinusoidal, sinusoidal
@@ -22,7 +23,6 @@ from weft.registry import register
 
 Activation = Literal["relu", "gelu", "gelu-tanh"]
 ROOM = 32  # steps that the room of a fixed cache is a multiple of, so that shapes come again
-Pair = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, N, P or S, K)
 
 
 class TransformerState(NamedTuple):
@@ -30,14 +30,18 @@ class TransformerState(NamedTuple):
 
     Without `position` they grow by concatenation. With it they have room for a fixed number of
     steps and are written in place, each row at its own position: shapes never change, and a state
-    that has been stepped may not be stepped again (`reorder` copies, so search is safe).
+    that has been stepped may not be stepped again (`reorder` copies, so search is safe). With
+    `beams` a kernel looks at what is filled and no more, and beams that change places leave their
+    keys and values where they were written.
     """
 
-    past: tuple[Pair | None, ...]  # None: nothing was read yet, and nothing is to be kept
+    past: Any  # tuple[Pair | None, ...], maybe unmoved; None: nothing was read nor is to be kept
     memory: Any  # tuple[Pair, ...]; this and the mask may be shared
-    mask: Any  # (B, S) real steps of the memory; None where all are
+    mask: Any  # (B, S) real steps of the memory, or as `_ready` makes it; None where all are
     position: Tensor | None  # (B,) of the next word
     weights: Tensor | None  # (B, S) where the last step looked, if that was asked for
+    rows: Tensor | None = None  # (B, P) int32 which beam of its prompt wrote each place
+    beams: int = 0  # rows of a prompt, next to each other; 0: the past moves with its row
 
     def shared(self) -> "TransformerState":
         """The same for a search that keeps one memory for all beams of a prompt."""
@@ -49,16 +53,15 @@ class TransformerState(NamedTuple):
 
     def within(self, steps: int) -> "TransformerState":
         """The same state with a view of the first steps of its room only."""
-        return self._replace(past=tuple((k[:, :, :steps], v[:, :, :steps]) for k, v in self.past))  # type: ignore[misc]
+        return self._replace(past=tuple((k[:, :, :steps], v[:, :, :steps]) for k, v in self.past))
 
-
-class Room(NamedTuple):
-    """Where fresh keys and values go in a cache of fixed size, and who may see what."""
-
-    at: tuple[Tensor, Tensor, Tensor]  # rows (B, 1, 1), heads (N, 1) and places (B, 1, T)
-    seen: (
-        Tensor  # (B, 1, T, P) 0 where a step may look and -inf elsewhere, made once for all layers
-    )
+    def unmoved(self, beams: int) -> "TransformerState":
+        """The same for a search of so many beams, before its rows are spread."""
+        if beams < 2:
+            return self._replace(beams=beams)
+        B, _, P, _ = self.past[0][0].shape
+        rows = torch.zeros((B, P), dtype=torch.int32, device=self.past[0][0].device)
+        return self._replace(past=Unmoved(self.past), rows=rows, beams=beams)
 
 
 class Block(attend.Block):
@@ -85,7 +88,7 @@ class Block(attend.Block):
         x: Tensor,
         past: Pair | None = None,
         memory: Pair | None = None,
-        room: Room | None = None,
+        room: Room | Place | None = None,
         mask: Tensor | None = None,
         weights: bool = False,
     ) -> tuple[Tensor, Pair | None, Tensor | None]:
@@ -106,15 +109,16 @@ class Block(attend.Block):
         return self._added(x, self._feed(y), self.feed_norm), past, shares
 
     def _itself(
-        self, y: Tensor, past: Pair | None, room: Room | None
+        self, y: Tensor, past: Pair | None, room: Room | Place | None
     ) -> tuple[Tensor, Pair | None]:
         """What the steps find in themselves and the past (B, T, H), and a past that grew."""
         q, k, v = self.attention.three(y)  # each (B, N, T, K)
         if past is None:
             return self.attention.mix(q, k, v, causal=True)[0], None
+        if isinstance(room, Place):
+            return self.attention.output(room.attend(q, k, v, past)), None
         if room is not None:
-            _write(past, (k, v), room.at)
-            return self.attention.joined(_seen(q, *past, room.seen)), None
+            return self.attention.joined(room.attend(q, k, v, past)), None
         if past[0].shape[2]:
             pairs = zip(past, (k, v), strict=True)
             k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in pairs)
@@ -192,41 +196,48 @@ class Stack(nn.Module):
         ends = state.position + ids.lengths.to(state.position.device)
         return read, after._replace(position=ends)
 
-    def fixed(self, state: TransformerState, steps: int) -> TransformerState | None:
-        """The state with room for so many steps more; None where positions end before."""
-        if state.position is not None or state.past[0] is None:
+    def fixed(
+        self, state: TransformerState, steps: int, beams: int = 0
+    ) -> TransformerState | None:
+        """The state with room for so many steps more; None where positions end before.
+
+        With `beams` it is for a search of so many, 1 where rows never change places, on a device
+        that has a kernel for it (`room.has_kernel`).
+        """
+        if state.position is None and state.past[0] is not None:
+            grown = state.past[0][0].shape[2]
+            if self.learned and grown + steps > len(self.positions.table):
+                return None
+            self._reach(grown + steps)
+            size = -(-(grown + steps) // ROOM) * ROOM
+            pairs, first = list(state.past), state.past[0][0]
+            past = rooms.begun(pairs, size) if grown else rooms.empty(first, size, len(pairs))
+            position = torch.full((len(first),), grown, device=first.device)
+            state = state._replace(past=past, position=position)
+        if not beams or state.beams or state.position is None:
             return state
-        grown = state.past[0][0].shape[2]
-        if self.learned and grown + steps > len(self.positions.table):
-            return None
-        self._reach(grown + steps)
-        size = -(-(grown + steps) // ROOM) * ROOM
-        pairs = [pair for pair in state.past if pair is not None]
-        past = _rooms(pairs, size) if grown else _empty(pairs[0][0], size, len(pairs))
-        position = torch.full((len(past[0][0]),), grown, device=past[0][0].device)
-        return state._replace(past=past, position=position)
+        return _ready(state).unmoved(beams)
 
     def _some(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
-        begun = state.past[0]
-        grown = 0 if begun is None else begun[0].shape[2]
+        pasts = state.past.value if isinstance(state.past, Unmoved) else state.past
+        grown = 0 if pasts[0] is None else pasts[0][0].shape[2]
         first = grown if state.position is None else state.position
         vectors = self.words.vectors(ids) * self.scale  # (B, T, H)
         x = self.dropout(vectors + self._places(first, ids.shape[1], vectors))  # (B, T, H)
         x = attend.as_products(x) if self.low else x
         memory, mask, asked = opened(state.memory), opened(state.mask), state.weights is not None
-        room = None
-        if state.position is not None and begun is not None:
-            room = _room(state.position, ids.shape[1], begun[0])
+        room = _room(state, ids.shape[1], pasts[0])
         past, shares = [], None
         for i, block in enumerate(self.blocks):
             own = memory[i] if memory else None
-            x, now, shares = block(x, state.past[i], own, room, mask, asked)
-            past.append(state.past[i] if now is None else now)  # what has room is written in place
+            x, now, shares = block(x, pasts[i], own, room, mask, asked)
+            past.append(now)
         x = self.norm(x)  # (B, T, H)
         weights = None if shares is None else shares.mean(1).reshape(*ids.shape, shares.shape[3])
-        state = state._replace(past=tuple(past))
-        if state.position is not None:
-            state = state._replace(position=state.position + ids.shape[1])
+        if state.position is None:
+            state = state._replace(past=tuple(past))
+        else:  # what has room was written in place
+            state = _stepped(state, state.position, ids.shape[1])
         if weights is not None:
             state = state._replace(weights=weights[:, -1])
         return Read(self.words.narrow(x), x, weights), state
@@ -262,7 +273,7 @@ class Stack(nn.Module):
         self._reach(limit)
         shape = (batch, self.heads, limit, self.hidden_size // self.heads)  # (B, N, P, K)
         empty = {"dtype": _dtype(self.words.table.weight), "device": device}
-        past = _empty(
+        past = rooms.empty(
             torch.zeros((batch, self.heads, 0, shape[3]), **empty), limit, len(self.blocks)
         )
         position = torch.zeros(batch, dtype=torch.long, device=device) if limit else None
@@ -378,42 +389,37 @@ class GPT(Stack):
         return scores
 
 
-def _room(position: Tensor, steps: int, like: Tensor) -> Room:
-    """Where steps from `position` (B,) on go in a room like this one (B, N, P, K)."""
-    B, N, P, _ = like.shape
-    at = position[:, None] + torch.arange(steps, device=position.device)  # (B, T)
-    rows, heads, places = (torch.arange(size, device=position.device) for size in (B, N, P))
-    hidden = (places > at[..., None])[:, None]  # (B, 1, T, P)
-    seen = torch.zeros_like(hidden, dtype=like.dtype).masked_fill(hidden, -torch.inf)
-    return Room((rows[:, None, None], heads[:, None], at[:, None]), seen)
+def _room(state: TransformerState, steps: int, begun: Pair | None) -> Room | Place | None:
+    """Where so many steps go, and what they see, in a state that has room."""
+    if state.position is None or begun is None:
+        return None
+    if state.beams and steps == 1:
+        return Place(state.position, state.rows, state.beams)
+    return rooms.entered(state.position, steps, begun[0], state.rows, state.beams)
 
 
-def _empty(like: Tensor, size: int, layers: int) -> tuple[Pair, ...]:
-    """Rooms (B, N, size, K) of all layers, made at once, with nothing in them."""
-    B, N, _, K = like.shape
-    rooms = like.new_zeros(layers, 2, B, N, size, K)
-    # Apart for autograd too, which would take writing into one for a change of all.
-    return tuple((rooms[i, 0].detach(), rooms[i, 1].detach()) for i in range(layers))
+def _stepped(state: TransformerState, position: Tensor, steps: int) -> TransformerState:
+    """A state with room behind its next steps."""
+    rows = state.rows
+    if rows is not None:
+        rows = rooms.signed(rows, position, steps, state.beams)
+    return state._replace(position=position + steps, rows=rows)
 
 
-def _rooms(pairs: list[Pair], size: int) -> tuple[Pair, ...]:
-    """Rooms that begin with keys and values (B, N, P, K) of each layer."""
-    made = _empty(pairs[0][0], size, len(pairs))
-    for rooms, pair in zip(made, pairs, strict=True):
-        for room, part in zip(rooms, pair, strict=True):
-            room[:, :, : part.shape[2]] = part
-    return made
+def _ready(state: TransformerState) -> TransformerState:
+    """The state with its mask as what is added to scores, (B, 1, 1, S), made once for all steps.
 
-
-def _write(past: Pair, now: Pair, at: tuple[Tensor, Tensor, Tensor]) -> None:
-    for room, fresh in zip(past, now, strict=True):
-        # Not `scatter_`, for which a compiler copies the whole room, there and back.
-        room.index_put_(at, fresh.to(room.dtype))
-
-
-def _seen(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
-    """Attention (B, N, T, K) to the filled part of a room; every step sees at least itself."""
-    return F.scaled_dot_product_attention(q.to(k.dtype), k, v, attn_mask=seen)
+    Kernels differ in what they make of a row that may look nowhere: here it looks at zeros.
+    """
+    memory, mask = opened(state.memory), opened(state.mask)
+    if mask is None or state.weights is not None:
+        return state
+    none = ~mask.any(1)  # (B,)
+    hidden = ~(mask | none[:, None])[:, None, None]  # (B, 1, 1, S)
+    added = torch.zeros_like(hidden, dtype=memory[0][0].dtype).masked_fill(hidden, -torch.inf)
+    memory = tuple((k, v.masked_fill(none[:, None, None, None], 0)) for k, v in memory)
+    made = state._replace(memory=memory, mask=added)
+    return made.shared() if isinstance(state.mask, Shared) else made
 
 
 def _dtype(weight: Tensor) -> torch.dtype:

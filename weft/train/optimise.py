@@ -27,6 +27,12 @@ def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
         )
     if settings.unfreeze < 0:
         raise UserError(f"train.unfreeze should be 0 or more epochs, got {settings.unfreeze}.")
+    for name, usual in (("layer_decay", 1), ("unfreeze", 0)):
+        if getattr(settings, name) != usual and not levels(model):
+            raise UserError(
+                f"train.{name} is for the layers of a network such as BERT, and this model reads "
+                f"words without one. Leave it at {usual}, or give --pretrained."
+            )
     if not learned:
         raise UserError("Nothing to train: every parameter is frozen. Remove frozen = true.")
     out = []
