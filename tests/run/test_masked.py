@@ -17,6 +17,7 @@ from weft.predict.evaluate import evaluate
 from weft.predict.fill import BEST
 from weft.run.data import Data, source
 from weft.run.split import from_files
+from weft.text.example import Example
 from weft.train import loop
 from weft.train.settings import Settings
 
@@ -138,6 +139,8 @@ def test_blanks_of_a_long_text_are_each_read_in_their_surroundings(learned):
     assert out.predictor([" "])[0].coverage == 0
     with pytest.raises(UserError, match=r"text 2: there is nothing to fill in\. Write \[MASK\]"):
         out.predictor(["a [MASK]", "a cat"])
+    with pytest.raises(UserError, match=r"cats.txt:7: there is nothing to fill in"):
+        out.predictor(["a [MASK]", Example("a cat", file="cats.txt", line=7)])
 
 
 def test_it_is_fine_tuned_by_name(learned, tmp_path):

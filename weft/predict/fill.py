@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.batch.index import Indexer
-from weft.errors import UserError
 from weft.model import Model
-from weft.tasks.masked import BLANK, Filled
+from weft.tasks.masked import BLANK, Filled, check_blanks
 from weft.tokens.tokenizer import SPACE, SPACED, Tokenizer
 from weft.train.masked import Asked, filled
 from weft.train.runtime import Runtime
@@ -50,11 +49,7 @@ def asked(text: str, indexer: Indexer, where: str) -> list[tuple[Asked, float]]:
     """
     tokenizer, frame = indexer.tokenizer, indexer.frame
     assert tokenizer.mask is not None
-    parts = tokenizer.ids(BLANK.split(text))
-    if len(parts) == 1:
-        raise UserError(
-            f"{where}: there is nothing to fill in. Write [MASK] or <mask> in the place of a word."
-        )
+    parts = tokenizer.ids(BLANK.split(check_blanks(text, where)))
     ids = np.concatenate(
         [piece for part in parts for piece in (part, np.array([tokenizer.mask], np.int32))][:-1]
     )

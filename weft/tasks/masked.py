@@ -70,6 +70,15 @@ class Lexicon:
         return {"tokenizer": json.loads(self.tokenizer.to_json()), "next": self.follows}
 
 
+def check_blanks(text: str, where: str) -> str:
+    """The text, or a UserError where it has words and no blank among them."""
+    if text.strip() and not BLANK.search(text):
+        raise UserError(
+            f"{where}: there is nothing to fill in. Write [MASK] or <mask> in the place of a word."
+        )
+    return text
+
+
 @register("task", "masked")
 class Masked:
     """Hidden words of documents are filled in (Devlin et al. 2019); labels are not looked at.
@@ -132,6 +141,12 @@ class Masked:
                 "that has: wordpiece, bpe or unigram."
             )
         return Lexicon(tokenizer, self.next)
+
+    def given(self, one: str | Example, space: Lexicon, where: str) -> str:
+        """The text with blanks that the engine is asked about."""
+        if isinstance(one, str):
+            return check_blanks(one, where)
+        return check_blanks(one.text, one.where if one.file else where)
 
     def load_space(self, saved: dict[str, Any]) -> Lexicon:
         from weft.tokens.tokenizer import Tokenizer
