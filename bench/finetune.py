@@ -164,11 +164,11 @@ def configured(job: Job) -> Config:
     base = weft.recipe(job.get("recipe") or recipe)
     config = base.with_values({**own, **job["changes"]}, "bench")
     wants = base["recipe"].get("pretrained")
-    if wants and not (wants == "elmo" and job["start"] == "scratch"):
-        config = from_checkpoint(config, job["pretrained"])
     if job["start"] == "scratch" and wants == "elmo":
-        config = config.with_values({"embedder": untold(config["embedder"])}, "--scratch")
-    elif job["start"] == "scratch" and wants:
+        return config.with_values({"embedder": untold(config["embedder"])}, "--scratch")
+    if job["start"] == "pretrained" or wants:
+        config = from_checkpoint(config, job["pretrained"])
+    if job["start"] == "scratch" and wants:
         config = resolved(config).with_values({"embedder.model": ""}, "--scratch")
     return config
 

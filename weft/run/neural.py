@@ -84,13 +84,13 @@ class Run:
     runtime: Runtime
     heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
     parser: Predictor | None = None  # that made the trees of texts without
+    started: float = field(default_factory=time.perf_counter)  # when all of it began
     stopped: str = ""  # in words, when the clock ended the training
     losses: tuple[float, float] | None = None  # at the start and at best, where that tells much
     asked: list[Asked] = field(default_factory=list)  # of each dev row, where texts are measured
 
     def fit(self, resume: bool) -> Neural:
         """Train to the end and give back the best model as an engine."""
-        self.started = time.perf_counter()
         with threads(self.settings.threads):
             seed_everything(self.settings.seed)
             tokenizer, cuts = self._read(resume)

@@ -128,7 +128,7 @@ def train(
 
             run = Run(
                 full, data, settings, task, space, splits, folder, watch, tally, runtime, heard,
-                parser,
+                parser, started,
             )  # fmt: skip
             engine = run.fit(resume)
             made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
