@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from gpu_training import zipf
+from gpu_training import profiled, zipf
 from record import ratios, spread
 from torch import Tensor
 
@@ -45,7 +45,7 @@ def _compared(bench: Bench, rows: int, window: int) -> None:
     words, hidden, layers, heads = (211, 24, 2, 2) if bench.tiny else (30522, 768, 12, 12)
     timed, curve = (3, 8) if bench.tiny else (20, CURVE)
     # More than is read, because the last batch of an epoch is smaller: it would be compiled anew.
-    ids = zipf(1, (curve + 4 * timed) * rows * window, words - ORDINARY, 1, "cpu")[0].flatten()
+    ids = zipf(1, (curve + 5 * timed) * rows * window, words - ORDINARY, 1, "cpu")[0].flatten()
     documents = Documents()
     documents.append([(ids + ORDINARY - 1).numpy().astype(np.int32)])
     masking = Masking(
@@ -87,6 +87,8 @@ def _compared(bench: Bench, rows: int, window: int) -> None:
                 first_update_s=round(made, 1), losses=[round(float(x), 3) for x in found[::10]],
                 memory_gb=round(bench.runtime.peak_memory() / 2**30, 1),
             )  # fmt: skip
+            if bench.alone:
+                profiled(bench, f"{what}, profile", lambda updates=updates: next(updates))
             del updates
     if len(speeds) == len(ways):
         ratio = ratios(speeds["weft"], speeds["transformers"])

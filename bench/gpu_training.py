@@ -5,7 +5,6 @@ B rows   T steps   V words   H hidden width   L layers
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -62,10 +61,10 @@ def gpt_train(bench: Bench) -> None:
     size = sum(p.numel() for p in first.parameters()) - steps * hidden
     operations = 6 * size + 12 * layers * hidden * steps  # a token, as in Chowdhery et al. (2022)
 
-    def ours(attention: bool) -> Work:
+    def ours() -> Work:
         model = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
         model.load_state_dict(start)
-        return _ours(bench, model.to(bench.device).train(), attention)
+        return _ours(bench, model.to(bench.device).train())
 
     def fitted() -> Work:
         shape = {"hidden": hidden, "layers": layers, "heads": heads, "limit": steps, "dropout": 0.0}
@@ -76,8 +75,7 @@ def gpt_train(bench: Bench) -> None:
 
     ways: dict[str, Callable[[], Work]] = {
         "weft": fitted,
-        "weft, loop of its own": lambda: ours(True),
-        "weft, loop of its own, torch's attention": lambda: ours(False),
+        "weft, loop of its own": ours,
         "transformers": theirs,
     }
     curves: dict[str, list[Any]] = {}
@@ -135,24 +133,29 @@ def profile(bench: Bench) -> None:
     )
     torch.manual_seed(0)
     first = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
-    update = _ours(bench, first.to(bench.device).train(), True)
+    update = _ours(bench, first.to(bench.device).train())
     ids = zipf(rows, steps, words, 1, bench.device)[0]
     for _ in range(4):
         update(ids)
+    profiled(bench, "profile", lambda: update(ids))
+
+
+def profiled(bench: Bench, question: str, update: Callable[[], Any], most: int = 40) -> None:
+    """Lines of where the time of an update goes."""
     count, seconds = 5, 0.0
 
     def several() -> None:
         nonlocal seconds
-        seconds = bench.seconds(lambda: [update(ids) for _ in range(count)])
+        seconds = bench.seconds(lambda: [update() for _ in range(count)])
 
     found = _kernels(bench, several)
     busy = sum(taken for _, taken, _ in found)
     bench.line(
-        "profile", update_ms=round(1e3 * seconds / count, 2), kernels=len(found),
+        question, update_ms=round(1e3 * seconds / count, 2), kernels=len(found),
         busy_ms=round(busy / count, 2), idle=round(max(1 - busy / (1e3 * seconds), 0.0), 3),
     )  # fmt: skip
-    for name, taken, calls in found[:25]:
-        bench.line("kernel", kernel=name, ms=round(taken / count, 3), calls=calls / count)
+    for name, taken, calls in found[:most]:
+        bench.line(f"{question}, kernel", name=name, ms=round(taken / count, 3), calls=calls / count)
 
 
 def _kernels(bench: Bench, work: Callable[[], Any]) -> list[tuple[str, float, int]]:
@@ -205,7 +208,7 @@ def _fitted(
     return update
 
 
-def _ours(bench: Bench, model: GPT, attention: bool) -> Work:
+def _ours(bench: Bench, model: GPT) -> Work:
     settings = Settings(learning_rate=6e-4, weight_decay=0.1)
     steppers = optimisers(model, settings)
     learned = list(model.parameters())
@@ -215,7 +218,7 @@ def _ours(bench: Bench, model: GPT, attention: bool) -> Work:
 
     def update(ids: Tensor) -> Tensor:
         given, right = ids[:, :-1], ids[:, 1:]
-        with runtime.autocast(), runtime.attention() if attention else contextlib.nullcontext():
+        with runtime.autocast(), runtime.attention():
             made = model.features(Padded(given, lengths))
             wanted = Padded(right, torch.full((len(ids),), right.shape[1]))
             total, count = chunked_loss(made, model.words.weight, model.words.bias, wanted)
