@@ -5,6 +5,7 @@ B rows   T steps   V words   H hidden width   L layers
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -155,7 +156,8 @@ def profiled(bench: Bench, question: str, update: Callable[[], Any], most: int =
         busy_ms=round(busy / count, 2), idle=round(max(1 - busy / (1e3 * seconds), 0.0), 3),
     )  # fmt: skip
     for name, taken, calls in found[:most]:
-        bench.line(f"{question}, kernel", name=name, ms=round(taken / count, 3), calls=calls / count)
+        each = {"ms": round(taken / count, 3), "calls": calls / count}
+        bench.line(f"{question}, kernel", kernel=name, **each)
 
 
 def _kernels(bench: Bench, work: Callable[[], Any]) -> list[tuple[str, float, int]]:
