@@ -22,7 +22,8 @@ from record import Record, options
 from weft.train.runtime import Runtime, on
 
 PARTS = (
-    "loss", "gpt_train", "profile", "bert_train", "gpt_decode", "marian_decode", "lstm", "chars",
+    "loss", "gpt_train", "profile", "bert_train", "room", "gpt_decode", "marian_decode",
+    "decode_profile", "decode_sums", "decode_products", "lstm", "chars",
 )  # fmt: skip
 
 
@@ -97,8 +98,9 @@ def main() -> None:
     bench.line("device", name=name, torch=torch.__version__, threads=torch.get_num_threads())
     # Imported here: a part that cannot be loaded must not stop the others.
     homes = dict.fromkeys(("gpt_train", "profile", "lstm"), "gpu_training")
-    homes |= {"gpt_decode": "gpu_decoding", "marian_decode": "gpu_decoding", "chars": "gpu_chars"}
-    homes |= {"bert_train": "gpu_bert", "loss": "gpu_loss"}
+    homes |= dict.fromkeys((part for part in PARTS if "decode" in part), "gpu_decoding")
+    homes |= {"room": "gpu_decoding", "bert_train": "gpu_bert", "loss": "gpu_loss"}
+    homes |= {"chars": "gpu_chars"}
     for part in asked.parts.split(","):
         begun = time.perf_counter()
         with bench.trying(part):

@@ -143,9 +143,6 @@ class MultiHead(nn.Module):
         if mask is None and (not causal or q.shape[2] == k.shape[2]):
             # Without a mask tensor PyTorch may pick the flash kernel.
             return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal)
-        if mask is not None and mask.is_floating_point():
-            # What is added to scores, (B, 1, 1, S), from someone who saw to it that rows look.
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
         allowed = _allowed(q, k, mask, causal)
         assert allowed is not None
         # Kernels differ in what they make of a row that may look nowhere: let it look, then erase.

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from weft.attend.block import Block
 from weft.batch import Padded
+from weft.decode.graphs_compiled import compiled
 from weft.decode.room import has_kernel
 from weft.decode.search import search
 from weft.decode.search_found import Hypothesis
@@ -72,7 +73,8 @@ class Graphs:
         self.decoder = decoder if dtype is None else copy.deepcopy(decoder).to(dtype).eval()
         self.capture, self.compiled, self.options = capture, compiled, options
         self.small = small
-        self.captures = self.compiles = self.begins = self.stays = True  # until it could not be
+        # Until it could not be done.
+        self.captures = self.compiles = self.begins = self.stays = True
         self.trouble = ""  # in words, when something could not be captured or compiled
         self.slots: dict[Hashable, list[_Slot]] = {}
         self.unfit: set[Hashable] = set()  # shapes that change from step to step
@@ -104,16 +106,14 @@ class Graphs:
 
     def _beams(self, writer: Any, settings: Settings) -> int:
         """The rows of a prompt, where a kernel lets their past stay in its place; else 0."""
-        table = writer.words.table.weight
-        width = writer.hidden_size // writer.heads
+        table, width = writer.words.table.weight, writer.hidden_size // writer.heads
         try:
-            if not self.stays or not has_kernel(table.device, table.dtype, width):
-                return 0
+            there = self.stays and has_kernel(table.device, table.dtype, width)
         except Exception as error:
-            self.stays = False
+            there = self.stays = False
             self.note("The past is attended to without a kernel of its own", error)
-            return 0
-        return settings.width if settings.method == "beam" else 1
+        rows = settings.width if settings.method == "beam" else 1
+        return rows if there else 0
 
     def faster(
         self,
@@ -236,8 +236,8 @@ class _Slot:
         self.graphs: dict[int, Work] = {}
 
     def compile(self, options: dict[str, Any] | None) -> None:
-        """Let the compiler see the whole step at once, with no way back to Python inside."""
-        self.step = torch.compile(self.plain, dynamic=False, fullgraph=True, options=options)
+        """Let the compiler see the whole step at once."""
+        self.step = compiled(self.plain, len(self.run.ids), options)
         self.forget()
 
     def once(self, size: int) -> None:
@@ -334,7 +334,7 @@ class _Search:
         self.slot.owner = weakref.ref(self)
         if self.begin is not None:
             self.begin.note(self.slot, run)
-        reach = getattr(run.state, "reach", None)
+        reach = None if getattr(run.state, "beams", 0) else getattr(run.state, "reach", None)
         self.reach = 0 if reach is None else reach()
 
 

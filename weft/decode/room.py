@@ -1,6 +1,7 @@
 """Keys and values of the past in rooms of a fixed size, and attention to what is filled of them.
 
-B rows   T steps   P places of a room   N heads   K width per head   W beams of a prompt
+B rows   T steps   P places of a room   S steps of a memory   N heads   K width per head
+W beams of a prompt   R = B*W rows that share memories
 """
 
 from functools import cache
@@ -37,7 +38,7 @@ class Room(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the single step of each row goes, for a kernel that reads what is filled and no more."""
+    """Where the single step of each row goes, for a kernel that reads only what is filled."""
 
     position: Tensor  # (B,)
     rows: Tensor | None  # (B, P) int32 which of its prompt's beams wrote a place; None: the row
@@ -55,15 +56,12 @@ def entered(position: Tensor, steps: int, like: Tensor, rows: Tensor | None, bea
     each, heads, places = (torch.arange(size, device=position.device) for size in (B, N, P))
     hidden = (places > at[..., None])[:, None]  # (B, 1, T, P)
     seen = torch.zeros_like(hidden, dtype=like.dtype).masked_fill(hidden, -torch.inf)
-    sources = None
-    if rows is not None:
-        first = (each // beams * beams)[:, None]  # (B, 1)
-        sources = first + signed(rows, position, steps, beams)  # (B, P)
+    sources = None if rows is None else _sources(signed(rows, position, steps, beams), beams)
     return Room((each[:, None, None], heads[:, None], at[:, None]), seen, sources)
 
 
 def signed(rows: Tensor, position: Tensor, steps: int, beams: int) -> Tensor:
-    """Which beam wrote each place (B, P), with the steps from `position` (B,) on as the row's own."""
+    """Which beam wrote each place (B, P), where steps from `position` (B,) on are the row's own."""
     B, P = rows.shape
     own = torch.arange(B, dtype=rows.dtype, device=rows.device)[:, None] % beams  # (B, 1)
     places, first = torch.arange(P, device=rows.device), position[:, None]
@@ -123,9 +121,33 @@ def _like(
     return keys.new_empty(len(q), 1, q.shape[1] * q.shape[3])
 
 
+@torch.library.custom_op("weft::memory_step", mutates_args=())
+def look(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Tensor:
+    """What one step of each row (R, N, 1, K) finds in a memory (B, N, S, K), as (R, 1, N*K).
+
+    Rows that share one are next to each other; of `lengths` (B,) steps is each, and in an empty
+    one are zeros.
+    """
+    if q.is_cuda:
+        from weft.decode.room_gpu import look
+
+        return look(q, keys, values, lengths)
+    B, N, S, K = keys.shape
+    q = q.reshape(B, -1, N, K).transpose(1, 2).to(keys.dtype)  # (B, N, W, K)
+    none = (lengths < 1)[:, None, None, None]  # (B, 1, 1, 1)
+    seen = torch.arange(S, device=q.device) < lengths[:, None, None, None]  # (B, 1, 1, S)
+    mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=seen | none)
+    return mixed.masked_fill(none, 0).transpose(1, 2).reshape(-1, 1, N * K)
+
+
+@look.register_fake
+def _found(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Tensor:
+    return keys.new_empty(len(q), 1, q.shape[1] * q.shape[3])
+
+
 @cache
 def has_kernel(device: torch.device, dtype: torch.dtype, width: int) -> bool:
-    """Whether a device has a kernel for `step`, of heads of this width; tried once.
+    """Whether a device has a kernel for `step` and `look`, of heads of this width; tried once.
 
     An error where there is one that fails.
     """
@@ -145,11 +167,18 @@ def has_kernel(device: torch.device, dtype: torch.dtype, width: int) -> bool:
         found = step(*there, 2)
     except ImportError:
         return False  # Triton comes with torch for NVIDIA GPUs on Linux
-    wanted = step(*here, 2)
-    apart = [(a.cpu() - b).abs().max() for a, b in ((found, wanted), (there[3], keys))]
-    if not max(apart) < FAR:
-        raise RuntimeError(f"{max(apart):.2g} away from plain arithmetic on {device}.")
+    pairs = [(found, step(*here, 2)), (there[3], keys)]
+    pairs.append((look(there[0], *there[3:6]), look(q, keys, values, position)))
+    apart = max(float((a.cpu() - b).abs().max()) for a, b in pairs)
+    if not apart < FAR:
+        raise RuntimeError(f"{apart:.2g} away from plain arithmetic on {device}.")
     return True
+
+
+def _sources(rows: Tensor, beams: int) -> Tensor:
+    """The row that wrote each place (B, P), from which beam of its prompt that was."""
+    each = torch.arange(len(rows), device=rows.device)  # (B,)
+    return (each // beams * beams)[:, None] + rows
 
 
 def _gathered(room: Tensor, sources: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from weft.decode.search_settings import Settings
 from weft.decode.search_state import State, keep, lanes, reorder
 
 TINY = 1e-10  # attention that counts as none: its logarithm must stay a number
+SMALL = 128  # values that are sooner compared with each other than sorted
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ def _chosen(
             total = total - cost  # (B, w, K)
         best, index = _top(total.flatten(1), 2 * share)  # both (B, 2*w)
         ends = options.token[:, mine].flatten(1).gather(1, index) == eos  # (B, 2*w)
-        going, order = best.masked_fill(ends, -torch.inf).topk(share)  # both (B, w)
+        going, order = _best(best.masked_fill(ends, -torch.inf), share)  # both (B, w)
         ended.append(_taken(beams, options, first, best[:, :share], index[:, :share], cost))
         still.append(_taken(beams, options, first, going, index.gather(1, order), cost))
     return _side_by_side(ended), _side_by_side(still)
@@ -238,11 +239,33 @@ def _cost(token: Tensor, earlier: list[Candidates], diversity: float) -> Tensor:
 
 def _top(total: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The best of each row, filled up with impossible ones where the vocabulary is small."""
-    best, index = total.topk(min(count, total.shape[1]))
+    best, index = _best(total, min(count, total.shape[1]))
     short = count - total.shape[1]
     if short <= 0:
         return best, index
     return pad(best, (0, short), value=-torch.inf), pad(index, (0, short))
+
+
+def _best(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest of the last axis and their places, largest first."""
+    if torch.compiler.is_compiling() and not values.is_cpu and values.shape[-1] <= SMALL:
+        return ranked(values, count)
+    return values.topk(count)
+
+
+def ranked(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """What `topk` finds, by comparing all with all; of equal values the first comes first.
+
+    A compiler fuses this with what is around, while sorting is several kernels of a device.
+    """
+    key = values.masked_fill(values.isnan(), torch.inf)  # as in `topk`, (..., K)
+    place = torch.arange(values.shape[-1], device=values.device)  # (K,)
+    one, other = key[..., None], key[..., None, :]
+    sooner = (other > one) | ((other == one) & (place < place[:, None]))  # (..., K, K)
+    rank = sooner.sum(-1)  # (..., K)
+    wanted = torch.arange(count, device=values.device)[:, None]  # (count, 1)
+    index = torch.where(rank[..., None, :] == wanted, place, 0).amax(-1)  # (..., count)
+    return values.gather(-1, index), index
 
 
 def _taken(
@@ -287,7 +310,7 @@ def _pooled(beams: Beams, ended: Candidates, rank: Tensor, groups: int) -> Pool:
     def both(a: Tensor, b: Tensor) -> Tensor:
         return torch.cat([a.unflatten(1, shape), b.unflatten(1, shape)], 2)  # (B, G, 2*w)
 
-    ranks, index = both(old.rank, rank).topk(shape[1])  # both (B, G, w)
+    ranks, index = _best(both(old.rank, rank), shape[1])  # both (B, G, w)
 
     def best(a: Tensor, b: Tensor) -> Tensor:
         return both(a, b).gather(2, index).flatten(1)  # (B, W)

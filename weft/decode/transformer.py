@@ -37,7 +37,7 @@ class TransformerState(NamedTuple):
 
     past: Any  # tuple[Pair | None, ...], maybe unmoved; None: nothing was read nor is to be kept
     memory: Any  # tuple[Pair, ...]; this and the mask may be shared
-    mask: Any  # (B, S) real steps of the memory, or as `_ready` makes it; None where all are
+    mask: Any  # (B, S) real steps of the memory, with `beams` (B,) how many; None where all are
     position: Tensor | None  # (B,) of the next word
     weights: Tensor | None  # (B, S) where the last step looked, if that was asked for
     rows: Tensor | None = None  # (B, P) int32 which beam of its prompt wrote each place
@@ -102,8 +102,7 @@ class Block(attend.Block):
         shares = None
         if self.cross is not None and self.cross_norm is not None and memory is not None:
             y = self.cross_norm(x) if self.norm_first else x
-            y = folded(y, len(memory[0]))
-            mixed, shares = self.cross.look(y, *memory, mask, weights=weights)
+            mixed, shares = self._memory(y, self.cross, memory, mask, weights)
             x = self._added(x, mixed.view_as(x), self.cross_norm)  # (B, T, H)
         y = self.feed_norm(x) if self.norm_first else x
         return self._added(x, self._feed(y), self.feed_norm), past, shares
@@ -123,6 +122,17 @@ class Block(attend.Block):
             pairs = zip(past, (k, v), strict=True)
             k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in pairs)
         return self.attention.mix(q, k, v, causal=True)[0], (k, v)
+
+    def _memory(
+        self, y: Tensor, cross: MultiHead, memory: Pair, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the steps find in the memory, and the weights (B, N, T, S) if they are wanted."""
+        if mask is not None and mask.dim() == 1:
+            if y.shape[1] == 1:
+                q = cross.query(y).unflatten(2, (cross.heads, -1)).transpose(1, 2)  # (B, N, 1, K)
+                return cross.output(rooms.look(q, *memory, mask)), None
+            mask = torch.arange(memory[0].shape[2], device=mask.device) < mask[:, None]  # (B, S)
+        return cross.look(folded(y, len(memory[0])), *memory, mask, weights=weights)
 
     def _added(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
         added = x + self.dropout(made)
@@ -196,9 +206,7 @@ class Stack(nn.Module):
         ends = state.position + ids.lengths.to(state.position.device)
         return read, after._replace(position=ends)
 
-    def fixed(
-        self, state: TransformerState, steps: int, beams: int = 0
-    ) -> TransformerState | None:
+    def fixed(self, state: TransformerState, steps: int, beams: int = 0) -> TransformerState | None:
         """The state with room for so many steps more; None where positions end before.
 
         With `beams` it is for a search of so many, 1 where rows never change places, on a device
@@ -216,7 +224,7 @@ class Stack(nn.Module):
             state = state._replace(past=past, position=position)
         if not beams or state.beams or state.position is None:
             return state
-        return _ready(state).unmoved(beams)
+        return _counted(state).unmoved(beams)
 
     def _some(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
         pasts = state.past.value if isinstance(state.past, Unmoved) else state.past
@@ -406,20 +414,13 @@ def _stepped(state: TransformerState, position: Tensor, steps: int) -> Transform
     return state._replace(position=position + steps, rows=rows)
 
 
-def _ready(state: TransformerState) -> TransformerState:
-    """The state with its mask as what is added to scores, (B, 1, 1, S), made once for all steps.
-
-    Kernels differ in what they make of a row that may look nowhere: here it looks at zeros.
-    """
-    memory, mask = opened(state.memory), opened(state.mask)
+def _counted(state: TransformerState) -> TransformerState:
+    """The state with how many steps of the memory are real, unless weights are asked for."""
+    mask = opened(state.mask)
     if mask is None or state.weights is not None:
         return state
-    none = ~mask.any(1)  # (B,)
-    hidden = ~(mask | none[:, None])[:, None, None]  # (B, 1, 1, S)
-    added = torch.zeros_like(hidden, dtype=memory[0][0].dtype).masked_fill(hidden, -torch.inf)
-    memory = tuple((k, v.masked_fill(none[:, None, None, None], 0)) for k, v in memory)
-    made = state._replace(memory=memory, mask=added)
-    return made.shared() if isinstance(state.mask, Shared) else made
+    lengths = mask.sum(1)  # (B,)
+    return state._replace(mask=Shared(lengths) if isinstance(state.mask, Shared) else lengths)
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
