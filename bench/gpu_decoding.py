@@ -34,13 +34,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "graphs, step compiled": {"compiled": True},
 }
 FEW = ("graphs",)
-# Of one row only: its products become sums, and every kernel is tried in many shapes.
-ALONE: dict[str, dict[str, Any]] = {
-    **WAYS,
-    "graphs, step compiled and tuned": {
-        "compiled": True, "options": {"coordinate_descent_tuning": True},
-    },
-}  # fmt: skip
 
 
 def made_graphs(bench: Bench, decoder: Any, **how: Any) -> Graphs:
@@ -118,9 +111,8 @@ def _gpt_ways(bench: Bench, ours: GPT, peer: Any, ids: Tensor, more: int, kind: 
 
     full = kind == "bfloat16"
     measured("weft, step by step", lambda: _continued(ours, ids, more, None), 2 if full else 1)
-    ways = ALONE if len(ids) == 1 else WAYS
-    for name in ways if full else FEW:
-        how = ways[name]
+    for name in WAYS if full else FEW:
+        how = WAYS[name]
         with bench.trying(f"{what}, weft, {name}"):
             bench.fresh()
             graphs = made_graphs(bench, ours, **how)
@@ -367,20 +359,12 @@ def _microseconds(bench: Bench, work: Callable[[], Any]) -> float:
 
 
 # What the compiler may be asked for besides, and for which batches.
-TUNED: dict[str, dict[str, Any]] = {
-    "sums": {"coordinate_descent_tuning": True},
-    "products": {"max_autotune_gemm": True},
-}
+TUNED: dict[str, dict[str, Any]] = {"products": {"max_autotune_gemm": True}}
 
 
 def decode_profile(bench: Bench) -> None:
     """Where the time of a compiled step goes: the kernels that take longest."""
     _profiles(bench, gpt=[(1, ""), (32, "")], translation=[(1, ""), (64, "")])
-
-
-def decode_sums(bench: Bench) -> None:
-    """The same for one row, where products are sums."""
-    _profiles(bench, gpt=[(1, "sums")], translation=[])
 
 
 def decode_products(bench: Bench) -> None:

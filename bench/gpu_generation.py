@@ -23,7 +23,7 @@ from weft.train.runtime import Runtime, on
 
 PARTS = (
     "loss", "gpt_train", "profile", "bert_train", "room", "gpt_decode", "marian_decode",
-    "decode_profile", "decode_sums", "decode_products", "lstm", "chars",
+    "decode_profile", "decode_products", "lstm", "chars",
 )  # fmt: skip
 
 

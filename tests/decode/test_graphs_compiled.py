@@ -6,9 +6,19 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from weft.decode import graphs_compiled as module
-from weft.decode.graphs_compiled import compiled
+from weft.decode.graphs_compiled import TUNED, compiled
 
-TUNED = {"coordinate_descent_tuning": True}
+OTHER = {"max_autotune_gemm": True}
+
+
+class Ids:
+    """Rows of ids that say where they are."""
+
+    def __init__(self, rows, gpu):
+        self.rows, self.is_cuda = rows, gpu
+
+    def __len__(self):
+        return self.rows
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -26,12 +36,16 @@ def test_products_of_one_row_are_sums(rows, dtype):
 
 
 @pytest.mark.parametrize(
-    ("rows", "options", "usual"), [(1, TUNED, False), (2, TUNED, True), (1, None, True)]
-)
-def test_only_where_kernels_are_tuned_and_for_one_row(monkeypatch, rows, options, usual):
+    ("ids", "options", "usual"),
+    [
+        (Ids(1, True), None, False), (Ids(2, True), None, True), (Ids(1, False), None, True),
+        (Ids(1, True), OTHER, True),
+    ],
+)  # fmt: skip
+def test_only_one_row_on_a_gpu_is_made_of_sums(monkeypatch, ids, options, usual):
     asked = []
     monkeypatch.setattr(torch, "compile", lambda step, **how: asked.append(how))
-    compiled(print, rows, options)
+    compiled(print, ids, options)
     (how,) = asked
     assert how["fullgraph"]
     assert how["dynamic"] is False

@@ -237,7 +237,7 @@ class _Slot:
 
     def compile(self, options: dict[str, Any] | None) -> None:
         """Let the compiler see the whole step at once."""
-        self.step = compiled(self.plain, len(self.run.ids), options)
+        self.step = compiled(self.plain, self.run.ids, options)
         self.forget()
 
     def once(self, size: int) -> None:

@@ -11,13 +11,20 @@ Step = Callable[[Any], None]
 aten = torch.ops.aten
 
 
-def compiled(step: Step, rows: int, options: dict[str, Any] | None) -> Step:
-    """The same step of so many rows, compiled; shapes never change. `options` are the compiler's.
+# Kernels are tried in many shapes. On an H200 a step of one row of GPT-2 then takes 0.42 ms in
+# place of 0.49, and is made in 38 s in place of 15.
+TUNED = {"coordinate_descent_tuning": True}
 
-    With `coordinate_descent_tuning` the products of a single row become sums, which are fused with
-    what comes before and after, and kernels are tried in many shapes: longer to make, and faster.
+
+def compiled(step: Step, ids: Tensor, options: dict[str, Any] | None) -> Step:
+    """The same step of some rows of ids, compiled; shapes never change.
+
+    On a GPU the products of a single row become sums, which are fused with what comes before and
+    after. `options` are the compiler's, if it is to have others.
     """
-    if rows > 1 or options is None or not options.get("coordinate_descent_tuning"):
+    if options is None and len(ids) == 1 and ids.is_cuda:
+        options = TUNED
+    if options != TUNED:
         return torch.compile(step, dynamic=False, fullgraph=True, options=options)
     alone = partial(_alone, options)
     return torch.compile(step, dynamic=False, fullgraph=True, backend=alone)

@@ -265,6 +265,9 @@ def ranked(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     rank = sooner.sum(-1)  # (..., K)
     wanted = torch.arange(count, device=values.device)[:, None]  # (count, 1)
     index = torch.where(rank[..., None, :] == wanted, place, 0).amax(-1)  # (..., count)
+    # Every value has a rank of its own, so that this changes nothing; but a compiled kernel also
+    # checks threads that have nothing to do, and what those hold is out of range.
+    index = index.clamp(0, values.shape[-1] - 1)
     return values.gather(-1, index), index
 
 
