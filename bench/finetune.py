@@ -196,13 +196,13 @@ def trained(job: Job, folder: Path) -> Job:
         config, folder / "run", splits=trials.splits(parts), quiet=True, device=job["device"]
     )
     found = {part: figures[metric].value for part, figures in out.figures.items()}
-    if "em" in out.figures["test"]:
-        found["exact"] = out.figures["test"]["em"].value
     for part in parts.keys() - {"train", "dev", "test"}:
         found[part] = evaluate(out.predictor, parts[part]).figures(resamples=0)[metric].value
     figures = {f"dev_{metric}": found["dev"]}
     figures |= {f"test_{metric}": found["test"]}
     figures |= {f"test_{part}_{metric}": found[part] for part in found.keys() - {"dev", "test"}}
+    if "em" in out.figures["test"]:
+        figures["test_em"] = out.figures["test"]["em"].value
     return {
         **{key: round(100 * value, 3) for key, value in figures.items()},
         "n": len(parts["train"]),
@@ -265,7 +265,7 @@ def means(rows: list[Job]) -> list[Job]:
     for values, found in groups.items():
         mean: Job = dict(zip(NAMES, values, strict=False)) | {"seeds": len(found)}
         metric = SETS[mean["data"]][2]
-        for key in sorted(key for key in found[0] if key.endswith(f"_{metric}")):
+        for key in sorted(key for key in found[0] if key.endswith((f"_{metric}", "_em"))):
             mean[key], mean[f"{key}_sd"] = _spread([row[key] for row in found])
         bad = [row["seed"] for row in found if row["collapsed"]]
         if bad:
