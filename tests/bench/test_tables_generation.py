@@ -201,26 +201,22 @@ def gpt(way: str, rate: float, equal: int = 1, **more) -> dict:
     }  # fmt: skip
 
 
-def test_writing_on_a_gpu_holds_the_fastest_way_against_the_static_cache(written):
+def test_writing_on_a_gpu_holds_the_fastest_way_against_what_is_compiled(written):
     what = "gpt decoding, bfloat16, batch 1, weft, graphs"
-    static = f"{what} over transformers, static cache"
     lines = [
         gpt("weft, step by step", 100.0),
         gpt("weft, graphs", 700.0),
         gpt("weft, graphs, step compiled", 600.0, equal=0),
         {"question": f"{what}, step compiled", "trouble": "could not be captured"},
-        gpt("transformers, static cache", 110.0, equal=0),
-        {"question": static, "ratio": spread(6.0)},
-        {"question": f"{what} over transformers, compiled", "ratio": spread(2.0)},
+        gpt("transformers, compiled", 110.0, equal=0),
+        {"question": f"{what} over transformers, compiled", "ratio": spread(6.0)},
     ]
     found = {cells[2]: cells[4:7] for cells in rows(written(gpu=lines)) if cells[0] == "1"}
     assert found == {
         "Weft, step by step": ["–", "–", "1 of 1"],
-        "Weft, graphs": [
-            "6.0× [5.5, 6.5], static cache; 2.0× [1.5, 2.5], compiled", "≥ 5 ✓", "1 of 1 ✓",
-        ],
+        "Weft, graphs": ["6.0× [5.5, 6.5], compiled", "≥ 5 ✓", "1 of 1 ✓"],
         "Weft, graphs, step compiled (gave up)": ["–", "–", "0 of 1 ✗, alike for 23 tokens"],
-        "transformers, static cache": ["–", "–", "0 of 1, alike for 23 tokens"],
+        "transformers, compiled": ["–", "–", "0 of 1, alike for 23 tokens"],
     }  # fmt: skip
 
 

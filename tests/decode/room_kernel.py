@@ -25,6 +25,12 @@ def _patched(tensor, scope):
     scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
 
+def ready():
+    """Let kernels run on tensors of a processor."""
+    interpreter._patch_lang_tensor = _patched
+    torch.get_device_module = lambda device: SimpleNamespace(device=lambda device: nullcontext())
+
+
 def by_hand(q, k, v, keys, values, position, rows, beams):
     """One query after the other, in double precision: (B, 1, N*K)."""
     out = torch.empty(q.shape[:2] + q.shape[3:], dtype=torch.float64)  # (B, N, K)
@@ -78,8 +84,7 @@ def looked(dtype, near):
 def main():
     from weft.decode.room_gpu import attend
 
-    interpreter._patch_lang_tensor = _patched
-    torch.get_device_module = lambda device: SimpleNamespace(device=lambda device: nullcontext())
+    ready()
     for dtype, near in ((torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
         looked(dtype, near)
         for K in (64, 24):

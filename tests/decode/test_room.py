@@ -50,10 +50,11 @@ def kernel(monkeypatch):
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
-def test_the_kernel_is_attention():
-    script = Path(__file__).parent / "room_kernel.py"
-    root = script.parent.parent.parent
-    command = [sys.executable, "-m", "tests.decode.room_kernel"]
+@pytest.mark.parametrize("kernel", ["room_kernel", "loss_kernel"])
+def test_kernels_in_the_interpreter(kernel):
+    """The attention of one step, and the slopes of a loss."""
+    root = Path(__file__).parent.parent.parent
+    command = [sys.executable, "-m", f"tests.decode.{kernel}"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.stdout.endswith("all equal\n"), done.stderr[-2000:]
 

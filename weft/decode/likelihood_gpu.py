@@ -15,6 +15,7 @@ from torch import Tensor
 # first and the writing go to memory.
 BLOCK = 4096  # columns at a time
 WARPS = 16
+LOW = tl.constexpr(-1e30)  # a maximum of nothing
 
 
 @triton.jit
@@ -26,36 +27,44 @@ def _rows(  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     scores += row * stride
     wanted = tl.load(ids + row)
-    counts = tl.where(wanted < 0, 0.0, 1.0)
-    top = float("-inf")
-    # Summed up across threads once, at the end; only the maximum is needed by all of them before.
+    # Every lane has a maximum and a sum of its own, which meet once, at the end: threads do not
+    # wait for each other. Of e^(old − new) and e^(x − new) one is e^0, so one is computed.
+    tops = tl.full((BLOCK,), LOW, tl.float32)
     masses = tl.zeros((BLOCK,), tl.float32)
-    plain = 0.0
+    plain = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, words, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        x = tl.load(
-            scores + at, mask=at < words, other=float("-inf"), eviction_policy="evict_last"
-        ).to(tl.float32)
-        higher = tl.maximum(top, tl.max(x, 0))
-        masses = masses * tl.exp(top - higher) + tl.exp(x - higher)
+        # Read up to `columns`, a round number: up to `words` it would be one by one.
+        x = tl.load(scores + at, mask=at < columns, other=0.0, eviction_policy="evict_last")
+        x = tl.where(at < words, x.to(tl.float32), float("-inf"))
+        fade = tl.exp(-tl.abs(x - tops))
+        masses = tl.where(x > tops, masses * fade + 1.0, masses + fade)
+        tops = tl.maximum(tops, x)
         if SMOOTHED:
-            plain += tl.sum(tl.where(at < words, x, 0.0), 0)
-        top = higher
-    whole = top + tl.log(tl.sum(masses, 0))
+            plain += tl.where(at < words, x, 0.0)
+    top = tl.max(tops, 0)
+    whole = top + tl.log(tl.sum(masses * tl.exp(tops - top), 0))
     right = tl.load(scores + tl.where(wanted < 0, 0, wanted)).to(tl.float32)
-    lost = whole - (1.0 - smoothing) * right - smoothing * plain / words
-    tl.store(losses + row, counts * lost)
+    even = smoothing / words
+    lost = whole - (1.0 - smoothing) * right
+    if SMOOTHED:
+        lost -= even * tl.sum(plain, 0)
+    tl.store(losses + row, tl.where(wanted < 0, 0.0, lost))
     if SLOPES:
         tl.debug_barrier()  # everything above has been read before it is written over
+        # A row that costs nothing has slopes of zero.
+        whole = tl.where(wanted < 0, float("inf"), whole)
+        even = tl.where(wanted < 0, 0.0, even)
         for start in range(0, columns, BLOCK):
             at = start + tl.arange(0, BLOCK)
-            x = tl.load(
-                scores + at, mask=at < words, other=float("-inf"), eviction_policy="evict_first"
-            ).to(tl.float32)
-            slope = tl.exp(x - whole) - tl.where(at < words, smoothing / words, 0.0)
-            slope -= tl.where(at == wanted, 1.0 - smoothing, 0.0)
-            slope *= counts
+            x = tl.load(scores + at, mask=at < columns, other=0.0, eviction_policy="evict_first")
+            slope = tl.exp(tl.where(at < words, x.to(tl.float32), float("-inf")) - whole)
+            if SMOOTHED:
+                slope -= tl.where(at < words, even, 0.0)
             tl.store(scores + at, slope.to(scores.dtype.element_ty), mask=at < columns)
+        tl.debug_barrier()  # and this is written over what was just written
+        slope = tl.exp(right - whole) - (1.0 - smoothing) - even
+        tl.store(scores + wanted, slope.to(scores.dtype.element_ty), mask=wanted >= 0)
 
 
 def slopes(scores: Tensor, ids: Tensor, words: int, smoothing: float, wanted: bool) -> Tensor:

@@ -121,8 +121,8 @@ class Bert(Stacked):
         """Words, positions and segments, as the first block reads them."""
         self._check(x)
         places = torch.arange(x.data.shape[1], device=x.data.device)
-        states = self._sum(x.data, places, x.segments)  # (B, S, H)
-        return states
+        kinds = None if x.second is None else x.segments
+        return self._sum(x.data, places, kinds)  # (B, S, H)
 
     def _entrance(self, x: Padded) -> Callable[[Tensor], Tensor]:
         """The same (M, H) of only some steps, by their places (M,) among all B*S."""
@@ -130,9 +130,14 @@ class Bert(Stacked):
         ids, segments, steps = x.data.flatten(), x.segments.flatten(), x.data.shape[1]
         return lambda places: self._sum(ids[places], places % steps, segments[places])
 
-    def _sum(self, ids: Tensor, places: Tensor, kinds: Tensor) -> Tensor:
+    def _sum(self, ids: Tensor, places: Tensor, kinds: Tensor | None) -> Tensor:
+        """The first steps from words, places and segments; `kinds` is None where all are one."""
         states = self.table(ids) + self.positions(places + self.offset)
         if self.segments is not None:
-            more = self.segments.num_embeddings > 1
-            states = states + self.segments(kinds if more else torch.zeros_like(kinds))
+            # Not looked up: of so few rows the gradient would be summed up one by one on a GPU.
+            told = self.segments.weight
+            own = told[0]  # (E,)
+            if kinds is not None and len(told) > 1:
+                own = torch.where((kinds > 0)[..., None], told[1], own)  # (B, S, E)
+            states = states + own
         return self.enter(self.dropout(self.norm(states)))

@@ -14,7 +14,7 @@ from weft.batch.stream import Pieces
 from weft.decode.graphs import Graphs
 from weft.decode.search_state import copy_into, mapped
 from weft.encode.compiled import compile_blocks, failed, undo
-from weft.train.runtime import Runtime, uncached
+from weft.train.runtime import Runtime, staged, uncached
 from weft.train.settings import Settings
 
 PAYS = 2000  # updates that make up for half a minute of compiling
@@ -157,7 +157,7 @@ class _Slot:
     def replay(self, batch: Labelled, trainee: Any) -> tuple[Tensor, Tensor]:
         """The update of a batch, from the state that the one before has left."""
         _fill(self.source, batch.source)
-        self.target.copy_(batch.target, non_blocking=True)
+        _put(self.target, batch.target)
         for number, group in zip(self.rates, self.groups, strict=True):
             number.fill_(group["lr"])
         if trainee.carried is not self.carried:
@@ -196,12 +196,16 @@ def _kept(source: Padded) -> Padded:
 
 def _fill(kept: Padded, source: Padded) -> None:
     """Put another batch of the same shape in the place of the one before."""
-    kept.data.copy_(source.data, non_blocking=True)
+    _put(kept.data, source.data)
     if not kept.full or kept.second is not None:
-        kept.lengths.copy_(source.lengths, non_blocking=True)
+        _put(kept.lengths, source.lengths)
     if kept.second is not None:
         assert source.second is not None
-        kept.second.copy_(source.second, non_blocking=True)
+        _put(kept.second, source.second)
+
+
+def _put(kept: Tensor, fresh: Tensor) -> None:
+    kept.copy_(staged(fresh, kept.device), non_blocking=True)
 
 
 def _steady(model: Any, batches: Batches) -> bool:

@@ -85,6 +85,16 @@ class Runtime:
             torch.cuda.synchronize(self.device)
 
 
+def staged(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host from where a device fetches it while the host goes on.
+
+    From other memory the host would wait until the device has done all that was asked before, and
+    the device then waits for the host.
+    """
+    away = device.type == "cuda" and tensor.device.type == "cpu"
+    return tensor.pin_memory() if away else tensor
+
+
 @contextlib.contextmanager
 def uncached() -> Iterator[None]:
     """Without the copies of weights that autocast keeps: a graph would read them once freed.
