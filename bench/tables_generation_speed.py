@@ -304,8 +304,8 @@ SECTIONS = (
         "of a step over a fixed cache, with plain or compiled kernels; the fastest way of ours is "
         "held against transformers. The bars: 5 times its compiled static cache for one text, 3 "
         "times for 32 (355 and 16,131 tokens a second when they were set), 20 times for one "
-        "translation and 6 times for 64 (3.2 and 215 sentences a second), and the same texts as step by step. "
-        "In bf16 random weights make words nearly tie, so that another order of additions can "
+        "translation and 6 times for 64 (3.2 and 215 sentences a second), and the same texts as "
+        "step by step. In bf16 random weights make words nearly tie, so that another order of additions can "
         "choose another word.",
         (Grid(("gpt decoding, *", "marian decoding, *"), on_gpu),),
     ),
