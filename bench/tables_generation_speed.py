@@ -300,13 +300,13 @@ SECTIONS = (
     Section(
         "How fast is text written on a GPU?",
         "Same weights on both sides, random, in one process: 256 tokens after a prompt of 32 by "
-        "GPT-2 small, and translations by a Transformer of Marian's shape. Graphs are CUDA graphs "
-        "of a step over a fixed cache, with plain or compiled kernels; the fastest way of ours is "
-        "held against transformers. The bars: 5 times its compiled static cache for one text, 3 "
-        "times for 32 (355 and 16,131 tokens a second when they were set), 20 times for one "
+        "GPT-2 small, and translations by a Transformer of Marian's shape. Graphs are CUDA graphs"
+        " of a step over a fixed cache, with plain or compiled kernels; the fastest way of ours "
+        "is held against transformers. The bars: 5 times its compiled static cache for one text, "
+        "3 times for 32 (355 and 16,131 tokens a second when they were set), 20 times for one "
         "translation and 6 times for 64 (3.2 and 215 sentences a second), and the same texts as "
-        "step by step. In bf16 random weights make words nearly tie, so that another order of additions can "
-        "choose another word.",
+        "step by step. In bf16 random weights make words nearly tie, so that another order of "
+        "additions can choose another word.",
         (Grid(("gpt decoding, *", "marian decoding, *"), on_gpu),),
     ),
     Section(
