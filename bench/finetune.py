@@ -95,6 +95,13 @@ def lingnli(root: Path) -> Parts:
     return {part: list(read(root / "pairs" / n, columns=columns)) for part, n in files.items()}
 
 
+def nli(root: Path) -> Parts:
+    """LingNLI with all there is of SNLI, to learn from before another task; LingNLI is measured."""
+    parts = lingnli(root)
+    train = [*parts["train"], *parts["test"], *parts["snli_dev"]]
+    return {"train": train, "dev": parts["dev"], "test": parts["dev"]}
+
+
 def rte(root: Path) -> Parts:
     """The test part of RTE-3; everything else is learned from, as GLUE does."""
     columns = Columns(text="text", other="hypothesis", label="label")
@@ -125,6 +132,7 @@ SETS: dict[str, tuple[Callable[[Path], Parts], str, str]] = {  # parts, recipe, 
     "stsb": (stsb, "bert-pair", "spearman"),
     "sick": (sick, "bert-pair", "accuracy"),
     "lingnli": (lingnli, "bert-pair", "accuracy"),
+    "nli": (nli, "bert-pair", "accuracy"),
     "banking77": (banking77, "bert", "accuracy"),
     "rte": (rte, "bert-pair", "accuracy"),
     "ewt": (tagging.SETS["ewt"], "tagger-bert", "upos"),
@@ -227,7 +235,8 @@ def plans(asked: argparse.Namespace) -> list[Job]:
                 own |= {"share": asked.share, "changes": {}, **plan}
                 own |= {"system": system, "start": start, "examples": examples}
                 own["device"] = asked.device
-                seeds = range(1, plan.get("seeds", asked.seeds) + 1)
+                first = plan.get("first", 1)
+                seeds = range(first, first + plan.get("seeds", asked.seeds))
                 jobs += [{**own, "seed": seed} for seed in seeds]
     # The longest first, so that none of them is left to the end alone.
     return sorted(jobs, key=lambda job: -job.get("weight", 1))

@@ -17,7 +17,8 @@ def convert(
     task: Annotated[
         str,
         typer.Option(
-            help="masked: keep the head that fills in hidden words, to use or go on with."
+            help="masked: keep the head that fills in hidden words, to use or go on with; "
+            "pair-classify, pair-score: the classifier answers about two texts."
         ),
     ] = "",
     overwrite: options.Overwrite = False,

@@ -17,20 +17,28 @@ from weft.convert.families import Family, expanded, family
 from weft.convert.heads import (
     ACTIVATION,
     BOTH,
+    CLASSES,
+    FOLLOWS,
+    NEXT,
     PLAIN,
     POOLER,
     SPANS,
     SPEECH,
+    TAGS,
     TIED,
     Head,
+    class_of,
     head_of,
     known_heads,
+    unread,
 )
 from weft.convert.tensors import Tensors, named
 from weft.errors import UserError
 from weft.tokens.tokenizer import Tokenizer
 
-ANSWERED = ("classify", "tag", "span", "language", "embed")  # tasks whose heads always come along
+# Tasks whose heads always come along.
+ANSWERED = ("classify", "pair-classify", "tag", "span", "language", "embed")
+TWO = {"classify": "pair-classify", "regress": "pair-score"}  # the same of two texts
 
 
 @dataclass(frozen=True)
@@ -54,16 +62,31 @@ class Checkpoint:
         self.family: Family = family(self.config, str(self.path))
         if self.sentence and self.family.embedder != "bert":
             raise UserError(f"{folder}: sentences are read with BERT and its kin only.")
-        self.brought: Head = PLAIN if self.sentence else head_of(self.config, self.family)
+        brought = PLAIN if self.sentence else head_of(self.config, self.family, str(self.path))
+        self.brought: Head = brought
         # What only pre-training asks for is left behind, unless the task is to go on with it.
-        self.head: Head = self.brought if task or self.brought.task in ANSWERED else PLAIN
+        self.head: Head = brought if task or brought.task in ANSWERED else PLAIN
         if task == "masked":
             self.head = both(self)
-        if task and self.head.task != task:
-            raise UserError(
-                f"{self.path}: its class, {(self.config.get('architectures') or ['none'])[0]}, "
-                f"has no head for the task '{task}'."
-            )
+        self.task = self._task(task)
+
+    def _task(self, task: str) -> str:
+        """The task that its head answers; of two texts instead of one where that is asked."""
+        own = self.head.task
+        if self.head is CLASSES and len(self.labels) == 1:
+            own = "regress"
+        if task in ("", own):
+            return own
+        if TWO.get(own) == task and self.family.embedder == "bert":
+            return task
+        name = class_of(self.config) or "none"
+        hint = f" Its answers are those of '{TWO[own]}'." if own in TWO and "pair" in task else ""
+        raise UserError(f"{self.path}: its class, {name}, has no head for the task '{task}'.{hint}")
+
+    @property
+    def notes(self) -> list[str]:
+        """What one should know of what was read."""
+        return [note for note in (self.read[1], unread(self.config)) if note]
 
     @cached_property
     def read(self) -> tuple[Tokenizer, str]:
@@ -88,7 +111,7 @@ class Checkpoint:
         """The section [embedder] of the same network."""
         spec = self.family.read(self.config, str(self.path))
         if self.family.embedder != "bert":
-            return spec
+            return spec if self.head is SPEECH else {**spec, **self._around()}
         said = tokenizer.settings(self.network)
         usual = tokenizer.ROBERTA if self.family.kind == "roberta" else tokenizer.BERT
         known = {entry: i for i, entry in enumerate(self.tokenizer.vocabulary)}
@@ -102,9 +125,25 @@ class Checkpoint:
             spec[name] = known[token]
         return spec
 
+    def _around(self) -> dict[str, Any]:
+        """What stands around a text that GPT-2 answers about, and what it reads of a word."""
+        before, after = tokenizer.frame(self.tokenizer)
+        if max(len(before), len(after)) > 1:
+            raise UserError(
+                f"{self.network}: the tokenizer puts {len(before)} tokens before a text and "
+                f"{len(after)} behind it; a GPT-2 is read with one of each at most."
+            )
+        cls, sep = (ids[0] if ids else -1 for ids in (before, after))
+        if sep == self.config.get("pad_token_id") and self.head is CLASSES:
+            sep = -1  # taken for padding: who answers is the token before it
+        out = {"cls": cls, "sep": sep}
+        return {**out, "word": "first"} if self.head is TAGS else out
+
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The names of its classes or tags, in order."""
+        if self.head is FOLLOWS:
+            return NEXT
         said = self.config.get("id2label") or {}
         count = len(said) or int(self.config.get("num_labels") or 2)
         try:
@@ -162,8 +201,13 @@ class Checkpoint:
         theirs = {ours: theirs for theirs, ours in wanted.items()}
         if head is SPANS:
             ours = _ends(ours)
-        if self.family.kind == "gpt2":
+        if head is SPEECH:
             return self._speech(ours, theirs, left)
+        if self.family.kind == "gpt2":
+            ours = gpt2.apart(_without(ours, "embedders.0."))
+            ours = {n if n.startswith("head.") else f"embedders.0.{n}": t for n, t in ours.items()}
+            if head is CLASSES:
+                ours["head.score.bias"] = torch.zeros(len(ours["head.score.weight"]))
         return Weights(ours, theirs, left)
 
     def _left(self, names: set[str]) -> tuple[str, ...]:
@@ -210,9 +254,9 @@ class Checkpoint:
                 f"{self.network}: lm_head.weight is not wte.weight, though {self.path.name} says "
                 "that they are one (tie_word_embeddings)."
             )
-        if not self.tied and own is None:
+        if not self.tied and own is None and self.brought is SPEECH:
             raise UserError(f"{self.network}: 1 tensor is missing: lm_head.weight.")
-        if not self.tied:
+        if not self.tied and own is not None:
             made["head.decoder.words.scored"] = self.tensors["lm_head.weight"]
             back["head.decoder.words.scored"] = "lm_head.weight"
         return Weights(made, back, tuple(name for name in left if name != "lm_head.weight"))
@@ -240,9 +284,14 @@ class Checkpoint:
                 **{name: self.embedder[name] for name in ("activation", "eps")},
             }
             return {**out, "pool": pool, "head": head}
-        if self.head.task == "classify":
-            pool = {"kind": "cls", "activation": ACTIVATION[self.family.kind]}
-            return {**out, "pool": pool, "head": more}
+        if self.head in (CLASSES, FOLLOWS):
+            # Only the last token of a GPT-2 has read everything.
+            spoken = self.family.embedder == "gpt"
+            pool = {"kind": "last"} if spoken else {
+                "kind": "cls", "activation": ACTIVATION[self.family.kind]
+            }  # fmt: skip
+            two = {"pair": {"kind": "joint"}} if self.task.startswith("pair") else {}
+            return {**out, **two, "pool": pool, "head": more}
         return {**out, "pool": self.pool, "head": {"kind": "none"}}
 
     @property
@@ -259,7 +308,8 @@ class Checkpoint:
                 f"{self.path}: layer_norm_epsilon is {self.config['layer_norm_epsilon']}; a "
                 "language model is read where it is 1e-05."
             )
-        spec.pop("attention_dropout")
+        for name in ("attention_dropout", "cls", "sep", "word"):
+            spec.pop(name, None)
         return {**spec, "tied": self.tied}
 
 

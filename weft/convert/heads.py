@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.convert.families import Family, Names
+from weft.errors import UserError
 
 ACTIVATION = {"bert": "tanh", "roberta": "tanh", "distilbert": "relu", "electra": "gelu"}
 POOLER = {"pooler.dense.{p}": "pool.dense.{p}"}
@@ -43,6 +44,7 @@ _BERT_WORDS = {
 _WORD = {"classifier.{p}": "head.score.0.{p}"}
 _SPAN = {"qa_outputs.{p}": "head.both.{p}"}  # the start is its first row, the end its second
 _ENCODERS = ("bert", "roberta", "distilbert", "electra")
+_ALL = (*_ENCODERS, "gpt2")
 
 PLAIN = Head("Model", "embed", {"bert": POOLER, "roberta": POOLER, "distilbert": {}, "electra": {}})
 CLASSES = Head(
@@ -56,9 +58,10 @@ CLASSES = Head(
             "pre_classifier.{p}": "pool.dense.{p}",
             "classifier.{p}": "head.score.{p}",
         },
+        "gpt2": {"score.weight": "head.score.weight"},  # without a bias
     },
 )
-TAGS = Head("ForTokenClassification", "tag", dict.fromkeys(_ENCODERS, _WORD))
+TAGS = Head("ForTokenClassification", "tag", dict.fromkeys(_ALL, _WORD))
 SPANS = Head("ForQuestionAnswering", "span", dict.fromkeys(_ENCODERS, _SPAN))
 WORDS = Head(
     "ForMaskedLM",
@@ -87,24 +90,59 @@ BOTH = Head(
     "masked",
     {"bert": {**_BERT_WORDS, **POOLER, "cls.seq_relationship.{p}": "head.next.{p}"}},
 )
+FOLLOWS = Head(
+    "ForNextSentencePrediction",
+    "pair-classify",
+    {"bert": {**POOLER, "cls.seq_relationship.{p}": "head.score.{p}"}},
+)
+NEXT = ("next", "random")  # its answers: the second text follows the first, or came from anywhere
 SPEECH = Head("LMHeadModel", "language", {"gpt2": {}})
-HEADS = (CLASSES, TAGS, SPANS, WORDS, BOTH, SPEECH, PLAIN)
-# Taught for something that nothing here asks: ELECTRA's guesses which words were replaced.
-ONLY_THERE = ("discriminator_predictions.", "multiple_choice_head.")
+HEADS = (CLASSES, TAGS, SPANS, WORDS, BOTH, FOLLOWS, SPEECH, PLAIN)
+# Taught for something that no task here asks: what it is, and how its tensors begin.
+ONLY_THERE = {
+    "ElectraForPreTraining": ("which words were replaced", ("discriminator_predictions.",)),
+    "GPT2DoubleHeadsModel": ("which of several texts goes on", ("multiple_choice_head.",)),
+    **{
+        f"{title}ForMultipleChoice": ("which of several texts fits", ("sequence_summary.",))
+        for title in ("Bert", "Roberta", "DistilBert", "Electra")
+    },
+}
 
 
-def head_of(config: Mapping[str, Any], family: Family) -> Head:
+def class_of(config: Mapping[str, Any]) -> str:
+    """The class that a config.json names, or nothing."""
+    return str((config.get("architectures") or [""])[0])
+
+
+def head_of(config: Mapping[str, Any], family: Family, where: str) -> Head:
     """The head that a config.json says its class has; none where it is silent."""
-    listed = config.get("architectures") or [""]
-    name = str(listed[0])
+    name = class_of(config)
     for head in HEADS:
         if name == family.title + head.suffix and family.kind in head.names:
             return head
-    return SPEECH if family.kind == "gpt2" else PLAIN
+    if family.kind != "gpt2":
+        return PLAIN
+    if name in ("", f"{family.title}Model", *ONLY_THERE):
+        return SPEECH
+    known = [family.title + head.suffix for head in HEADS if family.kind in head.names]
+    raise UserError(
+        f"{where}: the head of {name} is not read; those of {', '.join(known)} are. To start from "
+        f"its network alone, save that with `{family.title}Model.from_pretrained(FOLDER)"
+        ".save_pretrained(OTHER)` of transformers, and give OTHER to --pretrained."
+    )
+
+
+def unread(config: Mapping[str, Any]) -> str:
+    """What to say of a class whose head has no task here; nothing of the others."""
+    name = class_of(config)
+    if name not in ONLY_THERE:
+        return ""
+    return f"the head of {name} says {ONLY_THERE[name][0]}, which no task here asks: left out"
 
 
 def known_heads(family: Family) -> tuple[str, ...]:
     """How the names of all tensors of its heads begin."""
     tables = (head.names.get(family.kind, {}) for head in HEADS)
     starts = {theirs.split("{")[0] for table in tables for theirs in table}
-    return (*starts, *TIED, *ONLY_THERE)
+    only = {start for _, starts in ONLY_THERE.values() for start in starts}
+    return (*starts, *TIED, *only)

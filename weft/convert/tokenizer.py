@@ -68,6 +68,18 @@ def special(said: Mapping[str, Any], name: str, usual: str) -> str:
     return str(found or usual)
 
 
+def frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """The ids that it would put before and behind a text, if it were asked to."""
+    from tokenizers import Tokenizer as Raw
+
+    raw = Raw.from_str(tokenizer.to_json())
+    bare, whole = (raw.encode("a", add_special_tokens=more).ids for more in (False, True))
+    places = [i for i in range(len(whole)) if whole[i : i + len(bare)] == bare]
+    if not places:  # what it puts there depends on the text
+        return [], []
+    return whole[: places[0]], whole[places[0] + len(bare) :]
+
+
 def fitted(tokenizer: Tokenizer, rows: int, folder: Path) -> tuple[Tokenizer, str]:
     """The tokenizer with an entry for every row of the table, and a note where some were added."""
     size = len(tokenizer)

@@ -28,6 +28,7 @@ from weft.train.runtime import on
 TAG = "tag"  # the column of a tagger whose checkpoint names none
 GOLDEN = ("The bank of the river was steep.", "Is it 3.14?", "She banks on a good answer, too.")
 LONGEST = 30  # tokens of an answer
+TASKS = ("masked", "pair-classify", "pair-score")  # what may be asked of a head
 MARKS = {"I": "IO", "BI": "IOB2", "BILU": "BILOU", "BEIS": "BIOES"}
 
 
@@ -35,10 +36,10 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     """Write the checkpoint of a folder or hub name as a model folder; what one should know.
 
     Its head comes along where it answers something; with the task `masked`, the one that fills in
-    hidden words does, too.
+    hidden words does, too; with `pair-classify` or `pair-score`, it answers about two texts.
     """
-    if task not in ("", "masked"):
-        raise unknown_name("task", task, ("masked",), "--task")
+    if task not in ("", *TASKS):
+        raise unknown_name("task", task, TASKS, "--task")
     folder = located(name)
     if any((one / "model.json").is_file() for one in (folder, folder / "model")):
         raise UserError(f"{name}: a model of Weft already; use it, or give it to --pretrained.")
@@ -47,7 +48,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     _prepare(place, overwrite, "model.json")
     section, space = _answers(checkpoint)
     data = {"limit": checkpoint.sentence.limit} if checkpoint.sentence else {}
-    tokenizer, note = checkpoint.read
+    tokenizer = checkpoint.tokenizer
     sections = {
         **checkpoint.sections(),
         "task": section,
@@ -60,7 +61,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     model = Model(full, vocabulary_size=len(tokenizer), outputs=known.size)
     weights = checkpoint.weights()
     put(model, weights.ours, str(checkpoint.network), weights.theirs)
-    notes = [note] if note else []
+    notes = checkpoint.notes
     if weights.left:
         notes.append(f"left out, since nothing asks for it: {named(weights.left)}")
     limits = full["data"]["limit"], full["data"]["truncate"]
@@ -102,13 +103,13 @@ def export(model: str | Path, output: str | Path, *, overwrite: bool = False) ->
 
 def _answers(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sections [task] and the answers of a checkpoint, as a model folder keeps them."""
-    task = checkpoint.head.task
-    if task == "classify" and len(checkpoint.labels) == 1:
-        return {"kind": "regress"}, {"mean": 0.0, "deviation": 1.0}
-    if task == "classify":
+    task = checkpoint.task
+    if task in ("regress", "pair-score"):
+        return {"kind": task}, {"mean": 0.0, "deviation": 1.0}
+    if task in ("classify", "pair-classify"):
         several = checkpoint.config.get("problem_type") == "multi_label_classification"
         return (
-            {"kind": "classify", "several": several},
+            {"kind": task, "several": several},
             {"entries": list(checkpoint.labels), "threshold": 0.5},
         )
     if task == "tag":

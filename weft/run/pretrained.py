@@ -12,7 +12,7 @@ from weft.config import Config
 from weft.convert import gpt2
 from weft.convert.checkpoint import Checkpoint, both
 from weft.convert.fit import put
-from weft.convert.heads import ACTIVATION, PLAIN
+from weft.convert.heads import ACTIVATION, PLAIN, SPEECH
 from weft.convert.hub import located
 from weft.convert.tensors import safe
 from weft.convert.tokenizer import FILE, kind_of
@@ -69,7 +69,8 @@ def _theirs(folder: Path) -> Source:
 
 def _their_weights(found: Checkpoint, task: str) -> Mapping[str, Tensor]:
     head = both(found) if task == "masked" else found.head
-    head = head if head.task == task or found.family.embedder == "gpt" else PLAIN
+    alone = SPEECH if found.family.embedder == "gpt" else PLAIN
+    head = head if head.task == task else alone
     weights = dict(found.weights(head).ours)
     if found.pooler:
         for part in ("weight", "bias"):
