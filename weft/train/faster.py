@@ -3,9 +3,11 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Batches, Labelled, Padded
@@ -18,6 +20,7 @@ from weft.train.runtime import Runtime, staged, uncached
 from weft.train.settings import Settings
 
 PAYS = 2000  # updates that make up for half a minute of compiling
+WIDE = 16  # steps that batches of texts are filled up to a multiple of, so that shapes come again
 WARM = 3  # updates of a shape before one is captured, which costs about as many
 FEW = 100  # updates that no graph is worth while for
 
@@ -54,30 +57,37 @@ def updates(
 ) -> Update:
     """The function that does one update, with the fastest attention and by graphs where that pays.
 
-    On a GPU, if batches are pieces of running text; by graphs, if one makes an update and no step
-    of the optimiser looks at the host.
+    On a GPU, if batches are pieces of running text, or texts for a network such as BERT; by graphs,
+    if one makes an update and no step of the optimiser looks at the host.
     """
-    if not runtime.graphs or not _steady(trainee.model, batches):
+    steady = _steady(trainee.model, batches)
+    if not runtime.graphs or not (steady or _recurring(trainee.model, batches)):
         return update
 
     def swift(group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
         with runtime.attention():
             return update(group, count)
 
+    once = swift if steady else update
     fits = (
         settings.graphs
         and settings.accumulate == 1
         and settings.optimiser in ("sgd", "adam", "adamw")
+        and not settings.unfreeze
         and _ahead(batches, settings) >= FEW
     )
-    return Updates(swift, trainee, runtime.captured, runtime.aside) if fits else swift
+    if not fits:
+        return once
+    capture = partial(runtime.captured, pool=runtime.pool())
+    return Updates(once, trainee, capture, runtime.aside, 1 if steady else WIDE)
 
 
 class Updates:
     """Updates as graphs: one for each shape of batch that keeps coming.
 
     The whole of an update is captured: forward, backward, clipping, the optimiser, and the state
-    that the next batch goes on from. Learning rates are numbers on the device.
+    that the next batch goes on from. Learning rates are numbers on the device. Batches are filled
+    up to a multiple of `wide` steps.
     """
 
     def __init__(
@@ -86,9 +96,10 @@ class Updates:
         trainee: Any,
         capture: Callable[[Callable[[], None]], Callable[[], None]],
         aside: Callable[[], contextlib.AbstractContextManager],
+        wide: int = 1,
     ):
         self.update, self.trainee = update, trainee
-        self.capture, self.aside = capture, aside
+        self.capture, self.aside, self.wide = capture, aside, wide
         self.seen: dict[Any, int] = {}
         self.slots: dict[Any, _Slot] = {}
 
@@ -98,7 +109,7 @@ class Updates:
         with uncached():
             if len(group) > 1 or trainee.pieces > 1 or begins or trainee.trouble:
                 return self.update(group, count)
-            return self._by_graph(batch, count)
+            return self._by_graph(_filled_up(batch, self.wide, trainee.model.limit), count)
 
     def _by_graph(self, batch: Labelled, count: int) -> tuple[Tensor, Tensor]:
         key = (batch.source.data.shape, batch.target.shape, count, batch.source.full)
@@ -183,6 +194,16 @@ class _Slot:
                     group["capturable"] = able
 
 
+def _filled_up(batch: Labelled, wide: int, limit: int | None) -> Labelled:
+    """The same batch with steps added that nobody reads, but not beyond the limit."""
+    source = batch.source
+    T = source.data.shape[1]
+    more = min(-(-T // wide) * wide, limit or T + wide) - T
+    if more <= 0:
+        return batch
+    return replace(batch, source=replace(source, data=F.pad(source.data, (0, more))))
+
+
 def _kept(source: Padded) -> Padded:
     """A source in memory of its own; where its rows end, if that differs, is there as well."""
     data, device = source.data.clone(), source.data.device
@@ -217,6 +238,22 @@ def _steady(model: Any, batches: Batches) -> bool:
         )
     decoder = getattr(getattr(model, "head", None), "decoder", None)
     return isinstance(batches, Pieces) and getattr(decoder, "steady", False)
+
+
+def _recurring(model: Any, batches: Batches) -> bool:
+    """Whether only the steps of batches differ, and the model never looks at the host.
+
+    So it is with texts, one or two in a row, that a network such as BERT answers as a whole.
+    """
+    parts = getattr(model, "parts", {})
+    embedder, pair = parts.get("embedder"), parts.get("pair", {"kind": "joint"})
+    return (
+        type(batches) is Batches
+        and isinstance(embedder, dict)
+        and (embedder["kind"], parts["encoder"]["kind"], pair["kind"]) == ("bert", "none", "joint")
+        and parts["pool"]["kind"] in ("cls", "first", "mean", "max")
+        and parts["head"]["kind"] in ("linear", "mlp")
+    )
 
 
 def _ahead(batches: Batches, settings: Settings) -> float:

@@ -106,7 +106,9 @@ def _dense(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
     match settings.optimiser:
         case "sgd":
             momentum = settings.momentum
-            return torch.optim.SGD(parameters, rate, momentum, weight_decay=decay, fused=True)
+            # Fused, it cannot take in parameters that begin to learn later.
+            fused = not settings.unfreeze
+            return torch.optim.SGD(parameters, rate, momentum, weight_decay=decay, fused=fused)
         case "adagrad":
             return torch.optim.Adagrad(parameters, rate, weight_decay=decay)
         case "adam":

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,17 +68,22 @@ class Runtime:
         """A stream of its own for a while, in order with what comes before and after."""
         return _beside(self.device) if self.device.type == "cuda" else nullcontext()
 
-    def captured(self, work: Callable[[], None]) -> Callable[[], None]:
+    def captured(self, work: Callable[[], None], pool: Any = None) -> Callable[[], None]:
         """A graph of some work over memory that stays; calling it does the work again.
 
         The work itself is not done here, and must have been done before: what is set up on the
-        way the first time is not part of it. Work under autocast is to be `uncached`.
+        way the first time is not part of it. Work under autocast is to be `uncached`. Graphs of one
+        `pool` use the same memory for what exists only within them, so they are to take turns.
         """
         assert self.graphs
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self.device), torch.cuda.graph(graph):
+        with torch.cuda.device(self.device), torch.cuda.graph(graph, pool=pool):
             work()
         return graph.replay
+
+    def pool(self) -> Any:
+        """Memory for graphs that take turns."""
+        return torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
     def wait(self) -> None:
         """Return when the device has done all it was asked."""
