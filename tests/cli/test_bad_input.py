@@ -70,6 +70,12 @@ FILES = {
         [],
         ["a.csv:32: no label"],
     ),
+    "no label in any row": (
+        "a.csv",
+        b"what they wrote,verdict\n" + b"some words,\n" * 23,
+        ["--text", "what they wrote", "--label", "verdict", "--problems", "skip"],
+        ["a.csv: no row is left to learn from; every one was skipped", "--label"],
+    ),
     "unknown format": (
         "a.csv",
         TABLE.encode(),
@@ -257,6 +263,10 @@ def test_files_that_are_not_there(shared, tmp_path):
     says(fails("predict", folder / "tfidd"), "no such model folder", "Did you mean 'tfidf'?")
     says(fails("predict", folder), "not a model folder: there is no model.json")
     says(fails("predict", folder / "train.tsv"), "not a model folder")
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "config.json").write_text("{}")
+    told = fails("predict", tmp_path / "hub")
+    says(told, "Hugging Face layout", f"weft convert {tmp_path / 'hub'} -o MODEL")
     says(fails("compare", folder / "trian.tsv", "-o", tmp_path / "c"), "'train.tsv'?")
 
 

@@ -22,6 +22,8 @@ def models(tmp_path_factory):
         ("embed", ""),
         ("span", "joint"),
         ("pair-classify", "joint"),
+        ("tag", ""),
+        ("classify", ""),
     ):
         network(name, pair=pair).save(folder / name)
     (folder / "rows.tsv").write_text(ROWS, "utf-8")
@@ -87,10 +89,90 @@ def test_pairs_and_spans_show_theirs(models, tmp_path):
     says(page.read_text("utf-8"), "The model says “", "Where each head looks")
 
 
+def test_two_texts_are_given_by_name(models):
+    pair = models / "pair-classify"
+    two = ("--text", "the bank of money", "--other", "the river was steep")
+    found = json.loads(ok("explain", pair, *two, "--json").lines[0])
+    assert found["text"] == "the bank of money ⟷ the river was steep"
+    assert found["text"][found["second"] :] == "the river was steep"
+    same = ("the bank of money", "--other", "the river was steep", "--json")
+    assert json.loads(ok("explain", pair, *same).lines[0]) == found
+    out = ok("explain", pair, *two, "--method", "all").out
+    says(out, "integrated-gradients", "gradient-input", "occlusion", "attention")
+    says(fails("explain", pair, "the bank"), "reads two texts, and here is one. Give the second")
+    says(fails("explain", models / "classify", "a", "--other", "b c"), "reads one text at a time")
+    # Of standard input they are columns, as of a file.
+    rows = json.dumps({"one": "the bank", "two": "the river"}) + "\n"
+    given = ("-", "--text", "one", "--other", "two", "--json")
+    lines = ok("explain", pair, *given, stdin=rows).lines
+    assert json.loads(lines[0])["text"] == "the bank ⟷ the river"
+
+
+def test_the_lines_of_two_files_are_pairs(models, tmp_path):
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    first.write_text("the bank\na dog, too\n", "utf-8")
+    second.write_text("the river was steep\nmoney\n", "utf-8")
+    page = tmp_path / "page.html"
+    done = ok("explain", models / "pair-classify", f"{first},{second}", "-o", page)
+    says(done.out, "the bank", "the river was steep", "AOPC", "attention")
+    lines = ok("explain", models / "pair-classify", f"{first},{second}", "--json").lines
+    assert [json.loads(line)["text"] for line in lines[:2]] == [
+        "the bank ⟷ the river was steep",
+        "a dog, too ⟷ money",
+    ]
+    assert json.loads(lines[2])["aopc"]["n"] == 2
+    gone = f"{first},{tmp_path / 'c.txt'}"
+    says(fails("explain", models / "pair-classify", gone), "c.txt")
+    three = f"{first},{second},{second}"
+    says(fails("explain", models / "pair-classify", three), "two files, and here are 3")
+    second.write_text("the river was steep\n", "utf-8")
+    told = fails("explain", models / "pair-classify", f"{first},{second}")
+    says(told, "b.txt ends after line 1", "a.txt goes on")
+    # A text with a comma is a text.
+    out = ok("explain", models / "classify", "the bank, a dog").out
+    says(out, "the bank, a dog")
+
+
+def test_a_tagger_over_a_network_shows_where_it_looks(models, tmp_path):
+    (line,) = ok("explain", models / "tag", "the dogs", "--method", "attention", "--json").lines
+    found = json.loads(line)
+    assert [found["text"][start:end] for start, end, _ in found["words"]] == ["the", "dogs"]
+    assert all(weight > 0 for *_, weight in found["words"])
+    path = tmp_path / "rows.txt"
+    path.write_text("the dogs ran\na bank lends money\n", "utf-8")
+    table = ok("explain", models / "tag", path).out
+    names = [line.split()[0] for line in table[table.index("AOPC") :].splitlines()[1:]]
+    assert names == ["integrated-gradients", "gradient-input", "occlusion", "attention"]
+
+
+def test_a_long_text_is_explained_in_all_its_windows(models, tmp_path):
+    """Words that only the last window holds are weighed, and the page says which one it draws."""
+    folder = tmp_path / "model"
+    predictor = network("classify")
+    predictor.config["data"] |= {"limit": 9, "truncate": "windows"}
+    predictor.save(folder)
+    text = "the bank of the river was steep and a dog ran over the bank of money"
+    page = tmp_path / "page.html"
+    done = ok("explain", folder, text, "--method", "all", "-o", page)
+    assert "was read" not in done.out  # nothing was left out
+    says(page.read_text("utf-8"), "Where each head looks", "bert, window 1 of")
+    (line,) = ok("explain", folder, text, "--json", "--method", "attention").lines
+    found = json.loads(line)
+    assert found["coverage"] == 1
+    assert [text[start:end] for start, end, _ in found["words"]] == text.split()
+    path = tmp_path / "rows.txt"
+    path.write_text(f"{text}\nthe bank lends {text}\n", "utf-8")
+    table = ok("explain", folder, path).out
+    rows = table[table.index("AOPC") :].splitlines()[1:]
+    assert [row.split()[0] for row in rows][-1] == "attention"
+    assert all(row.split()[-1] == "2" for row in rows)
+
+
 def test_answers_are_compared_with_all_that_are_right(models, tmp_path):
     passage = "the river was steep"
     said = ok("explain", models / "span", "the bank", "--other", passage).lines[-2].split("  ")[0]
-    right = {"text": [said, "the dog"], "answer_start": [passage.index(said), 0]}
+    places = [passage.index(said), passage.index("steep")]
+    right = {"text": [said, "steep"], "answer_start": places}
     wrong = {"text": ["the"], "answer_start": [0]}
     rows = [{"question": "the bank", "context": passage, "answers": a} for a in (right, wrong)]
     path = tmp_path / "rows.jsonl"
@@ -115,6 +197,10 @@ def test_one_word_in_its_contexts(models, tmp_path):
     assert [one["number"] for one in found] == [1, 2, 3]
     assert found[1]["text"][found[1]["start"] : found[1]["end"]] == "bank"
     assert [near[0] for near in found[0]["nearest"]] in ([2, 3], [3, 2])
+    plain = tmp_path / "plain.txt"
+    plain.write_text("the bank of the river\n\na bank lends\n", "utf-8")
+    done = ok("explain", models / "embed", plain, "--contexts", "bank", "--json")
+    assert [json.loads(line)["where"] for line in done.lines] == [f"{plain}:1", f"{plain}:3"]
     note = ok("explain", models / "embed", rows, *asked, "--limit", 2).err
     assert "note: the first 2 texts with the word are read; --limit changes that" in note
 

@@ -36,6 +36,32 @@ TITLES = {
     "distilbert": "DistilBert",
     "gpt2": "GPT2",
 }
+ENCODERS = ("bert", "distilbert", "roberta", "electra")
+LABELS = {"id2label": {0: "cold", 1: "warm", 2: "hot"}}
+LABELS |= {"label2id": {name: i for i, name in LABELS["id2label"].items()}}
+TAGS = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}, "label2id": {"O": 0, "B-X": 1, "I-X": 2}}
+# Every class that comes in with its head and goes out again as what it was; the guide lists them.
+CLASSES = [
+    *((family, "Model", {}) for family in ENCODERS),
+    *((family, "ForMaskedLM", {}) for family in ENCODERS),
+    ("bert", "ForPreTraining", {}),
+    ("bert", "ForNextSentencePrediction", {}),
+    *((family, "ForSequenceClassification", LABELS) for family in (*ENCODERS, "gpt2")),
+    *((family, "ForTokenClassification", TAGS) for family in (*ENCODERS, "gpt2")),
+    *((family, "ForQuestionAnswering", {}) for family in ENCODERS),
+    ("gpt2", "LMHeadModel", {}),
+    ("gpt2", "LMHeadModel", {"tie_word_embeddings": False}),
+]
+
+
+def name_of(value) -> str:
+    """A short name of what a test is given."""
+    return value if isinstance(value, str) else "+".join(value)
+
+
+def task_of(suffix: str) -> str:
+    """What `weft convert --task` is told, so that the head comes along."""
+    return "masked" if suffix in ("ForMaskedLM", "ForPreTraining") else ""
 
 
 def vocabulary(family: str) -> dict[str, int]:

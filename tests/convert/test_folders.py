@@ -37,6 +37,16 @@ def settings(folder, name="config.json", **changes):
     (folder / name).write_text(json.dumps(said), "utf-8")
 
 
+class Evil:
+    """Something that would write a file if it were unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
 def vectors(folder, output):
     convert(str(folder), output)
     return weft.load(output).embed(TEXTS)
@@ -76,15 +86,12 @@ def test_old_names_of_layer_norms(folder, tmp_path):
 
 
 def test_a_pickle_with_code_inside_does_not_run(folder, tmp_path):
-    class Evil:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "was run"), "w"))
-
+    evil = Evil(tmp_path / "was run")
     (folder / WEIGHTS).unlink()
-    torch.save({"weight": Evil()}, folder / "pytorch_model.bin")
+    torch.save({"weight": evil}, folder / "pytorch_model.bin")
     told = fails("convert", folder, "-o", tmp_path / "model")
     says(told, "pytorch_model.bin: refused", "Nothing in it was run", ".safetensors")
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(evil))
     says(fails("convert", folder, "-o", tmp_path / "model"), "pytorch_model.bin: refused")
     assert not (tmp_path / "was run").exists()
     torch.save([1, 2], folder / "pytorch_model.bin")
@@ -252,14 +259,120 @@ def test_names_of_the_hub(tmp_path, monkeypatch):
     says(told, "no such folder.", "pip install 'weft[hub]'")
 
 
-def test_shards_may_not_repeat_a_tensor(tmp_path):
+def test_shards_may_not_repeat_a_tensor_nor_lack_one(tmp_path):
     for name in ("a.safetensors", "b.safetensors"):
         save_file({"x": torch.zeros(2)}, tmp_path / name)
-    placed = {"x": "a.safetensors", "y": "b.safetensors"}
     index = tmp_path / f"{WEIGHTS}.index.json"
-    index.write_text(json.dumps({"weight_map": placed}), "utf-8")
+
+    def read(placed):
+        index.write_text(json.dumps({"weight_map": placed}), "utf-8")
+        return tensors.read(tmp_path)
+
     with pytest.raises(weft.UserError, match=r"b.safetensors: holds x again"):
-        tensors.read(tmp_path)
-    index.write_text(json.dumps({"weight_map": {"x": "../a.safetensors"}}), "utf-8")
+        read({"x": "a.safetensors", "y": "b.safetensors"})
     with pytest.raises(weft.UserError, match="is missing"):
-        tensors.read(tmp_path)
+        read({"x": "../a.safetensors"})
+    with pytest.raises(weft.UserError, match=r"index of the shards names y, z, which no shard"):
+        read({"x": "a.safetensors", "y": "a.safetensors", "z": "a.safetensors"})
+    with pytest.raises(weft.UserError, match="names no shard"):
+        read({})
+    assert read({"x": "a.safetensors"}).keys() == {"x"}
+
+
+def test_two_files_of_weights_must_be_of_one_network(folder, tmp_path):
+    wanted, found = vectors(folder, tmp_path / "0"), load_file(folder / WEIGHTS)
+    other, name = folder / "pytorch_model.bin", "encoder.layer.1.output.dense.bias"
+    more = {"embeddings.position_ids": torch.arange(23)[None]}
+    torch.save({**found, **more}, other)
+    np.testing.assert_array_equal(vectors(folder, tmp_path / "1"), wanted)
+    torch.save({n: t.half() for n, t in found.items()}, other)  # the same, rounded
+    np.testing.assert_array_equal(vectors(folder, tmp_path / "2"), wanted)
+    torch.save({**found, name: found[name] + 1e-3}, other)
+    told = fails("convert", folder, "-o", tmp_path / "3")
+    says(told, "model.safetensors and pytorch_model.bin hold different weights", name, "Delete")
+    torch.save({**found, name: torch.zeros(13)}, other)
+    says(fails("convert", folder, "-o", tmp_path / "3"), "hold different weights", name)
+    other.write_bytes(b"PK nothing")
+    np.testing.assert_array_equal(vectors(folder, tmp_path / "4"), wanted)
+    torch.save({name: Evil(tmp_path / "was run")}, other)
+    np.testing.assert_array_equal(vectors(folder, tmp_path / "5"), wanted)
+    assert not (tmp_path / "was run").exists()
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_weights_are_read_in_full_precision(folder, tmp_path, kind):
+    change(folder, lambda found: {name: tensor.to(kind) for name, tensor in found.items()})
+    rounded = {name: tensor.float() for name, tensor in load_file(folder / WEIGHTS).items()}
+    assert {tensor.dtype for tensor in tensors.read(folder).values()} == {torch.float32}
+    first = vectors(folder, tmp_path / "0")
+    kept = load_file(tmp_path / "0" / "weights.safetensors")
+    assert {tensor.dtype for tensor in kept.values()} == {torch.float32}
+    name = "pooler.dense.weight"
+    assert torch.equal(kept["pool.dense.weight"], rounded[name])
+    change(folder, lambda _: rounded)
+    np.testing.assert_array_equal(vectors(folder, tmp_path / "1"), first)
+
+
+def test_positions_are_as_many_as_the_settings_say(folder, tmp_path):
+    settings(folder, max_position_embeddings=29)
+    told = fails("convert", folder, "-o", tmp_path / "model")
+    says(told, "position_embeddings.weight has the shape (23, 12)", "ask for (29, 12)")
+    settings(folder, max_position_embeddings=23)
+    ok("convert", folder, "-o", tmp_path / "model")
+    predictor = weft.load(tmp_path / "model")
+    long = "the bank " * 40
+    states, _ = predictor.states(long)
+    assert len(states) == 23  # [CLS] and [SEP] among them
+    np.testing.assert_array_equal(predictor.embed([long]), predictor.embed(["the bank " * 30]))
+    (tmp_path / "f.tsv").write_text(f"good\ta text\nbad\t{long}\n" * 7, "utf-8")
+    more = ("--set", "data.truncate=error", "--set", "train.epochs=1", "--recipe", "bert")
+    told = fails("train", "--train", tmp_path / "f.tsv", "--pretrained", folder, *more,
+                 "-o", tmp_path / "run")  # fmt: skip
+    says(told, "f.tsv:2", "80 tokens, the limit is 21", "data.truncate")
+
+
+def test_a_family_that_is_not_read_lists_those_that_are(folder, tmp_path):
+    settings(folder, model_type="xlm-roberta")
+    told = fails("convert", folder, "-o", tmp_path / "model")
+    says(told, "Unknown family of checkpoints 'xlm-roberta' in ", "config.json. Did you mean")
+    says(told, "Known: bert, distilbert, electra, gpt2, roberta.")
+    settings(folder, model_type="t5")
+    says(fails("convert", folder, "-o", tmp_path / "model"), "'t5'", "Known: bert")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"hidden_size": "12"}, "hidden_size should be a whole number, found '12'"),
+        ({"hidden_act": ["gelu"]}, "hidden_act should be a name, found ['gelu']"),
+        ({"layer_norm_eps": "tiny"}, "layer_norm_eps should be a number, found 'tiny'"),
+        ({"num_hidden_layers": True}, "num_hidden_layers should be a whole number, found True"),
+        ({"vocab_size": "97"}, "vocab_size should be a whole number, found '97'"),
+        ({"vocab_size": None}, "no vocab_size"),
+        ({"classifier_dropout": "a"}, "classifier_dropout should be a number, found 'a'"),
+        ({"id2label": None, "num_labels": "x"}, "num_labels be a number"),
+        ({"id2label": ["a", "b"]}, "id2label should have numbers with names"),
+    ],
+)
+def test_settings_of_the_wrong_kind_are_named_as_the_file_has_them(tmp_path, changes, told):
+    checkpoint(tmp_path / "c", "bert", "ForSequenceClassification", num_labels=2)
+    settings(tmp_path / "c", **changes)
+    says(fails("convert", tmp_path / "c", "-o", tmp_path / "m"), "config.json: ", told)
+
+
+def test_a_class_that_nobody_knows_is_named(folder, tmp_path):
+    settings(folder, architectures=["BertForMind"])
+    done = ok("convert", folder, "-o", tmp_path / "model")
+    says(done.err, "note: only the network is kept: a head of BertForMind is not known here")
+    settings(folder, architectures="BertModel")
+    assert ok("convert", folder, "-o", tmp_path / "same").err.count("note") == 0
+
+
+def test_roberta_may_be_silent_about_its_padding(tmp_path):
+    checkpoint(tmp_path / "c", "roberta")
+    wanted = vectors(tmp_path / "c", tmp_path / "0")
+    settings(tmp_path / "c", pad_token_id=None)
+    said = json.loads((tmp_path / "c" / "config.json").read_text("utf-8"))
+    (tmp_path / "c" / "config.json").write_text(json.dumps({**said, "pad_token_id": None}))
+    np.testing.assert_array_equal(vectors(tmp_path / "c", tmp_path / "1"), wanted)

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 import weft
 from tests.convert.made import (
+    ENCODERS,
     SIZES,
     TEXTS,
     checkpoint,
@@ -21,7 +22,6 @@ from weft.convert.checkpoint import Checkpoint, both
 from weft.run.convert import convert
 from weft.run.pretrained import begin, resolved, source
 
-ENCODERS = ("bert", "roberta", "electra", "distilbert")
 CLOSE = {"rtol": 0, "atol": 1e-5}
 LOGITS = {"rtol": 0, "atol": 1e-4}
 
@@ -202,7 +202,7 @@ def test_one_label_is_a_number_and_several_are_a_set(tmp_path):
     np.testing.assert_allclose(answer.scores, chances.numpy(), **CLOSE)
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.parametrize("family", [*ENCODERS, "gpt2"])
 def test_a_trained_tagger_answers_at_the_first_piece_of_a_word(tmp_path, family):
     tags = ["O", "B-PER", "I-PER"]
     more = {"id2label": dict(enumerate(tags)), "label2id": {t: i for i, t in enumerate(tags)}}
@@ -212,7 +212,7 @@ def test_a_trained_tagger_answers_at_the_first_piece_of_a_word(tmp_path, family)
     assert predictor.config["task"]["scheme"] == "IOB2"
     words = ("She", "banked", "on", "it")
     (answer,) = predictor([weft.Example(" ".join(words), words=words, places=_places(words))])
-    if family == "roberta":
+    if family in ("roberta", "gpt2"):
         made = type(made)(vocab=made.get_vocab(), merges=_merges(), add_prefix_space=True)
     given = made(list(words), is_split_into_words=True, return_tensors="pt")
     first = [given.word_ids().index(i) for i in range(len(words))]

@@ -13,6 +13,7 @@ from tests.convert.made import TEXTS, checkpoint, vocabulary
 from tests.small import SMALL, splits
 from tests.small import file as small
 from weft import config as configuration
+from weft.run import pretrained
 from weft.run.convert import convert
 from weft.run.pretrained import begin, resolved
 from weft.run.train import filled
@@ -26,12 +27,12 @@ SECTIONS = {
 }
 
 
-def fresh(folder, task="classify", family="bert", **embedder):
+def fresh(folder, task="classify", family="bert", rate=0.0, **embedder):
     """A model that starts from a folder, and what was said of it."""
     sections = {**SECTIONS, "embedder": {**SECTIONS["embedder"], "model": str(folder), **embedder}}
     parts = resolved(weft.Config(sections)).sections
     model = weft.Model(parts, vocabulary_size=len(vocabulary(family)), outputs=2)
-    return model, begin(model, task)
+    return model, begin(model, task, rate)
 
 
 def test_the_recipe_needs_a_checkpoint(tmp_path):
@@ -43,6 +44,17 @@ def test_the_recipe_needs_a_checkpoint(tmp_path):
     assert "bert" in configuration.recipes(None)
     told = fails(*train(small(tmp_path), tmp_path / "run", "--pretrained", "x", recipe="tfidf"))
     says(told, "--pretrained x: a classic model has no network")
+
+
+def test_a_rate_at_which_a_large_network_forgets_is_named(tmp_path, monkeypatch):
+    checkpoint(tmp_path / "theirs", "bert")
+    monkeypatch.setattr(pretrained, "LARGE", 1000)
+    told = fresh(tmp_path / "theirs", rate=1e-3)[1][-1]
+    says(told, "note: train.learning_rate=0.001 is high for a network of", "embedder.frozen=true")
+    for calm in ({"rate": 5e-5}, {"rate": 1e-3, "frozen": True}, {"rate": 1e-3, "lora": 2}):
+        assert "high" not in " ".join(fresh(tmp_path / "theirs", **calm)[1])
+    monkeypatch.undo()
+    assert "high" not in " ".join(fresh(tmp_path / "theirs", rate=1e-3)[1])
 
 
 def test_a_run_starts_from_the_checkpoint_and_does_not_need_it_again(tmp_path):

@@ -1,6 +1,6 @@
 """The whole examination, on texts with one planted fault a test."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -183,6 +183,15 @@ def test_numbers_on_a_scale_are_no_classes():
     assert look(scored).findings == ()
     stars = [Example(e.text, str(i % 5 + 1), "", e.file, e.line) for i, e in enumerate(rows())]
     assert look(stars).findings == ()
+
+
+def test_a_word_among_the_numbers_of_a_scale():
+    scored = [Example(e.text, f"{i / 7:.3f}", "", e.file, e.line) for i, e in enumerate(rows())]
+    holes = [replace(e, label="n/a") if i in (11, 13) else e for i, e in enumerate(scored)]
+    (told,) = look(holes).findings
+    assert (told.kind, told.level, told.count) == ("no number", "error", 2)
+    assert told.title == "2 labels of train are no number: 'n/a'."
+    assert [place.where for place in told.places] == [scored[11].where, scored[13].where]
 
 
 def test_several_labels_a_text():

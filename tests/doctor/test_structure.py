@@ -234,6 +234,21 @@ def test_labels_on_a_scale_and_off_it(tmp_path):
     assert told(str(path))["node without label"].places[0].detail == "tree 1: 'c'"
 
 
+def test_a_table_in_which_no_column_looks_like_a_label(tmp_path):
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{i},soup {i} was cold,seen by {i}\n" for i in range(23))
+    path.write_text(f"ticket,text,remark\n{rows}")
+    (found,) = opened([str(path)], Columns()).findings
+    assert found.title == (
+        "No column of data looks like a label; 'ticket' or 'remark' might be one."
+    )
+    assert "--label COLUMN" in found.fix
+    for asked in (Columns(label="remark"), Columns(label="")):
+        assert opened([str(path)], asked).findings == ()
+    path.write_text("id,text\n" + "".join(f"{i},soup {i} was cold\n" for i in range(23)))
+    assert opened([str(path)], Columns()).findings == ()
+
+
 def layered(text: str, tags: str, id: str = "", **more: str) -> Example:
     extra = {name: tuple(value.split()) for name, value in more.items()}
     known = Layers({"upos": tuple(tags.split()), **extra}, "upos")

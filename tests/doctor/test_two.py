@@ -41,6 +41,17 @@ def test_pairs_leak_and_texts_do_not():
     assert "leak" in kinds(train, rows((SAME, OTHERS[1], "y")))
 
 
+def test_a_label_that_stands_for_no_agreement():
+    pairs = [(f"{SAME} {i}", OTHERS[0], "-" if i in (3, 5) else "x") for i in range(7)]
+    found = kinds(rows(*pairs))["no agreement"]
+    assert found.level == "error"
+    assert found.title == "2 pairs of train are labelled '-', which stands for no agreement."
+    assert [place.where for place in found.places] == ["f.tsv:4", "f.tsv:6"]
+    assert "--problems skip" in found.fix
+    alone = [Example(text, label, file="f.tsv", line=1) for text, _, label in pairs]
+    assert "no agreement" not in kinds(alone)  # + and - may be classes of single texts
+
+
 @pytest.mark.parametrize(
     ("other", "kind", "title"),
     [

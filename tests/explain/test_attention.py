@@ -6,8 +6,10 @@ import torch
 
 from tests.networks import network
 from weft.errors import UserError
-from weft.explain import explain, methods
+from weft.explain import explain, faithfulness, methods
 from weft.explain.attention import heads, rollout
+from weft.explain.sentence import answered, faithfulness_at, question, weigh
+from weft.text.example import BETWEEN
 
 TEXT = "the film was good , the plot bad"
 
@@ -142,6 +144,20 @@ def test_a_transformer_behind_a_network_has_maps_of_its_own():
 def test_the_first_window_of_a_long_text_is_shown(limited):
     maps, *_ = heads(limited(network(), 5, "windows"), "a bank lends money over the river")
     assert maps.tokens == ("<cls>", "a", "bank", "lends", "<sep>")
+    assert maps.name == "bert, window 1 of 3"
+
+
+def test_the_window_of_an_answer_is_shown(limited):
+    predictor = limited(network("span", pair="joint"), 9, "windows")
+    two = ("the dog", "the bank of the river was steep and a bank lends money")
+    rows = list(predictor.engine.indexer.rows([two[0]], others=[two[1]]))
+    (answer,) = predictor([two])
+    ((start, end, _),) = answer.structure.spans
+    holding = [i for i, row in enumerate(rows) if [start, end] in row.spans[row.second :].tolist()]
+    assert min(holding) > 0  # not the first, which is shown otherwise
+    (maps,) = heads(predictor, two)
+    assert maps.name == f"bert, window {holding[0] + 1} of {len(rows)}"
+    assert two[1][start:end] in maps.tokens[maps.second :]
 
 
 def test_a_network_is_followed_down_to_its_words():
@@ -157,4 +173,109 @@ def test_a_network_is_followed_down_to_its_words():
         flow = (0.5 * layer + 0.5 * np.eye(6)) @ flow
     wanted = flow[0][1:-1]  # [CLS] is what the pool reads; it and [SEP] are no words
     assert weights(found) == pytest.approx((wanted / wanted.sum()).tolist(), abs=1e-5)
-    assert "attention" not in methods(network(mix=True))
+
+
+def flows(maps):
+    """After each layer of a network, how much of every step came from every step, by hand."""
+    out = [np.eye(len(maps.tokens))]
+    for layer in maps.weights.mean(1):
+        out.append((0.5 * layer + 0.5 * np.eye(len(maps.tokens))) @ out[-1])
+    return out
+
+
+def unequal(predictor):
+    """Shares of the layers of a network that are mixed, made unequal."""
+    mix = predictor.engine.model.embedders[0].mix
+    with torch.no_grad():
+        mix.scores.copy_(torch.tensor([0.3, -1.0, 2.0, 0.7]))
+        mix.gamma.fill_(3.0)
+    shares = mix.scores.softmax(0).tolist()
+    assert max(shares) > 2 * min(shares)
+    return shares
+
+
+def test_layers_that_are_mixed_each_have_their_share():
+    predictor, text = network(mix=True), "the bank was steep"
+    assert "attention" in methods(predictor)
+    shares = unequal(predictor)
+    (found,) = explain(predictor, [text], method="attention")
+    (maps,) = heads(predictor, text)
+    wanted = sum(share * flow for share, flow in zip(shares, flows(maps), strict=True))[0][1:-1]
+    assert weights(found) == pytest.approx((wanted / wanted.sum()).tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("word", ["first", "last", "mean"])
+@pytest.mark.parametrize("mix", [False, True])
+def test_a_word_of_several_pieces_is_looked_at_by_all_of_them(word, mix):
+    predictor = network("tag", word=word, mix=mix)
+    assert "attention" in methods(predictor)
+    shares = unequal(predictor) if mix else [0, 0, 0, 1]
+    ((example, answer),) = answered(predictor, ["the dogs lends money"])
+    one = question(predictor, example, answer, word="dogs")
+    found = weigh(one, "attention")
+    (maps,) = heads(predictor, example)
+    flow = sum(share * flow for share, flow in zip(shares, flows(maps), strict=True))
+    sizes = [len(ids) for ids in predictor.engine.indexer.tokenizer.pieces_of(example.words)]
+    assert sizes[1] > 1
+    ends = 1 + np.cumsum(sizes)  # behind [CLS]
+    places = [list(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
+    asked = {"first": places[1][:1], "last": places[1][-1:], "mean": places[1]}[word]
+    row = flow[asked].mean(0)
+    assert weights(found) == pytest.approx([row[place].sum() for place in places], abs=1e-5)
+    assert sum(weights(found)) < 1  # [CLS] and [SEP] keep theirs
+    assert np.isfinite(faithfulness_at([one], [found]).gain.value)
+
+
+def test_a_transformer_over_a_network_is_followed_through_both():
+    behind = {"kind": "transformer", "hidden": 6, "heads": 3, "layers": 2, "cls": False}
+    predictor = network("tag", encoder=behind)
+    ((example, answer),) = answered(predictor, ["a bank lends"])
+    found = weigh(question(predictor, example, answer, word="2"), "attention")
+    first, second = heads(predictor, example)
+    words = flows(second)[-1]  # of words
+    sizes = [len(ids) for ids in predictor.engine.indexer.tokenizer.pieces_of(example.words)]
+    starts = 1 + np.cumsum([0, *sizes])
+    inside = np.add.reduceat(flows(first)[-1], starts, axis=1)[:, :-1]  # (S, words)
+    assert weights(found) == pytest.approx((words[1] @ inside[starts[:-1]]).tolist(), abs=1e-5)
+
+
+# ---- two texts, and windows
+
+
+def test_both_texts_of_one_row_are_looked_at():
+    predictor = network("pair-classify", pair="joint")
+    two = ("a bank", "the river was")
+    assert "attention" in methods(predictor)
+    assert "attention" not in methods(network("pair-classify", pair="towers"))
+    (found,) = explain(predictor, [two], method="attention")
+    (maps,) = heads(predictor, two)
+    wanted = flows(maps)[-1][0][[1, 2, 4, 5, 6]]  # without [CLS] and [SEP]
+    words = [w for w in found.words if found.text[w.start : w.end] != BETWEEN.strip()]
+    assert [found.text[w.start : w.end] for w in words] == ["a", "bank", "the", "river", "was"]
+    shares = (wanted / wanted.sum()).tolist()
+    assert [w.weight for w in words] == pytest.approx(shares, abs=1e-5)
+
+
+LONG = "the bank of the river was steep and a bank lends money so the dog ran over the bank"
+
+
+@pytest.mark.parametrize("pair", ["", "joint", "towers"])
+@pytest.mark.parametrize("mix", [False, True])
+def test_every_window_of_a_long_text_is_weighed_and_measured(pair, mix, limited):
+    predictor = network("pair-classify" if pair else "classify", pair=pair, mix=mix)
+    predictor = limited(predictor, 13, "windows")
+    asked = ("a bank lends", LONG) if pair else LONG
+    for method in methods(predictor):
+        (found,) = explain(predictor, [asked], method=method)
+        assert found.answer.coverage == 1
+        own = [w for w in found.words if found.text[w.start : w.end] != BETWEEN.strip()]
+        assert [found.text[w.start : w.end] for w in own] == [
+            *(asked[0].split() if pair else ()),
+            *LONG.split(),
+        ]
+        assert np.count_nonzero([w.weight for w in own]) == len(own), method
+        measured = faithfulness(predictor, [found])
+        assert measured.aopc.n == 1
+        chances = measured.deletion
+        assert chances[0] == pytest.approx(found.answer.score, abs=1e-6)
+        assert chances[-1] != pytest.approx(chances[0], abs=1e-9)

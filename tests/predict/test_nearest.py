@@ -34,12 +34,13 @@ def test_nothing_to_look_among():
 
 def test_the_command(towers, tmp_path):  # noqa: F811
     path = tmp_path / "texts.txt"
-    path.write_text("the dog runs\na cat is here\n", "utf-8")
+    path.write_text("the dog runs\n\na cat is here\n", "utf-8")
     line = ok(
         "vectors", "neighbours", towers, "the dog runs", "--texts", path, "-k", 1, "--json"
     ).lines[0]
     (near,) = json.loads(line)["neighbours"]
     assert near["text"] == "the dog runs"
     assert near["score"] == pytest.approx(1.0, abs=1e-5)
+    assert len(ok("vectors", "neighbours", towers, "the dog runs", "--texts", path).lines) == 2
     told = fails("vectors", "neighbours", towers, "x", "--texts", tmp_path / "none.txt")
     says(told, "none.txt: no such file")

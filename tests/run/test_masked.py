@@ -303,6 +303,14 @@ def test_the_verbs_train_evaluate_and_predict(tmp_path):
     text, words = lines[0].split("\t")
     assert text.startswith("the ")
     assert [len(blank.split("  ")) for blank in words.split(" | ")] == [BEST, BEST]
+    mixed = tmp_path / "mixed.txt"
+    mixed.write_text("the dog eats [MASK] .\nthe dog eats .\n", "utf-8")
+    told = command("predict", run, mixed).err
+    assert "mixed.txt:2: there is nothing to fill in" in told
+    assert "--problems skip" in told
+    done = command("predict", run, mixed, "--problems", "skip")
+    assert len(done.lines) == 1
+    assert f"without an answer: 1 texts with nothing to fill in: {mixed}:2" in done.err
     row = json.loads(command("predict", run, asked, "--json").lines[0])
     assert [len(blank) for blank in row["blanks"]] == [BEST, BEST]
     assert row["value"] == text

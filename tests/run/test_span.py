@@ -12,10 +12,11 @@ from weft.config import from_sections, recipe
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate, gold_beside
+from weft.report.compare import compare
 from weft.report.fitting import fitting
 from weft.report.judged import judged, share
-from weft.run.data import Data
-from weft.run.split import from_files
+from weft.run.data import Data, unread
+from weft.run.split import folded, from_files, holdout, with_test
 from weft.tasks.span import marked
 from weft.text.example import Answers
 from weft.text.read import read
@@ -120,6 +121,11 @@ def test_predict_and_evaluate(bidaf, tmp_path):
     assert 0 < said["score"] <= 1
     done = command("predict", bidaf / "run", table)
     assert done.out.split("\t")[0] == said["value"]
+    rows = "".join(f"Where does {i} live?,{i} and {passage}\n" for i in range(23))
+    table.write_text(f"question,context\n{rows}")  # of which one could become the other
+    done = command("predict", bidaf / "run", table)
+    assert done.status == 0, done.err
+    assert len(done.out.splitlines()) == 23
     done = command("evaluate", bidaf / "run", bidaf / "train.json", "--json")
     assert done.status == 0, done.err
     assert set(json.loads(done.out)) == {"em", "f1"}
@@ -133,6 +139,12 @@ def test_the_page_marks_answers_in_their_passages(bidaf, tmp_path):
     text = page.read_text()
     assert "lives in" in text
     assert "<mark" in text
+    asked = next(read(wrong))
+    assert f"<h3>{asked.text}<small>{wrong}:1: question &#39;q0&#39;</small></h3>" in text
+    assert "<th>questions</th>" in text
+    assert "sentences" not in text
+    done = command("evaluate", bidaf / "run", wrong, "--errors", 23)
+    assert f"{wrong}:1: question 'q0'\n{asked.text}\n" in done.out
 
 
 def test_pages_count_answers_as_the_measure_does(bidaf):
@@ -215,6 +227,59 @@ def test_dev_has_passages_of_its_own(tmp_path):
     assert train
     assert dev
     assert not train & dev
+
+
+def test_dev_has_passages_of_its_own_where_a_table_has_no_places(tmp_path):
+    path = tmp_path / "asked.csv"
+    rows = [
+        f"{who} {i}?,Cleo met {name} in {town} on day {i}.,{answer}"
+        for i, (name, town) in enumerate((n, t) for n in NAMES for t in TOWNS)
+        for who, answer in (("Who", name), ("Where", town), ("Why", ""))
+    ]
+    path.write_text("question,context,answer\n" + "\n".join(rows) + "\n")
+    listed = tmp_path / "asked.jsonl"  # answers without places, several a question
+    cells = [
+        dict(zip(("question", "context", "answers"), row.split(","), strict=True)) for row in rows
+    ]
+    lines = [
+        json.dumps({**row, "answers": [row["answers"]] * bool(row["answers"])}) for row in cells
+    ]
+    listed.write_text("\n".join(lines) + "\n")
+    cut = []
+    for data in (Data(train=str(path), share=0.3), Data(train=str(listed), share=0.3)):
+        cut += [from_files(data), with_test(data, holdout(data)), *folded(data, 3)]
+    for splits in cut:
+        parts = [side for side in (splits.train, splits.dev, splits.test) if side]
+        passages = [{e.other for e in side()} for side in parts]
+        assert all(passages)
+        assert sum(map(len, passages)) == len(set().union(*passages)) == len(NAMES) * len(TOWNS)
+
+
+def test_questions_of_a_table_are_compared_as_questions(tmp_path):
+    """Some have no answer, as the first of the test part: the part is written nevertheless."""
+    path = tmp_path / "asked.csv"
+    rows = [
+        f"{who}?,Cleo met {name} in {town} on day {i}.,{answer}"
+        for i, (name, town) in enumerate((n, t) for n in NAMES for t in TOWNS)
+        for who, answer in (("Why", ""), ("Who", name))
+    ]
+    path.write_text("question,context,answer\n" + "\n".join(rows) + "\n")
+    changes = {**SMALL, **BIDAF, "train.epochs": 1, "task.no_answer": True}
+    out = tmp_path / "out"
+    (row,) = compare([str(path)], out, recipes=["bidaf"], seeds=1, quiet=True, changes=changes)
+    assert row.error is None
+    test = list(read(out / "test.json"))
+    page = (out / "report.html").read_text()
+    assert f"<b>{len(test)}</b> test questions</li>" in page
+    assert "How long the questions with their passages are" in page
+    figures = evaluate(load(out / "model"), test).figures(resamples=0)
+    assert figures["f1"].value == pytest.approx(row.values[0])
+
+
+def test_another_task_is_told_who_reads_the_passage(tmp_path):
+    path = squad(tmp_path / "train.json")
+    note = unread(lambda: read(path), None)
+    assert note.endswith("--recipe bidaf, or another of the task 'span', finds the answers in it")
 
 
 @pytest.mark.parametrize(

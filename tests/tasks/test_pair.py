@@ -24,6 +24,13 @@ def test_the_second_text_must_be_there(kind):
         task.prepare(Example("a", "1", file="f.tsv", line=7, other=" "), Tally())
 
 
+def test_no_agreement_is_no_class():
+    task = registry.build("task", {"kind": "pair-classify"})
+    told = r"f\.tsv:7: the label is '-', which stands for no agreement.*--problems skip.*by a word"
+    with pytest.raises(UserError, match=told):
+        task.prepare(Example("a", "-", file="f.tsv", line=7, other="b"), Tally())
+
+
 def test_classes_are_those_of_classify():
     task = registry.build("task", {"kind": "pair-classify", "smoothing": 0.1})
     space = task.space([Example("a", "yes", other="b"), Example("a", "no", other="c")])

@@ -1,5 +1,6 @@
 """One number a text: the scale, the loss, the way back."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from weft import registry
 from weft.errors import UserError
+from weft.predict.prepare import prepared
 from weft.tasks.regress import Regress, Scale
-from weft.text.example import Example
+from weft.text.example import Example, Tally
 
 
 def examples(*labels) -> list[Example]:
@@ -79,6 +82,18 @@ def test_labels_that_are_no_numbers(label) -> None:
     found = complaint(lambda: Regress().space(examples("1", label)))
     assert found.startswith(f"sts.tsv:2: label {label!r} is not a finite number")
     assert "--label" in found
+
+
+@pytest.mark.parametrize("kind", ["regress", "pair-score"])
+def test_a_row_without_a_number_can_be_left_out(kind) -> None:
+    rows = [replace(e, other="b") for e in examples("1", "n/a", "2", None)]
+    task, tally = registry.build("task", {"kind": kind}), Tally()
+    kept = [e.label for e in prepared(rows, task, tally, "skip")]
+    assert kept == ["1", "2", None]  # without a label it may still be asked
+    assert tally.lines() == ["1 rows the task cannot read skipped: sts.tsv:2"]
+    found = complaint(lambda: list(prepared(rows, task, Tally())))
+    assert found.startswith("sts.tsv:2: label 'n/a' is not a finite number. Correct it, or pass")
+    assert "--problems skip" in found
 
 
 def test_missing_and_constant_labels() -> None:

@@ -7,7 +7,7 @@ from weft import registry
 from weft.errors import UserError
 from weft.tasks.structure import Found
 from weft.tasks.text_measure import MAIN, Right, TextMeasure
-from weft.text.example import Example, Tally
+from weft.text.example import Answers, Example, Tally
 
 WORD = {"kind": "word", "lowercase": False}
 RECORDS = [
@@ -55,6 +55,12 @@ def test_copied_words_have_ids_and_are_written_back():
     assert ids == [size + 1, known["the"], 1, size, last]  # Kex is nowhere in the source
     found = Found(np.array(ids)[:, None], np.ones((5, 1)), words=("Zork", "Bo"))
     assert made.answers([found], space)[0].value == "Bo the <unk> Zork"
+
+
+def test_answers_in_a_passage_are_texts():
+    asked = Example("Where?", Answers(("Oslo", "in Oslo"), (3, 0)), other="in Oslo")
+    assert task().prepare(asked, Tally()).label == ("Oslo", "in Oslo")
+    assert task().prepare(Example("Why?", Answers(), other="in Oslo"), Tally()).label is None
 
 
 @pytest.mark.parametrize("kind", ["word", "bpe"])

@@ -122,8 +122,10 @@ def test_tables_are_made_ready():
     several = replace(plain, label=("Lyon", "weaver"))
     assert task.prepare(several, tally).label.starts == (19, 27)
     nothing = replace(plain, label=None)
-    assert task.prepare(nothing, tally).label is None
     assert Span(no_answer=True).prepare(nothing, tally).label == Answers()
+    told = "there is no answer. Fill it in, or pass --problems skip.* task.no_answer=true"
+    with pytest.raises(UserError, match=told):
+        task.prepare(nothing, tally)
     with pytest.raises(UserError, match=r"made\.csv:2: the answer 'Bern' does not stand in the"):
         task.prepare(replace(plain, label="Bern"), tally)
     with pytest.raises(UserError, match=r"question 'q7': .* but at 19\. Set answer_start to 19"):

@@ -349,6 +349,31 @@ def test_a_row_of_data_is_no_header(tmp_path, first):
     assert not tally
 
 
+def test_words_over_numbers_are_a_header_of_any_length(tmp_path):
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{i},the {i} film of {i} was,{'good' if i % 2 else 'bad'}\n" for i in range(23))
+    path.write_text(f"\ufeffticket,what the guest wrote,verdict\n{rows}", "utf-8")
+    first = next(read(path))
+    assert (first.line, first.text, first.label) == (2, "the 0 film of 0 was", "bad")
+    path.write_text(f"not so bad a film,what the guest wrote,verdict\n{rows}", "utf-8")
+    assert next(read(path)).line == 2
+    path.write_text(rows, "utf-8")
+    assert next(read(path)).line == 1
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_few_labels_that_are_missing_do_not_hide_the_others(tmp_path, blank):
+    path = tmp_path / "a.csv"
+    said = [blank if i in (5, 11) else ("good", "bad")[i % 2] for i in range(23)]
+    rows = "".join(f"the {i} film of {i} was,{label}\n" for i, label in enumerate(said))
+    path.write_text("what they wrote,verdict\n" + rows, "utf-8")
+    found = list(read(path, columns=Columns(text="what they wrote")))
+    assert [e.label or "" for e in found] == said
+    half = "".join(f"the {i} film of {i} was,{'bad' if i % 2 else ''}\n" for i in range(23))
+    path.write_text("what they wrote,verdict\n" + half, "utf-8")
+    assert {e.label for e in read(path, columns=Columns(text="what they wrote"))} == {None}
+
+
 def test_few_rows_or_classes_say_nothing_of_a_header(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("english\tloomish\n" + "".join(SENTENCES.splitlines(True)[:4]), "utf-8")

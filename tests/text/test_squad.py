@@ -108,6 +108,27 @@ def test_an_empty_passage_and_another_layout(tmp_path):
         list(read(path))
 
 
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {"data": []},
+        {"version": "1.1", "data": []},
+        {"data": [{"title": "t", "paragraphs": []}]},
+        {"data": [{"paragraphs": [{"context": PASSAGE, "qas": []}]}]},
+    ],
+)
+def test_a_document_without_questions_is_called_that(tmp_path, whole):
+    path = written(tmp_path, whole)
+    with pytest.raises(UserError, match=r"made\.json: there is no question in it: no 'qas'"):
+        list(read(path))
+
+
+def test_rows_that_begin_with_data_are_no_document(tmp_path):
+    path = tmp_path / "made.jsonl"
+    path.write_text('{"data": ["a", "b"], "text": "a b", "label": "x"}\n')
+    assert [(e.text, e.label) for e in read(path)] == [("a b", "x")]
+
+
 def test_tables_with_and_without_places(tmp_path):
     path = tmp_path / "made.csv"
     path.write_text(f'id,question,context,answer,answer_start\n7,Where?,"{PASSAGE}",Lyon,37\n')
@@ -116,10 +137,48 @@ def test_tables_with_and_without_places(tmp_path):
     assert example.label == Answers(("Lyon",), (37,))
     path.write_text(f'question,passage,answer\nWhere?,"{PASSAGE}",Lyon\n')
     (example,) = read(path)
-    assert (example.label, example.other) == ("Lyon", PASSAGE)
+    assert (example.label, example.other) == (Answers(("Lyon",), (19,)), PASSAGE)
     path.write_text(f'question,context,answer,answer_start\nWhere?,"{PASSAGE}",Lyon,first\n')
     with pytest.raises(UserError, match=r"made\.csv:2: each answer should have a 'text'"):
         list(read(path))
+
+
+def test_a_table_of_answers_is_checked_against_its_passages(tmp_path):
+    path = tmp_path / "made.csv"
+    rows = [f'Where?,"{PASSAGE}",{answer}' for answer in ("Lyon", "weaver", "LYON", "")]
+    path.write_text("question,context,answer\n" + "\n".join(rows) + "\n")
+    told = r"made\.csv:4: the answer 'LYON' does not stand in the passage \('Lyon' does\)"
+    with pytest.raises(UserError, match=told):
+        list(read(path))
+    tally = Tally()
+    labels = [e.label for e in read(path, problems="skip", tally=tally)]
+    assert labels == [Answers(("Lyon",), (19,)), Answers(("weaver",), (27,)), None]
+    assert tally.places == {"answer not at its place": [f"{path}:4"]}
+    path.write_text(f'question,context,answer,answer_start\nWhere?,"{PASSAGE}",Lyon,36\n')
+    with pytest.raises(UserError, match=r"made\.csv:2: .* not begin at character 36.* but at 37"):
+        list(read(path))
+
+
+def test_answers_are_seen_whatever_their_column_is_called(tmp_path):
+    path = tmp_path / "made.tsv"
+    said = ("Lyon", "weaver", "loom") * 11
+    rows = [f"Was {i}?\t{PASSAGE}\t{answer}\n" for i, answer in enumerate(said)]
+    path.write_text("frage\tabsatz\tantwort\n" + "".join(rows))
+    own = Columns(text="frage", other="absatz", label="antwort")
+    assert [e.label.texts for e in read(path, columns=own)] == [(answer,) for answer in said]
+    rows[:5] = [f"Was {i}?\t{PASSAGE}\tBern\n" for i in range(5)]
+    path.write_text("frage\tabsatz\tantwort\n" + "".join(rows))
+    assert {e.label for e in read(path, columns=own)} > {"Lyon", "Bern"}  # classes, it seems
+
+
+def test_answers_that_are_classes_stay_so(tmp_path):
+    path = tmp_path / "made.csv"
+    rows = [f'Where is {i}?,"{PASSAGE}",{("yes", "no")[i % 2]}' for i in range(29)]
+    path.write_text("question,passage,answer\n" + "\n".join(rows) + "\n")
+    assert {e.label for e in read(path)} == {"yes", "no"}
+    rows = [f'Where is {i}?,"{PASSAGE}",{"ae"[i % 2]}' for i in range(29)]  # letters of the passage
+    path.write_text("question,passage,label\n" + "\n".join(rows) + "\n")
+    assert {e.label for e in read(path)} == {"a", "e"}
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,13 @@ def test_two_columns_are_two_texts_where_those_are_wanted(tmp_path):
         found(wide, label="", two=True)
 
 
+def test_a_label_is_no_second_text(tmp_path):
+    path = table(tmp_path, ("text", "label"), [(row[0], row[2]) for row in ROWS])
+    told = r"two texts are asked for, .* found \['text', 'label'\]\. Pass --text and --other"
+    with pytest.raises(UserError, match=told):
+        found(path, label="", two=True)
+
+
 def test_a_column_that_is_not_there(tmp_path):
     path = table(tmp_path, ("premise", "hypothesis", "label"))
     with pytest.raises(UserError, match=r"no 'hypotesis' column.*hypothesis.*pass another --other"):

@@ -206,7 +206,10 @@ def _show_words(mistakes: "Mistakes", errors: int) -> None:
         console.print(rows)
     for bad in mistakes.worst[:errors]:
         console.print()
-        console.print(Text(f"{bad.wrong} wrong, {bad.of} {unit}  {bad.where}", "dim"))
+        told = f"{bad.wrong} wrong, {bad.of} {unit}  {bad.where}"
+        console.print(Text(bad.where if bad.asked else told, "dim"))
+        if bad.asked:
+            console.print(Text(bad.asked, "bold"))
         console.print(in_terminal(bad.said, bad.gold), soft_wrap=True)
 
 

@@ -1,9 +1,7 @@
 """weft explain"""
 
 import json
-import os
 import sys
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,21 +17,18 @@ if TYPE_CHECKING:
 
     from weft.explain import Explanation, Faithfulness
     from weft.explain.study import Study
-    from weft.predict import Predictor
-    from weft.run.data import Data
-    from weft.text.example import Example, Tally
+    from weft.text.example import Example
 
 FOR, AGAINST = (232, 119, 70), (92, 151, 214)  # under black letters, on any terminal
 STRONGEST = 5  # words listed under a text
 CHOICES = 3  # of each word that are listed
-FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz", ".conllu", ".conll")
 
 
 def explain(
     model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
     source: Annotated[
-        str, typer.Argument(help="A text, or a file in any format; - is stdin.")
-    ] = "-",
+        str, typer.Argument(help="A text, or a file in any format; - is stdin; A,B are two files.")
+    ] = "",
     output: Annotated[str, typer.Option("-o", "--output", help="Write a page, PAGE.html.")] = "",
     method: Annotated[
         str, typer.Option(help="One method, or all; by default those that are needed.")
@@ -57,17 +52,22 @@ def explain(
     ] = None,
     limit: Annotated[int, typer.Option(help="Texts of a file that are explained.")] = 50,
     as_json: options.Json = False,
-    text: options.Text = "",
-    other: options.Other = "",
+    text: Annotated[
+        str, typer.Option(help="Column of the text; with --other and no SOURCE the text itself.")
+    ] = "",
+    other: Annotated[
+        str, typer.Option(help="Column of the second text; of a text, the second text itself.")
+    ] = "",
     label: options.Label = "",
     problems: options.Problems = "error",
     device: options.Device = "auto",
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
 ) -> None:
     """Show which words made the model answer as it does, and how far to trust that."""
+    from weft.cli.explain_given import names_files, of_files, of_texts
     from weft.explain.study import ALL, study
     from weft.predict import load
-    from weft.text.example import Example, Tally
+    from weft.text.example import Tally
 
     if limit < 1:
         raise UserError(f"--limit should be 1 or more, got {limit}.")
@@ -80,14 +80,14 @@ def explain(
         )
     if output and not output.endswith((".html", ".htm")):
         raise UserError(f"-o {output}: the page should be called something.html.")
-    is_file = source == "-" or os.path.exists(source)
-    if not is_file and _looks_like_a_file(source):
-        raise UserError(f"{source}: no such file. To explain these words, put them into a file.")
+    themselves = not source and bool(text and other)  # the two texts, not their columns
+    source = text if themselves else source or "-"
+    is_file = not themselves and names_files(source)
     if contexts and not is_file:
         raise UserError("--contexts needs a file with several texts that hold the word.")
     predictor = load(model, device=device, replay=replay)
     tally = Tally()
-    examples = [Example(source, other=other or None)]
+    examples = [] if is_file else of_texts(predictor, source, other)
     if is_file:
         data = options.asked_of(
             predictor,
@@ -102,7 +102,7 @@ def explain(
 
             compare(predictor, data, source, contexts, layer, limit, output, as_json)
             return
-        examples = _examples(predictor, data, source, limit, tally)
+        examples = of_files(predictor, data, source, limit, tally)
     wanted = method or (ALL if output or (is_file and not as_json) else "")
     with counting("texts") as count:
         found = study(
@@ -127,25 +127,6 @@ def explain(
         _show(found, is_file)
     if output:
         typer.echo(f"page: {output}", err=as_json)
-
-
-def _looks_like_a_file(source: str) -> bool:
-    return not any(c.isspace() for c in source) and source.lower().endswith(FILES)
-
-
-def _examples(
-    predictor: "Predictor", data: "Data", path: str, limit: int, tally: "Tally"
-) -> "list[Example]":
-    from weft.run.data import manner_of, source
-
-    # A text with blanks is a line, though the model learned from documents.
-    usual = predictor.config["task"]["kind"] != "masked"
-    manner = manner_of(predictor.config["task"]) if usual else "labelled"
-    stream = source(data, path, tally, manner=manner)()
-    examples = list(islice(stream, limit))
-    if next(stream, None) is not None:
-        typer.echo(f"note: the first {limit} texts are explained; --limit changes that", err=True)
-    return examples
 
 
 def _print_json(found: "Study") -> None:

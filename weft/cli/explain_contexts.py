@@ -38,7 +38,8 @@ def compare(
     from weft.text.example import Tally
 
     tally = Tally()
-    found = contexts(predictor, source(data, path, tally)(), word, layer, limit)
+    texts = source(data, path, tally, manner="texts")()  # blank lines stand between paragraphs
+    found = contexts(predictor, texts, word, layer, limit)
     for line in tally.lines():
         typer.echo(f"note: {line}", err=True)
     if found.unread:

@@ -100,7 +100,7 @@ def _given(
             yield example_of(sentence), sentence
         return
     # In a file of words the last column is the label, and not part of what is read.
-    label = None if predictor.by_word else ""
+    label = None if predictor.by_word and not predictor.pairs else ""
     text, other = (options.column(one) if one else None for one in named)
     columns = Columns(text=text, label=label, other=other, two=predictor.pairs)
     if predictor.config["task"].get("record") and text is None:
@@ -108,8 +108,19 @@ def _given(
     if predictor.pairs and (text, other) == (None, None):
         columns = _of_pair(predictor.config["data"], file, columns)
     rows = read(file, columns=columns, problems=chosen, tally=tally, keep_empty=True)
+    blanks = predictor.config["task"]["kind"] == "masked" and chosen == "skip"
     for example in rows:
-        yield example, None
+        if blanks and _whole(example.text):
+            tally.add("texts with nothing to fill in", example.where)
+        else:
+            yield example, None
+
+
+def _whole(text: str) -> bool:
+    """Whether a text has words and no blank among them."""
+    from weft.tasks.masked import BLANK
+
+    return bool(text.strip()) and not BLANK.search(text)
 
 
 def _noted(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:

@@ -74,6 +74,8 @@ def tune(
         "task.kind": ("--task", task),
         "train.seed": ("--seed", seed),
     }
+    if preset == "bert" and not (config or recipe):
+        recipe = "bert"
     base = options.apply(_base(config, recipe, pretrained), flags, sets)
     from weft.report import tuned as report
     from weft.tune import parse

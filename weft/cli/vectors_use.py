@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,12 +103,19 @@ def convert(
 
 def _among_texts(model: Path, queries: list[str], file: str, k: int, as_json: bool) -> None:
     """The texts of a file that are nearest to each query, by a model's sentence vectors."""
+    from weft.cli.progress import counting
     from weft.predict import load
     from weft.predict.nearest import nearest
     from weft.text.read import Columns, read
 
-    examples = read(file, columns=Columns(label=""))
-    found = nearest(load(model), queries, (example.text for example in examples), k)
+    def written(count: Callable[[int], None]) -> Iterator[str]:
+        for example in read(file, columns=Columns(label=""), keep_empty=True):
+            count(1)
+            if example.text.strip():  # blank lines stand between the paragraphs of any text
+                yield example.text
+
+    with counting("texts") as count:
+        found = nearest(load(model), queries, written(count), k)
     for number, (query, near) in enumerate(zip(queries, found, strict=True)):
         if as_json:
             pairs = [{"text": text, "score": round(score, 6)} for text, score in near]

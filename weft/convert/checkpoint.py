@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from weft.convert import gpt2, sentence, tensors, tokenizer
-from weft.convert.families import Family, expanded, family
+from weft.convert.families import Family, expanded, family, typed
 from weft.convert.heads import (
     ACTIVATION,
     BOTH,
@@ -68,25 +68,35 @@ class Checkpoint:
         self.head: Head = brought if task or brought.task in ANSWERED else PLAIN
         if task == "masked":
             self.head = both(self)
-        self.task = self._task(task)
+        self.asked = task
+        if task and self.task != task:
+            name, own = class_of(self.config) or "none", self.task
+            hint = ""
+            if TWO.get(own) == task:
+                hint = " Its tokenizer puts no mark between two texts."
+            elif own in TWO and task in TWO.values():
+                hint = f" Its answers are those of '{TWO[own]}'."
+            raise UserError(
+                f"{self.path}: its class, {name}, has no head for the task '{task}'.{hint}"
+            )
 
-    def _task(self, task: str) -> str:
-        """The task that its head answers; of two texts instead of one where that is asked."""
+    @cached_property
+    def task(self) -> str:
+        """The task that its head answers; of two texts instead of one where that was asked."""
         own = self.head.task
         if self.head is CLASSES and len(self.labels) == 1:
             own = "regress"
-        if task in ("", own):
-            return own
-        if TWO.get(own) == task and self.family.embedder == "bert":
-            return task
-        name = class_of(self.config) or "none"
-        hint = f" Its answers are those of '{TWO[own]}'." if own in TWO and "pair" in task else ""
-        raise UserError(f"{self.path}: its class, {name}, has no head for the task '{task}'.{hint}")
+        return self.asked if TWO.get(own) == self.asked and self._marked else own
+
+    @property
+    def _marked(self) -> bool:
+        """Whether something shows where the second of two texts begins."""
+        return self.family.embedder == "bert" or self._around()["sep"] >= 0
 
     @property
     def notes(self) -> list[str]:
         """What one should know of what was read."""
-        return [note for note in (self.read[1], unread(self.config)) if note]
+        return [note for note in (self.read[1], unread(self.config, self.family)) if note]
 
     @cached_property
     def read(self) -> tuple[Tokenizer, str]:
@@ -98,8 +108,9 @@ class Checkpoint:
         if self.sentence and self.sentence.lowercase:
             found = tokenizer.lowercased(found)
         rows = self.config.get("vocab_size")
-        if not isinstance(rows, int):
+        if rows is None:
             raise UserError(f"{self.path}: no vocab_size.")
+        typed("vocab_size", rows, 0, str(self.path))
         return tokenizer.fitted(found, rows, self.network)
 
     @property
@@ -145,11 +156,13 @@ class Checkpoint:
         if self.head is FOLLOWS:
             return NEXT
         said = self.config.get("id2label") or {}
-        count = len(said) or int(self.config.get("num_labels") or 2)
         try:
+            count = len(said) or int(self.config.get("num_labels") or 2)
             numbered = {int(i): str(label) for i, label in said.items()}
         except (ValueError, AttributeError):
-            raise UserError(f"{self.path}: id2label should have numbers with names.") from None
+            raise UserError(
+                f"{self.path}: id2label should have numbers with names, num_labels be a number."
+            ) from None
         names = numbered or {i: f"LABEL_{i}" for i in range(count)}
         if sorted(names) != list(range(len(names))) or len(set(names.values())) < len(names):
             raise UserError(
@@ -296,8 +309,10 @@ class Checkpoint:
 
     @property
     def _dropout(self) -> float:
-        said = (self.config.get(name) for name in ("classifier_dropout", "seq_classif_dropout"))
-        return next((float(one) for one in said if one is not None), self.embedder["dropout"])
+        for name in ("classifier_dropout", "seq_classif_dropout"):
+            if (said := self.config.get(name)) is not None:
+                return float(typed(name, said, 0.0, str(self.path)))
+        return self.embedder["dropout"]
 
     @property
     def decoder(self) -> dict[str, Any]:

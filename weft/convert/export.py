@@ -10,11 +10,14 @@ import torch
 from safetensors.torch import save_file
 
 from weft.convert import gpt2, sentence
+from weft.convert import tokenizer as tokenizers
 from weft.convert.families import BERT, DISTILBERT, ELECTRA, GPT2, ROBERTA, Family, expanded
 from weft.convert.heads import (
     ACTIVATION,
     BOTH,
     CLASSES,
+    FOLLOWS,
+    NEXT,
     PLAIN,
     POOLER,
     SPANS,
@@ -62,11 +65,16 @@ def exported(
     if "embedder" not in config:
         return _speech(state, config, tokenizer)
     spec = _alone(config)
-    family, head = _family(spec, config), _head(config, state)
-    names = family.table(spec["layers"], bool(spec["width"]), bool(spec["segments"]))
+    family, head = _family(spec, config), _head(config, state, spec)
+    if family is BERT and head is CLASSES and tuple(space.get("entries", ())) == NEXT:
+        head = FOLLOWS if "pair" in config else head
+    wide, segments = bool(spec.get("width")), bool(spec.get("segments"))
+    names = family.table(spec["layers"], wide, segments)
     inside = {f"embedders.0.{ours}": theirs for theirs, ours in names.items()}
     over = {ours: theirs for theirs, ours in expanded(head.names[family.kind]).items()}
-    state = _of_head(state, head)
+    state = _of_head(_scaled(state, config, space), head)
+    if family is GPT2:
+        state = _spoken(state, head)
     if head is PLAIN and config["pool"]["kind"] != "cls":
         over = {}
     if strange := state.keys() - inside.keys() - over.keys():
@@ -77,13 +85,16 @@ def exported(
         ours: prefix + theirs if ours in inside or theirs in pooled else theirs
         for ours, theirs in {**inside, **over}.items()
     }
-    state = _scaled(state, config, space)
     tensors = {names[ours]: tensor.contiguous() for ours, tensor in state.items()}
     rows = len(state["embedders.0.table.weight"])
     made = {"architectures": [family.title + head.suffix], **family.written(spec, rows)}
     made |= _labels(head, config, space)
     limit = spec["limit"]
-    files = {"config.json": made, **_tokens(tokenizer, spec, family, limit)}
+    if family is GPT2:
+        written, told = _read_to_the_end(tokenizer, spec)
+        files = {"config.json": made | told, **written}
+    else:
+        files = {"config.json": made, **_tokens(tokenizer, spec, family, limit)}
     if head is PLAIN:
         own = sentence.written(config["pool"], spec["hidden"], config["data"]["limit"] or limit)
         files |= own or {}
@@ -95,7 +106,7 @@ def _alone(config: Mapping[str, Any]) -> dict[str, Any]:
     spec, encoder = config["embedder"], config["encoder"]["kind"]
     if isinstance(spec, list) and len(spec) == 1:
         spec = spec[0]
-    if isinstance(spec, list) or spec["kind"] != "bert" or encoder != "none":
+    if isinstance(spec, list) or spec["kind"] not in ("bert", "gpt") or encoder != "none":
         raise UserError(
             "transformers has no class for this model: it is a pre-trained network and a head, "
             "with nothing between or beside them. Those of --recipe bert and its kin can be "
@@ -108,6 +119,8 @@ def _alone(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family:
     """The family whose network this is."""
+    if spec["kind"] == "gpt":
+        return GPT2
     dense = config["pool"].get("activation") if config["pool"]["kind"] == "cls" else None
     if spec["offset"] and spec["doubled"]:
         found = ROBERTA
@@ -128,25 +141,33 @@ def _family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family:
     return found
 
 
-def _head(config: Mapping[str, Any], state: Tensors) -> Head:
+def _head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, Any]) -> Head:
     """The head that a class of transformers has for the task."""
     task, pool, head = config["task"]["kind"], config["pool"]["kind"], config["head"]["kind"]
     if "pair" in config and config["pair"]["kind"] != "joint":
         raise UserError("transformers has no class for two texts that are read apart.")
     texts = ("classify", "regress", "pair-classify", "pair-score")
-    if task in texts and pool == "cls" and head == "linear":
+    gpt = spec["kind"] == "gpt"
+    wanted = "last" if gpt else "cls"
+    if task in texts and pool == wanted and head == "linear":
         return CLASSES
     if task in texts:
+        reads = "the last token of a GPT-2" if gpt else "the first token through one more layer"
         raise UserError(
-            f"A classifier of transformers reads the first token through one more layer: pool "
-            f"'cls' and head 'linear', not '{pool}' and '{head}'. Train it with those."
+            f"A classifier of transformers reads {reads}: pool '{wanted}' and head 'linear', not "
+            f"'{pool}' and '{head}'. Train it with those."
         )
     if task == "tag" and head == "tags" and len([n for n in state if "head.score" in n]) == 2:
+        if spec["word"] != "first":
+            raise UserError(
+                "A tagger of transformers is asked at the first piece of a word, this one reads "
+                f"its {spec['word']}. Train it with --set embedder.word=first."
+            )
         return TAGS
     found = {"span": SPANS, "masked": BOTH if "head.next.weight" in state else WORDS}
-    if task == "embed":
+    if task == "embed" and not gpt:
         return PLAIN
-    if task not in found:
+    if task not in found or gpt:
         raise UserError(f"transformers has no class for the task '{task}' with the head '{head}'.")
     return found[task]
 
@@ -162,6 +183,28 @@ def _of_head(state: Tensors, head: Head) -> Tensors:
         both = [out.pop(f"head.{end}.{part}") for end in ("start", "end")]
         out[f"head.both.{part}"] = torch.cat(both)  # (2, H) or (2,)
     return out
+
+
+def _spoken(state: Tensors, head: Head) -> Tensors:
+    """The tensors as GPT-2 keeps them: its classifier has no bias.
+
+    What the bias adds to the scores, the last norm can add to the states: W (h + d) = W h + b.
+    """
+    out = dict(state)
+    if head is CLASSES:
+        bias, norm = out.pop("head.score.bias"), "embedders.0.norm.bias"
+        if bias.any():
+            matrix = out["head.score.weight"].double()  # (C, H)
+            shift = torch.linalg.pinv(matrix) @ bias.double()  # (H,)
+            if (matrix @ shift - bias).abs().max() > 1e-6 * bias.abs().max():
+                raise UserError(
+                    "GPT2ForSequenceClassification has no bias, and the scores of this model "
+                    "cannot be written without one: it has more labels than the network is wide."
+                )
+            out[norm] = (out[norm].double() + shift).to(out[norm].dtype)
+    network = {n.removeprefix("embedders.0."): t for n, t in out.items() if "head." not in n}
+    made = {f"embedders.0.{name}": tensor for name, tensor in gpt2.together(network).items()}
+    return made | {name: tensor for name, tensor in out.items() if name.startswith("head.")}
 
 
 def _scaled(state: Tensors, config: Mapping[str, Any], space: Mapping[str, Any]) -> Tensors:
@@ -218,23 +261,52 @@ def _tokens(
     return {FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": told}
 
 
-def _around(cls: str, sep: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A template of the `tokenizers` library: [CLS] a [SEP] b [SEP]."""
-    second = 1 if spec["segments"] > 1 else 0
+def _read_to_the_end(
+    tokenizer: Tokenizer, spec: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The files of the tokenizer of a GPT-2 that answers, and what config.json says of its marks.
 
-    def put(token: str, kind: int) -> dict[str, Any]:
-        return {"SpecialToken": {"id": token, "type_id": kind}}
+    Who answers is the last token that is not padding, so the mark at the end must not be padding.
+    """
+    made, entries = json.loads(tokenizer.to_json()), tokenizer.vocabulary
+    around = [[i] if i >= 0 else [] for i in (spec["cls"], spec["sep"])]
+    if list(tokenizers.frame(tokenizer)) != around:
+        before = [made["post_processor"]] if made.get("post_processor") else []
+        cls, sep = (entries[i] if i >= 0 else "" for i in (spec["cls"], spec["sep"]))
+        processors = [*before, _around(cls, sep, spec)]
+        made["post_processor"] = {"type": "Sequence", "processors": processors}
+    end = next((token for token in (EOS, END) if token in entries), None)
+    spare = next((token for token in (PAD, "<pad>", "[PAD]") if token in entries), None)
+    pad = spare if spec["sep"] >= 0 or spare else end
+    numbers = {name: entries.index(t) if t else None for name, t in (("eos", end), ("pad", pad))}
+    told = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
+    told |= {"eos_token": end, "pad_token": pad, "unk_token": UNK if UNK in entries else end}
+    told["model_input_names"] = ["input_ids", "attention_mask"]
+    files = {FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": told}
+    return files, {
+        "bos_token_id": numbers["eos"],
+        "eos_token_id": numbers["eos"],
+        "pad_token_id": numbers["pad"],
+    }
+
+
+def _around(cls: str, sep: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A template of the `tokenizers` library: [CLS] a [SEP] b [SEP]; of a GPT-2 without [CLS]."""
+    second = 1 if spec.get("segments", 0) > 1 else 0
+
+    def put(token: str, kind: int) -> list[dict[str, Any]]:
+        return [{"SpecialToken": {"id": token, "type_id": kind}}] if token else []
 
     def text(name: str, kind: int) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": kind}}
 
-    single = [put(cls, 0), text("A", 0), put(sep, 0)]
-    twice = [put(sep, 0)] if spec["doubled"] else []
-    ids = {cls: spec["cls"], sep: spec["sep"]}
+    single = [*put(cls, 0), text("A", 0), *put(sep, 0)]
+    twice = put(sep, 0) if spec.get("doubled") else []
+    ids = {t: i for t, i in ((cls, spec["cls"]), (sep, spec["sep"])) if t}
     return {
         "type": "TemplateProcessing",
         "single": single,
-        "pair": [*single, *twice, text("B", second), put(sep, second)],
+        "pair": [*single, *twice, text("B", second), *put(sep, second)],
         "special_tokens": {t: {"id": t, "ids": [i], "tokens": [t]} for t, i in ids.items()},
     }
 

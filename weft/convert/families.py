@@ -47,14 +47,15 @@ class Family:
         out: dict[str, Any] = {"kind": self.embedder, **self.fixed}
         for theirs, ours, usual in self.settings:
             value = config.get(theirs)
-            out[ours] = usual if value is None else value
+            out[ours] = usual if value is None else typed(theirs, value, usual, where)
         activation = out["activation"]
         if activation not in ACTIVATIONS:
             raise unknown_name("activation", str(activation), ACTIVATIONS, where)
         out["activation"] = ACTIVATIONS[activation]
         if self.kind == "roberta":
             # Positions are counted from the one behind the padding's.
-            out["offset"] = int(config.get("pad_token_id", 1)) + 1
+            said = config.get("pad_token_id")
+            out["offset"] = 1 + (1 if said is None else typed("pad_token_id", said, 1, where))
             out["limit"] -= out["offset"]
         if out.get("width") == out["hidden"]:
             out["width"] = 0
@@ -87,6 +88,15 @@ class Family:
             for theirs, ours in out.items()
             if (wide or not ours.startswith("enter.")) and (segments or ours != "segments.weight")
         }
+
+
+def typed(name: str, value: Any, usual: Any, where: str) -> Any:
+    """A setting of config.json, or a UserError where it is not what it usually is."""
+    wanted = (int, float) if isinstance(usual, float) else type(usual)
+    if isinstance(value, wanted) and not isinstance(value, bool):
+        return value
+    kind = {int: "a whole number", float: "a number"}.get(type(usual), "a name")
+    raise UserError(f"{where}: {name} should be {kind}, found {value!r}.")
 
 
 def expanded(names: Names, layers: int = 0) -> dict[str, str]:

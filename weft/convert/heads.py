@@ -111,7 +111,9 @@ ONLY_THERE = {
 
 def class_of(config: Mapping[str, Any]) -> str:
     """The class that a config.json names, or nothing."""
-    return str((config.get("architectures") or [""])[0])
+    listed = config.get("architectures")
+    first = listed[0] if isinstance(listed, list) and listed else listed
+    return first if isinstance(first, str) else ""
 
 
 def head_of(config: Mapping[str, Any], family: Family, where: str) -> Head:
@@ -132,12 +134,16 @@ def head_of(config: Mapping[str, Any], family: Family, where: str) -> Head:
     )
 
 
-def unread(config: Mapping[str, Any]) -> str:
+def unread(config: Mapping[str, Any], family: Family) -> str:
     """What to say of a class whose head has no task here; nothing of the others."""
     name = class_of(config)
-    if name not in ONLY_THERE:
+    if name in ONLY_THERE:
+        asked = ONLY_THERE[name][0]
+        return f"only the network is kept: the head of {name} says {asked}, which no task here asks"
+    known = {family.title + head.suffix for head in HEADS if family.kind in head.names}
+    if name in ("", f"{family.title}Model", *known):
         return ""
-    return f"the head of {name} says {ONLY_THERE[name][0]}, which no task here asks: left out"
+    return f"only the network is kept: a head of {name} is not known here"
 
 
 def known_heads(family: Family) -> tuple[str, ...]:

@@ -22,14 +22,50 @@ Tensors = dict[str, Tensor]
 
 def read(folder: Path) -> Tensors:
     """Every tensor of a folder by its name, all in full precision."""
-    files = _files(folder)
+    files, placed = _files(folder)
     found: Tensors = {}
     for file in files:
-        here = safe(file) if file.suffix == ".safetensors" else _pickled(file)
+        here = _held(file)
         if twice := here.keys() & found.keys():
             raise UserError(f"{file}: holds {named(twice)} again, which another shard has too.")
         found |= here
+    if lost := placed - found.keys():
+        raise UserError(
+            f"{folder}: the index of the shards names {named(lost)}, which no shard holds. "
+            "Download the checkpoint again."
+        )
+    _check_other(files[0], found)
     return {_renamed(name): _full(tensor) for name, tensor in found.items()}
+
+
+def _held(file: Path) -> Tensors:
+    return safe(file) if file.suffix == ".safetensors" else _pickled(file)
+
+
+def _check_other(file: Path, found: Tensors) -> None:
+    """A folder may hold the same weights in both formats, but not two networks."""
+    other = file.parent / WEIGHTS[1]
+    if file.name != WEIGHTS[0] or not other.is_file():
+        return
+    try:
+        theirs = _pickled(other)
+    except UserError:
+        return  # it is not what is read
+    differ = {n for n in found.keys() & theirs.keys() if not _same(found[n], theirs[n])}
+    if differ:
+        raise UserError(
+            f"{file.parent}: {file.name} and {other.name} hold different weights: {named(differ)}. "
+            "Delete the file that is not meant."
+        )
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are one, perhaps rounded."""
+    if one.shape != other.shape:
+        return False
+    if one.dtype == other.dtype:
+        return torch.equal(one, other)
+    return torch.allclose(one.float(), other.float(), rtol=1e-2, atol=1e-4)
 
 
 def named(names: Sequence[str] | set[str]) -> str:
@@ -39,11 +75,11 @@ def named(names: Sequence[str] | set[str]) -> str:
     return f"{shown}, … ({rest} more)" if rest > 0 else shown
 
 
-def _files(folder: Path) -> list[Path]:
-    """The weight files of a folder: one, or the shards that an index names."""
+def _files(folder: Path) -> tuple[list[Path], set[str]]:
+    """The weight files of a folder: one, or the shards of an index and the tensors it names."""
     for name in WEIGHTS:
         if (folder / name).is_file():
-            return [folder / name]
+            return [folder / name], set()
         index = folder / f"{name}.index.json"
         if not index.is_file():
             continue
@@ -55,7 +91,9 @@ def _files(folder: Path) -> list[Path]:
         for shard in shards:
             if shard.parent != folder or not shard.is_file():
                 raise UserError(f"{index} names {shard.name}, which is missing. Download it again.")
-        return shards
+        if not shards:
+            raise UserError(f"{index}: names no shard. Download it again.")
+        return shards, set(placed)
     raise UserError(
         f"{folder}: no weights: there is no {WEIGHTS[0]} and no {WEIGHTS[1]} in it, whole or in "
         "shards. (TensorFlow and Flax files are not read.)"

@@ -13,12 +13,13 @@ from weft.errors import UserError
 from weft.text.example import Example, Tally
 from weft.text.formats import check_format, is_matrices
 from weft.text.parallel import read_parallel, sides
-from weft.text.read import Columns, read, settled
+from weft.text.read import Columns, laid_out, read, settled
 from weft.text.source import Account, missing
 
 NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
 UNREADABLE = "unreadable"
 PARALLEL, MATRICES = "parallel", "matrices"
+TABLES = ("csv", "tsv", "jsonl")
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,32 @@ def opened(
             alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
             out.columns[name] = alike
             out.sources[name] = _texts(path, alike, format, tally)
-    found = [*look(out.paths, out.formats, out.columns), *_matrices(out)]
+    found = [
+        *look(out.paths, out.formats, out.columns),
+        *_matrices(out),
+        *_without_labels(out, format),
+    ]
     return replace(out, findings=tuple(found))
+
+
+def _without_labels(files: Files, format: str | None) -> Iterator[Finding]:
+    """Tables in which no column looks like a label, though there are some that are not read."""
+    for name, path in files.paths.items():
+        if files.formats[name] not in TABLES or files.columns[name].label is not None:
+            continue
+        try:
+            found = laid_out(path, files.columns[name], format)
+        except UserError:
+            continue  # said when it is read
+        if found is None or found.label is not None or found.fields:
+            continue
+        read = {found.text, found.other, found.id}
+        unread = [found.names[i] or str(i) for i in range(found.width) if i not in read]
+        if unread:
+            told = " or ".join(f"'{column}'" for column in unread[:3])
+            title = f"No column of {name} looks like a label; {told} might be one."
+            fix = "If one is, name it: --label COLUMN. As it is, labels are not looked at."
+            yield Finding("no label column", "note", title, 1, (), fix)
 
 
 def _matrices(files: Files) -> list[Finding]:

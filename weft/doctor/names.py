@@ -8,7 +8,7 @@ from weft.doctor.draft import Draft, Spot, spots
 from weft.doctor.finding import Level, excerpt, many, verb
 from weft.doctor.labels import COMPARED, Twin, twins
 from weft.doctor.layers import NOUNS, RELATIONS, TAGS
-from weft.doctor.survey import DISTINCT, Noted, Split, Survey
+from weft.doctor.survey import DISTINCT, Noted, Split, Survey, number
 from weft.doctor.treebank import RELATIONS as UD_RELATIONS
 from weft.doctor.treebank import UPOS
 
@@ -38,6 +38,8 @@ def labels(survey: Survey) -> Iterator[Draft]:
             title = f"{many(noted.count, 'row')} of {split.name} {have} no label."
             fix = "Fill the label in or remove the rows."
             yield Draft("unlabelled", "error", title, noted.count, spots(split, noted.rows), fix)
+    if survey.scale:
+        yield from _no_numbers(survey)
     if survey.scale or not labelled:
         return
     tables = [Table(split, split.labels) for split in survey.splits]
@@ -68,6 +70,18 @@ def of_words(survey: Survey) -> Iterator[Draft]:
             title = f"1 {noun} only in {tables[0].split.name}, '{only}': there is nothing to learn."
             fix = "Is this the right column? Name another one with --label."
             yield Draft("one label", "error", title, 1, (), fix)
+
+
+def _no_numbers(survey: Survey) -> Iterator[Draft]:
+    """Labels among those of a scale that are none of its numbers."""
+    for split in survey.splits:
+        stray = {name: noted for name, noted in split.labels.items() if number(name) is None}
+        if count := sum(noted.count for noted in stray.values()):
+            title = f"{many(count, 'label')} of {split.name} {verb(count, 'is', 'are')} no number"
+            rows = sorted(row for noted in stray.values() for row in noted.rows)
+            fix = "Correct them or remove the rows; the others are numbers on a scale."
+            here = spots(split, rows)
+            yield Draft("no number", "error", f"{title}: {_listed(list(stray))}.", count, here, fix)
 
 
 def totals(survey: Survey, kind: str = "") -> Counter[str]:

@@ -25,6 +25,7 @@ Source = Callable[[], Iterator[Example]]  # examples that can be gone through mo
 Watch = Callable[[int], None]
 NO_LABEL = -1
 DISTINCT = 20_000  # labels counted apart; a column of free text would otherwise fill the memory
+STRAY = 0.05  # share of the labels of a scale that may be no numbers: n/a, ?
 STEP = 1000  # rows between two calls of `watch`
 
 
@@ -66,7 +67,7 @@ class Survey:
         self.two = False  # whether rows have two texts
         self.sentences = False  # whether rows are sentences with their words
         self.structured = False  # whether something is known of words or stretches
-        self._numbers_only = True
+        self._words = 0  # different labels that are no numbers
         self._fractions = False
 
     @property
@@ -86,7 +87,7 @@ class Survey:
     @property
     def scale(self) -> bool:
         """Whether the labels are numbers on a scale (0.5, 3.2) rather than classes."""
-        return self._numbers_only and self._fractions
+        return self._fractions and self._words <= STRAY * len(self._numbers)
 
     @property
     def same(self) -> np.ndarray:
@@ -175,8 +176,8 @@ class Survey:
             return
         if label not in self._numbers:
             self._numbers[label] = len(self._numbers)
-            value = _number(label)
-            self._numbers_only = self._numbers_only and value is not None
+            value = number(label)
+            self._words += value is None
             self._fractions = self._fractions or (value is not None and value % 1 != 0)
         self._label.append(self._numbers[label])
         self._count(split, row, label)
@@ -247,7 +248,8 @@ def reread(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) -> dict
     return out
 
 
-def _number(label: Label) -> float | None:
+def number(label: Label) -> float | None:
+    """The finite number that a label is, if it is one."""
     try:
         value = float(label)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -16,7 +16,7 @@ from weft.batch.index import Row
 from weft.embed.contextual import Contextual
 from weft.encode.transformer import Transformer
 from weft.errors import UserError
-from weft.explain.words import Piece
+from weft.explain.words import Piece, placed
 from weft.model import Model
 from weft.predict.fill import asked as with_blanks
 from weft.predict.fill import word_of
@@ -46,7 +46,7 @@ class Heads:
 
 def attends(model: Model) -> bool:
     """Whether there are weights on the tokens of a text."""
-    return isinstance(model.encoder, Transformer) or _weighs(model) or _follows(model)
+    return isinstance(model.encoder, Transformer) or _weighs(model) or follows(model)
 
 
 def has_heads(model: Any) -> bool:
@@ -59,15 +59,11 @@ def has_heads(model: Any) -> bool:
     )
 
 
-def _follows(model: Model) -> bool:
-    """Whether all that is read comes through a pre-trained network that says where it looks.
-
-    Of layers that are mixed, each would have a way of its own.
-    """
+def follows(model: Model) -> bool:
+    """Whether all that is read comes through a pre-trained network that says where it looks."""
     found: list[Any] = list(model.embedders)
     alone = len(found) == 1 and isinstance(found[0], Contextual) and hasattr(found[0], "weights")
-    known = ("transformer", "none")
-    return alone and found[0].mix is None and model.parts["encoder"]["kind"] in known
+    return alone and model.parts["encoder"]["kind"] in ("transformer", "none")
 
 
 def _weighs(model: Model) -> bool:
@@ -76,11 +72,14 @@ def _weighs(model: Model) -> bool:
     return one_by_one and "attention" in model.pooling
 
 
-def token_weights(engine: Neural, texts: Sequence[str]) -> list[list[Piece]]:
+def token_weights(
+    engine: Neural, texts: Sequence[Any], seconds: Sequence[int] = ()
+) -> list[list[Piece]]:
     """(start, end, weight) of each token of each text; the weights of a text sum to 1.
 
     The weights of the pool as they are; in a Transformer, by attention rollout (Abnar and Zuidema
-    2020) down to the tokens. The windows of a long text count equally.
+    2020) down to the tokens. The windows of a long text count equally. `seconds` says where in
+    each text a second one begins, where there are two.
     """
     pieces: list[list[Piece]] = [[] for _ in texts]
     for rows, source in engine.batches(texts):
@@ -89,19 +88,21 @@ def token_weights(engine: Neural, texts: Sequence[str]) -> list[list[Piece]]:
         for row, values in zip(rows, weights.tolist(), strict=True):
             assert row.spans is not None
             kept = values[: len(row.spans)]
+            places = placed(row, seconds[row.text] if seconds else 0)
             # What stands around a text has no place in it, and is no word that was looked at.
             pieces[row.text] += [
-                (*span, weight)
-                for span, weight in zip(row.spans.tolist(), kept, strict=True)
+                (*place, weight)
+                for place, span, weight in zip(places, row.spans.tolist(), kept, strict=True)
                 if span != [0, 0] or not engine.indexer.framed
             ]
     return [_shares(found) for found in pieces]
 
 
 def heads(predictor: Predictor, asked: Asked) -> list[Heads]:
-    """The attention maps of every network with heads, for one text or its first window.
+    """The attention maps of every network with heads, for one text or one window of it.
 
-    Two texts are in one map where they are read together, and in one each where they are not.
+    That is the first, or the one in which the answer stands where that is a place in the text. Two
+    texts are in one map where they are read together, and in one each where they are not.
     """
     engine = predictor.engine
     if not isinstance(engine, Neural) or not has_heads(engine.model):
@@ -110,37 +111,62 @@ def heads(predictor: Predictor, asked: Asked) -> list[Heads]:
             "and layers to show."
         )
     (given,) = predictor.carried([asked])
-    found = _read(engine, given)
+    found = _read(engine, given, _answered(predictor, given))
     if found is None:
         return []
-    row, source = found
+    row, source, which = found
     with torch.inference_mode():
         return [
-            Heads(name, tuple(tokens), _square(layers, len(tokens)), second)
+            Heads(name + which, tuple(tokens), _square(layers, len(tokens)), second)
             for name, tokens, layers, second in _looking(
                 engine, source, _tokens(engine, row, given)
             )
         ]
 
 
-def _read(engine: Neural, given: str | Example) -> tuple[Row | None, Padded] | None:
-    """The first row of a text, alone in its batch; None of a text in which nothing is read."""
+def _answered(predictor: Predictor, given: str | Example) -> int:
+    """Where in the second text the answer begins, where it is a place there; else -1."""
+    if predictor.config["task"].get("kind") != "span":
+        return -1
+    (answer,) = predictor([given])
+    spans = answer.structure.spans if answer.structure is not None else ()
+    return int(spans[0][0]) if spans else -1
+
+
+def _read(
+    engine: Neural, given: str | Example, place: int
+) -> tuple[Row | None, Padded, str] | None:
+    """The first row of a text, or that of a place in the second, alone in its batch.
+
+    With it comes which of several windows it is, in words; None of a text in which nothing is read.
+    """
     if engine.model.fills:
         text = given if isinstance(given, str) else given.text
         (blank, _), *_ = with_blanks(text, engine.indexer, "input")
         ids = torch.from_numpy(blank.ids.astype(np.int64))[None].to(engine.runtime.device)
-        return None, Padded(ids, torch.tensor([len(blank.ids)]))
+        return None, Padded(ids, torch.tensor([len(blank.ids)])), ""
     found = [(row, i, x) for rows, x in engine.batches([given]) for i, row in enumerate(rows)]
     if not found:
         return None
-    row, at, source = min(found, key=lambda one: _begins(one[0]))
+    found.sort(key=lambda one: _begins(one[0]))
+    holding = [n for n, (row, *_) in enumerate(found) if place >= 0 and _holds(row, place)]
+    chosen = holding[0] if holding else 0
+    row, at, source = found[chosen]
     size, second = int(source.lengths[at]), source.second
-    return row, Padded(
+    which = f", window {chosen + 1} of {len(found)}" if len(found) > 1 else ""
+    alone = Padded(
         source.data[at : at + 1, :size],
         source.lengths[at : at + 1],
         tuple(piece[at : at + 1, :size] for piece in source.pieces),
         second=None if second is None else second[at : at + 1],
     )
+    return row, alone, which
+
+
+def _holds(row: Row, place: int) -> bool:
+    """Whether a row holds the character at a place of the second text."""
+    own = np.zeros((0, 2), int) if row.spans is None else row.spans[row.second :]
+    return bool(((own[:, 0] <= place) & (place < own[:, 1])).any())
 
 
 def _begins(row: Row) -> tuple[int, ...]:
@@ -220,17 +246,46 @@ def rollout(layers: Sequence[Tensor], mask: Tensor) -> Tensor:
 def _flow(model: Model, source: Padded) -> Tensor:
     """(B, T) the share of each token in the pooled vector."""
     embedded = model.embed(source)
+    if model.pair is not None and source.second is not None:
+        embedded = model.pair(embedded)  # two texts in one row
     states = model.encoder(embedded)
     final = _read_by_pool(model, states)  # (B, T)
     encoder = model.encoder
     if isinstance(encoder, Transformer):
         flow = rollout(encoder.weights(embedded), states.mask)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
-    if _follows(model):
-        network: Any = model.embedders[0]
-        flow = rollout(network.weights(source), source.mask)  # (B, T, T)
+    if follows(model):
+        flow = followed(model.embedders[0], source)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)
     return final
+
+
+def followed(network: Any, source: Padded) -> Tensor:
+    """(B, S, S) how much of each state of a pre-trained network came from each step it reads.
+
+    Where its layers are mixed, γ Σ s_l h_l, each has a way of its own, which counts as s_l.
+    """
+    layers, mask = network.weights(source), source.mask
+    if network.mix is None:
+        return rollout(layers, mask)
+    shares = network.mix.shares.float().tolist()
+    return sum(s * rollout(layers[:n], mask) for n, s in enumerate(shares))  # type: ignore[return-value]
+
+
+def between_words(network: Any, given: Padded) -> Tensor:
+    """(B, T, T) how much of the vector of each word came from each word, by all its pieces.
+
+    What stands around the sentence keeps its share for itself.
+    """
+    flow, owners = followed(network, network.read(given)), network.owners(given)  # (B, S, S)
+    words = torch.arange(given.data.shape[1], device=owners.device)
+    inside = (owners[:, None] == words[:, None]).float()  # (B, T, S)
+    read = inside / inside.sum(2, keepdim=True).clamp(min=1)
+    if network.word != "mean":  # the vector of a word is that of one of its pieces
+        count = inside.cumsum(2)
+        chosen = count == (1 if network.word == "first" else count.amax(2, keepdim=True))
+        read = inside * chosen
+    return read @ flow @ inside.transpose(1, 2)
 
 
 def _read_by_pool(model: Model, states: Padded) -> Tensor:

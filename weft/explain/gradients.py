@@ -68,10 +68,10 @@ def word_table(model: Model) -> nn.Embedding | None:
     """The vectors of words before their context, where one pre-trained network reads the text.
 
     Behind such a network the vector of [CLS] has taken in all the others: that it matters says
-    nothing of the words. Of texts that are read apart, None.
+    nothing of the words.
     """
     found: list[Any] = list(model.embedders)
-    if len(found) != 1 or not isinstance(found[0], Contextual) or model.apart:
+    if len(found) != 1 or not isinstance(found[0], Contextual):
         return None
     table: Any = found[0].table
     return table
@@ -94,9 +94,24 @@ def from_table(model: Model, points: Padded) -> Tensor:
     """(B, C) the model from the vectors (B, T, E) of its word table on."""
     table = word_table(model)
     assert table is not None
-    ids = torch.zeros(points.data.shape[:2], dtype=torch.long, device=points.data.device)
-    with instead(table, points.data):
-        return scores(model, model.embed(replace(points, data=ids)))
+    B, T = points.data.shape[:2]
+    numbers = torch.arange(B * T, device=points.data.device).view(B, T)
+    with numbered(table, points.data):
+        return scores(model, model.embed(replace(points, data=numbers)))
+
+
+@contextlib.contextmanager
+def numbered(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
+    """While it lasts, a table gives these vectors (B, T, E) for their numbers, counted through.
+
+    So it does not matter how the steps are cut: texts that are read apart ask for some at a time.
+    """
+    flat = vectors.flatten(0, 1)
+    table.forward = lambda input: flat[input]  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del table.forward
 
 
 @contextlib.contextmanager

@@ -38,7 +38,8 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
         return (LINEAR, OCCLUSION) if linear else (OCCLUSION,)
     from weft.explain.attention import attends
 
-    looks = (ATTENTION,) if attends(cast("Neural", engine).model) and not predictor.pairs else ()
+    model = cast("Neural", engine).model
+    looks = (ATTENTION,) if attends(model) and not model.apart else ()
     return (INTEGRATED, GRADIENT, OCCLUSION, *looks)
 
 
@@ -109,7 +110,7 @@ def _of_pairs(
     steps: int,
 ) -> list[Explanation]:
     """Two texts side by side, the words of both weighed; the mark between them has no weight."""
-    from weft.explain import gradients
+    from weft.explain import attention, gradients
 
     texts = [one.whole for one in given]
     seconds = [len(one.text) + len(BETWEEN) for one in given]
@@ -118,7 +119,11 @@ def _of_pairs(
         words = occlusion.word_weights(predictor.engine, texts, read, targets, seconds)
     else:
         engine, points = cast("Neural", predictor.engine), steps if method == INTEGRATED else 0
-        found = gradients.token_weights(engine, given, targets, points, seconds)
+        found = (
+            attention.token_weights(engine, given, seconds)
+            if method == ATTENTION
+            else gradients.token_weights(engine, given, targets, points, seconds)
+        )
         words = [gather(text, pieces) for text, pieces in zip(texts, found, strict=True)]
     return [
         Explanation(text, answer, aim.name, method, _with_mark(own, second), second=second)

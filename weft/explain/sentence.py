@@ -13,6 +13,7 @@ import torch
 
 from weft.encode.transformer import Transformer
 from weft.errors import UserError, near_miss, unknown_name
+from weft.explain.attention import follows
 from weft.explain.explanation import At, Chances, Explanation, Target, Word
 from weft.explain.faithful import Faithfulness, first_words, measured, orders
 from weft.explain.method import ATTENTION, GRADIENT, INTEGRATED, OCCLUSION
@@ -45,7 +46,8 @@ def methods_at(predictor: Predictor) -> tuple[str, ...]:
     """The methods that can say why a word is answered as it is, the best one first."""
     if not isinstance(predictor.engine, Neural):
         return ()
-    looks = isinstance(predictor.engine.model.encoder, Transformer)
+    model = predictor.engine.model
+    looks = isinstance(model.encoder, Transformer) or follows(model)
     return (INTEGRATED, GRADIENT, OCCLUSION, *((ATTENTION,) if looks else ()))
 
 

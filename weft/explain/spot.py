@@ -19,7 +19,7 @@ from weft.decode.crf import CRF
 from weft.decode.tag import TagScores
 from weft.encode.transformer import Transformer
 from weft.errors import UserError
-from weft.explain.attention import rollout
+from weft.explain.attention import between_words, follows, rollout
 from weft.explain.explanation import Target
 from weft.explain.gradients import (
     STEPS,
@@ -129,13 +129,19 @@ class Spot:
 
     def looks(self) -> np.ndarray:
         """(W,) how much of the step's state came from each word, by attention rollout."""
-        encoder = self.model.encoder
-        assert isinstance(encoder, Transformer)
+        model, encoder = self.model, self.model.encoder
+        found = torch.zeros(self.source.data.shape[1], device=self.source.data.device)
+        found[self.step] = 1
         with torch.inference_mode():
-            layers = encoder.weights(self.model.embed(self.source))  # (1, N, T, T) each
-            flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
-        front = encoder.leading
-        return flow[self.step + front, front:].double().cpu().numpy()
+            if isinstance(encoder, Transformer):
+                layers = encoder.weights(model.embed(self.source))  # (1, N, T, T) each
+                flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
+                front = encoder.leading
+                found = flow[self.step + front, front:]
+            if follows(model):
+                (given,) = model.given(self.source)
+                found = found @ between_words(model.embedders[0], given)[0]
+        return found.double().cpu().numpy()
 
     def _hide(self, hidden: np.ndarray) -> Padded:
         """(M, T) rows with these words unknown and without pieces."""

@@ -26,6 +26,7 @@ class Passage:
     words: Sequence[Word]
     skipped: int = 0  # words of the text that the model read
     unread: bool = False  # and some that it did not
+    apart: bool = False  # or only with other words, not with the one that is explained
 
 
 def strip(explanation: Explanation) -> Markup:
@@ -49,17 +50,18 @@ def passages(explanation: Explanation) -> list[Passage]:
     shown = _shown(words)
     breaks = [i for i, (a, b) in enumerate(pairwise(words), 1) if text[a.end : b.start].strip()]
     cuts = sorted({0, *breaks, *(i for i, _ in shown), *(j for _, j in shown), len(words)})
+    apart = explanation.at is not None  # a long sentence is answered in stretches
     out, skipped, unread = [], 0, bool(text[: words[0].start].strip())
     for i, j in pairwise(cuts):
         unread = unread or i in breaks
         if any(a <= i and j <= b for a, b in shown):
-            out.append(Passage(words[i:j], skipped, unread))
+            out.append(Passage(words[i:j], skipped, unread, apart))
             skipped, unread = 0, False
         else:
             skipped += j - i
     unread = unread or bool(text[words[-1].end :].strip())
     if skipped or unread:
-        out.append(Passage((), skipped, unread))
+        out.append(Passage((), skipped, unread, apart))
     return out
 
 
@@ -92,7 +94,8 @@ def left_out(passage: Passage) -> str:
         return ""
     count = f"{passage.skipped:,} word{'s' if passage.skipped != 1 else ''}"
     if passage.unread:
-        return f"… {count}, then some not read …" if passage.skipped else "… not read …"
+        how = "read apart" if passage.apart else "not read"
+        return f"… {count}, then some {how} …" if passage.skipped else f"… {how} …"
     return f"… {count} …"
 
 

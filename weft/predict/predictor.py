@@ -247,6 +247,11 @@ def model_folder(folder: Path) -> Path:
     for place in (folder, folder / "model"):
         if (place / "model.json").is_file():
             return place
+    if (folder / "config.json").is_file():
+        raise UserError(
+            f"{folder}: not a model folder but, it seems, a checkpoint of the Hugging Face layout. "
+            f"Make a model of it: `weft convert {folder} -o MODEL`."
+        )
     raise UserError(
         f"{folder}: not a model folder: there is no model.json in it. "
         "Give the `model` folder of a finished run (`weft train … -o RUN` writes RUN/model)."

@@ -79,7 +79,8 @@ def facts(
             right = gold(example) if gold else None
             if right is not None:
                 kind = right.kind
-                words[split] += len(right.words)
+                if kind != "answer":  # whose words are the answer alone
+                    words[split] += len(right.words)
             if writes:
                 words[split] += len(example.text.split())
                 continue

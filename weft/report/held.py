@@ -25,7 +25,7 @@ def write_test(data: Data, test: Source, folder: Path) -> str:
     files = sides(data.train, data.target, data.references)
     if len(files) > 1:
         return _parallel(data, files, test, folder)
-    if isinstance(getattr(next(test(), None), "label", None), Answers):
+    if any(isinstance(example.label, Answers) for example in test()):
         write_squad(test(), folder / "test.json")
         return str(folder / "test.json")
     kind = data.format or recognise(data.train)

@@ -22,6 +22,7 @@ class Bad:
     gold: Structure
     wrong: int
     of: int
+    asked: str = ""  # the question, where the sentence is a passage
 
 
 @dataclass
@@ -53,7 +54,11 @@ class Mistakes:
             wrong += len(found.said) - len(found.right)
         self._met += 1
         if wrong and self.keep:
-            bad = Bad(example.sentence, said, gold, wrong, len(found.true))
+            asked, where = "", example.sentence
+            if example.other is not None:
+                asked = example.text
+                where = example.where + (f": question '{example.id}'" if example.id else "")
+            bad = Bad(where, said, gold, wrong, len(found.true), asked)
             item = (wrong, -len(gold.words), -self._met, bad)
             heapq.heappush(self._worst, item)
             if len(self._worst) > self.keep:
@@ -97,6 +102,7 @@ def page(mistakes: Mistakes, figures: dict[str, Any], *, model: str, file: str) 
         figures=figures,
         unit=unit,
         labels=labels,
+        rows="questions" if mistakes.kind == "answer" else "sentences",
         by_label=mistakes.by_label(),
         confusions=mistakes.confusions(20),
         worst=[(bad, drawn(bad.said, bad.gold)) for bad in mistakes.worst],

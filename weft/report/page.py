@@ -169,6 +169,7 @@ def _pictures(page: Page) -> list[tuple[str, Markup]]:
         if lengths:
             chart = histograms.shares(lengths, "words", doubling=True)
             what = "sentences" if page.facts.kind else "texts"
+            what = "questions with their passages" if page.facts.kind == "answer" else what
             out.append((f"How long the {what} are", Markup(chart)))
     if page.diagnosis is not None and (targets := page.diagnosis.targets):
         edges = targets.histogram.edges

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 from weft import registry
 from weft.errors import UserError
 from weft.text.documents import Layout, read_documents
-from weft.text.example import Example, Tally
+from weft.text.example import Answers, Example, Tally
 from weft.text.parallel import read_parallel, sides
 from weft.text.read import Columns, read, settled
 from weft.text.running import read_running
@@ -156,12 +157,23 @@ def counted(
         yield example
 
 
+def some(rows: Iterator[Example], data: Data) -> Iterator[Example]:
+    """The same rows, or a UserError where all were left out."""
+    first = next(rows, None)
+    if first is None:
+        raise UserError(
+            f"{data.train}: no row is left to learn from; every one was skipped. `weft check` says "
+            "why; or pass --label with the column that holds the answers."
+        )
+    return chain([first], rows)
+
+
 def unread(examples: Source, task: Any) -> str:
     """What to say where a file has two texts and the task reads only the first."""
     first = next(examples(), None)
     if first is None or first.other is None or getattr(task, "pairs", False):
         return ""
-    return (
-        "note: each row has a second text, which this task does not read; --recipe towers, or "
-        "another of the task 'pair-classify', reads both"
-    )
+    reads = "--recipe towers, or another of the task 'pair-classify', reads both"
+    if isinstance(first.label, Answers):
+        reads = "--recipe bidaf, or another of the task 'span', finds the answers in it"
+    return f"note: each row has a second text, which this task does not read; {reads}"

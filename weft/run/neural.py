@@ -173,7 +173,8 @@ class Run:
         model = Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
         self._initialise(model, tokenizer)
         if not (resume and (self.folder / "checkpoints" / "last.safetensors").is_file()):
-            for line in pretrained.begin(model, self.parts["task"]["kind"]):
+            kind, rate = self.parts["task"]["kind"], self.settings.learning_rate
+            for line in pretrained.begin(model, kind, rate):
                 self.watch.say(line)
         return model
 

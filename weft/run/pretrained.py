@@ -29,6 +29,8 @@ PRETRAINED = "pretrained"
 CHOICES = ("dropout", "attention_dropout", "word", "mix", "frozen", "lora", "norm", "cls", "sep")
 DECODER = ("hidden", "layers", "heads", "feed", "limit", "activation", "dropout")
 SPEAKS = "head.decoder."
+# From this rate on a network of so many weights forgets what it has learned.
+HIGH, LARGE = 3e-4, 5_000_000
 
 
 @dataclass(frozen=True)
@@ -183,8 +185,11 @@ def _end(path: Path) -> int:
     return known.get(EOS, known.get(END, -1))
 
 
-def begin(model: Model, task: str) -> list[str]:
-    """Give a fresh model the weights of the folder it names; what was done, in words."""
+def begin(model: Model, task: str, rate: float = 0.0) -> list[str]:
+    """Give a fresh model the weights of the folder it names; what was done, in words.
+
+    With the `rate` at which it will learn, also whether that is too high for such a network.
+    """
     told = []
     for embedder in model.embedders:
         if name := getattr(embedder, "model", ""):
@@ -194,6 +199,13 @@ def begin(model: Model, task: str) -> list[str]:
             told.append(f"weights of the embedder are those of {found.folder}")
             more = _more(model, found, weights, task)
             told += [f"weights of the {part} begin there, too" for part in more]
+            tuned = sum(p.numel() for p in embedder.parameters() if p.requires_grad)
+            if rate >= HIGH and tuned >= LARGE and not getattr(embedder, "frozen", False):
+                told.append(
+                    f"note: train.learning_rate={rate:g} is high for a network of {tuned:,} "
+                    "weights: it may forget what it knows. 2e-5 to 5e-5 is usual; or set "
+                    "embedder.frozen=true"
+                )
     if model.speaks and (name := getattr(model.head.decoder, "model", "")):
         found = source(str(name))
         put(model.head.decoder, _under(found.weights(task), SPEAKS), str(found.folder))  # type: ignore[arg-type]

@@ -144,8 +144,13 @@ def with_test(data: Data, chosen: Holdout) -> Splits:
 
 def kept_with(example: Example) -> str:
     """The text whose copies stay on one side: of a question about a passage, the passage."""
-    asked = isinstance(example.label, Answers) and example.other
-    return example.other or "" if asked else example.text
+    label, passage = example.label, example.other
+    if not passage:
+        return example.text
+    # Without a label it is a question as well, one without an answer: other rows need one.
+    asked = isinstance(label, Answers) or label is None
+    found = isinstance(label, tuple) and all(one in passage for one in label)
+    return passage if asked or found else example.text
 
 
 def key(text: str) -> int:

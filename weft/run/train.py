@@ -29,7 +29,7 @@ from weft.measure import Figure
 from weft.predict.evaluate import evaluate
 from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
-from weft.run.data import Data, Source, checked, counted, manner_of, unread
+from weft.run.data import Data, Source, checked, counted, manner_of, some, unread
 from weft.run.split import Splits, from_files
 from weft.tasks.task import Space, Task, built
 from weft.text import matrices, trees
@@ -95,7 +95,7 @@ def train(
     parser = _parser(data.parser, task, device)
     splits = _prepared(splits, task, tally, data, parser)
     skip = data.problems == "skip"
-    rows = counted(splits.train, data, tally, manner) if skip else splits.train()
+    rows = some(counted(splits.train, data, tally, manner), data) if skip else splits.train()
     space = task.space(rows)
     _check_metric(settings.metric, task, space)
     if not skip:

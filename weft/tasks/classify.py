@@ -16,7 +16,7 @@ from weft.errors import UserError, near_miss
 from weft.measure import Classification, LabelSets
 from weft.registry import register
 from weft.tasks.task import Answer, Labels, Loss, weight, with_words
-from weft.text.example import Example, Layers
+from weft.text.example import Answers, Example, Layers, Marks
 from weft.text.source import SKIP
 
 if TYPE_CHECKING:
@@ -171,7 +171,12 @@ class Classify:
 
     def _names(self, example: Example) -> tuple[str, ...]:
         label = example.label
-        if isinstance(label, Layers):
+        if isinstance(label, Answers):
+            raise UserError(
+                f"{example.where}: the label is an answer that stands in a second text, not a "
+                "class. Use a recipe for such answers: --recipe bidaf, or bert-span."
+            )
+        if isinstance(label, (Layers, Marks)):
             raise UserError(
                 f"{example.where}: something is known of every word here, not one label of the "
                 "text. Use a recipe for tags: --recipe tagger-bilstm."

@@ -5,6 +5,8 @@ from weft.registry import register
 from weft.tasks.classify import Classify
 from weft.tasks.regress import Regress
 from weft.text.example import Example, Tally
+from weft.text.source import SKIP
+from weft.text.two import UNAGREED
 
 FIX = "Name the columns of the two texts, --text A --other B; in Python, give pairs: (text, other)."
 
@@ -20,8 +22,7 @@ class Two:
             raise UserError(f"{example.where}: no second text beside {example.text[:40]!r}. {FIX}")
         if not example.other.strip():
             raise UserError(
-                f"{example.where}: the second text is empty. Fill it in, remove the row, or pass "
-                "--problems skip to leave such rows out."
+                f"{example.where}: the second text is empty. Fill it in, remove the row, or {SKIP}."
             )
         return example
 
@@ -35,6 +36,15 @@ class PairClassify(Two, Classify):
     ) -> None:
         super().__init__(several, smoothing, auxiliary)
 
+    def prepare(self, example: Example, tally: Tally) -> Example:
+        """The same, or a UserError where a text is missing or there is no agreed label."""
+        if example.label == UNAGREED:
+            raise UserError(
+                f"{example.where}: the label is '-', which stands for no agreement, as in SNLI. "
+                f"Mend it, or {SKIP}; if it is a class of yours, call it by a word."
+            )
+        return super().prepare(example, tally)
+
 
 @register("task", "pair-score")
 class PairScore(Two, Regress):
@@ -42,3 +52,7 @@ class PairScore(Two, Regress):
 
     def __init__(self, auxiliary: float = 0.0) -> None:
         super().__init__(auxiliary)
+
+    def prepare(self, example: Example, tally: Tally) -> Example:
+        """The same, or a UserError where a text is missing or the label is no number."""
+        return Two.prepare(self, Regress.prepare(self, example, tally), tally)

@@ -11,7 +11,8 @@ from weft.errors import UserError
 from weft.measure import Regression
 from weft.registry import register
 from weft.tasks.task import Answer, Labels, Loss, weight, with_words
-from weft.text.example import Example
+from weft.text.example import Example, Tally
+from weft.text.source import SKIP
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,6 +49,12 @@ class Regress:
 
     def __init__(self, auxiliary: float = 0.0) -> None:
         self.auxiliary = weight(auxiliary)
+
+    def prepare(self, example: Example, tally: Tally) -> Example:
+        """The same, or a UserError where there is a label and it is no number."""
+        if example.label not in (None, ""):
+            number(example)
+        return example
 
     def space(self, examples: Iterable[Example]) -> Scale:
         """Mean and deviation in one pass (Welford 1962)."""
@@ -118,7 +125,8 @@ def number(example: Example) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise UserError(
-            f"{example.where}: label {label!r} is not a finite number, which task 'regress' needs. "
-            "Correct it, pass --label with another column, or use --set task.kind=classify."
+            f"{example.where}: label {label!r} is not a finite number. Correct it, or {SKIP}; or "
+            "pass --label with another column. Classes want --set task.kind=classify, or "
+            "pair-classify for two texts."
         )
     return value

@@ -16,7 +16,7 @@ from weft.tasks.structure import Found
 from weft.tasks.task import Answer, Labels, Loss
 from weft.tasks.text_measure import MAIN, Right, TextMeasure, checked
 from weft.tasks.wording import Words as Words
-from weft.text.example import Example, Tally
+from weft.text.example import Answers, Example, Tally
 from weft.text.parallel import endings
 from weft.text.records import check_slots, delexicalised, linear, mark, read_record
 
@@ -92,6 +92,8 @@ class Seq2Seq:
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The example with its record opened: slots and values, and one text of them."""
+        if isinstance(example.label, Answers):  # wherever they stand, they are texts
+            example = replace(example, label=example.label.texts or None)
         return self._opened(example, example.where)
 
     def _opened(self, example: Example, where: str) -> Example:

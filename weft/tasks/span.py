@@ -18,6 +18,7 @@ from weft.tasks.pair import Two
 from weft.tasks.structure import Structure
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Answers, Example, Tally
+from weft.text.source import SKIP
 from weft.text.squad import check_answers, found_in
 
 if TYPE_CHECKING:
@@ -132,8 +133,13 @@ class Span(Two):
         """The example with its answers found in the passage; without any, only if that may be."""
         example = super().prepare(example, tally)
         label, passage = example.label, example.other or ""
-        if label is None and self.no_answer:
-            return replace(example, label=Answers())
+        if label is None:
+            if self.no_answer:
+                return replace(example, label=Answers())
+            raise UserError(
+                f"{where(example)}: there is no answer. Fill it in, or {SKIP}; if there are "
+                "questions without one, pass --set task.no_answer=true."
+            )
         try:
             if isinstance(label, (str, tuple)):
                 texts = (label,) if isinstance(label, str) else label
@@ -174,7 +180,7 @@ class Span(Two):
         if not label.texts and not self.no_answer:
             raise UserError(
                 f"{where(example)}: this question has no answer. Set task.no_answer = true, or "
-                "pass --problems skip to leave such rows out."
+                f"{SKIP}."
             )
         return label
 

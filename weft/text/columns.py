@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from weft.errors import UserError, near_miss
-from weft.text.two import only_two, two_texts
+from weft.text.two import only_two, stand_within, two_texts
 
 TEXT_NAMES = (
     *("text", "sentence", "review", "question", "utterance", "content", "document", "body"),
@@ -24,6 +24,7 @@ TARGET_NAMES = (
     *("target", "tgt", "output", "ref", "reference", "references", "summary", "highlights"),
     *("translation", "response", "answer", "tldr", "answers"),
 )
+ANSWER_NAMES = ("answer", "answers", "answer_text")
 START_NAMES = ("answer_start", "answerstart", "answer_starts")  # of answers in a second text
 ID_NAMES = ("id", "idx", "uid", "guid", "index", "example_id")
 NO_LABEL = ""
@@ -32,6 +33,7 @@ LOOK_AHEAD = 20_000  # rows looked at when the first ones do not settle the labe
 _FEW = 20  # below this many rows, "few distinct values" says nothing
 _TELLING = 5  # rows that must stand below words to make them a header
 _NAME = re.compile(r"[^\W\d][\w-]{0,39}")  # of a column: one word, without stops
+_BLANK = 0.1  # share of labels that may be missing
 _WORDS = 2.0  # of a cell on average, where a column holds texts
 
 
@@ -61,6 +63,7 @@ class Layout:
     more: tuple[int, ...] = ()
     other: int | None = None  # the second text, where there are two
     start: int | None = None  # where in it the label begins, where a column tells
+    within: bool = False  # labels are answers, which stand in it
     guessed: bool = False  # the header is one by what stands below it, not by its words
 
     @property
@@ -122,7 +125,8 @@ def layout(
         label = target if asked.label is None else None
         other = None if label is not None and label == other else other  # one becomes the other
     if asked.two and other is None:
-        text, other = only_two(names, text, given, file)
+        labels = {i for i, name in enumerate(names) if name.lower() in LABEL_NAMES}
+        text, other = only_two(names, text, given | labels, file)
     if text is None:
         text = _known(names, TEXT_NAMES, taken)
     if text is None:
@@ -135,8 +139,15 @@ def layout(
     if label is None and asked.label is None:
         label = _find_label(names, columns, {text, identity, other}, file, more)
     told = {text, label, identity, other}
-    start = None if None in (label, other) else _known(names, START_NAMES, told)
-    return Layout(text, label, identity, names, header, more=others, other=other, start=start)
+    start, within = None, False
+    if label is not None and other is not None:
+        start = _known(names, START_NAMES, told)
+        named = names[label].lower() in ANSWER_NAMES
+        within = start is None and stand_within(columns[label], columns[other], named)
+    return Layout(
+        text, label, identity, names, header,
+        more=others, other=other, start=start, within=within,
+    )  # fmt: skip
 
 
 def _pair(
@@ -232,18 +243,24 @@ def _is_header(rows: Rows, asked: Columns) -> bool:
     named = [a for a in given if isinstance(a, str) and a]
     if any(name in first and not name.isdecimal() for name in named):
         return True
-    plausible = all(cell and len(cell) <= 40 and len(cell.split()) <= 3 for cell in first)
+    plausible = all(cell and len(cell) <= 40 and len(cell.split()) <= 6 for cell in first)
     if not plausible or len(set(first)) < len(first) or any(map(_is_number, first)):
         return False
+    if _over_numbers(rows):
+        return True
+    if any(len(cell.split()) > 3 for cell in first):
+        return False  # as texts have
     lowered = {cell.lower() for cell in first}
     if lowered & {*TEXT_NAMES, *LABEL_NAMES}:
         return True
     if lowered & {*SOURCE_NAMES} and lowered & {*TARGET_NAMES}:
         return True
-    if None not in two_texts(first, None, None, set()):
-        return True
-    # A word above a column of numbers can only be its name.
-    body = [row for row in rows[1:] if len(row) == len(first)]
+    return None not in two_texts(first, None, None, set())
+
+
+def _over_numbers(rows: Rows) -> bool:
+    """Whether a column of nothing but numbers follows: a word above it can only be its name."""
+    body = [row for row in rows[1:] if len(row) == len(rows[0])]
     return len(body) > 1 and any(all(map(_is_number, column)) for column in zip(*body, strict=True))
 
 
@@ -323,9 +340,10 @@ def _candidates(columns: Sequence[Sequence[str]], free: list[int]) -> list[int]:
 
 
 def _few_values(cells: Sequence[str]) -> bool:
-    if not cells or not all(cells):
+    filled = [cell for cell in cells if cell.strip()]
+    if not filled or len(cells) - len(filled) > _BLANK * len(cells):
         return False
-    values = set(cells)
+    cells, values = filled, set(filled)
     if len(cells) >= _FEW:
         return len(values) * 2 <= len(cells)
     if len(cells) > 2 and len(values) == len(cells) and all(cell.isdecimal() for cell in cells):

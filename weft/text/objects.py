@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.text.columns import Layout
-from weft.text.example import Label, answers_of
+from weft.text.example import Answers, Label, answers_of
 from weft.text.source import EMPTY, EMPTY_ADVICE, SKIP, UNDECODABLE
+from weft.text.squad import check_answers, found_in
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Keys:
     more: tuple[str, ...] = ()
     other: str | None = None
     start: str | None = None
+    within: bool = False
 
     @classmethod
     def of(cls, found: Layout) -> "Keys":
@@ -31,7 +33,7 @@ class Keys:
             for i in (found.label, found.id, found.other, found.start)
         )
         fields, more = (tuple(names[i] for i in places) for places in (found.fields, found.more))
-        return cls(names[found.text], label, identity, fields, more, other, start)
+        return cls(names[found.text], label, identity, fields, more, other, start, found.within)
 
     def gather(self, row: dict[str, Any]) -> None:
         """Make one text of a list of sentences, or of the fields of a record."""
@@ -50,13 +52,21 @@ def second(row: dict[str, Any], key: str | None) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def beginning(label: Label, start: Any) -> Label:
-    """An answer, or several, with the characters of the second text at which they begin."""
+def placed(label: Label, passage: str | None, start: Any = None, within: bool = False) -> Label:
+    """An answer, or several, where they stand in the second text; a UserError where one does not.
+
+    `start` tells the characters at which they begin; without it, `within` looks for them.
+    """
     texts = label if isinstance(label, tuple) else (label,)
-    starts = start if isinstance(start, (list, tuple)) else (start,)
-    if start in (None, "", []) or not all(isinstance(text, str) for text in texts):
-        return label
-    return answers_of({"text": list(texts), "answer_start": list(starts)})
+    if texts and all(isinstance(text, str) for text in texts):
+        if start not in (None, "", []):
+            starts = start if isinstance(start, (list, tuple)) else (start,)
+            label = answers_of({"text": list(texts), "answer_start": list(starts)})
+        elif within:
+            return found_in(tuple(map(str, texts)), passage or "")
+    if isinstance(label, Answers) and passage is not None:
+        check_answers(label, passage)
+    return label
 
 
 def several(label: Label, others: Sequence[str]) -> Label:

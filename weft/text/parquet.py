@@ -7,8 +7,9 @@ from typing import Any
 from weft.errors import UserError
 from weft.text.columns import Columns, Layout, layout
 from weft.text.example import Example, Label, label_of
-from weft.text.objects import Keys, second, several
+from weft.text.objects import Keys, placed, second, several
 from weft.text.source import SKIP, Ids, Problems
+from weft.text.squad import kind_of
 
 _ROWS = 1024
 
@@ -43,7 +44,7 @@ def parquet_layout(path: str, columns: Columns) -> Layout:
 def _rows(file: Any, path: str, keys: Keys, unique: bool, problems: Problems) -> Iterator[Example]:
     pyarrow, _ = _pyarrow()
     text_name, label_name, id_name = keys.text, keys.label, keys.id
-    wanted = (text_name, label_name, id_name, keys.other, *keys.fields, *keys.more)
+    wanted = (text_name, label_name, id_name, keys.other, keys.start, *keys.fields, *keys.more)
     used = list(dict.fromkeys(name for name in wanted if name is not None))
     known = Ids(unique, problems)
     number = 0
@@ -68,15 +69,17 @@ def _rows(file: Any, path: str, keys: Keys, unique: bool, problems: Problems) ->
                     continue
                 try:
                     label = label_of(row[label_name]) if label_name is not None else None
+                    if keys.more:
+                        label = several(label, [_cell(row[key]) for key in keys.more])
+                    other = second(row, keys.other)
+                    label = placed(label, other, row.get(keys.start), keys.within)
                 except UserError as error:
-                    problems.found("unusable label", number, str(error))
+                    problems.found(kind_of(error), number, str(error))
                     continue
-                if keys.more:
-                    label = several(label, [_cell(row[key]) for key in keys.more])
                 name = _cell(row[id_name]) if id_name is not None else ""
                 if known.repeats(name, number):
                     continue
-                yield Example(text, label, name, path, number, other=second(row, keys.other))
+                yield Example(text, label, name, path, number, other=other)
 
 
 def write_parquet(examples: Iterable[Example], path: str) -> None:

@@ -21,7 +21,7 @@ from weft.text.formats import (
     structure_of,
 )
 from weft.text.formats import recognise as recognise
-from weft.text.objects import Keys, beginning, cell_of, invalid_json, json_fault, second, several
+from weft.text.objects import Keys, cell_of, invalid_json, json_fault, placed, second, several
 from weft.text.objects import no_text as no_text
 from weft.text.parallel import read_parallel, sides
 from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
@@ -35,6 +35,7 @@ from weft.text.source import (
     Source,
     missing,
 )
+from weft.text.squad import kind_of
 
 HEADER = "first line taken for a header"
 
@@ -258,19 +259,20 @@ def _json_rows(source: Source, wish: _Wish, keys: Keys) -> Iterator[Example]:
             problems.found(fault[0], number, fault[1])
             continue
         label = row.get(label_key) if label_key is not None else None
-        if label is not None and (type(label) is not str or keys.start is not None):
+        other = second(row, keys.other)
+        if type(label) is not str or other is not None or keys.more:
             try:
-                label = beginning(label_of(label), row.get(keys.start))
+                label = label_of(label)
+                if keys.more:
+                    label = several(label, [cell_of(row.get(key)) for key in keys.more])
+                label = placed(label, other, row.get(keys.start), keys.within)
             except UserError as error:
-                problems.found("unusable label", number, str(error))
+                problems.found(kind_of(error), number, str(error))
                 continue
-        if keys.more:
-            label = several(label, [cell_of(row.get(key)) for key in keys.more])
         identity = row.get(id_key) if id_key is not None else None
         name = "" if identity is None else str(identity)
         if known.repeats(name, number):
             continue
-        other = second(row, keys.other)
         yield Example(row[text_key], label, name, file, number, other=other)
 
 
@@ -366,11 +368,12 @@ def _examples(rows: Rows, found: Layout, file: str, wish: _Wish) -> Iterator[Exa
         if known.repeats(name, number):
             continue
         other = None if found.other is None else cells[found.other]
-        if found.start is not None:
+        if found.start is not None or found.within:
+            start = None if found.start is None else cells[found.start]
             try:
-                label = beginning(label, cells[found.start])
+                label = placed(label, other, start, found.within)
             except UserError as error:
-                problems.found("unusable label", number, str(error))
+                problems.found(kind_of(error), number, str(error))
                 continue
         yield Example(text, label, name, file, number, other=other)
 

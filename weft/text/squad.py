@@ -5,6 +5,7 @@ A file is one document, so it is read whole.
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,11 +14,15 @@ from weft.text.example import Answers, Example, Tally, answers_of
 from weft.text.source import EMPTY, SKIP, Handling, Problems, Source, peel
 
 MISPLACED = "answer not at its place"
+_BARE = re.compile(  # of a document in which nothing is asked
+    r'\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\[\s*(\]|\{[^{}]*"paragraphs")'
+)
 
 
 def is_squad(head: str) -> bool:
-    """Whether the beginning of a file is that of such a document."""
-    return head.lstrip().startswith("{") and '"paragraphs"' in head and '"qas"' in head
+    """Whether the beginning of a file is that of such a document, be it an empty one."""
+    named = head.lstrip().startswith("{") and '"paragraphs"' in head and '"qas"' in head
+    return named or _BARE.match(head) is not None
 
 
 def squad_examples(
@@ -28,7 +33,13 @@ def squad_examples(
     faults = Problems(source.name, problems, tally, keep_empty)
     whole, document = _document(source)
     lines = _Lines(whole)
-    for title, passage, asked in _paragraphs(document, source.name):
+    paragraphs = list(_paragraphs(document, source.name))
+    if not any(asked for _, _, asked in paragraphs):
+        raise UserError(
+            f"{source.name}: there is no question in it: no 'qas' of its 'data' holds one. Give it "
+            "at least one, or another file."
+        )
+    for title, passage, asked in paragraphs:
         for question in asked:
             line = lines.of(question)
             told = f"question '{question['id']}'" if question.get("id") else f"article '{title}'"
@@ -73,6 +84,11 @@ def found_in(texts: tuple[str, ...], passage: str) -> Answers:
     starts = tuple(passage.find(text) for text in texts)
     check_answers(Answers(texts, starts), passage)
     return Answers(texts, starts)
+
+
+def kind_of(error: UserError) -> str:
+    """What is wrong with a label, in the few words that a tally has for it."""
+    return error.kind if isinstance(error, _Fault) else "unusable label"
 
 
 class _Fault(UserError):

@@ -1,9 +1,12 @@
 """Two texts in a row: the names of columns that say so."""
 
+import re
 from collections.abc import Sequence
 
 from weft.errors import UserError
 
+UNAGREED = "-"  # the label of two texts on which people did not agree, as SNLI has it
+_SEVERAL, _NEARLY = 3, 0.9  # different answers, and the share of them that stand in their passages
 # By what they are without case, spaces and strokes: sentence_A is sentencea.
 TWO_NAMES = (
     *(
@@ -47,6 +50,21 @@ def only_two(
         f"{file}: two texts are asked for, and nothing says where they stand; {told}. Pass --text "
         "and --other with their columns."
     )
+
+
+def stand_within(labels: Sequence[str], passages: Sequence[str], told: bool) -> bool:
+    """Whether labels are answers that stand in the second texts, whatever their case.
+
+    Most do where the column is called so: `told`. Else nearly all must, as whole words, and be
+    several: classes seldom stand in what they are said of.
+    """
+    some = [(a, p) for a, p in zip(labels, passages, strict=True) if a.strip()]
+    if told:
+        return sum(a.casefold() in p.casefold() for a, p in some) > len(some) / 2
+    if len({label for label, _ in some}) < _SEVERAL:
+        return False
+    whole = (re.search(rf"(?<!\w){re.escape(a)}(?!\w)", p, re.IGNORECASE) for a, p in some)
+    return sum(map(bool, whole)) >= _NEARLY * len(some)
 
 
 def _plain(name: str) -> str:
