@@ -15,6 +15,7 @@ from weft.doctor.files import opened
 from weft.doctor.fix import Fixed, fix
 from weft.doctor.survey import survey
 from weft.text.columns import Columns
+from weft.text.example import Answers
 from weft.text.read import read
 from weft.text.rewrite import rewrite
 
@@ -216,3 +217,36 @@ def test_any_table_comes_back_whole(tmp_path_factory, rows, delimiter):
     with open(folder / "b.csv", encoding="utf-8", newline="") as file:
         copy = list(csv.reader(file, delimiter=delimiter))
     assert copy[1:] == [row for row, (_, _, kept) in zip(given_rows, rows, strict=True) if kept]
+
+
+PASSAGE = "The loom stands in Lyon. A weaver in Lyon owns the loom."
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+def test_answers_stay_in_their_passages(tmp_path, name):
+    rows = [("Where?", "Lyon"), ("Who\u200b?", "weaver"), ("What?", "loom"), ("Why?", "Bern")]
+    path = tmp_path / name
+    if name == "a.csv":
+        lines = [f'{asked},"{PASSAGE}",{answer}' for asked, answer in rows]
+        path.write_text("question,context,answer\n" + "\n".join(lines) + "\n", "utf-8")
+    elif name == "a.jsonl":
+        lines = [
+            json.dumps({"question": asked, "context": PASSAGE, "answer": answer})
+            for asked, answer in rows
+        ]
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+    else:
+        asked = [
+            {"id": f"q{i}", "question": asked, "answers": [{"text": a, "answer_start": start}]}
+            for i, (asked, a) in enumerate(rows)
+            for start in [max(PASSAGE.find(a), 0)]
+        ]
+        whole = {"data": [{"paragraphs": [{"context": PASSAGE, "qas": asked}]}]}
+        path.write_text(json.dumps(whole), "utf-8")
+    fixed(path, tmp_path / "out")
+    found = [(e.text, e.label) for e in read(tmp_path / "out" / name)]
+    assert found == [
+        ("Where?", Answers(("Lyon",), (19,))),
+        ("Who?", Answers(("weaver",), (27,))),
+        ("What?", Answers(("loom",), (4,))),
+    ]

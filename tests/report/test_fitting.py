@@ -6,6 +6,7 @@ import pytest
 
 from tests.run.test_tag import columns, conllu
 from weft.errors import UserError
+from weft.report.facts import looks_numeric
 from weft.report.fitting import chosen, fitting, others
 from weft.report.held import write_test
 from weft.run.data import Data, source
@@ -138,3 +139,13 @@ def test_two_texts_are_for_tasks_about_two():
     assert chosen("pair-score", (), fits, "f.tsv") == "pair-score"
     with pytest.raises(UserError, match="'pair-classify' needs two texts in each row"):
         chosen("pair-classify", (), fitting([Example("a", "x")]), "f.tsv")
+
+
+def test_a_word_among_numbers_makes_no_classes_of_them():
+    scores = [Example("a", f"{i / 7:.2f}") for i in range(61)]
+    assert looks_numeric(scores)
+    assert looks_numeric([*scores, Example("a", "n/a"), Example("a", None)])
+    assert not looks_numeric([*scores, *(Example("a", "n/a") for _ in range(7))])
+    assert not looks_numeric([Example("a", "x"), *scores[:11]])
+    assert not looks_numeric([Example("a", str(i % 3)) for i in range(61)])
+    assert not looks_numeric([Example("a", ("1", "2")), *scores[:5]])

@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +23,11 @@ from weft.text.example import Example, Label
 from weft.text.formats import ENDINGS
 from weft.text.rewrite import KEEPING, other_columns, rewrite
 from weft.text.source import peel
+from weft.text.squad import write_squad
 from weft.text.write import write
 
 CHANGES = "changes.jsonl"
+SQUAD = "squad"
 _WRITABLE = ("csv", "tsv", "jsonl", "fasttext", "lines", "parquet")
 _ONE_LINE = ("tsv", "fasttext", "lines")  # formats that cannot hold a line break in a text
 
@@ -59,7 +61,8 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
             row: dict[str, object] = {"file": example.file, "line": example.line}
             row |= {"sentence": example.id} if example.id else {}
             row["what"] = what
-            log.write(json.dumps({**row, "before": before, "after": after}, ensure_ascii=False))
+            row |= {"before": before, "after": after}
+            log.write(json.dumps(row, ensure_ascii=False, default=asdict))  # answers are a record
             log.write("\n")
 
         for split in survey.splits:
@@ -71,6 +74,8 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
             path, target = files.paths[split.name], targets[split.name]
             if kind == given and kind in KEEPING:
                 rewrite(rows, path, str(target), kind, files.columns[split.name])
+            elif kind == SQUAD:
+                write_squad(rows, target)
             else:
                 write(rows, target, format=kind)
             for what, places in files.tallies[split.name].places.items():
@@ -135,7 +140,7 @@ def _targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
         file = given.name
         if files.formats[name] == "standoff" and given.is_file():
             file = given.stem  # a folder
-        if files.formats[name] not in (*_WRITABLE, *KINDS):
+        if files.formats[name] not in (*_WRITABLE, *KINDS, SQUAD):
             file = f"{Path(peel(given.name)[0]).stem}.jsonl"
         if any(other.name == file for other in targets.values()):
             file = f"{name}-{file}"
@@ -152,7 +157,7 @@ def _kind(files: Files, name: str, target: Path) -> str:
     """The format of a copy: that of the file, unless the copy's ending says another."""
     given, wanted = (Path(peel(str(path))[0]).suffix for path in (files.paths[name], target))
     other = ENDINGS.get(wanted)
-    if files.formats[name] in KINDS:
+    if files.formats[name] in (*KINDS, SQUAD):
         if wanted != given and other and other != files.formats[name]:
             raise UserError(
                 f"{target}: a copy of {files.paths[name]} keeps its format, for {other} could not "

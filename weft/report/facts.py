@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import registry
 from weft.config import Config
+from weft.doctor.survey import STRAY, number
 from weft.errors import UserError
 from weft.predict.prepare import prepared
 from weft.report.judged import names
@@ -17,6 +18,7 @@ from weft.tasks.structure import Structure
 from weft.tasks.task import built
 from weft.text.example import Example, Tally
 
+LOOKED = 200  # rows after which words among the numbers say that they are none
 MANY = 20  # different values with fractions that make a label column a scale
 DISTINCT = 10_000  # labels counted apart; a column of free text would otherwise fill the memory
 
@@ -40,17 +42,24 @@ class Facts:
 def looks_numeric(examples: Iterable[Example]) -> bool:
     """Whether the labels can only be meant as numbers: typed so, or many and with fractions."""
     seen: set[float] = set()
-    fractions = False
+    fractions = typed = False
+    rows = strays = 0
     for example in examples:
         value = example.label
-        try:
-            number = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            return False
-        fractions = fractions or isinstance(value, float) or number != int(number)
+        if value is None:
+            continue  # which is said when it is learned
+        rows += 1
+        found = number(value)
+        if found is None:  # n/a: an error of its row, and not what the others are
+            strays += 1
+            if strays > STRAY * max(rows, LOOKED):
+                return False
+            continue
+        typed = typed or isinstance(value, float)
+        fractions = fractions or isinstance(value, float) or found != int(found)
         if len(seen) < MANY:
-            seen.add(number)
-    return fractions and (len(seen) >= MANY or isinstance(value, float))
+            seen.add(found)
+    return fractions and strays <= STRAY * rows and (len(seen) >= MANY or typed)
 
 
 def facts(

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.errors import UserError
 from weft.text.columns import Columns, Layout, layout
-from weft.text.example import Example, Label, label_of
+from weft.text.example import Answers, Example, Label, label_of
 from weft.text.objects import Keys, placed, second, several
 from weft.text.source import SKIP, Ids, Problems
 from weft.text.squad import kind_of
@@ -128,13 +128,18 @@ def rewrite_parquet(examples: Iterable[Example], path: str, target: str, columns
                 if found.label is not None:
                     labels = rows.column(found.label).to_pylist()
                     kept = [
-                        old if label_of(old) == e.label else _plain(e.label)
+                        old if _is(old, e.label) else _plain(e.label)
                         for old, e in zip(labels, some, strict=True)
                     ]
                     rows = _replaced(pyarrow, rows, found.label, kept)
             except (pyarrow.ArrowException, UnicodeEncodeError) as error:
                 raise UserError(f"Cannot write {target}: {error}.") from error
             writer.write_table(rows)
+
+
+def _is(cell: Any, label: Label) -> bool:
+    """Whether a cell holds this label; answers stay as they are."""
+    return isinstance(label, Answers) or label_of(cell) == label
 
 
 def _replaced(pyarrow: Any, rows: Any, place: int, values: list[Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import IO, Any, TypeVar
 
 from weft.errors import UserError
 from weft.text.columns import Columns, Layout
-from weft.text.example import Example, Label, label_of
+from weft.text.example import Answers, Example, Label, label_of
 from weft.text.formats import delimiter_of
 from weft.text.read import laid_out
 from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
@@ -97,7 +97,7 @@ def _cells(examples: Iterable[Example], rows: Rows, found: Layout | None) -> Ite
         yield header
     for example, cells in _together(examples, rows):
         cells[found.text] = example.text
-        if found.label is not None:
+        if found.label is not None and not isinstance(example.label, Answers):
             cells[found.label] = "" if example.label is None else str(example.label)
         yield cells
 
@@ -113,7 +113,8 @@ def _jsonl(examples: Iterable[Example], source: Source, found: Layout | None, ou
         changed: dict[str, Any] = {}
         if row[text] != example.text:
             changed[text] = example.text
-        if label is not None and label_of(row.get(label)) != example.label:
+        answers = isinstance(example.label, Answers)  # in the passage, which stays as it is
+        if label is not None and not answers and label_of(row.get(label)) != example.label:
             changed[label] = _plain(example.label)
         if changed:
             escaped = line.isascii() or "\\ud" in line.lower()  # half a pair fits in no other way

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from weft.errors import UserError, unknown_name
-from weft.text.example import Example
+from weft.text.example import Answers, Example, Label
 from weft.text.formats import ENDINGS, PREFIX
 from weft.text.source import peel
 
@@ -100,8 +100,15 @@ def _jsonl(examples: Iterable[Example], out: IO[str], separator: str) -> None:
         row: dict[str, object] = {"id": example.id} if example.id else {}
         row |= {"text": example.text}
         row |= {} if example.other is None else {"other": example.other}
-        row["label"] = example.label
+        row["label"] = _answers(example.label) or example.label
         out.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _answers(label: Label) -> dict[str, object] | None:
+    """Answers in a second text, with their places, as `read` finds them again."""
+    if not isinstance(label, Answers):
+        return None
+    return {"text": list(label.texts), "answer_start": list(label.starts)}
 
 
 def _csv(examples: Iterable[Example], out: IO[str], separator: str) -> None:
@@ -163,6 +170,8 @@ def _rows(examples: Iterable[Example], separator: str) -> Iterator[list[str]]:
 
 def _cell(example: Example, separator: str) -> str:
     label = example.label
+    if isinstance(label, Answers):
+        raise _refused("table", "the places of answers", ", ".join(label.texts))
     if not isinstance(label, tuple):
         return "" if label is None else str(label)
     if any(separator in part for part in label):
