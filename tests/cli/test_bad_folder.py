@@ -26,6 +26,20 @@ def test_output_folders_that_are_taken(shared, tmp_path):
     assert (tmp_path / "mine.txt").read_text("utf-8") == "mine"
 
 
+def test_a_run_that_failed_before_it_learned_is_in_nobodys_way(shared, tmp_path):
+    data, out = shared / "train.tsv", tmp_path / "run"
+    fails(*train(data, out, "--set", f"embedder.vectors={tmp_path / 'no.txt'}"))
+    assert (out / "config.toml").is_file()
+    ok(*train(data, out))
+    says(fails(*train(data, out)), "is not empty")
+    shutil.rmtree(out / "model")
+    says(fails(*train(data, out)), "is not empty")  # it has weights in its checkpoints
+    for weights in (out / "checkpoints").glob("*.safetensors"):
+        weights.unlink()
+    (out / "mine.txt").write_text("mine", "utf-8")
+    says(fails(*train(data, out)), "is not empty")
+
+
 def test_an_output_folder_that_may_not_be_written(shared, tmp_path, monkeypatch):
     def refuse(self, *arguments, **options):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))

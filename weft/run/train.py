@@ -411,7 +411,7 @@ def _prepare(folder: Path, resume: bool, overwrite: bool) -> Path:
             raise UserError(f"{folder} is a file; give a folder to -o.")
         present = {p.name for p in folder.iterdir()} if folder.exists() else set()
         if present and not resume:
-            if not overwrite:
+            if not overwrite and not _failed(folder, present):
                 raise UserError(
                     f"{folder} is not empty. Pass --overwrite to replace the run in it, --resume "
                     "to go on with it, or choose another folder."
@@ -426,6 +426,12 @@ def _prepare(folder: Path, resume: bool, overwrite: bool) -> Path:
     except OSError as error:
         raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None
     return folder
+
+
+def _failed(folder: Path, present: set[str]) -> bool:
+    """Whether a folder is what a run left that ended before it had learned anything."""
+    learned = any((folder / "checkpoints").glob("*.safetensors"))
+    return "config.toml" in present and present <= OURS - {"model"} and not learned
 
 
 def versions() -> dict[str, str]:
