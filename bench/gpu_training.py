@@ -107,6 +107,7 @@ def gpt_train(bench: Bench) -> None:
                 tokens_per_second=spread(speeds[name], 0), mfu=round(share, 4),
                 first_update_s=round(made, 1), losses=[round(x, 4) for x in curves[name][::10]],
                 memory_gb=round(bench.runtime.peak_memory() / 2**30, 1), attention=kernels[:4],
+                order=torch._C._get_sdp_priority_order(),
             )  # fmt: skip
             del update
     best = max(

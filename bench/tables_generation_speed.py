@@ -282,8 +282,9 @@ SECTIONS = (
         "How fast does a GPT learn on a GPU?",
         "GPT-2 small (12 layers of 768, 50,257 words), batches of 32 × 1,024 made tokens, bf16 "
         "autocast with fp32 weights, fused AdamW on both sides, the same first weights. The bar is "
-        "1.35 times compiled transformers, which had 416,000 tokens a second when it was set, and "
-        "428,774 and 319,508 in two sessions here by the same code; the "
+        "1.35 times compiled transformers, which had 416,000 tokens a second when it was set and "
+        "428,774 here; a run in which it came after Weft, whose choice of kernels then still held, "
+        "does not count. The "
         "aim is 55 % of the device's peak (MFU; 989 dense bf16 TFLOP/s, and 6 operations a weight "
         "and token besides attention). The loss curve is the same if no loss of the first updates "
         "is 0.01 nats from that of Weft with compiled blocks.",

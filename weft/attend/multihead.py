@@ -140,6 +140,7 @@ class MultiHead(nn.Module):
 
     def _fast(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         dropout = self.dropout if self.training else 0.0
+        causal = causal and q.shape[2] > 1  # a single step is the last, which sees everything
         if mask is None and (not causal or q.shape[2] == k.shape[2]):
             # Without a mask tensor PyTorch may pick the flash kernel.
             return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal)

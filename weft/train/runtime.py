@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,10 @@ class Runtime:
         For long training without masks. Compiled code keeps the kernel that was chosen when it
         was made, so this goes around the first update and all others.
         """
-        wanted = self.half and self.device.type == "cuda"
-        return _newest_attention() if wanted else nullcontext()
+        if not (self.half and self.device.type == "cuda"):
+            return nullcontext()
+        _ask_once(self.device)
+        return _newest_attention()
 
     def random_state(self) -> dict[str, Tensor]:
         """Everything that decides what dropout does next."""
@@ -115,6 +118,17 @@ def uncached() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(kept)
+
+
+@cache
+def _ask_once(device: torch.device) -> None:
+    """Use attention once, because that is when torch decides which kernels it likes best here.
+
+    What is put back after a change of their order is then its own choice, and not what it had not
+    thought about yet: all other attention of the process would be slower from then on.
+    """
+    x = torch.zeros(1, 1, 8, 64, dtype=torch.bfloat16, device=device)
+    torch.nn.functional.scaled_dot_product_attention(x, x, x)
 
 
 @contextlib.contextmanager
