@@ -100,6 +100,9 @@ def test_two_texts_are_given_by_name(models):
     out = ok("explain", pair, *two, "--method", "all").out
     says(out, "integrated-gradients", "gradient-input", "occlusion", "attention")
     says(fails("explain", pair, "the bank"), "reads two texts, and here is one. Give the second")
+    says(fails("explain", pair, "--text", "the bank"), "reads two texts, and here is one")
+    one = ok("explain", models / "classify", "--text", "the bank", "--json").lines
+    assert one == ok("explain", models / "classify", "the bank", "--json").lines
     says(fails("explain", models / "classify", "a", "--other", "b c"), "reads one text at a time")
     # Of standard input they are columns, as of a file.
     rows = json.dumps({"one": "the bank", "two": "the river"}) + "\n"

@@ -53,7 +53,7 @@ def explain(
     limit: Annotated[int, typer.Option(help="Texts of a file that are explained.")] = 50,
     as_json: options.Json = False,
     text: Annotated[
-        str, typer.Option(help="Column of the text; with --other and no SOURCE the text itself.")
+        str, typer.Option(help="Column of the text; without SOURCE the text itself.")
     ] = "",
     other: Annotated[
         str, typer.Option(help="Column of the second text; of a text, the second text itself.")
@@ -64,7 +64,7 @@ def explain(
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
 ) -> None:
     """Show which words made the model answer as it does, and how far to trust that."""
-    from weft.cli.explain_given import names_files, of_files, of_texts
+    from weft.cli.explain_given import asked, of_files, of_texts
     from weft.explain.study import ALL, study
     from weft.predict import load
     from weft.text.example import Tally
@@ -80,9 +80,7 @@ def explain(
         )
     if output and not output.endswith((".html", ".htm")):
         raise UserError(f"-o {output}: the page should be called something.html.")
-    themselves = not source and bool(text and other)  # the two texts, not their columns
-    source = text if themselves else source or "-"
-    is_file = not themselves and names_files(source)
+    source, is_file = asked(source, text, other)
     if contexts and not is_file:
         raise UserError("--contexts needs a file with several texts that hold the word.")
     predictor = load(model, device=device, replay=replay)

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz", ".conllu", ".conll")
 
 
+def asked(source: str, text: str, other: str) -> tuple[str, bool]:
+    """The source, and whether it is files or standard input.
+
+    Without one, --text is the text itself where --other is beside it or it has spaces, as the names
+    of columns seldom do.
+    """
+    if not source and text and (other or _spaced(text)):
+        return text, False
+    return source or "-", names_files(source or "-")
+
+
 def names_files(source: str) -> bool:
     """Whether a source is a file, or files joined by commas, and not a text; or a UserError."""
     if source == "-" or os.path.exists(source):

@@ -5,7 +5,7 @@ W beams of a prompt   R = B*W rows that share memories
 """
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -108,16 +108,7 @@ def step(
 
 
 @step.register_fake
-def _like(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    position: Tensor,
-    rows: Tensor | None,
-    beams: int,
-) -> Tensor:
+def _like(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, *rest: Any) -> Tensor:
     return keys.new_empty(len(q), 1, q.shape[1] * q.shape[3])
 
 
@@ -141,7 +132,7 @@ def look(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Tensor:
 
 
 @look.register_fake
-def _found(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Tensor:
+def _found(q: Tensor, keys: Tensor, *rest: Any) -> Tensor:
     return keys.new_empty(len(q), 1, q.shape[1] * q.shape[3])
 
 
