@@ -14,7 +14,7 @@ from torch._dynamo.exc import TorchDynamoException
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from weft.batch import Batches, Store
+from weft.batch import Batches, Padded, Store
 from weft.batch.documents import Documents
 from weft.batch.masked import Masked, Masking
 from weft.batch.stream import Pieces, Stream
@@ -325,7 +325,9 @@ def of_hidden_words(follows, rows=3, window=9):
     return Model(parts, vocabulary_size=V, outputs=(V, follows)), next(iter(batches))[0]
 
 
-@pytest.mark.parametrize("kind", ["follows", "hidden words", "text", "two texts", *DECODERS])
+@pytest.mark.parametrize(
+    "kind", ["follows", "hidden words", "text", "two texts", "full texts", *DECODERS]
+)
 def test_nothing_of_an_update_comes_from_the_host(kind, monkeypatch):
     """Whatever does cannot be captured."""
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *of: False)  # it knows no `meta`
@@ -336,6 +338,9 @@ def test_nothing_of_an_update_comes_from_the_host(kind, monkeypatch):
     elif "text" in kind:
         two = kind == "two texts"
         net, batch, task = answering(two=two), next(iter(texts(two)))[0], Classify()
+        if kind == "full texts":  # whose lengths stay on the host
+            net, lengths = answering("max"), torch.full((len(batch),), batch.source.data.shape[1])
+            batch = replace(batch, source=Padded(batch.source.data, lengths))
     else:
         net, batch = of_hidden_words(kind == "follows")
         task = HiddenWords(window=9, next=kind == "follows")
