@@ -43,7 +43,7 @@ def bert_train(bench: Bench) -> None:
 
 def _compared(bench: Bench, rows: int, window: int) -> None:
     words, hidden, layers, heads = (211, 24, 2, 2) if bench.tiny else (30522, 768, 12, 12)
-    timed, curve = (3, 8) if bench.tiny else (20, CURVE)
+    timed, curve = (3, 8) if bench.tiny else (40, CURVE)
     # More than is read, because the last batch of an epoch is smaller: it would be compiled anew.
     ids = zipf(1, (curve + 5 * timed) * rows * window, words - ORDINARY, 1, "cpu")[0].flatten()
     documents = Documents()

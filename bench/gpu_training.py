@@ -50,7 +50,7 @@ def gpt_train(bench: Bench) -> None:
     words, hidden, layers, heads, steps, rows = (
         (211, 32, 2, 2, 16, 3) if bench.tiny else (50257, 768, 12, 12, 1024, 32)
     )
-    timed, curve = (3, 4) if bench.tiny else (20, 50)
+    timed, curve = (3, 4) if bench.tiny else (40, 50)
     lines = zipf(rows, curve * steps - 1, words, 1, "cpu")[0]
     batches = [
         torch.cat([one.source.data, one.target[:, -1:]], 1).to(bench.device)

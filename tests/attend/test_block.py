@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from weft.attend.block import Block, as_products
+from weft.attend.block import Block, Entrance, of_products
 from weft.batch import Padded
 from weft.decode.transformer import GPT
 from weft.embed.bert import Bert
@@ -24,9 +24,18 @@ def test_blocks_keep_the_precision_of_their_steps(norm, kind):
 
 def test_products_are_narrow_under_autocast_only():
     x = torch.randn(3, H)
-    assert as_products(x) is x
+    assert of_products(x) == torch.float32
     with torch.autocast("cpu", torch.bfloat16):
-        assert as_products(x).dtype == torch.bfloat16
+        assert of_products(x) == torch.bfloat16
+
+
+def test_the_entrance_adds_up_and_normalises():
+    a, b, norm = torch.randn(2, T, H), torch.randn(T, H), torch.nn.LayerNorm(H)
+    enter, none = Entrance(), torch.nn.Dropout(0.0)
+    assert torch.equal(enter([a, b], none, None, torch.float32), a + b)
+    assert torch.equal(enter([a, b, b], none, norm, torch.float32), norm(a + b + b))
+    assert enter([a], none, None, torch.bfloat16).dtype == torch.bfloat16
+    assert (enter([a], torch.nn.Dropout(0.5), None, torch.float32) == 0).any()
 
 
 @pytest.mark.parametrize("kind", ["gpt", "bert"])

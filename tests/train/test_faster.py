@@ -172,10 +172,10 @@ def test_when_blocks_are_compiled(gpu, monkeypatch):
         assert faster.compile_for(net, settings, runtime, stream) == len(compiled)
         return len(compiled)
 
-    assert count() == 2
+    assert count() == 4  # two blocks, the sum in front of them, the norm behind
     assert count(epochs=2) == 0  # too short to pay
     assert count(on("cpu")) == 0
-    assert count(on("cpu"), compile=True) == 2
+    assert count(on("cpu"), compile=True) == 4
     assert count(compile=False) == 0
     assert count(accumulate=4) == 0  # updates count, not batches
     assert count(net=model("rnn-lm")) == 0
@@ -212,13 +212,31 @@ def test_one_compiled_function_serves_all_blocks():
     wanted, *_ = next(iter(pieces()))
     plain = Language(window=7).loss(net(wanted.source), wanted).total
     torch._dynamo.reset()
-    assert compile_blocks(net, backend=backend, fullgraph=True) == 2
+    assert compile_blocks(net, backend=backend, fullgraph=True) == 4
     found = Language(window=7).loss(net(wanted.source), wanted).total
     torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-5)
-    assert len(seen) == 1
+    assert len(seen) == 3  # the sum in front, the blocks, the norm behind
     assert list(net.state_dict()) == names
-    assert undo(net) == 2
+    assert undo(net) == 4
     assert undo(net) == 0
+    torch._dynamo.reset()
+
+
+def test_what_is_in_front_of_bert_is_compiled_as_well():
+    seen, net, ids = [], answering().eval(), torch.randint(4, V, (3, 5))
+    given = Padded(ids, torch.tensor([5, 5, 2]))
+    net.embedders[0].numbers = None  # as in training, not laid out for reading
+    plain = net(given)
+    torch._dynamo.reset()
+
+    def backend(graph, inputs):
+        seen.append(graph)
+        return graph.forward
+
+    assert compile_blocks(net, backend=backend, fullgraph=True) == 3
+    net.train()
+    torch.testing.assert_close(net(given), plain, rtol=1e-5, atol=1e-5)
+    assert len(seen) == 2
     torch._dynamo.reset()
 
 

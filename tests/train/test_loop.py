@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from weft.batch import Batches, Store
+from weft.batch import Batches, Position, Store
 from weft.model import Model
 from weft.tasks.classify import Classify
 from weft.train import loop
-from weft.train.loop import NotFinite, Trainee, fit
+from weft.train.loop import NotFinite, Progress, Trainee, fit
 from weft.train.optimise import clip, optimisers, rate
 from weft.train.runtime import on
 from weft.train.settings import Settings
@@ -124,6 +124,43 @@ def test_nan_stops_and_names_the_batch():
         run(Settings(), stream, net)
     rows = caught.value.update.rows
     assert any(7 in stream.store.row(i) for i in rows)
+
+
+def test_a_look_is_judged_at_the_next_one_and_nobody_waits_for_it():
+    """As on a GPU, where numbers come to the host while it goes on."""
+    asked = []
+
+    class Far:
+        def fetched(self, tensor):
+            number = len(asked)
+            asked.append(False)
+
+            def numbers():
+                asked[number] = True
+                return tensor.tolist()
+
+            return numbers
+
+    def did(step, loss):
+        none = Progress(
+            step, Position(), 0.0, 0.1, 1, torch.tensor(loss), torch.ones(()), (), False
+        )
+        trainee.unchecked.append(none)
+
+    trainee = Trainee.fresh(model(), Settings())
+    did(1, 2.0), did(2, math.nan)
+    loop._look(trainee, Far())
+    assert asked == [False]
+    assert trainee.unchecked == []
+    did(3, 2.0)
+    with pytest.raises(NotFinite, match="nan at update 2 "):
+        loop._look(trainee, Far())
+    assert trainee.looked is None
+    loop._look(trainee, Far())  # the third, which is good
+    did(4, math.inf)
+    with pytest.raises(NotFinite, match="inf at update 4 "):
+        loop.check(trainee)
+    loop.check(trainee)  # what was told is not told again
 
 
 def test_a_gradient_that_overflows_is_caught_too(monkeypatch):

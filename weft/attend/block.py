@@ -6,23 +6,48 @@ B rows   T steps   H hidden width
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.attend.multihead import MultiHead
 from weft.embed.options import ACTIVATIONS
 
 
-def as_products(x: Tensor) -> Tensor:
-    """Steps in the precision that products have here: half of it under autocast.
+def of_products(x: Tensor) -> torch.dtype:
+    """The precision that products have here: half of that of steps under autocast.
 
     Blocks keep the precision of the steps they are given, so that with this the sum that runs
     through them is as narrow as what they add: norms and sums then move half the bytes.
     """
     kind = x.device.type
-    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
-class Block(nn.Module):
+class Quick(nn.Module):
+    """What is worth compiling by itself, where anything is."""
+
+
+class Entrance(Quick):
+    """What the first block reads: vectors added up, normalised with a norm given, and dropped.
+
+    It has no weights of its own. Outside a compiler each of these goes through memory.
+    """
+
+    def forward(
+        self, parts: list[Tensor], dropout: nn.Dropout, norm: nn.Module | None, kind: torch.dtype
+    ) -> Tensor:
+        made = sum(parts[1:], parts[0])
+        return dropout(made if norm is None else norm(made)).to(kind)
+
+
+class Norm(nn.LayerNorm, Quick):
+    """The norm behind the last block, which keeps the precision of steps as blocks do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps).to(x.dtype)
+
+
+class Block(Quick):
     """Self-attention, then a two-layer perceptron, each with a residual and a layer norm.
 
     Without `inner_dropout` only what the two add to the residual is dropped.

@@ -176,12 +176,12 @@ class Stack(nn.Module):
         deviation = 0.02 if self.learned else hidden**-0.5
         self.words = Words(vocabulary_size, hidden, hidden, tied, deviation, bias)
         self.positions = (Learned if self.learned else Sinusoidal)(hidden, limit)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout, self.entrance = nn.Dropout(dropout), attend.Entrance()
         self.heads, self.hidden_size = heads, hidden
         shape = (hidden, heads, feed or 4 * hidden, memory_size, norm, dropout, activation)
         self.blocks = nn.ModuleList(Block(*shape, inner_dropout) for _ in range(layers))
         # Pre-norm blocks leave their sum unnormalised.
-        self.norm = nn.LayerNorm(hidden) if norm == "pre" else nn.Identity()
+        self.norm = attend.Norm(hidden) if norm == "pre" else nn.Identity()
 
     def step(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
@@ -230,9 +230,11 @@ class Stack(nn.Module):
         pasts = state.past.value if isinstance(state.past, Unmoved) else state.past
         grown = 0 if pasts[0] is None else pasts[0][0].shape[2]
         first = grown if state.position is None else state.position
-        vectors = self.words.vectors(ids) * self.scale  # (B, T, H)
-        x = self.dropout(vectors + self._places(first, ids.shape[1], vectors))  # (B, T, H)
-        x = attend.as_products(x) if self.low else x
+        vectors = self.words.vectors(ids)  # (B, T, H)
+        vectors = vectors if self.learned else vectors * self.scale
+        kind = attend.of_products(vectors) if self.low else vectors.dtype
+        parts = [vectors, self._places(first, ids.shape[1], vectors)]
+        x = self.entrance(parts, self.dropout, None, kind)  # (B, T, H)
         memory, mask, asked = opened(state.memory), opened(state.mask), state.weights is not None
         room = _room(state, ids.shape[1], pasts[0])
         past, shares = [], None

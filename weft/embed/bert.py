@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from weft.attend.block import Block, as_products
+from weft.attend.block import Block, Entrance, of_products
 from weft.attend.prepared import prepared
 from weft.batch import Padded
 from weft.embed.contextual import Mix, Stacked, Word
@@ -75,6 +75,7 @@ class Bert(Stacked):
         self.segments = nn.Embedding(segments, wide) if segments else None
         self.norm = nn.LayerNorm(wide, eps)
         self.dropout = nn.Dropout(dropout)
+        self.entrance = Entrance()
         self.enter = nn.Identity() if wide == hidden else nn.Linear(wide, hidden)
         self.blocks = nn.ModuleList(
             Block(
@@ -111,18 +112,18 @@ class Bert(Stacked):
         """The states (B, S, H) after the last block."""
         if ready := prepared(self.blocks, self.numbers):
             return ready.last(x, self._entrance(x))
-        first = self._enter(x)
-        states, mask = as_products(first), None if x.full else x.mask
+        kind = self.table.weight.dtype
+        states, mask = self._enter(x, of_products(self.table.weight)), None if x.full else x.mask
         for block in self.blocks:
             states, _ = block(states, mask)
-        return states.to(first.dtype)
+        return states.to(kind)
 
-    def _enter(self, x: Padded) -> Tensor:
+    def _enter(self, x: Padded, kind: torch.dtype | None = None) -> Tensor:
         """Words, positions and segments, as the first block reads them."""
         self._check(x)
         places = torch.arange(x.data.shape[1], device=x.data.device)
         kinds = None if x.second is None else x.segments
-        return self._sum(x.data, places, kinds)  # (B, S, H)
+        return self._sum(x.data, places, kinds, kind)  # (B, S, H)
 
     def _entrance(self, x: Padded) -> Callable[[Tensor], Tensor]:
         """The same (M, H) of only some steps, by their places (M,) among all B*S."""
@@ -130,14 +131,17 @@ class Bert(Stacked):
         ids, segments, steps = x.data.flatten(), x.segments.flatten(), x.data.shape[1]
         return lambda places: self._sum(ids[places], places % steps, segments[places])
 
-    def _sum(self, ids: Tensor, places: Tensor, kinds: Tensor | None) -> Tensor:
+    def _sum(
+        self, ids: Tensor, places: Tensor, kinds: Tensor | None, kind: torch.dtype | None = None
+    ) -> Tensor:
         """The first steps from words, places and segments; `kinds` is None where all are one."""
-        states = self.table(ids) + self.positions(places + self.offset)
+        parts = [self.table(ids), self.positions(places + self.offset)]
         if self.segments is not None:
             # Not looked up: of so few rows the gradient would be summed up one by one on a GPU.
             told = self.segments.weight
             own = told[0]  # (E,)
             if kinds is not None and len(told) > 1:
                 own = torch.where((kinds > 0)[..., None], told[1], own)  # (B, S, E)
-            states = states + own
-        return self.enter(self.dropout(self.norm(states)))
+            parts.append(own)
+        kind = kind or self.table.weight.dtype
+        return self.enter(self.entrance(parts, self.dropout, self.norm, kind)).to(kind)

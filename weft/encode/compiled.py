@@ -4,25 +4,25 @@ from typing import Any
 
 from torch import nn
 
-from weft.attend.block import Block
+from weft.attend.block import Quick
 
 
 def compile_blocks(model: nn.Module, **options: Any) -> int:
-    """Compile every Transformer block where it stands; how many there are.
+    """Compile every Transformer block where it stands, and what is around them; how many.
 
     Names and weights stay as they are. The compiler runs when a block first meets a shape.
     """
-    found = _blocks(model)
-    for block in found:
-        block.compile(**options)
+    found = _quick(model)
+    for module in found:
+        module.compile(**options)
     return len(found)
 
 
 def undo(model: nn.Module) -> int:
-    """Let the blocks compute as they are written again; how many were compiled."""
-    found = [block for block in _blocks(model) if block._compiled_call_impl is not None]
-    for block in found:
-        block._compiled_call_impl = None
+    """Let them compute as they are written again; how many were compiled."""
+    found = [module for module in _quick(model) if module._compiled_call_impl is not None]
+    for module in found:
+        module._compiled_call_impl = None
     return len(found)
 
 
@@ -33,5 +33,5 @@ def failed(error: BaseException) -> bool:
     return isinstance(error, TorchDynamoException)
 
 
-def _blocks(model: nn.Module) -> list[Block]:
-    return [module for module in model.modules() if isinstance(module, Block)]
+def _quick(model: nn.Module) -> list[Quick]:
+    return [module for module in model.modules() if isinstance(module, Quick)]

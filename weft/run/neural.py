@@ -411,7 +411,7 @@ class Loop:
         missing = update.step - 1 - self.trainee.step
         if missing > REPLAY:
             return None
-        self.trainee.unchecked.clear()
+        self.trainee.unchecked, self.trainee.looked = [], None
         again = fit(self.trainee, run.task, self.batches, self.settings, run.runtime)
         try:
             for _ in islice(again, missing):

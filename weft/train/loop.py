@@ -17,7 +17,7 @@ from weft.train.optimise import FACTOR, Unfreezing, clip, optimisers, rate
 from weft.train.runtime import Runtime, free_memory, out_of_memory
 from weft.train.settings import Settings
 
-CHECK = 16  # updates between looks at the loss for NaN, so that a GPU is not kept waiting
+CHECK = 16  # updates between looks at the loss for NaN; on a GPU each is judged at the next one
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,14 @@ class NotFinite(UserError):
         super().__init__(f"The {what} at update {update.step} (learning rate {update.rate:.3g}).")
 
 
+@dataclass(frozen=True)
+class Looked:
+    """Updates, and what says of each whether its numbers are finite."""
+
+    updates: list[Progress]
+    good: Callable[[], list[bool]]
+
+
 @dataclass
 class Trainee:
     """A model in training with everything that must be saved to go on exactly where it stood."""
@@ -62,6 +70,7 @@ class Trainee:
     pieces: int = 1  # micro-batches a batch is cut into, doubled when memory runs out
     average: dict[str, Tensor] | None = None  # running mean of the weights
     unchecked: list[Progress] = field(default_factory=list)  # updates not yet looked at for NaN
+    looked: Looked | None = None  # the last look, which nobody has waited for
     carried: Any = None  # the state in which the next batch begins, where one goes on from another
     trouble: str = ""  # in words, what was to make it faster and could not
 
@@ -86,8 +95,8 @@ def fit(
 
     `pace` says how far the training should be by the clock: where that is further than it is, the
     learning rate follows it, and has come down when time is over.
-    Raises NotFinite at once on a processor; on a GPU at the latest CHECK updates after a loss went
-    NaN, always before the end of an epoch, and whenever the caller asks with `check(trainee)`.
+    Raises NotFinite at once on a processor; on a GPU at the latest 2·CHECK updates after a loss
+    went NaN, always before the end of an epoch, and whenever the caller asks with `check(trainee)`.
     """
     model = trainee.model.train()
     learned = _learned(trainee)
@@ -135,8 +144,10 @@ def fit(
             position.batch == 0,
         )
         trainee.unchecked.append(progress)
-        if len(trainee.unchecked) >= often or progress.ends_epoch:
+        if often == 1 or progress.ends_epoch:
             check(trainee)
+        elif len(trainee.unchecked) >= often:
+            _look(trainee, runtime)
         watch(progress)
         yield progress
         if not model.training:  # the caller may have evaluated
@@ -152,13 +163,31 @@ def _learned(trainee: Trainee) -> list[nn.Parameter]:
 
 def check(trainee: Trainee) -> None:
     """Raise if an update since the last check had a loss or gradient that is not finite."""
+    _judge(trainee)
     updates = trainee.unchecked
     if updates:
         trainee.unchecked = []
-        finite = torch.isfinite(torch.stack([u.total + u.norm for u in updates])).tolist()
-        for update, good in zip(updates, finite, strict=True):
+        trainee.looked = Looked(updates, _finite(updates).tolist)
+        _judge(trainee)
+
+
+def _look(trainee: Trainee, runtime: Runtime) -> None:
+    """Begin to check the latest updates without waiting for them; judge the look before."""
+    _judge(trainee)
+    updates, trainee.unchecked = trainee.unchecked, []
+    trainee.looked = Looked(updates, runtime.fetched(_finite(updates)))
+
+
+def _judge(trainee: Trainee) -> None:
+    looked, trainee.looked = trainee.looked, None
+    if looked is not None:
+        for update, good in zip(looked.updates, looked.good(), strict=True):
             if not good:
                 raise NotFinite(update)
+
+
+def _finite(updates: list[Progress]) -> Tensor:
+    return torch.isfinite(torch.stack([u.total + u.norm for u in updates]))
 
 
 def _gradients(

@@ -88,6 +88,21 @@ class Runtime:
         """Memory for graphs that take turns."""
         return torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
+    def fetched(self, tensor: Tensor) -> Callable[[], list[Any]]:
+        """Begin to bring a tensor to the host; calling what comes back waits for its numbers."""
+        if self.device.type != "cuda":
+            return tensor.tolist
+        here = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        here.copy_(tensor, non_blocking=True)
+        done = torch.cuda.Event()
+        done.record(torch.cuda.current_stream(self.device))
+
+        def numbers() -> list[Any]:
+            done.synchronize()
+            return here.tolist()
+
+        return numbers
+
     def wait(self) -> None:
         """Return when the device has done all it was asked."""
         if self.device.type == "cuda":
