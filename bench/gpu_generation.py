@@ -22,8 +22,8 @@ from record import Record, options
 from weft.train.runtime import Runtime, on
 
 PARTS = (
-    "loss", "gpt_train", "profile", "bert_train", "room", "gpt_decode", "marian_decode",
-    "decode_profile", "decode_products", "lstm", "chars",
+    "loss", "gpt_train", "profile", "bert_short", "bert_long", "room", "gpt_decode",
+    "marian_decode", "decode_profile", "decode_products", "lstm", "chars",
 )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--out", default="", help="where `chars` leaves its run folder")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--alone", action="store_true", help="`bert_train` without its peer")
+    parser.add_argument("--alone", action="store_true", help="BERT without its peer")
     asked = parser.parse_args()
     if asked.threads:
         torch.set_num_threads(asked.threads)
@@ -99,7 +99,8 @@ def main() -> None:
     # Imported here: a part that cannot be loaded must not stop the others.
     homes = dict.fromkeys(("gpt_train", "profile", "lstm"), "gpu_training")
     homes |= dict.fromkeys((part for part in PARTS if "decode" in part), "gpu_decoding")
-    homes |= {"room": "gpu_decoding", "bert_train": "gpu_bert", "loss": "gpu_loss"}
+    homes |= dict.fromkeys(("bert_short", "bert_long"), "gpu_bert")
+    homes |= {"room": "gpu_decoding", "loss": "gpu_loss"}
     homes |= {"chars": "gpu_chars"}
     for part in asked.parts.split(","):
         begun = time.perf_counter()

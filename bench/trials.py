@@ -98,7 +98,7 @@ def attempt(job: Job, names: Sequence[str], train: Callable[[Job, Path], Job]) -
     folder = Path(tempfile.mkdtemp(prefix="weft-trial-"))
     try:
         found = train(job, folder)
-        if job.get("keep"):
+        if job.get("keep") and (folder / "run").is_dir():  # a peer leaves nothing
             name = "-".join(str(value) for value in keep.values() if value is not None)
             shutil.copytree(folder / "run", Path(job["keep"]) / name, dirs_exist_ok=True)
         return {**keep, **found}

@@ -17,9 +17,9 @@ from torch.utils._pytree import tree_leaves
 from weft.batch import Batches, Padded, Store
 from weft.batch.documents import Documents
 from weft.batch.masked import Masked, Masking
-from weft.batch.stream import Pieces, Stream
+from weft.batch.stream import Forms, Pieces, Stream
+from weft.decode import elmo, running
 from weft.decode import masked as hidden_words
-from weft.decode import running
 from weft.encode.compiled import compile_blocks, undo
 from weft.model import Model
 from weft.tasks.classify import Classify
@@ -35,7 +35,11 @@ V = 13
 DECODERS = {
     "gpt": {"kind": "gpt", "hidden": 6, "layers": 2, "heads": 3, "limit": 7, "dropout": 0.0},
     "rnn-lm": {"kind": "rnn-lm", "width": 5, "hidden": 6, "ar": 0.3, "tar": 0.2},
-}
+    "elmo": {
+        "kind": "elmo", "width": 4, "hidden": 5, "filters": [[1, 3], [2, 4]], "letters": 6,
+        "dropout": 0.0,
+    },
+}  # fmt: skip
 
 
 class Gpu(Runtime):
@@ -82,11 +86,10 @@ def model(kind="gpt"):
 
 
 def pieces(kind="gpt", epochs=3, size=151):
-    stream = Stream(2)
-    stream.append(np.random.default_rng(0).integers(4, V, size).astype(np.int32))
-    return Pieces(
-        stream.close(), rows=3, window=7, seed=1, epochs=epochs, in_order=kind == "rnn-lm"
-    )
+    spelled = Forms(model(kind).head.decoder.pieces) if kind == "elmo" else None
+    stream, ids = Stream(2, forms=spelled), np.random.default_rng(0).integers(4, V, size)
+    stream.append(ids.astype(np.int32), words=[str(i) for i in ids])
+    return Pieces(stream.close(), rows=3, window=7, seed=1, epochs=epochs, in_order=kind != "gpt")
 
 
 def trained(kind, runtime, **options):
@@ -349,7 +352,11 @@ def of_hidden_words(follows, rows=3, window=9):
 def test_nothing_of_an_update_comes_from_the_host(kind, monkeypatch):
     """Whatever does cannot be captured."""
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *of: False)  # it knows no `meta`
-    for home in (hidden_words, running):  # that on a GPU is another, and never looks at the host
+    for home in (
+        hidden_words,
+        running,
+        elmo,
+    ):  # that on a GPU is another, and never looks at the host
         monkeypatch.setattr(home, "chunked_loss", lambda x, w, b, right: (x.sum() + w.sum(), 1))
     if kind in DECODERS:
         net, batch, task = model(kind), next(iter(pieces(kind)))[0], Language(window=7)

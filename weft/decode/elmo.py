@@ -66,6 +66,11 @@ class TwoWays(nn.Module):
         self.register_buffer("spellings", torch.zeros(vocabulary_size, self.widest).short())
         self.know([str(i) for i in range(vocabulary_size)])  # until it is told better
 
+    @property
+    def steady(self) -> bool:
+        """Whether learning never waits for the device, if rows are full."""
+        return not self.samples
+
     def know(self, vocabulary: Sequence[str]) -> None:
         """Learn how each word is spelled."""
         for i, row in enumerate(self.pieces(vocabulary)):

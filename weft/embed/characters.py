@@ -67,7 +67,9 @@ class Spelled(nn.Module):
 
     output_size: int
     limit: int  # bytes of a word that are read
-    once = False  # whether in training too a word is read once, and has the same dropout everywhere
+    # Whether in training too a word is read once, and has the same dropout everywhere. Not on a
+    # device, which would have to be asked how many there are.
+    once = False
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The bytes of each token, counted from 1; 0 is left for padding."""
@@ -79,17 +81,21 @@ class Spelled(nn.Module):
 
     def forward(self, x: Padded) -> Padded:
         B, T = x.data.shape[:2]
+        if not B * T or not x.lengths.any():
+            return x.with_data(torch.zeros(B, T, self.output_size, device=x.data.device))
+        if x.full:
+            return x.with_data(self._read(x.data.flatten(0, 1)).view(B, T, -1))  # (B, T, E)
         # From the lengths on the host, so that the device is not waited for.
         real = (torch.arange(T) < x.lengths[:, None]).flatten().nonzero().squeeze(1)
-        if not len(real):
-            return x.with_data(torch.zeros(B, T, self.output_size, device=x.data.device))
         index = real.to(x.data.device)
-        spelled = x.data.flatten(0, 1)[index]  # (M, W)
-        every = self.training and not self.once
-        vectors = self.words(spelled) if every else self._once(spelled)  # (M, E)
+        vectors = self._read(x.data.flatten(0, 1)[index])  # (M, E)
         flat = vectors.new_zeros(B * T, self.output_size).index_copy(0, index, vectors)
-        out = flat.view(B, T, -1)  # (B, T, E)
-        return x.with_data(out)
+        return x.with_data(flat.view(B, T, -1))  # (B, T, E)
+
+    def _read(self, spelled: Tensor) -> Tensor:
+        """The vectors (M, E) of words (M, W)."""
+        every = self.training and not (self.once and spelled.is_cpu)
+        return self.words(spelled) if every else self._once(spelled)
 
     def _once(self, spelled: Tensor) -> Tensor:
         """The vectors of M words, each kind of word read once."""
