@@ -278,7 +278,6 @@ def texts(two=False, rows=40, epochs=9):
 
 def tuned(runtime, stream, net, **options):
     # Adam would make large steps of the gradient of a key's bias, which is zero but for rounding.
-    options = {"graphs": "texts", **options}
     settings = Settings(epochs=9, learning_rate=0.05, optimiser="sgd", **options)
     trainee = Trainee.fresh(net, settings)
     return [u.loss for u in fit(trainee, Classify(), stream, settings, runtime)], trainee
@@ -302,7 +301,7 @@ def test_fine_tuning_by_graphs_is_the_same(gpu, monkeypatch, pool, two):
 
 @pytest.mark.parametrize(
     ("change", "options"),
-    [({}, {"unfreeze": 1.0}), ({}, {"graphs": True}), ({"encoder": {"kind": "rnn"}}, {}),
+    [({}, {"unfreeze": 1.0}), ({}, {"graphs": False}), ({"encoder": {"kind": "rnn"}}, {}),
      ({"pool": {"kind": "attention"}}, {})],
     ids=str,
 )  # fmt: skip

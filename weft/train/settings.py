@@ -37,9 +37,9 @@ class Settings:
     # Compile the blocks of Transformers. auto: on a GPU, in a language model with 2,000 updates
     # ahead or more, which make up for half a minute of compiling.
     compile: bool | Literal["auto"] = "auto"
-    # On a GPU: whole updates of gpt, rnn-lm and bert-pretrain as one graph of the device; "texts":
-    # also where a network such as BERT is fine-tuned, with a graph for every length.
-    graphs: bool | Literal["texts"] = True
+    # On a GPU: whole updates as one graph of the device, in pre-training and language models, and
+    # where a network such as BERT is fine-tuned to answer about texts, a graph for every length.
+    graphs: bool = True
     seed: int = 1
     threads: int = 0  # processor threads; 0 = as torch chooses
     tensorboard: bool = False  # write event files beside metrics.jsonl
