@@ -14,8 +14,9 @@ from weft.text.matrices import matrix
 from weft.text.trees import Tree
 from weft.tokens.cuts import Cuts
 from weft.tokens.frame import BARE, Frame
+from weft.tokens.spans import Tokens
 from weft.tokens.split import words_of
-from weft.tokens.tokenizer import Tokenizer, Tokens
+from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import OVERLAP, Policy, coverage, cut, cut_pair
 
 Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids

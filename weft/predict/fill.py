@@ -7,7 +7,8 @@ import numpy as np
 from weft.batch.index import Indexer
 from weft.model import Model
 from weft.tasks.masked import BLANK, Filled, check_blanks
-from weft.tokens.tokenizer import SPACE, SPACED, Tokenizer
+from weft.tokens.spans import SPACE
+from weft.tokens.tokenizer import SPACED, Tokenizer
 from weft.train.masked import Asked, filled
 from weft.train.runtime import Runtime
 

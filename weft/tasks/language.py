@@ -88,9 +88,10 @@ class Speech(Words):
 
     def forms(self, texts: Sequence[str]) -> list[tuple[np.ndarray, list[str]]]:
         """The ids (T,) of each text with its tokens as they stand there; what ends it is empty."""
+        end = [""] if self.lines else []
         return [
-            (ids, [text[start:end] for start, end in places])
-            for text, (ids, places) in zip(texts, self.places(texts), strict=True)
+            (self._ended(tokens.ids), [text[a:b] for a, b in tokens.spans.tolist()] + end)
+            for text, tokens in zip(texts, self.tokenizer.tokens(texts), strict=True)
         ]
 
     def spelled(self, texts: Sequence[str], pieces: Any, width: int) -> list[np.ndarray]:

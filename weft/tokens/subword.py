@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from weft.registry import register
 from weft.tokens import pattern
-from weft.tokens.tokenizer import SPACE, Tokenizer
+from weft.tokens.spans import SPACE
+from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import SPECIALS, UNK
 from weft.tokens.word import Form, check_size, normalise, nothing_to_learn, readable
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,31 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.errors import UserError
+from weft.tokens.spans import SPACE, Tokens, aligned
 from weft.tokens.vocabulary import MASK, SPECIALS, UNK
 
 if TYPE_CHECKING:
     import tokenizers
 
-SPACE = "▁"  # how BPE and Unigram pieces write the space before a word
 SPACED = "Ġ"  # how byte-level pieces write it
 NOBODY: Mapping[int, str] = {}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """One text, tokenised.
-
-    Spans never run backwards. They may overlap: the bytes of one character share its span. Only
-    a "▁" that the tokenizer put before the first word has an empty one.
-    """
-
-    ids: np.ndarray  # (n,) int32
-    spans: np.ndarray  # (n, 2) int32 half-open character offsets into the original text
-    words: np.ndarray  # (n,) int32 word each token belongs to; -1 where it is only whitespace
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 class Tokenizer:
@@ -52,9 +36,7 @@ class Tokenizer:
 
     def tokens(self, texts: Sequence[str]) -> list[Tokens]:
         """The ids of each text with the characters and the word each one stands for."""
-        encoded = self._encode(texts, fast=False)
-        mark = self._raw.token_to_id(SPACE)
-        return [_aligned(text, one, mark) for text, one in zip(texts, encoded, strict=True)]
+        return aligned(texts, self._encode(texts, fast=False), self._raw.token_to_id(SPACE))
 
     def of_words(self, words: Sequence[str]) -> np.ndarray:
         """One id a word, given as a word: of one that is cut further, that of its first piece."""
@@ -238,50 +220,3 @@ def whole(text: str) -> str:
     except UnicodeEncodeError:
         return _SURROGATE.sub("\ufffd", text)
     return text
-
-
-def _aligned(text: str, one: "tokenizers.Encoding", mark: int | None) -> Tokens:
-    ids = np.array(one.ids, dtype=np.int32)
-    spans = np.array(one.offsets, dtype=np.int32).reshape(-1, 2)
-    words = np.array(one.word_ids, dtype=np.int32)
-    if not len(ids):
-        return Tokens(ids, spans, words)
-    begin = spans[0, 0]
-    if ids[0] == mark and text[begin] != SPACE and not text[begin].isspace():
-        spans[0, 1] = begin  # put there by the tokenizer, not by the text
-    space = _whitespace(text)
-    after = _next_solid(space)  # (length + 1,)
-    starts, ends = spans[:, 0], spans[:, 1]
-    solid = after[starts] < ends
-    starts = np.where(solid, after[starts], starts)  # "▁word" does not own the space before it
-    if not text.isascii():
-        ends = np.where(solid, _closed(starts, ends, space), ends)
-    words = np.where(solid, words, -1)
-    words[solid] = np.unique(words[solid], return_inverse=True)[1]
-    return Tokens(ids, np.stack([starts, ends], axis=1).astype(np.int32), words.astype(np.int32))
-
-
-def _whitespace(text: str) -> np.ndarray:
-    """Where the text is whitespace, (length,)."""
-    if text.isascii():
-        codes = np.frombuffer(text.encode("ascii"), dtype=np.uint8)
-        return (codes == 32) | ((codes >= 9) & (codes <= 13))
-    return np.fromiter((c.isspace() and not "\x1c" <= c <= "\x1f" for c in text), bool, len(text))
-
-
-def _next_solid(space: np.ndarray) -> np.ndarray:
-    """For each position the first one at or after it that is not whitespace, (length + 1,)."""
-    here = np.where(space, len(space), np.arange(len(space)))
-    return np.append(np.minimum.accumulate(here[::-1])[::-1], len(space))
-
-
-def _closed(starts: np.ndarray, ends: np.ndarray, space: np.ndarray) -> np.ndarray:
-    """Ends moved over characters that normalising merged or removed.
-
-    The library gives "e" + accent, composed into "é", the span of the "e" alone.
-    """
-    here = np.where(space, np.arange(len(space)), len(space))
-    next_space = np.append(np.minimum.accumulate(here[::-1])[::-1], len(space))
-    following = np.searchsorted(starts, ends, side="left")
-    next_start = np.append(starts, len(space))[following]
-    return np.maximum(ends, np.minimum(next_start, next_space[ends]))
