@@ -359,7 +359,10 @@ def _microseconds(bench: Bench, work: Callable[[], Any]) -> float:
 
 
 # What the compiler may be asked for besides, and for which batches.
-TUNED: dict[str, dict[str, Any]] = {"products": {"max_autotune_gemm": True}}
+TUNED: dict[str, dict[str, Any]] = {
+    "products": {"max_autotune_gemm": True},
+    "early": {"triton.enable_pdl": True},
+}
 
 
 def decode_profile(bench: Bench) -> None:
@@ -370,6 +373,12 @@ def decode_profile(bench: Bench) -> None:
 def decode_products(bench: Bench) -> None:
     """The same where every product of matrices is tried in many ways."""
     _profiles(bench, gpt=[(32, "products")], translation=[(1, "products"), (64, "products")])
+
+
+def decode_early(bench: Bench) -> None:
+    """The same where a kernel is begun while the one before it ends, and as it is."""
+    ways = ("", "early")
+    _profiles(bench, gpt=[(1, way) for way in ways], translation=[(1, way) for way in ways])
 
 
 def _profiles(bench: Bench, gpt: list[tuple[int, str]], translation: list[tuple[int, str]]) -> None:

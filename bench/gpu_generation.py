@@ -23,7 +23,7 @@ from weft.train.runtime import Runtime, on
 
 PARTS = (
     "loss", "gpt_train", "profile", "bert_short", "bert_long", "room", "gpt_decode",
-    "marian_decode", "decode_profile", "decode_products", "lstm", "chars",
+    "marian_decode", "decode_profile", "decode_products", "decode_early", "lstm", "chars",
 )  # fmt: skip
 
 

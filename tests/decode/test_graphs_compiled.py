@@ -39,7 +39,7 @@ def test_products_of_one_row_are_sums(rows, dtype):
     ("ids", "options", "usual"),
     [
         (Ids(1, True), None, False), (Ids(2, True), None, True), (Ids(1, False), None, True),
-        (Ids(1, True), OTHER, True),
+        (Ids(1, True), OTHER, False), (Ids(2, True), OTHER, True),
     ],
 )  # fmt: skip
 def test_only_one_row_on_a_gpu_is_made_of_sums(monkeypatch, ids, options, usual):
@@ -50,6 +50,8 @@ def test_only_one_row_on_a_gpu_is_made_of_sums(monkeypatch, ids, options, usual)
     assert how["fullgraph"]
     assert how["dynamic"] is False
     assert ("options" in how, "backend" in how) == (usual, not usual)
+    given = how["options"] if usual else how["backend"].args[0]
+    assert given == (options if usual else {**TUNED, **(options or {})})
 
 
 def test_the_usual_compiler_is_asked(monkeypatch):

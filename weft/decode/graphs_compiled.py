@@ -20,14 +20,12 @@ def compiled(step: Step, ids: Tensor, options: dict[str, Any] | None) -> Step:
     """The same step of some rows of ids, compiled; shapes never change.
 
     On a GPU the products of a single row become sums, which are fused with what comes before and
-    after. `options` are the compiler's, if it is to have others.
+    after. `options` are more of the compiler's.
     """
-    if options is None and len(ids) == 1 and ids.is_cuda:
-        options = TUNED
-    if options != TUNED:
-        return torch.compile(step, dynamic=False, fullgraph=True, options=options)
-    alone = partial(_alone, options)
-    return torch.compile(step, dynamic=False, fullgraph=True, backend=alone)
+    how: dict[str, Any] = {"dynamic": False, "fullgraph": True}
+    if len(ids) == 1 and ids.is_cuda:
+        return torch.compile(step, backend=partial(_alone, {**TUNED, **(options or {})}), **how)
+    return torch.compile(step, options=options, **how)
 
 
 def _alone(options: dict[str, Any], graph: Any, inputs: Any) -> Any:
