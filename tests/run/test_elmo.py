@@ -154,11 +154,11 @@ def test_a_classifier_that_tunes_it(elmo, tmp_path):
     _, folder = elmo
     config = from_checkpoint(recipe("elmo"), str(folder))
     values = {
-        **USED, "embedder.frozen": False, "encoder.hidden": 7,
+        **USED, "embedder.1.frozen": False, "encoder.hidden": 7,
         "data.train": str(labelled(tmp_path)),
     }  # fmt: skip
     out = weft.train(config.with_values(values, "test"), tmp_path / "run", quiet=True, device="cpu")
-    (embedder,) = out.predictor.engine.model.embedders
+    _, embedder = out.predictor.engine.model.embedders  # beside the words
     before = load_file(folder / "model" / "weights.safetensors")
     name = "layers.0.enter"
     moved = embedder.network.state_dict()[name] - before[f"head.decoder.network.{name}"]

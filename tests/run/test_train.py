@@ -101,10 +101,12 @@ def test_metrics_say_what_happened(tmp_path):
     assert np.isfinite([row["loss"] for row in rows[:3]]).all()
 
 
-def test_evaluations_can_come_more_often(tmp_path):
-    run(settings("bag", train__evaluate_every=2, train__epochs=1), tmp_path, small.splits())
+@pytest.mark.parametrize(("every", "epochs", "steps"), [(2, 1, [2, 4, 6]), (7, 3, [7, 14, 18])])
+def test_evaluations_come_as_often_as_asked_and_at_the_end(tmp_path, every, epochs, steps):
+    given = settings("bag", train__evaluate_every=every, train__epochs=epochs)
+    run(given, tmp_path, small.splits())  # 28 rows by fives
     rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
-    assert [row["step"] for row in rows] == [2, 4, 6]  # 28 rows by fives, and the end
+    assert [row["step"] for row in rows] == steps
 
 
 def test_early_stopping_keeps_the_best(tmp_path):

@@ -222,9 +222,8 @@ class Loop:
             for progress in self._updates():
                 self.watch.update(progress)
                 self._count(progress)
-                every = self.settings.evaluate_every
                 late = self.clock.late
-                if progress.ends_epoch or late or (every and progress.step % every == 0):
+                if late or self._due(progress):
                     self._evaluate(progress)
                 self._save_when_due(progress)
                 if late and progress.share < 1:
@@ -240,6 +239,12 @@ class Loop:
         if health := self._health():
             path = self.run_.folder / "health.json"
             path.write_text(json.dumps(health.to_json(), ensure_ascii=False) + "\n", "utf-8")
+
+    def _due(self, progress: Progress) -> bool:
+        """Whether it is time for an evaluation, as it is at the end in any case."""
+        every = self.settings.evaluate_every
+        due = progress.step % every == 0 if every else progress.ends_epoch
+        return due or (progress.ends_epoch and progress.share >= 1)
 
     def _updates(self) -> Iterator[Progress]:
         if self._stopped():

@@ -29,7 +29,7 @@ class Settings:
     average: float = 0.0  # decay of a running mean of the weights that is what gets saved; 0 = off
     patience: int = 0  # evaluations without improvement before it stops; 0 = never
     metric: str = ""  # what early stopping and the best checkpoint look at; empty = the task's own
-    evaluate_every: int = 0  # updates between evaluations; 0 = once an epoch
+    evaluate_every: int = 0  # updates between evaluations; 0: an epoch
     # After which it stops and keeps the best it has, its rate having come down; 0 = no limit.
     minutes: float = 0.0
     save_every: int = 0  # updates between checkpoints; 0 = once an evaluation and once a minute
