@@ -15,6 +15,7 @@ import argparse
 import json
 import random
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,8 +156,25 @@ def loaded(job: Job) -> Parts:
     if job["examples"]:
         drawn = random.Random(job["seed"])
         count = min(job["examples"], len(parts["train"]))
-        parts = {**parts, "train": drawn.sample(parts["train"], count)}
+        some = drawn.sample(parts["train"], count)
+        if SETS[job["data"]][2] in ("accuracy", "matthews"):
+            some = with_all_labels(some, parts["train"], drawn)
+        parts = {**parts, "train": some}
     return parts
+
+
+def with_all_labels(
+    some: list[Example], train: list[Example], draw: random.Random
+) -> list[Example]:
+    """Examples of which one for each label that none of them has makes way for one that has it."""
+    have = Counter(example.label for example in some)
+    for label in sorted({str(e.label) for e in train} - {str(known) for known in have}):
+        often = have.most_common(1)[0][0]
+        at = draw.choice([i for i, e in enumerate(some) if e.label == often])
+        some[at] = draw.choice([e for e in train if str(e.label) == label])
+        have[often] -= 1
+        have[some[at].label] += 1
+    return some
 
 
 def configured(job: Job) -> Config:
