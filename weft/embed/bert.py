@@ -109,14 +109,13 @@ class Bert(Stacked):
         return found
 
     def last(self, x: Padded) -> Tensor:
-        """The states (B, S, H) after the last block."""
+        """The states (B, S, H) after the last block; in training as narrow as products are."""
         if ready := prepared(self.blocks, self.numbers):
             return ready.last(x, self._entrance(x))
-        kind = self.table.weight.dtype
         states, mask = self._enter(x, of_products(self.table.weight)), None if x.full else x.mask
         for block in self.blocks:
             states, _ = block(states, mask)
-        return states.to(kind)
+        return states if self.training else states.to(self.table.weight.dtype)
 
     def _enter(self, x: Padded, kind: torch.dtype | None = None) -> Tensor:
         """Words, positions and segments, as the first block reads them."""
