@@ -113,7 +113,7 @@ def test_training_files(case, tmp_path):
         ("not UTF-8", "1 undecodable bytes: "),
         ("ragged row", "1 ragged row: "),
         ("empty text", "1 empty text: "),
-        ("no label in one row", "1 rows without a label skipped: "),
+        ("no label in one row", "1 row without a label skipped: "),
     ],
 )
 def test_rows_can_be_skipped_and_are_counted(case, note, recipe, tmp_path):
@@ -299,7 +299,7 @@ def test_evaluating_labels_that_training_did_not_see(shared, tmp_path):
     )
     done = ok("evaluate", shared / "tfidf", other, "--json", "--problems", "skip")
     assert json.loads(done.out)["accuracy"]["n"] == 29
-    says(done.err, "note: 1 unknown labels skipped: ", "other.csv:2")
+    says(done.err, "note: 1 unknown label skipped: ", "other.csv:2")
     other.write_text(TABLE.replace("positive", "a").replace("negative", "b"), "utf-8")
     message = fails("evaluate", shared / "tfidf", other, "--problems", "skip")
     says(message, "no row is left to measure on")
@@ -342,12 +342,12 @@ def test_a_line_of_a_million_characters(shared, tmp_path):
     data = tmp_path / "a.tsv"
     data.write_text((shared / "train.tsv").read_text("utf-8") + f"positive\t{line}\n", "utf-8")
     told = ok(*train(data, tmp_path / "run", "--set", "data.limit=101")).err
-    says(told.replace("\n", ""), "note: 1 train texts read only in part: ", "a.tsv:47 (0%)")
+    says(told.replace("\n", ""), "note: 1 train text read only in part: ", "a.tsv:47 (0%)")
     done = ok("predict", tmp_path / "run", "-", "--json", stdin=line)
     assert json.loads(done.out)["coverage"] == pytest.approx(101 / 200_000)
     says(done.err, "1 text was read only in part")
     told = ok("evaluate", tmp_path / "run", data).err
-    says(told, "note: 1 texts read only in part: ", "a.tsv:47 (0%)")
+    says(told, "note: 1 text read only in part: ", "a.tsv:47 (0%)")
 
 
 def test_a_text_that_may_not_be_cut(shared, tmp_path):

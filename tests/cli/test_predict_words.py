@@ -96,7 +96,7 @@ def test_conllu_of_plain_text_is_whole_conllu(models, tmp_path):
 
 def test_tags_without_a_column_of_their_own_stand_in_the_last(models):
     done = ok("predict", models / "ner", "-", "--conllu", stdin="Bo Lee lives in Rome.\n\n")
-    assert "without an answer: 1 texts without words left out: standard input:2" in done.err
+    assert "without an answer: 1 text without words left out: standard input:2" in done.err
     out = done.lines
     assert out[2].split("\t")[9] == "Tag=B-PER"
     assert out[6].split("\t")[9] == "SpaceAfter=No|Tag=B-LOC"

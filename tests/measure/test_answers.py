@@ -105,5 +105,8 @@ def test_figures_of_either_kind_of_question():
     found = {name: figure.value for name, figure in measure.figures(resamples=0).items()}
     assert found == {"em": 0.5, "f1": 0.5, "has_answer_f1": 0.5, "no_answer_f1": 0.5}
     measure.add(["Lyon"], [["Lyon"]])
-    assert measure.figures(resamples=0)["has_answer_f1"].value == pytest.approx(2 / 3)
+    figures = measure.figures(resamples=0)
+    assert figures["has_answer_f1"].value == pytest.approx(2 / 3)
+    counts = {"em": 5, "f1": 5, "has_answer_f1": 3, "no_answer_f1": 2}
+    assert {name: figure.n for name, figure in figures.items()} == counts
     assert np.isfinite(AnswerSpans(no_answer=True).figures()["no_answer_f1"].value)

@@ -310,7 +310,7 @@ def test_the_verbs_train_evaluate_and_predict(tmp_path):
     assert "--problems skip" in told
     done = command("predict", run, mixed, "--problems", "skip")
     assert len(done.lines) == 1
-    assert f"without an answer: 1 texts with nothing to fill in: {mixed}:2" in done.err
+    assert f"without an answer: 1 text with nothing to fill in: {mixed}:2" in done.err
     row = json.loads(command("predict", run, asked, "--json").lines[0])
     assert [len(blank) for blank in row["blanks"]] == [BEST, BEST]
     assert row["value"] == text

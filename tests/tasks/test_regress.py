@@ -90,7 +90,7 @@ def test_a_row_without_a_number_can_be_left_out(kind) -> None:
     task, tally = registry.build("task", {"kind": kind}), Tally()
     kept = [e.label for e in prepared(rows, task, tally, "skip")]
     assert kept == ["1", "2", None]  # without a label it may still be asked
-    assert tally.lines() == ["1 rows the task cannot read skipped: sts.tsv:2"]
+    assert tally.lines() == ["1 row the task cannot read skipped: sts.tsv:2"]
     found = complaint(lambda: list(prepared(rows, task, Tally())))
     assert found.startswith("sts.tsv:2: label 'n/a' is not a finite number. Correct it, or pass")
     assert "--problems skip" in found

@@ -4,8 +4,10 @@ import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from weft.measure.bootstrap import ratio
+from weft.measure.figure import Figure
 from weft.measure.rows import SentenceMeasure, mean
 from weft.measure.sentences import Statistic
 
@@ -67,3 +69,12 @@ class AnswerSpans(SentenceMeasure):
             "has_answer_f1": lambda sums: ratio(sums[:, 3], sums[:, 2]),
             "no_answer_f1": lambda sums: ratio(sums[:, 4], sums[:, -1] - sums[:, 2]),
         }
+
+    def figures(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Figure]:
+        """As of all measures; those of one kind of question rest on these only."""
+        found = super().figures(resamples, seed, level)
+        some = sum(row[2] > 0 for row in self.rows) if self.no_answer else 0
+        own = {"has_answer_f1": some, "no_answer_f1": self.n - some}
+        return {name: replace(figure, n=own.get(name, figure.n)) for name, figure in found.items()}

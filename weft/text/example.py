@@ -33,6 +33,10 @@ class Answers:
 
 
 BETWEEN = " ⟷ "  # two texts that people are shown
+ONE = {
+    "answers": "answer", "do": "does", "labels": "label", "rows": "row", "sentences": "sentence",
+    "spans": "span", "texts": "text",
+}  # fmt: skip
 
 Label = str | tuple[str, ...] | float | Layers | Marks | Answers | None
 
@@ -88,13 +92,18 @@ class Tally:
     def lines(self) -> list[str]:
         """One sentence a kind of loss."""
         return [
-            f"{count} {what}: {', '.join(self.places[what])}"
+            f"{count} {what if count > 1 else _of_one(what)}: {', '.join(self.places[what])}"
             + (", …" if count > len(self.places[what]) else "")
             for what, count in self.counts.items()
         ]
 
     def __bool__(self) -> bool:
         return bool(self.counts)
+
+
+def _of_one(what: str) -> str:
+    """What is said of several, said of one."""
+    return " ".join(ONE.get(word, word) for word in what.split(" "))
 
 
 def both(text: str, other: str) -> str:
