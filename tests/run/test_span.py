@@ -213,7 +213,7 @@ def test_answers_inside_of_tokens_are_counted(tmp_path):
     outcome = weft.train(
         bert_span(path, **{"train.epochs": 1}), tmp_path / "run", quiet=True, device="cpu"
     )
-    assert any("1 train answers widened to whole tokens" in n for n in outcome.record["notes"])
+    assert any("1 train answer widened to whole tokens" in n for n in outcome.record["notes"])
 
 
 def test_dev_has_passages_of_its_own(tmp_path):
