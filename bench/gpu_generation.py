@@ -22,7 +22,7 @@ from record import Record, options
 from weft.train.runtime import Runtime, on
 
 PARTS = (
-    "loss", "gpt_train", "profile", "bert_short", "bert_long", "room", "gpt_decode",
+    "loss", "gpt_train", "gpt_ways", "profile", "bert_short", "bert_long", "room", "gpt_decode",
     "marian_decode", "decode_profile", "decode_products", "decode_early", "lstm", "chars",
 )  # fmt: skip
 
@@ -101,7 +101,7 @@ def main() -> None:
     homes |= dict.fromkeys((part for part in PARTS if "decode" in part), "gpu_decoding")
     homes |= dict.fromkeys(("bert_short", "bert_long"), "gpu_bert")
     homes |= {"room": "gpu_decoding", "loss": "gpu_loss"}
-    homes |= {"chars": "gpu_chars"}
+    homes |= {"chars": "gpu_chars", "gpt_ways": "gpu_ways"}
     for part in asked.parts.split(","):
         begun = time.perf_counter()
         with bench.trying(part):

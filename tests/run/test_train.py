@@ -11,7 +11,9 @@ from tests import small
 from weft import config
 from weft.errors import UserError
 from weft.run import Splits, train
+from weft.run.data import nearly_same
 from weft.run.train import OURS, Stop
+from weft.tasks.classify import Classes
 from weft.text.example import Example
 from weft.train.watch import Watch
 
@@ -107,6 +109,14 @@ def test_evaluations_come_as_often_as_asked_and_at_the_end(tmp_path, every, epoc
     run(given, tmp_path, small.splits())  # 28 rows by fives
     rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
     assert [row["step"] for row in rows] == steps
+
+
+def test_labels_that_differ_in_case_or_spaces_are_told_of():
+    told = nearly_same(Classes(("Neg", "neg", "other", "pos", "pos ")))
+    assert "'Neg' and 'neg', 'pos' and 'pos ' differ only in case or spaces" in told
+    assert "weft check FILE --fix" in told
+    assert nearly_same(Classes(("neg", "pos"))) == ""
+    assert nearly_same(object()) == ""  # a number has no labels
 
 
 def test_early_stopping_keeps_the_best(tmp_path):

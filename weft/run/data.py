@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from weft import registry
+from weft.doctor.labels import plain
 from weft.errors import UserError
 from weft.text.documents import Layout, read_documents
 from weft.text.example import Answers, Example, Tally
@@ -177,3 +178,18 @@ def unread(examples: Source, task: Any) -> str:
     if isinstance(first.label, Answers):
         reads = "--recipe bidaf, or another of the task 'span', finds the answers in it"
     return f"note: each row has a second text, which this task does not read; {reads}"
+
+
+def nearly_same(space: Any) -> str:
+    """What to say of labels that differ only in case or spaces, and are learned as two."""
+    groups: dict[str, list[str]] = {}
+    for label in getattr(space, "entries", ()):
+        groups.setdefault(plain(str(label)), []).append(f"'{label}'")
+    found = [" and ".join(group) for group in groups.values() if len(group) > 1]
+    if not found:
+        return ""
+    more = ", …" if len(found) > 3 else ""
+    return (
+        f"note: {', '.join(found[:3])}{more} differ only in case or spaces and are learned as "
+        "different labels; `weft check FILE --fix FOLDER` makes them one"
+    )

@@ -29,7 +29,7 @@ from weft.measure import Figure
 from weft.predict.evaluate import evaluate
 from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
-from weft.run.data import Data, Source, checked, counted, manner_of, some, unread
+from weft.run.data import Data, Source, checked, counted, manner_of, nearly_same, some, unread
 from weft.run.split import Splits, from_files
 from weft.tasks.task import Space, Task, built
 from weft.text import matrices, trees
@@ -110,7 +110,7 @@ def train(
     folder = _prepare(Path(output), resume, overwrite)
     (folder / "config.toml").write_text(configuration.dumps(full), "utf-8")
     with contextlib.closing(Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)) as watch:
-        if told := unread(splits.train, task):
+        for told in filter(None, (unread(splits.train, task), nearly_same(space))):
             watch.say(told)
         engine: Engine
         made: dict[str, Any] = {"stopped": "", "device_bytes": 0}
