@@ -1,4 +1,4 @@
-"""The part of bench/gpu_generation.py that asks what else a compiler could do for a GPT's updates."""
+"""The part of bench/gpu_generation.py that asks what a compiler could do besides for a GPT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.decode.transformer import GPT
 if TYPE_CHECKING:
     from gpu_generation import Bench
 
-# What the compiler may be told besides: more shapes of its kernels tried, and kernels that are begun
+# What the compiler may be told besides: to try more shapes of its kernels, and to begin kernels
 # while the one before them ends.
 TOLD: dict[str, dict[str, Any]] = {
     "as it is": {},
