@@ -43,7 +43,7 @@ def main() -> None:
         panel.minorticks_off()
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
-    panels[0][-1].legend(frameon=False, loc="lower right")
+    panels[0][0].legend(frameon=False, loc="lower right")
     figure.tight_layout()
     figure.savefig(PAGE, metadata={"Date": None})
 

@@ -122,7 +122,10 @@ def curves(lines: Iterable[Figures]) -> list[Sheet]:
         ))  # fmt: skip
     columns = ("data", "examples", "figure", "pre-trained", "from scratch", "gain", "bar", "n")
     drawn = "![By the number of examples, pre-trained and from scratch](curves.svg)"
-    about = f"{drawn}\n\nDrawn by `bench/curves.py`: BERT-small, mean ± standard deviation."
+    about = (
+        f"{drawn}\n\nDrawn by `bench/curves.py`: BERT-small, mean ± standard deviation. Those of 100 "
+        "examples were learned on a processor."
+    )
     return [Sheet("With fewer examples", columns, rows, about)] if rows else []
 
 
