@@ -45,7 +45,17 @@ def bert_long(bench: Bench) -> None:
     _compared(bench, *((3, 32) if bench.tiny else (64, 512)))
 
 
-def _compared(bench: Bench, rows: int, window: int) -> None:
+def bert_short_plain(bench: Bench) -> None:
+    """Rows of 128 without dropout."""
+    _compared(bench, *((5, 16) if bench.tiny else (256, 128)), dropout=0.0)
+
+
+def bert_long_plain(bench: Bench) -> None:
+    """Rows of 512 without dropout."""
+    _compared(bench, *((3, 32) if bench.tiny else (64, 512)), dropout=0.0)
+
+
+def _compared(bench: Bench, rows: int, window: int, dropout: float = 0.1) -> None:
     words, hidden, layers, heads = (211, 24, 2, 2) if bench.tiny else (30522, 768, 12, 12)
     timed, curve = (3, 8) if bench.tiny else (40, CURVE)
     # More than is read, because the last batch of an epoch is smaller: it would be compiled anew.
@@ -58,7 +68,7 @@ def _compared(bench: Bench, rows: int, window: int) -> None:
     stream = partial(Batches, documents.close(), masking, rows=rows, seed=1, epochs=10**6)
     embedder = {
         "kind": "bert", "hidden": hidden, "layers": layers, "heads": heads,
-        "limit": max(window, 64), "segments": 2,
+        "limit": max(window, 64), "segments": 2, "dropout": dropout, "attention_dropout": dropout,
     }  # fmt: skip
     parts = {
         "embedder": embedder, "encoder": {"kind": "none"}, "pool": {"kind": "mean"},
@@ -66,8 +76,9 @@ def _compared(bench: Bench, rows: int, window: int) -> None:
     }  # fmt: skip
     torch.manual_seed(0)
     ours = Model(parts, vocabulary_size=words, outputs=(words, False))
-    theirs = _bert(ours, words, hidden, layers, heads, embedder["limit"])
-    what, speeds = f"bert training, {rows} × {window}", {}
+    theirs = _bert(ours, words, hidden, layers, heads, embedder["limit"], dropout)
+    plain = "" if dropout else " without dropout"
+    what, speeds = f"bert training, {rows} × {window}{plain}", {}
     # The peer first, so that nothing of ours can stand in its way.
     ways: dict[str, Callable[[], Iterator[Tensor]]] = {
         "transformers": lambda: _theirs(bench, theirs, iter(stream())),
@@ -144,13 +155,16 @@ def _labels(batch: Labelled) -> Tensor:
     return labels[:, :-1].contiguous()
 
 
-def _bert(ours: Model, words: int, hidden: int, layers: int, heads: int, limit: int) -> Any:
+def _bert(
+    ours: Model, words: int, hidden: int, layers: int, heads: int, limit: int, dropout: float
+) -> Any:
     """transformers' BERT with our weights."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
         vocab_size=words, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
         intermediate_size=4 * hidden, max_position_embeddings=limit, attn_implementation="sdpa",
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
     )  # fmt: skip
     model, embedder, head = BertForMaskedLM(config), ours.embedders[0], ours.head
     below, last = model.bert.embeddings, model.cls.predictions

@@ -22,8 +22,9 @@ from record import Record, options
 from weft.train.runtime import Runtime, on
 
 PARTS = (
-    "loss", "gpt_train", "gpt_ways", "profile", "bert_short", "bert_long", "room", "gpt_decode",
-    "marian_decode", "decode_profile", "decode_products", "decode_early", "lstm", "chars",
+    "loss", "gpt_train", "gpt_ways", "profile", "bert_short", "bert_long",
+    "bert_short_plain", "bert_long_plain", "room", "gpt_decode", "marian_decode", "decode_profile",
+    "decode_products", "decode_early", "lstm", "chars",
 )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def main() -> None:
     # Imported here: a part that cannot be loaded must not stop the others.
     homes = dict.fromkeys(("gpt_train", "profile", "lstm"), "gpu_training")
     homes |= dict.fromkeys((part for part in PARTS if "decode" in part), "gpu_decoding")
-    homes |= dict.fromkeys(("bert_short", "bert_long"), "gpu_bert")
+    homes |= dict.fromkeys((part for part in PARTS if part.startswith("bert")), "gpu_bert")
     homes |= {"room": "gpu_decoding", "loss": "gpu_loss"}
     homes |= {"chars": "gpu_chars", "gpt_ways": "gpu_ways"}
     for part in asked.parts.split(","):
