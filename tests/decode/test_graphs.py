@@ -4,6 +4,7 @@ Capturing is a plain call here: what is replayed reads and writes memory that st
 """
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -249,6 +250,33 @@ def test_few_shapes_are_kept(monkeypatch):
     for limit in (3, 4, 5, 4):
         graphs.written(memory(), replace(WAYS[0], limit=limit), NO_RULES, bos=2, eos=EOS)
     assert [key[0][1].limit for key in graphs.slots] == [5, 4]
+
+
+def test_threads_do_not_share_the_memory_of_a_search():
+    decoder = made(DECODERS["transformer"])
+    graphs = Graphs(decoder, Counted())
+    many = [memory().with_data(memory().data * (i - 2)) for i in range(5)]
+
+    def ask(i):
+        with torch.no_grad():
+            return [
+                row[0].ids for row in graphs.written(many[i], WAYS[0], NO_RULES, bos=2, eos=EOS)
+            ]
+
+    wanted = [ask(i) for i in range(5)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(ask, [i for _ in range(12) for i in range(5)]))
+    assert found == 12 * wanted
+
+
+def test_memory_belongs_to_its_search_from_the_moment_it_is_given():
+    graphs, run = Graphs(made(DECODERS["transformer"]), Counted()), [torch.zeros(2)]
+    owners = [type("Owner", (), {})() for _ in range(2)]
+    first, second = (graphs.slot("key", run, None, owner) for owner in owners)
+    assert first is not second
+    del owners[0]
+    third = type("Owner", (), {})()
+    assert graphs.slot("key", run, None, third) is first
 
 
 def test_steps_read_matrices_side_by_side_and_the_weights_themselves():

@@ -15,6 +15,7 @@ from weft.model import Model
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.predict.fill import BEST
+from weft.run import watched
 from weft.run.data import Data, source
 from weft.run.split import from_files
 from weft.text.example import Example
@@ -217,6 +218,24 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monke
     again = weft.train(config, tmp_path / "cut", resume=True, quiet=True, device="cpu")
     ours, theirs = (one.predictor.engine.model.state_dict() for one in (whole, again))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_what_was_best_of_short_windows_is_not_kept_before_long_ones(tmp_path, monkeypatch):
+    """Dev has short ones, and long ones may be a little worse there."""
+    worse = iter([5.0, 4.0, 9.0, 9.5])
+    monkeypatch.setattr(watched.Loop, "_measure", lambda self, store: {"perplexity": next(worse)})
+    trained(tmp_path, **{"task.long_share": 0.5, "train.epochs": 4, "train.patience": 9})
+    lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
+    rows = [row for row in map(json.loads, lines) if row["event"] == "evaluation"]
+    assert [row["best"] for row in rows] == [True, True, True, False]
+
+
+def test_a_clock_that_leaves_no_time_for_long_windows_says_so(tmp_path):
+    out = trained(tmp_path, **{"train.minutes": 1e-4, "train.epochs": 9, "task.long_share": 0.1})
+    (told,) = [note for note in out.record["notes"] if "clock" in note]
+    assert "places beyond 24 are as they began (task.long_share=0" in told
+    out = trained(tmp_path, "none", **{"train.minutes": 1e-4, "task.long_share": 0.0})
+    assert not any("places" in note for note in out.record["notes"])
 
 
 def test_positions_beyond_the_short_window_learn_only_in_the_long_phase(tmp_path):

@@ -24,7 +24,11 @@ def test_what_reading_has_left_is_the_whole(now):
     now[0] = 102.0
     assert found.pace() == 0.0  # too early to tell
     now[0] = 115.0
-    assert found.pace() == found.spent == 0.5
+    assert found.spent == 0.5
+    assert found.pace() == pytest.approx(0.4 / 0.9)  # from 0 on, or the rate would jump
+    now[0] = 103.001
+    assert 0 < found.pace() < 0.001
+    now[0] = 115.0
     now[0] = 131.0
     assert found.late
 
@@ -37,6 +41,15 @@ def test_without_a_limit_it_is_never_late(now):
 
 def test_when_reading_took_all_of_it_one_update_is_made(now):
     assert Clock(started=10.0, minutes=1.0).late
+
+
+def test_a_training_that_is_taken_up_again_has_the_time_that_is_left(now):
+    first = Clock(started=100.0, minutes=1.0)
+    now[0] = 142.0
+    again = Clock(started=142.0, minutes=1.0, before=first.seconds)
+    assert again.spent == first.spent == pytest.approx(0.7)
+    now[0] = 161.0
+    assert again.late
 
 
 def rates(pace):

@@ -313,6 +313,38 @@ def test_what_is_fine_tuned_update_by_update(gpu, change, options):
     assert gpu.captures == 0
 
 
+def test_a_decoder_behind_bert_has_no_pool_to_ask_for(gpu):
+    net = answering()
+    for name in ("pool", "head"):
+        del net.parts[name]
+    assert not faster._recurring(net, texts())
+
+
+def test_graphs_make_way_when_memory_runs_out(gpu, monkeypatch):
+    net, settings, usual, kept = model(), Settings(epochs=3), faster.Updates, []
+    monkeypatch.setattr(faster, "Updates", lambda *given: kept.append(usual(*given)) or kept[0])
+    trainee = Trainee.fresh(net, settings)
+    made = []
+    for update in fit(trainee, Language(window=7), pieces(), settings, gpu):
+        if update.step == 9:
+            made = [gpu.captures, gpu.replays]
+            trainee.pieces = 2
+    assert made[1] > 3
+    assert [gpu.captures, gpu.replays] == made
+    assert kept[0].slots == {}
+    assert trainee.trouble == "memory does not suffice for updates as graphs"
+
+
+def test_weights_are_said_to_have_changed_after_every_replay(gpu, monkeypatch):
+    """A graph does not say so, and what was laid out of them for writing would stay."""
+    told, usual = [], torch.autograd.graph.increment_version
+    monkeypatch.setattr(
+        torch.autograd.graph, "increment_version", lambda some: told.append(usual(some))
+    )
+    _, losses, _ = trained("gpt", gpu)
+    assert len(told) == len(losses) + gpu.replays  # a replay here is also an update in Python
+
+
 class Crossings(TorchDispatchMode):
     """Notes what goes from the host to the device, the device being `meta`: no graph has that."""
 

@@ -1,4 +1,5 @@
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -102,6 +103,40 @@ def test_memory_running_out_halves_the_pieces_and_keeps_the_batch():
     net, _, trainee = run(Settings(), net=narrow(model()))
     assert trainee.pieces == 4
     same(expected, net)
+
+
+def test_a_second_try_has_the_memory_of_the_first():
+    """Nothing holds on to what the failed one had computed."""
+    alive, held, failed = [], [], []
+
+    class Kept:
+        pass
+
+    class Greedy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.kept = Kept()  # lives as long as the graph does
+            held.append(weakref.ref(ctx.kept))
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, slope):
+            if not failed:
+                failed.append(True)
+                raise torch.OutOfMemoryError("no room on the way back")
+            return slope
+
+    net = model()
+    usual = net.forward
+
+    def forward(source):
+        alive.append([one() is not None for one in held])
+        return Greedy.apply(usual(source))
+
+    net.forward = forward
+    run(Settings(), net=net)
+    assert failed
+    assert alive[1] == [False]
 
 
 def test_memory_too_small_for_one_row_is_an_error():

@@ -11,7 +11,8 @@ import pytest
 
 from tests.small import SMALL, splits
 from weft import config
-from weft.run import train
+from weft.errors import UserError
+from weft.run import train, watched
 
 # A server that has torch imported already, from which each trial is forked in milliseconds.
 SERVER = multiprocessing.get_context("forkserver")
@@ -118,3 +119,69 @@ def test_metrics_are_not_written_twice(tmp_path):
         return [line for line in lines if "evaluation" in line]
 
     assert evaluations(tmp_path / "cut") == evaluations(tmp_path / "whole")
+
+
+def stopped(folder, monkeypatch, after=5, **changes):
+    """A training that was cut off, and its configuration."""
+    given = small("bilstm").with_values({"train.batch": 4, **changes}, "test")
+
+    class Cut(Exception):
+        pass
+
+    def save(self, progress, usual=watched.Loop._save):
+        usual(self, progress)
+        if progress.step == after:
+            raise Cut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(watched.Loop, "_save", save)
+        with pytest.raises(Cut):
+            train(given, folder, splits=splits(), quiet=True)
+    return given
+
+
+def again(given, folder, **changes):
+    values = {key.replace("__", "."): value for key, value in changes.items()}
+    return train(
+        given.with_values(values, "test"), folder, splits=splits(), resume=True, quiet=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"train__optimiser": "sgd"}, "another train.optimiser"),
+        ({"train__head_rate": 0.1}, "train.head_rate"),
+        ({"train__batch": 5}, "train.batch=4, .*cannot go on with train.batch=5"),
+        ({"train__seed": 9}, "train.seed=9"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_changed_on_the_way_is_told(tmp_path, monkeypatch, changes, told):
+    given = stopped(tmp_path / "run", monkeypatch)
+    with pytest.raises(UserError, match=rf"last.safetensors .*{told}"):
+        again(given, tmp_path / "run", **changes)
+    again(given, tmp_path / "run")  # nothing is lost
+
+
+def test_rates_and_decay_are_those_that_are_asked_for_now(tmp_path, monkeypatch):
+    given = stopped(tmp_path / "run", monkeypatch)
+    seen, usual = [], watched.fit
+
+    def watching(trainee, *rest, **more):
+        for progress in usual(trainee, *rest, **more):
+            seen.append(trainee.optimisers[0].param_groups[0])
+            yield progress
+
+    monkeypatch.setattr(watched, "fit", watching)
+    changes = {"train__weight_decay": 0.7, "train__beta2": 0.9, "train__average": 0.5}
+    again(given, tmp_path / "run", **changes)
+    assert {(group["weight_decay"], group["betas"]) for group in seen} == {(0.7, (0.9, 0.9))}
+
+
+def test_the_time_that_was_spent_counts(tmp_path, monkeypatch):
+    given = stopped(tmp_path / "run", monkeypatch, **{"train.minutes": 60.0})
+    clocks, usual = [], watched.Clock
+    monkeypatch.setattr(watched, "Clock", lambda *given: clocks.append(given) or usual(*given))
+    again(given, tmp_path / "run")
+    assert 0 < clocks[-1][2] < 600

@@ -112,6 +112,14 @@ class Masked(Batches):
         cut = int(np.searchsorted(tokens, part * tokens[-1])) if part < 1 else len(order)
         return [(masking.window, order[:cut]), (masking.long_window, order[cut:])]
 
+    def long(self, share: float) -> bool:
+        """Whether windows are long after this share of the training."""
+        return bool(self.masking.long_share) and share * self.epochs > self._turn
+
+    def long_ahead(self, share: float) -> bool:
+        """Whether long windows are still to come after this share of the training."""
+        return bool(self.masking.long_share) and share * self.epochs <= self._turn
+
     @cached_property
     def _turn(self) -> float:
         """After how many epochs windows are long, so that the right share of batches is.

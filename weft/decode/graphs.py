@@ -8,9 +8,10 @@ What captures a graph comes from the runtime, and in tests it is a plain call.
 """
 
 import copy
+import threading
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,25 +20,24 @@ from torch import Tensor
 
 from weft.attend.block import Block
 from weft.batch import Padded
+from weft.decode.graphs_begun import KEPT, Begin, Begun, Work
 from weft.decode.graphs_compiled import compiled
 from weft.decode.room import has_kernel
 from weft.decode.search import search
 from weft.decode.search_found import Hypothesis
 from weft.decode.search_rules import Rules
 from weft.decode.search_settings import Settings
-from weft.decode.search_state import Shared, State, copy_into, mapped, spread
+from weft.decode.search_state import Shared, State, copy_into, mapped
 from weft.decode.unread import Unread, rounded_up
 
 WARM = 3  # steps of a shape that are taken one by one before a graph is made: it costs about two
 SMALL = 64  # steps of a cache that are looked at, at least; doubled when they are full
 LARGE = 512  # the same for a compiled step: every size is compiled anew
-KEPT = 16  # shapes whose memory and graphs are kept
 CHECK = 16  # steps between looks at what is finished
 # Steps of one shape as graphs after which that shape is compiled as well. Compiling takes about as
 # long as the steps did, so it never costs more than twice the best choice, whenever the work ends.
 LONG = 50_000
 
-Work = Callable[[], None]
 Capture = Callable[[Work], Work]
 
 
@@ -76,6 +76,7 @@ class Graphs:
         # Until it could not be done.
         self.captures = self.compiles = self.begins = self.stays = True
         self.trouble = ""  # in words, when something could not be captured or compiled
+        self.lock = threading.RLock()  # held while a search takes memory or a step is made
         self.slots: dict[Hashable, list[_Slot]] = {}
         self.unfit: set[Hashable] = set()  # shapes that change from step to step
         self.writer: Any = None  # the decoder with its matrices laid out for steps
@@ -119,7 +120,7 @@ class Graphs:
         self,
         body: Callable[[Any], Any],
         slot: "_Slot | None" = None,
-        begin: "_Begin | None" = None,
+        begin: "Begin | None" = None,
     ) -> Callable[[Any], Any]:
         """The same function of one step, as a graph where it pays.
 
@@ -133,6 +134,10 @@ class Graphs:
 
     def _laid_out(self) -> Any:
         """The decoder for steps: queries, keys and values from one product, of today's weights."""
+        with self.lock:
+            return self._as_of_today()
+
+    def _as_of_today(self) -> Any:
         if self.writer is None:
             self.writer = twin(self.decoder)
         looks = [part.attention for part in self.writer.modules() if isinstance(part, Block)]
@@ -162,8 +167,10 @@ class Graphs:
         begin = None
         again = self.begins and not own and not self._autocast
         if again and isinstance(given, Unread) and given.plain:
-            begin = _Begin(self, given, rows, settings, (tuple(rules.forbidden), bos, eos))
-            if (slot := begin.slot()) is not None:
+            begin = Begin(self, given, rows, settings, (tuple(rules.forbidden), bos, eos))
+            with self.lock:
+                slot = begin.slot()
+            if slot is not None:
                 ends |= {"faster": partial(self.faster, slot=slot), "begun": slot.run}
                 return search(self.writer.step, None, _wanted(settings), **ends)[: len(given)]
         state = self.decoder.start(self._memory(given, rows, begin is not None)).shared()
@@ -185,8 +192,8 @@ class Graphs:
         first = str(error).strip().splitlines()[:1]
         self.trouble = f"{what}: {type(error).__name__}: {''.join(first)}"
 
-    def slot(self, key: Hashable, run: Any, body: Callable[[Any], Any]) -> "_Slot":
-        """Memory of a shape that no other search is using."""
+    def slot(self, key: Hashable, run: Any, body: Callable[[Any], Any], owner: Any) -> "_Slot":
+        """Memory of a shape that no other search is using, from now on its owner's."""
         held = self.slots.pop(key, [])
         self.slots[key] = held  # the newest is last
         free = next((slot for slot in held if slot.free), None)
@@ -195,6 +202,7 @@ class Graphs:
             held.append(free)
         else:
             copy_into(free.run, run)
+        free.owner = weakref.ref(owner)
         for old in list(self.slots)[:-KEPT]:
             if all(slot.free for slot in self.slots[old]):
                 del self.slots[old]
@@ -217,7 +225,7 @@ class _Slot:
         self.step: Callable[[Any], None] = self.plain
         self.owner: Callable[[], Any] = lambda: None
         self.steps = 0  # taken so far
-        self.begun: dict[Hashable, _Begun] = {}  # how searches began here, by what they began from
+        self.begun: dict[Hashable, Begun] = {}  # how searches began here, by what they began from
         self.forget()
 
     @property
@@ -261,7 +269,7 @@ class _Search:
         graphs: Graphs,
         body: Callable[[Any], Any],
         slot: _Slot | None = None,
-        begin: "_Begin | None" = None,
+        begin: "Begin | None" = None,
     ):
         self.graphs, self.body, self.begin = graphs, body, begin
         self.slot = slot
@@ -271,6 +279,10 @@ class _Search:
             slot.owner = weakref.ref(self)
 
     def __call__(self, run: Any) -> Any:
+        with self.graphs.lock:
+            return self._next(run)
+
+    def _next(self, run: Any) -> Any:
         if not self.plain and (self.slot is None or run is not self.slot.run):
             self._enter(run)
         slot = self.slot
@@ -330,74 +342,11 @@ class _Search:
         self.plain, self.slot = key in self.graphs.unfit, None
         if self.plain:
             return
-        self.slot = self.graphs.slot(key, run, self.body)
-        self.slot.owner = weakref.ref(self)
+        self.slot = self.graphs.slot(key, run, self.body, self)
         if self.begin is not None:
             self.begin.note(self.slot, run)
         reach = None if getattr(run.state, "beams", 0) else getattr(run.state, "reach", None)
         self.reach = 0 if reach is None else reach()
-
-
-@dataclass
-class _Begun:
-    """How a search began in some memory, and a graph that begins another there."""
-
-    first: Any  # the run before its first step, without the state
-    source: Padded | None = None  # memory for ids (B, S), with where rows end on the device
-    again: Work | None = None
-
-
-class _Begin:
-    """What comes before the first step of a search from a source that is still unread."""
-
-    def __init__(
-        self, graphs: Graphs, given: Unread, rows: int, settings: Settings, rest: Hashable
-    ):
-        self.graphs, self.given, self.rows, self.settings = graphs, given, rows, settings
-        self.key = (given.read, given.half, rows, given.steps, settings, rest)
-
-    def note(self, slot: _Slot, run: Any) -> None:
-        """Keep what a search begins with here, so that another can begin alike."""
-        first = mapped(torch.clone, replace(run, state=None))
-        slot.begun.setdefault(self.key, _Begun(first))
-
-    def slot(self) -> _Slot | None:
-        """Memory in which this search has begun, if one began alike before."""
-        held = (slot for slots in self.graphs.slots.values() for slot in slots)
-        slot = next((slot for slot in held if slot.free and self.key in slot.begun), None)
-        if slot is None:
-            return None
-        begun = slot.begun[self.key]
-        if begun.source is None:
-            filled = self.given.filled_up(self.rows)
-            begun.source = Padded(filled.data, filled.lengths.to(filled.data.device))
-        else:
-            self.given.into(begun.source.data)
-            begun.source.lengths.copy_(self.given.lengths(self.rows), non_blocking=True)
-        self.graphs._laid_out()
-        if begun.again is None:
-            try:
-                begun.again = self.graphs.capture(partial(self._once, slot, begun))
-            except RuntimeError as error:
-                self.graphs.begins = False
-                self.graphs.note("Reading could not be captured", error)
-                return None
-        begun.again()
-        return slot
-
-    def _once(self, slot: _Slot, begun: _Begun) -> None:
-        """Read the source, and put an empty search of it in the place of the one before."""
-        assert begun.source is not None
-        decoder, writer = self.graphs.decoder, self.graphs.writer
-        source = replace(begun.source)  # one that has no mask yet: that belongs to the graph
-        source.__dict__["full"] = False  # or it would be asked of the device
-        memory = self.given.of(source)
-        memory = memory.with_data(memory.data.to(next(decoder.parameters()).dtype))
-        state = decoder.start(memory).shared()
-        if hasattr(writer, "fixed"):
-            state = writer.fixed(state, self.settings.limit, slot.run.state.beams)
-        run = begun.first
-        copy_into(slot.run, replace(run, state=spread(state, run.width)))
 
 
 def _wanted(settings: Settings) -> Settings:

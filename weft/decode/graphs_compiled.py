@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft.encode.compiled import many_shapes
+
 Step = Callable[[Any], None]
 aten = torch.ops.aten
 
@@ -22,6 +24,7 @@ def compiled(step: Step, ids: Tensor, options: dict[str, Any] | None) -> Step:
     On a GPU the products of a single row become sums, which are fused with what comes before and
     after. `options` are more of the compiler's.
     """
+    many_shapes()
     how: dict[str, Any] = {"dynamic": False, "fullgraph": True}
     if len(ids) == 1 and ids.is_cuda:
         return torch.compile(step, backend=partial(_alone, {**TUNED, **(options or {})}), **how)

@@ -6,6 +6,8 @@ from torch import nn
 
 from weft.attend.block import Quick
 
+SHAPES = 64  # that one function is compiled for, in all models of a process together
+
 
 def compile_blocks(model: nn.Module, **options: Any) -> int:
     """Compile every Transformer block where it stands, and what is around them; how many.
@@ -13,9 +15,18 @@ def compile_blocks(model: nn.Module, **options: Any) -> int:
     Names and weights stay as they are. The compiler runs when a block first meets a shape.
     """
     found = _quick(model)
+    if found:
+        many_shapes()
     for module in found:
         module.compile(**options)
     return len(found)
+
+
+def many_shapes() -> None:
+    """Let one function be compiled for more than torch's eight shapes, over all models."""
+    from torch._dynamo import config
+
+    config.recompile_limit = max(config.recompile_limit, SHAPES)
 
 
 def undo(model: nn.Module) -> int:

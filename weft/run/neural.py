@@ -1,53 +1,34 @@
 """The neural half of a run: tokenizer, stores, model, then the loop with its evaluations."""
 
-import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors.torch import load_file, save
-from torch import Tensor
-
 from weft import registry
-from weft.batch import Batches, Position, Store, labelled
+from weft.batch import Store
 from weft.batch.documents import Documents
-from weft.batch.stream import Stream
 from weft.config import Config, parts_of
 from weft.errors import UserError
-from weft.measure.figure import LOWER
 from weft.model import Model, fill
 from weft.predict.neural import CUTS, Neural, indexer
 from weft.predict.predictor import Predictor
 from weft.run import documents, pretrained, running
 from weft.run.data import Data
 from weft.run.split import Splits
-from weft.run.stores import Asked, Stores, found_in
+from weft.run.stores import Asked, Stores
+from weft.run.watched import Loop, Rows
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
 from weft.text.matrices import matrix
 from weft.text.records import mark
 from weft.tokens.cuts import Cuts, Lessons, keep
 from weft.tokens.tokenizer import Tokenizer
-from weft.train import checkpoint
-from weft.train.clock import Clock
-from weft.train.evaluate import averaged, decoded, scores
-from weft.train.fall import Fall
 from weft.train.faster import quicken
-from weft.train.health import Health, examine, first_bad, sample
-from weft.train.loop import NotFinite, Progress, Trainee, check, fit
-from weft.train.runtime import Runtime, out_of_memory, seed_everything, threads
+from weft.train.runtime import Runtime, seed_everything, threads
 from weft.train.settings import Settings
-from weft.train.watch import Watch, forget_after
-
-MINUTE = 60  # seconds between checkpoints when nothing else is said
-REPLAY = 1000  # updates that are done again to find what went wrong, at most
-
-Rows = Store | Stream | Documents  # what is learned from
+from weft.train.watch import Watch
 
 
 def sections(config: Config) -> dict[str, Any]:
@@ -190,257 +171,3 @@ class Run:
                     if not found:
                         told += "; are they of another language, or is their case another?"
                     self.watch.say(told)
-
-
-class Loop:
-    """`fit` with evaluations, checkpoints and early stopping around it."""
-
-    def __init__(self, run: Run, model: Model, train: Rows, dev: Store | Documents | None):
-        self.run_, self.model, self.dev, self.train = run, model, dev, train
-        self.settings, self.watch = run.settings, run.watch
-        self.folder = run.folder / "checkpoints"
-        self.folder.mkdir(exist_ok=True)
-        self.trainee = Trainee.fresh(model, self.settings)
-        self.batches = _batches(run, train, model)
-        self.metric = self.settings.metric or run.task.metric
-        self.best: float | None = None
-        self.stale = 0
-        self.saved = time.perf_counter()
-        self.clock = Clock(run.started, self.settings.minutes)
-        self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
-        self.fall = Fall()
-        self.before: dict[str, Tensor] | None = None  # the weights before an update
-
-    def run(self, resume: bool) -> None:
-        """Train, and leave the best weights in the model."""
-        if resume and (self.folder / "last.safetensors").is_file():
-            self._restore()
-        else:
-            forget_after(self.run_.folder / "metrics.jsonl", -1)
-        self._remember()
-        try:
-            for progress in self._updates():
-                self.watch.update(progress)
-                self._count(progress)
-                late = self.clock.late
-                if late or self._due(progress):
-                    self._evaluate(progress)
-                self._save_when_due(progress)
-                if late and progress.share < 1:
-                    self._note_the_clock(progress)
-                    break
-                self._remember()
-        except NotFinite as error:
-            raise self._explained(error) from None
-        self._load_best()
-        self.run_.losses = self.fall.ends
-        if self.trainee.trouble:
-            self.watch.say(f"note: {self.trainee.trouble}; it went on without")
-        if health := self._health():
-            path = self.run_.folder / "health.json"
-            path.write_text(json.dumps(health.to_json(), ensure_ascii=False) + "\n", "utf-8")
-
-    def _due(self, progress: Progress) -> bool:
-        """Whether it is time for an evaluation, as it is at the end in any case."""
-        every = self.settings.evaluate_every
-        due = progress.step % every == 0 if every else progress.ends_epoch
-        return due or (progress.ends_epoch and progress.share >= 1)
-
-    def _updates(self) -> Iterator[Progress]:
-        if self._stopped():
-            return
-        for progress in fit(
-            self.trainee, self.run_.task, self.batches, self.settings, self.run_.runtime,
-            pace=self.clock.pace,
-        ):  # fmt: skip
-            yield progress
-            if self._stopped():
-                self.watch.say(
-                    f"stopped early: {self.metric} no better for {self.stale} evaluations"
-                )
-                return
-
-    def _note_the_clock(self, progress: Progress) -> None:
-        done, all_ = progress.share * self.settings.epochs, self.settings.epochs
-        self.run_.stopped = f"stopped by the clock after {done:.1f} of {all_} epochs"
-        self.watch.say(f"{self.run_.stopped} (train.minutes)")
-
-    def _stopped(self) -> bool:
-        return bool(self.settings.patience) and self.stale >= self.settings.patience
-
-    def _count(self, progress: Progress) -> None:
-        self.losses[0] = self.losses[0] + progress.total  # stays on the device
-        self.losses[1] += progress.count
-        self.fall.add(progress)
-
-    def _evaluate(self, progress: Progress) -> None:
-        check(self.trainee)
-        loss = float(self.losses[0]) / max(self.losses[1], 1)
-        self.losses = [0.0, 0]
-        where = {"step": progress.step, "epoch": progress.position.epoch}
-        values = {"loss": loss, "rate": progress.rate, "gradient": float(progress.norm)}
-        words = f"epoch {progress.share * self.settings.epochs:.1f}  update {progress.step}"
-        words += f"  loss {loss:.4f}"
-        better, found = True, {}
-        with averaged(self.trainee):
-            if self.dev is not None:
-                found = self._measure(self.dev)
-                values |= {f"dev_{name}": value for name, value in found.items()}
-                if self.metric not in found:
-                    known = ", ".join(found)
-                    raise UserError(f"train.metric is '{self.metric}'; this task has {known}.")
-                now = found[self.metric]
-                better = self._better(now)
-                words += f"  dev {self.metric} {now:.4f}{'  best' if better else ''}"
-            if better:
-                self._write_best()
-        self.stale = 0 if better else self.stale + 1
-        self.watch.event("evaluation", **where, **values, best=better)
-        self.watch.say(words)
-        if self.settings.diagnose and (health := self._health(self.before)):
-            self.watch.event("health", **health.to_json())
-        self._save(progress)
-        if self.run_.heard is not None and found:
-            self.run_.heard(progress.step, found)
-
-    def _remember(self) -> None:
-        """Copy the weights, so that what the next update does to them can be seen."""
-        if self.settings.diagnose:
-            now = {name: p.detach() for name, p in self.model.named_parameters()}
-            self.before = self.before or {name: p.clone() for name, p in now.items()}
-            for name, copy in self.before.items():
-                copy.copy_(now[name])
-
-    def _health(self, before: dict[str, Tensor] | None = None) -> Health | None:
-        """How gradients reach the layers; nothing that a finished training could fail over."""
-        runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip
-        if not isinstance(self.train, Store):
-            self.watch.say("gradients: not looked at while text itself is learned")
-            return None
-        try:
-            rows = sample(self.train)
-            found = examine(self.model, self.run_.task, rows, runtime, step, before, clip)
-        except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
-                raise
-            self.watch.say("note: not enough memory to look at the gradients")
-            return None
-        self.watch.say(f"gradients {found.level}: {found.verdict}")
-        return found
-
-    def _measure(self, store: Store | Documents) -> dict[str, float]:
-        task, space = self.run_.task, self.run_.space
-        measure = task.measure(space)
-        if isinstance(store, Documents):
-            measure = documents.measured(self.model, store, task, space, self.run_.runtime)
-        elif self.model.speaks:
-            measure = running.measured(self.model, store, task, space, self.run_.runtime)
-        elif self.model.by_word:
-            with getattr(self.model.head, "in_a_hurry", nullcontext)():
-                decoding = decoded(self.model, store, self.run_.runtime)
-            rows, right = found_in(decoding, self.run_.asked, store)
-            settled = task.tune(rows, right, space) if task.tuned else space
-            measure.add(task.predicted(rows, settled), right)
-        else:
-            found = scores(self.model, store, self.run_.runtime)
-            answers = task.predicted(found, task.tune(found, store.targets, space))
-            measure.add(answers, store.targets)
-        return {name: figure.value for name, figure in measure.figures(resamples=0).items()}
-
-    def _better(self, now: float) -> bool:
-        if not np.isfinite(now):
-            return False
-        lower = self.metric in LOWER
-        better = self.best is None or (now < self.best if lower else now > self.best)
-        if better:
-            self.best = now
-        return better
-
-    def _write_best(self) -> None:
-        weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
-        checkpoint.replace(self.folder / "best.safetensors", save(weights))
-
-    def _save_when_due(self, progress: Progress) -> None:
-        every = self.settings.save_every
-        old = time.perf_counter() - self.saved > MINUTE
-        if progress.step % every == 0 if every else old:
-            self._save(progress)
-
-    def _save(self, progress: Progress) -> None:
-        check(self.trainee)  # what is kept is known to be good
-        extra = {
-            "best": self.best,
-            "stale": self.stale,
-            "loss": [float(self.losses[0]), self.losses[1]],
-        }
-        path = self.folder / "last.safetensors"
-        checkpoint.write(path, self.trainee, progress.position, self.run_.runtime, extra)
-        self.saved = time.perf_counter()
-
-    def _restore(self) -> None:
-        path = self.folder / "last.safetensors"
-        position, extra = checkpoint.read(path, self.trainee, self.run_.runtime)
-        self.batches.position = position
-        self.best, self.stale = extra["best"], extra["stale"]
-        self.losses = list(extra["loss"])
-        forget_after(self.run_.folder / "metrics.jsonl", self.trainee.step)
-        self.watch.say(f"resumed after update {self.trainee.step}")
-
-    def _load_best(self) -> None:
-        best = self.folder / "best.safetensors"
-        if best.is_file():
-            self.model.load_state_dict(load_file(best), strict=True)
-
-    def _explained(self, error: NotFinite) -> UserError:
-        lines = sorted({self.train.line(row) for row in error.update.rows})
-        shown = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
-        kept = self.folder / "last.safetensors"
-        state = f"The last good state is in {kept}" if kept.is_file() else "Nothing was saved yet"
-        first = self._first_bad(error.update)
-        where = f"What first was not finite is {first}. " if first else ""
-        return UserError(
-            f"{error} {where}The batch holds lines {shown} of the training file. {state}. Lower "
-            "train.learning_rate, set train.clip=1, or look at those lines; then --resume."
-        )
-
-    def _first_bad(self, update: Progress) -> str | None:
-        """Train again up to an update that failed, and look where its numbers went wrong."""
-        run, last = self.run_, self.folder / "last.safetensors"
-        if last.is_file():
-            self.batches.position, _ = checkpoint.read(last, self.trainee, run.runtime)
-        else:
-            seed_everything(self.settings.seed)
-            self.model.load_state_dict(run._model(run._read(resume=True)[0]).state_dict())
-            self.trainee = Trainee.fresh(self.model, self.settings)
-            self.batches.position = Position()
-        missing = update.step - 1 - self.trainee.step
-        if missing > REPLAY:
-            return None
-        self.trainee.unchecked, self.trainee.looked = [], None
-        again = fit(self.trainee, run.task, self.batches, self.settings, run.runtime)
-        try:
-            for _ in islice(again, missing):
-                pass
-        except NotFinite:
-            return None
-        if not isinstance(self.train, Store):
-            batch, _ = next(iter(self.batches))
-            batch = replace(batch, carried=self.trainee.carried)
-        else:
-            batch = labelled(self.train, np.array(update.rows))
-        return first_bad(self.model, run.task, batch, run.runtime)
-
-
-def _batches(run: Run, train: Rows, model: Model) -> Batches:
-    settings = run.settings
-    if isinstance(train, Stream):
-        return running.pieces(train, model, settings)
-    if isinstance(train, Documents):
-        return documents.batches(train, model, run.task, run.space, settings)
-    return Batches(
-        train,
-        rows=settings.batch,
-        budget=settings.budget,
-        seed=settings.seed,
-        epochs=settings.epochs,
-    )

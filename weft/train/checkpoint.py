@@ -72,14 +72,14 @@ def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]
             f"{path} belongs to another configuration: {str(error).splitlines()[-1].strip()} "
             "Train into another folder, or pass --overwrite."
         ) from error
-    if trainee.average is not None:
+    kept = _under(tensors, "average.")
+    if trainee.average is not None:  # where none was saved, the mean begins here
+        now = dict(trainee.model.named_parameters())
         trainee.average = {
-            name: tensor.to(runtime.device) for name, tensor in _under(tensors, "average.").items()
+            name: kept[name].to(runtime.device) if name in kept else now[name].detach().clone()
+            for name in trainee.average
         }
-    for i, (optimiser, saved) in enumerate(
-        zip(trainee.optimisers, header["optimisers"], strict=True)
-    ):
-        optimiser.load_state_dict(_optimiser_state(tensors, i, saved))
+    _restore_optimisers(path, trainee, tensors, header["optimisers"])
     trainee.carried = _carried(trainee, tensors, runtime)
     runtime.restore_random(_under(tensors, "random."))
     trainee.step, trainee.pieces = header["step"], header["pieces"]
@@ -109,16 +109,32 @@ def _carried(trainee: Trainee, tensors: dict[str, Tensor], runtime: Runtime) -> 
     return refilled(begun, (saved[f"{i}"].to(runtime.device) for i in range(len(saved))))
 
 
-def _optimiser_state(tensors: dict[str, Tensor], i: int, saved: dict[str, Any]) -> dict[str, Any]:
-    state: dict[int, dict[str, Any]] = {}
-    for name, value in (_under(tensors, f"optimiser.{i}.") | saved["plain"]).items():
-        key, _, field = name.partition(".")
-        state.setdefault(int(key), {})[field] = value
-    groups = [
-        {k: tuple(v) if k == "betas" else v for k, v in group.items()}
-        for group in saved["param_groups"]
+def _restore_optimisers(
+    path: Path, trainee: Trainee, tensors: dict[str, Tensor], saved: list[dict[str, Any]]
+) -> None:
+    """Put back what optimisers remember; rates, decay and the like are today's."""
+    fresh = [one.state_dict()["param_groups"] for one in trainee.optimisers]
+    if _make(fresh) != _make([one["param_groups"] for one in saved]):
+        raise UserError(
+            f"{path} was written with another train.optimiser, or with other parts that learn at "
+            "rates of their own (train.head_rate, embedder_rate, layer_decay, unfreeze). Put that "
+            "back, or train into another folder."
+        )
+    for i, (optimiser, groups) in enumerate(zip(trainee.optimisers, fresh, strict=True)):
+        state: dict[int, dict[str, Any]] = {}
+        for name, value in (_under(tensors, f"optimiser.{i}.") | saved[i]["plain"]).items():
+            key, _, field = name.partition(".")
+            state.setdefault(int(key), {})[field] = value
+        optimiser.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _make(optimisers: list[list[dict[str, Any]]]) -> list[list[tuple[Any, ...]]]:
+    """What must be the same for a state to fit: the kind of optimiser, and what it is for."""
+    kinds = ("betas", "momentum", "lr_decay")  # by an option that it alone has
+    return [
+        [(*(name in group for name in kinds), group["params"]) for group in groups]
+        for groups in optimisers
     ]
-    return {"state": state, "param_groups": groups}
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

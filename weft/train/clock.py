@@ -6,11 +6,19 @@ EARLY = 0.1  # of the time: before that, a slow first update does not say that i
 
 
 class Clock:
-    """Counts from where reading the data has ended to `minutes` after everything began."""
+    """Counts from where reading the data has ended to `minutes` after everything began.
 
-    def __init__(self, started: float, minutes: float):
-        self.begun = time.perf_counter()
-        self.end = started + 60 * minutes if minutes else float("inf")
+    `before` are the seconds that a training which is taken up again had trained already.
+    """
+
+    def __init__(self, started: float, minutes: float, before: float = 0.0):
+        self.begun = time.perf_counter() - before
+        self.end = started - before + 60 * minutes if minutes else float("inf")
+
+    @property
+    def seconds(self) -> float:
+        """How long it has trained."""
+        return time.perf_counter() - self.begun
 
     @property
     def spent(self) -> float:
@@ -23,5 +31,5 @@ class Clock:
         return self.spent > 1
 
     def pace(self) -> float:
-        """How far a training should be that has to end with the clock."""
-        return self.spent if self.spent > EARLY else 0.0
+        """How far a training should be that has to end with the clock; it begins to count at 0."""
+        return max(self.spent - EARLY, 0.0) / (1 - EARLY)

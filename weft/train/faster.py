@@ -107,6 +107,9 @@ class Updates:
     def __call__(self, group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
         batch, trainee = group[0], self.trainee
         begins = getattr(trainee.model.head, "carries", False) and trainee.carried is None
+        if trainee.pieces > 1 and self.slots:
+            self.slots.clear()  # their memory is wanted
+            trainee.trouble = trainee.trouble or "memory does not suffice for updates as graphs"
         with uncached():
             if len(group) > 1 or trainee.pieces > 1 or begins or trainee.trouble:
                 return self.update(group, count)
@@ -175,6 +178,8 @@ class _Slot:
         if trainee.carried is not self.carried:
             copy_into(self.carried, trainee.carried)
         self.again()
+        # What was laid out of the weights must be again; a graph does not say that they changed.
+        torch.autograd.graph.increment_version([p for one in self.groups for p in one["params"]])
         trainee.carried = self.carried
         return self.total.clone(), self.norm.clone()
 
@@ -252,8 +257,8 @@ def _recurring(model: Any, batches: Batches) -> bool:
         type(batches) is Batches
         and isinstance(embedder, dict)
         and (embedder["kind"], parts["encoder"]["kind"], pair["kind"]) == ("bert", "none", "joint")
-        and parts["pool"]["kind"] in ("cls", "first", "mean", "max")
-        and parts["head"]["kind"] in ("linear", "mlp")
+        and parts.get("pool", {}).get("kind") in ("cls", "first", "mean", "max")
+        and parts.get("head", {}).get("kind") in ("linear", "mlp")
     )
 
 

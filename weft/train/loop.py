@@ -196,22 +196,7 @@ def _gradients(
     """Back-propagate a group of batches as one, in smaller pieces once memory has run out."""
     while True:
         try:
-            total: Any = 0.0
-            carried = trainee.carried  # kept until all went well, or a second try would go on twice
-            for batch in group:
-                after = []
-                for piece in _cut(replace(batch, carried=carried), trainee.pieces):
-                    piece = piece.to(runtime.device)
-                    with runtime.autocast():
-                        loss = task.loss(trainee.model(piece.source), piece)
-                    # Dividing by everything that is counted, before going back, makes the update
-                    # independent of how the examples were cut into pieces.
-                    (loss.total / count).backward()
-                    total = total + loss.total.detach()
-                    after.append(loss.carried)
-                carried = joined(after)
-            trainee.carried = carried
-            return total
+            return _back(trainee, task, group, count, runtime)
         except (RuntimeError, MemoryError) as error:
             if give_up_compiling(trainee.model, error):
                 trainee.trouble = f"blocks could not be compiled: {type(error).__name__}"
@@ -222,6 +207,28 @@ def _gradients(
         _forget(trainee)
         free_memory()
         trainee.pieces *= 2
+
+
+def _back(
+    trainee: Trainee, task: Any, group: list[Labelled], count: int, runtime: Runtime
+) -> Tensor:
+    """One try. What it holds of a graph is gone when it has failed, before the next one begins."""
+    total: Any = 0.0
+    carried = trainee.carried  # kept until all went well, or a second try would go on twice
+    for batch in group:
+        after = []
+        for piece in _cut(replace(batch, carried=carried), trainee.pieces):
+            piece = piece.to(runtime.device)
+            with runtime.autocast():
+                loss = task.loss(trainee.model(piece.source), piece)
+            # Dividing by everything that is counted, before going back, makes the update
+            # independent of how the examples were cut into pieces.
+            (loss.total / count).backward()
+            total = total + loss.total.detach()
+            after.append(loss.carried)
+        carried = joined(after)
+    trainee.carried = carried
+    return total
 
 
 def _forget(trainee: Trainee) -> None:

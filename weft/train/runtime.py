@@ -159,9 +159,15 @@ def _newest_attention() -> Iterator[None]:
         torch.compiler.config.cache_key_tag = kept
 
 
+@cache
+def _side(device: torch.device) -> Any:
+    """One stream beside the usual one: each keeps the memory that was used in it."""
+    return torch.cuda.Stream(device)
+
+
 @contextlib.contextmanager
 def _beside(device: torch.device) -> Iterator[None]:
-    main, other = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    main, other = torch.cuda.current_stream(device), _side(device)
     other.wait_stream(main)
     with torch.cuda.stream(other):
         yield
