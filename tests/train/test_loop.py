@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from weft.batch import Batches, Position, Store
+from weft.decode.elmo import TwoWays
 from weft.model import Model
 from weft.tasks.classify import Classify
 from weft.train import loop
@@ -248,6 +249,16 @@ def test_decay_leaves_biases_alone():
     assert {p.dim() for p in decayed["params"]} == {2}
     assert {p.dim() for p in free["params"]} == {1}
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
+
+
+def test_biases_of_two_directions_in_one_are_not_decayed():
+    net = TwoWays(11, width=4, hidden=5, filters=((1, 3),), letters=6)
+    (adamw,) = optimisers(net, Settings(weight_decay=0.1))
+    free = {id(p) for p in adamw.param_groups[1]["params"]}
+    layer = net.network.layers[0]
+    assert layer.bias.dim() == 2
+    assert id(layer.bias) in free
+    assert id(layer.enter) not in free
 
 
 def test_the_mean_of_the_weights_follows_them():

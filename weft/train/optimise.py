@@ -20,6 +20,7 @@ def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
         for module in model.modules()
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse
     }
+    biases = {id(p) for name, p in model.named_parameters() if name.split(".")[-1] == "bias"}
     learned = [p for p in model.parameters() if p.requires_grad]
     if not 0 < settings.layer_decay <= 1:
         raise UserError(
@@ -39,7 +40,7 @@ def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     for factor, some in _by_rate(model, learned, settings):
         dense = [p for p in some if id(p) not in sparse]
         tables = [p for p in some if id(p) in sparse]
-        made = [_dense(dense, settings)] if dense else []
+        made = [_dense(dense, biases, settings)] if dense else []
         made += [_sparse(tables, settings)] if tables else []
         for optimiser in made:
             for group in optimiser.param_groups:
@@ -100,7 +101,7 @@ class Unfreezing:
                     p.requires_grad_(i < now)
 
 
-def _dense(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
+def _dense(parameters: list[nn.Parameter], biases: set[int], settings: Settings) -> Optimizer:
     # Fused: on one core, a step over a table of 8,000 × 300 takes 4 ms instead of 33.
     rate, decay, betas = settings.learning_rate, settings.weight_decay, (0.9, settings.beta2)
     match settings.optimiser:
@@ -114,10 +115,12 @@ def _dense(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
         case "adam":
             return torch.optim.Adam(parameters, rate, betas, weight_decay=decay, fused=True)
         case _:
-            # Decay is meant for matrices; shrinking biases and norms only costs accuracy.
+            # Decay is meant for matrices; shrinking biases and norms only costs accuracy. Biases of
+            # two directions in one, as ELMo's, look like a matrix.
+            small = {id(p) for p in parameters if p.dim() <= 1 or id(p) in biases}
             groups = [
-                {"params": [p for p in parameters if p.dim() > 1], "weight_decay": decay},
-                {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+                {"params": [p for p in parameters if id(p) not in small], "weight_decay": decay},
+                {"params": [p for p in parameters if id(p) in small], "weight_decay": 0.0},
             ]
             return torch.optim.AdamW([g for g in groups if g["params"]], rate, betas, fused=True)
 
