@@ -95,7 +95,7 @@ def test_prompts_from_a_file(models, monkeypatch):
     path.write_text("", "utf-8")
     assert ok("generate", models / "pairs/run", "--input", path).out == ""
     path.write_text("a\nb\nc\n \n", "utf-8")  # told by its line, though it comes with others
-    says(fails("generate", models / "pairs/run", "--input", path), "Prompt 4 is empty")
+    says(fails("generate", models / "pairs/run", "--input", path), "prompts.txt:4 is empty")
 
 
 def test_a_conversation(models):
@@ -168,15 +168,16 @@ def test_rules_of_the_command(models):
     [
         ("bag", (), ("task 'classify', which writes no text", "weft predict", "--recipe")),
         ("words/run", ("--temperature", 0), ("--temperature 0", "--method greedy")),
-        ("words/run", ("--temperature", -1), ("temperature is -1.0", "over 0")),
-        ("words/run", ("--top-p", 2), ("top_p is 2.0", "at most 1")),
+        ("words/run", ("--temperature", -1), ("--temperature is -1.0", "over 0")),
+        ("words/run", ("--top-p", 2), ("--top-p is 2.0", "at most 1")),
         ("words/run", ("--method", "gready"), ("'gready'", "Did you mean 'greedy'?")),
         ("words/run", ("--beam", 3, "--top-k", 5), ("--beam", "--top-k", "Leave one out")),
         ("words/run", ("--beam", 3, "--method", "sample"), ("--beam needs --method beam",)),
+        ("pairs/run", ("x", "--coverage", 1, "--method", "greedy"), ("--coverage needs --method",)),
         ("words/run", ("-n", 2, "--method", "greedy"), ("--number 2", "--method beam or sample")),
         ("words/run", ("-n", 0), ("--number should be 1 or more",)),
-        ("words/run", ("-n", 4, "--beam", 3), ("best is 4", "widen the beam")),
-        ("words/run", ("--min-length", 9, "--max-length", 3), ("minimum 9", "limit 3")),
+        ("words/run", ("-n", 4, "--beam", 3), ("--number is 4", "widen the beam")),
+        ("words/run", ("--min-length", 9, "--max-length", 3), ("--min-length 9", "--max-length 3")),
         ("words/run", ("--interactive", "--input", "-"), ("--interactive", "Give one")),
         ("words/run", ("--input", "nothing.txt"), ("nothing.txt",)),
         ("words/run", ("--only", "nothing.txt"), ("nothing.txt",)),
@@ -187,6 +188,24 @@ def test_rules_of_the_command(models):
 )
 def test_what_cannot_be_is_told(models, model, given, parts):
     says(fails("generate", models / model, *given), *parts)
+
+
+def test_unknown_words_of_prompts_are_told_once(models):
+    done = ok("generate", models / "words/run", "the zebra", "--max-length", 3)
+    assert done.err == "note: the model does not know 'zebra'\n"
+    given = "the old\nzebra yak\nyak gnu emu owl auk\n"
+    for how in ("--interactive", "--input"):
+        asked = (how, "-") if how == "--input" else (how,)
+        told = ok("generate", models / "words/run", *asked, "-n", 2, stdin=given).err.splitlines()
+        if how == "--input":
+            assert told == ["note: the model does not know 'zebra', 'yak', 'gnu' and 3 more"]
+        else:
+            assert told == [
+                "note: the model does not know 'zebra', 'yak'",
+                "note: the model does not know 'gnu', 'emu', 'owl' and 1 more",
+            ]
+    assert "'z'" in ok("generate", models / "pairs/run", "a z").err
+    assert ok("generate", models / "pairs/run", "a b").err == ""
 
 
 def test_words_that_are_not_known_are_told_with_their_line(models):

@@ -146,10 +146,47 @@ def test_a_header_of_unknown_words_is_noted(tmp_path):
     assert len(ok("predict", tmp_path / "run", path).lines) == 20
 
 
+def test_matrices_are_no_text(tmp_path):
+    np.savez(tmp_path / "a.npz", **{f"m{i}": np.ones((3, 5)) for i in range(7)})
+    path = tmp_path / "a.txt"
+    path.write_text("the cat sat\nthe dog ran\n" * 9, "utf-8")
+    told = "a.npz: a file of matrices, and texts are read here. Give a file of texts"
+    asked = ("train", "--recipe", "kneser-ney", "-o", tmp_path / "lm", "--train")
+    says(fails(*asked, tmp_path / "a.npz"), told)
+    ok(*asked, path)
+    for verb in ("predict", "evaluate"):
+        says(fails(verb, tmp_path / "lm", tmp_path / "a.npz"), told)
+    says(fails("generate", tmp_path / "lm", "--input", tmp_path / "a.npz"), "a.npz: ", "matrices")
+
+
+@pytest.mark.parametrize(
+    ("shape", "lines", "parts"),
+    [
+        ((20, 5), 20, ("a.npy has 1 matrix, but ", "after line 1; an array of two axes is one")),
+        ((7, 3, 5), 20, ("a.npy has 7 matrices, but ", "a.txt goes on after line 7. Give each")),
+        ((20, 3, 5), 19, ("a.txt ends after line 19, but ", "a.npy has more matrices",)),
+    ],
+)  # fmt: skip
+def test_matrices_and_lines_of_unequal_number(tmp_path, shape, lines, parts):
+    np.save(tmp_path / "a.npy", np.ones(shape))
+    (tmp_path / "a.txt").write_text("one two\n" * lines, "utf-8")
+    both = f"{tmp_path / 'a.npy'},{tmp_path / 'a.txt'}"
+    says(fails(*train(tmp_path, both, recipe="seq2seq-vectors")), *parts)
+
+
 def test_a_missing_sister(tmp_path):
     (tmp_path / "a.en").write_text("a\n", "utf-8")
     message = fails(*train(tmp_path, tmp_path / "a.en", "--set", "data.target=de"))
     says(message, "a.de: no such file")
+
+
+def test_a_test_file_without_targets_is_told_before_training(tmp_path):
+    path = pair(tmp_path, "a b\nb c\n" * 9, "A B\nB C\n" * 9)
+    (tmp_path / "test.en").write_text("a b\nc\n", "utf-8")
+    both = f"{path},{path.with_suffix('.de')}"
+    message = fails(*train(tmp_path, both, "--test", tmp_path / "test.en"))
+    says(message, "test.en:1: no target. Fill it in", "--target with its ending ('de' for")
+    assert "epoch" not in message
 
 
 def test_an_empty_cell(tmp_path):
@@ -157,7 +194,7 @@ def test_an_empty_cell(tmp_path):
     rows[7] = "word7\t"
     path = tmp_path / "a.tsv"
     path.write_text("text\ttarget\n" + "\n".join(rows) + "\n", "utf-8")
-    says(fails(*train(tmp_path, path)), "a.tsv:9: no label. Give the label column with --label")
+    says(fails(*train(tmp_path, path)), "a.tsv:9: no target. Fill it in, or pass --problems skip")
     path.write_text("text\ttarget\n" + "\n".join(rows).replace("word7\t", "\tx") + "\n", "utf-8")
     says(fails(*train(tmp_path, path)), "a.tsv:9: ", "empty")
     ok(*train(tmp_path, path, "--problems", "skip", "--overwrite"))
@@ -188,7 +225,7 @@ def test_records(tmp_path):
     says(message, "dev.csv:3: unknown slot 'drink'.", "Known: food, name. Rename it")
     dev.write_text("mr,ref\nfood[pie],pie\npie,pie\n", "utf-8")
     message = fails(*train(tmp_path, path, *asked, "--dev", dev, recipe="seq2seq-records"))
-    says(message, "dev.csv:3: expected slot[value], found 'pie'.")
+    says(message, "dev.csv:3: expected slot[value], found 'pie'.", "--set 'data.fields=[")
     dev.write_text("mr,ref\nfood[pie],pie\nfood[],pie\n", "utf-8")
     message = fails(*train(tmp_path, path, *asked, "--dev", dev, recipe="seq2seq-records"))
     says(message, "dev.csv:3: the slot 'food' has no value; leave it out.")
@@ -235,3 +272,11 @@ def test_matrices_to_predict(tmp_path):
     message = fails("predict", tmp_path / "run", tmp_path / "wide.npy", "--device", "cpu")
     says(message, "wide.npy:1: vectors of 5 numbers; this model reads vectors of 3.")
     assert len(ok("predict", tmp_path / "run", tmp_path / "g3.npy", "--device", "cpu").lines) == 1
+
+
+def test_a_text_that_leaves_nothing_to_measure(tmp_path):
+    (tmp_path / "a.txt").write_text("the cat sat and the dog ran\n", "utf-8")
+    asked = ("train", "--recipe", "kneser-ney", "--train", tmp_path / "a.txt", "-o")
+    told = "note: there is no dev or test part: nothing was measured; pass --dev or --test"
+    assert " ".join(ok(*asked, tmp_path / "one").err.split()).startswith(told)
+    assert told not in ok(*asked, tmp_path / "two", "--test", tmp_path / "a.txt").err

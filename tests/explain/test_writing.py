@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from rich.console import Console
 
 import weft
 from tests.run.test_seq2seq import trained
+from tests.run.test_seq2seq_inputs import restaurants
+from tests.run.test_seq2seq_inputs import trained as informed
 from weft.cli.explain_texts import show_text
 from weft.config import recipe
 from weft.decode.search import search
@@ -19,7 +22,17 @@ from weft.explain.beams import Node, tree
 from weft.explain.explanation import Explanation
 from weft.explain.method import explain, methods
 from weft.explain.study import study
-from weft.explain.writing import END, Writing, answer_chances, answer_ids, heard, written
+from weft.explain.writing import (
+    END,
+    Token,
+    Writing,
+    _tokens,
+    answer_chances,
+    answer_ids,
+    heard,
+    written,
+)
+from weft.report.explained import _says, render
 from weft.tasks.task import Answer
 from weft.text.example import Example
 
@@ -62,6 +75,42 @@ def test_a_beam_that_goes_on_behind_its_answer_is_shown_in_part():
     steps = [line.split()[0] for line in out.getvalue().splitlines() if "x -1.00" in line]
     assert steps == ["1", "2", "3", "4", "5"]
     assert "… and 35 steps more" in out.getvalue()
+
+
+def test_pieces_of_words_are_shown_as_they_are_written():
+    def shown(tokens: list[Token]) -> str:
+        out = io.StringIO()
+        one = Explanation("a", Answer("x", 0.5), "x", "", ())
+        show_text(Console(file=out, width=100), Writing(tuple(tokens)), one, None, close=True)
+        return out.getvalue()
+
+    pieces = shown([Token(text, 0.5) for text in (" le", " mat", "in", END)])
+    assert pieces.startswith("le matin ⏎  0.500")
+    assert "or else" not in pieces  # nothing is known of that
+    words = shown([Token(text, 0.5, (("un", 0.25),)) for text in ("le", "matin")])
+    assert words.startswith("le matin  0.500")
+    assert "or else" in words
+
+
+def test_no_mark_is_shown_for_a_word_that_might_have_been():
+    names = ["<pad>", "<unk>", "<bos>", END, "le", "un"]
+    logps = np.log(np.array([[0.2, 0.1, 0.3, 0.2, 0.15, 0.05]]))
+    (token,) = _tokens([4], [0.15], logps, lambda i: names[i])
+    assert [name for name, _ in token.others] == [END, "le", "<unk>", "un"]
+
+
+def test_the_page_quotes_what_was_written(rnn, gpt):
+    page = render(study(rnn, [Example(TEXT)]), rnn, command=["weft"])
+    assert "The model says nothing (" in page  # after one epoch
+    found = Explanation(TEXT, Answer("le " * 99, 0.5, tokens=(("le", 0.5),)), "", "", ())
+    assert _says(found) == f"“{('le ' * 99)[:200].rstrip()} …” (50 %)"
+    assert "<th>or else</th>" in page
+    heard_one = study(gpt, [Example(TEXT)])
+    bare = [replace(token, others=()) for token in heard_one.written[0].tokens]
+    heard_one.written[0] = replace(heard_one.written[0], tokens=tuple(bare))
+    page = render(heard_one, gpt, command=["weft"])
+    assert "or else" not in page
+    assert "What else was likely" not in page
 
 
 def test_the_chances_of_the_tokens_are_those_of_the_answer(rnn):
@@ -175,6 +224,20 @@ def test_a_removed_word_costs_what_the_loss_says(rnn):
     assert [TEXT[w.start : w.end] for w in one.words] == ["a", "b", "c"]
     assert one.words[1].weight == pytest.approx(found[0] - found[1], abs=1e-6)
     assert shown.faithful["occlusion"].deletion[0] == pytest.approx(math.exp(found[0]), abs=1e-5)
+
+
+def test_a_record_is_explained_slot_by_slot(tmp_path):
+    values = {**restaurants(tmp_path), "train.epochs": 1}
+    predictor = informed("seq2seq-records", tmp_path, values).predictor
+    text = "food[tea], name[Zork Inn]"
+    found = study(predictor, [Example(text)])
+    for (one,) in found.explained.values():
+        words = [one.text[word.start : word.end] for word in one.words]
+        assert words == ["⟨food⟩", "tea", "⟨name⟩", "Zork", "Inn"]
+    assert found.first[0].answer.value == predictor([text])[0].value
+    # What is looked at is called as it is read.
+    source = "".join(written(predictor, text).source)
+    assert source.replace(" ", "") == "⟨food⟩tea⟨name⟩ZorkInn"
 
 
 def test_methods_by_what_there_is(rnn, gpt):

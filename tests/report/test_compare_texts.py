@@ -7,12 +7,14 @@ import pytest
 
 from tests.cli.command import command, fails, ok
 from tests.run.test_seq2seq import SMALL, pairs, trained
-from weft.config import recipes
+from weft.config import recipe, recipes
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.report.compare import _comparable, _fits, _recipes, compare, folder_for
 from weft.report.fitting import chosen, fitting
+from weft.report.plan import Plan
+from weft.report.trial import Cut
 from weft.run.data import Data
 from weft.text.parallel import read_parallel
 from weft.text.read import read
@@ -48,6 +50,22 @@ def test_writers_are_compared_from_files_to_page(tmp_path):
     assert "weft evaluate" in page
 
 
+def test_one_measure_decides_for_all_recipes(tmp_path):
+    data = Data(train=str(pairs(tmp_path, count=7)))
+
+    def decided(names: list[str], given: dict[str, object]) -> list[list[str]]:
+        bases = {name: recipe(name) for name in names}
+        plan = Plan(bases, given, Cut(data.train), 1, tmp_path, data)
+        measures = [plan.trials[name][0].config["task"].get("measures") for name in names]
+        return [one and list(one) for one in measures]
+
+    both = ["seq2seq-attention", "seq2seq-copy"]
+    assert decided(both, {}) == [["bleu", "chrf", "exact"], ["bleu", "rouge", "exact"]]
+    assert decided(both[::-1], {})[1] == ["rouge", "bleu", "chrf", "exact"]
+    assert decided(["seq2seq", "seq2seq-attention"], {}) == [None, None]
+    assert decided(both, {"task.measures": ["chrf"]}) == [["chrf"], ["chrf"]]
+
+
 def test_files_joined_by_a_comma_are_for_writers(tmp_path):
     train = pairs(tmp_path, count=7)
     data = Data(train=f"{train},{train.with_suffix('.tgt')}")
@@ -66,6 +84,15 @@ def test_a_header_that_was_guessed_is_said(tmp_path):
     )
     assert "a.tsv:1: the first line is taken for a header." in first
     assert "header" not in second
+
+
+def test_figures_of_two_kinds_are_told_apart(tmp_path):
+    (tmp_path / "a.txt").write_text("the cat sat on a mat today\n" * 20)
+    data = Data(train=str(tmp_path / "a.txt"))
+    told = _recipes(data, {"task.kind": "language"}, ("ngram", "masked-bilstm"), "")[1]
+    assert told.startswith("masked-bilstm: sees both sides of a word, so its figure is a pseudo")
+    assert _recipes(data, {"task.kind": "language"}, ("masked-bilstm",), "")[1] == ""
+    assert _recipes(data, {"task.kind": "language"}, (), "")[1] == ""
 
 
 def test_language_models_are_ranked_the_other_way_round(tmp_path):

@@ -1,5 +1,6 @@
 """Which row is best, which is named, and how they are written."""
 
+import dataclasses
 import re
 
 import pytest
@@ -107,6 +108,18 @@ def test_the_table_fits_a_hundred_columns(capsys):
     assert "5.7 MB" in shown
     assert "broken failed: no <good>" in shown
     assert "Take bilstm-attention: it is the best" in shown
+
+
+def test_nothing_is_cut_off_where_the_table_is_full(capsys):
+    figures = {"metric": "perplexity", "higher_is_better": False, "others": {"perplexity": 3.0}}
+    full = dataclasses.replace(
+        made("masked-bilstm", 33.55, 24.9), **figures, p=0.0001, token_ms=3.02,
+        texts_per_second=17_303.0, size_bytes=371_000,
+    )  # fmt: skip
+    table([full, dataclasses.replace(full, recipe="nnlm", p=0.002)])
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert "371 kB" in shown
 
 
 def test_a_row_sums_up_its_trials():

@@ -155,6 +155,12 @@ FILES = {
         {},
         ["a.jsonl:1: 'text' should be a text, found 7"],
     ),
+    "JSON text is a record": (
+        "a.jsonl",
+        b'{"text": {"name": "The Mill", "food": "French", "area": "riverside"}, "label": "x"}\n',
+        {},
+        ["'text' should be a text, found {'name': 'The Mill', 'food': 'French', '…. For a model"],
+    ),
     "JSON label is an object": (
         "a.jsonl",
         b'{"text": "a", "label": {"b": 1}}\n',
@@ -378,3 +384,11 @@ def test_ids_for_some_texts_only(tmp_path):
 def test_tree_errors_name_the_place_given():
     with pytest.raises(UserError, match="here:5: "):
         parse("(1 a(2 b))", "here")
+
+
+def test_losses_are_counted_in_words():
+    tally = Tally()
+    tally.add("empty text", "a.en:5")
+    assert tally.lines() == ["1 empty text: a.en:5"]
+    tally.add("empty text", "a.de:7")
+    assert tally.lines() == ["2 empty texts: a.en:5, a.de:7"]

@@ -107,6 +107,19 @@ def test_fields_of_objects_make_a_record(tmp_path):
     assert read_record(inner.text) == {"name": "Blue"}
 
 
+def test_a_target_beside_fields_is_known_by_its_name(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"source": {"name": "The Mill"}, "n": 3, "target": "it is"}\n', "utf-8")
+    (one,) = read(path, columns=Columns(fields=("source",)))
+    assert (json.loads(one.text), one.label) == ({"name": "The Mill"}, "it is")
+    (one,) = read(path, columns=Columns(label="n", fields=("source",)))
+    assert one.label == "3"
+    (one,) = read(path, columns=Columns(label="", fields=("source",)))  # none is asked for
+    assert one.label is None
+    (one,) = read(path, columns=Columns(fields=("n", "target")))
+    assert one.label is None
+
+
 def test_fields_need_names(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("1\t2\n3\t4\n", "utf-8")

@@ -122,6 +122,10 @@ def test_tables_that_make_no_sense(spec, message):
 def test_nothing_to_search_says_what_there_is():
     with pytest.raises(UserError, match=r"Nothing to search.*Settings:.*classic\.strength"):
         space({}, TFIDF)
+    with pytest.raises(UserError, match=r"Give --search 'classic\.order=LOW\.\.HIGH', a"):
+        space({}, config.recipe("kneser-ney"))
+    with pytest.raises(UserError, match="--preset small has nothing for this configuration"):
+        preset("small", config.recipe("kneser-ney"))
 
 
 def test_the_points_of_a_grid_are_exact():

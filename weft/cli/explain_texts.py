@@ -47,9 +47,11 @@ def coloured(found: "Writing", text: str) -> "Text":
     """The text, each token on a ground of its surprise."""
     from rich.text import Text
 
+    from weft.explain.writing import END
     from weft.report.writing import depth
 
     out, at = Text(), 0
+    pieces = any(token.text.startswith(" ") for token in found.tokens)  # that bring their spaces
     for k, token in enumerate(found.tokens):
         start, end = token.place
         shown = token.text
@@ -57,7 +59,9 @@ def coloured(found: "Writing", text: str) -> "Text":
             shown = text[start:end]
             out.append(text[at:start])
             at = max(at, end)
-        elif k and not shown.startswith(" "):
+        elif not k:
+            shown = shown.lstrip() or shown
+        elif not pieces or shown == END:
             out.append(" ")
         deep = depth(token.chance)
         ground = [round(255 - (255 - c) * deep) for c in SURPRISE]
@@ -73,13 +77,15 @@ def _table(console: "Console", found: "Writing") -> None:
 
     rows = lines(found)
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("token", "chance", "or else", *(("looked at",) if _looks(found) else ())):
+    named = any(row["others"] for row in rows)
+    heads = ("token", "chance", *(("or else",) if named else ()))
+    for name in (*heads, *(("looked at",) if _looks(found) else ())):
         table.add_column(name, justify="right" if name == "chance" else "left")
     for row in rows[:TOKENS]:
         others = Text("  ").join(
             Text(name).append(f" {chance:.3f}", "dim") for name, chance in row["others"][:OTHERS]
         )
-        cells = [Text(row["text"]), Text(f"{row['chance']:.3f}"), others]
+        cells = [Text(row["text"]), Text(f"{row['chance']:.3f}"), *([others] if named else [])]
         table.add_row(*cells, *([Text(row["looks"])] if _looks(found) else []))
     console.print(table)
     if len(rows) > TOKENS:

@@ -1,6 +1,7 @@
 """weft generate"""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
 CHUNK = 256  # prompts of a file that are answered together
 METHODS = ("greedy", "beam", "sample")
 STYLES = ((0.5, "green"), (0.1, "cyan"), (0.01, "yellow"), (0.0, "red"))  # by the probability
-OF_BEAMS = {"width": "--beam", "groups": "--diverse", "alpha": "--length-penalty"}
+OF_BEAMS = {"width": "--beam", "groups": "--diverse", "alpha": "--length-penalty",
+            "coverage": "--coverage"}  # fmt: skip
 OF_SAMPLES = {"temperature": "--temperature", "top_k": "--top-k", "top_p": "--top-p",
               "seed": "--seed"}  # fmt: skip
+FLAGS = {**OF_BEAMS, **OF_SAMPLES, "limit": "--max-length", "minimum": "--min-length",
+         "no_repeat": "--no-repeat", "repetition": "--repetition", "best": "--number",
+         "samples": "--number"}  # fmt: skip
+STRANGE = 3  # unknown words of prompts that are named
 
 
 def generate(
@@ -83,7 +89,7 @@ def generate(
     if interactive:
         out.converse()
     elif file:
-        out.lines(_read(file))
+        out.lines(_read(file), file)
     else:
         out.lines(prompts or [""])
 
@@ -120,7 +126,11 @@ def _settings(writer: "Writer", method: str, number: int, chosen: dict[str, Any]
         many = {"best": number, "width": chosen.get("width", max(usual.width, number))}
         if "width" not in chosen and "groups" in chosen and chosen["groups"] > 0:
             many["width"] = -(-many["width"] // chosen["groups"]) * chosen["groups"]
-    return writer.settled({**chosen, "method": method, **many})
+    try:
+        return writer.settled({**chosen, "method": method, **many})
+    except UserError as error:  # said of settings, but options were given
+        told = re.sub(r"generate\.(\w+)", lambda m: FLAGS.get(m[1], m[0]), str(error))
+        raise UserError(told) from None
 
 
 def _words(file: str) -> dict[str, str]:
@@ -134,8 +144,14 @@ def _words(file: str) -> dict[str, str]:
 def _read(file: str) -> Iterator[str]:
     from contextlib import closing
 
+    from weft.text.formats import is_matrices
     from weft.text.source import Problems, Source
 
+    if is_matrices(file):
+        raise UserError(
+            f"{file}: a file of matrices, and lines are read here. `weft predict` answers all of "
+            "them; name one as PROMPT, FILE.npz:KEY."
+        )
     with closing(Source(file)) as source:
         for _, line in source.lines(Problems(source.name, "error", None)):
             yield line
@@ -159,9 +175,11 @@ class _Out:
         self.several = max(settings.samples, settings.best) > 1
         self.live = not self.several and settings.method != "beam"  # tokens as they are found
         self.written = 0  # prompts
+        self.named: set[str] = set()  # unknown words that were told
 
-    def lines(self, prompts: Iterable[str]) -> None:
+    def lines(self, prompts: Iterable[str], file: str = "") -> None:
         """Texts for prompts: one streams out as it is found, many are found together."""
+        self.asked["file"] = "standard input" if file == "-" else file
         stream = iter(prompts)
         first = list(islice(stream, 2))
         if len(first) == 1 and self.live and not self.as_json:
@@ -169,6 +187,7 @@ class _Out:
             return
         chunk = first + list(islice(stream, CHUNK - len(first)))
         while chunk:
+            self._strange(chunk)
             found = self.writer.write(chunk, self.settings, first=self.written, **self.asked)
             for texts in found:
                 for one in texts:
@@ -196,10 +215,20 @@ class _Out:
                 typer.echo(f"error: {error}", err=True)
             self.written += 1
 
+    def _strange(self, prompts: list[str]) -> None:
+        """Name words that the model reads as one and the same unknown word, each once."""
+        new = [word for word in self.writer.strange(prompts) if word not in self.named]
+        self.named.update(new)
+        if new:
+            some = ", ".join(f"'{word}'" for word in new[:STRANGE])
+            more = f" and {len(new) - STRANGE} more" if len(new) > STRANGE else ""
+            typer.echo(f"note: the model does not know {some}{more}", err=True)
+
     def _answer(self, prompt: str) -> None:
         if self.live and not self.as_json:
             self._live(prompt)
             return
+        self._strange([prompt])
         (texts,) = self.writer.write([prompt], self.settings, first=self.written, **self.asked)
         for one in texts:
             self._print(one)
@@ -207,6 +236,7 @@ class _Out:
 
     def _live(self, prompt: str) -> None:
         """Each token as soon as its characters are whole."""
+        self._strange([prompt])
         tokens = self.writer.stream(prompt, self.settings, first=self.written, **self.asked)
         began = False
         try:

@@ -25,7 +25,7 @@ def weigh(
     """The words of each source: by occlusion how far the mean log-probability a token of the
     answer falls when a word is removed; by attention how much the answer looked at it."""
     texts = [example.text for example in examples]
-    answers = predictor(texts)
+    answers = predictor(examples)
     out = []
     for text, answer, one in zip(texts, answers, shown, strict=True):
         words = _looked(predictor, text, one) if method == ATTENTION else _removed(predictor, text)

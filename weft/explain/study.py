@@ -150,7 +150,7 @@ def _writing(
     watch: Callable[[int], None],
 ) -> Study:
     """How each answer was written, and which words of the source it needed."""
-    from weft.explain.writing import heard, written
+    from weft.explain.writing import asked, heard, written
 
     if writes(predictor) == "language":
         answers = predictor([example.text for example in examples])
@@ -163,6 +163,8 @@ def _writing(
                      written=shown)  # fmt: skip
     from weft.explain.sources import faithfulness_of, weigh
 
+    if any(names):  # words are removed from what is read, not from the brackets of a record
+        examples = [asked(predictor, example) for example in examples]
     shown = [written(predictor, example) for example in examples]
     if not any(names):  # vectors are no words that could be weighed
         pairs = zip(examples, predictor(examples), strict=True)

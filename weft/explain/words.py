@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.explain.explanation import Word
 from weft.text.example import BETWEEN
+from weft.text.records import CLOSE, OPEN
 from weft.tokens import pattern
 from weft.tokens.align import words_of
 from weft.tokens.tokenizer import whole
@@ -36,7 +37,8 @@ def _splitter() -> "Split":
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split
 
-    return Split(Regex(pattern.words()), "removed", invert=True)
+    slot = f"{OPEN}[^{OPEN}{CLOSE}]+{CLOSE}"  # of a record: without its brackets it is none
+    return Split(Regex(f"{slot}|{pattern.words()}"), "removed", invert=True)
 
 
 def gather(text: str, pieces: Iterable[Piece]) -> tuple[Word, ...]:

@@ -26,6 +26,7 @@ from weft.tokens.vocabulary import SPECIALS, UNK
 OTHERS = 5  # words that might have stood in a token's place
 END = "⏎"  # what is shown for the token that ends a text
 UNKNOWN = SPECIALS.index(UNK)
+MARKS = frozenset(SPECIALS) - {UNK}  # that stand in no text; the end has a sign of its own
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,10 @@ class Writing:
 def written(predictor: Predictor, given: str | Example) -> Writing:
     """What a model that answers with a text did to write its answer to a text or a matrix."""
     engine, space = _neural(predictor), predictor.space
-    text = given if isinstance(given, str) else given.text
     vectors = engine.reads == "vectors"
-    asked: Any = given if vectors else _asked(predictor, text)
-    rows, source = next(engine.batches([asked]))
+    example = Example(given) if isinstance(given, str) else given
+    text = example.text if vectors else asked(predictor, example).text
+    rows, source = next(engine.batches([example if vectors else text]))
     with torch.inference_mode():
         reading = engine.model.read(source)
         head: Any = engine.model.head
@@ -110,12 +111,11 @@ def heard(predictor: Predictor, text: str) -> Writing:
 
 
 def answer_chances(predictor: Predictor, texts: Sequence[str], answer: Sequence[int]) -> np.ndarray:
-    """(B,) the mean log-probability a token of one answer, for each of some sources."""
+    """(B,) the mean log-probability a token of one answer, for each of some sources as read."""
     engine = _neural(predictor)
     head: Any = engine.model.head
     out = np.full(len(texts), np.nan)
-    given = [_asked(predictor, text) for text in texts]
-    for rows, source in engine.batches(given):
+    for rows, source in engine.batches(texts):
         with torch.inference_mode():
             scores = engine.model.read(source).scores
             sums = _sums(head.decoder.step, scores.start(), head.first, answer, len(rows))
@@ -126,8 +126,8 @@ def answer_chances(predictor: Predictor, texts: Sequence[str], answer: Sequence[
 
 
 def answer_ids(predictor: Predictor, text: str) -> list[int]:
-    """The tokens of the answer to a text, with the one that ended it if one did."""
-    found = predictor.engine.scores([_asked(predictor, text)]).scores[0]
+    """The tokens of the answer to a text as read, with the one that ended it if one did."""
+    found = predictor.engine.scores([text]).scores[0]
     ended = len(found.chances) > len(found.table)
     last = _neural(predictor).model.head.last
     return [*found.table[:, 0].tolist(), *([last] if ended else [])]
@@ -139,16 +139,16 @@ def attends(predictor: Predictor) -> bool:
     return isinstance(decoder, Stack) or getattr(decoder, "attends", True)
 
 
+def asked(predictor: Predictor, example: Example) -> Example:
+    """An example with the text that the model reads: of a record, its slots and values as one."""
+    given = getattr(predictor.task, "given", None)
+    one = example if given is None else given(example, predictor.space, "the text")
+    return example if isinstance(one, str) else one
+
+
 def _neural(predictor: Predictor) -> Neural:
     assert isinstance(predictor.engine, Neural)
     return predictor.engine
-
-
-def _asked(predictor: Predictor, text: str) -> Any:
-    """What the engine is given: of a record, its slots and values as one text."""
-    given = getattr(predictor.task, "given", None)
-    one = text if given is None else given(text, predictor.space, "the text")
-    return one if isinstance(one, str) else one.text
 
 
 def _searched(scores: Any, head: Any, steps: list[Beams]) -> tuple[list[Hypothesis], Hypothesis]:
@@ -263,8 +263,9 @@ def _tokens(
     for t, (token, chance) in enumerate(zip(ids, chances, strict=True)):
         others: tuple[tuple[str, float], ...] = ()
         if logps is not None and t < len(logps):
-            best = np.argsort(-logps[t], kind="stable")[:OTHERS].tolist()
-            others = tuple((name(i), float(np.exp(logps[t, i]))) for i in best)
+            best = np.argsort(-logps[t], kind="stable")[: OTHERS + len(MARKS)].tolist()
+            chosen = [i for i in best if name(i) not in MARKS][:OTHERS]
+            others = tuple((name(i), float(np.exp(logps[t, i]))) for i in chosen)
         place = tuple(places[t]) if places else (0, 0)
         out.append(Token(name(token), float(chance), others, (int(place[0]), int(place[1]))))
     return tuple(out)

@@ -161,10 +161,17 @@ def shown(answer: Any) -> dict[str, Any]:
     return out
 
 
+def unlabelled(task: Any, example: Example) -> UserError:
+    """What to say of a row that nothing can be measured on."""
+    if hasattr(task, "unlabelled"):
+        return task.unlabelled(example)
+    return UserError(f"{example.where}: no label. Give the label column with --label.")
+
+
 def _target(predictor: Predictor, example: Example, problems: str, tally: Tally) -> Any:
     try:
         if example.label is None and example.tree is None:
-            raise UserError(f"{example.where}: no label. Give the label column with --label.")
+            raise unlabelled(predictor.task, example)
         return predictor.task.target(example, predictor.space)
     except UserError:
         if problems == "error":

@@ -134,13 +134,16 @@ class Writer:
 
     def write(
         self, prompts: Sequence[str | np.ndarray], settings: Settings, *, prefix: str = "",
-        only: Sequence[str] = (), first: int = 0,
+        only: Sequence[str] = (), first: int = 0, file: str = "",
     ) -> list[list[Written]]:  # fmt: skip
-        """Some texts for each prompt; `first` is the number of the first among all that come."""
+        """Some texts for each prompt; `first` is the number of the first among all that come.
+
+        With a `file` the prompts are its lines, and are called so where one is wrong.
+        """
         given = self.predictor.carried(prompts, first)
         texts = [one if isinstance(one, str) else one.text for one in given]
         out: list[list[Written]] = [[] for _ in given]
-        for job in self._jobs(given, settings, prefix, only, first):
+        for job in self._jobs(given, settings, prefix, only, first, file):
             step, state, how, faster = self._ready(job, settings)
             found = search(
                 step, state, how, batch=len(job.rows), bos=job.first, eos=self.eos,
@@ -152,11 +155,11 @@ class Writer:
 
     def stream(
         self, prompt: str, settings: Settings, *, prefix: str = "", only: Sequence[str] = (),
-        first: int = 0,
+        first: int = 0, file: str = "",
     ) -> Iterator[Token]:  # fmt: skip
         """The tokens of one text as they are found; not of a beam, nor of several samples."""
         settings = replace(settings, check=1, samples=1)
-        (job,) = self._jobs([prompt], settings, prefix, only, first)
+        (job,) = self._jobs([prompt], settings, prefix, only, first, file)
         spelling = self._spelling(prompt, job, 0)
         step, state, how, faster = self._ready(job, settings)
         pieces = stream(
@@ -184,9 +187,10 @@ class Writer:
 
     def _jobs(
         self, prompts: Sequence[str | Example], settings: Settings, prefix: str,
-        only: Sequence[str], first: int,
+        only: Sequence[str], first: int, file: str,
     ) -> Iterator[Job]:  # fmt: skip
-        names = [f"Prompt {first + i}" for i in range(1, len(prompts) + 1)]
+        called = f"{file}:" if file else "Prompt "
+        names = [f"{called}{first + i}" for i in range(1, len(prompts) + 1)]
         if names == ["Prompt 1"]:
             names = ["The prompt"]
         texts = [one if isinstance(one, str) else one.text for one in prompts]
@@ -302,6 +306,24 @@ class Writer:
             first = then  # something stands before it
         room = [len(forced)] * len(prompts) if forced else ()
         return Only(first, then, size=self.size + beyond, eos=self.eos, forced=room)
+
+    def strange(self, prompts: Sequence[str]) -> list[str]:
+        """The words of some prompts that the model has no id for, each once.
+
+        A model that copies or reads vectors needs none; records are checked slot by slot.
+        """
+        task = self.predictor.config["task"]
+        if task.get("copy") or task.get("record") or getattr(self.engine, "reads", "") == "vectors":
+            return []
+        engine: Any = self.engine
+        tokenizer = self.tokenizer if self.continues else engine.indexer.tokenizer
+        if UNK not in tokenizer.vocabulary:
+            return []
+        unknown = tokenizer.vocabulary.index(UNK)
+        found = zip(tokenizer.strings(prompts), tokenizer.ids(prompts), strict=True)
+        words = (w for some, ids in found for w, id in zip(some, ids.tolist(), strict=True)
+                 if id == unknown)  # fmt: skip
+        return list(dict.fromkeys(words))
 
     def check_known(self, texts: Sequence[str], where: Sequence[str]) -> None:
         """A UserError that says where a text is that the model has no words for."""

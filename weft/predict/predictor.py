@@ -17,6 +17,8 @@ from weft.errors import UserError, near_miss
 from weft.tasks.structure import Structure
 from weft.tasks.task import Answer, Space, Task, built
 from weft.text.example import Example, Tally
+from weft.text.formats import is_matrices
+from weft.text.matrices import no_text
 
 FORMAT = 1
 CHUNK = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
@@ -107,6 +109,8 @@ class Predictor:
         """What the engine is asked: a text, or the words, tree or matrix that a file gives."""
         if self.pairs or getattr(self.engine, "reads", "") in ("trees", "vectors"):
             return one
+        if isinstance(one, Example) and is_matrices(one.file):
+            raise no_text(one.file)
         if hasattr(self.task, "given"):
             return self.task.given(one, self.space, where)
         if isinstance(one, str):

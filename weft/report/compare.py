@@ -162,8 +162,20 @@ def _recipes(
             f"--pretrained {pretrained}: none of the recipes starts from a checkpoint of the kind "
             f"'{start}': {', '.join(names)}. Leave it out, or name others with --recipes."
         )
-    told = (_guessed(data), "" if wish or named else others(kind, fits))
+    told = (_guessed(data), "" if wish or named else others(kind, fits), _apart(names))
     return names, " ".join(filter(None, told))
+
+
+def _apart(names: Sequence[str]) -> str:
+    """What to say of models in one table whose figures are of two kinds."""
+    kinds = {name: configuration.recipe(name)["decoder"].get("kind") for name in names}
+    both = [name for name, kind in kinds.items() if kind == "bidirectional-lm"]
+    if not both or len(both) == len(names):
+        return ""
+    return (
+        f"{', '.join(both)}: sees both sides of a word, so its figure is a pseudo-perplexity, not "
+        "to be ranked with the others."
+    )
 
 
 def _fits(data: Data) -> tuple[str, ...]:

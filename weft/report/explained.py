@@ -24,6 +24,7 @@ from weft.text.example import Answers, Example
 
 AROUND = 60  # characters beside a blank
 BARS = 8  # labels whose probability is shown
+LONGEST = 200  # characters of an answer in a headline
 
 HIDDEN = "how far the score falls when the word is hidden"
 METHODS = {
@@ -129,6 +130,7 @@ def _writing(study: Study) -> dict[str, Any]:
         "heard": found.heard,
         "tokens": writing.tokens(found, study.examples[0].text),
         "lines": writing.lines(found),
+        "named": any(token.others for token in found.tokens),  # what else was likely
         "right": study.examples[0].label if study.wrong(0) else None,
         "found": found.found,
         "beams": writing.beams(found.nodes),
@@ -244,7 +246,13 @@ def _says(one: Explanation) -> str:
         return f"this ({100 * one.answer.score:.0f} % a word)"
     if isinstance(value, float):
         return f"{value:.4g}"
+    if one.answer.tokens or value == "":  # a text that was written
+        return f"{f'“{_cut(value)}”' if value else 'nothing'} ({100 * one.answer.score:.0f} %)"
     return f"{_plain(value) or 'no label'} ({100 * one.answer.score:.0f} %)"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} …"
 
 
 def _plain(value: Any) -> str:

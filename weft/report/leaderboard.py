@@ -9,7 +9,7 @@ from weft.report.words import BRIEF, NAMES, brief, called, chance, count, figure
 from weft.tune.collapse import listed
 
 WIDTH = 100
-SHORT = 13  # letters of a recipe up to which there is room to spare
+ROOM = 1000  # columns that no table fills, to see how many one would take
 BESIDE = ("chrf", "bits_per_character")  # what stands beside the main figure of texts
 HIDDEN = ("perplexity_known",)  # figures that would only crowd the table
 WIDE = 2 * 1.96  # standard deviations in a 95 % interval
@@ -166,8 +166,7 @@ def table(rows: Sequence[Row]) -> None:
     )
     found = verdict(rows)
     metric = next((row.metric for row in rows if row.metric), "quality")
-    gap = 2 if all(len(row.recipe) <= SHORT for row in rows) else 1
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0))
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     shown.add_column("recipe", no_wrap=True)
     other = extra(rows)
     heads = [called(metric), "95 % interval", "p", "train", "p50 ms"]
@@ -182,6 +181,8 @@ def table(rows: Sequence[Row]) -> None:
             continue
         style = "bold green" if found and row is found.choice else ""
         shown.add_row(*cells(row, other), style=style)
+    if console.measure(shown, options=console.options.update(width=ROOM)).maximum > console.width:
+        shown.padding = (0, 1, 0, 0)
     console.print(shown)
     for row in failed:
         console.print(Text(f"{row.recipe} failed: {row.error}", style="red"))

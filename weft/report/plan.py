@@ -33,8 +33,10 @@ class Plan:
         self.contents = contents(data, pretrained)
         self.trials: dict[str, list[Trial]] = {}
         self.errors: dict[str, str] = {}
+        lead = "" if "task.measures" in given else _lead(bases)
         for name, base in bases.items():
             try:
+                base = _led(base, lead) if lead else base
                 self.trials[name] = list(self._trials(name, base))
             except UserError as error:
                 self.errors[name] = str(error)
@@ -51,6 +53,24 @@ class Plan:
                 name = f"{recipe}-{seed}" + (f"-fold{fold}" if fold else "")
                 known = identity(config, self.contents, fold, self.cut.folds)
                 yield Trial(recipe, seed, fold, config, self.cut, self.folder / name, known)
+
+
+def _lead(bases: Mapping[str, Config]) -> str:
+    """The measure that decides for all recipes that write texts: that of the first, if they differ.
+
+    A table has one column of quality, and a BLEU is not to be ranked beside a ROUGE.
+    """
+    firsts = [_measures(one)[0] for one in bases.values() if one["task"].get("kind") == "seq2seq"]
+    return firsts[0] if len(set(firsts)) > 1 else ""
+
+
+def _led(base: Config, lead: str) -> Config:
+    own = [name for name in _measures(base) if name != lead]
+    return base.with_values({"task.measures": [lead, *own]}, "compare")
+
+
+def _measures(base: Config) -> tuple[str, ...]:
+    return registry.build("task", base["task"], tokenizer={}).measures
 
 
 def starts(recipe: str) -> bool:

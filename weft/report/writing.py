@@ -18,6 +18,7 @@ FAINT = 0.04  # of that; below, no colour
 STEPS = 40  # of a search that are drawn
 TOKENS = 40  # rows and columns of a map of attention that can still be read
 LETTER, SMALL = 7.6, 5.6  # pixels of a letter of a token, and of the number below it
+BOLD = 1.4  # how much wider a letter of the answer's way is
 GAP, ROW = 30, 40  # between columns, and from row to row
 FEW = 24  # columns of a map that can have larger cells
 SHOWN = 3  # other choices in the title of a token
@@ -128,7 +129,8 @@ def _total(node: Node) -> str:
 
 
 def _wide(node: Node) -> float:
-    return max(LETTER * len(_label(node)), SMALL * len(_total(node)))
+    letter = LETTER * (BOLD if node.wins else 1)
+    return max(letter * len(_label(node)), SMALL * len(_total(node)))
 
 
 def _y(node: Node) -> int:

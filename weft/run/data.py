@@ -10,6 +10,8 @@ from weft.doctor.labels import plain
 from weft.errors import UserError
 from weft.text.documents import Layout, read_documents
 from weft.text.example import Answers, Example, Tally
+from weft.text.formats import is_matrices
+from weft.text.matrices import no_text
 from weft.text.parallel import read_parallel, sides
 from weft.text.read import Columns, read, settled
 from weft.text.running import read_running
@@ -97,6 +99,8 @@ def source(
     columns = _columns(data)
 
     def examples() -> Iterator[Example]:
+        if manner != "labelled" and is_matrices(path):
+            raise no_text(path)
         if manner == "running":
             return read_running(path, problems=data.problems, tally=tally)
         if manner == "documents":

@@ -26,7 +26,7 @@ from weft import registry
 from weft.config import Config
 from weft.errors import UserError, unknown_name
 from weft.measure import Figure
-from weft.predict.evaluate import evaluate
+from weft.predict.evaluate import evaluate, unlabelled
 from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
 from weft.run.data import Data, Source, checked, counted, manner_of, nearly_same, some, unread
@@ -99,7 +99,7 @@ def train(
     space = task.space(rows)
     _check_metric(settings.metric, task, space)
     if not skip:
-        _check_labels(task, space, splits)
+        _check_labels(task, space, splits, manner)
     runtime = None
     if "classic" not in full:
         from weft.train.runtime import on
@@ -194,6 +194,8 @@ def _finish(
         watch.say(f"{words} on {main.n}")
         watch.event(name, **{k: f.value for k, f in found[name].items()})
     notes = [*filter(None, [getattr(predictor.engine, "note", "")]), *tally.lines()]
+    if all(source is None or _empty(source) for source in (splits.dev, splits.test)):
+        notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
     for line in notes:
         watch.say(f"note: {line}")
     record = {
@@ -382,12 +384,14 @@ def _check_metric(name: str, task: Task, space: Space) -> None:
         raise unknown_name("metric", name, known, "train.metric")
 
 
-def _check_labels(task: Task, space: Space, splits: Splits) -> None:
-    """A label that training has never seen is told now, not after hours of training."""
+def _check_labels(task: Task, space: Space, splits: Splits, manner: str) -> None:
+    """A label that training has never seen, or none, is told now, not after hours of training."""
     for source in (splits.dev, splits.test):
         for example in source() if source else ():
-            if example.label is not None:  # without one, the row has a complaint of its own
+            if example.label is not None:
                 task.target(example, space)
+            elif manner == "labelled" and example.tree is None:
+                raise unlabelled(task, example)
 
 
 def _check_same(folder: Path, full: dict[str, Any]) -> None:

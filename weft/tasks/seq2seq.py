@@ -19,6 +19,7 @@ from weft.tasks.wording import Words as Words
 from weft.text.example import Answers, Example, Tally
 from weft.text.parallel import endings
 from weft.text.records import check_slots, delexicalised, linear, mark, read_record
+from weft.text.source import SKIP
 
 if TYPE_CHECKING:
     from weft.batch import Labelled
@@ -197,6 +198,14 @@ class Seq2Seq:
         texts = _texts(example)
         return Right(texts, dict(example.fields)) if self.record else texts
 
+    def unlabelled(self, example: Example) -> UserError:
+        """What to say of a text without a target, which may stand in a file of its own."""
+        return UserError(
+            f"{example.where}: no target. Fill it in, or {SKIP}; where targets are in a file "
+            f"beside it, name both, A,B, or pass --target with its ending "
+            f"({_ending(example.file)}); where they are a column, --label."
+        )
+
     def predicted(self, scores: Sequence[Found], space: Words) -> list[str]:
         return [space.text(found.table, found.words, found.fields) for found in scores]
 
@@ -214,12 +223,16 @@ class _Targets(Labels):
         if self.labelled or self.first is None or not self.first.file:
             super().check()
             return
-        others = endings(self.file)
-        known = f"'{others[0]}', for one" if others else "'de' for train.de beside train.en"
         raise UserError(
             f"{self.file}: no text has a target. Pass --target with the ending of the file that "
-            f"holds them line by line ({known}), or --label with the column that does."
+            f"holds them line by line ({_ending(self.file)}), or --label with the column that does."
         )
+
+
+def _ending(file: str) -> str:
+    """An example of what --target may be."""
+    others = endings(file)
+    return f"'{others[0]}', for one" if others else "'de' for train.de beside train.en"
 
 
 def _said(example: Example) -> str:

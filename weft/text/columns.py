@@ -114,6 +114,8 @@ def layout(
     others = _listed(asked.more, names, file, "label")
     fields = _fields(asked.fields, names, file, {label, identity, *others})
     if fields:
+        if asked.label is None and list(asked.fields) != ["*"]:
+            label = _known(names, TARGET_NAMES, {*fields, identity, *others})
         return Layout(fields[0], label, identity, names, header, fields, others)
     given: set[int | None] = {place for place in (label, identity) if place is not None}
     text, other = two_texts(names, text, other, given)

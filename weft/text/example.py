@@ -37,6 +37,7 @@ ONE = {
     "answers": "answer", "do": "does", "labels": "label", "rows": "row", "sentences": "sentence",
     "spans": "span", "texts": "text",
 }  # fmt: skip
+SEVERAL = {"empty text": "empty texts"}
 
 Label = str | tuple[str, ...] | float | Layers | Marks | Answers | None
 
@@ -92,7 +93,8 @@ class Tally:
     def lines(self) -> list[str]:
         """One sentence a kind of loss."""
         return [
-            f"{count} {what if count > 1 else _of_one(what)}: {', '.join(self.places[what])}"
+            f"{count} {SEVERAL.get(what, what) if count > 1 else _of_one(what)}: "
+            + ", ".join(self.places[what])
             + (", …" if count > len(self.places[what]) else "")
             for what, count in self.counts.items()
         ]

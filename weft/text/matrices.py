@@ -56,6 +56,14 @@ def listed(path: str | os.PathLike[str]) -> Iterator[Example]:
         yield Example(own if place == "" else f"{own}:{place}", None, "", name, number)
 
 
+def no_text(path: str | os.PathLike[str]) -> UserError:
+    """What to say where a file of matrices is given in the place of texts."""
+    return UserError(
+        f"{os.fspath(path)}: a file of matrices, and texts are read here. Give a file of texts; "
+        "what reads vectors is trained with --recipe seq2seq-vectors."
+    )
+
+
 def matrix(example: Example, features: int = 0, where: str = "") -> np.ndarray:
     """(T, F) the matrix that an example's text names, or that it has with it, checked.
 

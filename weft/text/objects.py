@@ -98,8 +98,14 @@ def json_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tuple[st
     text = row.get(text_key)
     if type(text) is not str:
         if text is not None:
-            told = f"'{text_key}' should be a text, found {text!r:.40}"
-            return "text is not a text", f"{told}. Quote it, or {SKIP}."
+            shown = repr(text) if len(repr(text)) <= 40 else f"{text!r:.40}…"
+            fix = "Quote it"
+            if isinstance(text, dict):
+                fix = f"For a model of records, pass --set 'data.fields=[\"{text_key}\"]'"
+            return (
+                "text is not a text",
+                f"'{text_key}' should be a text, found {shown}. {fix}, or {SKIP}.",
+            )
         return "no text", no_text(text_key, row)
     if not keep_empty and not text.strip():
         return EMPTY, EMPTY_ADVICE

@@ -124,6 +124,8 @@ def read_parallel(
                 next(side.name for side, raw in zip(sides, raws, strict=True) if (raw is None) == e)
                 for e in (True, False)
             )
+            if is_matrices(source):
+                raise _unequal(os.fspath(source), os.fspath(target), number - 1, raws[0] is None)
             raise UserError(
                 f"{short} ends after line {number - 1}, but {long} goes on. Look for a "
                 "line that one of them lacks or that is broken in two."
@@ -142,3 +144,17 @@ def read_parallel(
             yield Example(text, label, "", sides[0].name, number)
     if not number:
         raise UserError(f"{sides[0].name}: the file is empty. Give it at least one text.")
+
+
+def _unequal(matrices: str, lines: str, count: int, short: bool) -> UserError:
+    """What to say where there are not as many matrices as lines that say what they become."""
+    some = f"{count} {'matrix' if count == 1 else 'matrices'}"
+    if not short:
+        return UserError(
+            f"{lines} ends after line {count}, but {matrices} has more matrices. Give each a line."
+        )
+    one = "; an array of two axes is one matrix, so stack them: (matrices, vectors, numbers)"
+    hint = one if count == 1 and matrices.endswith(".npy") else ""
+    return UserError(
+        f"{matrices} has {some}, but {lines} goes on after line {count}{hint}. Give each line one."
+    )

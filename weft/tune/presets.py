@@ -38,7 +38,13 @@ def _small(base: Config) -> dict[str, Any]:
                 if spec := _around(name, value, table):
                     wanted[prefix + name] = spec
     # A width may have to be a multiple of something: what cannot be built is left out.
-    return {key: kept for key, spec in wanted.items() if (kept := _fitting(base, key, spec))}
+    found = {key: kept for key, spec in wanted.items() if (kept := _fitting(base, key, spec))}
+    if not found:
+        raise UserError(
+            "--preset small has nothing for this configuration. Name settings with --search; `weft "
+            "tune` without it lists them."
+        )
+    return found
 
 
 def _around(name: str, value: Any, table: dict[str, Any]) -> Any:

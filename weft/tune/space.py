@@ -157,9 +157,12 @@ def space(wanted: Mapping[str, Any], base: Config) -> tuple[Dimension, ...]:
             buildable(base.with_values({key: end}, "search"))
         found.append(dimension)
     if not found:
+        known = _settings(full)
+        own = next((key for key in known if key.startswith("classic.")), "")
+        such = f"{own}=LOW..HIGH" if own else "train.learning_rate=1e-4..1e-2 log"
         raise UserError(
-            "Nothing to search. Give --search 'train.learning_rate=1e-4..1e-2 log', a [search] "
-            f"section, or --preset small. Settings: {', '.join(_settings(full))}."
+            f"Nothing to search. Give --search '{such}', a [search] section, or --preset small. "
+            f"Settings: {', '.join(known)}."
         )
     return tuple(found)
 
