@@ -190,7 +190,7 @@ def test_columns_by_name_and_what_is_said_of_missing_ones(tmp_path):
         "pairs.tsv:4: the second text is empty", "--problems skip",
     )  # fmt: skip
     done = ok(*train(holes, tmp_path / "d", "--problems", "skip", recipe="towers"))
-    assert "rows the task cannot read skipped" in done.err + done.out
+    assert "1 row the task cannot read skipped" in done.err + done.out
 
 
 def test_tasks_and_parts_must_fit(tmp_path):

@@ -101,12 +101,15 @@ def test_records_with_hidden_values(tmp_path):
     assert dev["bleu_lower"].n == len(set(dev_records(tmp_path)))  # each record once
     assert dev["slot_error"].value < 0.1
     predictor = load(tmp_path / "run/model", device="cpu")
-    texts = ["food[tea], name[Zork Inn]", '{"name": "Zork Inn", "food": "tea"}']
+    record = {"name": "Zork Inn", "food": "tea"}
+    texts = ["food[tea], name[Zork Inn]", json.dumps(record), record]
     for answer in predictor(texts):
         assert "Zork Inn" in answer.value
         assert "tea" in answer.value
     with pytest.raises(UserError, match=r"text 2: unknown slot 'drink'\. .*Known: food, name"):
         predictor([texts[0], "drink[tea]"])
+    with pytest.raises(UserError, match="Text 1 is a record that JSON does not know: .*set"):
+        predictor([{"food": {"tea"}}])
     data = Data(text="mr", label="ref")
     assert evaluate(predictor, source(data, values["data.train"])()).n == 120
 

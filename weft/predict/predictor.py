@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -93,13 +93,15 @@ class Predictor:
         return getattr(self.task, "pairs", False)
 
     def carried(self, given: Iterable[Any], before: int = 0) -> list[Any]:
-        """What can be asked, checked: a matrix or a pair of texts as an Example, for models that
-        read such."""
+        """What can be asked, checked: a matrix or a pair of texts as an Example, a record as JSON,
+        for models that read such."""
         own = getattr(self.engine, "reads", "") == "vectors"
         out = [
             Example("", vectors=one) if own and isinstance(one, np.ndarray) else one
             for one in given
         ]  # fmt: skip
+        if getattr(self.task, "record", False):
+            out = [_as_json(one, i) for i, one in enumerate(out, before + 1)]
         if self.pairs:
             out = [two_texts(one, i) for i, one in enumerate(out, before + 1)]
         _check_texts(out, before)
@@ -215,6 +217,16 @@ def two_texts(given: Any, number: int) -> Example:
         f"{where}: this model reads two texts, and here is no second one. In Python, give pairs, "
         "[(text, other), …]; of a file, name the columns, --text A --other B."
     )
+
+
+def _as_json(given: Any, number: int) -> Any:
+    """A record that is given as a dict, as it stands in a file."""
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return json.dumps(given, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"Text {number} is a record that JSON does not know: {error}.") from None
 
 
 def _texts(asked: Any) -> dict[str, str]:
