@@ -1,5 +1,6 @@
 """weft generate: what it prints, and what it says when it cannot."""
 
+import contextlib
 import json
 import sys
 from itertools import pairwise
@@ -10,6 +11,7 @@ from tests import small
 from tests.classic.test_language import trained as counted
 from tests.cli.command import SMALL, command, fails, ok, says
 from tests.run.test_seq2seq import trained as paired
+from weft.cli import generate
 from weft.predict.generate import Writer
 
 
@@ -188,6 +190,18 @@ def test_rules_of_the_command(models):
 )
 def test_what_cannot_be_is_told(models, model, given, parts):
     says(fails("generate", models / model, *given), *parts)
+
+
+def test_prompts_of_a_file_are_counted_where_nobody_sees_the_texts(models, monkeypatch):
+    seen = []
+
+    @contextlib.contextmanager
+    def counting(what):
+        yield lambda done: seen.append((what, done))
+
+    monkeypatch.setattr(generate, "counting", counting)
+    ok("generate", models / "pairs/run", "--input", "-", "-n", 2, stdin="a b\nb\na\n")
+    assert seen == [("prompts", 1)] * 3
 
 
 def test_unknown_words_of_prompts_are_told_once(models):

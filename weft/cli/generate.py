@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli import options
+from weft.cli.progress import counting
 from weft.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -186,14 +188,17 @@ class _Out:
             self._live(first[0])
             return
         chunk = first + list(islice(stream, CHUNK - len(first)))
-        while chunk:
-            self._strange(chunk)
-            found = self.writer.write(chunk, self.settings, first=self.written, **self.asked)
-            for texts in found:
-                for one in texts:
-                    self._print(one)
-            self.written += len(chunk)
-            chunk = list(islice(stream, CHUNK))
+        seen = sys.stdout.isatty()  # texts that come by are a bar of their own
+        with nullcontext(lambda prompts: None) if seen else counting("prompts") as count:
+            while chunk:
+                self._strange(chunk)
+                found = self.writer.write(chunk, self.settings, first=self.written, **self.asked)
+                for texts in found:
+                    count(1)
+                    for one in texts:
+                        self._print(one)
+                self.written += len(chunk)
+                chunk = list(islice(stream, CHUNK))
 
     def converse(self) -> None:
         """Texts for each prompt that is typed; Ctrl-C ends the text, or the conversation."""
