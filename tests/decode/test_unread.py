@@ -17,6 +17,7 @@ from tests.decode.test_graphs import (
     same,
 )
 from weft.batch import Padded
+from weft.decode import graphs_begun
 from weft.decode.graphs import Graphs
 from weft.decode.search import NO_RULES
 from weft.decode.search_rules import Rules
@@ -63,6 +64,21 @@ def test_a_source_is_read_by_a_graph_once_its_shape_comes_again(kind, settings):
     # shape came again.
     assert [one.again is not None for one in begun] == [True, True]
     assert not graphs.trouble
+
+
+@torch.no_grad()
+def test_few_beginnings_are_kept(monkeypatch):
+    """Each set of forbidden words is another."""
+    monkeypatch.setattr(graphs_begun, "KEPT", 3)
+    decoder, reader = made(DECODERS["transformer"]), Reader()
+    graphs = Graphs(decoder, Counted())
+    for word in range(5, 11):
+        for turn in range(2):
+            given, rules = reader.of([3, 2], turn), Rules(forbidden=[word])
+            found = graphs.written(given, WAYS[0], rules, bos=2, eos=EOS)
+            same(found, plainly(decoder, given.memory, WAYS[0], rules))
+    (slot,) = [slot for held in graphs.slots.values() for slot in held]
+    assert len(slot.begun) == 3
 
 
 @torch.no_grad()

@@ -157,6 +157,7 @@ class _Slot:
         self.carried = mapped(torch.clone, trainee.carried, torch.clone)
         self.total, self.norm = (torch.zeros((), device=device) for _ in range(2))
         self.groups = [group for one in trainee.optimisers for group in one.param_groups]
+        self.learned = [p for group in self.groups for p in group["params"]]
         self.rates = [torch.zeros((), device=device) for _ in self.groups]
         self.again: Callable[[], None] = self.once
 
@@ -179,7 +180,7 @@ class _Slot:
             copy_into(self.carried, trainee.carried)
         self.again()
         # What was laid out of the weights must be again; a graph does not say that they changed.
-        torch.autograd.graph.increment_version([p for one in self.groups for p in one["params"]])
+        torch.autograd.graph.increment_version(self.learned)
         trainee.carried = self.carried
         return self.total.clone(), self.norm.clone()
 
