@@ -43,8 +43,9 @@ def main() -> None:
         panel.minorticks_off()
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
-    panels[0][0].legend(frameon=False, loc="lower right")
-    figure.tight_layout()
+    named = panels[0][0].get_legend_handles_labels()
+    figure.legend(*named, frameon=False, loc="lower center", ncols=len(LINES))
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
     figure.savefig(PAGE, metadata={"Date": None})
 
 

@@ -159,8 +159,10 @@ def again(given, folder, **changes):
 )
 def test_what_cannot_be_changed_on_the_way_is_told(tmp_path, monkeypatch, changes, told):
     given = stopped(tmp_path / "run", monkeypatch)
+    before = (tmp_path / "run/config.toml").read_text("utf-8")
     with pytest.raises(UserError, match=rf"last.safetensors .*{told}"):
         again(given, tmp_path / "run", **changes)
+    assert (tmp_path / "run/config.toml").read_text("utf-8") == before
     again(given, tmp_path / "run")  # nothing is lost
 
 

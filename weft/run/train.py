@@ -35,7 +35,7 @@ from weft.tasks.task import Space, Task, built
 from weft.text import matrices, trees
 from weft.text.example import Example, Tally
 from weft.train.settings import Settings
-from weft.train.watch import Watch
+from weft.train.watch import Watch, as_it_was
 
 OURS = {
     "config.toml",
@@ -108,8 +108,9 @@ def train(
     if resume:
         _check_same(Path(output), full)
     folder = _prepare(Path(output), resume, overwrite)
-    (folder / "config.toml").write_text(configuration.dumps(full), "utf-8")
-    with contextlib.closing(Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)) as watch:
+    watch = Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)
+    with as_it_was(folder / "config.toml", resume) as path, contextlib.closing(watch):
+        path.write_text(configuration.dumps(full), "utf-8")
         for told in filter(None, (unread(splits.train, task), nearly_same(space))):
             watch.say(told)
         engine: Engine

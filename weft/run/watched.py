@@ -28,7 +28,7 @@ from weft.train.fall import Fall
 from weft.train.health import Health, examine, first_bad, sample
 from weft.train.loop import NotFinite, Progress, Trainee, check, fit
 from weft.train.runtime import out_of_memory, seed_everything
-from weft.train.watch import forget_after
+from weft.train.watch import Refused, forget_after
 
 if TYPE_CHECKING:
     from weft.run.neural import Run
@@ -249,7 +249,7 @@ class Loop:
         path = self.folder / "last.safetensors"
         position, extra = checkpoint.read(path, self.trainee, self.run_.runtime)
         if position.batch and extra.get("order", self._order) != self._order:
-            raise UserError(
+            raise Refused(
                 f"{path} is from the middle of an epoch with {_told(extra['order'])}, and cannot "
                 f"go on with {_told(self._order)}. Put it back, or train into another folder."
             )

@@ -18,6 +18,7 @@ from weft.decode.search_state import leaves
 from weft.errors import UserError
 from weft.train.loop import Trainee, refilled
 from weft.train.runtime import Runtime
+from weft.train.watch import Refused
 
 FORMAT = 1
 
@@ -68,7 +69,7 @@ def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]
     try:
         trainee.model.load_state_dict(_under(tensors, "model."), strict=True)
     except RuntimeError as error:
-        raise UserError(
+        raise Refused(
             f"{path} belongs to another configuration: {str(error).splitlines()[-1].strip()} "
             "Train into another folder, or pass --overwrite."
         ) from error
@@ -115,7 +116,7 @@ def _restore_optimisers(
     """Put back what optimisers remember; rates, decay and the like are today's."""
     fresh = [one.state_dict()["param_groups"] for one in trainee.optimisers]
     if _make(fresh) != _make([one["param_groups"] for one in saved]):
-        raise UserError(
+        raise Refused(
             f"{path} was written with another train.optimiser, or with other parts that learn at "
             "rates of their own (train.head_rate, embedder_rate, layer_decay, unfreeze). Put that "
             "back, or train into another folder."

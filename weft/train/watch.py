@@ -1,5 +1,6 @@
 """Seeing a training: a bar on a terminal, plain lines elsewhere, metrics.jsonl always."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,7 +10,13 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from weft.errors import UserError
+
 Row = TypeVar("Row")
+
+
+class Refused(UserError):
+    """A run that cannot be taken up again in the way that was asked for."""
 
 
 class Watch:
@@ -98,3 +105,15 @@ def _board(folder: Path) -> Any:
             "train.tensorboard needs the tensorboard package: pip install 'weft[tensorboard]'."
         ) from None
     return SummaryWriter(str(folder / "tensorboard"))
+
+
+@contextlib.contextmanager
+def as_it_was(path: Path, resume: bool) -> Iterator[Path]:
+    """A file that has its old text again where a run that is taken up is refused."""
+    before = path.read_text("utf-8") if resume and path.is_file() else None
+    try:
+        yield path
+    except Refused:
+        if before is not None:
+            path.write_text(before, "utf-8")
+        raise
