@@ -359,10 +359,7 @@ def _microseconds(bench: Bench, work: Callable[[], Any]) -> float:
 
 
 # What the compiler may be asked for besides, and for which batches.
-TUNED: dict[str, dict[str, Any]] = {
-    "products": {"max_autotune_gemm": True},
-    "early": {"triton.enable_pdl": True},
-}
+TUNED: dict[str, dict[str, Any]] = {"products": {"max_autotune_gemm": True}}
 
 
 def decode_profile(bench: Bench) -> None:
@@ -373,12 +370,6 @@ def decode_profile(bench: Bench) -> None:
 def decode_products(bench: Bench) -> None:
     """The same where every product of matrices is tried in many ways."""
     _profiles(bench, gpt=[(32, "products")], translation=[(1, "products"), (64, "products")])
-
-
-def decode_early(bench: Bench) -> None:
-    """The same where a kernel is begun while the one before it ends, and as it is."""
-    ways = ("", "early")
-    _profiles(bench, gpt=[(1, way) for way in ways], translation=[(1, way) for way in ways])
 
 
 def _profiles(bench: Bench, gpt: list[tuple[int, str]], translation: list[tuple[int, str]]) -> None:
@@ -433,5 +424,5 @@ def _profiled(bench: Bench, what: str, graphs: Graphs, at: int, begun: float) ->
         step_us=round(1e6 * plain / count, 1), busy_us=round(1e3 * busy / count, 1),
         kernels=calls / count, first_s=round(begun, 1), trouble=graphs.trouble[:300],
     )  # fmt: skip
-    for name, taken, calls in found[:12]:
+    for name, taken, calls in found[:24]:
         bench.line("kernel", kernel=name, us=round(1e3 * taken / count, 2), calls=calls / count)

@@ -24,7 +24,7 @@ from weft.train.runtime import Runtime, on
 PARTS = (
     "loss", "gpt_train", "gpt_ways", "profile", "bert_short", "bert_long",
     "bert_short_plain", "bert_long_plain", "room", "gpt_decode", "marian_decode", "decode_profile",
-    "decode_products", "decode_early", "lstm", "chars",
+    "decode_products", "few", "lstm", "chars",
 )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def main() -> None:
     homes |= dict.fromkeys((part for part in PARTS if "decode" in part), "gpu_decoding")
     homes |= dict.fromkeys((part for part in PARTS if part.startswith("bert")), "gpu_bert")
     homes |= {"room": "gpu_decoding", "loss": "gpu_loss"}
-    homes |= {"chars": "gpu_chars", "gpt_ways": "gpu_ways"}
+    homes |= {"chars": "gpu_chars", "gpt_ways": "gpu_ways", "few": "gpu_few"}
     for part in asked.parts.split(","):
         begun = time.perf_counter()
         with bench.trying(part):

@@ -26,8 +26,8 @@ from tests.decode.test_graphs import (
 )
 from tests.decode.test_unread import Reader
 from weft.batch import Padded
+from weft.decode import few, room, search_beam
 from weft.decode import graphs as module
-from weft.decode import room, search_beam
 from weft.decode.graphs import Graphs
 from weft.decode.search import NO_RULES, search
 from weft.decode.search_rules import Rules
@@ -43,14 +43,18 @@ BEAMS = [
 ]
 
 
-@pytest.fixture
-def kernel(monkeypatch):
-    """As on a device that has one."""
+@pytest.fixture(params=["past", "few"])
+def kernel(request, monkeypatch):
+    """As on a device that has one; with `few`, one for products as well, whatever the rows."""
     monkeypatch.setattr(module, "has_kernel", lambda *_: True)
+    if request.param == "few":
+        monkeypatch.setattr(few, "has_kernel", lambda *_: True)
+        monkeypatch.setattr(few, "MOST", 99)
+    return request.param
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("kernel", ["room_kernel", "loss_kernel"])
+@pytest.mark.parametrize("kernel", ["room_kernel", "few_kernel", "loss_kernel"])
 def test_kernels_in_the_interpreter(kernel):
     """The attention of one step, and the slopes of a loss."""
     root = Path(__file__).parent.parent.parent

@@ -72,7 +72,7 @@ class Block(Quick):
         self.feed_in = nn.Linear(hidden, feed)
         self.feed_out = nn.Linear(feed, hidden)
         self.feed_norm = nn.LayerNorm(hidden, eps)
-        self.activation = ACTIVATIONS[activation]()
+        self.activated, self.activation = activation, ACTIVATIONS[activation]()
         self.dropout, self.inner = nn.Dropout(dropout), nn.Dropout(inner)
         for layer in (self.feed_in, self.feed_out):
             nn.init.xavier_uniform_(layer.weight)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from weft.attend.block import Block
 from weft.batch import Padded
+from weft.decode import few
 from weft.decode.graphs_begun import KEPT, Begin, Begun, Work
 from weft.decode.graphs_compiled import compiled
 from weft.decode.room import has_kernel
@@ -80,7 +81,9 @@ class Graphs:
         self.slots: dict[Hashable, list[_Slot]] = {}
         self.unfit: set[Hashable] = set()  # shapes that change from step to step
         self.writer: Any = None  # the decoder with its matrices laid out for steps
-        self.stamp: Any = None  # of the weights that were laid out
+        self.looks: list[Any] = []  # its attentions to itself
+        self.laid: list[Tensor] = []  # their weights
+        self.stamp: Any = None  # of those when they were laid out
         self.tables: list[Tensor] = []  # of positions: graphs still read those that were outgrown
 
     def __deepcopy__(self, memo: dict) -> None:
@@ -114,7 +117,14 @@ class Graphs:
             there = self.stays = False
             self.note("The past is attended to without a kernel of its own", error)
         rows = settings.width if settings.method == "beam" else 1
-        return rows if there else 0
+        if not there:
+            return 0
+        try:
+            able = self.stays and few.fits(writer) and few.has_kernel(table.device, table.dtype)
+            writer.few = few.MOST if able else 0
+        except Exception as error:
+            self.note("Products of few rows are made without a kernel of their own", error)
+        return rows
 
     def faster(
         self,
@@ -140,10 +150,13 @@ class Graphs:
     def _as_of_today(self) -> Any:
         if self.writer is None:
             self.writer = twin(self.decoder)
-        looks = [part.attention for part in self.writer.modules() if isinstance(part, Block)]
-        stamp = [(p.data_ptr(), p._version) for look in looks for p in look.parameters()]
+            self.looks = [
+                part.attention for part in self.writer.modules() if isinstance(part, Block)
+            ]
+            self.laid = [p for look in self.looks for p in look.parameters()]
+        stamp = [(p.data_ptr(), p._version) for p in self.laid]
         if stamp != self.stamp:
-            for look in looks:
+            for look in self.looks:
                 look.lay_beside()
             self.stamp = stamp
         return self.writer

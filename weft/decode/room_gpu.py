@@ -10,6 +10,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from weft.decode.early import early
 
 # Places that a program looks at at once, and its warps. Few programs leave most of the device
 # idle: each should have its whole past under way at once. Many share the registers of a
@@ -28,7 +31,7 @@ def _step(  # type: ignore[no-untyped-def]
     q_row, q_head, k_row, k_head, v_row, v_head, room_row, room_head, room_place, rows_row,
     heads, scale,
     K: tl.constexpr, WIDTH: tl.constexpr, BEAMS: tl.constexpr, BLOCK: tl.constexpr,
-    PAST: tl.constexpr, TABLE: tl.constexpr,
+    PAST: tl.constexpr, TABLE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """One row and head a program: what its query finds in the past or in a memory.
 
@@ -39,6 +42,9 @@ def _step(  # type: ignore[no-untyped-def]
     column = tl.arange(0, WIDTH)
     real = column < K
     kind = keys.dtype.element_ty
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
     asked = tl.load(q + row * q_row + head * q_head + column, mask=real, other=0.0)
     query = asked.to(kind).to(tl.float32) * scale
     if PAST:
@@ -144,6 +150,6 @@ def _started(
             q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
             *keys.stride()[:3], 0 if rows is None else rows.stride(0), N, K**-0.5,
             K=K, WIDTH=width, BEAMS=beams, BLOCK=block, PAST=past, TABLE=rows is not None,
-            num_warps=warps,
+            num_warps=warps, **early(q),
         )  # fmt: skip
     return out

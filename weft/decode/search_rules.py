@@ -6,6 +6,7 @@ P prefix   F forbidden
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from weft.errors import UserError
 # Ids so far (N, t) and the row each belongs to (N,) -> what may come next (N, V).
 Allowed = Callable[[Tensor, Tensor], Tensor]
 BLOCK = 64  # entries of the vocabulary that are looked at as one
+ROWS = 64  # rows up to which a GPU has a kernel for the largest values; more fill it anyway
 PIECE = 1 << 20  # scores that are weighed at once on a processor: they stay in its cache
 
 
@@ -242,6 +244,8 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     rows, size = values.shape
     count = min(count, size)
+    if values.is_cuda and rows <= ROWS and 4 * BLOCK * count <= size:
+        return _by_kernel(values, count)
     if count == 1 and not values.is_cpu:  # no sorting, and a compiler fuses it with what is before
         top = values.max(1, keepdim=True)
         return top.values, top.indices
@@ -257,3 +261,33 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
         place = torch.cat([place, last.expand(rows, -1)], 1)
     found, index = values.gather(1, place).topk(count)  # both (N, count)
     return found, place.gather(1, index)
+
+
+# To a compiler one operation, whatever does it.
+@torch.library.custom_op("weft::largest", mutates_args=())
+def _by_kernel(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    if _has_kernel(values.device):
+        from weft.decode.largest_gpu import largest
+
+        return largest(values, count)
+    found, places = values.topk(count)
+    return found, places
+
+
+@_by_kernel.register_fake
+def _found(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    shape = (len(values), count)
+    return values.new_empty(shape), values.new_empty(shape, dtype=torch.int64)
+
+
+@cache
+def _has_kernel(device: torch.device) -> bool:
+    """Whether a device has a kernel for `largest` that is right; tried once."""
+    values = torch.randn(3, 2000, generator=torch.Generator().manual_seed(0))
+    try:
+        from weft.decode.largest_gpu import largest
+
+        found = largest(values.to(device), 5)[1].cpu()
+    except Exception:  # without Triton, or with one that cannot: there is always `topk`
+        return False
+    return bool((found == values.topk(5).indices).all())

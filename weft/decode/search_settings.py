@@ -1,6 +1,7 @@
 """The settings of a search for sequences: names, types and defaults. Importable without torch."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from weft.errors import UserError, unknown_name
@@ -48,8 +49,8 @@ class Settings:
     weights: Weights = "float32"
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            _check_kind(field.name, getattr(self, field.name))
+        for name, hint in _hints().items():
+            _check_kind(name, hint, getattr(self, name))
         self._check_numbers()
         if self.best > self.width:
             raise UserError(
@@ -84,9 +85,13 @@ class Settings:
             raise UserError(f"generate.{name} is {getattr(self, name)}; it must be {wanted}.")
 
 
-def _check_kind(name: str, value: Any) -> None:
+@cache  # settings are made for every search, and hints take milliseconds
+def _hints() -> dict[str, Any]:
+    return get_type_hints(Settings)
+
+
+def _check_kind(name: str, hint: Any, value: Any) -> None:
     """A UserError for a value of another type, or a choice that is not known."""
-    hint = get_type_hints(Settings)[name]
     if choices := get_args(hint):
         if value not in choices:
             raise unknown_name("choice", str(value), choices, f"generate.{name}")

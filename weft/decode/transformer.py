@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from weft.attend import block as attend
 from weft.attend.multihead import MultiHead
 from weft.batch import Padded
+from weft.decode import few
 from weft.decode import room as rooms
 from weft.decode.room import Pair, Place, Room
 from weft.decode.search_state import Shared, Unmoved
@@ -145,6 +146,7 @@ class Stack(nn.Module):
     causal, reads = True, False
     name = ""
     low = False  # under autocast, what blocks add to is in half precision as well
+    few = 0  # rows up to which a step goes by kernels of its own, where it is laid out for steps
 
     def __init__(
         self,
@@ -186,7 +188,10 @@ class Stack(nn.Module):
     def step(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
         read, state = self.advance(ids, state)
-        return self.words.scores(read.features[:, 0]), state
+        features = read.features[:, 0]
+        if len(ids) <= self.few:
+            return few.product(features, self.words.weight, self.words.bias), state
+        return self.words.scores(features), state
 
     def advance(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
         """One step without the scores, (B, 1, H)."""
@@ -238,10 +243,14 @@ class Stack(nn.Module):
         memory, mask, asked = opened(state.memory), opened(state.mask), state.weights is not None
         room = _room(state, ids.shape[1], pasts[0])
         past, shares = [], None
-        for i, block in enumerate(self.blocks):
-            own = memory[i] if memory else None
-            x, now, shares = block(x, pasts[i], own, room, mask, asked)
-            past.append(now)
+        counted = len(memory) == 0 or (mask is not None and mask.dim() == 1)
+        if isinstance(room, Place) and len(ids) <= self.few and counted and not asked:
+            x = few.through(self.blocks, x, pasts, memory, room, mask)
+        else:
+            for i, block in enumerate(self.blocks):
+                own = memory[i] if memory else None
+                x, now, shares = block(x, pasts[i], own, room, mask, asked)
+                past.append(now)
         x = self.norm(x)  # (B, T, H)
         weights = None if shares is None else shares.mean(1).reshape(*ids.shape, shares.shape[3])
         if state.position is None:

@@ -1,0 +1,98 @@
+"""Steps of few rows by kernels of their own: the same numbers as by the blocks themselves."""
+
+import pytest
+import torch
+
+from tests.decode.test_graphs import EOS, Counted, H, M, N, V, made, memory, plainly, same
+from weft.decode import few, search_rules
+from weft.decode import graphs as module
+from weft.decode.graphs import Graphs, twin
+from weft.decode.search import NO_RULES
+from weft.decode.search_settings import Settings
+from weft.decode.transformer import GPT, Transformer
+
+MADE = {
+    "gpt": lambda: GPT(V, H, 3, N, limit=29),
+    "untied": lambda: GPT(V, H, 2, N, limit=29, tied=False, activation="gelu"),
+    "before": lambda: Transformer(V, M, H, 3, N, 7, norm="pre", activation="gelu-tanh"),
+    "behind": lambda: Transformer(V, M, H, 3, N, 7, norm="post"),
+    "learned": lambda: Transformer(V, M, H, 2, N, 7, norm="post", positions="learned", tied=False),
+}
+
+
+def laid_out(decoder):
+    """As graphs lay one out, with all numbers of rows few."""
+    with torch.no_grad():
+        for p in decoder.parameters():  # norms and biases that do something
+            p += 0.1 * torch.randn_like(p)
+    writer = twin(decoder)
+    for block in writer.blocks:
+        block.attention.lay_beside()
+    writer.few = 99
+    return writer
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", MADE)
+def test_steps_of_few_rows_are_those_of_the_blocks(kind, monkeypatch):
+    decoder = made(MADE[kind])
+    writer = laid_out(decoder)
+    calls = []
+    through = few.through
+    monkeypatch.setattr(few, "through", lambda *given: calls.append(1) or through(*given))
+    state = decoder.start(memory()) if decoder.reads else decoder.start(3)
+    one, two = state, writer.fixed(state, 6, beams=1)
+    for ids in torch.randint(4, V, (6, 3)):
+        wanted, one = decoder.step(ids, one)
+        found, two = writer.step(ids, two)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert len(calls) == 6
+
+
+@torch.no_grad()
+def test_only_few_rows_go_by_it():
+    decoder = made(MADE["behind"])
+    writer = laid_out(decoder)
+    state = writer.fixed(decoder.start(memory()), 6, beams=1)
+    right, _ = writer.step(torch.tensor([4, 5, 6]), state)
+    writer.few = 2  # three rows are more
+    plain, _ = writer.step(torch.tensor([4, 5, 6]), writer.fixed(decoder.start(memory()), 6, 1))
+    torch.testing.assert_close(plain, right, rtol=1e-5, atol=1e-5)
+    assert decoder.few == 0  # the one that learns never does
+
+
+def test_wide_matrices_are_not_for_it():
+    assert few.fits(made(MADE["gpt"]))
+    wide = Transformer(V, M, H, 1, N, few.WIDEST + 1)
+    assert not few.fits(wide)
+    assert not few.fits(object())
+
+
+def test_a_processor_has_no_kernel_for_it():
+    assert not few.has_kernel(torch.device("cpu"), torch.float32)
+
+
+def test_one_that_fails_is_left_out(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("0.7 away from plain arithmetic\nand more")
+
+    monkeypatch.setattr(module, "has_kernel", lambda *_: True)
+    monkeypatch.setattr(few, "has_kernel", broken)
+    decoder, settings = made(MADE["before"]), Settings(width=3, limit=7)
+    graphs = Graphs(decoder, Counted())
+    found = graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS)
+    same(found, plainly(decoder, memory(), settings))
+    assert graphs.trouble == (
+        "Products of few rows are made without a kernel of their own: RuntimeError: 0.7 away from "
+        "plain arithmetic"
+    )
+    assert graphs.writer.few == 0
+
+
+def test_a_device_without_the_kernel_for_the_largest_sorts():
+    values = torch.randn(3, 900)
+    found, places = search_rules._by_kernel(values, 4)
+    wanted = values.topk(4)
+    assert torch.equal(found, wanted.values)
+    assert torch.equal(places, wanted.indices)
+    assert not search_rules._has_kernel(torch.device("cpu"))

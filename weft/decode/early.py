@@ -1,0 +1,25 @@
+"""Kernels that begin while the one before them still runs, and wait for it where they need it.
+
+Only another such kernel lets them begin early, once it has done its own waiting; all others end
+first. As none of them writes weights, those may be read before the waiting, and nothing else.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SINCE = (9, 0)  # devices that can: Hopper
+
+
+def early(x: Tensor) -> dict[str, Any]:
+    """What to start such a kernel with on the device of a tensor."""
+    return {"EARLY": True, "launch_pdl": True} if _able(x.device) else {"EARLY": False}
+
+
+@cache
+def _able(device: torch.device) -> bool:
+    if device.type == "cpu" or torch.version.hip is not None:
+        return False
+    return torch.get_device_module(device).get_device_capability(device) >= SINCE
