@@ -212,11 +212,11 @@ def _fitted(
     return update
 
 
-def _ours(bench: Bench, model: GPT, options: dict[str, Any] | None = None) -> Work:
+def _ours(bench: Bench, model: GPT) -> Work:
     settings = Settings(learning_rate=6e-4, weight_decay=0.1)
     steppers = optimisers(model, settings)
     learned = list(model.parameters())
-    compile_blocks(model, options=options or None)
+    compile_blocks(model)
     runtime = on(str(bench.device), "bf16")
     lengths = torch.full((1,), 0)
 

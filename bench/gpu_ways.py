@@ -15,32 +15,27 @@ from weft.decode.transformer import GPT
 if TYPE_CHECKING:
     from gpu_generation import Bench
 
-# What the compiler may be told besides: to try more shapes of its kernels, and to begin kernels
-# while the one before them ends.
-TOLD: dict[str, dict[str, Any]] = {
-    "as it is": {},
-    "tuned": {"coordinate_descent_tuning": True},
-    "early": {"triton.enable_pdl": True},
-    "tuned, early": {"coordinate_descent_tuning": True, "triton.enable_pdl": True},
-}
+# Blocks that the compiler sees as one.
+TOGETHER = (1, 3, 12)
 
 
 def gpt_ways(bench: Bench) -> None:
-    """Updates of GPT-2 small with blocks compiled in several ways, and three blocks at a time."""
+    """Updates of GPT-2 small with its blocks compiled one by one, by threes, and all at once."""
     words, hidden, layers, heads, steps, rows = (
         (211, 32, 3, 2, 16, 3) if bench.tiny else (50257, 768, 12, 12, 1024, 32)
     )
     ids = zipf(rows, steps, words, 1, bench.device)[0]
-    for name, options in {**TOLD, "by threes": {}}.items():
+    for size in TOGETHER:
+        name = f"{size} at a time"
         with bench.trying(f"gpt training, {name}"):
             bench.fresh()
             torch._dynamo.reset()
             torch.manual_seed(0)
             model = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
-            if name == "by threes":
-                several = [model.blocks[i : i + 3] for i in range(0, layers, 3)]
+            if size > 1:
+                several = [model.blocks[i : i + size] for i in range(0, layers, size)]
                 model.blocks = nn.ModuleList(Several(some) for some in several)
-            update = _ours(bench, model.to(bench.device).train(), options)
+            update = _ours(bench, model.to(bench.device).train())
             made = bench.seconds(lambda: update(ids))  # noqa: B023
             for _ in range(3):
                 update(ids)

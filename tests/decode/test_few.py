@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.decode.test_graphs import EOS, Counted, H, M, N, V, made, memory, plainly, same
-from weft.decode import few, search_rules
+from weft.decode import few, search_rules, words
 from weft.decode import graphs as module
 from weft.decode.graphs import Graphs, twin
 from weft.decode.search import NO_RULES
@@ -96,3 +96,11 @@ def test_a_device_without_the_kernel_for_the_largest_sorts():
     assert torch.equal(found, wanted.values)
     assert torch.equal(places, wanted.indices)
     assert not search_rules._has_kernel(torch.device("cpu"))
+
+
+def test_scores_of_an_odd_vocabulary_are_in_rows_for_matrix_units():
+    features, weight = torch.randn(3, 5), torch.randn(21, 5)
+    made = words._aligned(features, weight)
+    torch.testing.assert_close(made, features @ weight.T)
+    assert made.stride() == (24, 1)
+    torch.library.opcheck(words._aligned, (features, weight))

@@ -18,7 +18,7 @@ from weft.errors import UserError
 # Ids so far (N, t) and the row each belongs to (N,) -> what may come next (N, V).
 Allowed = Callable[[Tensor, Tensor], Tensor]
 BLOCK = 64  # entries of the vocabulary that are looked at as one
-ROWS = 64  # rows up to which a GPU has a kernel for the largest values; more fill it anyway
+ROWS = 1024  # rows up to which a GPU has a kernel for the largest values
 PIECE = 1 << 20  # scores that are weighed at once on a processor: they stay in its cache
 
 
