@@ -1,5 +1,7 @@
 """Steps of few rows by kernels of their own: the same numbers as by the blocks themselves."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -18,6 +20,8 @@ MADE = {
     "behind": lambda: Transformer(V, M, H, 3, N, 7, norm="post"),
     "learned": lambda: Transformer(V, M, H, 2, N, 7, norm="post", positions="learned", tied=False),
 }
+
+FEATURES = {"dtype": torch.bfloat16, "is_cuda": True, "dim": lambda: 2}
 
 
 def laid_out(decoder):
@@ -104,3 +108,19 @@ def test_scores_of_an_odd_vocabulary_are_in_rows_for_matrix_units():
     torch.testing.assert_close(made, features @ weight.T)
     assert made.stride() == (24, 1)
     torch.library.opcheck(words._aligned, (features, weight))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"is_cuda": False}, False),
+        ({"dim": lambda: 3}, False),  # all steps at once are for whoever learns or measures
+        ({"dtype": torch.float32}, False),
+        ({"dtype": torch.float16}, False),  # the matrix is of another kind: under autocast
+    ],
+)
+def test_only_what_units_cannot_write_is_written_otherwise(changes, expected):
+    features = SimpleNamespace(**{**FEATURES, **changes})
+    assert words._awkward(features, torch.empty(21, 5, dtype=torch.bfloat16)) is expected
+    assert not words._awkward(features, torch.empty(24, 5, dtype=torch.bfloat16))

@@ -19,6 +19,7 @@ from weft.errors import UserError
 Allowed = Callable[[Tensor, Tensor], Tensor]
 BLOCK = 64  # entries of the vocabulary that are looked at as one
 ROWS = 1024  # rows up to which a GPU has a kernel for the largest values
+COUNT = 64  # values up to which it looks for them one by one
 PIECE = 1 << 20  # scores that are weighed at once on a processor: they stay in its cache
 
 
@@ -244,7 +245,7 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     rows, size = values.shape
     count = min(count, size)
-    if values.is_cuda and rows <= ROWS and 4 * BLOCK * count <= size:
+    if values.is_cuda and rows <= ROWS and count <= COUNT and 4 * BLOCK * count <= size:
         return _by_kernel(values, count)
     if count == 1 and not values.is_cpu:  # no sorting, and a compiler fuses it with what is before
         top = values.max(1, keepdim=True)

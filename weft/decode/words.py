@@ -73,11 +73,19 @@ class Words(nn.Module):
 
     def scores(self, features: Tensor) -> Tensor:
         """The score of every word, (..., V)."""
-        odd = len(self.weight) % ALIGNED and features.dim() == 2 and features.is_cuda
-        if odd and features.dtype in HALF and not torch.is_grad_enabled():
+        if _awkward(features, self.weight) and not torch.is_grad_enabled():
             made = _aligned(features, self.weight)  # (B, V)
             return made if self.bias is None else made + self.bias
         return F.linear(features, self.weight, self.bias)
+
+
+def _awkward(features: Tensor, weight: Tensor) -> bool:
+    """Whether a GPU would make rows of features (B, F) that begin where its units cannot write.
+
+    Not under autocast, where the two are of different kinds until they meet.
+    """
+    half = features.dtype in HALF and weight.dtype == features.dtype
+    return half and features.is_cuda and features.dim() == 2 and len(weight) % ALIGNED != 0
 
 
 # To a compiler one operation, because it would write what it makes into rows of its own.

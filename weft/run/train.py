@@ -133,7 +133,7 @@ def train(
             )  # fmt: skip
             engine = run.fit(resume)
             made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
-            made["losses"] = run.losses
+            made |= {"losses": run.losses, "rising": run.rising}
         made["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
         return _finish(predictor, splits, data, folder, watch, tally, made)
@@ -194,7 +194,8 @@ def _finish(
         words = f"{name} {predictor.task.metric} {main.value:.4f} [{main.low:.4f}, {main.high:.4f}]"
         watch.say(f"{words} on {main.n}")
         watch.event(name, **{k: f.value for k, f in found[name].items()})
-    notes = [*filter(None, [getattr(predictor.engine, "note", "")]), *tally.lines()]
+    told = (made.pop("rising", ""), getattr(predictor.engine, "note", ""))
+    notes = [*filter(None, told), *tally.lines()]
     if all(source is None or _empty(source) for source in (splits.dev, splits.test)):
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
     for line in notes:

@@ -23,6 +23,7 @@ from weft.run import documents, running
 from weft.run.stores import found_in
 from weft.train import checkpoint
 from weft.train.clock import Clock
+from weft.train.course import Course
 from weft.train.evaluate import averaged, decoded, scores
 from weft.train.fall import Fall
 from weft.train.health import Health, examine, first_bad, sample
@@ -51,6 +52,7 @@ class Loop:
         self.batches = _batches(run, train, model)
         self.metric = self.settings.metric or run.task.metric
         self.best: float | None = None
+        self.course = Course(self.metric)
         self.stale = 0
         self.saved = time.perf_counter()
         self.clock = Clock(run.started, self.settings.minutes)
@@ -82,6 +84,8 @@ class Loop:
             raise self._explained(error) from None
         self._load_best()
         self.run_.losses = self.fall.ends
+        if self.dev is not None and not self.run_.stopped:
+            self.run_.rising = self.course.rising(self.settings.epochs, len(self.dev))
         if self.trainee.trouble:
             self.watch.say(f"note: {self.trainee.trouble}; it went on without")
         if health := self._health():
@@ -143,6 +147,7 @@ class Loop:
                     known = ", ".join(found)
                     raise UserError(f"train.metric is '{self.metric}'; this task has {known}.")
                 now = found[self.metric]
+                self.course.add(progress.share, now)
                 self._turn(progress)
                 better = self._better(now)
                 words += f"  dev {self.metric} {now:.4f}{'  best' if better else ''}"
@@ -239,6 +244,7 @@ class Loop:
             "loss": [float(self.losses[0]), self.losses[1]],
             "seconds": self.clock.seconds,
             "turned": self.turned,
+            "course": self.course.points,
             "order": self._order,
         }
         path = self.folder / "last.safetensors"
@@ -256,6 +262,7 @@ class Loop:
         self.batches.position = position
         self.best, self.stale = extra["best"], extra["stale"]
         self.losses, self.turned = list(extra["loss"]), extra.get("turned", False)
+        self.course.points = [(share, figure) for share, figure in extra.get("course", [])]
         before = extra.get("seconds", 0.0)
         self.clock = Clock(self.run_.started, self.settings.minutes, before)
         forget_after(self.run_.folder / "metrics.jsonl", self.trainee.step)
