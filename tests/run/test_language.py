@@ -371,3 +371,35 @@ def test_the_verbs_train_evaluate_and_predict(tmp_path):
     done = command("evaluate", run, empty)
     assert done.status == 2
     assert "empty.txt: the file is empty. Give it at least one text." in done.err
+
+
+@pytest.mark.parametrize("manner", ["texts", "running"])
+def test_a_folder_of_raw_text_is_its_files_one_after_the_other(tmp_path, manner):
+    folder = tmp_path / "books"
+    (folder / "more").mkdir(parents=True)
+    corpus(folder, "b.txt", 5, seed=2)
+    corpus(folder / "more", "c.txt", 3, seed=3)
+    corpus(folder, "a.txt", 4)
+    (folder / "empty.txt").touch()
+    (folder / ".hidden").write_text("not this\n", "utf-8")
+    tally = Tally()
+    found = list(source(Data(), str(folder), tally, manner=manner)())
+    parts = [folder / "a.txt", folder / "b.txt", folder / "more" / "c.txt"]
+    assert [e.text.strip() for e in found] == [
+        line for path in parts for line in path.read_text("utf-8").splitlines()
+    ]
+    assert found[-1].where == f"{parts[-1]}:3"
+    assert tally.lines() == [f"1 empty file left out: {folder / 'empty.txt'}"]
+    for path in parts:
+        path.write_text("", "utf-8")
+    with pytest.raises(UserError, match=r"books: every file in the folder is empty\. Put text in"):
+        list(source(Data(), str(folder), manner=manner)())
+
+
+def test_a_model_learns_from_a_folder(tmp_path):
+    folder = tmp_path / "train.txt"  # where `trained` looks, but a folder
+    folder.mkdir()
+    for i in range(3):
+        corpus(folder, f"{i}.txt", 40, seed=i)
+    out = trained("rnn-lm", tmp_path)
+    assert out.figures["dev"]["perplexity"].n == 12  # the last tenth of all

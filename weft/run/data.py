@@ -1,5 +1,6 @@
 """The [data] section, and the examples it leads to."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -8,7 +9,7 @@ from typing import Any, Literal
 from weft import registry
 from weft.doctor.labels import plain
 from weft.errors import UserError
-from weft.text.documents import Layout, read_documents
+from weft.text.documents import Layout, files_of, read_documents
 from weft.text.example import Answers, Example, Tally
 from weft.text.formats import is_matrices
 from weft.text.matrices import no_text
@@ -97,6 +98,8 @@ def source(
 ) -> Source:
     """The examples of one file, with the columns and policies of a [data] section."""
     columns = _columns(data)
+    if manner in ("running", "texts") and os.path.isdir(path):
+        return lambda: _of_folder(data, path, tally, manner)
 
     def examples() -> Iterator[Example]:
         if manner != "labelled" and is_matrices(path):
@@ -124,6 +127,19 @@ def source(
         )
 
     return examples if manner != "texts" else lambda: _written(examples(), path, tally)
+
+
+def _of_folder(data: Data, path: str, tally: Tally | None, manner: Manner) -> Iterator[Example]:
+    """The texts of all files in a folder, one file after the other."""
+    some = False
+    for name in files_of(path):
+        if os.path.getsize(name):
+            some = True
+            yield from source(data, name, tally, manner=manner)()
+        elif tally is not None:
+            tally.add("empty files left out", name)
+    if not some:
+        raise UserError(f"{path}: every file in the folder is empty. Put text in one.")
 
 
 def _written(examples: Iterator[Example], path: str, tally: Tally | None) -> Iterator[Example]:

@@ -34,8 +34,8 @@ class Answers:
 
 BETWEEN = " ⟷ "  # two texts that people are shown
 ONE = {
-    "answers": "answer", "do": "does", "labels": "label", "rows": "row", "sentences": "sentence",
-    "spans": "span", "texts": "text",
+    "answers": "answer", "do": "does", "files": "file", "labels": "label", "rows": "row",
+    "sentences": "sentence", "spans": "span", "texts": "text",
 }  # fmt: skip
 SEVERAL = {"empty text": "empty texts"}
 

@@ -392,8 +392,8 @@ def _folder(name: str, handling: Handling, tally: Tally | None) -> Iterator[Exam
     if not classes:
         raise UserError(
             f"{name}: a folder without class folders. Put the texts of each class into a "
-            "sub-folder named after it, or pass a file; of raw text, `cat "
-            f"{name}/* > FILE` makes one."
+            "sub-folder named after it, or pass a file. Raw text in a folder is for `weft train` "
+            f"with a language model or a recipe that pre-trains; else `cat {name}/* > FILE`."
         )
     if tally is not None:
         for stray in sorted(p for p in Path(name).iterdir() if p.is_file() and p.name[0] != "."):
