@@ -128,14 +128,17 @@ def test_a_row_sums_up_its_trials():
         return Result("", "accuracy", True, figures, 0.5, 2.0, memory, 7, 11, [], {}, **more)
 
     timing = Timing(5.0, 6.0, 7.0, 8)
-    results = [result(0.5, 10, 100, collapsed="yes"), result(0.8, 20, 300, clipped="yes")]
+    results = [
+        result(0.5, 10, 100, collapsed="yes"),
+        result(0.8, 20, 300, clipped="yes", rising="it rose"),
+    ]
     found = row("cnn", results, timing, folds=2, late=1, seeds=["3", "7"])
     assert found.quality == pytest.approx(0.65)
     assert found.spread == pytest.approx(0.3 / 2**0.5)
     assert found.pooled == pytest.approx(0.7)
     assert (found.p50_ms, found.p95_ms, found.texts_per_second) == (5.0, 6.0, 7.0)
     assert (found.memory_bytes, found.answer_bytes) == (200, 8)
-    assert (found.collapsed, found.clipped, found.late) == (1, 1, 1)
+    assert (found.collapsed, found.clipped, found.rising, found.late) == (1, 1, 1, 1)
     assert (found.low, found.high) == (pytest.approx(0.55), pytest.approx(0.75))
     assert row("cnn", results[:1], timing).spread is None
     told = remarks([found])
@@ -147,7 +150,10 @@ def test_a_row_sums_up_its_trials():
     whole = row("cnn", [result(0.5, 10, 100)] * 2, timing, seeds=["1", "2"])
     assert (whole.collapsed_seeds, whole.kept_quality) == ((), None)
     assert "the clock stopped 1 of 2 trainings" in told[1]
-    assert told[2] == "cnn: 2 of 3 trainings; no time for the others."
+    assert told[2:] == [
+        "cnn: 1 of 2 trainings ended too soon: it rose.",
+        "cnn: 2 of 3 trainings; no time for the others.",
+    ]
 
 
 def test_numbers_in_words():

@@ -58,5 +58,5 @@ def test_a_run_notes_it_and_one_that_goes_on_remembers(tmp_path):
         out = weft.train(given, tmp_path / "run", splits=splits, quiet=True, resume=resume)
         (seen,) = [note for note in out.record["notes"] if "still" in note]
         assert seen.startswith("dev accuracy was still rising at the end, from 0.")
-        assert "rising" not in out.record
+        assert out.record["rising"] == seen
     assert f"note: {seen}" in (tmp_path / "run" / "log.txt").read_text("utf-8")

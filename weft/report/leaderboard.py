@@ -38,6 +38,8 @@ class Row:
     p: float | None = None  # paired test against the best: how likely so large a gap is by chance
     collapsed: int = 0  # trials that learned nothing: one answer for all, or no better than that
     clipped: int = 0  # trials that the clock stopped before their last epoch
+    rising: int = 0  # trials that ended while they were still getting better
+    soon: str = ""  # and what the first of them says of it
     late: int = 0  # trials that there was no time for
     pooled: float | None = None  # accuracy, or what else is measured, over all folds together
     folds: int = 0
@@ -101,6 +103,8 @@ def row(
         answer_bytes=timing.memory_bytes,
         collapsed=sum(bool(r.collapsed) for r in results),
         clipped=sum(bool(r.clipped) for r in results),
+        rising=sum(bool(r.rising) for r in results),
+        soon=next((r.rising for r in results if r.rising), ""),
         late=late,
         size_bytes=round(_median([r.size_bytes for r in results])),
         parameters=round(_median([r.parameters for r in results])),
@@ -221,7 +225,7 @@ def extra(rows: Sequence[Row]) -> str:
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:
-    """What a reader of the table has to know: collapsed, clipped and missing trials."""
+    """What a reader of the table has to know: collapsed, clipped, short and missing trials."""
     out = []
     for row in ordered(rows):
         n = len(row.values)
@@ -234,6 +238,8 @@ def remarks(rows: Sequence[Row]) -> list[str]:
                 f"{row.recipe}: the clock stopped {row.clipped} of {n} trainings before their last "
                 "epoch; with more --minutes it may do better."
             )
+        if row.rising:
+            out.append(f"{row.recipe}: {row.rising} of {n} trainings ended too soon: {row.soon}.")
         if row.late:
             out.append(f"{row.recipe}: {n} of {n + row.late} trainings; no time for the others.")
     return out

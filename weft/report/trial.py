@@ -47,6 +47,7 @@ class Result:
     versions: dict[str, str]
     collapsed: str = ""  # in words, when it learned nothing
     clipped: str = ""  # in words, when the clock stopped the training
+    rising: str = ""  # in words, when it ended while it was still getting better
     limit: float = 0.0  # minutes that the comparison was given, 0 for no limit
 
 
@@ -183,6 +184,7 @@ class Trial:
             versions=dict(record["versions"]),
             collapsed=self._collapsed(task, outcome.figures["test"][task.metric].value, record),
             clipped=record["stopped"],
+            rising=record["rising"],
             limit=limit,
         )
         # Last, and at once: a trial counts as finished only when everything else is on disk.

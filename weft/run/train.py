@@ -114,7 +114,7 @@ def train(
         for told in filter(None, (unread(splits.train, task), nearly_same(space))):
             watch.say(told)
         engine: Engine
-        made: dict[str, Any] = {"stopped": "", "device_bytes": 0}
+        made: dict[str, Any] = {"stopped": "", "rising": "", "device_bytes": 0}
         if runtime is None:
             from weft.run import classic
 
@@ -194,7 +194,7 @@ def _finish(
         words = f"{name} {predictor.task.metric} {main.value:.4f} [{main.low:.4f}, {main.high:.4f}]"
         watch.say(f"{words} on {main.n}")
         watch.event(name, **{k: f.value for k, f in found[name].items()})
-    told = (made.pop("rising", ""), getattr(predictor.engine, "note", ""))
+    told = (made["rising"], getattr(predictor.engine, "note", ""))
     notes = [*filter(None, told), *tally.lines()]
     if all(source is None or _empty(source) for source in (splits.dev, splits.test)):
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
