@@ -41,9 +41,15 @@ def laid_out(decoder):
 def test_steps_of_few_rows_are_those_of_the_blocks(kind, monkeypatch):
     decoder = made(MADE[kind])
     writer = laid_out(decoder)
-    calls = []
-    through = few.through
+    calls, scored = [], []
+    through, product = few.through, few.product
     monkeypatch.setattr(few, "through", lambda *given: calls.append(1) or through(*given))
+
+    def counted(x, weight, *rest, **more):
+        scored.append(weight is decoder.words.weight)
+        return product(x, weight, *rest, **more)
+
+    monkeypatch.setattr(few, "product", counted)
     state = decoder.start(memory()) if decoder.reads else decoder.start(3)
     one, two = state, writer.fixed(state, 6, beams=1)
     for ids in torch.randint(4, V, (6, 3)):
@@ -51,6 +57,7 @@ def test_steps_of_few_rows_are_those_of_the_blocks(kind, monkeypatch):
         found, two = writer.step(ids, two)
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
     assert len(calls) == 6
+    assert sum(scored) == 6  # the words too
 
 
 @torch.no_grad()
@@ -65,10 +72,25 @@ def test_only_few_rows_go_by_it():
     assert decoder.few == 0  # the one that learns never does
 
 
-def test_wide_matrices_are_not_for_it():
-    assert few.fits(made(MADE["gpt"]))
-    wide = Transformer(V, M, H, 1, N, few.WIDEST + 1)
-    assert not few.fits(wide)
+@torch.no_grad()
+def test_attention_that_is_asked_for_comes_from_the_blocks():
+    decoder = made(MADE["before"])
+    writer = laid_out(decoder)
+    state = decoder.start(memory(), weights=True)
+    _, wanted = decoder.step(torch.tensor([4, 5, 6]), state)
+    _, found = writer.step(torch.tensor([4, 5, 6]), writer.fixed(state, 6, beams=1))
+    torch.testing.assert_close(found.weights, wanted.weights)
+    assert found.weights.sum() > 0
+
+
+@pytest.mark.parametrize(("feed", "rows"), [(7, few.MOST), (few.WIDEST + 1, 0)])
+def test_wide_matrices_are_not_for_it(feed, rows, monkeypatch):
+    monkeypatch.setattr(module, "has_kernel", lambda *_: True)
+    monkeypatch.setattr(few, "has_kernel", lambda *_: True)
+    decoder = made(lambda: Transformer(V, M, H, 1, N, feed))
+    graphs = Graphs(decoder, Counted())
+    graphs.written(memory(), Settings(width=3, limit=2), NO_RULES, bos=2, eos=EOS)
+    assert graphs.writer.few == rows
     assert not few.fits(object())
 
 
@@ -108,6 +130,20 @@ def test_scores_of_an_odd_vocabulary_are_in_rows_for_matrix_units():
     torch.testing.assert_close(made, features @ weight.T)
     assert made.stride() == (24, 1)
     torch.library.opcheck(words._aligned, (features, weight))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("bias", [True, False])
+def test_such_scores_are_the_scores(bias, monkeypatch):
+    vocabulary = words.Words(21, 5, 5, bias=bias)
+    for p in vocabulary.parameters():
+        p += 1
+    features = torch.randn(3, 5)
+    wanted = vocabulary.scores(features)
+    monkeypatch.setattr(words, "_awkward", lambda *_: True)
+    found = vocabulary.scores(features)
+    assert found.stride() == ((21, 1) if bias else (24, 1))
+    torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ class Loop:
             raise self._explained(error) from None
         self._load_best()
         self.run_.losses = self.fall.ends
-        if self.dev is not None and not self.run_.stopped:
+        if self.dev is not None:
             self.run_.rising = self.course.rising(self.settings.epochs, len(self.dev))
         if self.trainee.trouble:
             self.watch.say(f"note: {self.trainee.trouble}; it went on without")
