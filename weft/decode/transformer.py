@@ -244,7 +244,7 @@ class Stack(nn.Module):
         room = _room(state, ids.shape[1], pasts[0])
         past, shares = [], None
         counted = len(memory) == 0 or (mask is not None and mask.dim() == 1)
-        if isinstance(room, Place) and len(ids) <= self.few and counted and not asked:
+        if isinstance(room, Place) and len(ids) <= self.few and counted:
             x = few.through(self.blocks, x, pasts, memory, room, mask)
         else:
             for i, block in enumerate(self.blocks):
