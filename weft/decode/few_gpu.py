@@ -33,6 +33,7 @@ def _normed(x, gain, shift, column, real, size, eps):  # type: ignore[no-untyped
 
 @triton.jit
 def _activated(made, kind, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+    """What comes out, after it was rounded as it is where product and activation are apart."""
     if ACTIVATION == "relu":
         made = tl.maximum(made, 0.0)
     if ACTIVATION == "gelu":
@@ -173,7 +174,7 @@ def product(
     out = torch.empty(R, N, dtype=x.dtype, device=x.device)
     wide = max(triton.next_power_of_2(K), UNIT)
     units = R > 1 and x.dtype != torch.float32 and (wide <= HELD or gain is None)
-    columns, warps = shape or (_for_units(N) if units else _shape(N, wide))
+    columns, warps = shape or (_for_units(N, wide) if units else _shape(N, wide))
     given = (
         x, weight, _or(bias, x), _or(gain, x), _or(shift, x), _or(added, x), _or(added_gain, x),
         _or(added_shift, x), out, x.stride(0), 0 if added is None else added.stride(0),
@@ -204,9 +205,9 @@ def _shape(columns: int, wide: int) -> tuple[int, int]:
     return each, 4 if wide <= 1024 else 8
 
 
-def _for_units(columns: int) -> tuple[int, int]:
+def _for_units(columns: int, wide: int) -> tuple[int, int]:
     """The same for matrix units; measured on an H200."""
-    return (64, 4) if columns >= 16384 else (32, 8)
+    return (64, 4) if columns >= 16384 and wide <= 512 else (32, 8)
 
 
 def _or(given: Tensor | None, other: Tensor) -> Tensor:
