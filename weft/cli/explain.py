@@ -27,8 +27,9 @@ CHOICES = 3  # of each word that are listed
 def explain(
     model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
     source: Annotated[
-        str, typer.Argument(help="A text, or a file in any format; - is stdin; A,B are two files.")
-    ] = "",
+        str | None,
+        typer.Argument(help="A text, or a file in any format; - is stdin; A,B are two files."),
+    ] = None,
     output: Annotated[str, typer.Option("-o", "--output", help="Write a page, PAGE.html.")] = "",
     method: Annotated[
         str, typer.Option(help="One method, or all; by default those that are needed.")

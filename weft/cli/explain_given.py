@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz", ".conllu", ".conll")
 
 
-def asked(source: str, text: str, other: str) -> tuple[str, bool]:
+def asked(source: str | None, text: str, other: str) -> tuple[str, bool]:
     """The source, and whether it is files or standard input.
 
     Without one, --text is the text itself where --other is beside it or it has spaces, as the names
     of columns seldom do.
     """
-    if not source and text and (other or _spaced(text)):
+    if source is None and text and (other or _spaced(text)):
         return text, False
-    return source or "-", names_files(source or "-")
+    source = "-" if source is None else source
+    if not source.strip():
+        raise UserError("The text is empty. Give it at least a word, or - for standard input.")
+    return source, names_files(source)
 
 
 def names_files(source: str) -> bool:
