@@ -104,7 +104,8 @@ def test_mistakes(shared, tmp_path):
         "integrated-gradients, gradient-input, occlusion",
     )
     says(fails("explain", bag, TEXT, "--target", "positiv"), "Did you mean 'positive'?")
-    assert "no text to explain" in fails("explain", bag, " ")
+    for empty in ("", " "):
+        assert "no text to explain" in fails("explain", bag, empty)
     assert "no such file" in fails("explain", bag, "missing.tsv")
     assert "--limit should be 1 or more, got 0" in fails("explain", bag, TEXT, "--limit", 0)
     assert "should be called something.html" in fails("explain", bag, TEXT, "-o", "page.pdf")

@@ -27,8 +27,6 @@ def asked(source: str | None, text: str, other: str) -> tuple[str, bool]:
     if source is None and text and (other or _spaced(text)):
         return text, False
     source = "-" if source is None else source
-    if not source.strip():
-        raise UserError("The text is empty. Give it at least a word, or - for standard input.")
     return source, names_files(source)
 
 
