@@ -342,7 +342,8 @@ def test_a_line_of_a_million_characters(shared, tmp_path):
     data = tmp_path / "a.tsv"
     data.write_text((shared / "train.tsv").read_text("utf-8") + f"positive\t{line}\n", "utf-8")
     told = ok(*train(data, tmp_path / "run", "--set", "data.limit=101")).err
-    says(told.replace("\n", ""), "note: 1 train text read only in part: ", "a.tsv:47 (0%)")
+    # Lines break where the folder's name lets them.
+    says("".join(told.split()), "note:1traintextreadonlyinpart:", "a.tsv:47(0%)")
     done = ok("predict", tmp_path / "run", "-", "--json", stdin=line)
     assert json.loads(done.out)["coverage"] == pytest.approx(101 / 200_000)
     says(done.err, "1 text was read only in part")
