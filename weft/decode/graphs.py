@@ -75,7 +75,7 @@ class Graphs:
         self.capture, self.compiled, self.options = capture, compiled, options
         self.small = small
         # Until it could not be done.
-        self.captures = self.compiles = self.begins = self.stays = True
+        self.captures = self.compiles = self.begins = self.stays = self.fuses = True
         self.trouble = ""  # in words, when something could not be captured or compiled
         self.lock = threading.RLock()  # held while a search takes memory or a step is made
         self.slots: dict[Hashable, list[_Slot]] = {}
@@ -120,10 +120,11 @@ class Graphs:
         if not there:
             return 0
         try:
-            able = self.stays and few.fits(writer) and few.has_kernel(table.device, table.dtype)
-            writer.few = few.MOST if able else 0
+            able = self.fuses and few.fits(writer) and few.has_kernel(table.device, table.dtype)
         except Exception as error:
+            able = self.fuses = False
             self.note("Products of few rows are made without a kernel of their own", error)
+        writer.few = few.MOST if able else 0
         return rows
 
     def faster(
