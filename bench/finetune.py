@@ -142,8 +142,9 @@ SETS: dict[str, tuple[Callable[[Path], Parts], str, str]] = {  # parts, recipe, 
 }
 
 
-# What a set needs beside its recipe: 77 labels are not learned in three epochs.
-CHANGES = {"banking77": {"train.epochs": 10, "train.learning_rate": 1e-4}}
+# What a set needs beside its recipe: 77 labels, or few examples, are not learned in three epochs.
+LONGER = {"train.epochs": 10, "train.learning_rate": 1e-4}
+CHANGES = {"banking77": LONGER, "trec": LONGER}
 
 
 def loaded(job: Job) -> Parts:

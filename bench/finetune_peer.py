@@ -5,6 +5,7 @@ batches in the same order, and the counting of what it got right.
 """
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,18 +41,27 @@ class Peer:
         given |= {"attention_probs_dropout_prob": full["embedder"]["attention_dropout"]}
         given |= {"classifier_dropout": full["head"]["dropout"]}
         seed_everything(self.train["seed"])
-        make = getattr(transformers, f"AutoModelFor{kind}")
+        self.apart = full.get("pair", {}).get("kind") == "towers"
+        if self.apart:
+            given = {key: value for key, value in given.items() if key.endswith("_prob")}
+        make = (
+            transformers.AutoModel if self.apart else getattr(transformers, f"AutoModelFor{kind}")
+        )
         if job["start"] == "scratch":
             config = transformers.AutoConfig.from_pretrained(job["pretrained"], **given)
             self.model = make.from_config(config)
         else:
             self.model = make.from_pretrained(job["pretrained"], **given)
+        if self.apart:
+            self.model = Towers(self.model, full["head"], len(self.labels), parts["train"])
         self.model.to(self.runtime.device)
 
     def rows(self, examples: list[Example]) -> list[Job]:
         """Each example as ids, segments and labels."""
         if self.metric == "upos":
             return [self._words(example) for example in examples]
+        if self.apart:
+            return self._apart(examples)
         others = [e.other for e in examples] if examples[0].other is not None else None
         given = self.tokenizer(
             [e.text for e in examples], others, truncation=True, max_length=LONGEST
@@ -60,6 +70,14 @@ class Peer:
         labels = [self._label(e) for e in examples]
         found = zip(given["input_ids"], segments, labels, strict=True)
         return [{"ids": ids, "segments": kinds, "label": label} for ids, kinds, label in found]
+
+    def _apart(self, examples: list[Example]) -> list[Job]:
+        """Each example as the ids of one text and of the other."""
+        both = [[e.text for e in examples], [str(e.other) for e in examples]]
+        first, second = (self.tokenizer(some, truncation=True)["input_ids"] for some in both)
+        labels = [self._label(e) for e in examples]
+        found = zip(first, second, labels, strict=True)
+        return [{"ids": x + y, "cut": len(x), "label": label} for x, y, label in found]
 
     def _words(self, example: Example) -> Job:
         given = self.tokenizer(
@@ -79,6 +97,16 @@ class Peer:
 
     def batch(self, rows: list[Job]) -> dict[str, torch.Tensor]:
         """Padded tensors on the device."""
+        if self.apart:
+            sides = [[row["ids"][: row["cut"]] for row in rows]]
+            sides += [[row["ids"][row["cut"] :] for row in rows]]
+            found = {}
+            for name, some in zip(("first", "second"), sides, strict=True):
+                padded = self.tokenizer.pad({"input_ids": some}, return_tensors="pt")
+                found[name] = padded["input_ids"].to(self.runtime.device)
+                found[f"{name}_mask"] = padded["attention_mask"].to(self.runtime.device)
+            labels = torch.tensor([row["label"] for row in rows])
+            return {**found, "labels": labels.to(self.runtime.device)}
         longest = max(len(row["ids"]) for row in rows)
 
         def padded(name: str, fill: int) -> torch.Tensor:
@@ -120,6 +148,36 @@ class Peer:
         self.model.train()
         name = "accuracy" if self.metric == "upos" else self.metric
         return measure.figures(resamples=0)[name].value
+
+
+class Towers(torch.nn.Module):
+    """Two texts, each the mean of its states; [x; y; |x − y|; x ⊙ y] goes to a perceptron."""
+
+    def __init__(self, network: Any, head: Job, labels: int, train: list[Example]):
+        super().__init__()
+        self.network, drop = network, torch.nn.Dropout(head["dropout"])
+        wide = torch.nn.Linear(4 * network.config.hidden_size, head["hidden"])
+        last = torch.nn.Linear(head["hidden"], labels or 1)
+        self.head = torch.nn.Sequential(drop, wide, torch.nn.ReLU(), drop, last)
+        self.numbers = not labels
+        if self.numbers:  # learned in standard deviations from the mean
+            given = torch.tensor([float(str(e.label)) for e in train])
+            self.mean, self.deviation = float(given.mean()), float(given.std())
+
+    def forward(self, labels: torch.Tensor | None = None, **given: torch.Tensor) -> Any:
+        x, y = (self.vector(given[n], given[f"{n}_mask"]) for n in ("first", "second"))
+        logits = self.head(torch.cat([x, y, (x - y).abs(), x * y], 1)).float()  # (B, C)
+        if labels is None:
+            return SimpleNamespace(logits=logits)
+        if self.numbers:
+            wanted = (labels.float() - self.mean) / self.deviation
+            return SimpleNamespace(loss=(logits[:, 0] - wanted).square().mean())
+        return SimpleNamespace(loss=torch.nn.functional.cross_entropy(logits, labels))
+
+    def vector(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        states = self.network(input_ids=ids, attention_mask=mask).last_hidden_state  # (B, T, H)
+        real = mask[..., None].to(states.dtype)
+        return (states * real).sum(1) / real.sum(1)
 
 
 def trained(job: Job, config: Config, parts: Parts, metric: str) -> Job:
@@ -185,7 +243,7 @@ def _groups(model: torch.nn.Module, train: Job) -> list[Job]:
     """Parameters with their decay and, of the head, a rate of its own where it has one."""
     out: dict[tuple[float, float], list[Any]] = {}
     for name, p in model.named_parameters():
-        head = name.startswith("classifier") and train["head_rate"]
+        head = name.startswith(("classifier", "head")) and train["head_rate"]
         rate = train["head_rate"] if head else train["learning_rate"]
         out.setdefault((rate, train["weight_decay"] if p.dim() > 1 else 0.0), []).append(p)
     return [{"params": some, "lr": r, "weight_decay": w} for (r, w), some in out.items()]

@@ -127,6 +127,44 @@ def sentence_folder(folder, mode="mean", normalise=True, limit=7):
     (folder / "sentence_bert_config.json").write_text(settings, "utf-8")
 
 
+@pytest.mark.parametrize("pool", ["mean", "first"])
+def test_towers_become_a_model_of_sentences(tmp_path, pool):
+    """Two texts were compared; what gave them vectors is kept, and gives the same ones there."""
+    checkpoint(tmp_path / "theirs", "bert")
+    rows = "".join(f"the bank {i}\ta river {i % 3}\t{i / 7}\n" for i in range(23))
+    (tmp_path / "two.tsv").write_text("sentence1\tsentence2\tlabel\n" + rows, "utf-8")
+    more = ("--pretrained", tmp_path / "theirs", "--task", "pair-score")
+    more += ("--set", f"pool.kind={pool}", "--set", "train.learning_rate=0.01")
+    ok(*train(tmp_path / "two.tsv", tmp_path / "run", *more, recipe="bert-towers"))
+    ours = weft.load(tmp_path / "run")
+    done = ok("export", tmp_path / "run", "--to", "huggingface", "-o", tmp_path / "out")
+    says(done.err, "BertModel saved in", "what compares two is left out", "head.layers.0.weight")
+    network = transformers.AutoModel.from_pretrained(tmp_path / "out").eval()
+    made = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    given = made(TEXTS, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        states = network(**given).last_hidden_state
+    mask = given["attention_mask"][..., None].float()
+    wanted = (states * mask).sum(1) / mask.sum(1) if pool == "mean" else states[:, 0]
+    np.testing.assert_allclose(ours.embed(TEXTS), wanted.numpy(), rtol=0, atol=1e-5)
+    convert(str(tmp_path / "out"), tmp_path / "back")
+    back = weft.load(tmp_path / "back").embed(TEXTS)
+    np.testing.assert_allclose(ours.embed(TEXTS), back, rtol=0, atol=1e-6)
+    sentences = pytest.importorskip("sentence_transformers")
+    peer = sentences.SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(ours.embed(TEXTS), peer, rtol=0, atol=1e-5)
+
+
+def test_towers_that_no_model_of_sentences_has(tmp_path):
+    checkpoint(tmp_path / "theirs", "bert")
+    rows = "".join(f"the bank {i}\ta river {i % 3}\t{i % 2}\n" for i in range(23))
+    (tmp_path / "two.tsv").write_text("sentence1\tsentence2\tlabel\n" + rows, "utf-8")
+    more = ("--pretrained", tmp_path / "theirs", "--set", "pool.kind=mean+max")
+    ok(*train(tmp_path / "two.tsv", tmp_path / "run", *more, recipe="bert-towers"))
+    told = fails("export", tmp_path / "run", "--to", "huggingface", "-o", tmp_path / "out")
+    says(told, "sentence-transformers has no pool 'mean+max'", "pool.kind=mean or first")
+
+
 @pytest.mark.parametrize("mode", ["mean_tokens", "cls_token", "max_tokens", "mean"])
 def test_vectors_of_sentences(tmp_path, mode):
     """Against the equations of sentence-transformers, over the states of transformers."""

@@ -25,3 +25,5 @@ def export(
 
     made = exported(model, output, overwrite=overwrite)
     typer.echo(f"{made.name} saved in {output}", err=True)
+    if made.note:
+        typer.echo(made.note, err=True)

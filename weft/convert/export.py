@@ -42,6 +42,7 @@ class Made:
     name: str  # of its class in transformers
     tensors: Tensors
     files: Mapping[str, Any]  # JSON by name
+    note: str = ""  # what is not in it
 
     def write(self, folder: Path) -> None:
         """Everything that `transformers` asks for."""
@@ -65,6 +66,10 @@ def exported(
     if "embedder" not in config:
         return _speech(state, config, tokenizer)
     spec = _alone(config)
+    note = ""
+    if config.get("pair", {}).get("kind") == "towers":
+        state, config, note = _vectors(state, config)
+        space = {}
     family, head = _family(spec, config), _head(config, state, spec)
     if family is BERT and head is CLASSES and tuple(space.get("entries", ())) == NEXT:
         head = FOLLOWS if "pair" in config else head
@@ -98,7 +103,21 @@ def exported(
     if head is PLAIN:
         own = sentence.written(config["pool"], spec["hidden"], config["data"]["limit"] or limit)
         files |= own or {}
-    return Made(family.title + head.suffix, tensors, files)
+    return Made(family.title + head.suffix, tensors, files, note)
+
+
+def _vectors(state: Tensors, config: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any], str]:
+    """What gives each of two texts its vector: a model of sentences, without what compares them."""
+    if sentence.written(config["pool"], 1, 1) is None:
+        raise UserError(
+            f"sentence-transformers has no pool '{config['pool']['kind']}'. Train it with "
+            f"--set pool.kind={' or '.join(sentence.POOLS.values())}."
+        )
+    kept = {name: tensor for name, tensor in state.items() if name.startswith("embedders.")}
+    out = {**config, "task": {"kind": "embed"}}
+    del out["pair"]
+    left = named(state.keys() - kept.keys())
+    return kept, out, f"It gives a text its vector; what compares two is left out: {left}."
 
 
 def _alone(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +164,10 @@ def _head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, Any]) ->
     """The head that a class of transformers has for the task."""
     task, pool, head = config["task"]["kind"], config["pool"]["kind"], config["head"]["kind"]
     if "pair" in config and config["pair"]["kind"] != "joint":
-        raise UserError("transformers has no class for two texts that are read apart.")
+        raise UserError(
+            "transformers has no class for two texts that are read apart and look at each other. "
+            "Those of pair 'towers' and 'joint' can be written."
+        )
     texts = ("classify", "regress", "pair-classify", "pair-score")
     gpt = spec["kind"] == "gpt"
     wanted = "last" if gpt else "cls"
