@@ -224,9 +224,10 @@ SECTIONS = (
         "(Welch). TREC and banking77 had 10 epochs at a rate of 1e-4. Towers are the recipe "
         "`bert-towers`; the others read both texts at once. From scratch: the same architecture "
         "with random weights. A training has collapsed when it is no better than one answer for "
-        "all, or its loss never fell by a tenth. LingNLI is learned and SNLI measured; after NLI: LingNLI and SNLI were learned "
-        "before. All are MiniLM but BERT-small and ELMo, the two of the table above. ELMo from "
-        "scratch is the same network with a table of words only.",
+        "all, or its loss never fell by a tenth. LingNLI is learned and SNLI "
+        "measured; after NLI: LingNLI and SNLI were learned before. All are MiniLM but BERT-small "
+        "and ELMo, the two of the table above. ELMo from scratch is the same network with a table "
+        "of words only.",
         (
             Grid(("fine-tuning trial",), tuned),
             Grid(("fine-tuning trial",), curves),
