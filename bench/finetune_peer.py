@@ -54,6 +54,9 @@ class Peer:
             self.model = make.from_pretrained(job["pretrained"], **given)
         if self.apart:
             self.model = Towers(self.model, full["head"], len(self.labels), parts["train"])
+        if full["embedder"]["frozen"]:
+            for name, p in self.model.base_model.named_parameters():
+                p.requires_grad_("pooler" in name)
         self.model.to(self.runtime.device)
 
     def rows(self, examples: list[Example]) -> list[Job]:
@@ -217,7 +220,7 @@ def _learn(peer: Peer, rows: dict[str, list[Job]], train: Job) -> tuple[float, l
     optimiser = torch.optim.AdamW(_groups(peer.model, train), lr=train["learning_rate"])
     warm = round(train["warmup"] * len(plan))
     schedule = get_linear_schedule_with_warmup(optimiser, warm, len(plan))
-    learned = list(peer.model.parameters())
+    learned = [p for p in peer.model.parameters() if p.requires_grad]
     peer.model.train()
     best, figure, losses, total, count = {}, -2.0, [], torch.zeros(()), 0
     for chosen, position in plan:
@@ -243,6 +246,8 @@ def _groups(model: torch.nn.Module, train: Job) -> list[Job]:
     """Parameters with their decay and, of the head, a rate of its own where it has one."""
     out: dict[tuple[float, float], list[Any]] = {}
     for name, p in model.named_parameters():
+        if not p.requires_grad:
+            continue
         head = name.startswith(("classifier", "head")) and train["head_rate"]
         rate = train["head_rate"] if head else train["learning_rate"]
         out.setdefault((rate, train["weight_decay"] if p.dim() > 1 else 0.0), []).append(p)

@@ -204,19 +204,38 @@ class Model(nn.Module):
         """(B, T) ids -> (B, T, E), the embedders' vectors side by side."""
         if source.second is not None and self.apart:
             return beside(*map(self.embed, source.sides()))
-        if self.beyond:  # a word that can only be copied is read as an unknown one
-            known = torch.where(source.data < self.beyond, source.data, UNKNOWN)
-            source = replace(source, data=known)
+        told, held = iter(source.told), self.held if source.told else ()
+        parts: list[Any] = list(self.embedders)
         embedded = [
-            embedder(given)
-            for embedder, given in zip(self.embedders, self.given(source), strict=True)
+            embedder.again(given, next(told)) if embedder in held else embedder(given)
+            for embedder, given in zip(parts, self.given(source), strict=True)
         ]
         if len(embedded) == 1:
             return embedded[0]
         return embedded[0].with_data(torch.cat([e.data for e in embedded], dim=-1))
 
+    @property
+    def held(self) -> list[Any]:
+        """The embedders that read a text the same way for as long as the others learn."""
+        found: list[Any] = list(self.embedders)
+        return [one for one in found if hasattr(one, "known") and one.frozen]
+
+    def known(self, source: Padded) -> tuple[Tensor, ...]:
+        """What each of those makes of the steps (B, T, W): what a source can be `told`."""
+        if source.second is not None and self.apart:
+            first, second = (
+                [side.with_data(made) for made in self.known(side)] for side in source.sides()
+            )
+            return tuple(beside(x, y).data for x, y in zip(first, second, strict=True))
+        parts: list[Any] = list(self.embedders)
+        read = zip(parts, self.given(source), strict=True)
+        return tuple(one.known(given).data for one, given in read if one in self.held)
+
     def given(self, source: Padded) -> Iterator[Padded]:
         """What each embedder reads of a source: ids, pieces of its own, or words with theirs."""
+        if self.beyond:  # a word that can only be copied is read as an unknown one
+            inside = torch.where(source.data < self.beyond, source.data, UNKNOWN)
+            source = replace(source, data=inside)
         pieces = iter(source.pieces)
         words = next(pieces) if self.subwords else None
         for embedder in self.embedders:

@@ -53,6 +53,7 @@ class Labelled(Batch):
             tuple(piece[rows, :longest] for piece in self.source.pieces),
             None if self.source.parents is None else self.source.parents[rows, :longest],
             None if self.source.second is None else self.source.second[rows],
+            tuple(told[rows, :longest] for told in self.source.told),
         )
         target = self.target[rows]
         return Labelled(

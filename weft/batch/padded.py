@@ -22,6 +22,7 @@ class Padded:
     pieces: tuple[Tensor, ...] = ()  # each (B, T, W): bytes or n-grams of the tokens, 0 = none
     parents: Tensor | None = None  # (B, T) index of each node's parent, -1 at the root; on the host
     second: Tensor | None = None  # (B,) the step where a second text begins; on the host
+    told: tuple[Tensor, ...] = ()  # each (B, T, W): what a network that does not learn made of them
 
     @cached_property
     def mask(self) -> Tensor:
@@ -61,7 +62,7 @@ class Padded:
 
     def with_data(self, data: Tensor) -> "Padded":
         """Same rows, new contents; padding is zeroed so that it cannot leak."""
-        out = replace(self, data=data, pieces=())
+        out = replace(self, data=data, pieces=(), told=())
         out.__dict__["full"] = self.full
         if self.full:
             return out
@@ -71,8 +72,11 @@ class Padded:
         return out
 
     def to(self, device: Any) -> "Padded":
-        move = [t.to(device, non_blocking=True) for t in (self.data, *self.pieces)]
-        out = Padded(move[0], self.lengths, tuple(move[1:]), self.parents, self.second)
+        data, pieces, told = (
+            tuple(t.to(device, non_blocking=True) for t in some)
+            for some in ((self.data,), self.pieces, self.told)
+        )
+        out = Padded(data[0], self.lengths, pieces, self.parents, self.second, told)
         out.__dict__.update({"full": self.full} if "full" in self.__dict__ else {})
         return out
 
@@ -109,7 +113,8 @@ def _between(x: Padded, starts: Tensor, ends: Tensor) -> Padded:
         wide = index.reshape(*index.shape, *[1] * (data.dim() - 2))
         return data.gather(1, wide.expand(*index.shape, *data.shape[2:]))
 
-    return Padded(taken(x.data), lengths, tuple(map(taken, x.pieces)))
+    pieces, told = (tuple(map(taken, some)) for some in (x.pieces, x.told))
+    return Padded(taken(x.data), lengths, pieces, told=told)
 
 
 def pad(rows: Sequence[np.ndarray], lengths: np.ndarray, fill: int = 0) -> np.ndarray:

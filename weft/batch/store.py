@@ -17,6 +17,7 @@ import torch
 from weft.batch.padded import Padded, pad
 
 MEMORY = 256 * 2**20  # bytes of ids that one store may keep in memory
+TOLD = 2**30  # and of what a network made of them
 
 
 class Flat:
@@ -96,6 +97,30 @@ class Ragged:
         return pad(tables, np.array([len(table) for table in tables], np.int64), -1)
 
 
+class Told:
+    """What a network that does not learn made of every step of a store's rows: (steps, width)."""
+
+    def __init__(self, starts: np.ndarray, width: int, folder: Path | None = None):
+        self.width, self.starts = width, starts  # (R+1,) steps before each row
+        self.data = Flat(np.float32, folder, TOLD)
+        self.places = np.zeros(len(starts) - 1, np.int64)  # where each row is kept
+
+    def add(self, rows: np.ndarray, made: Sequence[np.ndarray]) -> None:
+        """Some rows, (length, width) each."""
+        for row, states in zip(rows.tolist(), made, strict=True):
+            self.places[row] = self.data.size
+            self.data.extend(states)
+
+    def close(self) -> "Told":
+        self.data.close()
+        return self
+
+    def row(self, index: int) -> np.ndarray:
+        size = int(self.starts[index + 1] - self.starts[index]) * self.width
+        place = int(self.places[index])
+        return self.data.read(place, place + size).reshape(-1, self.width)
+
+
 class Store:
     """Rows of token ids with their targets, line numbers and, where asked for, pieces of tokens.
 
@@ -124,6 +149,7 @@ class Store:
         self._second = array("q") if pairs else None
         self.ends = self.lengths = self.lines = np.zeros(0, np.int64)
         self.targets: Any = np.zeros(0, np.int64)
+        self.told: Sequence[Told] = ()  # of each network that does not learn
 
     def append(
         self,
@@ -195,8 +221,11 @@ class Store:
         second = None
         if self._second is not None:
             second = torch.from_numpy(np.frombuffer(self._second, np.int64)[rows])
+        told = tuple(
+            torch.from_numpy(pad([one.row(int(i)) for i in rows], lengths)) for one in self.told
+        )
         return Padded(
-            torch.from_numpy(data), torch.from_numpy(lengths.copy()), pieces, parents, second
+            torch.from_numpy(data), torch.from_numpy(lengths.copy()), pieces, parents, second, told
         )
 
     def __len__(self) -> int:

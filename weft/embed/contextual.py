@@ -4,10 +4,11 @@ B rows   T tokens or words   P pieces of a word   S steps of the network   H hid
 L layers
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.attend.low_rank import adapt
@@ -41,7 +42,11 @@ class Mix(nn.Module):
             f"; times {self.gamma.item():.2f}"
         )
 
-    def forward(self, layers: list[Tensor]) -> Tensor:
+    def parted(self, layers: Tensor) -> Tensor:
+        """The mix (B, S, H) of layers that lie side by side (B, S, L*H)."""
+        return self(layers.chunk(len(self.scores), -1))
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
         shares = self.shares.to(layers[0].dtype).unbind()
         mixed = sum(share * states for share, states in zip(shares, layers, strict=True))
         return self.gamma.to(layers[0].dtype) * mixed  # (B, S, H)
@@ -63,6 +68,8 @@ class Contextual(nn.Module):
     mix: Mix | None
     subwords = True  # where words are read, their pieces are wanted
     model: str
+    frozen = False  # nothing of it learns, but how its layers are mixed
+    dropout: nn.Dropout
     numbers: Numbers = "float32"  # what its weights are when it only reads, on a processor
 
     def layers(self, x: Padded) -> list[Tensor]:
@@ -78,7 +85,23 @@ class Contextual(nn.Module):
         return self.layers(x)[-1]
 
     def forward(self, x: Padded) -> Padded:
+        if self.frozen and self.training:
+            return self.again(x, self.known(x).data)
         return self._placed(x, self._states)
+
+    def known(self, x: Padded) -> Padded:
+        """What it makes of each step as long as it does not learn (B, T, L*H): all that is mixed,
+        or the last layer."""
+        with torch.no_grad():
+            mixed = self.mix is not None
+            return self._placed(
+                x, lambda s: torch.cat(self.layers(s), -1) if mixed else self.last(s)
+            )
+
+    def again(self, x: Padded, known: Tensor) -> Padded:
+        """Its vectors, from what it knows of them."""
+        states = known if self.mix is None else self.mix.parted(known)
+        return x.with_data(F.dropout(states, self.dropout.p, self.training))
 
     def layer(self, x: Padded, number: int) -> Padded:
         """The vectors of one layer alone, 0 being what the first block reads."""
@@ -143,7 +166,13 @@ class Stacked(Contextual):
 
     causal = False  # whether a step looks back only
     blocks: nn.ModuleList
-    frozen: bool
+
+    def train(self, mode: bool = True) -> "Stacked":
+        """As usual; but a network that does not learn reads as it always will, without dropout."""
+        super().train(mode)
+        for part in self.children() if self.frozen else ():
+            part.train(mode and part is self.mix)
+        return self
 
     def weights(self, x: Padded) -> list[Tensor]:
         """Where each head of each layer looks: one (B, N, S, S) tensor a layer."""

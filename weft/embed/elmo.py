@@ -242,11 +242,19 @@ class Elmo(nn.Module):
         return found
 
     def forward(self, x: Padded) -> Padded:
+        return self.again(x, self.known(x).data)
+
+    def known(self, x: Padded) -> Padded:
+        """What it makes of each word before anything is mixed (B, T, L*2*E), or the last layer."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            layers = self.layers(x)
-        if self.norm:
-            layers = [F.layer_norm(states, states.shape[-1:]) for states in layers]
-        mixed = layers[-1] if self.mix is None else self.mix(layers)
+            layers = self.layers(x) if self.mix is not None else self.layers(x)[-1:]
+            if self.norm:
+                layers = [F.layer_norm(states, states.shape[-1:]) for states in layers]
+            return x.with_data(torch.cat(layers, -1))
+
+    def again(self, x: Padded, known: Tensor) -> Padded:
+        """Its vectors, from what it knows of them."""
+        mixed = known if self.mix is None else self.mix.parted(known)
         vectors = self.dropout(mixed)  # (B, T, 2*E)
         return x.with_data(vectors)
 

@@ -29,12 +29,14 @@ from weft.train.fall import Fall
 from weft.train.health import Health, examine, first_bad, sample
 from weft.train.loop import NotFinite, Progress, Trainee, check, fit
 from weft.train.runtime import out_of_memory, seed_everything
+from weft.train.told import tell
 from weft.train.watch import Refused, forget_after
 
 if TYPE_CHECKING:
     from weft.run.neural import Run
 
 MINUTE = 60  # seconds between checkpoints when nothing else is said
+HALF = 0.5  # of the time there is, at most, to read what is then known
 REPLAY = 1000  # updates that are done again to find what went wrong, at most
 
 Rows = Store | Stream | Documents  # what is learned from
@@ -67,6 +69,7 @@ class Loop:
             self._restore()
         else:
             forget_after(self.run_.folder / "metrics.jsonl", -1)
+        self._read_once()
         self._remember()
         try:
             for progress in self._updates():
@@ -91,6 +94,21 @@ class Loop:
         if health := self._health():
             path = self.run_.folder / "health.json"
             path.write_text(json.dumps(health.to_json(), ensure_ascii=False) + "\n", "utf-8")
+
+    def _read_once(self) -> None:
+        """Let a network that does not learn read every row before the epochs, not in each."""
+        if self.settings.epochs < 2 or self._stopped():
+            return
+        began = time.perf_counter()
+        for name, rows in (("train", self.train), ("dev", self.dev)):
+            if isinstance(rows, Store):
+
+                def heard(share: float, name: str = name) -> bool:
+                    self.watch.share(share, f"reading {name} once: the network does not learn")
+                    return self.clock.spent < HALF
+
+                tell(self.model, rows, self.run_.runtime, self.run_.folder, heard)
+        self.clock.begun += time.perf_counter() - began  # it counts the epochs
 
     def _due(self, progress: Progress) -> bool:
         """Whether it is time for an evaluation, as it is at the end in any case."""

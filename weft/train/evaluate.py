@@ -22,6 +22,13 @@ def readings(model: Model, store: Store, runtime: Runtime) -> Iterator[tuple[np.
     yield from _batches(model, store, runtime, model.read)
 
 
+def known(
+    model: Model, store: Store, runtime: Runtime
+) -> Iterator[tuple[np.ndarray, tuple[Tensor, ...]]]:
+    """The row numbers of each batch, and what networks that do not learn make of its steps."""
+    yield from _batches(model, store, runtime, model.known)
+
+
 def _batches(
     model: Model, store: Store, runtime: Runtime, read: Callable[[Padded], Any]
 ) -> Iterator[tuple[np.ndarray, Any]]:

@@ -258,6 +258,7 @@ def _recurring(model: Any, batches: Batches) -> bool:
         type(batches) is Batches
         and isinstance(embedder, dict)
         and (embedder["kind"], parts["encoder"]["kind"], pair["kind"]) == ("bert", "none", "joint")
+        and not embedder["frozen"]
         and parts.get("pool", {}).get("kind") in ("cls", "first", "mean", "max")
         and parts.get("head", {}).get("kind") in ("linear", "mlp")
     )
