@@ -102,7 +102,9 @@ def _tuned(
     return (
         name, metric(first) + (f", exact {averaged(exact)}" if exact else ""), averaged(mine),
         averaged(values(theirs)), difference(mine, values(theirs)), averaged(values(scratch)),
-        verdict(statistics.mean(mine), BARS.get(data)) if mine else "–",
+        verdict(statistics.mean(mine), BARS.get(data) if variant != "frozen" else None)
+        if mine
+        else "–",
         str(len(ours or scratch)), " / ".join(seconds) or "–",
     )  # fmt: skip
 
@@ -244,9 +246,9 @@ SECTIONS = (
         "seeds; the best epoch is chosen on dev. The peer is a plain loop of `transformers` with "
         "the same settings, seeds and batches in the same order; differences have 95 % intervals "
         "(Welch). TREC and banking77 had 10 epochs at a rate of 1e-4. Towers are the recipe "
-        "`bert-towers`; the others read both texts at once. From scratch: the same architecture "
-        "with random weights. A training has collapsed when it is no better than one answer for "
-        "all, or its loss never fell by a tenth. LingNLI is learned and SNLI "
+        "`bert-towers`; the others read both texts at once. Frozen is `bert-frozen`. From scratch: "
+        "the same architecture with random weights. A training has collapsed when it is no better "
+        "than one answer for all, or its loss never fell by a tenth. LingNLI is learned and SNLI "
         "measured; after NLI: LingNLI and SNLI were learned before. All are MiniLM but BERT-small "
         "and ELMo, the two of the table above. ELMo from scratch is the same network with a table "
         "of words only.",
