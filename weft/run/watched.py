@@ -97,7 +97,7 @@ class Loop:
 
     def _read_once(self) -> None:
         """Let a network that does not learn read every row before the epochs, not in each."""
-        if self.settings.epochs < 2 or self._stopped():
+        if self.settings.epochs < 2 or not self.model.held or self._stopped():
             return
         began = time.perf_counter()
         for name, rows in (("train", self.train), ("dev", self.dev)):
@@ -107,7 +107,11 @@ class Loop:
                     self.watch.share(share, f"reading {name} once: the network does not learn")
                     return self.clock.spent < HALF
 
-                tell(self.model, rows, self.run_.runtime, self.run_.folder, heard)
+                if not tell(self.model, rows, self.run_.runtime, self.run_.folder, heard):
+                    self.watch.say(
+                        f"note: the frozen network reads {name} in every epoch: there is no room "
+                        "on the disk, or no time, to keep what it makes of it"
+                    )
         self.clock.begun += time.perf_counter() - began  # it counts the epochs
 
     def _due(self, progress: Progress) -> bool:

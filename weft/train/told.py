@@ -10,8 +10,7 @@ from weft.model import Model
 from weft.train.evaluate import known
 from weft.train.runtime import Runtime
 
-MOST = 8 * 2**30  # bytes of what is made of one store
-BYTES = 4
+BYTES = 4  # of a number
 
 
 def tell(
@@ -23,17 +22,16 @@ def tell(
 ) -> bool:
     """Let a store keep what the networks that do not learn make of its rows; whether it does.
 
-    It does not where that would be too much for the disk; or when `heard`, which is told how much
-    is done, has had enough.
+    It does not where that would be more than half of what is free on the disk; or when `heard`,
+    which is told how much is done, has had enough.
     """
-    if not model.held or not len(store):
-        return False
     kept: list[Told] = []
     done = 0
     for rows, made in known(model, store, runtime):
         if not kept:
             widths = [states.shape[2] for states in made]
-            if int(store.ends[-1]) * sum(widths) * BYTES > min(MOST, _room(folder)):
+            room = shutil.disk_usage(folder).free // 2
+            if int(store.ends[-1]) * sum(widths) * BYTES > room:
                 return False
             kept = [Told(store.ends, width, folder) for width in widths]
         for one, states in zip(kept, made, strict=True):
@@ -45,8 +43,3 @@ def tell(
             return False
     store.told = [one.close() for one in kept]
     return True
-
-
-def _room(folder: Path) -> int:
-    """Bytes that may be written: half of what is free."""
-    return shutil.disk_usage(folder).free // 2
