@@ -304,7 +304,7 @@ def test_fine_tuning_by_graphs_is_the_same(gpu, monkeypatch, pool, two):
 @pytest.mark.parametrize(
     ("change", "options"),
     [({}, {"unfreeze": 1.0}), ({}, {"graphs": False}), ({"encoder": {"kind": "rnn"}}, {}),
-     ({"pool": {"kind": "attention"}}, {})],
+     ({"pool": {"kind": "attention"}}, {}), ({"embedder": {**BERT, "frozen": True}}, {})],
     ids=str,
 )  # fmt: skip
 def test_what_is_fine_tuned_update_by_update(gpu, change, options):

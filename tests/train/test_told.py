@@ -1,6 +1,7 @@
 """What a frozen network makes of a row is computed once, and is what it would be each time."""
 
 import hashlib
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,6 +63,7 @@ def test_vectors_are_what_they_would_be(name, tmp_path):
         got = model.embed(batch.source)
         np.testing.assert_allclose(got.data.detach(), want.data.detach(), **CLOSE)
         assert torch.equal(got.lengths, want.lengths)
+        assert got.told == ()  # it was of the ids, not of the vectors
         batch.source.data.copy_(ids)
         np.testing.assert_allclose(
             model.read(batch.source).vector.detach() if not model.by_word else 0,
@@ -237,3 +239,21 @@ def test_half_of_the_time_is_enough_for_reading(tmp_path, monkeypatch):
     assert asked == [False, False]
     said = (tmp_path / "run" / "log.txt").read_text("utf-8")
     assert "the frozen network reads train in every epoch" in said
+
+
+def test_the_clock_counts_the_epochs(tmp_path, monkeypatch):
+    """What was read once is no part of the course that the learning rate follows."""
+    seen, updates = [], watched.Loop._updates
+
+    def slow(*rest):
+        time.sleep(0.2)
+        return False
+
+    def begun(loop):
+        seen.append(loop.clock.seconds)
+        return updates(loop)
+
+    monkeypatch.setattr(watched, "tell", slow)
+    monkeypatch.setattr(watched.Loop, "_updates", begun)
+    train(frozen(), tmp_path / "run", splits=splits(), quiet=True, device="cpu")
+    assert seen[0] < 0.2  # twice that was slept
