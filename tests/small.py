@@ -1,6 +1,10 @@
 """Small data and settings that tests share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from weft.run import Splits
 from weft.text.example import Example
@@ -37,3 +41,25 @@ def file(folder: Path, name: str = "train.tsv", count: int = 46) -> Path:
     rows = [f"{e.label}\t{e.text}\n" for e in examples(count)]
     path.write_text("".join(rows), "utf-8")
     return path
+
+
+class Killed(BaseException):
+    """What stands for a kill in the middle of a training."""
+
+
+@contextmanager
+def killed(step: int) -> Iterator[None]:
+    """The training inside is killed after it has kept its state at this update or a later one."""
+    from weft.train import checkpoint
+
+    written = checkpoint.write
+
+    def killing(path, trainee, *rest):
+        written(path, trainee, *rest)
+        if trainee.step >= step:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "write", killing)
+        with pytest.raises(Killed):
+            yield

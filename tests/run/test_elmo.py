@@ -9,15 +9,15 @@ from safetensors.torch import load_file
 
 import weft
 from tests.cli.command import command
-from tests.run.test_language import Killed, corpus
+from tests.run.test_language import corpus
 from tests.run.test_tag import conllu
 from tests.small import file as labelled
+from tests.small import killed
 from weft.config import from_checkpoint, load, recipe
 from weft.errors import UserError
 from weft.predict.evaluate import evaluate
 from weft.report import mix
 from weft.text.example import Example
-from weft.train import checkpoint
 
 SMALL = {
     "decoder.width": 8, "decoder.hidden": 13, "decoder.filters": [[1, 3], [2, 7]],
@@ -92,23 +92,14 @@ def test_unknown_words_are_read_by_their_letters(elmo):
     assert a.parts[2][2] != pytest.approx(b.parts[2][2], rel=1e-3)  # but not read as the same
 
 
-def test_a_resumed_training_is_the_same(tmp_path, monkeypatch):
+def test_a_resumed_training_is_the_same(tmp_path):
     """Killed in the middle of the text, it goes on with the state of both directions."""
     whole = pretrained(tmp_path, "whole", **{"train.epochs": 2, "train.save_every": 2})
-    written = checkpoint.write
-
-    def killing(path, trainee, *rest):
-        written(path, trainee, *rest)
-        if trainee.step >= 20:
-            raise Killed
-
-    monkeypatch.setattr(checkpoint, "write", killing)
     values = {**SMALL, "train.epochs": 2, "train.save_every": 2}
     values["data.train"] = str(tmp_path / "train.txt")
     config = recipe("elmo-pretrain").with_values(values, "test")
-    with pytest.raises(Killed):
+    with killed(20):
         weft.train(config, tmp_path / "again", quiet=True, device="cpu")
-    monkeypatch.undo()
     again = weft.train(config, tmp_path / "again", resume=True, quiet=True, device="cpu")
     for a, b in zip(
         whole.predictor.engine.model.parameters(),

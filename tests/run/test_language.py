@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 import weft
 from tests.cli.command import command
+from tests.small import Killed
 from weft.batch.stream import Pieces, Stream
 from weft.config import recipe
 from weft.errors import UserError
@@ -144,10 +145,6 @@ def test_labels_are_not_looked_at(tmp_path):
     out = weft.train(configured("rnn-lm", path), tmp_path / "run", quiet=True, device="cpu")
     assert "good" not in out.predictor.space.tokenizer.vocabulary
     assert "cat" in out.predictor.space.tokenizer.vocabulary
-
-
-class Killed(BaseException):
-    """What stands for a kill in the middle of a training."""
 
 
 @pytest.mark.parametrize("name", ["lstm-lm", "nnlm", "gpt"])

@@ -28,8 +28,9 @@ class Bert(Stacked):
     (DistilBERT has none, RoBERTa one). `offset` is the first row of the position table that is used
     (RoBERTa: 2), `width` that of the tables where it is another (ELECTRA). `cls` and `sep` are the
     ids around a text; `doubled` puts two `sep` between two texts (RoBERTa). With `mix` all layers
-    are mixed by learned weights, as ELMo does; `frozen` weights are not learned. With `lora` they
-    are not either, but a change of that rank to each query and value matrix is.
+    are mixed by learned weights, as ELMo does; `frozen` weights are not learned, and dropout is on
+    what comes out alone. With `lora` they are not either, but a change of that rank to each query
+    and value matrix is.
 
     With train.precision = "bf16" the sum that runs through the blocks is in half precision too;
     norms and softmax compute in single precision, and weights and their gradients stay in it.
