@@ -163,6 +163,11 @@ def test_towers_that_no_model_of_sentences_has(tmp_path):
     ok(*train(tmp_path / "two.tsv", tmp_path / "run", *more, recipe="bert-towers"))
     told = fails("export", tmp_path / "run", "--to", "huggingface", "-o", tmp_path / "out")
     says(told, "sentence-transformers has no pool 'mean+max'", "pool.kind=mean or first")
+    checkpoint(tmp_path / "gpt", "gpt2", "LMHeadModel")
+    more = ("--pretrained", tmp_path / "gpt", "--set", "pool.kind=last")
+    ok(*train(tmp_path / "two.tsv", tmp_path / "spoken", *more, recipe="bert-towers"))
+    told = fails("export", tmp_path / "spoken", "--to", "huggingface", "-o", tmp_path / "out")
+    says(told, "Vectors of texts by a GPT-2 cannot be written")
 
 
 @pytest.mark.parametrize("mode", ["mean_tokens", "cls_token", "max_tokens", "mean"])

@@ -68,7 +68,7 @@ def exported(
     spec = _alone(config)
     note = ""
     if config.get("pair", {}).get("kind") == "towers":
-        state, config, note = _vectors(state, config)
+        state, config, note = _vectors(state, config, spec)
         space = {}
     family, head = _family(spec, config), _head(config, state, spec)
     if family is BERT and head is CLASSES and tuple(space.get("entries", ())) == NEXT:
@@ -106,8 +106,12 @@ def exported(
     return Made(family.title + head.suffix, tensors, files, note)
 
 
-def _vectors(state: Tensors, config: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any], str]:
+def _vectors(
+    state: Tensors, config: Mapping[str, Any], spec: Mapping[str, Any]
+) -> tuple[Tensors, dict[str, Any], str]:
     """What gives each of two texts its vector: a model of sentences, without what compares them."""
+    if spec["kind"] == "gpt":
+        raise UserError("Vectors of texts by a GPT-2 cannot be written; those by a BERT can.")
     if sentence.written(config["pool"], 1, 1) is None:
         raise UserError(
             f"sentence-transformers has no pool '{config['pool']['kind']}'. Train it with "
