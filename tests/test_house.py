@@ -13,8 +13,9 @@ from weft import config
 
 ROOT = Path(weft.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
+LOWEST = {"errors", "jsonio", "registry", "config"}
 ORDER = (
-    {"errors", "registry", "config"},
+    LOWEST,
     {"text"},
     {"doctor"},
     {"measure"},
@@ -34,9 +35,9 @@ ORDER = (
     {"cli"},
 )
 RANK = {room: i for i, rooms in enumerate(ORDER) for room in rooms}
-TOGETHER = ({"errors", "registry", "config"}, {"embed", "attend"})  # may import each other
+TOGETHER = (LOWEST, {"embed", "attend"})  # may import each other
 FRONT = {"__init__.py", "__main__.py"}  # of the package: they lead into every room
-LIGHT = ("text", "doctor", "measure", "tasks", "classic", "config", "registry", "errors", "cli")
+LIGHT = (*LOWEST, "text", "doctor", "measure", "tasks", "classic", "cli")
 LONGEST = 450  # lines of a file
 
 ALLOWED = {("train", "run")}  # weft.train(config) is the verb, so the folder itself can be called
