@@ -9,7 +9,7 @@ import pytest
 
 from weft import registry
 from weft.errors import UserError
-from weft.registry import FOLDERS, build, check, fill, find, fits, parts, plain
+from weft.registry import FOLDERS, build, check, fill, find, fits, parts, plain, trusting
 
 
 class Cell:
@@ -65,12 +65,14 @@ def test_values_against_annotations(value, hint, good, words):
 
 
 def test_fill_writes_every_default_in():
-    filled = fill("encoder", {"kind": HERE, "hidden": 7}, ("input_size",))
+    with trusting(["tests"]):
+        filled = fill("encoder", {"kind": HERE, "hidden": 7}, ("input_size",))
     assert filled == {"kind": HERE, "hidden": 7, "rate": 0.5, "cell": "lstm", "widths": [3]}
 
 
 def test_build_injects_what_the_model_knows():
-    made = build("encoder", {"kind": HERE, "hidden": 7}, input_size=11, directions=2)
+    with trusting(["tests"]):
+        made = build("encoder", {"kind": HERE, "hidden": 7}, input_size=11, directions=2)
     assert made.size == (11, 7)  # and 'directions', which it does not take, is left out
 
 
@@ -111,7 +113,7 @@ def test_unknown_parts_have_near_misses():
 
 @pytest.mark.parametrize("name", ["no.such.module:Cell", f"{__name__}:Sell"])
 def test_parts_from_elsewhere_that_are_not_there(name):
-    with pytest.raises(UserError, match=f"Cannot import encoder '{name}'"):
+    with trusting(["no", "tests"]), pytest.raises(UserError, match="Cannot import encoder"):
         find("encoder", name)
 
 

@@ -56,6 +56,19 @@ class Config:
     def origin(self, key: str) -> str:
         return self.origins.get(key, "default")
 
+    def origin_of(self, value: Any) -> str:
+        """Return where the first setting with this value was written."""
+        for key, origin in self.origins.items():
+            place: Any = self.sections
+            for step in key.split("."):
+                if isinstance(place, list):
+                    place = place[int(step)] if step.isdigit() and int(step) < len(place) else None
+                else:
+                    place = place.get(step) if isinstance(place, Mapping) else None
+            if place == value:
+                return origin
+        return ""
+
 
 def load(path: str | Path) -> Config:
     """Read a configuration file, TOML or JSON by its ending."""

@@ -6,13 +6,16 @@ parts imports nothing, and building one part imports only the module it lives in
 """
 
 import ast
+import contextlib
 import functools
 import importlib
 import importlib.util
 import inspect
+import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,68 @@ DERIVED = {
     "frame",
     "modelled",
 }
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+P = typing.ParamSpec("P")
+R = typing.TypeVar("R")
+Source = Callable[[str], str]  # the name of a part -> the file in which it is named
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Packages whose parts may be imported, and where the names of parts come from."""
+
+    packages: frozenset[str] = frozenset()
+    source: Source = lambda name: ""
+
+    def covers(self, module: str) -> bool:
+        """Whether a module is a trusted package, or lies inside one."""
+        return any(module == name or module.startswith(f"{name}.") for name in self.packages)
+
+
+NOBODY = Trust()
+_TRUST = ContextVar("weft_trust", default=NOBODY)
+
+
+@contextlib.contextmanager
+def trusting(packages: Sequence[str] = (), source: Source | None = None) -> Iterator[None]:
+    """Let parts of these packages be imported inside the block, beside those trusted around it.
+
+    Everything else that is named 'package.module:Class' in a model or configuration is refused.
+    """
+    names = (packages,) if isinstance(packages, str) else tuple(packages)
+    for name in names:
+        if not isinstance(name, str) or not _MODULE.fullmatch(name):
+            raise UserError(f"trust: {name!r} is not the name of a package, such as 'mypackage'.")
+    before = _TRUST.get()
+    now = Trust(before.packages | frozenset(names), source or before.source)
+    token = _TRUST.set(now)
+    try:
+        yield
+    finally:
+        _TRUST.reset(token)
+
+
+def trusted() -> list[str]:
+    """The packages that are trusted here, to be handed to another process."""
+    return sorted(_TRUST.get().packages)
+
+
+def trusts(source: Callable[[typing.Any], Source]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a function so that its `trust` holds while it runs.
+
+    `source` makes of its first argument what says where the names of parts come from.
+    """
+
+    def around(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*given: P.args, **options: P.kwargs) -> R:
+            bound = inspect.signature(function).bind(*given, **options).arguments
+            with trusting(bound.get("trust", ()), source(next(iter(bound.values())))):
+                return function(*given, **options)
+
+        return call
+
+    return around
 
 
 @dataclass(frozen=True)
@@ -86,17 +151,42 @@ def parts(kind: str) -> Mapping[str, Part]:
 
 
 def find(kind: str, name: str) -> type:
-    """A short name looks in our folder; 'package.module:Class' looks anywhere."""
+    """Return the class of a built-in part, or 'package.module:Class' of a trusted package."""
     if ":" in name:
-        module, _, attribute = name.partition(":")
-        try:
-            return getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise UserError(f"Cannot import {kind} '{name}': {error}.") from error
+        return _foreign(kind, name)
     known = parts(kind)
     if name not in known:
         raise unknown_name(kind, name, known)
     return known[name].load()
+
+
+def _foreign(kind: str, name: str) -> type:
+    """Import a class from a package that the caller trusts; refuse before anything is imported."""
+    module, _, attribute = name.partition(":")
+    trust = _TRUST.get()
+    source = trust.source(name)
+    where = f"{source}: " if source else ""
+    if not _MODULE.fullmatch(module) or not attribute.isidentifier():
+        raise UserError(f"{where}{kind} {name!r} should look like 'package.module:Class'.")
+    if not trust.covers(module):
+        raise _untrusted(where, kind, name, module)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"{where}Cannot import {kind} '{name}': {error}.") from error
+    if not isinstance(found, type):
+        raise UserError(f"{where}{kind} '{name}' is not a class, so it cannot be a part.")
+    if not trust.covers(found.__module__):  # what a trusted module has itself imported
+        raise _untrusted(where, kind, name, found.__module__)
+    return found
+
+
+def _untrusted(where: str, kind: str, name: str, module: str) -> UserError:
+    package = module.partition(".")[0]
+    return UserError(
+        f"{where}{kind} '{name}' is code outside Weft, which would be imported and run. If you "
+        f"trust the package '{package}', pass trust=[\"{package}\"] (--trust {package})."
+    )
 
 
 def fill(kind: str, spec: Mapping[str, Any], derived: tuple[str, ...] = ()) -> dict[str, Any]:

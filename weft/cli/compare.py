@@ -47,6 +47,7 @@ def compare(
     device: options.Device = "auto",
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Train several architectures on your file and show them in one table."""
     from weft.config import overrides

@@ -21,6 +21,7 @@ def explain(
     config: Annotated[Path | None, typer.Argument(help="A configuration file.")] = None,
     recipe: Annotated[str, typer.Option(help="A built-in configuration by name.")] = "",
     sets: options.Sets = [],  # noqa: B006
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Every setting with its value and where the value was written."""
     from weft import config as configuration

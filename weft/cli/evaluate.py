@@ -46,6 +46,7 @@ def evaluate(
     device: options.Device = "auto",
     rounded: options.Rounded = False,
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Measure a model on a labelled file, with 95 % bootstrap intervals."""
     from weft.predict import load

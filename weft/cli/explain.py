@@ -63,6 +63,7 @@ def explain(
     problems: options.Problems = "error",
     device: options.Device = "auto",
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Show which words made the model answer as it does, and how far to trust that."""
     from weft.cli.explain_given import asked, of_files, of_texts

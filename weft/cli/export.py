@@ -17,6 +17,7 @@ def export(
     output: options.Output,
     to: Annotated[str, typer.Option(help="huggingface: a folder that transformers loads.")],
     overwrite: options.Overwrite = False,
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Write a model for other libraries."""
     if to not in TO:

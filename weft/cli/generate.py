@@ -69,6 +69,7 @@ def generate(
     as_json: options.Json = False,
     device: options.Device = "auto",
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Write: go on with a prompt, or answer a source; a language model needs no prompt."""
     from weft.predict import load

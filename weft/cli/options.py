@@ -49,6 +49,25 @@ Problems = Annotated[
 ]
 
 
+def _begin_trust(context: typer.Context, packages: list[str]) -> list[str]:
+    """Trust these packages until the verb is over."""
+    from weft.registry import trusting
+
+    context.with_resource(trusting(packages))
+    return packages
+
+
+Trust = Annotated[
+    list[str],
+    typer.Option(
+        "--trust",
+        metavar="PACKAGE",
+        callback=_begin_trust,
+        help="Import parts of this package of your own, which a model or configuration names.",
+    ),
+]
+
+
 def handling(value: str) -> Literal["error", "skip"]:
     """What --problems says, checked."""
     if value not in ("error", "skip"):

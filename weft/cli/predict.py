@@ -44,6 +44,7 @@ def predict(
     device: options.Device = "auto",
     rounded: options.Rounded = False,
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Answer every text of a file, in order."""
     from weft.predict import load

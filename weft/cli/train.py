@@ -34,6 +34,7 @@ def train(
     ] = False,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Train one model on your file."""
     from weft import config as configuration

@@ -60,6 +60,7 @@ def tune(
     workers: Annotated[int, typer.Option(help="Processes; at most one a processor core.")] = 1,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Search a configuration's settings on dev, then train the best again with new seeds."""
     flags = {

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.cli import options
+
 if TYPE_CHECKING:
     from weft.vectors.store import Found, Vectors
 
@@ -37,6 +39,7 @@ def neighbours(
         bool, typer.Option(help="Search a graph (usearch), kept beside FILE: for millions.")
     ] = False,
     duplicates: Duplicates = "error",
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Print the nearest words by cosine; for several words a table, a column a query.
 

@@ -169,13 +169,26 @@ class Predictor:
         _write(folder / "model.json", {"format": FORMAT, "config": self.config})
 
 
+def _model_json(folder: str | Path) -> registry.Source:
+    """Return what names the file that says which parts a model has."""
+    places = (Path(folder), Path(folder) / "model")
+    own = next((p for p in places if (p / "model.json").is_file()), places[0])
+    return lambda name: str(own / "model.json")
+
+
+@registry.trusts(_model_json)
 def load(
-    folder: str | Path, *, device: str = "auto", replay: bool = True, weights: str = "float32"
+    folder: str | Path,
+    *,
+    device: str = "auto",
+    replay: bool = True,
+    weights: str = "float32",
+    trust: Sequence[str] = (),
 ) -> Predictor:
     """Read a model folder and check that it still answers as it did when it was saved.
 
     With `weights` of "int8", a pre-trained network reads on a processor with rounded weights:
-    faster, and less exactly.
+    faster, and less exactly. Parts from outside Weft are imported only from packages in `trust`.
     """
     folder = model_folder(Path(folder))
     config = saved_config(folder / "model.json")

@@ -45,6 +45,7 @@ __all__ = ["Row", "compare", "folder_for", "show", "table"]
 REPORT, TIMED = 45.0, 8.0  # seconds kept for the report, and for timing each recipe's model
 
 
+@registry.trusts(lambda files: lambda name: "")
 def compare(
     files: Sequence[str],
     output: str | Path = "",
@@ -61,12 +62,14 @@ def compare(
     device: str = "auto",
     overwrite: bool = False,
     quiet: bool = False,
+    trust: Sequence[str] = (),
 ) -> list[Row]:
     """Train every recipe with every seed, and write leaderboard.json, report.html and model/.
 
     Trials run in processes of their own. A finished one is not repeated; a recipe that fails
     becomes a row with its error; with `minutes`, what does not fit is clipped or left out. With
-    `pretrained`, a checkpoint, recipes that start from one of its kind are compared, too.
+    `pretrained`, a checkpoint, recipes that start from one of its kind are compared, too. Parts
+    from outside Weft are imported only from packages in `trust`.
     """
     _check(files, dev, seeds, folds, minutes)
     paths = dict(zip(("data.train", "data.test"), files, strict=False)) | {"data.dev": dev}
@@ -105,7 +108,7 @@ def compare(
         rows=rows,
         finished=[pair for recipe in names for pair in race.results.get(recipe, [])],
         facts=subject.facts,
-        command=command(files, output, options, changes),
+        command=command(files, output, options, changes) + _trust_flags(),
         seeds=seeds,
         output=output,
         diagnosis=diagnosis,
@@ -138,6 +141,11 @@ class Subject:
     cut: Cut
     splits: Splits  # of the first fold, where there are folds
     facts: Facts
+
+
+def _trust_flags() -> list[str]:
+    """Return the options that trust what is trusted here."""
+    return [word for package in registry.trusted() for word in ("--trust", package)]
 
 
 def _data(given: Mapping[str, Any]) -> Data:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from weft.errors import UserError
+from weft.registry import trusted
 from weft.report.trial import ERROR, Result, Timing, Trial
+from weft.run.processes import python_command
 
 Say = Callable[[int, str], None]  # so many trials are settled, and a line about it
 PAUSE = 0.02  # seconds between looks at the processes
@@ -208,7 +210,7 @@ def _launch(job: dict[str, Any], threads: int) -> tuple[subprocess.Popen, IO[byt
             environment[f"{name}_NUM_THREADS"] = str(threads)
     errors = tempfile.TemporaryFile()
     process = subprocess.Popen(
-        [sys.executable, "-m", "weft.report.work"],
+        python_command("weft.report.work"),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=errors,
@@ -216,7 +218,7 @@ def _launch(job: dict[str, Any], threads: int) -> tuple[subprocess.Popen, IO[byt
     )
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(job).encode("utf-8"))
+        process.stdin.write(json.dumps({**job, "trust": trusted()}).encode("utf-8"))
         process.stdin.close()
     return process, errors
 

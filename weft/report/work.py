@@ -11,6 +11,7 @@ import time
 import traceback
 
 from weft.errors import UserError
+from weft.registry import trusting
 from weft.report.trial import ERROR, Trial, write
 
 
@@ -20,10 +21,11 @@ def main() -> int:
     job = json.load(sys.stdin)
     trial = Trial.from_json(job["trial"])
     try:
-        if job["what"] == "time":
-            trial.time(job["device"])
-        else:
-            trial.run(job["device"], job["minutes"], job["limit"])
+        with trusting(job["trust"]):
+            if job["what"] == "time":
+                trial.time(job["device"])
+            else:
+                trial.run(job["device"], job["minutes"], job["limit"])
     except Exception as error:
         _leave(trial, error)
         return 1

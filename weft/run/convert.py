@@ -4,6 +4,7 @@ import copy
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,11 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     return notes
 
 
-def export(model: str | Path, output: str | Path, *, overwrite: bool = False) -> Made:
+def export(
+    model: str | Path, output: str | Path, *, overwrite: bool = False, trust: Sequence[str] = ()
+) -> Made:
     """Write a model folder as a checkpoint that `transformers` loads."""
-    predictor = load(model, device="cpu")
+    predictor = load(model, device="cpu", trust=trust)
     if not isinstance(predictor.engine, Neural):
         raise UserError(f"{model}: a model without a network; there is no checkpoint of it.")
     network = copy.deepcopy(predictor.engine.model)

@@ -12,7 +12,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import chain, islice
@@ -38,14 +38,8 @@ from weft.train.settings import Settings
 from weft.train.watch import Watch, as_it_was
 
 OURS = {
-    "config.toml",
-    "metrics.jsonl",
-    "log.txt",
-    "checkpoints",
-    "model",
-    "predictions.jsonl",
-    "health.json",
-    "tensorboard",
+    *("config.toml", "metrics.jsonl", "log.txt", "checkpoints", "model"),
+    *("predictions.jsonl", "health.json", "tensorboard"),
 }
 PRETRAINED = "pretrained"  # the kind of what a folder holds, until it is opened
 GOLDEN_LENGTH = 2000  # characters; longer texts would make a model folder needlessly large
@@ -67,6 +61,7 @@ class Outcome:
     record: dict[str, Any]  # what is saved as record.json
 
 
+@registry.trusts(lambda config: config.origin_of)
 def train(
     config: Config,
     output: str | Path,
@@ -77,10 +72,12 @@ def train(
     overwrite: bool = False,
     quiet: bool = False,
     heard: Heard | None = None,
+    trust: Sequence[str] = (),
 ) -> Outcome:
     """Train what a configuration describes into a run folder, measure it, and save the model.
 
     `heard` is called after every evaluation; what it raises, such as Stop, ends the training.
+    Parts from outside Weft are imported only from packages in `trust`.
     """
     started = time.perf_counter()
     full = filled(config)

@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from weft import registry
 from weft.config import Config, dumps
 from weft.errors import UserError, unknown_name
 from weft.run.data import Data, counted, manner_of
@@ -75,6 +76,7 @@ class Tuned:
         }
 
 
+@registry.trusts(lambda config: config.origin_of)
 def tune(
     config: Config,
     output: str | Path,
@@ -90,10 +92,12 @@ def tune(
     device: str = "auto",
     overwrite: bool = False,
     told: Told = lambda news, metric, total: None,
+    trust: Sequence[str] = (),
 ) -> Tuned:
     """Search the settings of a configuration on dev, then train the best again with new seeds.
 
     Called again with the same folder it goes on to `trials` in all; so may several processes.
+    Parts from outside Weft are imported only from packages in `trust`.
     """
     library()
     base = _without_search(config)

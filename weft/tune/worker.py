@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from weft.errors import UserError
+from weft.registry import trusted, trusting
+from weft.run.processes import python_command
 from weft.tune.restart import restarts
 from weft.tune.study import Limits, Row, Study
 from weft.tune.work import search
@@ -24,8 +26,8 @@ def together(study: Study, limits: Limits, workers: int, told: Callable[[Row], N
     share = str(max(1, cores() // workers))
     logs = study.folder / "workers"
     logs.mkdir(exist_ok=True)
-    words = [sys.executable, "-m", "weft.tune.worker", str(study.folder)]
-    words.append(json.dumps(asdict(limits)))
+    words = python_command("weft.tune.worker", str(study.folder), json.dumps(asdict(limits)))
+    words.append(json.dumps(trusted()))
     known = {row.number for row in study.rows() if row.over}
     running = []
     for i in range(workers):
@@ -56,8 +58,13 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def main(folder: str, wanted: str) -> None:
+def main(folder: str, wanted: str, trust: str) -> None:
     """The work of one worker: trials, then restarts."""
+    with trusting(json.loads(trust)):
+        _work(folder, wanted)
+
+
+def _work(folder: str, wanted: str) -> None:
     limits = Limits(**json.loads(wanted))
     study = Study(Path(folder))
     try:
