@@ -1,4 +1,6 @@
-"""A training that has only so much time: how far it should be, and the rate that follows."""
+"""The time limit of a training: how many updates still fit, and the rate that follows."""
+
+import math
 
 import pytest
 
@@ -20,23 +22,19 @@ def now(monkeypatch):
 
 def test_what_reading_has_left_is_the_whole(now):
     found = Clock(started=70.0, minutes=1.0)  # 30 of 60 seconds went to reading
-    assert (found.spent, found.late, found.pace()) == (0.0, False, 0.0)
-    now[0] = 102.0
-    assert found.pace() == 0.0  # too early to tell
+    assert (found.spent, found.late) == (0.0, False)
     now[0] = 115.0
     assert found.spent == 0.5
-    assert found.pace() == pytest.approx(0.4 / 0.9)  # from 0 on, or the rate would jump
-    now[0] = 103.001
-    assert 0 < found.pace() < 0.001
-    now[0] = 115.0
     now[0] = 131.0
     assert found.late
 
 
 def test_without_a_limit_it_is_never_late(now):
     found = Clock(started=70.0, minutes=0.0)
-    now[0] = 1e9
-    assert (found.pace(), found.late) == (0.0, False)
+    for _ in range(9):
+        now[0] += 1e9
+        found.count_update()
+    assert (found.updates_that_fit(), found.late) == (math.inf, False)
 
 
 def test_when_reading_took_all_of_it_one_update_is_made(now):
@@ -52,21 +50,49 @@ def test_a_training_that_is_taken_up_again_has_the_time_that_is_left(now):
     assert again.late
 
 
-def rates(pace):
+def test_compiling_says_nothing_about_the_pace(now):
+    """The first update compiles for 40 s, the fourth captures a graph for 3 s; others take 0.1."""
+    found = Clock(started=100.0, minutes=2.0)
+    seconds = [40.0, 0.1, 0.1, 3.0, 0.1, 0.1]
+    for each in seconds[:5]:
+        now[0] += each
+        found.count_update()
+        assert found.updates_that_fit() == math.inf  # too few to tell
+    now[0] += seconds[5]
+    found.count_update()
+    left = 120 - sum(seconds)
+    assert found.updates_that_fit() == pytest.approx(left / 0.1)
+
+
+def test_evaluations_take_their_time_and_the_last_one_must_fit(now):
+    found = Clock(started=100.0, minutes=1.0)
+    for _ in range(10):
+        now[0] += 1.0
+        found.count_update()
+    now[0] += 5.0
+    found.count_evaluation(5.0)
+    # 45 s are left, 5 of them for the last evaluation; an update takes 1 s and 0.5 of evaluating.
+    assert found.updates_that_fit() == pytest.approx(40 / 1.5)
+    now[0] = 100 + 56.0
+    assert found.late
+
+
+def rates(fits, **changes):
     net = model()
-    settings = Settings(epochs=3, schedule="linear", learning_rate=0.01)
-    task = Language(window=7)
-    return [
-        update.rate
-        for update in fit(
-            Trainee.fresh(net, settings), task, pieces(), settings, on("cpu"), pace=pace
-        )
-    ]
+    settings = Settings(epochs=3, schedule="linear", learning_rate=0.01, **changes)
+    updates = fit(
+        Trainee.fresh(net, settings), Language(window=7), pieces(), settings, on("cpu"),
+        updates_that_fit=fits,
+    )  # fmt: skip
+    return [update.rate for update in updates]
 
 
-def test_the_rate_comes_down_with_the_clock():
-    usual, done = rates(lambda: 0.0), iter([0.0, 0.0, 0.5, 0.9, *[1.0] * 99])
-    hurried = rates(lambda: next(done))
-    assert hurried[:2] == usual[:2]
-    assert hurried[2:5] == pytest.approx([0.005, 0.001, 0.0])
-    assert rates(lambda: 0.01)[5:] == usual[5:]  # who is ahead of the clock does not look at it
+def test_the_rate_comes_down_with_the_time():
+    usual = rates(lambda: math.inf)
+    left = iter([math.inf, math.inf, 4.0, 3.0, 2.0, 1.0, *[1.0] * 99])
+    hurried = rates(lambda: next(left))
+    assert hurried[:3] == usual[:3]
+    steps = [hurried[i] - hurried[i + 1] for i in range(2, 5)]
+    assert steps == pytest.approx([hurried[2] / 4] * 3)
+    assert hurried[6] == pytest.approx(0.0, abs=1e-9)
+    assert rates(lambda: 1e6) == usual  # enough time changes nothing

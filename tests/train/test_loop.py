@@ -12,7 +12,7 @@ from weft.model import Model
 from weft.tasks.classify import Classify
 from weft.train import loop
 from weft.train.loop import NotFinite, Progress, Trainee, fit
-from weft.train.optimise import clip, optimisers, rate
+from weft.train.optimise import clip, optimisers
 from weft.train.runtime import on
 from weft.train.settings import Settings
 
@@ -228,19 +228,6 @@ def test_clip_equals_torch_for_dense_and_counts_a_sparse_row_once():
     expected = nn.utils.clip_grad_norm_([dense.weight], 0.5)
     torch.testing.assert_close(norm, expected)
     torch.testing.assert_close(table.weight.grad.to_dense(), dense.weight.grad)
-
-
-def test_schedules_follow_their_formulas():
-    def at(share, **settings):
-        return rate(Settings(learning_rate=2.0, **settings), share)
-
-    assert at(0.7) == 2.0
-    assert at(0.05, warmup=0.1) == pytest.approx(1.0)
-    assert at(0.55, warmup=0.1, schedule="linear") == pytest.approx(1.0)
-    assert at(1.0, schedule="linear") == 0.0
-    assert at(0.5, schedule="cosine") == pytest.approx(1.0)
-    assert at(0.25, schedule="cosine") == pytest.approx(1 + math.cos(math.pi / 4))
-    assert at(0.4, warmup=0.1, schedule="inverse-sqrt") == pytest.approx(1.0)
 
 
 def test_decay_leaves_biases_alone():

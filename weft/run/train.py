@@ -7,7 +7,6 @@ RUN/config.toml  log.txt  metrics.jsonl  predictions.jsonl  health.json  model/
 import contextlib
 import dataclasses
 import json
-import math
 import platform
 import shutil
 import sys
@@ -30,6 +29,7 @@ from weft.predict.evaluate import evaluate, unlabelled
 from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
 from weft.run.data import Data, Source, checked, counted, manner_of, nearly_same, some, unread
+from weft.run.settings import read_settings
 from weft.run.split import Splits, from_files
 from weft.tasks.task import Space, Task, built
 from weft.text import matrices, trees
@@ -144,11 +144,11 @@ def filled(config: Config) -> dict[str, Any]:
         config = resolved(config)
     task = registry.fill("task", {"kind": "classify", **config["task"]}, ("tokenizer",))
     data = checked(Data(**registry.check(Data, config["data"], "[data]")))
-    settings = Settings(**registry.check(Settings, config["train"], "[train]"))
-    _check_settings(settings)
+    model = _model_sections(config)
+    settings = read_settings(config["train"], model)
     return {
         "task": task,
-        **_model_sections(config),
+        **model,
         "data": dataclasses.asdict(data),
         "train": dataclasses.asdict(settings),
     }
@@ -362,19 +362,6 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
         fix = "set pool.kind to 'none'" if by_word else "choose another pool than 'none'"
         asks = "about every word" if by_word else "about the text as a whole"
         raise UserError(f"The task '{kind}' asks {asks}: {fix}.")
-
-
-def _check_settings(settings: Settings) -> None:
-    for name in ("epochs", "batch", "budget", "accumulate"):
-        if getattr(settings, name) < 1:
-            raise UserError(f"train.{name} should be at least 1, got {getattr(settings, name)}.")
-    for name, value in dataclasses.asdict(settings).items():
-        if name != "seed" and isinstance(value, (int, float)) and not 0 <= value < math.inf:
-            raise UserError(f"train.{name} should be 0 or more, got {value}.")
-    for name in ("warmup", "average"):
-        if getattr(settings, name) >= 1:
-            value = getattr(settings, name)
-            raise UserError(f"train.{name} is a share of the training, below 1; got {value}.")
 
 
 def _check_metric(name: str, task: Task, space: Space) -> None:

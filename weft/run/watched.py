@@ -77,7 +77,9 @@ class Loop:
                 self._count(progress)
                 late = self.clock.late
                 if late or self._due(progress):
+                    began = time.perf_counter()
                     self._evaluate(progress)
+                    self.clock.count_evaluation(time.perf_counter() - began)
                 self._save_when_due(progress)
                 if late and progress.share < 1:
                     self._note_the_clock(progress)
@@ -125,8 +127,9 @@ class Loop:
             return
         for progress in fit(
             self.trainee, self.run_.task, self.batches, self.settings, self.run_.runtime,
-            pace=self.clock.pace,
+            updates_that_fit=self.clock.updates_that_fit,
         ):  # fmt: skip
+            self.clock.count_update()
             yield progress
             if self._stopped():
                 self.watch.say(
@@ -268,6 +271,7 @@ class Loop:
             "turned": self.turned,
             "course": self.course.points,
             "order": self._order,
+            "decay_left": self.trainee.decay_left,
         }
         path = self.folder / "last.safetensors"
         checkpoint.write(path, self.trainee, progress.position, self.run_.runtime, extra)
@@ -285,6 +289,7 @@ class Loop:
         self.best, self.stale = extra["best"], extra["stale"]
         self.losses, self.turned = list(extra["loss"]), extra.get("turned", False)
         self.course.points = [(share, figure) for share, figure in extra.get("course", [])]
+        self.trainee.decay_left = extra.get("decay_left")
         before = extra.get("seconds", 0.0)
         self.clock = Clock(self.run_.started, self.settings.minutes, before)
         forget_after(self.run_.folder / "metrics.jsonl", self.trainee.step)

@@ -1,19 +1,27 @@
-"""The time that a training may take, and how much of it is over."""
+"""The time limit of a training: when to stop, and how many updates still fit."""
 
 import time
+from collections import deque
 
-EARLY = 0.1  # of the time: before that, a slow first update does not say that it will be short
+WINDOW = 50  # latest updates that the pace is read from
+ENOUGH = 5  # of them, below which there is no pace yet
+TRIMMED = 0.1  # of the slowest: compiling, capturing a CUDA graph, a checkpoint
 
 
 class Clock:
-    """Counts from where reading the data has ended to `minutes` after everything began.
+    """Counts from the end of set-up to `minutes` after everything began.
 
-    `before` are the seconds that a training which is taken up again had trained already.
+    `before` is the number of seconds a resumed training had trained already. Set-up takes its time
+    from the limit, but it is no progress: the learning-rate schedule follows `updates_that_fit`.
     """
 
     def __init__(self, started: float, minutes: float, before: float = 0.0):
         self.begun = time.perf_counter() - before
         self.end = started - before + 60 * minutes if minutes else float("inf")
+        self.reserve = 0.0  # seconds that the last evaluation took: the final one must fit, too
+        self._updates: deque[float] = deque(maxlen=WINDOW)  # seconds each
+        self._last: float | None = None
+        self._count, self._aside = 0, 0.0  # updates so far; seconds of evaluations between them
 
     @property
     def seconds(self) -> float:
@@ -22,14 +30,34 @@ class Clock:
 
     @property
     def spent(self) -> float:
-        """The share of the time that is over; above 1 when it is late."""
+        """The fraction of the time that is over; above 1 when it is late."""
         now = time.perf_counter()
         return (now - self.begun) / (self.end - self.begun) if self.end > self.begun else 2.0
 
     @property
     def late(self) -> bool:
-        return self.spent > 1
+        return time.perf_counter() + self.reserve > self.end
 
-    def pace(self) -> float:
-        """How far a training should be that has to end with the clock; it begins to count at 0."""
-        return max(self.spent - EARLY, 0.0) / (1 - EARLY)
+    def count_update(self) -> None:
+        """Note that an update has ended. The first one is set-up, and not timed."""
+        now = time.perf_counter()
+        if self._last is not None:
+            self._updates.append(now - self._last)
+        self._last = now
+        self._count += 1
+
+    def count_evaluation(self, seconds: float) -> None:
+        """Note that an evaluation took so long since the last update ended."""
+        self.reserve = max(seconds, 0.5 * self.reserve)
+        self._aside += seconds
+        self._last = time.perf_counter()
+
+    def updates_that_fit(self) -> float:
+        """How many more updates there is time for, by the pace of the latest; at least one."""
+        if self.end == float("inf") or len(self._updates) < ENOUGH:
+            return float("inf")
+        known = sorted(self._updates)
+        known = known[: len(known) - max(1, int(TRIMMED * len(known)))]
+        each = sum(known) / len(known) + self._aside / self._count
+        left = self.end - self.reserve - time.perf_counter()
+        return max(left / max(each, 1e-9), 1.0)

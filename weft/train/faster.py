@@ -20,6 +20,7 @@ from weft.train.runtime import Runtime, staged, uncached
 from weft.train.settings import Settings
 
 PAYS = 2000  # updates that make up for half a minute of compiling
+PAYS_MINUTES = 5  # of a time limit, below which half a minute is too much
 WIDE = 16  # steps that batches of texts are filled up to a multiple of, so that shapes come again
 WARM = 3  # updates of a shape before one is captured, which costs about as many
 FEW = 100  # updates that no graph is worth while for
@@ -43,7 +44,9 @@ def compile_for(model: Any, settings: Settings, runtime: Runtime, batches: Batch
     """
     wanted = settings.compile
     if wanted == "auto":
-        wanted = runtime.graphs and _steady(model, batches) and _ahead(batches, settings) >= PAYS
+        hurried = 0 < settings.minutes < PAYS_MINUTES
+        many = updates_ahead(batches, settings) >= PAYS
+        wanted = runtime.graphs and _steady(model, batches) and many and not hurried
     return compile_blocks(model) if wanted else 0
 
 
@@ -75,7 +78,7 @@ def updates(
         and settings.accumulate == 1
         and settings.optimiser in ("sgd", "adam", "adamw")
         and not settings.unfreeze
-        and _ahead(batches, settings) >= FEW
+        and updates_ahead(batches, settings) >= FEW
     )
     if not fits:
         return once
@@ -264,7 +267,7 @@ def _recurring(model: Any, batches: Batches) -> bool:
     )
 
 
-def _ahead(batches: Batches, settings: Settings) -> float:
-    """Updates from here to the end of the training."""
+def updates_ahead(batches: Batches, settings: Settings) -> float:
+    """Return the number of updates from here to the end of the training, as planned."""
     left = 1 - batches.share(batches.position)
     return left * batches.per_epoch * batches.epochs / settings.accumulate

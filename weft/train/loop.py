@@ -12,9 +12,10 @@ from torch.optim import Optimizer
 from weft.batch import Batches, Labelled, Position
 from weft.decode.search_state import leaves, mapped
 from weft.errors import UserError
-from weft.train.faster import compile_for, give_up_compiling, updates
-from weft.train.optimise import FACTOR, Unfreezing, clip, optimisers, rate
+from weft.train.faster import compile_for, give_up_compiling, updates, updates_ahead
+from weft.train.optimise import FACTOR, Unfreezing, clip, optimisers
 from weft.train.runtime import Runtime, free_memory, out_of_memory
+from weft.train.schedule import Schedule
 from weft.train.settings import Settings
 
 CHECK = 16  # updates between looks at the loss for NaN; on a GPU each is judged at the next one
@@ -73,6 +74,7 @@ class Trainee:
     looked: Looked | None = None  # the last look, which nobody has waited for
     carried: Any = None  # the state in which the next batch begins, where one goes on from another
     trouble: str = ""  # in words, what was to make it faster and could not
+    decay_left: float | None = None  # of the learning rate, where time is short (see Schedule)
 
     @classmethod
     def fresh(cls, model: nn.Module, settings: Settings) -> "Trainee":
@@ -89,12 +91,12 @@ def fit(
     settings: Settings,
     runtime: Runtime,
     watch: Callable[[Progress], None] = lambda progress: None,
-    pace: Callable[[], float] = lambda: 0.0,
+    updates_that_fit: Callable[[], float] = lambda: math.inf,
 ) -> Iterator[Progress]:
     """Train from where `batches` stand until they run out, yielding after every update.
 
-    `pace` says how far the training should be by the clock: where that is further than it is, the
-    learning rate follows it, and has come down when time is over.
+    `updates_that_fit` says how many more updates there is time for: where those are fewer than
+    planned, the schedule of the learning rate ends with them.
     Raises NotFinite at once on a processor; on a GPU at the latest 2·CHECK updates after a loss
     went NaN, always before the end of an epoch, and whenever the caller asks with `check(trainee)`.
     """
@@ -115,13 +117,16 @@ def fit(
         return total, norm
 
     faster = updates(update, trainee, settings, runtime, batches)
+    schedule = Schedule(settings, trainee.decay_left)
     often = 1 if runtime.device.type == "cpu" else CHECK
     for group in _groups(iter(batches), settings.accumulate):
         position = group[-1][1]
-        trainee.step += 1
         count = sum(batch.count for batch, _ in group)
         behind = batches.share(batches.position)
-        now = rate(settings, min(max(behind, pace()), 1.0))
+        ahead = updates_ahead(batches, settings)
+        now = schedule.rate(trainee.step, behind, ahead, updates_that_fit())
+        trainee.decay_left = schedule.decay_left
+        trainee.step += 1
         frozen.until(behind * settings.epochs)
         for optimiser in trainee.optimisers:
             for settings_group in optimiser.param_groups:

@@ -1,6 +1,5 @@
-"""Optimisers and learning-rate schedules: torch's own, chosen by name."""
+"""Optimisers: torch's own, chosen by name."""
 
-import math
 from collections.abc import Iterable
 
 import torch
@@ -133,23 +132,6 @@ def _sparse(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
             return torch.optim.Adagrad(parameters, settings.learning_rate)
         case _:
             return torch.optim.SparseAdam(parameters, settings.learning_rate, (0.9, settings.beta2))
-
-
-def rate(settings: Settings, share: float) -> float:
-    """The learning rate when `share` (0 … 1) of the training lies behind."""
-    peak, warmup = settings.learning_rate, settings.warmup
-    if warmup > 0 and share < warmup:
-        return peak * share / warmup
-    left = (1 - share) / (1 - warmup) if warmup < 1 else 1.0
-    match settings.schedule:
-        case "linear":
-            return peak * left
-        case "cosine":
-            return peak * 0.5 * (1 + math.cos(math.pi * (1 - left)))
-        case "inverse-sqrt":
-            return peak * math.sqrt(warmup / share) if warmup > 0 else peak
-        case _:
-            return peak
 
 
 def clip(parameters: Iterable[nn.Parameter], longest: float) -> Tensor:

@@ -13,7 +13,7 @@ class Settings:
     budget: int = 16384  # steps in a padded batch, at most
     accumulate: int = 1  # batches in one update
     optimiser: Literal["sgd", "adam", "adamw", "adagrad"] = "adamw"
-    learning_rate: float = 1e-3
+    learning_rate: float = 1e-3  # in a configuration also "auto": by the width of a GPT
     embedder_rate: float = 0.0  # learning rate of the embedders; 0 = learning_rate
     head_rate: float = 0.0  # learning rate of the head; 0 = learning_rate
     layer_decay: float = 1.0  # of a pre-trained embedder: how much slower each layer learns than
@@ -24,18 +24,19 @@ class Settings:
     beta2: float = 0.999  # of adam and adamw: how slowly the size of gradients is forgotten
     weight_decay: float = 0.0  # of adamw, on matrices only
     schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "constant"
-    warmup: float = 0.0  # share of the training during which the rate rises from zero
+    warmup: float = 0.0  # fraction of the training during which the rate rises from zero
+    warmup_updates: int = 0  # fewest updates of warm-up, but at most a quarter of all
     clip: float = 1.0  # longest gradient; 0 leaves it alone
     average: float = 0.0  # decay of a running mean of the weights that is what gets saved; 0 = off
     patience: int = 0  # evaluations without improvement before it stops; 0 = never
     metric: str = ""  # what early stopping and the best checkpoint look at; empty = the task's own
     evaluate_every: int = 0  # updates between evaluations; 0: an epoch
-    # After which it stops and keeps the best it has, its rate having come down; 0 = no limit.
+    # Time limit, set-up included; the schedule ends with the updates that fit. 0 = no limit.
     minutes: float = 0.0
     save_every: int = 0  # updates between checkpoints; 0 = once an evaluation and once a minute
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
     # Compile the blocks of Transformers. auto: on a GPU, in a language model with 2,000 updates
-    # ahead or more, which make up for half a minute of compiling.
+    # ahead or more and no time limit below five minutes: compiling takes half a minute.
     compile: bool | Literal["auto"] = "auto"
     # On a GPU: whole updates as one graph of the device, in pre-training and language models, and
     # where a network such as BERT is fine-tuned to answer about texts, a graph for every length.

@@ -1,0 +1,48 @@
+"""The [train] section of a configuration, checked."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from weft import registry
+from weft.errors import UserError
+from weft.train.settings import Settings
+
+# Learning rate × hidden width of a GPT trained from scratch: 1e-3 at 384, 5e-4 at 768. The wider a
+# Transformer, the lower the rate at which Adam stays stable (Yang et al. 2021).
+RATE_TIMES_WIDTH = 0.384
+HIGHEST_RATE = 3e-3  # of narrow ones
+
+
+def read_settings(section: Mapping[str, Any], model: Mapping[str, Any]) -> Settings:
+    """Return the settings of a training of `model`, whose sections are filled in."""
+    section = dict(section)
+    if section.get("learning_rate") == "auto":
+        section["learning_rate"] = _rate_for_width(model)
+    settings = Settings(**registry.check(Settings, section, "[train]"))
+    _check(settings)
+    return settings
+
+
+def _rate_for_width(model: Mapping[str, Any]) -> float:
+    decoder = model.get("decoder", {})
+    if decoder.get("kind") != "gpt":
+        raise UserError(
+            "train.learning_rate = 'auto' is for a [decoder] of kind 'gpt', whose width decides. "
+            "Give a number, such as 0.001."
+        )
+    return float(f"{min(RATE_TIMES_WIDTH / decoder['hidden'], HIGHEST_RATE):.3g}")
+
+
+def _check(settings: Settings) -> None:
+    for name in ("epochs", "batch", "budget", "accumulate"):
+        if getattr(settings, name) < 1:
+            raise UserError(f"train.{name} should be at least 1, got {getattr(settings, name)}.")
+    for name, value in dataclasses.asdict(settings).items():
+        if name != "seed" and isinstance(value, (int, float)) and not 0 <= value < math.inf:
+            raise UserError(f"train.{name} should be 0 or more, got {value}.")
+    for name in ("warmup", "average"):
+        if getattr(settings, name) >= 1:
+            value = getattr(settings, name)
+            raise UserError(f"train.{name} is a share of the training, below 1; got {value}.")

@@ -1,0 +1,74 @@
+"""The learning rate at each update: warm-up, then decay, over the updates there are."""
+
+import math
+from dataclasses import dataclass
+
+from weft.train.settings import Settings
+
+LONGEST_FLOOR = 0.25  # of all updates: the longest warm-up that `warmup_updates` can ask for
+
+
+def rate(settings: Settings, share: float, warmup: float | None = None) -> float:
+    """Return the learning rate when `share` (0 … 1) of the updates is done.
+
+    `warmup` is the fraction that warms up; by default that of the settings.
+    """
+    warmup = settings.warmup if warmup is None else warmup
+    if warmup > 0 and share < warmup:
+        return settings.learning_rate * share / warmup
+    left = (1 - share) / (1 - warmup) if warmup < 1 else 1.0
+    return _decay(settings, left, warmup / share if warmup > 0 else 1.0)
+
+
+def _decay(settings: Settings, left: float, warmed: float) -> float:
+    """Return the rate with `left` (1 … 0) of the decay to come, `warmed` of the updates warm-up."""
+    peak = settings.learning_rate
+    match settings.schedule:
+        case "linear":
+            return peak * left
+        case "cosine":
+            return peak * 0.5 * (1 + math.cos(math.pi * (1 - left)))
+        case "inverse-sqrt":
+            return peak * math.sqrt(warmed)
+        case _:
+            return peak
+
+
+def warmup_fraction(settings: Settings, updates: float) -> float:
+    """Return the fraction of so many updates that warms up: 2 % of a short run would be too few."""
+    floor = min(settings.warmup_updates, LONGEST_FLOOR * updates)
+    return max(settings.warmup, floor / max(updates, 1.0))
+
+
+@dataclass
+class Schedule:
+    """The learning rate, update by update.
+
+    As long as all planned updates fit into the time limit, it depends on nothing but how many are
+    done. Once fewer fit, the rest of the decay is spread evenly over the updates that still fit:
+    it comes to its end when time does, however long set-up and compiling took. Warm-up is counted
+    in updates, and never skipped.
+    """
+
+    settings: Settings
+    decay_left: float | None = None  # 1 … 0, where time is short; None: as planned
+
+    def rate(self, step: int, share: float, planned: float, fit: float = math.inf) -> float:
+        """Return the rate of the next update, and move on.
+
+        `step` updates and `share` of the plan are done; `planned` more are to come, `fit` of them
+        in time.
+        """
+        settings = self.settings
+        warmup = warmup_fraction(settings, step + planned)
+        if self.decay_left is None and fit >= planned:
+            return rate(settings, share, warmup)
+        if self.decay_left is None:
+            self.decay_left = min((1 - share) / (1 - warmup), 1.0)
+        left = max(min(planned, fit), 1.0)
+        warmup_updates = warmup_fraction(settings, step + left) * (step + left)
+        if step < warmup_updates and self.decay_left == 1:
+            return settings.learning_rate * step / warmup_updates
+        now = _decay(settings, self.decay_left, min(warmup_updates / max(step, 1), 1.0) or 1.0)
+        self.decay_left -= self.decay_left / left
+        return now
