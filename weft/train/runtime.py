@@ -1,6 +1,8 @@
 """Where and how numbers are computed. The only file that names devices and processes."""
 
 import contextlib
+import ctypes
+import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -217,6 +219,48 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _stop_openmp() -> None:
+    """End the OpenMP threads of this thread; the next parallel region starts new ones.
+
+    A child inherits libgomp's record of its threads but not the threads, and would wait for them
+    forever. Other OpenMP runtimes forget theirs after a fork without help.
+    """
+    with contextlib.suppress(OSError):
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+            mapped = {line.split(maxsplit=5)[-1].rstrip("\n") for line in file}
+        for path in mapped:
+            if "libgomp" in os.path.basename(path):
+                pause = getattr(ctypes.CDLL(path), "omp_pause_resource_all", None)
+                if pause is not None:
+                    pause(1)  # omp_pause_soft
+
+
+def _before_fork() -> None:
+    _stop_openmp()
+    _kept.append(os.environ.get(TOKENIZERS))
+    os.environ[TOKENIZERS] = "false"
+
+
+def _after_in_parent() -> None:
+    before = _kept.pop()
+    if before is None:
+        os.environ.pop(TOKENIZERS, None)
+    else:
+        os.environ[TOKENIZERS] = before
+
+
+# A forked child computes with one thread, as do the workers of a DataLoader: the parent forks as
+# many as it wants to compute at a time. It may set more.
+TOKENIZERS = "TOKENIZERS_PARALLELISM"  # a child does not inherit the threads of `tokenizers` either
+_kept: list[str | None] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_in_parent,
+        after_in_child=lambda: torch.set_num_threads(1),
+    )
 
 
 def out_of_memory(error: BaseException) -> bool:
