@@ -223,7 +223,7 @@ FILES = {
         "a.ptb",
         b"(3 (2 a) (2 b)))\n",
         {},
-        ["a.ptb:1:16: ')' after the end of the tree"],
+        ["a.ptb:1:16: this ')' closes nothing"],
     ),
     "tree with two words": (
         "a.ptb",

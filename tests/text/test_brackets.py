@@ -5,9 +5,14 @@ from hypothesis import given
 
 from tests.text.test_conll import ROLES
 from tests.text.test_trees import TREES
+from weft.doctor.diagnose import examine
+from weft.doctor.files import opened
 from weft.errors import UserError
 from weft.text import brackets, trees
 from weft.text.brackets import bits, from_bits, read_bits, read_brackets, strip, unwrapped
+from weft.text.columns import Columns
+from weft.text.read import read
+from weft.text.source import Account
 from weft.text.trees import format, parse
 
 TREEBANK = """\
@@ -101,3 +106,59 @@ def test_bits_need_no_names(tmp_path):
 def test_bad_bits(tmp_path, old, new, message):
     with pytest.raises(UserError, match=message):
         list(read_bits(save(tmp_path, ROLES.replace(old, new), "a.conll"), bits=5))
+
+
+SOUND = "( (S\n    (NP (D the) (N dog))\n    (VP (V barks))) )\n"
+DAMAGE = {
+    "one bracket too few": (SOUND.replace(")) )", "))"), "the '(' in column 1 is never closed"),
+    "one bracket too many": (
+        SOUND.replace(")) )", ")) ))"),
+        "line {third}, column 22: this ')' closes",
+    ),
+    "a word too many": (
+        SOUND.replace("the", "the a"),
+        "line {second}, column 16: the leaf already",
+    ),
+    "a line that is no text": (SOUND.replace("the", "th\udce9"), "byte 0xe9 at offset 13"),
+}
+
+
+@pytest.mark.parametrize("gap", ["", "\n"])
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["a.mrg", "a.txt"])
+def test_a_damaged_tree_is_skipped_whole(tmp_path, damage, gap, name):
+    broken, said = DAMAGE[damage]
+    path = tmp_path / name
+    whole = f"{SOUND}{gap}{broken}{gap}{SOUND}"
+    path.write_bytes(whole.encode("utf-8", "surrogateescape"))
+    tally = Account()
+    found = list(read(path, problems="skip", tally=tally))
+    assert [one.text for one in found] == ["the dog barks"] * 2
+    (counted,) = tally.counts.values()
+    ((where, told),) = tally.told.items()
+    line = 4 + len(gap)
+    assert counted == 1
+    assert where == f"{path}:{line + (damage == 'a line that is no text')}"
+    assert told.startswith(said.format(second=line + 1, third=line + 2))
+    with pytest.raises(UserError):
+        list(read(path))
+    result = examine_files(path)
+    assert result["errors"] == 1, result
+
+
+def examine_files(path):
+    """What `weft check` makes of a file."""
+    files = opened([str(path)], Columns())
+    found = examine(files.sources, files.paths, tallies=files.tallies, extra=files.findings)
+    return {"errors": sum(one.level == "error" for one in found.findings), "rows": found.rows}
+
+
+def test_trees_without_indent_are_not_taken_apart(tmp_path):
+    flat = SOUND.replace("\n    ", "\n")
+    path = save(tmp_path, flat + flat.replace("the", "the a") + flat)
+    with pytest.raises(UserError, match=r"a\.mrg:5:12: .* nothing says where the next tree begins"):
+        list(read(path, problems="skip"))
+    path = save(tmp_path, "\n".join((flat, flat.replace("the", "the a"), flat)))
+    assert [one.text for one in read(path, problems="skip")] == ["the dog barks"] * 2
+    path = save(tmp_path, flat * 3)
+    assert [one.text for one in read(path, problems="skip")] == ["the dog barks"] * 3

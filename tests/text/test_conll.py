@@ -172,3 +172,12 @@ def test_ragged_sentences_can_be_left_out(tmp_path):
     (only,) = read_columns(path, problems="skip", tally=tally)
     assert only.words == ["It", "narrows"]
     assert tally.counts == {"ragged columns": 1}
+
+
+def test_a_line_that_is_no_text_leaves_its_sentence_out(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_bytes(b"a O\nb\xe9 B-X\nc O\n\nd O\ne B-X\n")
+    tally = Tally()
+    found = list(read_columns(path, problems="skip", tally=tally))
+    assert [one.words for one in found] == [["d", "e"]]
+    assert tally.places == {"undecodable bytes": [f"{path}:2"]}

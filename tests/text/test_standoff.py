@@ -263,3 +263,15 @@ def test_brat_needs_both_files(tmp_path):
     (tmp_path / "doc.ann").unlink()
     with pytest.raises(UserError, match=r"no \.ann file in this folder"):
         list(read_brat(tmp_path))
+
+
+def test_a_line_that_is_no_text_leaves_its_document_out(tmp_path):
+    for name, marks in (
+        ("a", b"T1\tPER 0 3\tAda\nT2\tLOC 7 9\t\xe9\n"),
+        ("b", b"T1\tPER 0 3\tAda\n"),
+    ):
+        (tmp_path / f"{name}.txt").write_bytes(b"Ada in Oslo\n")
+        (tmp_path / f"{name}.ann").write_bytes(marks)
+    tally = Tally()
+    assert [one.id for one in read_brat(tmp_path, problems="skip", tally=tally)] == ["b"]
+    assert tally.places == {"undecodable bytes": [f"{tmp_path / 'a.ann'}:2"]}

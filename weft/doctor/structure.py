@@ -19,14 +19,12 @@ KINDS = ("conllu", "conll", "spans", "standoff", "trees")
 
 
 def kind_of(path: str, format: str | None, columns: Columns) -> str:
-    """The format of a file; spans and trees are known even where some of them are broken."""
+    """The format of a file; spans are known even where some of them are broken."""
     found = format or recognise(path)
-    if format is None and found in ("lines", "jsonl"):
+    if format is None and found == "jsonl":
         with contextlib.closing(Source(path)) as source:
             lines = [raw.decode("utf-8", "replace") for raw in source.head()]
-        if found == "lines":
-            found = "trees" if brackets.looks_bracketed(lines) else found
-        elif any(is_spans([line]) for line in lines):
+        if any(is_spans([line]) for line in lines):
             found = "spans"
     # Asked for another label than the spans, `read` takes such a file for texts with labels.
     return "jsonl" if found == "spans" and columns.label is not None else found

@@ -4,16 +4,20 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from weft.errors import UserError
 from weft.text import conll, trees
-from weft.text.source import Problems, Source
+from weft.text.example import Tally
+from weft.text.source import Handling, Problems, Source, decoded
 from weft.text.trees import Builder, Tree
 
 TRACE = "-NONE-"
 WRAPPERS = ("", "TOP", "ROOT", "S1", "VROOT")
 _BIT_TOKEN = re.compile(r"\(([^()*]+)|[*)]")
 _FUNCTION = re.compile(r"(?<=.)[-=].*")
+_BROKEN, _BROKEN_LINES = 0.1, 2  # lines that are no whole tree, at most, where each should be one
+_PARTS = 0.1  # of lines that open more than they close, at least, where trees go over many
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Bracketed:
     file: str = ""
     line: int = 0
     id: str = ""
+    last: int = 0  # line on which it ends
 
     @property
     def where(self) -> str:
@@ -31,9 +36,27 @@ class Bracketed:
         return f"{self.file}:{self.line}" if self.file else "input"
 
 
-def read_brackets(path: str | os.PathLike[str]) -> Iterator[Bracketed]:
-    """Every tree of a file, on one line or on many; several may share a line."""
-    source = Source(path)
+def read_brackets(
+    path: str | os.PathLike[str] | Source,
+    *,
+    problems: Handling = "error",
+    tally: Tally | None = None,
+) -> Iterator[Bracketed]:
+    """Every tree of a file, on one line or on many; several may share a line.
+
+    Where problems are skipped, a damaged tree is left out whole and counted at its first line.
+    """
+    source = path if isinstance(path, Source) else Source(path)
+    damage = _damage(source) if problems == "skip" else ""
+    if damage:
+        apart = _apart_by(source, damage)
+        yield from _by_groups(source, Problems(source.name, problems, tally), apart)
+    else:
+        yield from _by_depth(source)
+
+
+def _by_depth(source: Source) -> Iterator[Bracketed]:
+    """Trees of a sound file: each ends where all of its brackets are closed."""
     builder = Builder()
     begun, next_one = 0, 0
     suspect: tuple[str, int] | None = None  # PTB indents all but the first line of a tree
@@ -46,13 +69,109 @@ def read_brackets(path: str | os.PathLike[str]) -> Iterator[Bracketed]:
                 suspect, next_one = builder.unclosed, number
             tree = trees.feed(builder, token, where, column)
             if tree is not None:
-                yield Bracketed(tree, source.name, begun)
+                yield Bracketed(tree, source.name, begun, last=number)
     if suspect and builder.unclosed:
         raise UserError(
             f"{suspect[0]}:{suspect[1]}: this '(' is never closed; the next tree seems to begin "
             f"on line {next_one}. Close it: a tree has as many ')' as '('."
         )
     builder.finish()
+
+
+def _damage(source: Source) -> str:
+    """What is wrong with the first damaged tree, if one is."""
+    if not source.can_reopen:
+        return f"{source.name}: it is read once, so nobody knows yet whether all trees are sound."
+    try:
+        for _ in _by_depth(Source(source.path)):
+            pass
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+Apart = Literal["bracket", "blank"]
+Group = list[tuple[int, str | None]]  # lines that belong together; None for one that is no text
+
+
+def _by_groups(source: Source, problems: Problems, apart: Apart) -> Iterator[Bracketed]:
+    """Trees of a damaged file: what stands between two beginnings is sound, or left out whole."""
+    for group, following in _groups(source, problems, apart):
+        if any(line is None for _, line in group):
+            continue  # counted as a line that is no text
+        try:
+            found = list(_whole(group, source.name, following))
+        except UserError as error:
+            problems.found("broken tree", group[0][0], str(error))
+        else:
+            yield from found
+
+
+def _whole(group: Group, file: str, following: int) -> Iterator[Bracketed]:
+    """The trees of a group; a UserError says what is wrong with one, and in which column."""
+    builder, begun = Builder(), 0
+    try:
+        for number, line in group:
+            for token, column in trees.tokens(line or ""):
+                begun = begun if builder.unclosed else number
+                tree = trees.feed(builder, token, str(number), column)
+                if tree is not None:
+                    yield Bracketed(tree, file, begun, last=number)
+    except UserError as error:  # '12:5: what. How to write a tree.'
+        line_number, column_number, told = str(error).split(":", 2)
+        where = _located(line_number, column_number, group)
+        raise UserError(f"{where}:{told.partition('. Write a tree')[0]}") from None
+    if builder.unclosed is not None:
+        where = _located(builder.unclosed[0], builder.unclosed[1], group)
+        then = f"; the next tree begins on line {following}" if following else ""
+        raise UserError(f"the '(' in {where} is never closed{then}")
+
+
+def _located(line: str, column: int | str, group: Group) -> str:
+    """A place inside a group; the line only where it is not the first."""
+    first = int(line) == group[0][0]
+    return f"column {column}" if first else f"line {line}, column {column}"
+
+
+def _groups(source: Source, problems: Problems, apart: Apart) -> Iterator[tuple[Group, int]]:
+    """Lines from one beginning of a tree to the next, and where that is; 0 at the end."""
+    group: Group = []
+    blank = False
+    for number, raw in enumerate(source.raw(), 1):
+        line = decoded(raw, number, problems)
+        if line is not None and not line.strip():
+            blank = True
+            continue
+        begins = blank or (apart == "bracket" and line is not None and line.startswith("("))
+        if group and begins:
+            yield group, number
+            group = []
+        group.append((number, line))
+        blank = False
+    if group:
+        yield group, 0
+
+
+def _apart_by(source: Source, damage: str) -> Apart:
+    """What says in a damaged file where the next tree begins; a UserError where nothing does.
+
+    The first column, where the other lines of a tree are indented or every line is a tree; else a
+    blank line. Without either, the parts of a damaged tree would pass for trees.
+    """
+    lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in source.head()]
+    written = [line for line in lines if line.strip()]
+    if any(line[0] in " \t" for line in written[1:]):
+        return "bracket"
+    broken = sum(line.count("(") != line.count(")") for line in written)
+    if broken <= max(_BROKEN_LINES, _BROKEN * len(written)):
+        return "bracket"
+    first = next((i for i, line in enumerate(lines) if line.strip()), 0)
+    if any(not line.strip() for line in lines[first : len(lines) - 1]):
+        return "blank"
+    raise UserError(
+        f"{damage} It cannot be skipped: nothing says where the next tree begins. Indent all but "
+        "the first line of each tree, or put a blank line between trees."
+    )
 
 
 def is_brackets(lines: Sequence[str]) -> bool:
@@ -66,6 +185,20 @@ def is_brackets(lines: Sequence[str]) -> bool:
     except UserError:
         return False
     return bool(whole or builder.unclosed) and any(line.strip().endswith("))") for line in lines)
+
+
+def looks_bracketed(lines: Sequence[str]) -> bool:
+    """Whether lines are trees, sound or not: nearly all open a bracket, and many close one."""
+    some = [line.strip() for line in lines if line.strip()]
+    opened = sum(line.startswith("(") for line in some)
+    if not some or opened <= 0.9 * len(some):
+        return False
+    closed = sum(line.endswith(")") for line in some)
+    deep = sum(line.count("(") for line in some)
+    ended = sum(line.count(")") for line in some)
+    begun = sum(line.count("(") > line.count(")") for line in some)
+    over_lines = begun > _PARTS * len(some) and 9 * deep < 10 * ended + 10 < 11 * deep + 20
+    return 2 * closed > len(some) and (deep > 1.5 * len(some) or over_lines)
 
 
 def strip(tree: Tree, *, functions: bool = True, traces: bool = True) -> Tree | None:

@@ -11,7 +11,7 @@ from weft.errors import UserError, near_miss
 from weft.text import schemes
 from weft.text.example import Tally
 from weft.text.schemes import Invalid, Span
-from weft.text.source import SKIP, Handling, Problems, Source
+from weft.text.source import SKIP, Handling, Problems, Source, decoded
 
 DOCUMENT = "-DOCSTART-"
 WORD_NAMES = ("word", "token", "form", "text")
@@ -226,7 +226,13 @@ def _sentences(source: Source, layout: Layout, problems: Problems) -> Iterator[T
     document = 0
     bad = False
     header = layout.header
-    for number, line in source.lines(problems):
+    for number, raw in enumerate(source.raw(), 1):
+        line = decoded(raw, number, problems)
+        if line is None:  # a sentence without one of its words is another sentence
+            bad = True
+            rows.append(())
+            lines.append(number)
+            continue
         if not line.strip() or line.startswith(DOCUMENT):
             if rows and not bad:
                 yield Tagged(

@@ -85,7 +85,8 @@ def structure_of(source: Source) -> str:
         return "conllu"  # whatever its name
     if known or conll.is_columns(lines):
         return known or "conll"
-    return "trees" if brackets.is_brackets(lines) else ""
+    bracketed = brackets.is_brackets(lines) or brackets.looks_bracketed(lines)
+    return "trees" if bracketed else ""
 
 
 def recognise_source(source: Source) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from weft.errors import UserError
 from weft.text import trees
+from weft.text.brackets import read_brackets
 from weft.text.columns import NO_LABEL, Columns, Layout, layout, table_layout
 from weft.text.example import Example, Label, Tally, label_of
 from weft.text.formats import (
@@ -208,28 +209,14 @@ def _split_labels(line: str) -> tuple[list[str], str]:
 
 
 def _trees(source: Source, wish: _Wish) -> Iterator[Example]:
-    first = next((line for line in head_lines(source) if line.strip()), "")
-    if first.count("(") > first.count(")") and source.can_reopen and not wish.problems.skip:
-        from weft.text.sentences import tree_examples
-
-        source.close()
-        yield from tree_examples(source.path)
-        return
-    for number, line in source.lines(wish.problems):
-        if not line.strip():
-            continue
-        try:
-            tree = trees.parse(line, f"{source.name}:{number}")
-        except UserError:
-            if not wish.problems.skip:
-                raise
-            wish.problems.found("broken tree", number, "")
-            continue
+    handling: Handling = "skip" if wish.problems.skip else "error"
+    for one in read_brackets(source, problems=handling, tally=wish.problems.tally):
+        tree = one.tree
         if wish.phrases:
             for label, text in trees.phrases(tree):
-                yield Example(text, label, "", source.name, number)
+                yield Example(text, label, "", source.name, one.line)
         else:
-            yield Example(tree.text, tree.label or None, "", source.name, number, tree=tree)
+            yield Example(tree.text, tree.label or None, "", source.name, one.line, tree=tree)
 
 
 def _jsonl(source: Source, wish: _Wish) -> Iterator[Example]:

@@ -1,4 +1,4 @@
-"""Sentences of CoNLL-U and column files, marked texts and trees, as Examples.
+"""Sentences of CoNLL-U and column files and marked texts, as Examples.
 
 A column keeps its name; one without a name goes by its number, from 0.
 """
@@ -6,7 +6,6 @@ A column keeps its name; one without a name goes by its number, from 0.
 import os
 from collections.abc import Iterator
 
-from weft.text.brackets import read_brackets
 from weft.text.conll import read_columns
 from weft.text.conllu import read_conllu
 from weft.text.example import Example, Layers, Marks, Tally
@@ -68,11 +67,3 @@ def marked_examples(
     read = read_brat if brat else read_spans
     for one in read(path, problems=problems, tally=tally):
         yield Example(one.text, Marks(one.spans), one.id, one.file, one.line)
-
-
-def tree_examples(path: str | os.PathLike[str]) -> Iterator[Example]:
-    """The trees of a file, over one line or many each; the label is that of the root."""
-    for one in read_brackets(path):
-        yield Example(
-            one.tree.text, one.tree.label or None, one.id, one.file, one.line, tree=one.tree
-        )

@@ -11,7 +11,7 @@ from weft.errors import UserError
 from weft.text.columns import ID_NAMES, TEXT_NAMES
 from weft.text.example import Tally
 from weft.text.schemes import Span
-from weft.text.source import SKIP, Handling, Problems, Source, missing, not_utf8, peel
+from weft.text.source import SKIP, Handling, Problems, Source, decoded, missing, not_utf8, peel
 from weft.text.spans import Marked, Unit, faults, in_characters
 
 SPAN_NAMES = ("spans", "entities", "ents", "labels", "label", "annotations")
@@ -166,7 +166,11 @@ def _document(
     spans: list[tuple[Span, int]] = []  # with the line of each
     others: list[str] = []
     good = True
-    for number, line in Source(place.with_suffix(".ann")).lines(watch):
+    for number, raw in enumerate(Source(place.with_suffix(".ann")).raw(), 1):
+        line = decoded(raw, number, watch)
+        if line is None:
+            good = False
+            continue
         if not line.strip():
             continue
         if not line.startswith("T"):
