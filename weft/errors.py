@@ -8,6 +8,10 @@ class UserError(ValueError):
     """Says what was found, where, and what to do about it."""
 
 
+class UndecidedError(UserError):
+    """Several columns of a file fit, or none does: the user has to name one."""
+
+
 def near_miss(name: str, known: Iterable[str]) -> str:
     """' Did you mean 'x'?' when something close is known, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)

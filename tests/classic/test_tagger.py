@@ -70,8 +70,14 @@ def test_spans_keep_to_the_scheme(tmp_path):
 
 def test_it_says_how_far_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr("weft.run.classic.QUIET", 0)
-    trained(chunks(tmp_path / "a.conll"), tmp_path / "run", **{"classic.iterations": 2})
+    few = {"classic.iterations": 2, "classic.columns": ["pos"]}
+    trained(chunks(tmp_path / "a.conll"), tmp_path / "run", **few)
     log = (tmp_path / "run" / "log.txt").read_text("utf-8").splitlines()
+    assert log[:2] == [
+        "words: column 0; tags: column 2 (NP, IOB2); ignored: 1 (columns count from 0)",
+        "features: the words and the columns 'pos'",
+    ]
+    log = log[2:]
     assert log[0].startswith("25%  pos: iteration 1, loss ")
     assert log[3].startswith("100%  tag: iteration 2, loss ")
 
@@ -86,31 +92,38 @@ def test_several_columns_have_a_chain_each(tmp_path):
     assert [len(chain.labels) for chain in loaded.engine.part.chains] == [4, 3]
 
 
-def test_the_other_columns_are_features_and_are_found_where_they_are_missing(tmp_path):
-    outcome = trained(chunks(tmp_path / "a.conll"), tmp_path / "run")
+@pytest.mark.parametrize(("column", "kept"), [("pos", "pos"), ("1", "pos"), ("*", "pos")])
+def test_named_columns_are_features_and_are_found_where_they_are_missing(tmp_path, column, kept):
+    outcome = trained(
+        chunks(tmp_path / "a.conll"), tmp_path / "run", **{"classic.columns": [column]}
+    )
     assert outcome.figures["dev"]["f1"].value == 1.0
     part = weft.load(tmp_path / "run").engine.part
-    assert part.columns == ("pos",)
-    words = trained(tmp_path / "a.conll", tmp_path / "words", **{"classic.columns": []})
+    assert part.columns == (kept,)
+    assert f"columns '{kept}'" in (tmp_path / "run/log.txt").read_text("utf-8")
+    words = trained(tmp_path / "a.conll", tmp_path / "words")  # by default, the words alone
+    assert "features: the words (" in (tmp_path / "words/log.txt").read_text("utf-8")
     assert words.figures["dev"]["f1"].value < 0.9
     # Where the file has the column it is believed; in plain text its own chain says what it is.
     (example, *_) = read(tmp_path / "a.conll")
     (plain,) = part.scores([example.text])
     tags = part.before[0].predict([features([(word,) for word in example.words])])[0]
-    believed = _example(example, tags)
+    believed = _example(example, tags, kept)
     np.testing.assert_array_equal(plain.table, part.scores([believed])[0].table)
-    given = _example(example, ["NN"] * 5)
+    given = _example(example, ["NN"] * 5, kept)
     (told,) = part.scores([given])
     space = outcome.predictor.space
     assert {space.name(0, int(number))[1:] for number in told.table[:, 0]} == {"-NP"}
 
 
-def _example(example, tags):
-    return replace(example, label=Layers({"pos": tuple(tags)}, "pos"))
+def _example(example, tags, name):
+    return replace(example, label=Layers({name: tuple(tags)}, name))
 
 
 def test_files_that_lack_the_column_are_measured_all_the_same(tmp_path):
-    outcome = trained(chunks(tmp_path / "a.conll"), tmp_path / "run")
+    outcome = trained(
+        chunks(tmp_path / "a.conll"), tmp_path / "run", **{"classic.columns": ["pos"]}
+    )
     rows = [line.split() for line in (tmp_path / "a.conll").read_text("utf-8").splitlines()]
     bare = "\n".join(f"{row[0]} {row[2]}" if row else "" for row in rows)
     (tmp_path / "b.conll").write_text(bare + "\n", "utf-8")

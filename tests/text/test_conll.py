@@ -3,7 +3,7 @@
 import pytest
 
 from weft.errors import UserError
-from weft.text import conll
+from weft.text import column_layout, conll
 from weft.text.conll import read_columns
 from weft.text.example import Tally
 
@@ -100,12 +100,12 @@ def test_layout_is_found(tmp_path, content, separator, word, tag, first, last):
 
 def test_a_column_of_few_values_is_the_tags():
     lines = [f"w{n} lemma{n % 37} {'NVA'[n % 3]} f{n}" for n in range(60)]
-    layout = conll.guess(lines)
+    layout = column_layout.guess(lines)
     assert (layout.words, layout.tags) == (0, 2)
 
 
 def test_of_two_columns_of_spans_the_last_is_the_tags():
-    layout = conll.guess(["Ada Ada NNP B-NP B-PER x", "ran run VBD B-VP O x"])
+    layout = column_layout.guess(["Ada Ada NNP B-NP B-PER x", "ran run VBD B-VP O x"])
     assert (layout.words, layout.tags, layout.names) == (0, 4, ())
 
 

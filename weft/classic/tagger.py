@@ -36,10 +36,11 @@ Row = Sequence[Sequence[str]]  # of a sentence: each word, then its columns that
 class Tagger:
     """Words, their neighbours and their looks under a linear-chain CRF (Lafferty et al. 2001).
 
-    `columns` are features as well, as parts of speech are for chunks: by name, or "*" for all
-    others of a column file that have few enough values. In a text that comes without them they are
-    tagged first, by a CRF of their own. `l1` and `l2` are penalties on the weights; features count
-    that occur `minimum` times.
+    `columns` name columns that are features as well, as parts of speech are for chunks: by name or
+    by number, "*" for all others of a column file that have few enough values. By default there are
+    none: an annotator's name or a sentence number would be learned too. In a text that comes
+    without them they are tagged first, by a CRF of their own. `l1` and `l2` are penalties on the
+    weights; features count that occur `minimum` times.
     """
 
     seeded = False  # nothing in it is random
@@ -47,7 +48,7 @@ class Tagger:
 
     def __init__(
         self,
-        columns: list[str] = ["*"],  # noqa: B006 -- never changed; a list is what a config holds
+        columns: list[str] = [],  # noqa: B006 -- never changed; a list is what a config holds
         l1: float = 0.0,
         l2: float = 1.0,
         minimum: int = 1,
@@ -73,7 +74,7 @@ class Tagger:
         watch: Listen = nobody,
     ) -> None:
         """Learn from sentences and their tags (T, K)."""
-        self.columns = _chosen(self.columns, given, space)
+        self.choose_features(given, space)
         self.cuts = Cuts.train(given)
         count = len(self.columns) + len(space.names)
         shown = Shown([[(word,) for word in one.words] for one in given])
@@ -88,6 +89,13 @@ class Tagger:
             chain = self._learnt(shown, tags, scheme, told)
             self.chains.append(chain)
             self.numbers.append([labels.index(label) for label in chain.labels])
+
+    def choose_features(self, given: Sequence[Example], space: TagSets) -> str:
+        """Settle on the columns that are features; a line that says which."""
+        self.columns = _chosen(self.columns, given, space)
+        named = ", ".join(f"'{name}'" for name in self.columns)
+        beside = f" and the columns {named}" if named else " (classic.columns names others)"
+        return f"features: the words{beside}"
 
     def _learnt(self, shown: "Shown", tags: list, scheme: str, watch: Listen) -> LinearCRF:
         chain = LinearCRF(**self.settings)
@@ -195,8 +203,17 @@ class Shown(Sequence[list[list[str]]]):
 
 def _chosen(columns: Sequence[str], given: Sequence[Example], space: TagSets) -> tuple[str, ...]:
     """The columns that are features, with "*" written out."""
+    tags = [column(one, space.names[0]) for one in given]
+    present = list(layers(given[0]).columns)
+    columns = [
+        name
+        if name in present or not name.isdecimal() or int(name) >= len(present)
+        else present[int(name)]
+        for name in columns
+    ]
     for name in columns:
-        if name in space.names:
+        same = name != EVERY and [column(one, name) for one in given] == tags
+        if name in space.names or same:
             raise UserError(
                 f"classic 'crf': column '{name}' is what should be found; it cannot be a feature "
                 "too. Remove it from classic.columns."

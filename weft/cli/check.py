@@ -60,8 +60,10 @@ def check(
     if limit < 1:
         raise UserError(f"--limit should be 1 or more words, got {limit}.")
     named = [options.column(c) if c else None for c in (text, label, other)]
-    columns = Columns(text=named[0], label=named[1], other=named[2])
+    columns = Columns(named[0], named[1], other=named[2], writes=task == "seq2seq")
     found = opened(files, columns, format or None, target)
+    for line in found.lines:
+        typer.echo(line, err=True)
     parallel = PARALLEL in found.formats.values()
     if parallel and fix:
         raise UserError("--fix does not write pairs of files. Leave out --target or --fix.")

@@ -105,7 +105,24 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
         ):
             # A table, or a file of another kind, has its targets in a column; a pair says it.
             saved |= {"target": "", "references": ()}
+    saved |= _fitting(saved, file, not named.keys().isdisjoint({"text", "label", "other"}))
     return Data(**{**saved, **named})
+
+
+def _fitting(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any]:
+    """Return the saved columns that fit a file, and print those that had to be found anew."""
+    from weft.text.choice import fitted
+    from weft.text.read import Columns, laid_out
+
+    keys = ("text", "label", "other")
+    given = {key: None if saved.get(key, "") == "" else saved[key] for key in keys}
+    if file == "-" or not any(value is not None for value in given.values()):
+        return {}
+    columns = Columns(given["text"], given["label"], other=given["other"])
+    found = fitted(columns, file)
+    if found != columns and not named and (table := laid_out(file, found)) is not None:
+        typer.echo(f"{file}: {table.describe()}", err=True)
+    return {key: "" if getattr(found, key) is None else getattr(found, key) for key in keys}
 
 
 def column(value: str) -> str | int:

@@ -104,6 +104,8 @@ def _given(
     label = None if predictor.by_word and not predictor.pairs else ""
     text, other = (options.column(one) if one else None for one in named)
     columns = Columns(text=text, label=label, other=other, two=predictor.pairs)
+    if label is None and text is None:
+        columns = _of_words(predictor.config["data"], file, columns)
     if predictor.config["task"].get("record") and text is None:
         columns = _of_record(predictor.config["data"], file, columns)
     if predictor.pairs and (text, other) == (None, None):
@@ -152,6 +154,22 @@ def _of_record(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
         with suppress(UserError):
             if laid_out(file, columns) is not None:
                 return columns
+    return asked
+
+
+def _of_words(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
+    """Where words and tags stand in a column file: as in the training files, where it has these."""
+    from dataclasses import replace
+
+    from weft.text.choice import kind_of
+    from weft.text.column_layout import layout_of
+    from weft.text.source import Source
+
+    if "" in (saved["text"], saved["label"]) or kind_of(file) != "conll":
+        return asked
+    with suppress(UserError):
+        layout_of(Source(file), words=saved["text"], tags=saved["label"])
+        return replace(asked, text=saved["text"], label=saved["label"])
     return asked
 
 

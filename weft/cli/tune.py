@@ -97,6 +97,7 @@ def tune(
             device=device,
             overwrite=overwrite,
             told=told,
+            say=lambda text: told(text, "", None),
         )
     command = ["weft", *(word for word in sys.argv[1:] if word != "--overwrite")]
     page = report.write(found, command)

@@ -9,7 +9,8 @@ from weft.doctor import matrices
 from weft.doctor.finding import Finding
 from weft.doctor.structure import KINDS, check_columns, examples, kind_of, look
 from weft.doctor.survey import Source
-from weft.errors import UserError
+from weft.errors import UndecidedError, UserError
+from weft.text.choice import choose, fitted
 from weft.text.example import Example, Tally
 from weft.text.formats import check_format, is_matrices
 from weft.text.parallel import read_parallel, sides
@@ -32,10 +33,14 @@ class Files:
     sources: dict[str, Source]
     tallies: dict[str, Tally]
     findings: tuple[Finding, ...]  # about what is known of words, where something is
+    lines: tuple[str, ...] = ()  # which columns are read
 
 
 def opened(
-    paths: Sequence[str], columns: Columns, format: str | None = None, target: str = ""
+    paths: Sequence[str],
+    columns: Columns,
+    format: str | None = None,
+    target: str = "",
 ) -> Files:
     """Two files are train and test, three train, dev and test; more are named after themselves.
 
@@ -53,7 +58,8 @@ def opened(
             if not os.path.exists(file):
                 raise missing(file)
     names = NAMES.get(len(paths)) or tuple(_unique(paths))
-    out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, ())
+    columns, lines = _chosen(paths, columns, format) if not target else (columns, ())
+    out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, (), lines)
     for name, path in out.paths.items():
         out.tallies[name] = tally = Account()
         files = sides(path, target)
@@ -66,10 +72,12 @@ def opened(
             out.formats[name] = MATRICES
             out.sources[name] = _texts(path, columns, format, tally)
             continue
-        kind = out.formats[name] = kind_of(path, format, columns)
+        own = fitted(columns, path, format) if path != paths[0] else columns
+        kind = out.formats[name] = kind_of(path, format, own)
         if kind in KINDS:
-            check_columns(path, kind, columns)
-            out.sources[name] = _structured(path, kind, columns, tally)
+            check_columns(path, kind, own)
+            out.columns[name] = own
+            out.sources[name] = _structured(path, kind, own, tally)
         else:
             alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
             out.columns[name] = alike
@@ -80,6 +88,20 @@ def opened(
         *_without_labels(out, format),
     ]
     return replace(out, findings=tuple(found))
+
+
+def _chosen(
+    paths: Sequence[str], columns: Columns, format: str | None
+) -> tuple[Columns, tuple[str, ...]]:
+    """Decide on the columns of all files; what is damaged is diagnosed when it is read."""
+    try:
+        found = choose(paths, replace(columns, strict=True), format, tags=())
+    except UndecidedError:
+        raise
+    except UserError:
+        return columns, ()
+    # Of tables the reader notes more, such as a guessed header, where it decides by itself.
+    return replace(found.columns, strict=False) if found.tagged else columns, found.lines
 
 
 def _without_labels(files: Files, format: str | None) -> Iterator[Finding]:
@@ -122,7 +144,7 @@ def _unique(paths: Sequence[str]) -> Iterator[str]:
 def _alike(first: str, path: str, columns: Columns, format: str | None) -> Columns:
     """The columns of the first file where they fit: alone, a short file could be misread."""
     try:
-        found = settled(first, columns, format)
+        found = fitted(settled(first, columns, format), path, format)
         settled(path, found, format)
     except UserError:
         return columns

@@ -11,8 +11,9 @@ from typing import cast
 from weft.doctor import brackets, spans, tagged, treebank
 from weft.doctor.layers import RELATIONS, TAGS, TYPES, is_tag
 from weft.text import schemes
+from weft.text.column_layout import DOCUMENT
 from weft.text.columns import Columns
-from weft.text.conll import DOCUMENT, Tagged
+from weft.text.conll import Tagged
 from weft.text.schemes import OUTSIDE, Span
 from weft.text.source import Source, peel
 from weft.text.spans import Marked

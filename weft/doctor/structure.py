@@ -7,8 +7,8 @@ from weft.doctor import brackets, spans, tagged, treebank
 from weft.doctor.faults import Fault, findings
 from weft.doctor.finding import Finding
 from weft.errors import UserError, unknown_name
+from weft.text.column_layout import layout_of
 from weft.text.columns import Columns
-from weft.text.conll import layout_of
 from weft.text.example import Example, Tally
 from weft.text.formats import recognise
 from weft.text.sentence import COLUMNS

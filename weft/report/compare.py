@@ -29,7 +29,7 @@ from weft.report.schedule import Clock, Race, crew, progress, timing
 from weft.report.significance import chances, pooled
 from weft.report.trial import RESULT, Cut, Result, Trial, write
 from weft.report.written import written
-from weft.run.data import Data, checked, manner_of, source
+from weft.run.data import Data, checked, choose_columns, manner_of, source
 from weft.run.split import Splits, holdout
 from weft.text.example import Tally
 from weft.text.parallel import sides
@@ -78,6 +78,7 @@ def compare(
         given["task.kind"] = task
     data = _data(given)
     names, hint = _recipes(data, given, recipes or (), pretrained)
+    data, hint = _chosen(data, given, names[0], hint)
     bases = {name: begun(name, pretrained) for name in names}
     clock = Clock(minutes, REPORT + TIMED * len(names))
     output = _folder(Path(output or folder_for(files[0])))
@@ -172,6 +173,16 @@ def _recipes(
         )
     told = (_guessed(data), "" if wish or named else others(kind, fits), _apart(names))
     return names, " ".join(filter(None, told))
+
+
+def _chosen(data: Data, given: dict[str, Any], name: str, hint: str) -> tuple[Data, str]:
+    """Decide on the columns once; they go into `given`, and what was decided into the hint."""
+    task = {"kind": "classify", **configuration.recipe(name)["task"]}
+    task |= {key[5:]: value for key, value in given.items() if key.startswith("task.")}
+    data, lines = choose_columns(data, task)
+    chosen = {f"data.{key}": getattr(data, key) for key in ("text", "other", "label")}
+    given |= {key: value for key, value in chosen.items() if value != ""}
+    return data, "\n".join(filter(None, (*lines, hint)))
 
 
 def _apart(names: Sequence[str]) -> str:

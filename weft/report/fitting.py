@@ -7,7 +7,7 @@ from weft import config as configuration
 from weft import registry
 from weft.doctor.pairs import free_text
 from weft.errors import UserError, unknown_name
-from weft.text.conll import BIT
+from weft.text.column_layout import BIT
 from weft.text.example import Answers, Example, Layers, Marks
 from weft.text.trees import Tree, nodes
 

@@ -24,8 +24,10 @@ SHOWN = 10  # trials in the terminal's table
 SURE = 0.05  # p below which a difference is called one
 
 
-def line(news: Row | Restart, metric: str) -> str:
-    """One trial or restart, for the person who waits."""
+def line(news: Row | Restart | str, metric: str) -> str:
+    """One trial, restart or line of text, for the person who waits."""
+    if isinstance(news, str):
+        return news
     if isinstance(news, Restart):
         name = f"{'tuned' if news.which == 'tuned' else 'as it came'}, seed {news.seed}"
         if news.error:

@@ -82,6 +82,8 @@ class Run:
         if not texts:
             raise UserError("There are no training examples left.")
         self.size = len(texts)
+        if hasattr(self.part, "choose_features"):
+            self.watch.say(self.part.choose_features(texts, self.space))
         self.part.fit(
             texts, targets, self.task, self.space, seed=self.settings.seed, watch=self._after
         )

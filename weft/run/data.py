@@ -9,6 +9,7 @@ from typing import Any, Literal
 from weft import registry
 from weft.doctor.labels import plain
 from weft.errors import UserError
+from weft.text.choice import choose, fitted
 from weft.text.documents import Layout, files_of, read_documents
 from weft.text.example import Answers, Example, Tally
 from weft.text.formats import is_matrices
@@ -70,16 +71,42 @@ def alike(data: Data, path: str) -> Data:
 
     Each file guessed by itself, a short one could be read with text and label exchanged.
     """
-    given = _columns(data)
-    if len(sides(path, data.target)) > 1 or None not in (given.text, given.label):
+    if len(sides(path, data.target)) > 1:
         return data
-    try:
-        found = settled(data.train, given, data.format or None)
-        settled(path, found, data.format or None)
-    except UserError:
-        return data  # another layout; it will be looked at by itself
-    text, label, other = ("" if c is None else c for c in (found.text, found.label, found.other))
+    given = _columns(data)
+    if None in (given.text, given.label):
+        try:
+            given = replace(given, **_found(settled(data.train, given, data.format or None)))
+        except UserError:
+            return data  # another layout; it will be looked at by itself
+    return _with_columns(data, fitted(given, path, data.format or None))
+
+
+def _found(columns: Columns) -> dict[str, Any]:
+    return {"text": columns.text, "label": columns.label, "other": columns.other}
+
+
+def _with_columns(data: Data, columns: Columns) -> Data:
+    text, label, other = (
+        "" if c is None else c for c in (columns.text, columns.label, columns.other)
+    )
     return replace(data, text=text, label=label, other=other)
+
+
+def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str, ...]]:
+    """Decide once which columns all files are read by; the settings with them, and lines to show.
+
+    What is decided is saved with the model, so that other files are read in the same way.
+    """
+    if manner_of(task) in ("running", "documents") or len(sides(data.train, data.target)) > 1:
+        return data, ()
+    # Without a second text a task about two says itself which options name both.
+    pairs = getattr(registry.find("task", task["kind"]), "pairs", False)
+    asked = replace(_columns(data), writes=task["kind"] == "seq2seq", strict=not pairs)
+    tags = task.get("columns", ()) if task["kind"] == "tag" else None
+    files = [path for path in (data.train, data.dev, data.test) if path]
+    found = choose(files, asked, data.format or None, tags=tags)
+    return _with_columns(data, found.columns), found.lines
 
 
 def _columns(data: Data) -> Columns:

@@ -5,16 +5,17 @@ import os
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from weft.errors import UserError
-from weft.run.data import Data, Manner, Source, alike, source
+from weft.run.data import Data, Manner, Source, alike, choose_columns, manner_of, source
 from weft.text.example import Answers, Example, Layers, Marks, Tally
 from weft.text.parallel import sides
 from weft.text.source import missing
@@ -32,22 +33,43 @@ class Splits:
     test: Source | None = None
 
 
+def opened(
+    data: Data,
+    task: Mapping[str, Any],
+    tally: Tally | None = None,
+    splits: Splits | None = None,
+) -> tuple[Data, Splits, tuple[str, ...]]:
+    """Decide on the columns of the configured files and open them; with lines on the decision.
+
+    With `splits`, which a comparison has cut already, nothing is left to decide.
+    """
+    if splits is not None:
+        return data, splits, ()
+    check_files(data)
+    data, lines = choose_columns(data, task)
+    return data, from_files(data, tally, manner_of(task)), lines
+
+
 def from_files(data: Data, tally: Tally | None = None, manner: Manner = "labelled") -> Splits:
     """Sources that read the configured files anew each time they are called.
 
     Of texts without labels dev is the end of the training file: what is near in a text is alike,
     and lines drawn from among those that are learned would be foretold too easily.
     """
-    if not data.train:
-        raise UserError("No training file: pass --train FILE, or set train in [data].")
-    for path in filter(None, (data.train, data.dev, data.test)):
-        # Now, not when they are first read: that may be hours later.
-        for file in sides(path, data.target, data.references):
-            if file != "-" and not os.path.exists(file):
-                raise missing(file)
+    check_files(data)
     if manner != "labelled":
         return _in_order(data, tally, manner)
     return _parts(data, None, lambda e: held(kept_with(e), data.share), tally)
+
+
+def check_files(data: Data) -> None:
+    """Raise a UserError for a file that is missing: now, not when it is read, hours later."""
+    if not data.train:
+        raise UserError("No training file: pass --train FILE, or set train in [data].")
+    for path in filter(None, (data.train, data.dev, data.test)):
+        for file in sides(path, data.target, data.references):
+            if file != "-" and not os.path.exists(file):
+                raise missing(file)
 
 
 def _in_order(data: Data, tally: Tally | None, manner: Manner) -> Splits:

@@ -30,7 +30,7 @@ from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
 from weft.run.data import Data, Source, checked, counted, manner_of, nearly_same, some, unread
 from weft.run.settings import read_settings
-from weft.run.split import Splits, from_files
+from weft.run.split import Splits, opened
 from weft.tasks.task import Space, Task, built
 from weft.text import matrices, trees
 from weft.text.example import Example, Tally
@@ -84,7 +84,8 @@ def train(
     data, settings = Data(**full["data"]), Settings(**full["train"])
     tally = Tally(open=False)
     manner = manner_of(full["task"])
-    splits = splits or from_files(data, tally, manner)
+    data, splits, chosen = opened(data, full["task"], tally, splits)
+    full["data"] = dataclasses.asdict(data)
     full["task"] |= settled(config, splits.train)
     task = built(full)
     if "classic" not in full:
@@ -108,7 +109,7 @@ def train(
     watch = Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)
     with as_it_was(folder / "config.toml", resume) as path, contextlib.closing(watch):
         path.write_text(configuration.dumps(full), "utf-8")
-        for told in filter(None, (unread(splits.train, task), nearly_same(space))):
+        for told in filter(None, (*chosen, unread(splits.train, task), nearly_same(space))):
             watch.say(told)
         engine: Engine
         made: dict[str, Any] = {"stopped": "", "rising": "", "device_bytes": 0}

@@ -18,7 +18,7 @@ from weft.registry import register
 from weft.tasks.structure import Found, Structure
 from weft.tasks.tagsets import TagSets, column
 from weft.tasks.task import Answer, Loss
-from weft.text import brackets, conll
+from weft.text import brackets, column_layout
 from weft.text.constituents import grown, opened, spans, tags
 from weft.text.example import Example, Layers, Tally
 from weft.text.schemes import Span
@@ -59,7 +59,7 @@ class Constituency:
         for i, name in enumerate(names):
             # The first of them: columns of roles, written with the same brackets, come after it.
             cells = [cell for label in some for cell in label.columns.get(name, ("",))]
-            if all(map(conll.BIT.fullmatch, cells)):
+            if all(map(column_layout.BIT.fullmatch, cells)):
                 return {"bits": name, "tags": given.get("tags") or names[max(i - 1, 0)]}
         raise UserError(
             f"No column of parse bits such as (S(NP* among {', '.join(names)}. "

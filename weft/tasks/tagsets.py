@@ -7,6 +7,7 @@ import numpy as np
 
 from weft.errors import UserError, unknown_name
 from weft.text.example import Example, Layers
+from weft.text.sentences import TAG
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,11 @@ def layers(example: Example) -> Layers:
 
 
 def column(example: Example, name: str) -> tuple[str, ...]:
-    """One column of the words of an example, or a UserError."""
-    columns = layers(example).columns
+    """One column of the words of an example, by name or by number, or a UserError."""
+    found = layers(example)
+    columns = found.columns
+    if name not in columns and found.main == TAG and name.isdecimal() and int(name) < len(columns):
+        return list(columns.values())[int(name)]
     if name not in columns:
         raise unknown_name("column", name, columns, example.where)
     return columns[name]

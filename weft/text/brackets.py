@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from weft.errors import UserError
-from weft.text import conll, trees
+from weft.text import column_layout, conll, trees
 from weft.text.example import Tally
 from weft.text.source import Handling, Problems, Source, decoded
 from weft.text.trees import Builder, Tree
@@ -237,7 +237,7 @@ def from_bits(
     root: Tree | None = None
     places = where or [f"word {number}" for number in range(1, len(words) + 1)]
     for word, tag, bit, place in zip(words, tags, bits, places, strict=True):
-        if not conll.BIT.fullmatch(bit):
+        if not column_layout.BIT.fullmatch(bit):
             raise UserError(
                 f"{place}: '{bit}' is not a parse bit. Write the brackets that open before "
                 "the word, a *, and those that close after it: (S(NP*, *, *))."
@@ -291,7 +291,7 @@ def read_bits(
     Columns not named are found: the first of bits, the words, and the tags just before the bits.
     """
     source = Source(path)
-    layout = conll.layout_of(source, words=words, tags=tags)
+    layout = column_layout.layout_of(source, words=words, tags=tags)
     column = _bit_column(source, layout) if bits is None else layout.number(bits)
     tag = column - 1 if tags is None else layout.tags
     for sentence in conll.read_columns(source, layout=layout):
@@ -304,11 +304,11 @@ def read_bits(
         yield Bracketed(tree, sentence.file, sentence.line, sentence.id)
 
 
-def _bit_column(source: Source, layout: conll.Layout) -> int:
-    columns = conll.sample(source, layout)
+def _bit_column(source: Source, layout: column_layout.Layout) -> int:
+    columns = column_layout.sample(source, layout)
     for number, column in enumerate(columns):
         # The first of them: columns of roles, written with the same brackets, come after it.
-        if all(map(conll.BIT.fullmatch, column)):
+        if all(map(column_layout.BIT.fullmatch, column)):
             return number
     raise UserError(
         f"{source.name}: no column of parse bits such as (S(NP* among {len(columns)}. "

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from weft.errors import UserError, near_miss
+from weft.errors import UndecidedError, UserError, near_miss
+from weft.text.cells import few_values, is_number, is_scale, is_text
 from weft.text.two import only_two, stand_within, two_texts
 
 TEXT_NAMES = (
@@ -30,11 +31,8 @@ ID_NAMES = ("id", "idx", "uid", "guid", "index", "example_id")
 NO_LABEL = ""
 
 LOOK_AHEAD = 20_000  # rows looked at when the first ones do not settle the label
-_FEW = 20  # below this many rows, "few distinct values" says nothing
 _TELLING = 5  # rows that must stand below words to make them a header
 _NAME = re.compile(r"[^\W\d][\w-]{0,39}")  # of a column: one word, without stops
-_BLANK = 0.1  # share of labels that may be missing
-_WORDS = 2.0  # of a cell on average, where a column holds texts
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,8 @@ class Columns:
     more: tuple[str, ...] = ()  # with other right answers, beside the label
     other: str | int | None = None  # of the second text; None: where names say that there are two
     two: bool = False  # whether there must be a second text
+    writes: bool = False  # whether the label is a text that the first should become
+    strict: bool = False  # whether several columns that fit equally well are an error
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,26 @@ class Layout:
         )
         fields, more = (tuple(self.names[i] for i in some) for some in (self.fields, self.more))
         return Columns(text, label, fields=fields, more=more, other=other)
+
+    def describe(self) -> str:
+        """Say what each column is read as: "text: column 'a'; label: column 'b'; ignored: 'c'"."""
+        rows = [("text", self.text), ("second text", self.other), ("label", self.label)]
+        if self.fields:
+            rows[0] = ("record", None)
+        told = [f"{role}: {_called(i, self.names)}" for role, i in rows if i is not None]
+        if self.fields:
+            told.insert(0, "record: " + ", ".join(repr(self.names[i]) for i in self.fields))
+        if self.more:
+            others = ", ".join(repr(self.names[i]) for i in self.more)
+            told.append(f"more right answers: {others}")
+        if self.label is None:
+            told.append("label: none")
+        used = {self.text, self.other, self.label, self.start, *self.fields, *self.more}
+        free = [i for i in range(self.width) if i not in used]
+        if free:
+            told.append("ignored: " + ", ".join(repr(self.names[i] or i) for i in free))
+        counted = "" if self.header else " (columns count from 0)"
+        return "; ".join(told) + counted
 
 
 Rows = Sequence[Sequence[str]]
@@ -126,12 +146,16 @@ def layout(
         text, target = _pair(names, columns, text, identity)
         label = target if asked.label is None else None
         other = None if label is not None and label == other else other  # one becomes the other
+    if asked.writes and label is None and asked.label is None:
+        text, label = _target(names, columns, text, {identity, other}, file)
     if asked.two and other is None:
         labels = {i for i, name in enumerate(names) if name.lower() in LABEL_NAMES}
         text, other = only_two(names, text, given | labels, file)
     if text is None:
         text = _known(names, TEXT_NAMES, taken)
     if text is None:
+        if asked.strict:
+            _check_texts(names, columns, taken | {identity}, file)
         text = _longest(columns, taken | {identity})
     for first, second in itertools.combinations((text, label, identity, other), 2):
         if first is not None and first == second:
@@ -164,7 +188,7 @@ def _pair(
     if None not in (source, target) and not _known_label(names, {source, identity, target}):
         return source, target
     free = [place for place in range(len(columns)) if place != identity]
-    if len(free) != 2 or not all(_is_text(columns[place]) for place in free):
+    if len(free) != 2 or not all(is_text(columns[place]) for place in free):
         return text, None
     if text is None:
         text = _known(names, TEXT_NAMES, {identity})
@@ -172,16 +196,53 @@ def _pair(
     return first, free[1] if first == free[0] else free[0]
 
 
+def _target(
+    names: tuple[str, ...],
+    columns: Sequence[Sequence[str]],
+    text: int | None,
+    taken: set[int | None],
+    file: str,
+) -> tuple[int | None, int | None]:
+    """A text and the text it should become: the only two columns of texts, or the only other."""
+    if _known_label(names, {text, *taken}):
+        return text, None
+    if text is None:
+        text = _known(names, TEXT_NAMES, taken)
+    found = [i for i, cells in enumerate(columns) if i not in taken and is_text(cells)]
+    others = [i for i in found if i != text]
+    if text is not None and len(others) == 1:
+        return text, others[0]
+    if text is None and len(others) == 2:
+        return others[0], others[1]
+    if len(others) < 2:
+        return text, None
+    told = " and ".join(_shown(i, columns[i], names) for i in others)
+    raise UndecidedError(
+        f"{file}: {told} could each be a source or a target. Pass --text COLUMN and --label COLUMN."
+    )
+
+
+def _check_texts(
+    names: tuple[str, ...], columns: Sequence[Sequence[str]], taken: set[int | None], file: str
+) -> None:
+    """Raise a UserError where no name tells which of several columns is the text."""
+    found = [i for i, cells in enumerate(columns) if i not in taken and is_text(cells)]
+    sizes = {i: sum(map(len, columns[i])) for i in found}
+    found = [i for i in found if sizes[i] * 2 >= max(sizes.values())]
+    if len(found) > 1:
+        told = " and ".join(_shown(i, columns[i], names) for i in found)
+        flags = " or ".join(f"--text {names[i] or i}" for i in found)
+        raise UndecidedError(f"{file}: {told} could each be the text. Pass {flags}.")
+
+
+def _shown(place: int, cells: Sequence[str], names: tuple[str, ...]) -> str:
+    """A column with its first value, for messages."""
+    first = next((cell for cell in cells if cell.strip()), "")
+    return f"{_called(place, names)} ({first[:20]!r}…)"
+
+
 def _known_label(names: tuple[str, ...], taken: set[int | None]) -> bool:
     return any(n.lower() in LABEL_NAMES for i, n in enumerate(names) if i not in taken)
-
-
-def _is_text(cells: Sequence[str]) -> bool:
-    """Whether a column holds texts of its own: several words each, seldom the same twice."""
-    nested = any(cell.startswith(("{", "[{")) for cell in cells)  # of JSON: no text
-    if nested or len(cells) < 2 or _few_values(cells):
-        return False
-    return sum(len(cell.split()) for cell in cells) >= _WORDS * len(cells)
 
 
 def _listed(asked: Sequence[str], names: tuple[str, ...], file: str, role: str) -> tuple[int, ...]:
@@ -246,7 +307,7 @@ def _is_header(rows: Rows, asked: Columns) -> bool:
     if any(name in first and not name.isdecimal() for name in named):
         return True
     plausible = all(cell and len(cell) <= 40 and len(cell.split()) <= 6 for cell in first)
-    if not plausible or len(set(first)) < len(first) or any(map(_is_number, first)):
+    if not plausible or len(set(first)) < len(first) or any(map(is_number, first)):
         return False
     if _over_numbers(rows):
         return True
@@ -263,7 +324,7 @@ def _is_header(rows: Rows, asked: Columns) -> bool:
 def _over_numbers(rows: Rows) -> bool:
     """Whether a column of nothing but numbers follows: a word above it can only be its name."""
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
-    return len(body) > 1 and any(all(map(_is_number, column)) for column in zip(*body, strict=True))
+    return len(body) > 1 and any(all(map(is_number, column)) for column in zip(*body, strict=True))
 
 
 def _stands_over_texts(rows: Rows) -> bool:
@@ -280,7 +341,7 @@ def _stands_over_texts(rows: Rows) -> bool:
     if any(all(len(cell.split()) < 2 for cell in row) for row in body):
         return False
     columns = zip(first, zip(*body, strict=True), strict=True)
-    return all(_is_text(cells) and _is_new(name, cells) for name, cells in columns)
+    return all(is_text(cells) and _is_new(name, cells) for name, cells in columns)
 
 
 def _is_new(name: str, cells: Sequence[str]) -> bool:
@@ -302,8 +363,8 @@ def _longest(columns: Sequence[Sequence[str]], taken: set[int | None]) -> int:
 
     def weight(place: int) -> tuple[bool, int]:
         cells = columns[place]
-        is_text = not all(map(_is_number, cells))
-        return is_text, len(set(cells)) * sum(map(len, cells))
+        worded = not all(map(is_number, cells))
+        return worded, len(set(cells)) * sum(map(len, cells))
 
     free = [place for place in range(len(columns)) if place not in taken]
     return max(free or range(len(columns)), key=weight)
@@ -337,24 +398,8 @@ def _find_label(
 
 
 def _candidates(columns: Sequence[Sequence[str]], free: list[int]) -> list[int]:
-    found = [place for place in free if _few_values(columns[place])]
-    return found or [place for place in free if _is_scale(columns[place])]
-
-
-def _few_values(cells: Sequence[str]) -> bool:
-    filled = [cell for cell in cells if cell.strip()]
-    if not filled or len(cells) - len(filled) > _BLANK * len(cells):
-        return False
-    cells, values = filled, set(filled)
-    if len(cells) >= _FEW:
-        return len(values) * 2 <= len(cells)
-    if len(cells) > 2 and len(values) == len(cells) and all(cell.isdecimal() for cell in cells):
-        return False  # running numbers
-    return all(len(cell) <= 30 and " " not in cell for cell in values)
-
-
-def _is_scale(cells: Sequence[str]) -> bool:
-    return bool(cells) and all(map(_is_number, cells)) and any("." in cell for cell in cells)
+    found = [place for place in free if few_values(columns[place])]
+    return found or [place for place in free if is_scale(columns[place])]
 
 
 def _coarsest(columns: Sequence[Sequence[str]], found: list[int]) -> int | None:
@@ -391,16 +436,8 @@ def _ambiguous(
         values = list(dict.fromkeys(cells))[:3]
         told.append(f"{_called(place, names)} ({', '.join(map(repr, values))}…)")
     flags = " or ".join(f"--label {names[place] or place}" for place, _ in found)
-    return UserError(f"{file}: {' and '.join(told)} could each be the label. Pass {flags}.")
+    return UndecidedError(f"{file}: {' and '.join(told)} could each be the label. Pass {flags}.")
 
 
 def _called(place: int, names: tuple[str, ...]) -> str:
     return f"column '{names[place]}'" if names[place] else f"column {place}"
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

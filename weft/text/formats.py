@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from weft.errors import UserError, unknown_name
-from weft.text import brackets, conll, conllu, squad, standoff, trees
+from weft.text import brackets, column_layout, conllu, squad, standoff, trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
 from weft.text.source import Source, missing, peel
 
@@ -83,7 +83,7 @@ def structure_of(source: Source) -> str:
         return "spans" if standoff.is_spans(lines[:100]) else ""
     if known != "conll" and conllu.is_conllu(lines):
         return "conllu"  # whatever its name
-    if known or conll.is_columns(lines):
+    if known or column_layout.is_columns(lines):
         return known or "conll"
     bracketed = brackets.is_brackets(lines) or brackets.looks_bracketed(lines)
     return "trees" if bracketed else ""

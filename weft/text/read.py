@@ -123,6 +123,10 @@ def laid_out(
     with contextlib.closing(Source(name)) as source:
         structure = "" if columns.label is not None else structure_of(source)
         kind = format or structure or recognise_source(source)
+        if kind == "parquet":
+            from weft.text.parquet import parquet_layout
+
+            return parquet_layout(name, columns)
         if kind not in ("csv", "tsv", "jsonl") or not source.head(1):
             return None
         wish = _Wish(columns, Problems(source.name, "skip", None), False, None)

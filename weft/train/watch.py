@@ -70,7 +70,7 @@ class Watch:
         self.log.write(text + "\n")
         self.log.flush()
         if not self.quiet:
-            self.console.print(text, markup=False)
+            self.console.print(text, markup=False, soft_wrap=not self.console.is_terminal)
 
     def close(self) -> None:
         if self.bar is not None:

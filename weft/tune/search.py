@@ -17,7 +17,7 @@ from weft import registry
 from weft.config import Config, dumps
 from weft.errors import UserError, unknown_name
 from weft.run.data import Data, counted, manner_of
-from weft.run.split import from_files
+from weft.run.split import opened
 from weft.run.train import filled, settled, versions
 from weft.tasks.task import built
 from weft.text.example import Tally
@@ -93,6 +93,7 @@ def tune(
     overwrite: bool = False,
     told: Told = lambda news, metric, total: None,
     trust: Sequence[str] = (),
+    say: Callable[[str], None] = lambda text: None,
 ) -> Tuned:
     """Search the settings of a configuration on dev, then train the best again with new seeds.
 
@@ -106,7 +107,7 @@ def tune(
     limits = _limits(base, dimensions, sampler or PRESETS.get(preset, "tpe"), trials, minutes)
     limits = replace(limits, prune=prune, device=device, seeds=seeds)
     _check(base, seeds, workers)
-    plan = _plan(base, dimensions)
+    plan = _plan(base, dimensions, say)
     study = Study(_folder(Path(output), overwrite), plan)
     try:
         return _run(study, limits, workers, told)
@@ -176,14 +177,20 @@ def _summary(found: Restarts | None) -> dict[str, Any] | None:
     return {**asdict(found), "spread": means}
 
 
-def _plan(base: Config, dimensions: tuple[Dimension, ...]) -> Plan:
+def _plan(
+    base: Config, dimensions: tuple[Dimension, ...], say: Callable[[str], None] = lambda text: None
+) -> Plan:
     """What is the same for every trial; the data is looked at now, not after an hour."""
     full = filled(base)
     data = Data(**full["data"])
     if "-" in (data.train, data.dev, data.test):
         raise UserError("Standard input can be read only once; save it to a file to tune on it.")
     manner = manner_of(full["task"])
-    splits = from_files(data, manner=manner)
+    data, splits, lines = opened(data, full["task"])
+    decided = {f"data.{name}": getattr(data, name) for name in ("text", "other", "label")}
+    base = base.with_values({k: v for k, v in decided.items() if v != ""}, "weft tune")
+    for line in lines:
+        say(line)
     if splits.dev is None or not list(islice(splits.dev(), 1)):
         raise UserError(
             f"{data.dev or data.train}: no dev examples, so trials could not be compared. Give "
