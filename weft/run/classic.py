@@ -65,6 +65,7 @@ class Run:
     tally: Tally
     heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
     stopped: str = ""  # in words, when the clock ended the training
+    completed: float = 1.0  # fraction of the configured epochs that was done when it did
 
     def fit(self) -> Classic:
         """Train to the end and give back the engine."""
@@ -201,6 +202,7 @@ class Run:
         minutes = self.settings.minutes
         late = bool(minutes) and time.perf_counter() - self.started > 60 * minutes
         if late:
+            self.completed = epoch / self.part.epochs
             self.stopped = f"stopped by the clock after {epoch} of {self.part.epochs} epochs"
             self.watch.say(f"{self.stopped} (train.minutes)")
         return late

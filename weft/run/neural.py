@@ -67,6 +67,7 @@ class Run:
     parser: Predictor | None = None  # that made the trees of texts without
     started: float = field(default_factory=time.perf_counter)  # when all of it began
     stopped: str = ""  # in words, when the clock ended the training
+    completed: float = 1.0  # fraction of the configured epochs that was done when it did
     rising: str = ""  # in words, when it ended too soon by itself
     losses: tuple[float, float] | None = None  # at the start and at best, where that tells much
     asked: list[Asked] = field(default_factory=list)  # of each dev row, where texts are measured

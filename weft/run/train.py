@@ -39,7 +39,7 @@ from weft.train.watch import Watch, as_it_was
 
 OURS = {
     *("config.toml", "metrics.jsonl", "log.txt", "checkpoints", "model"),
-    *("predictions.jsonl", "health.json", "tensorboard"),
+    *("predictions.jsonl", "health.json", "progress.json", "tensorboard"),
 }
 PRETRAINED = "pretrained"  # the kind of what a folder holds, until it is opened
 GOLDEN_LENGTH = 2000  # characters; longer texts would make a model folder needlessly large
@@ -112,7 +112,7 @@ def train(
         for told in filter(None, (*chosen, unread(splits.train, task), nearly_same(space))):
             watch.say(told)
         engine: Engine
-        made: dict[str, Any] = {"stopped": "", "rising": "", "device_bytes": 0}
+        made: dict[str, Any] = {"stopped": "", "completed": 1.0, "rising": "", "device_bytes": 0}
         if runtime is None:
             from weft.run import classic
 
@@ -121,7 +121,7 @@ def train(
             )
             _note_ignored(config, watch)
             engine = fit.fit()
-            made["stopped"] = fit.stopped
+            made |= {"stopped": fit.stopped, "completed": fit.completed}
         else:
             from weft.run.neural import Run
 
@@ -131,7 +131,7 @@ def train(
             )  # fmt: skip
             engine = run.fit(resume)
             made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
-            made |= {"losses": run.losses, "rising": run.rising}
+            made |= {"losses": run.losses, "rising": run.rising, "completed": run.completed}
         made["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
         return _finish(predictor, splits, data, folder, watch, tally, made)

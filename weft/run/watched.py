@@ -139,6 +139,7 @@ class Loop:
 
     def _note_the_clock(self, progress: Progress) -> None:
         done, all_ = progress.share * self.settings.epochs, self.settings.epochs
+        self.run_.completed = progress.share
         self.run_.stopped = f"stopped by the clock after {done:.1f} of {all_} epochs"
         if isinstance(self.batches, Masked) and self.batches.long_ahead(progress.share):
             self.run_.stopped += (

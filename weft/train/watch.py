@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from weft.errors import UserError
 
 Row = TypeVar("Row")
+PROGRESS = "progress.json"  # how far a training is, for processes that wait for it
 
 
 class Refused(UserError):
@@ -29,6 +31,8 @@ class Watch:
         self.log = open(folder / "log.txt", "a", encoding="utf-8")
         self.board = _board(folder) if tensorboard else None
         self.bar: Progress | None = None
+        self._first: tuple[float, float] | None = None  # time and fraction at the first update
+        self._written = 0.0
         if not quiet and sys.stderr.isatty():
             columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
             self.bar = Progress(*columns, console=self.console, transient=True)
@@ -47,6 +51,7 @@ class Watch:
 
     def update(self, progress: Any) -> None:
         """One update of the weights is done."""
+        self._write_progress(progress.share)
         if self.bar is not None and progress.step % 10 == 0:
             words = f"epoch {progress.position.epoch + 1}  loss {progress.loss:.4f}"
             self.bar.update(self.line, completed=progress.share, description=words)
@@ -55,6 +60,17 @@ class Watch:
         """So much of a training that has no updates to show is done."""
         if self.bar is not None:
             self.bar.update(self.line, completed=share, description=what)
+
+    def _write_progress(self, fraction: float) -> None:
+        """Once a second, write the fraction done, and how long the updates after the first took."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, fraction
+        elif now - self._written >= 1:
+            self._written = now
+            seen = {"done": fraction, "since": self._first[1], "seconds": now - self._first[0]}
+            with contextlib.suppress(OSError):  # nothing depends on it
+                (self.folder / PROGRESS).write_text(json.dumps(seen), "utf-8")
 
     def event(self, kind: str, **values: Any) -> None:
         """One line of metrics.jsonl."""
@@ -79,6 +95,7 @@ class Watch:
             self.board.close()
         self.metrics.close()
         self.log.close()
+        (self.folder / PROGRESS).unlink(missing_ok=True)
 
 
 def forget_after(path: Path, step: int) -> None:
