@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from weft import config as configuration
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.report.compare import compare, table
+from weft.report.trial import MIN_COMPLETED, Cut, Trial
+from weft.run.data import Data
+from weft.run.split import holdout
 from weft.text.read import read
 
 TINY = {"train.epochs": 1, "train.batch": 7}
@@ -44,13 +48,16 @@ def run(files, out, *, recipes=("tfidf",), changes=TINY, **options):
 def told(capsys) -> list[str]:
     """What was said of each trial, without its number: trials end in any order."""
     lines = capsys.readouterr().err.splitlines()
-    return sorted(line.split("] ", 1)[1] for line in lines if line.startswith("["))
+    return sorted(line.split("] ", 1)[1] for line in lines if line.startswith("[") and ":" in line)
 
 
 def test_rows_files_and_schema(files, tmp_path, capsys):
     out = tmp_path / "out"
     rows = run(files, out, recipes=["tfidf", "bag"], seeds=2)
-    lines = told(capsys)
+    shown = capsys.readouterr().err
+    assert "] timing tfidf (" in shown
+    assert "] writing the report" in shown
+    lines = sorted(line.split("] ")[1] for line in shown.splitlines() if " seed " in line)
     assert [line.split(":")[0] for line in lines] == ["bag seed 1", "bag seed 2", "tfidf seed 1"]
     assert all("accuracy " in line and ", trained in " in line for line in lines)
     saved = json.loads((out / "leaderboard.json").read_text())
@@ -140,17 +147,62 @@ def test_threads_and_minutes_do_not_make_it_another_comparison(files, tmp_path, 
     assert "finished earlier" in told(capsys)[0]
 
 
-def test_what_the_clock_stopped_is_done_again_when_there_is_more_time(files, tmp_path, capsys):
-    out = tmp_path / "out"
-    run(files, out, minutes=5, quiet=True)
-    path = out / "trials" / "tfidf-1" / "result.json"
+def truncate(path: Path, completed: float) -> None:
+    """Make a result look as if the time limit had ended its training."""
     saved = json.loads(path.read_text())
-    assert saved["limit"] == 5
-    path.write_text(json.dumps({**saved, "clipped": "stopped by the clock"}))
-    run(files, out, minutes=5)
-    assert "finished earlier" in told(capsys)[0]
-    run(files, out, minutes=6)
-    assert "trained in" in told(capsys)[0]
+    more = {"clipped": "stopped by the clock", "completed": completed, "seconds": 3600.0}
+    path.write_text(json.dumps({**saved, **more}))
+
+
+def test_a_truncated_training_is_not_ranked_and_trained_again_with_more_time(
+    files, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    run(files, out, recipes=["tfidf", "bag"], seeds=2, quiet=True)
+    truncate(out / "trials" / "bag-2" / "result.json", 0.0)
+    rows = run(files, out, recipes=["tfidf", "bag"], seeds=2, minutes=2)
+    assert any(line.startswith("bag seed 2: not enough time") for line in told(capsys))
+    (bag,) = [row for row in rows if row.recipe == "bag"]
+    assert (bag.status, len(bag.values), bag.late, bag.spread) == ("ranked", 1, 1, None)
+    assert "1 of 2 trainings" in (out / "report.html").read_text()
+    table(rows)
+    assert "bag: 1 of 2 trainings count; not enough time" in capsys.readouterr().out
+    rows = run(files, out, recipes=["tfidf", "bag"], seeds=2)
+    assert sum("trained in" in line for line in told(capsys)) == 1
+    (bag,) = [row for row in rows if row.recipe == "bag"]
+    assert (len(bag.values), bag.late, bag.completed) == (2, 0, (1.0, 1.0))
+
+
+def test_a_recipe_without_enough_time_stands_below_the_ranked_ones(files, tmp_path, capsys):
+    out = tmp_path / "out"
+    run(files, out, recipes=["tfidf", "bag"], seeds=1, quiet=True)
+    truncate(out / "trials" / "bag-1" / "result.json", 0.3)
+    rows = run(files, out, recipes=["bag", "tfidf"], seeds=1, minutes=2, quiet=True)
+    saved = json.loads((out / "leaderboard.json").read_text())
+    found = {row["recipe"]: row["status"] for row in saved}
+    assert (found["tfidf"], found["bag"]) == ("ranked", "not enough time")
+    assert [row.recipe for row in rows].index("tfidf") < [row.recipe for row in rows].index("bag")
+    assert rows[-1].quality is None
+    assert "not enough time: stopped after 30% of its epochs" in (out / "report.html").read_text()
+    table(rows)
+    shown = capsys.readouterr().out
+    assert "bag: not enough time, stopped after 30% of its epochs" in shown
+    assert "tfidf is the only model that was trained" in shown
+    with pytest.raises(UserError, match=r"No recipe had enough time in 2 minutes\. bag: stopped"):
+        run(files, out, recipes=["bag"], seeds=1, minutes=2, quiet=True)
+
+
+def test_a_training_that_the_limit_ended_is_never_called_collapsed(files, tmp_path):
+    still = {"train.epochs": 1000, "train.batch": 7, "train.learning_rate": 0.0}
+    config = configuration.recipe("bag").with_values(
+        {"data.train": files[0], "data.test": files[1], **still}, "test"
+    )
+    holdout(Data(train=files[0], test=files[1]), False, False).save(tmp_path / "split.npz")
+    cut = Cut(str(tmp_path / "split.npz"))
+    result = Trial("bag", 1, None, config, cut, tmp_path / "bag-1", "d").run("cpu", 0.5 / 60)
+    assert 0 < result.completed < MIN_COMPLETED
+    assert (result.collapsed, result.rankable) == ("", False)
+    assert "stopped by the clock" in result.clipped
 
 
 def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):

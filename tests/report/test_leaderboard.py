@@ -92,6 +92,39 @@ def test_folds_are_told():
     assert "over 3 folds" in found.sentence
 
 
+def test_only_ranked_rows_are_named():
+    rows = [Row("slow", short="no training could end", quality=0.99), made("a", 0.5, 1.0)]
+    found = verdict(rows)
+    assert found is not None
+    assert found.choice.recipe == "a"
+    assert [r.recipe for r in ordered([Row("broken", error="no"), *rows])] == [
+        "a",
+        "slow",
+        "broken",
+    ]
+    assert [r.to_json()["status"] for r in rows] == ["not enough time", "ranked"]
+
+
+def test_where_seeds_of_the_best_are_missing_its_margin_is_that_of_the_others():
+    # By bootstrap alone, ±1.5, one lucky seed would let a model win that is three deviations worse.
+    alone = made("best", 0.90, 2.0, spread=None, late=2)
+    rows = [alone, made("near", 0.8901, 0.5, spread=0.004), made("far", 0.7, 0.1, spread=0.003)]
+    found = verdict(rows)
+    assert found is not None
+    assert found.choice.recipe == "best"
+    assert "(±0.4, the usual one over seeds)" in found.sentence
+
+
+def test_a_model_that_was_not_timed_is_not_the_cheapest():
+    rows = [made("best", 0.90, 2.0), dataclasses.replace(made("near", 0.899, 1.0), p50_ms=None)]
+    found = verdict(rows)
+    assert found is not None
+    assert found.choice.recipe == "best"
+    untimed = verdict([dataclasses.replace(r, p50_ms=None) for r in rows])
+    assert untimed is not None
+    assert untimed.sentence.startswith("Take best: it is the best (accuracy 90.0). There was no")
+
+
 def test_nothing_to_name():
     assert verdict([Row("broken", error="no")]) is None
 
@@ -123,14 +156,14 @@ def test_nothing_is_cut_off_where_the_table_is_full(capsys):
 
 
 def test_a_row_sums_up_its_trials():
-    def result(value: float, n: int, memory: int, **more: str) -> Result:
+    def result(value: float, n: int, memory: int, **more) -> Result:
         figures = {"accuracy": {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n}}
         return Result("", "accuracy", True, figures, 0.5, 2.0, memory, 7, 11, [], {}, **more)
 
     timing = Timing(5.0, 6.0, 7.0, 8)
     results = [
         result(0.5, 10, 100, collapsed="yes"),
-        result(0.8, 20, 300, clipped="yes", rising="it rose"),
+        result(0.8, 20, 300, clipped="yes", completed=0.7, rising="it rose"),
     ]
     found = row("cnn", results, timing, folds=2, late=1, seeds=["3", "7"])
     assert found.quality == pytest.approx(0.65)
@@ -149,10 +182,10 @@ def test_a_row_sums_up_its_trials():
     assert found.kept_spread is None  # one is left
     whole = row("cnn", [result(0.5, 10, 100)] * 2, timing, seeds=["1", "2"])
     assert (whole.collapsed_seeds, whole.kept_quality) == ((), None)
-    assert "the clock stopped 1 of 2 trainings" in told[1]
+    assert "the time limit shortened 1 of 2 trainings (to 70% of their epochs)" in told[1]
     assert told[2:] == [
         "cnn: 1 of 2 trainings ended too soon: it rose.",
-        "cnn: 2 of 3 trainings; no time for the others.",
+        "cnn: 2 of 3 trainings count; not enough time for the others.",
     ]
 
 

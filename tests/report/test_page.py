@@ -162,12 +162,12 @@ def test_the_leaderboard_tells_what_went_wrong():
     rows = [
         row("best", 0.9),
         row("stuck", 0.5, p=0.0002, collapsed=2, memory_bytes=5_000_000),
-        row("short", 0.6, p=0.25, clipped=1, rising=3),
+        row("short", 0.6, p=0.25, clipped=1, completed=(1.0, 0.62), rising=3),
         Row("broken", error="no <good>"),
     ]
     text = render(page(rows=rows))
     assert "2 of 3 collapsed" in text
-    assert "1 cut short" in text
+    assert "1 shortened (to 62 % of the epochs)" in text
     assert "3 ended too soon" in text
     assert "&lt; 0.001" in text
     assert ">0.250<" in text

@@ -6,7 +6,8 @@ import pytest
 
 from weft.config import Config
 from weft.report import schedule
-from weft.report.schedule import Clock, Crew, Race, crew
+from weft.report.budget import UNKNOWN, Clock
+from weft.report.schedule import Crew, Race, crew
 from weft.report.trial import Cut, Result, Trial
 
 
@@ -60,7 +61,7 @@ def order(jobs: list[dict]) -> list[str]:
 
 
 def test_one_seed_of_each_recipe_comes_before_the_next_seed(jobs, tmp_path):
-    race = Race(Crew(1, 1, ("cpu",)), Clock(0, 0), lambda n, text: None)
+    race = Race(Crew(1, 1, ("cpu",)), Clock(0), lambda n, text: None)
     race.run(trials(tmp_path, "abc", 2), {})
     assert order(jobs[0]) == ["a1", "b1", "c1", "a2", "b2", "c2"]
     assert {job["minutes"] for job in jobs[0]} == {0.0}
@@ -69,7 +70,7 @@ def test_one_seed_of_each_recipe_comes_before_the_next_seed(jobs, tmp_path):
 
 def test_no_more_at_once_than_workers_and_devices_in_turn(jobs, tmp_path):
     jobs[1].update(a=5, b=5, c=5)
-    race = Race(Crew(2, 1, ("cuda:0", "cuda:1")), Clock(0, 0), lambda n, text: None)
+    race = Race(Crew(2, 1, ("cuda:0", "cuda:1")), Clock(0), lambda n, text: None)
     most = []
     race._collect = lambda collect=race._collect: (most.append(len(race.running)), collect())
     race.run(trials(tmp_path, "abc", 1), {})
@@ -77,48 +78,46 @@ def test_no_more_at_once_than_workers_and_devices_in_turn(jobs, tmp_path):
     assert {job["device"] for job in jobs[0][:2]} == {"cuda:0", "cuda:1"}
 
 
-def test_recipes_share_the_time_that_is_left(jobs, tmp_path):
-    race = Race(Crew(1, 1, ("cpu",)), Clock(4, 0), lambda n, text: None)
-    race.run(trials(tmp_path, "abcd", 1), {})
-    minutes = [job["minutes"] for job in jobs[0]]
-    shares = [4 / 4, 4 / 3, 4 / 2, 4 / 1]  # nobody used its share, so it grows
-    for found, share in zip(minutes, shares, strict=True):
-        assert found == pytest.approx(schedule.TRAINING * share, rel=0.05)
+def test_a_training_may_use_all_the_time_that_is_left(jobs, tmp_path):
+    race = Race(Crew(1, 1, ("cpu",)), Clock(4), lambda n, text: None)
+    left = race.left
+    race.run(trials(tmp_path, "a", 1), {})
+    assert jobs[0][0]["minutes"] * 60 == pytest.approx(UNKNOWN * left, rel=0.1)
 
 
 def test_what_cannot_be_done_in_time_is_left_out(jobs, tmp_path):
-    clock = Clock(1, 0)
     said = []
-    race = Race(Crew(1, 1, ("cpu",)), clock, lambda n, text: said.append(text))
+    race = Race(Crew(1, 1, ("cpu",)), Clock(1), lambda n, text: said.append(text))
     race.took["a"] = 61.0  # longer than what is left
     race.run(trials(tmp_path, "ab", 1), {})
     assert order(jobs[0]) == ["b1"]
     assert race.late == {"a": 1}
-    assert "a seed 1: left out, the time is up" in said
+    assert "a seed 1: left out, not enough time" in said
 
 
 def test_against_the_clock_a_further_seed_waits_for_the_first(jobs, tmp_path):
     jobs[1].update(a=9, b=3)
-    race = Race(Crew(2, 1, ("cpu",)), Clock(4, 0), lambda n, text: None)
+    race = Race(Crew(2, 1, ("cpu",)), Clock(4), lambda n, text: None)
     race.run(trials(tmp_path, "ab", 2), {})
     assert order(jobs[0]) == ["a1", "b1", "b2", "a2"]
 
 
 def test_time_for_measuring_is_learned_from_those_that_went_before(jobs, tmp_path):
-    race = Race(Crew(1, 1, ("cpu",)), Clock(1, 0), lambda n, text: None)
-    race.around = 24.0
+    race = Race(Crew(1, 1, ("cpu",)), Clock(4), lambda n, text: None)
+    race.around = [24.0]
+    expected = race.left - 1.5 * 24
     race.run(trials(tmp_path, "a", 1), {})
-    assert jobs[0][0]["minutes"] * 60 == pytest.approx(60 - 1.5 * 24, abs=0.5)
-    race = Race(Crew(1, 1, ("cpu",)), Clock(1, 0), lambda n, text: None)
-    race.around = 41.0  # more than what is left even without training
+    assert jobs[0][0]["minutes"] * 60 == pytest.approx(expected, abs=0.5)
+    race = Race(Crew(1, 1, ("cpu",)), Clock(1), lambda n, text: None)
+    race.around = [41.0]  # more than what is left even without training
     race.run(trials(tmp_path, "b", 1), {})
     assert race.late == {"b": 1}
 
 
 def test_the_clock_stops_what_runs(jobs, tmp_path):
     jobs[1]["a"] = 10**9
-    clock = Clock(1, 0)
-    clock.started = time.monotonic() - 59.8
+    clock = Clock(1)
+    clock.started = time.monotonic() - 49.8
     race = Race(Crew(1, 1, ("cpu",)), clock, lambda n, text: None)
     race.run(trials(tmp_path, "a", 2), {})
     assert race.late == {"a": 2}
@@ -131,7 +130,7 @@ def test_a_failed_recipe_costs_only_itself(jobs, tmp_path, monkeypatch):
         return Process(1, code=-9 if job["trial"]["recipe"] == "a" else 0), None
 
     monkeypatch.setattr(schedule, "_launch", launch)
-    race = Race(Crew(1, 1, ("cpu",)), Clock(0, 0), lambda n, text: None)
+    race = Race(Crew(1, 1, ("cpu",)), Clock(0), lambda n, text: None)
     race.run(trials(tmp_path, "ab", 2), {})
     assert order(jobs[0]) == ["a1", "b1", "b2"]
     assert "probably for want of memory" in race.errors["a"]
@@ -150,5 +149,7 @@ def test_cores_are_not_oversubscribed(monkeypatch, workers, threads, expected):
 
 
 def test_the_reserve_never_eats_all_the_time():
-    assert Clock(0.1, 100).left == pytest.approx(4, abs=0.1)
-    assert Clock(0, 100).left == float("inf")
+    clock = Clock(0.1)
+    assert clock.left - clock.reserve(30) == pytest.approx(3, abs=0.1)
+    assert Clock(0).left == float("inf")
+    assert Clock(0).reserve(30) == 0

@@ -49,7 +49,7 @@ def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
 
     The band is the margin of the best; the line joins the models that no other beats in both.
     """
-    able = [row for row in rows if row.error is None and row.quality is not None]
+    able = drawable(rows)
     scale = 100 if percent(verdict.best.metric) else 1
     radii = _radii([row.size_bytes or 0 for row in able])
     with matplotlib.rc_context(STYLE):
@@ -76,6 +76,11 @@ def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
             axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         _labels(figure, axes, able, radii, stairs, verdict.choice, scale)
         return svg(figure, "scatter")
+
+
+def drawable(rows: Sequence[Row]) -> list[Row]:
+    """Return the ranked rows that have a point: those that were timed."""
+    return [r for r in rows if r.status == "ranked" and None not in (r.quality, r.p50_ms)]
 
 
 def front(rows: Sequence[Row]) -> list[Row]:

@@ -17,16 +17,17 @@ from weft import config as configuration
 from weft import registry
 from weft.config import Config
 from weft.errors import UserError
+from weft.report.budget import Clock
 from weft.report.disputes import disputes
 from weft.report.facts import Facts, facts, looks_numeric, right
 from weft.report.fitting import chosen, fitting, others
 from weft.report.held import write_test
-from weft.report.leaderboard import Row, ordered, row, table, verdict
+from weft.report.leaderboard import Row, table, verdict
 from weft.report.look import look
 from weft.report.page import Page, render
 from weft.report.plan import Plan, begun, command, kind_of, starts
-from weft.report.schedule import Clock, Race, crew, progress, timing
-from weft.report.significance import chances, pooled
+from weft.report.ranking import rank
+from weft.report.schedule import Race, crew, progress
 from weft.report.trial import RESULT, Cut, Result, Trial, write
 from weft.report.written import written
 from weft.run.data import Data, checked, choose_columns, manner_of, source
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from weft.doctor import Diagnosis
 
 __all__ = ["Row", "compare", "folder_for", "show", "table"]
-
-REPORT, TIMED = 45.0, 8.0  # seconds kept for the report, and for timing each recipe's model
 
 
 @registry.trusts(lambda files: lambda name: "")
@@ -67,10 +66,12 @@ def compare(
     """Train every recipe with every seed, and write leaderboard.json, report.html and model/.
 
     Trials run in processes of their own. A finished one is not repeated; a recipe that fails
-    becomes a row with its error; with `minutes`, what does not fit is clipped or left out. With
-    `pretrained`, a checkpoint, recipes that start from one of its kind are compared, too. Parts
-    from outside Weft are imported only from packages in `trust`.
+    becomes a row with its error. `minutes` is a limit for everything (see `budget`): recipes that
+    it is too short for are listed below the others, as "not enough time". With `pretrained`, a
+    checkpoint, recipes that start from one of its kind are compared, too. Parts from outside Weft
+    are imported only from packages in `trust`.
     """
+    clock = Clock(minutes)
     _check(files, dev, seeds, folds, minutes)
     paths = dict(zip(("data.train", "data.test"), files, strict=False)) | {"data.dev": dev}
     given = {key: value for key, value in paths.items() if value} | dict(changes)
@@ -80,7 +81,6 @@ def compare(
     names, hint = _recipes(data, given, recipes or (), pretrained)
     data, hint = _chosen(data, given, names[0], hint)
     bases = {name: begun(name, pretrained) for name in names}
-    clock = Clock(minutes, REPORT + TIMED * len(names))
     output = _folder(Path(output or folder_for(files[0])))
     if hint and not quiet:
         print(hint, file=sys.stderr, flush=True)
@@ -88,13 +88,9 @@ def compare(
     men = crew(device, workers, given.get("train.threads", 0))
     given["train.threads"] = men.threads
     plan = Plan(bases, given, subject.cut, seeds, output / "trials", subject.data, pretrained)
-    known = _known(plan, overwrite, minutes)
+    known = _known(plan, overwrite)
     diagnosis = _diagnose(subject, quiet)
-    trials = [trial for each in plan.trials.values() for trial in each]
-    with progress(len(trials), quiet) as say:
-        race = Race(men, clock, say)
-        race.run(trials, known)
-    rows = _rows(race, plan, names, men.devices[0])
+    trials = [trial for name in _by_cost(plan) for trial in plan.trials[name]]
     options = {
         "--dev": dev,
         "--task": task,
@@ -105,20 +101,25 @@ def compare(
         "--minutes": f"{minutes:g}" if minutes else "",
         "--device": device if device != "auto" else "",
     }
-    page = Page(
-        rows=rows,
-        finished=[pair for recipe in names for pair in race.results.get(recipe, [])],
-        facts=subject.facts,
-        command=command(files, output, options, changes) + _trust_flags(),
-        seeds=seeds,
-        output=output,
-        diagnosis=diagnosis,
-    )
-    write(output / "leaderboard.json", _json([r.to_json() for r in rows]))
-    write(output / "report.html", render(_with_model(page, subject, men.devices[0])))
-    if rows and all(r.error is not None for r in rows):
-        told = "; ".join(f"{r.recipe}: {r.error}" for r in rows[:3])
-        raise UserError(f"No recipe could be trained. {told}")
+    with progress(len(trials), quiet) as say:
+        race = Race(men, clock, say)
+        race.run(trials, known)
+        rows, finished = rank(race, plan, names, men.devices[0])
+        say(0, "writing the report")
+        page = Page(
+            rows=rows,
+            finished=finished,
+            facts=subject.facts,
+            command=command(files, output, options, changes) + _trust_flags(),
+            seeds=seeds,
+            output=output,
+            diagnosis=diagnosis,
+        )
+        write(output / "leaderboard.json", _json([r.to_json() for r in rows]))
+        page = _with_model(page, subject, men.devices[0], clock.left)
+        write(output / "report.html", render(page))
+    if not any(r.status == "ranked" for r in rows):
+        raise UserError(_nothing(rows, minutes))
     return rows
 
 
@@ -249,55 +250,38 @@ def _subject(
     return Subject(data, cut, splits, found)
 
 
-def _known(plan: Plan, overwrite: bool, minutes: float) -> dict[Path, Result]:
-    """Results of earlier trials; a complaint comes before the first training, not an hour later.
+def _nothing(rows: Sequence[Row], minutes: float) -> str:
+    """Say why no recipe can be recommended."""
+    if short := [r for r in rows if r.status == "not enough time"]:
+        told = "; ".join(f"{r.recipe}: {r.short}" for r in short[:3])
+        return f"No recipe had enough time in {minutes:g} minutes. {told}. Give more --minutes."
+    return f"No recipe could be trained. {'; '.join(f'{r.recipe}: {r.error}' for r in rows[:3])}"
 
-    What the clock stopped is done again where there is more time now.
-    """
+
+def _by_cost(plan: Plan) -> list[str]:
+    """The recipes that can be trained, cheapest first as far as can be known before."""
+
+    def key(name: str) -> tuple[bool, int]:
+        about = configuration.recipe(name)["recipe"]
+        cheap = plan.trials[name][0].classic and not about.get("pretrained")
+        return not cheap, about.get("order", 99)
+
+    return sorted(plan.trials, key=key)
+
+
+def _known(plan: Plan, overwrite: bool) -> dict[Path, Result]:
+    """Results of earlier trials; a complaint comes before the first training, not an hour later."""
     out = {}
     for trial in (trial for each in plan.trials.values() for trial in each):
         if overwrite:
             (trial.folder / RESULT).unlink(missing_ok=True)
         elif result := trial.finished():
-            more = not minutes or minutes > result.limit
-            if not (result.clipped and more):
-                out[trial.folder] = result
+            out[trial.folder] = result
     return out
 
 
-def _rows(race: Race, plan: Plan, names: Sequence[str], device: str) -> list[Row]:
-    """Every recipe as a row, best first, with its timing and the test against the best."""
-    rows = []
-    for recipe in names:
-        error = plan.errors.get(recipe) or race.errors.get(recipe)
-        pairs = race.results.get(recipe, [])
-        if not error and not pairs:
-            error = "not finished in time; give it more --minutes."
-        if not error:
-            try:
-                timed = timing(pairs[0][0], device)
-                late = race.late.get(recipe, 0)
-                seeds = [f"{t.seed}{f' fold {t.fold}' if t.fold else ''}" for t, _ in pairs]
-                made = row(recipe, [r for _, r in pairs], timed, plan.cut.folds, late, seeds)
-                if made.folds and made.pooled is None:
-                    whole = pooled([trial for trial, _ in pairs], made.metric)
-                    made = dataclasses.replace(made, pooled=whole)
-                rows.append(made)
-            except UserError as problem:
-                error = str(problem)
-        if error:
-            rows.append(Row(recipe, error=error))
-    rows = ordered(rows)
-    able = [r.recipe for r in rows if r.error is None]
-    if len(able) > 1:
-        trials = {name: [trial for trial, _ in race.results[name]] for name in able}
-        found = chances(trials, able[0], rows[0].metric)
-        rows = [dataclasses.replace(r, p=found.get(r.recipe)) for r in rows]
-    return rows
-
-
-def _with_model(page: Page, subject: Subject, device: str) -> Page:
-    """Save the model that the verdict names, and look at it for the page."""
+def _with_model(page: Page, subject: Subject, device: str, seconds: float) -> Page:
+    """Save the model that the verdict names, and look at it for the page, in so many seconds."""
     found = verdict(page.rows)
     if found is None:
         return page
@@ -314,7 +298,7 @@ def _with_model(page: Page, subject: Subject, device: str) -> Page:
         return dataclasses.replace(
             page, model=str(model), test=test, written=texts, healths=healths
         )
-    seen = look(trial, device)
+    seen = look(trial, device, seconds=seconds)
     return dataclasses.replace(
         page,
         model=str(model),

@@ -25,19 +25,28 @@ class Latency:
     token_ms: float | None = None  # where texts are written, of one text at a time
 
 
-def latency(predictor: Predictor, texts: Sequence[str | Example]) -> Latency:
-    """Warm up, then answer single texts, then many at once; answers are on the host when timed."""
+def latency(
+    predictor: Predictor, texts: Sequence[str | Example], seconds: float = LONGEST
+) -> Latency:
+    """Warm up, then answer single texts, then many at once; answers are on the host when timed.
+
+    Single texts take `seconds` at most, and so do those together, once FEWEST are timed; warming up
+    takes half of that.
+    """
     assert texts, "no texts to time"
+    warm = 0.0
     for text in texts[:WARM_UP]:
-        predictor([text])
+        warm += _timed(predictor, [text])[0]
+        if warm > seconds / 2:
+            break
     single: list[float] = []
     tokens = 0
-    while len(single) < SINGLE and (len(single) < FEWEST or sum(single) < LONGEST):
+    while len(single) < SINGLE and (len(single) < FEWEST or sum(single) < seconds):
         seconds, answers = _timed(predictor, [texts[len(single) % len(texts)]])
         single.append(seconds)
         tokens += len(answers[0].scores)
     p50, p95 = np.percentile(single, [50, 95]) * 1000
-    many = list(texts[: max(FEWEST, min(TOGETHER, round(LONGEST / np.mean(single))))])
+    many = list(texts[: max(FEWEST, min(TOGETHER, round(seconds / np.mean(single))))])
     together, _ = _timed(predictor, many)
     writes = predictor.config["task"].get("kind") in WRITING
     each = 1000 * sum(single) / tokens if writes and tokens else None

@@ -12,6 +12,7 @@ WIDTH = 100
 ROOM = 1000  # columns that no table fills, to see how many one would take
 BESIDE = ("chrf", "bits_per_character")  # what stands beside the main figure of texts
 HIDDEN = ("perplexity_known",)  # figures that would only crowd the table
+STYLES = {"failed": "red", "not enough time": "yellow"}  # of rows that are not ranked
 WIDE = 2 * 1.96  # standard deviations in a 95 % interval
 
 
@@ -49,6 +50,20 @@ class Row:
     collapsed_seeds: tuple[str, ...] = ()  # which trials those were
     kept_quality: float | None = None  # mean and deviation without them, where some are left
     kept_spread: float | None = None
+    completed: tuple[float, ...] = ()  # of each trial that counts, the fraction of its epochs
+    short: str = ""  # in words, when no training of it could end in time
+
+    @property
+    def status(self) -> str:
+        """`ranked`, `not enough time` or `failed`; only ranked recipes are recommended."""
+        if self.error is not None:
+            return "failed"
+        return "not enough time" if self.short else "ranked"
+
+    @property
+    def shortest(self) -> float:
+        """The fraction of its epochs that the shortest training which counts has done."""
+        return min(self.completed, default=1.0)
 
     @property
     def writes(self) -> bool:
@@ -57,7 +72,7 @@ class Row:
 
     def to_json(self) -> dict[str, object]:
         """The row as leaderboard.json holds it."""
-        return {**dataclasses.asdict(self), "values": list(self.values)}
+        return {**dataclasses.asdict(self), "status": self.status}
 
 
 @dataclass(frozen=True)
@@ -73,7 +88,7 @@ class Verdict:
 def row(
     recipe: str,
     results: Sequence[Result],
-    timing: Timing,
+    timing: Timing | None,
     folds: int = 0,
     late: int = 0,
     seeds: Sequence[str] = (),
@@ -96,11 +111,11 @@ def row(
         high=_mean([f["high"] for f in main]),
         values=tuple(values),
         train_seconds=_mean([r.seconds for r in results]),
-        p50_ms=timing.p50_ms,
-        p95_ms=timing.p95_ms,
-        texts_per_second=timing.texts_per_second,
+        p50_ms=timing.p50_ms if timing else None,
+        p95_ms=timing.p95_ms if timing else None,
+        texts_per_second=timing.texts_per_second if timing else None,
         memory_bytes=round(_median([r.memory_bytes for r in results])),
-        answer_bytes=timing.memory_bytes,
+        answer_bytes=timing.memory_bytes if timing else None,
         collapsed=sum(bool(r.collapsed) for r in results),
         clipped=sum(bool(r.clipped) for r in results),
         rising=sum(bool(r.rising) for r in results),
@@ -117,38 +132,54 @@ def row(
             if name in (*NAMES, "perplexity") and name not in (first.metric, *HIDDEN)
             if all(name in r.figures for r in results)
         },
-        token_ms=timing.token_ms,
+        token_ms=timing.token_ms if timing else None,
         collapsed_seeds=tuple(
             seed for seed, result in zip(seeds, results, strict=False) if result.collapsed
         ),
         kept_quality=_mean(kept) if some else None,
         kept_spread=_deviation(kept) if some else None,
+        completed=tuple(result.completed for result in results),
     )
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:
-    """Best first; of equals the faster; those that failed last."""
+    """Best first; of equals the faster; then those without enough time; those that failed last."""
 
-    def key(row: Row) -> tuple[bool, float, float]:
+    def key(row: Row) -> tuple[int, float, float]:
+        if row.status != "ranked":
+            return 1 + (row.status == "failed"), 0.0, 0.0
         if row.quality is None or row.quality != row.quality:
-            return True, 0.0, 0.0
-        return False, -row.quality if row.higher_is_better else row.quality, row.p50_ms or 0.0
+            return 3, 0.0, 0.0
+        return 0, -row.quality if row.higher_is_better else row.quality, _latency(row)
 
     return sorted(rows, key=key)
 
 
 def verdict(rows: Sequence[Row]) -> Verdict | None:
-    """The cheapest model within one standard deviation of the best; None when all have failed."""
-    able = [row for row in ordered(rows) if row.error is None and row.quality is not None]
+    """The cheapest model within one standard deviation of the best; None when none is ranked."""
+    able = [r for r in ordered(rows) if r.status == "ranked" and r.quality is not None]
     if not able:
         return None
     best = able[0]
     assert best.quality is not None
-    margin = deviation(best)
+    margin = _margin(best, able)
     # A little slack, so that a row exactly at the margin is not lost to rounding.
     near = [r for r in able if abs((r.quality or 0.0) - best.quality) <= margin + 1e-12]
-    choice = min(near, key=lambda r: r.p50_ms or 0.0)
+    choice = min(near, key=_latency)
     return Verdict(best, choice, margin, _sentence(best, choice, margin, len(able)))
+
+
+def _margin(best: Row, able: Sequence[Row]) -> float:
+    """One standard deviation of the best; where seeds of it are missing, at most the usual one."""
+    known = [row.spread for row in able if row.spread]
+    if best.late and not best.folds and len(best.values) < 3 and known:
+        return min(_median(known), deviation(best)) if len(best.values) < 2 else _median(known)
+    return deviation(best)
+
+
+def _latency(row: Row) -> float:
+    """Milliseconds a text; one that was not timed is taken for the slowest."""
+    return float("inf") if row.p50_ms is None else row.p50_ms
 
 
 def deviation(row: Row) -> float:
@@ -179,9 +210,9 @@ def table(rows: Sequence[Row]) -> None:
         shown.add_column(name, justify="right", no_wrap=True)
     failed = []
     for row in ordered(rows):
-        if row.error is not None:
+        if row.status != "ranked":
             failed.append(row)
-            shown.add_row(row.recipe, "failed", style="red")
+            shown.add_row(row.recipe, row.status, style=STYLES[row.status])
             continue
         style = "bold green" if found and row is found.choice else ""
         shown.add_row(*cells(row, other), style=style)
@@ -189,7 +220,10 @@ def table(rows: Sequence[Row]) -> None:
         shown.padding = (0, 1, 0, 0)
     console.print(shown)
     for row in failed:
-        console.print(Text(f"{row.recipe} failed: {row.error}", style="red"))
+        told = f"{row.recipe} {row.status}: {row.error or row.short}"
+        if row.status == "not enough time":
+            told = f"{row.recipe}: not enough time, {row.short}. Give more --minutes."
+        console.print(Text(told, style=STYLES[row.status]))
     for line in remarks(rows):
         console.print(Text(line, style="yellow"))
     if found:
@@ -235,13 +269,16 @@ def remarks(rows: Sequence[Row]) -> list[str]:
             )
         if row.clipped:
             out.append(
-                f"{row.recipe}: the clock stopped {row.clipped} of {n} trainings before their last "
-                "epoch; with more --minutes it may do better."
+                f"{row.recipe}: the time limit shortened {row.clipped} of {n} trainings (to "
+                f"{row.shortest:.0%} of their epochs); with more --minutes it may do better."
             )
         if row.rising:
             out.append(f"{row.recipe}: {row.rising} of {n} trainings ended too soon: {row.soon}.")
         if row.late:
-            out.append(f"{row.recipe}: {n} of {n + row.late} trainings; no time for the others.")
+            out.append(
+                f"{row.recipe}: {n} of {n + row.late} trainings count; not enough time for the "
+                "others."
+            )
     return out
 
 
@@ -261,7 +298,9 @@ def collapses(row: Row) -> str:
 
 def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
     how = figure(margin, best.metric)
-    if best.spread:
+    if margin != deviation(best):
+        within = f"one standard deviation (±{how}, the usual one over seeds)"
+    elif best.spread:
         over = f"{len(best.values)} {'folds' if best.folds else 'seeds'}"
         if best.folds and len(best.values) > best.folds:
             over = f"{best.folds} folds and {len(best.values) // best.folds} seeds"
@@ -269,20 +308,26 @@ def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
     else:
         within = f"one standard deviation (±{how}, by bootstrap over the test texts)"
     name = called(best.metric)
-    told = f"{name} {figure(best.quality, best.metric)}, {milliseconds(best.p50_ms)} ms a text"
+    told = f"{name} {figure(best.quality, best.metric)}{_speed(best)}"
     if compared == 1:
         return f"{best.recipe} is the only model that was trained: {told}."
+    if best.p50_ms is None:
+        return f"Take {best.recipe}: it is the best ({told}). There was no time to time the models."
     if choice is best:
         return (
             f"Take {best.recipe}: it is the best ({told}), and no faster model is within {within}."
         )
-    mine = f"{figure(choice.quality, best.metric)}, {milliseconds(choice.p50_ms)} ms a text"
+    mine = f"{figure(choice.quality, best.metric)}{_speed(choice)}"
     times = (best.p50_ms or 0.0) / choice.p50_ms if choice.p50_ms else 1.0
     return (
         f"Take {choice.recipe} ({name} {mine}): it is the cheapest within {within} of the "
         f"best, {best.recipe} ({figure(best.quality, best.metric)}, "
         f"{milliseconds(best.p50_ms)} ms), and answers {times:.1f} times as fast."
     )
+
+
+def _speed(row: Row) -> str:
+    return "" if row.p50_ms is None else f", {milliseconds(row.p50_ms)} ms a text"
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,5 +1,6 @@
 """A close look at one trained model: what it confuses, how sure it is, and why."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from weft.report.trial import Trial
 
 ERRORS = 12  # shown with an explanation
 FEW = 6  # where each is a picture
+# Of a thousand texts on a busy machine, with the compiling that UMAP does in every process.
+SECONDS = {"t-sne": 15.0, "umap": 45.0}
 LONG = 600  # characters of a text that is shown without one
 
 
@@ -48,11 +51,14 @@ def look(
     *,
     projections: Sequence[Method] | None = None,
     seed: int = 0,
+    seconds: float = float("inf"),
 ) -> Look:
     """Read a finished trial's answers, and ask its model about its errors and `limit` test texts.
 
-    What a model cannot give is left out and noted; only a damaged folder is an error.
+    What a model cannot give is left out and noted; only a damaged folder is an error. Pictures of
+    the texts that would not be done in `seconds` are left out, too.
     """
+    began = time.monotonic()
     answers = read(trial.folder / "predictions.jsonl", sample=limit, errors=ERRORS, seed=seed)
     if answers.kind in UNITS:
         names = [one.label for one in answers.classes]
@@ -70,12 +76,23 @@ def look(
     picture = None
     try:
         methods = usual(len(answers.sample)) if projections is None else projections
+        methods = _affordable(methods, seconds - (time.monotonic() - began))
         picture = _projection(predictor, trial.recipe, answers, methods, seed)
     except UserError as error:
         notes.append(f"There is no picture of the texts: {error}")
     return Look(
         trial.recipe, trial.name, answers, tuple(errors), method, picture, tuple(notes)
     )  # fmt: skip
+
+
+def _affordable(methods: Sequence[Method], seconds: float) -> list[Method]:
+    """The methods that are done in time, even on a busy machine; PCA takes none."""
+    out: list[Method] = []
+    for method in methods:
+        seconds -= SECONDS.get(method, 0.0)
+        if method not in SECONDS or seconds > 0:
+            out.append(method)
+    return out
 
 
 def _drawing(said: Said, names: Sequence[str]) -> Markup:

@@ -73,7 +73,7 @@ def render(page: Page) -> str:
         meaning=meaning(metric, page.facts.kind),
         one=_one(page.facts),
         judged=_judged,
-        scatter=Markup(charts.scatter(rows, found)) if found else "",
+        scatter=Markup(charts.scatter(rows, found)) if found and charts.drawable(rows) else "",
         panels=_panels(rows, page.finished, metric),
         answers=_answers(page.look),
         mixes=mix.of_folders(_models(page.finished)),
@@ -232,7 +232,7 @@ def _bars(rows: Sequence[Row]) -> list[dict[str, float] | None]:
 
 
 def _ends(row: Row) -> list[float]:
-    if row.quality is None or row.low is None or row.high is None:
+    if row.status != "ranked" or row.quality is None or row.low is None or row.high is None:
         return []
     spread = row.spread or 0.0
     return [row.low, row.high, row.quality - spread, row.quality + spread]

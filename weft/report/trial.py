@@ -21,6 +21,7 @@ from weft.run.split import TEST_SHARE, Holdout, Splits, folded, from_files, with
 from weft.run.train import filled
 from weft.tasks.structure import Structure
 from weft.text.example import Example
+from weft.train.watch import PROGRESS
 from weft.tune.collapse import never_fell, no_better
 from weft.tune.texts import CHECKPOINT, WRITING, checkpoint
 
@@ -28,6 +29,9 @@ RESULT, TIMING, ERROR = "result.json", "timing.json", "error.txt"
 SIGNS = ("config.toml", "log.txt", RESULT, ERROR)  # what makes a folder recognisable as a trial
 SOURCES = ("train", "dev", "test")
 SAME = 0.99  # share of one answer from which a training has collapsed
+# The fraction of the configured epochs below which a training that the time limit ended says too
+# little about its recipe to be ranked.
+MIN_COMPLETED = 0.5
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,13 @@ class Result:
     versions: dict[str, str]
     collapsed: str = ""  # in words, when it learned nothing
     clipped: str = ""  # in words, when the clock stopped the training
+    completed: float = 1.0  # fraction of the configured epochs; 1 when it ended by itself
     rising: str = ""  # in words, when it ended while it was still getting better
-    limit: float = 0.0  # minutes that the comparison was given, 0 for no limit
+
+    @property
+    def rankable(self) -> bool:
+        """Whether the training came far enough to be ranked beside complete ones."""
+        return self.completed >= MIN_COMPLETED
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,20 @@ class Timing:
     texts_per_second: float
     memory_bytes: int
     token_ms: float | None = None  # of an answer that is written, for each of its tokens
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running training is, as it writes it itself."""
+
+    done: float  # fraction of the configured epochs
+    since: float  # the same after the first update
+    seconds: float  # from the first update until now
+
+    @property
+    def pace(self) -> float:
+        """The fraction of the training that is done in a second."""
+        return (self.done - self.since) / self.seconds
 
 
 @dataclass(frozen=True)
@@ -118,6 +141,18 @@ class Trial:
         kind = self.config["task"].get("kind", "") if "task" in self.config else ""
         return kind if kind in WRITING else ""
 
+    @property
+    def classic(self) -> bool:
+        """Whether it fits a classic model, which no time limit can shorten."""
+        return "classic" in self.config
+
+    def progress(self) -> "Progress | None":
+        """How far a running training is; None before its second update."""
+        try:
+            return Progress(**json.loads((self.folder / PROGRESS).read_text("utf-8")))
+        except (FileNotFoundError, json.JSONDecodeError, TypeError):
+            return None
+
     def to_json(self) -> dict[str, Any]:
         """Everything another process needs to run it."""
         plain = {"config": dict(self.config.sections), "folder": str(self.folder)}
@@ -154,7 +189,7 @@ class Trial:
         except (FileNotFoundError, json.JSONDecodeError, TypeError):
             return None
 
-    def run(self, device: str, minutes: float = 0.0, limit: float = 0.0) -> Result:
+    def run(self, device: str, minutes: float = 0.0) -> Result:
         """Train from the start, and write the result last."""
         from weft import run
 
@@ -184,15 +219,17 @@ class Trial:
             versions=dict(record["versions"]),
             collapsed=self._collapsed(task, outcome.figures["test"][task.metric].value, record),
             clipped=record["stopped"],
+            completed=record["completed"],
             rising=record["rising"],
-            limit=limit,
         )
         # Last, and at once: a trial counts as finished only when everything else is on disk.
         write(self.folder / RESULT, json.dumps(dataclasses.asdict(result), indent=1) + "\n")
         return result
 
     def _collapsed(self, task: Any, value: float, record: dict[str, Any]) -> str:
-        """Why it has learned nothing, where it has not."""
+        """Why it has learned nothing, where it has not; of a shortened training nobody knows."""
+        if record["completed"] < 1:
+            return ""
         if reason := _collapsed(self.answers()):
             return reason
         rows = [a for a in self.answers() if "structure" not in a]
@@ -201,14 +238,14 @@ class Trial:
         # Text itself is learned slowly, and may be known from the start.
         return reason or ("" if self.writes else never_fell(record))
 
-    def time(self, device: str) -> Timing:
+    def time(self, device: str, seconds: float) -> Timing:
         """Load the saved model as a user would, and time it on the test texts."""
         from weft.predict import load
         from weft.report.latency import TOGETHER, latency
 
         rows = list(islice(self.answers(), TOGETHER))
         inputs = [example_of(row) for row in rows]
-        timed = latency(load(self.folder / "model", device=device), inputs)
+        timed = latency(load(self.folder / "model", device=device), inputs, seconds)
         timing = Timing(**dataclasses.asdict(timed), memory_bytes=host_memory())
         write(self.folder / TIMING, json.dumps(dataclasses.asdict(timing), indent=1) + "\n")
         return timing

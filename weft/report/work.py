@@ -23,9 +23,9 @@ def main() -> int:
     try:
         with trusting(job["trust"]):
             if job["what"] == "time":
-                trial.time(job["device"])
+                trial.time(job["device"], job["seconds"])
             else:
-                trial.run(job["device"], job["minutes"], job["limit"])
+                trial.run(job["device"], job["minutes"])
     except Exception as error:
         _leave(trial, error)
         return 1
