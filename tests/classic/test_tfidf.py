@@ -17,12 +17,15 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.svm import LinearSVC
 
+from weft.classic.choose import GRIDS, fit_for
+from weft.classic.choose import scores as linear_scores
 from weft.classic.grams import Grams, character_grams, word_grams
 from weft.classic.tfidf import TfIdf
 from weft.errors import UserError
 from weft.registry import build
 from weft.tasks.classify import Classes, Classify
 from weft.tasks.regress import Regress, Scale
+from weft.tasks.task import figures
 
 TEXT = "the a not very good bad film Was, I didn't like it ! ? naïve 3.5 Ελλάδα 映画 x"
 WORDS = TEXT.split()
@@ -87,7 +90,7 @@ def test_size_keeps_the_most_frequent() -> None:
 
 
 def fitted(task, space, wanted: np.ndarray, **options) -> TfIdf:
-    model = TfIdf(**options)
+    model = TfIdf(**{"characters": [], "strength": 10.0, **options})
     model.fit(corpus(), wanted, task, space, seed=0)
     return model
 
@@ -95,7 +98,7 @@ def fitted(task, space, wanted: np.ndarray, **options) -> TfIdf:
 def test_no_more_weights_than_memory_allows(monkeypatch) -> None:
     monkeypatch.setattr("weft.classic.tfidf.LARGEST", 60)
     for size, kept in ((3, 20), (2, 60)):  # two classes share one column of weights
-        model = TfIdf()
+        model = TfIdf(characters=[], strength=10.0)
         model.fit(corpus(), targets(size=size), Classify(), Classes(tuple("abc"[:size])))
         assert len(model.weights) == kept
         assert model.weights.size == 60
@@ -161,13 +164,18 @@ def test_a_class_without_training_texts_is_never_given() -> None:
 def test_the_best_score_learns_the_training_texts() -> None:
     texts = ["good film", "bad film", "not good", "not bad", "?", "!"]
     wanted = np.array([1, 0, 0, 1, 0, 1])
-    model = build("classic", {"kind": "tfidf", "strength": 1000.0})
+    model = build("classic", {"kind": "tfidf", "characters": [], "strength": 1000.0})
     model.fit(texts, wanted, Classify(), Classes(("no", "yes")), seed=0)
     np.testing.assert_array_equal(model.scores(texts).argmax(1), wanted)
     assert model.parameters() == len(model.families["words"].index) + 2
 
 
-SETTINGS: dict[str, Any] = {"words": [1, 2], "characters": [2, 3], "minimum": 2}
+SETTINGS: dict[str, Any] = {
+    "words": [1, 2],
+    "characters": [2, 3],
+    "minimum": 2,
+    "strength": 10.0,
+}
 
 
 def saved(folder: Path, half: str = "") -> TfIdf:
@@ -259,14 +267,103 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     assert "it holds ['weights']" in with_arrays({"weights": weights})
 
 
+def endings(n: int, seed: int) -> tuple[list[str], np.ndarray]:
+    """Words made up for one text each: only their endings say what the label is."""
+    rng = random.Random(seed)
+    wanted = [rng.randrange(2) for _ in range(n)]
+    stems = ["".join(rng.choices("bdgklmnprstvz", k=7)) for _ in wanted]
+    return [stem + ("ique" if y else "ology") for stem, y in zip(stems, wanted, strict=True)], (
+        np.array(wanted)
+    )
+
+
+def test_by_default_endings_of_unknown_words_count(tmp_path: Path) -> None:
+    task, space, model = Classify(), Classes(("a", "b")), TfIdf()
+    model.fit(*endings(211, 0), task, space, dev=endings(53, 1))
+    texts, wanted = endings(101, 2)
+    assert (model.scores(texts).argmax(1) == wanted).mean() > 0.95
+    assert "with character n-grams" in model.remarks[-1]
+    alone = TfIdf(characters=[])
+    alone.fit(*endings(211, 0), task, space, dev=endings(53, 1))
+    assert (alone.scores(texts).argmax(1) == wanted).mean() < 0.7  # deliberate break: words only
+    model.save(tmp_path)
+    again = TfIdf.load(tmp_path, {"kind": "tfidf"})
+    np.testing.assert_array_equal(model.scores(texts), again.scores(texts))
+
+
+def test_characters_that_do_not_help_on_dev_are_left_out(tmp_path: Path) -> None:
+    texts = [f"{'good' if i % 2 else 'bad'} {i}" for i in range(101)]
+    wanted = np.arange(101) % 2
+    model = TfIdf()
+    model.fit(texts, wanted, Classify(), Classes(("a", "b")), dev=(texts[:31], wanted[:31]))
+    assert "without character n-grams" in model.remarks[-1]
+    assert len(model.weights) == len(model.families["words"].index)
+    model.save(tmp_path)
+    again = TfIdf.load(tmp_path, {"kind": "tfidf"})
+    np.testing.assert_array_equal(model.scores(texts), again.scores(texts))
+
+
+def test_long_texts_are_read_by_words_alone(monkeypatch) -> None:
+    monkeypatch.setattr("weft.classic.tfidf.CHARACTERS", 100)
+    model = TfIdf()
+    model.fit(corpus(), targets(size=2), Classify(), Classes(("a", "b")))
+    assert model.remarks[0].startswith("character n-grams are left out: ")
+    assert not model.families["characters"].index
+    assert model.scores(corpus()).shape == (61, 2)
+
+
+@pytest.mark.parametrize("classifier", ["logistic", "svm", "bayes"])
+@pytest.mark.parametrize("several", [False, True])
+def test_the_strength_is_the_best_on_dev(classifier: str, several: bool) -> None:
+    task, space = Classify(several=several), Classes(tuple("abc"))
+    one = targets(61), targets(31)
+    wanted, held = (np.eye(3, dtype=np.float32)[y] if several else y for y in one)
+    model = TfIdf(classifier, characters=[])
+    model.fit(corpus(), wanted, task, space, dev=(corpus(31, seed=5), held))
+    found = []
+    rows = model.families["words"].rows(corpus())
+    later = model.families["words"].rows(corpus(31, seed=5))
+    fit = fit_for(classifier, task, space, 0, False)
+    for weights in fit(rows, wanted, GRIDS[classifier]):
+        found.append(figures(task, space, linear_scores(later, weights), held)["macro_f1"])
+    strength = float(model.remarks[-1].split()[1].rstrip(","))
+    # Where two in a row are worse, stronger ones are not tried.
+    tried = found[: GRIDS[classifier].index(strength) + 1]
+    assert found[GRIDS[classifier].index(strength)] == pytest.approx(max(tried))
+
+
+def test_without_dev_the_model_is_fitted_on_everything() -> None:
+    task, space = Classify(), Classes(("a", "b"))
+    texts, wanted = endings(211, 0)
+    model = TfIdf()
+    model.fit(texts, wanted, task, space)
+    held = endings(101, 2)
+    assert (model.scores(held[0]).argmax(1) == held[1]).mean() > 0.95
+    few = TfIdf(characters=[])
+    few.fit(corpus(), targets(61), task, Classes(tuple("abc")))
+    tiny = TfIdf()
+    tiny.fit(["good", "bad", "good", "bad"], np.array([1, 0, 1, 0]), task, space)
+    assert tiny.remarks == ["strength 10: too few texts to choose one, without character n-grams"]
+
+
+def test_balanced_gives_rare_classes_more_weight() -> None:
+    wanted = (np.arange(61) % 11 == 0).astype(int)
+    space = Classes(("a", "b"))
+    plain, balanced = (
+        fitted(Classify(), space, wanted, strength=0.1, balanced=on).scores(corpus()).argmax(1)
+        for on in (False, True)
+    )
+    assert balanced.sum() > plain.sum()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"words": [2, 1]}, "words is [2, 1]; give the shortest and longest n-gram"),
         ({"characters": [2, 3, 4]}, "characters is [2, 3, 4]"),
         ({"words": [0, 1]}, "words is [0, 1]"),
-        ({"words": []}, "words and characters are both []"),
-        ({"strength": 0.0}, "strength is 0.0; it must be above 0"),
+        ({"words": [], "characters": []}, "words and characters are both []"),
+        ({"strength": -1.0}, "strength is -1.0; it must be above 0, or 0 to choose it on dev"),
     ],
 )
 def test_settings_that_cannot_work(options: dict, message: str) -> None:

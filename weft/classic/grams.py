@@ -135,6 +135,8 @@ class Grams:
 
     def rows(self, texts: Iterable[str]) -> "csr_matrix":
         """Rows (n, V) of new texts; n-grams that training did not keep are left out."""
+        if not self.index:
+            return empty(sum(1 for _ in texts))
         return self._weigh(self._count(texts, self.index.get, self.index))
 
     def places(self, text: str) -> list[tuple[int, list[tuple[int, int]]]]:
@@ -178,6 +180,13 @@ class Grams:
         length = np.sqrt(np.bincount(row, values * values, minlength=counts.shape[0]))
         counts.data = (values / length[row]).astype(np.float32)
         return counts
+
+
+def empty(rows: int) -> "csr_matrix":
+    """Return the rows of a family that has no n-grams."""
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix((rows, 0), dtype=np.float32)
 
 
 def span(name: str, given: list[int]) -> tuple[int, int] | None:

@@ -3,6 +3,8 @@
 n texts   V features   C classes   K weight columns: C, or 1 for two classes
 """
 
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,19 +16,39 @@ if TYPE_CHECKING:
 
 NEVER = -100.0  # logit of a class without training examples: a probability of about 1e-44
 
+# Steps of the optimiser from one strength to the next; the weights found for one are where the
+# next begins. More made no difference on the dev parts of nine data sets.
+STEPS = 20
+
 Weights = tuple[np.ndarray, np.ndarray]  # (V, K) and (C,)
 
 
 def fit_classes(
-    classifier: str, rows: "csr_matrix", targets: np.ndarray, size: int, strength: float, seed: int
-) -> Weights:
-    """One of `size` classes; with two, one column of weights says how much the second is meant."""
+    classifier: str,
+    rows: "csr_matrix",
+    targets: np.ndarray,
+    size: int,
+    strengths: Sequence[float],
+    seed: int,
+    balanced: bool = False,
+) -> Iterator[Weights]:
+    """Fit one of `size` classes at each strength; with two classes the weights are one column."""
     found = np.unique(targets)
     if len(found) < 2:
         raise UserError(
             "classic 'tfidf': the training part holds one class only. Enlarge or shuffle it."
         )
-    model = _make(classifier, strength, seed).fit(rows, targets)
+    model: Any = None
+    for strength in strengths:
+        model = _make(classifier, strength, seed, balanced, model, len(strengths) > 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a step of a path is not meant to converge
+            model.fit(rows, targets)
+        yield _weights(model, classifier, found, size)
+
+
+def _weights(model: Any, classifier: str, found: np.ndarray, size: int) -> Weights:
+    """Return what a model of scikit-learn learned, with a column for each of `size` classes."""
     if classifier == "bayes":
         weights, bias = model.feature_log_prob_.T, model.class_log_prior_  # (V, C), (C,)
         if len(found) == 2:
@@ -38,46 +60,70 @@ def fit_classes(
         if size == 2:
             return weights, bias
         weights = np.concatenate([np.zeros_like(weights), weights], axis=1)  # (V, 2)
-    all_weights = np.zeros((rows.shape[1], size))
+    all_weights = np.zeros((len(weights), size))
     all_bias = np.full(size, NEVER)
     all_weights[:, found], all_bias[found] = weights, bias
     return all_weights, all_bias
 
 
 def fit_sets(
-    classifier: str, rows: "csr_matrix", targets: np.ndarray, strength: float, seed: int
-) -> Weights:
-    """A yes-or-no model for each column of the 0/1 targets (n, C)."""
+    classifier: str,
+    rows: "csr_matrix",
+    targets: np.ndarray,
+    strengths: Sequence[float],
+    seed: int,
+    balanced: bool = False,
+) -> Iterator[Weights]:
+    """Fit a yes-or-no model for each column of the 0/1 targets (n, C), at each strength."""
     size = targets.shape[1]
-    weights, bias = np.zeros((rows.shape[1], size)), np.zeros(size)
+    always = np.zeros(size)
+    paths: dict[int, Iterator[Weights]] = {}
     for label in range(size):
         wanted = (targets[:, label] > 0).astype(np.int64)
         if wanted.all() or not wanted.any():  # nothing to tell apart: always that answer
-            bias[label] = NEVER * (1 - 2 * wanted[0])
-            continue
-        column, offset = fit_classes(classifier, rows, wanted, 2, strength, seed)
-        weights[:, label], bias[label] = column[:, 0], offset[1]
-    return weights, bias
+            always[label] = NEVER * (1 - 2 * wanted[0])
+        else:
+            paths[label] = fit_classes(classifier, rows, wanted, 2, strengths, seed, balanced)
+    for _ in strengths:
+        weights, bias = np.zeros((rows.shape[1], size)), always.copy()
+        for label, path in paths.items():
+            column, offset = next(path)
+            weights[:, label], bias[label] = column[:, 0], offset[1]
+        yield weights, bias
 
 
-def fit_number(rows: "csr_matrix", targets: np.ndarray, strength: float) -> Weights:
-    """Ridge regression on one number."""
+def fit_number(
+    rows: "csr_matrix", targets: np.ndarray, strengths: Sequence[float]
+) -> Iterator[Weights]:
+    """Fit ridge regression on one number at each strength."""
     from sklearn.linear_model import Ridge
 
-    model = Ridge(alpha=1 / strength).fit(rows.astype(np.float64), targets)
-    return model.coef_.reshape(-1, 1), np.array([model.intercept_])
+    rows = rows.astype(np.float64)
+    for strength in strengths:
+        model = Ridge(alpha=1 / strength).fit(rows, targets)
+        yield model.coef_.reshape(-1, 1), np.array([model.intercept_])
 
 
-def _make(classifier: str, strength: float, seed: int) -> Any:
+def _make(
+    classifier: str, strength: float, seed: int, balanced: bool, before: Any, path: bool
+) -> Any:
+    """Return an unfitted model; on a path, one that goes on from the model before."""
     if classifier == "bayes":
         from sklearn.naive_bayes import MultinomialNB
 
-        return MultinomialNB(alpha=1 / strength)
+        return MultinomialNB(alpha=1 / strength, fit_prior=not balanced)
+    weight = "balanced" if balanced else None
     if classifier == "svm":
         from sklearn.svm import LinearSVC
 
-        return LinearSVC(C=strength, random_state=seed)
+        return LinearSVC(C=strength, random_state=seed, class_weight=weight)
+    if before is not None:
+        return before.set_params(C=strength)
     from sklearn.linear_model import LogisticRegression
 
+    if path:
+        return LogisticRegression(
+            C=strength, max_iter=STEPS, tol=1e-5, warm_start=True, class_weight=weight
+        )
     # Twice scikit-learn's tolerance: a third fewer steps, and the same answers on five data sets.
-    return LogisticRegression(C=strength, max_iter=1000, tol=2e-4)
+    return LogisticRegression(C=strength, max_iter=1000, tol=2e-4, class_weight=weight)

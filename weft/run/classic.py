@@ -22,7 +22,7 @@ from weft.run.data import Data, Source, counted
 from weft.run.split import Splits
 from weft.tasks.language import Language
 from weft.tasks.tag import Tag
-from weft.tasks.task import Space, Task
+from weft.tasks.task import Space, Task, figures
 from weft.text.example import Example, Tally
 from weft.train.settings import Settings
 from weft.train.watch import Watch, forget_after
@@ -85,9 +85,15 @@ class Run:
         self.size = len(texts)
         if hasattr(self.part, "choose_features"):
             self.watch.say(self.part.choose_features(texts, self.space))
+        more: dict[str, Any] = {}
+        if getattr(self.part, "tunes", False):
+            more = {"dev": self.dev if self.dev[0] else None, "metric": self.settings.metric}
         self.part.fit(
-            texts, targets, self.task, self.space, seed=self.settings.seed, watch=self._after
-        )
+            texts, targets, self.task, self.space, seed=self.settings.seed, watch=self._after,
+            **more,
+        )  # fmt: skip
+        for line in getattr(self.part, "remarks", ()):
+            self.watch.say(line)
         return Classic(self.part, self.space)
 
     @property
@@ -192,11 +198,7 @@ class Run:
         texts, targets = self.dev
         if not texts:
             return {}
-        scores = self.part.scores(texts)
-        measure = self.task.measure(self.space)
-        space = self.task.tune(scores, targets, self.space)
-        measure.add(self.task.predicted(scores, space), targets)
-        return {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+        return figures(self.task, self.space, self.part.scores(texts), targets)
 
     def _late(self, epoch: int) -> bool:
         minutes = self.settings.minutes

@@ -100,7 +100,13 @@ class Run:
                 raise UserError("There are no training examples left.")
             model.to(self.runtime.device)
             quicken(model, self.runtime)
-            Loop(self, model, train, dev if dev is not None and len(dev) else None).run(resume)
+            held_out = dev if dev is not None and len(dev) else None
+            if getattr(model.head, "fitted", False):
+                from weft.run.regression import fit_head
+
+                fit_head(self, model, train, held_out)  # type: ignore[arg-type]
+            else:
+                Loop(self, model, train, held_out).run(resume)
             return Neural(model, index, self.runtime, self.parser)
 
     def _read(self, resume: bool) -> tuple[Tokenizer, Cuts | None]:

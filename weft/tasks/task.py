@@ -141,3 +141,10 @@ class Labels:
             f"{example.where}: no {self.wanted}. Add it, remove the row, "
             f"or pass --label with the column that holds the {self.wanted}."
         )
+
+
+def figures(task: Task, space: Any, scores: Any, targets: Any) -> dict[str, float]:
+    """Return every figure of held-out scores, what is tuned on them included, without intervals."""
+    measure = task.measure(space)
+    measure.add(task.predicted(scores, task.tune(scores, targets, space)), targets)
+    return {name: figure.value for name, figure in measure.figures(resamples=0).items()}

@@ -52,7 +52,7 @@ def _around(name: str, value: Any, table: dict[str, Any]) -> Any:
         return {"low": 0.0, "high": 0.6, "step": 0.1}
     if name == "hidden" and isinstance(value, int) and value > 1:  # 0: there is no such layer
         return [value // 2, value, value * 2]
-    if name == "strength":
+    if name == "strength" and value:  # 0: it is chosen on dev in every trial
         return {"low": value / 20, "high": value * 5, "log": True}
     if name == "rate":
         return {"low": value / 5, "high": value * 5, "log": True}
@@ -60,6 +60,8 @@ def _around(name: str, value: Any, table: dict[str, Any]) -> Any:
         return [1, 2, 3]
     if name == "words" and isinstance(value, list):
         return [[1, 1], [1, 2], [1, 3]]
+    if name == "characters" and value:
+        return [[2, 4], [2, 5], [3, 6]]
     return None
 
 

@@ -1,0 +1,63 @@
+"""Fit a head by logistic or ridge regression over the vectors of a network that does not learn."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from weft.batch import Store
+from weft.classic.choose import GRIDS, choose, fit_for
+from weft.classic.choose import scores as linear_scores
+from weft.errors import UserError
+from weft.model import Model
+from weft.tasks.regress import Scale
+from weft.tasks.task import figures
+from weft.train.evaluate import scores
+from weft.train.watch import forget_after
+
+if TYPE_CHECKING:
+    from weft.run.neural import Run
+
+# Vectors of length one need a larger C than n-grams, of which a text has hundreds.
+GRID = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+
+
+def fit_head(run: "Run", model: Model, train: Store, dev: Store | None) -> None:
+    """Compute the vector of every text once, fit the head on them and write its weights."""
+    from threadpoolctl import threadpool_limits
+
+    head = model.head
+    if any(p.requires_grad for n, p in model.named_parameters() if not n.startswith("head.")):
+        raise UserError(
+            "The head 'logistic' is fitted over vectors that do not learn. Set "
+            "embedder.frozen=true, encoder.kind=none and a pool without weights, such as mean."
+        )
+    forget_after(run.folder / "metrics.jsonl", -1)
+    task, space, seed = run.task, run.space, run.settings.seed
+    vectors = _vectors(run, model, train, "train")
+    held = None if dev is None else (_vectors(run, model, dev, "dev"), dev.targets)
+    fit = fit_for("logistic", task, space, seed, head.balanced)
+    number = isinstance(space, Scale)
+    grid = [head.strength] if head.strength else list(GRIDS["ridge"] if number else GRID)
+    with threadpool_limits(1):
+        metric = run.settings.metric
+        best = choose(fit, vectors, train.targets, held, grid, task, space, metric)
+    if not head.strength:
+        run.watch.say(str(best))
+    weights, bias = (np.asarray(part, dtype=np.float32) for part in best.weights)
+    if weights.shape[1] < len(bias):  # two classes: the first is where the scale begins
+        weights = np.concatenate([np.zeros_like(weights), weights], axis=1)
+    with torch.no_grad():
+        head.score.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T)))
+        head.score.bias.copy_(torch.from_numpy(bias))
+    if held is not None:
+        found = figures(task, space, linear_scores(held[0], (weights, bias)), held[1])
+        values = {f"dev_{name}": value for name, value in found.items()}
+        run.watch.event("evaluation", step=len(train), epoch=1, **values, best=True)
+        if run.heard is not None:
+            run.heard(len(train), found)
+
+
+def _vectors(run: "Run", model: Model, store: Store, name: str) -> np.ndarray:
+    run.watch.say(f"computing the vectors of {name}: {len(store):,} texts")
+    return scores(model, store, run.runtime, lambda reading: reading.vector)
