@@ -178,7 +178,8 @@ def _speaks(sections: Mapping[str, Any]) -> bool:
 
 
 def _task(sections: Mapping[str, Any]) -> str:
-    return sections.get("task", {}).get("kind", "")
+    kind = sections.get("task", {}).get("kind", "")
+    return kind if isinstance(kind, str) else ""
 
 
 def keys(sections: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -12,6 +12,10 @@ class UndecidedError(UserError):
     """Several columns of a file fit, or none does: the user has to name one."""
 
 
+class UserNote(UserWarning):
+    """What a user should know, though nothing has gone wrong."""
+
+
 def near_miss(name: str, known: Iterable[str]) -> str:
     """' Did you mean 'x'?' when something close is known, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)

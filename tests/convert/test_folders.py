@@ -133,7 +133,7 @@ def test_settings_that_do_not_fit_the_weights(folder, tmp_path):
     settings(folder, model_type=None)
     says(fails("convert", folder, "-o", tmp_path / "model"), "no model_type")
     (folder / "config.json").write_text("{", "utf-8")
-    says(fails("convert", folder, "-o", tmp_path / "model"), "cannot be read as JSON")
+    says(fails("convert", folder, "-o", tmp_path / "model"), "not readable as JSON")
     (folder / "config.json").unlink()
     told = fails("convert", folder, "-o", tmp_path / "model")
     says(told, "not a checkpoint folder: there is no config.json", "of the Hugging Face layout")

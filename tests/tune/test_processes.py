@@ -130,7 +130,7 @@ def test_workers_that_all_fail_say_why(tmp_path, monkeypatch):
     from weft.errors import UserError
 
     monkeypatch.setattr("weft.tune.worker.cores", lambda: 2)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "optuna.py").write_text("raise SystemExit('no optuna today')")
     monkeypatch.chdir(ROOT)
     with pytest.raises(UserError, match=r"Every worker failed; .* ends: no optuna today"):

@@ -189,7 +189,7 @@ def test_bad_settings_and_bad_folders(tmp_path):
     with pytest.raises(UserError, match=r"Unknown auto-encoder 'denoisin'.*Did you mean"):
         Autoencoder.load(tmp_path)
     about.write_text(json.dumps({**saved, "options": {**saved["options"], "width": 5}}))
-    with pytest.raises(UserError, match=r"weights.safetensors: missing, damaged or of another"):
+    with pytest.raises(UserError, match=r"weights.safetensors does not fit autoencoder.json"):
         Autoencoder.load(tmp_path)
     about.write_text("{")
     with pytest.raises(UserError, match=r"not an auto-encoder, or damaged"):

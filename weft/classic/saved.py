@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.errors import UserError
+from weft.tensorfile import Damaged, read_header
 
 WEIGHTS = "weights.safetensors"
 
@@ -16,10 +17,13 @@ def read(kind: str, path: Path, wanted: Collection[str]) -> dict[str, np.ndarray
     from safetensors.numpy import load_file
 
     try:
+        read_header(path)
         arrays = load_file(path)
     except FileNotFoundError:
         raise damaged(kind, path, "the file is missing") from None
-    except (SafetensorError, ValueError) as error:
+    except Damaged as error:
+        raise damaged(kind, path, error.reason) from error
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
         raise damaged(kind, path, str(error)) from error
     if set(arrays) != set(wanted):
         raise damaged(kind, path, f"it holds {sorted(arrays)}, not {sorted(wanted)}")

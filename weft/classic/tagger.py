@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import jsonio
 from weft.classic.crf import LinearCRF
 from weft.classic.progress import Listen, Progress, nobody
 from weft.classic.saved import damaged
@@ -172,7 +173,7 @@ class Tagger:
         model = cls(**{key: value for key, value in settings.items() if key != "kind"})
         path = folder / LAYOUT
         try:
-            layout = json.loads(path.read_text("utf-8"))
+            layout = jsonio.read(path)
             model.numbers = [[int(number) for number in row] for row in layout["tags"]]
             model.columns = tuple(map(str, layout["features"]))
         except FileNotFoundError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from weft import jsonio
 from weft.classic.choose import GRIDS, Fit, choose, fit_for, scores
 from weft.classic.grams import Grams, character_grams, empty, span, word_grams
 from weft.classic.linear import Weights
@@ -256,7 +257,7 @@ def _join(blocks: list["csr_matrix"]) -> "csr_matrix":
 
 def _read_vocabulary(path: Path, families: list[str]) -> dict[str, list[str]]:
     try:
-        terms = json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
+        terms = jsonio.parse(path.read_bytes().decode("utf-8", "surrogatepass"), path)
     except FileNotFoundError:
         raise damaged("tfidf", path, "the file is missing") from None
     except ValueError as error:  # covers bad UTF-8 and bad JSON

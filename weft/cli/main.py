@@ -2,6 +2,8 @@
 
 import os
 import sys
+import warnings
+from typing import Any
 
 import typer
 
@@ -22,7 +24,9 @@ from weft.cli import (
     tune,
     vectors,
 )
-from weft.errors import UserError
+from weft.errors import UserError, UserNote
+
+_SHOW = warnings.showwarning
 
 app = typer.Typer(
     name="weft",
@@ -51,6 +55,7 @@ app.add_typer(vectors.app, name="vectors")
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and status 2."""
+    warnings.showwarning = _note
     try:
         app()
     except UserError as error:
@@ -66,6 +71,14 @@ def main() -> None:
         # A full disk or a missing right, met where nobody looked for it.
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror or error}.")
+
+
+def _note(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Print a note as one line, and any other warning as Python does."""
+    if issubclass(category, UserNote):
+        print(f"note: {message}", file=sys.stderr)
+    else:
+        _SHOW(message, category, *where, **more)
 
 
 def _fail(message: str) -> None:

@@ -3,7 +3,6 @@
 Its settings are known at once, its weights when they are asked for.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 
+from weft import jsonio
 from weft.convert import gpt2, sentence, tensors, tokenizer
 from weft.convert.families import Family, expanded, family, typed
 from weft.convert.heads import (
@@ -38,6 +38,7 @@ from weft.tokens.tokenizer import Tokenizer
 
 # Tasks whose heads always come along.
 ANSWERED = ("classify", "pair-classify", "tag", "span", "language", "embed")
+MOST_LABELS = 100_000
 TWO = {"classify": "pair-classify", "regress": "pair-score"}  # the same of two texts
 
 
@@ -159,15 +160,18 @@ class Checkpoint:
         try:
             count = len(said) or int(self.config.get("num_labels") or 2)
             numbered = {int(i): str(label) for i, label in said.items()}
-        except (ValueError, AttributeError):
+            if count > MOST_LABELS:
+                raise ValueError
+        except (ValueError, AttributeError, TypeError, OverflowError):
             raise UserError(
-                f"{self.path}: id2label should have numbers with names, num_labels be a number."
+                f"{self.path}: id2label should have numbers with names, num_labels be a number of "
+                f"{MOST_LABELS:,} at most."
             ) from None
         names = numbered or {i: f"LABEL_{i}" for i in range(count)}
         if sorted(names) != list(range(len(names))) or len(set(names.values())) < len(names):
             raise UserError(
                 f"{self.path}: id2label should number distinct labels from 0 on, without gaps; "
-                f"found {names}."
+                f"found {str(names)[:200]}."
             )
         return tuple(names[i] for i in range(len(names)))
 
@@ -193,6 +197,11 @@ class Checkpoint:
         """Everything that a model with this head needs, or its own; strict both ways."""
         head = self.head if head is None else head
         spec, found = self.embedder, self.tensors
+        if spec["layers"] > len(found):
+            raise UserError(
+                f"{self.path}: speaks of {spec['layers']:,} layers, and there are {len(found)} "
+                "tensors. The checkpoint is not whole, or of another class."
+            )
         wanted = self.family.table(
             spec["layers"], wide=bool(spec.get("width")), segments=bool(spec.get("segments", 1))
         )
@@ -330,15 +339,15 @@ class Checkpoint:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = jsonio.read(path)
     except FileNotFoundError:
         raise UserError(
             f"{path.parent}: not a checkpoint folder: there is no config.json in it. Give one of "
             "the Hugging Face layout; where a network to start from is asked for, a model or run "
             "folder of Weft will do, too."
         ) from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as JSON: {error}.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from None
     if not isinstance(found, dict):
         raise UserError(f"{path}: expected an object, found {type(found).__name__}.")
     return found

@@ -1,10 +1,10 @@
 """Folders of sentence-transformers: how tokens become one vector, and how long a text may be."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft import jsonio
 from weft.errors import UserError
 
 POOLS = {"mean": "mean", "cls": "first", "max": "max", "lasttoken": "last"}
@@ -35,7 +35,7 @@ def read(folder: Path) -> Sentence | None:
         return None
     listed = _json(path)
     try:
-        modules = [(str(one["type"]).split(".")[-1], folder / str(one["path"])) for one in listed]
+        modules = [(str(one["type"]).split(".")[-1], one["path"]) for one in listed]
     except (KeyError, TypeError):
         raise UserError(
             f"{path}: expected a list of modules, each with a type and a path."
@@ -46,12 +46,28 @@ def read(folder: Path) -> Sentence | None:
             f"{path}: the modules {', '.join(kinds)}; only Transformer, Pooling and Normalize are "
             "read, in this order."
         )
-    network = modules[0][1]
-    pool = _pool(modules[1][1] / "config.json", normalise=len(kinds) == 3)
+    network, pooling = (_inside(folder, where, path) for _, where in modules[:2])
+    pool = _pool(pooling / "config.json", normalise=len(kinds) == 3)
     said = network / "sentence_bert_config.json"
-    settings = _json(said) if said.is_file() else {}
+    settings = _object(said) if said.is_file() else {}
     limit = settings.get("max_seq_length") or 0
-    return Sentence(network, pool, int(limit), bool(settings.get("do_lower_case")))
+    if type(limit) is not int or limit < 0:
+        raise UserError(f"{said}: max_seq_length should be a whole number, got {limit!r}.")
+    return Sentence(network, pool, limit, bool(settings.get("do_lower_case")))
+
+
+def _inside(folder: Path, name: Any, path: Path) -> Path:
+    """The folder of a module, which must lie in the folder of the whole."""
+    if not isinstance(name, str):
+        raise UserError(f"{path}: a module's path should be a text, got {name!r}.")
+    place = folder / name
+    try:
+        inside = place.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):  # a null byte; links in a circle
+        inside = False
+    if not inside:
+        raise UserError(f"{path}: the module {name!r} lies outside its folder; it is not read.")
+    return place
 
 
 def written(pool: dict[str, Any], width: int, limit: int) -> dict[str, Any] | None:
@@ -76,9 +92,9 @@ def written(pool: dict[str, Any], width: int, limit: int) -> dict[str, Any] | No
 
 
 def _pool(path: Path, normalise: bool) -> dict[str, Any]:
-    said = _json(path)
+    said = _object(path)
     mode = said.get("pooling_mode")
-    modes = list(mode if isinstance(mode, (list, tuple)) else str(mode).split("+")) if mode else []
+    modes = [str(m) for m in (mode if isinstance(mode, list) else str(mode).split("+")) if mode]
     modes += [name for old, name in OLD.items() if said.get(old)]
     if len(modes) != 1 or modes[0] not in POOLS:
         told = "+".join(modes) or "nothing"
@@ -91,10 +107,15 @@ def _pool(path: Path, normalise: bool) -> dict[str, Any]:
     return {**spec, "normalise": True}
 
 
+def _object(path: Path) -> dict[str, Any]:
+    found = _json(path)
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: expected an object, found {type(found).__name__}.")
+    return found
+
+
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text("utf-8"))
+        return jsonio.read(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise UserError(f"{path}: cannot be read as JSON: {error}.") from None

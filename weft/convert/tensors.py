@@ -1,6 +1,5 @@
 """The tensors of a checkpoint folder: safetensors or weights-only pickles, whole or in shards."""
 
-import json
 import pickle
 import zipfile
 from collections.abc import Sequence
@@ -11,7 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from weft import jsonio
 from weft.errors import UserError
+from weft.tensorfile import read_header
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that is there is read
 OLD = {".gamma": ".weight", ".beta": ".bias"}  # how layer norms were called before 2019
@@ -84,10 +85,10 @@ def _files(folder: Path) -> tuple[list[Path], set[str]]:
         if not index.is_file():
             continue
         try:
-            placed = json.loads(index.read_text("utf-8"))["weight_map"]
+            placed = jsonio.read(index)["weight_map"]
             shards = [folder / one for one in sorted(set(placed.values()))]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{index}: damaged ({error!r}). Download it again.") from None
+            raise UserError(f"{index}: damaged ({error!r:.200}). Download it again.") from None
         for shard in shards:
             if shard.parent != folder or not shard.is_file():
                 raise UserError(f"{index} names {shard.name}, which is missing. Download it again.")
@@ -103,6 +104,7 @@ def _files(folder: Path) -> tuple[list[Path], set[str]]:
 def safe(file: Path) -> Tensors:
     """The tensors of a .safetensors file."""
     try:
+        read_header(file)
         return load_file(file)
     except FileNotFoundError:
         raise UserError(f"{file} is missing: the folder is incomplete.") from None
@@ -125,8 +127,17 @@ def _pickled(file: Path) -> Tensors:
         ) from None
     except (RuntimeError, EOFError, OSError, ValueError, AttributeError) as error:
         raise UserError(f"{file}: damaged ({error}). Download it again.") from None
-    if not isinstance(saved, dict) or not all(isinstance(t, Tensor) for t in saved.values()):
+    if not isinstance(saved, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in saved.items()
+    ):
         raise UserError(f"{file}: not a checkpoint: expected names with tensors.")
+    # A stride of 0 makes terabytes of a few bytes; tied weights are there twice.
+    claimed = sum(tensor.numel() * tensor.element_size() for tensor in saved.values())
+    if claimed > 4 * file.stat().st_size:
+        raise UserError(
+            f"{file}: refused, since its tensors claim {claimed:,} bytes, and the file has "
+            f"{file.stat().st_size:,}."
+        )
     return dict(saved)
 
 

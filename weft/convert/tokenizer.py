@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from weft import jsonio
 from weft.convert.tensors import named
 from weft.errors import UserError
 from weft.tokens.tokenizer import Tokenizer
@@ -98,11 +99,11 @@ def fitted(tokenizer: Tokenizer, rows: int, folder: Path) -> tuple[Tokenizer, st
 def _object(path: Path) -> dict[str, Any]:
     """A JSON object, empty where there is no such file."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = jsonio.read(path)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as JSON: {error}.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from None
     if not isinstance(found, dict):
         raise UserError(f"{path}: expected an object, found {type(found).__name__}.")
     return found

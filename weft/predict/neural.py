@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -21,11 +21,13 @@ from weft.model import Model, Reading
 from weft.predict.fill import fill
 from weft.predict.predictor import CHUNK, Predictor, Scored, load
 from weft.predict.prepare import grown, written
+from weft.registry import fits, plain, trusted
 from weft.tasks.language import Speech
 from weft.tasks.masked import SEED, Judged
 from weft.tasks.span import Window, pointed
 from weft.tasks.structure import Found, Place
 from weft.tasks.tag import joined
+from weft.tensorfile import check_network, read_header
 from weft.text.example import Example
 from weft.tokens.cuts import Cuts, keep
 from weft.tokens.tokenizer import Tokenizer
@@ -279,9 +281,16 @@ class Neural:
     def load(cls, folder: Path, config: dict[str, Any], outputs: Any, device: str) -> "Neural":
         """Read back what `save` wrote; a tensor too many or too few is an error."""
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        model = Model(config, vocabulary_size=len(tokenizer), outputs=outputs)
         path = folder / "weights.safetensors"
+        limit, policy, overlap = _lengths(config["data"], folder / "model.json")
+
+        def make() -> Model:
+            return Model(config, vocabulary_size=len(tokenizer), outputs=outputs)
+
         try:
+            shapes = {name: entry.shape for name, entry in read_header(path).items()}
+            check_network(make, shapes, path, trusted=bool(trusted()))
+            model = make()
             model.load_state_dict(load_file(path), strict=True)
         except FileNotFoundError:
             raise UserError(f"{path} is missing: the model folder is incomplete.") from None
@@ -290,10 +299,8 @@ class Neural:
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{path} does not fit model.json: {reason}") from None
-        data = config["data"]
         cuts = Cuts.load(folder / CUTS)
-        overlap = data.get("overlap", OVERLAP)  # which older models do not have
-        index = indexer(model, tokenizer, data["limit"], data["truncate"], cuts, overlap)
+        index = indexer(model, tokenizer, limit, policy, cuts, overlap)
         parser = load(folder / PARSER, device=device) if (folder / PARSER).is_dir() else None
         return cls(model, index, on(device), parser)
 
@@ -350,6 +357,20 @@ class Neural:
                 (start, end, weight)
                 for (start, end), weight in zip(spans.tolist(), kept, strict=True)
             ]
+
+
+def _lengths(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float]:
+    """How long a text may be, what is done with a longer one, and how far its windows overlap."""
+    limit, policy = data.get("limit"), data.get("truncate")
+    overlap = data.get("overlap", OVERLAP)  # which older models do not have
+    for name, value, hint in (
+        ("limit", limit, int), ("truncate", policy, Policy), ("overlap", overlap, float)
+    ):  # fmt: skip
+        if not fits(value, hint):
+            raise UserError(f"{path}: data.{name} should be {plain(hint)}, got {value!r}.")
+    if limit < 0 or not 0 <= overlap < 1:  # type: ignore[operator]
+        raise UserError(f"{path}: data.limit is {limit}, data.overlap {overlap}: out of range.")
+    return limit, policy, overlap  # type: ignore[return-value]
 
 
 def window_of(model: Model, row: Row, passage: str, text: int) -> Window:

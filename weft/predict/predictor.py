@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft import config as configuration
-from weft import registry
+from weft import jsonio, registry
 from weft.errors import UserError, near_miss
+from weft.predict.golden import GOLDEN, LONGEST, exactly, replay_golden, texts_of
 from weft.tasks.structure import Structure
 from weft.tasks.task import Answer, Space, Task, built
 from weft.text.example import Example, Tally
@@ -23,7 +24,6 @@ from weft.text.matrices import no_text
 FORMAT = 1
 CHUNK = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
 Asked = str | Example | tuple[str, str]  # a text, or two
-CLOSE = 1e-3  # how far a replayed probability may be from the recorded one
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class Predictor:
         if getattr(self.task, "record", False):
             out = [_as_json(one, i) for i, one in enumerate(out, before + 1)]
         if self.pairs:
-            out = [two_texts(one, i) for i, one in enumerate(out, before + 1)]
-        _check_texts(out, before)
+            out = [twotexts_of(one, i) for i, one in enumerate(out, before + 1)]
+        _checktexts_of(out, before)
         return out
 
     def _given(self, one: str | Example, where: str = "input") -> str | Example:
@@ -127,7 +127,7 @@ class Predictor:
         _check_list(texts)
         if self.pairs and any(not isinstance(one, str) for one in texts):
             return self.engine.embed(self.carried(texts))
-        _check_texts(texts)
+        _checktexts_of(texts)
         return self.engine.embed([t.text if isinstance(t, Example) else str(t) for t in texts])
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -155,18 +155,21 @@ class Predictor:
             raise UserError(f"Cannot write {folder}: {error.strerror or error}.") from None
 
     def _write(self, folder: Path, golden: Sequence[Asked], record: Any) -> None:
+        if any(len("".join(texts_of(one).values())) > LONGEST for one in golden):
+            raise UserError(f"A golden text may have {LONGEST:,} characters at most. Leave it out.")
         folder.mkdir(parents=True, exist_ok=True)
         self.engine.save(folder)
         _write(folder / "labels.json", self.space.to_json())
         if record is not None:
             _write(folder / "record.json", record)
         lines = [
-            json.dumps({**_texts(t), "value": a.value, "scores": a.scores}, ensure_ascii=False)
+            json.dumps({**texts_of(t), "value": a.value, "scores": a.scores}, ensure_ascii=False)
             + "\n"
-            for t, a in zip(golden, _exactly(self, golden), strict=True)
+            for t, a in zip(golden, exactly(self, golden), strict=True)
         ]
-        (folder / "golden.jsonl").write_text("".join(lines), "utf-8")
-        _write(folder / "model.json", {"format": FORMAT, "config": self.config})
+        (folder / GOLDEN).write_text("".join(lines), "utf-8")
+        about = {"format": FORMAT, "config": self.config, "golden": len(lines)}
+        _write(folder / "model.json", about)
 
 
 def _model_json(folder: str | Path) -> registry.Source:
@@ -191,35 +194,71 @@ def load(
     faster, and less exactly. Parts from outside Weft are imported only from packages in `trust`.
     """
     folder = model_folder(Path(folder))
-    config = saved_config(folder / "model.json")
-    task = built(config)
-    saved = _read(folder / "labels.json")
-    try:
-        space = task.load_space(saved)
-    except UserError as error:
-        raise UserError(f"{folder / 'labels.json'}: {error}") from None
+    saved = _saved(folder / "model.json")
+    config = saved["config"]
+    with _naming(folder / "model.json"):
+        task = built(config)
+    with _naming(folder / "labels.json"):
+        space = _space(task, folder / "labels.json")
     if "classic" in config:
         from weft.predict.classic import Classic
 
-        settings = dict(config["classic"])
-        part: Any = registry.find("classic", settings.pop("kind"))
+        with _naming(folder / "model.json"):
+            settings = registry.fill("classic", config["classic"])
+            part: Any = registry.find("classic", settings.pop("kind"))
         if weights != "float32":
             raise UserError(
                 f"{folder}: a classic model has no weights to round; leave out weights."
             )
-        engine: Engine = Classic(part.load(folder, settings), space)
+        with _naming(folder):
+            engine: Engine = Classic(part.load(folder, settings), space)
     else:
         from weft.predict.neural import Neural
 
-        engine = Neural.load(folder, config, outputs=space.size, device=device)
+        with _naming(folder):
+            engine = Neural.load(folder, config, outputs=space.size, device=device)
         engine.round_weights(weights, str(folder))
     predictor = Predictor(engine, task, space, config)
     if replay:
-        _replay(predictor, folder / "golden.jsonl")
+        with _naming(folder / GOLDEN):
+            replay_golden(predictor, folder / GOLDEN, saved.get("golden"))
     return predictor
 
 
-def two_texts(given: Any, number: int) -> Example:
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged file of a model leads to into one line that names the file."""
+    folder = path.parent if path.suffix else path
+    try:
+        yield
+    except UserError as error:
+        if str(folder) in str(error):
+            raise
+        raise UserError(f"{path}: {error}") from error
+    except (OSError, Warning):
+        raise
+    except MemoryError:
+        raise UserError(f"{path}: there is not enough memory for this model.") from None
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{path}: damaged, or not of one model with the other files "
+            f"({type(error).__name__}: {reason}). Restore the folder or train again."
+        ) from error
+
+
+def _space(task: Task, path: Path) -> Space:
+    """The answers that a model can give, as its labels.json has them."""
+    saved = _read(path)
+    if not isinstance(saved, dict):
+        raise UserError(f"{path}: damaged (expected an object). Restore it or train again.")
+    try:
+        return task.load_space(saved)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def twotexts_of(given: Any, number: int) -> Example:
     """A pair of texts as an Example, or a UserError that says what a model of two texts takes."""
     if isinstance(given, Example) and given.other is not None:
         return given
@@ -242,20 +281,12 @@ def _as_json(given: Any, number: int) -> Any:
         raise UserError(f"Text {number} is a record that JSON does not know: {error}.") from None
 
 
-def _texts(asked: Any) -> dict[str, str]:
-    """What was asked, as JSON has it."""
-    if isinstance(asked, str):
-        return {"text": asked}
-    first, second = asked
-    return {"text": first, "other": second}
-
-
 def _check_list(texts: str | Iterable[Any]) -> None:
     if isinstance(texts, str):
         raise UserError("Call the predictor with a list of texts, not a single string.")
 
 
-def _check_texts(texts: Sequence[Any], before: int = 0) -> None:
+def _checktexts_of(texts: Sequence[Any], before: int = 0) -> None:
     for i, text in enumerate(texts, before + 1):
         if not isinstance(text, (str, Example)):
             raise UserError(f"Text {i} is {type(text).__name__}, not a string.")
@@ -289,6 +320,10 @@ def model_folder(folder: Path) -> Path:
 
 def saved_config(path: Path) -> dict[str, Any]:
     """The configuration in a model.json, if this Weft can read it and it is whole."""
+    return _saved(path)["config"]
+
+
+def _saved(path: Path) -> dict[str, Any]:
     saved = _read(path)
     number = saved.get("format") if isinstance(saved, dict) else None
     if number != FORMAT:
@@ -298,80 +333,27 @@ def saved_config(path: Path) -> dict[str, Any]:
     config = saved.get("config")
     if not isinstance(config, dict):
         raise UserError(f"{path}: damaged (it holds no configuration). Restore it or train again.")
+    for name, section in config.items():
+        tables = section if name == "embedder" and isinstance(section, list) else [section]
+        if not tables or not all(isinstance(table, dict) for table in tables):
+            raise UserError(
+                f"{path}: damaged ([{name}] should hold settings, found "
+                f"{json.dumps(section)[:60]}). Restore it or train again."
+            )
     model = configuration.parts_of(config)
     if missing := [name for name in ("task", "data", *model) if name not in config]:
         gone = "], [".join(missing)
         raise UserError(f"{path}: damaged (it has no [{gone}]). Restore it or train again.")
-    return config
-
-
-def _replay(predictor: Predictor, path: Path) -> None:
-    """Compare today's answers to the recorded ones: drift is an error, not a surprise (N7)."""
-    try:
-        # Not splitlines: it would also cut a text at U+2028.
-        lines = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
-        pairs = [(_recorded(line), line["value"], _numbers(line["scores"])) for line in lines]
-    except FileNotFoundError:
-        raise UserError(
-            f"{path} is missing: the model folder is incomplete. Restore it, or load with "
-            "replay=False (--no-replay)."
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: damaged ({error}). Restore the folder from a backup.") from None
-    for answer, (text, value, before) in zip(
-        _exactly(predictor, [text for text, _, _ in pairs]), pairs, strict=True
-    ):
-        now = list(answer.value) if isinstance(answer.value, tuple) else answer.value
-        scores = np.asarray(answer.scores)
-        drift = np.abs(scores - before).max(initial=0.0) if scores.shape == before.shape else np.inf
-        if not (drift <= CLOSE) or not _same(now, value, before, predictor.space):
-            raise UserError(
-                f"{path}: this model no longer answers as it did when it was saved. For the text "
-                f"{str(text)[:60]!r} it said {value!r}, now {now!r} (scores moved by {drift:.3g}). "
-                "A library version or a file has changed; load with replay=False (--no-replay) to "
-                "look at it anyway, or train it again."
-            )
-
-
-def _recorded(line: dict[str, Any]) -> Any:
-    """What was asked when an answer was recorded: a text, or two."""
-    first = str(line["text"])
-    return (first, str(line["other"])) if "other" in line else first
-
-
-def _exactly(predictor: Predictor, texts: Sequence[Asked]) -> list[Answer]:
-    """Answers in full precision, where the engine usually saves some of it."""
-    with getattr(predictor.engine, "exactly", contextlib.nullcontext)():
-        if hasattr(predictor.task, "recorded"):  # it gives vectors, and no answers
-            return predictor.task.recorded(predictor.embed(texts))
-        return predictor(texts)
-
-
-def _same(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:
-    """Whether two answers agree, or differ only because it was a close call."""
-    if now == value:
-        return True
-    if isinstance(now, float) and isinstance(value, float):
-        return abs(now - value) <= CLOSE * max(1.0, getattr(space, "deviation", abs(value)))
-    if isinstance(now, list):
-        if not hasattr(space, "threshold"):
-            return False
-        return bool((np.abs(before - space.threshold) <= CLOSE).any())
-    top = np.sort(before)[-2:]
-    return len(top) == 2 and bool(top[1] - top[0] <= 2 * CLOSE)
-
-
-def _numbers(recorded: list[float]) -> np.ndarray:
-    return np.array(recorded, dtype=np.float64)
+    return saved
 
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text("utf-8"))
+        return jsonio.read(path)
     except FileNotFoundError:
         raise UserError(f"{path} is missing: the model folder is incomplete.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: damaged ({error}). Restore it or train again.") from None
+    except UserError as error:
+        raise UserError(f"{path}: damaged ({error}) Restore it or train again.") from None
 
 
 def _write(path: Path, value: Any) -> None:

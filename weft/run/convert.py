@@ -23,6 +23,7 @@ from weft.predict.neural import Neural, indexer
 from weft.predict.predictor import Predictor, load
 from weft.run.train import filled, versions
 from weft.tasks.task import built
+from weft.tensorfile import build_on_meta
 from weft.text.schemes import OUTSIDE
 from weft.train.runtime import on
 
@@ -59,9 +60,15 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     full = filled(Config(sections))
     made: Any = built(full)
     known = made.load_space({**space, **_words(checkpoint)})
-    model = Model(full, vocabulary_size=len(tokenizer), outputs=known.size)
     weights = checkpoint.weights()
-    put(model, weights.ours, str(checkpoint.network), weights.theirs)
+
+    def make() -> Model:
+        return Model(full, vocabulary_size=len(tokenizer), outputs=known.size)
+
+    given = (weights.ours, str(checkpoint.network), weights.theirs)
+    put(build_on_meta(make, len(weights.ours), checkpoint.network, "config.json"), *given)
+    model = make()
+    put(model, *given)
     notes = checkpoint.notes
     if weights.left:
         notes.append(f"left out, since nothing asks for it: {named(weights.left)}")

@@ -159,10 +159,17 @@ class Run:
         frames = self._frames()
         if frames is not None and not frames["features"]:
             frames["features"] = matrix(next(self.splits.train())).shape[1]
-        model = Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
+
+        def make() -> Model:
+            return Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
+
+        fresh = not (resume and (self.folder / "checkpoints" / "last.safetensors").is_file())
+        kind, rate = self.parts["task"]["kind"], self.settings.learning_rate
+        if fresh:
+            pretrained.check_sizes(make, self.parts, kind)
+        model = make()
         self._initialise(model, tokenizer)
-        if not (resume and (self.folder / "checkpoints" / "last.safetensors").is_file()):
-            kind, rate = self.parts["task"]["kind"], self.settings.learning_rate
+        if fresh:
             for line in pretrained.begin(model, kind, rate):
                 self.watch.say(line)
         return model

@@ -21,6 +21,7 @@ from weft.errors import UserError
 from weft.model import Model
 from weft.predict.predictor import model_folder, saved_config
 from weft.tasks.language import END
+from weft.tensorfile import build_on_meta
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import EOS
 
@@ -31,6 +32,7 @@ DECODER = ("hidden", "layers", "heads", "feed", "limit", "activation", "dropout"
 SPEAKS = "head.decoder."
 # From this rate on a network of so many weights forgets what it has learned.
 HIGH, LARGE = 3e-4, 5_000_000
+OWN = 5000  # tensors that a model may have beside those of its checkpoint
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,16 @@ def _end(path: Path) -> int:
     """The id of what ends a text, of which only the end has read all; -1: there is none."""
     known = {entry: i for i, entry in enumerate(Tokenizer.load(path).vocabulary)}
     return known.get(EOS, known.get(END, -1))
+
+
+def check_sizes(make: Callable[[], Model], parts: Mapping[str, Any], task: str) -> None:
+    """Refuse a checkpoint that is not of the sizes it speaks of, before a model takes memory."""
+    tables = parts.get("embedder", [])
+    specs = [*(tables if isinstance(tables, list) else [tables]), parts.get("decoder", {})]
+    names = [str(one["model"]) for one in specs if one.get("model")]
+    if names:
+        tensors = sum(len(source(name).weights(task)) for name in names)
+        begin(build_on_meta(make, tensors + OWN, names[0], "its settings"), task)  # type: ignore[arg-type]
 
 
 def begin(model: Model, task: str, rate: float = 0.0) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from weft import jsonio
 from weft.errors import UserError
 from weft.text.example import Example
 from weft.tokens.split import Places, word_spans
@@ -90,7 +91,7 @@ class Cuts:
     def from_json(cls, text: str, where: str = "cuts") -> "Cuts":
         """What `to_json` described."""
         try:
-            found = json.loads(text)
+            found = jsonio.parse(text, where)
             rules = {str(name): float(sure) for name, sure in found["cut"].items()}
             rules |= {str(name): -float(sure) for name, sure in found["keep"].items()}
             built = Rules(rules)

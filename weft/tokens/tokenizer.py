@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.errors import UserError
+from weft.tokens import safety
 from weft.tokens.spans import SPACE, Tokens, aligned
 from weft.tokens.vocabulary import MASK, SPECIALS, UNK
 
@@ -187,12 +188,14 @@ class Tokenizer:
         """The tokenizer that `to_json` described."""
         from tokenizers import Tokenizer as Raw
 
+        safety.check(text, where)
         try:
             return cls(Raw.from_str(text))
-        except Exception as error:  # the library raises bare Exception
-            raise UserError(
-                f"{where}: not a tokenizer file, or damaged: {error}. "
-                f"Make one with 'weft tokens train'."
+        except BaseException as error:  # the library raises bare Exception, and Rust's panics
+            raise _told(
+                error,
+                f"{where}: not a tokenizer file, or damaged",
+                "Make one with 'weft tokens train'.",
             ) from error
 
     @cached_property
@@ -208,7 +211,22 @@ class Tokenizer:
             raise TypeError("expected a sequence of texts, got one text")
         texts = [whole(text) for text in texts]
         encode = getattr(self._raw, "encode_batch_fast", None) if fast else None
-        return (encode or self._raw.encode_batch)(texts, add_special_tokens=False)
+        try:
+            return (encode or self._raw.encode_batch)(texts, add_special_tokens=False)
+        except BaseException as error:
+            raise _told(
+                error, "The tokenizer cannot read a text", "Its file is damaged."
+            ) from error
+
+
+def _told(error: BaseException, what: str, advice: str) -> BaseException:
+    """The error of the library as a UserError; what is not its error stays as it is."""
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        return error
+    if isinstance(error, (MemoryError, UserError)):
+        return error
+    reason = " ".join(str(error).split())[:200]
+    return UserError(f"{what}: {reason}. {advice}")
 
 
 def whole(text: str) -> str:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from weft import jsonio
 from weft.errors import UserError, near_miss
 
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<bos>", "<eos>"
@@ -67,7 +68,7 @@ class Vocabulary:
     def load(cls, path: Path) -> "Vocabulary":
         """Read what `save` wrote; a UserError that names the file when it cannot be read."""
         try:
-            entries = json.loads(Path(path).read_text("utf-8"))
+            entries = jsonio.read(path)
         except OSError as error:
             raise UserError(f"{path}: cannot read the vocabulary: {error.strerror}.") from error
         except ValueError as error:

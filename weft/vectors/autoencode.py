@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from weft import jsonio
 from weft.batch import Batches, Labelled, Padded, Store, for_reading
 from weft.batch.index import Indexer
 from weft.embed.lookup import Lookup
@@ -24,6 +25,7 @@ from weft.encode.pool import Last
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError, unknown_name
 from weft.tasks.task import Loss
+from weft.tensorfile import check_network, read_header
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word import Word
 from weft.train.evaluate import BUDGET, ROWS
@@ -189,8 +191,8 @@ class Autoencoder:
         """Read back what `save` wrote."""
         path = Path(folder) / "autoencoder.json"
         try:
-            about = json.loads(path.read_text("utf-8"))
-            kind, options, limit = about["kind"], about["options"], about["limit"]
+            about = jsonio.read(path)
+            kind, options, limit = str(about["kind"]), dict(about["options"]), about["limit"]
         except OSError as error:
             raise UserError(f"{path}: cannot read the auto-encoder: {error.strerror}.") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -198,9 +200,15 @@ class Autoencoder:
         if kind not in KINDS:
             raise unknown_name("auto-encoder", kind, KINDS, str(path))
         tokenizer = Tokenizer.load(Path(folder) / "tokenizer.json")
-        model = KINDS[kind](len(tokenizer), **options)
         weights = Path(folder) / "weights.safetensors"
+
+        def make() -> Any:
+            return KINDS[kind](len(tokenizer), **options)
+
         try:
+            shapes = {name: entry.shape for name, entry in read_header(weights).items()}
+            check_network(make, shapes, weights, path.name)
+            model = make()
             model.load_state_dict(load_file(weights), strict=True)
         except (SafetensorError, OSError, RuntimeError) as error:
             reason = " ".join(str(error).split())

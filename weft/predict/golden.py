@@ -1,0 +1,114 @@
+"""Recorded answers: what a model said when it was saved, asked again when it is loaded."""
+
+import contextlib
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft import jsonio
+from weft.errors import UserError, UserNote
+
+if TYPE_CHECKING:
+    from weft.predict.predictor import Asked, Predictor
+    from weft.tasks.task import Answer
+
+GOLDEN = "golden.jsonl"
+LONGEST = 4000  # characters of a recorded text; training records none above 2,000
+CLOSE = 1e-3  # how far a replayed probability may be from the recorded one
+
+
+def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
+    """Compare today's answers to the recorded ones: drift is an error, not a surprise (N7).
+
+    `count` is how many were recorded, which models of an earlier Weft do not say.
+    """
+    try:
+        lines = jsonio.read_lines(path)
+        pairs = [(_recorded(line), line["value"], _numbers(line["scores"])) for line in lines]
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} is missing: the model folder is incomplete. Restore it, or load with "
+            "replay=False (--no-replay)."
+        ) from None
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise UserError(f"{path}: damaged ({error}). Restore the folder from a backup.") from None
+    if count is not None and count != len(lines):
+        raise UserError(
+            f"{path}: holds {len(lines)} recorded answers, and {count} were saved: it was emptied, "
+            "cut or exchanged, so the model cannot be verified. Restore it, or load with "
+            "replay=False (--no-replay)."
+        )
+    if not lines:
+        warnings.warn(
+            f"{path}: holds no recorded answers, so nobody can tell whether this model still "
+            "answers as it did when it was saved",
+            UserNote,
+            stacklevel=4,
+        )
+    longest = max((len("".join(text)) for text, _, _ in pairs), default=0)
+    if longest > LONGEST:
+        raise UserError(
+            f"{path}: damaged (a text of {longest:,} characters; at most {LONGEST:,} are saved). "
+            "Restore the folder from a backup."
+        )
+    for answer, (text, value, before) in zip(
+        exactly(predictor, [text for text, _, _ in pairs]), pairs, strict=True
+    ):
+        now = list(answer.value) if isinstance(answer.value, tuple) else answer.value
+        scores = np.asarray(answer.scores)
+        drift = np.abs(scores - before).max(initial=0.0) if scores.shape == before.shape else np.inf
+        if not (drift <= CLOSE) or not _same(now, value, before, predictor.space):
+            raise UserError(
+                f"{path}: this model no longer answers as it did when it was saved. For the text "
+                f"{str(text)[:60]!r} it said {value!r:.200}, now {now!r:.200} (scores moved by "
+                f"{drift:.3g}). "
+                "A library version or a file has changed; load with replay=False (--no-replay) to "
+                "look at it anyway, or train it again."
+            )
+
+
+def _recorded(line: dict[str, Any]) -> Any:
+    """What was asked when an answer was recorded: a text, or two."""
+    first = str(line["text"])
+    return (first, str(line["other"])) if "other" in line else first
+
+
+def texts_of(asked: Any) -> dict[str, str]:
+    """What was asked, as JSON has it."""
+    if isinstance(asked, str):
+        return {"text": asked}
+    first, second = asked
+    return {"text": first, "other": second}
+
+
+def exactly(predictor: "Predictor", texts: "Sequence[Asked]") -> "list[Answer]":
+    """Answers in full precision, where the engine usually saves some of it."""
+    with getattr(predictor.engine, "exactly", contextlib.nullcontext)():
+        if hasattr(predictor.task, "recorded"):  # it gives vectors, and no answers
+            return predictor.task.recorded(predictor.embed(texts))
+        return predictor(texts)
+
+
+def _same(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:
+    """Whether two answers agree, or differ only because it was a close call."""
+    if now == value:
+        return True
+    if isinstance(now, float) and isinstance(value, float):
+        return abs(now - value) <= CLOSE * max(1.0, getattr(space, "deviation", abs(value)))
+    if isinstance(now, list):
+        if not hasattr(space, "threshold"):
+            return False
+        return bool((np.abs(before - space.threshold) <= CLOSE).any())
+    top = np.sort(before)[-2:]
+    return len(top) == 2 and bool(top[1] - top[0] <= 2 * CLOSE)
+
+
+def _numbers(recorded: Any) -> np.ndarray:
+    found = np.array(recorded, dtype=np.float64)
+    if found.ndim > 1 or not isinstance(recorded, (int, float, list)):
+        raise ValueError(f"'scores' should be numbers, found {json.dumps(recorded)[:60]}")
+    return found
