@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -183,10 +184,10 @@ def main() -> None:
     parser.add_argument("--minutes", default="0,1", help="time limits; 0: one epoch, no limit")
     parser.add_argument("--megabytes", type=float, default=1e9, help="of text, for dry runs")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--tokenizer", default="", help="a tokenizer.json; trained when empty")
     parser.add_argument("--record", default="")
     asked = parser.parse_args()
     record = Record(asked.record)
+    tokenizer = Path(tempfile.mkdtemp()) / "tokenizer.json"  # of the first run, for all others
     common = {"root": Path(asked.data), "device": asked.device, "megabytes": asked.megabytes}
     for size in asked.sizes.split(","):
         layers, hidden = map(int, size.split("x"))
@@ -195,9 +196,10 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 job = {
                     **common, **shape, "minutes": minutes, "epochs": 20 if minutes else 1,
-                    "changes": {}, "tokenizer": asked.tokenizer,
+                    "changes": {}, "tokenizer": str(tokenizer) if tokenizer.is_file() else "",
                 }  # fmt: skip
                 compare(job, record, Path(folder))
+                shutil.copy(Path(folder) / "run/model/tokenizer.json", tokenizer)
 
 
 if __name__ == "__main__":
