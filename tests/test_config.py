@@ -122,7 +122,7 @@ def test_a_key_below_a_value_is_refused():
         ("a.toml", b"[encoder\n", r"a\.toml: cannot be read as toml: .*line 1"),
         ("a.toml", b"[encoder]\nhidden = 3\nhidden = 5\n", r"a\.toml: .*line 3"),
         ("a.toml", b"[encoder]\nkind = rnn\n", r"a\.toml: cannot be read as toml: .*line 2"),
-        ("a.json", b'{"encoder": }', r"a\.json: cannot be read as json: .*line 1 column 13"),
+        ("a.json", b'{"encoder": }', r"a\.json:1: not readable as JSON: .*column 13"),
         ("a.json", b"[]", r"a\.json: a configuration holds sections .*found a list"),
         ("a.toml", b"\xff\xfe[", r"a\.toml: not UTF-8 text .*at byte 0"),
     ],

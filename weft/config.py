@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weft import jsonio
 from weft.errors import UserError, unknown_name
+from weft.untrusted import check_regular, whole_number
 
 try:
     import tomllib
@@ -62,7 +64,8 @@ class Config:
             place: Any = self.sections
             for step in key.split("."):
                 if isinstance(place, list):
-                    place = place[int(step)] if step.isdigit() and int(step) < len(place) else None
+                    number = whole_number(step)
+                    place = place[number] if number is not None and number < len(place) else None
                 else:
                     place = place.get(step) if isinstance(place, Mapping) else None
             if place == value:
@@ -73,6 +76,7 @@ class Config:
 def load(path: str | Path) -> Config:
     """Read a configuration file, TOML or JSON by its ending."""
     path = Path(path)
+    check_regular(path)
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -85,12 +89,27 @@ def load(path: str | Path) -> Config:
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
     try:
-        sections = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        sections = jsonio.parse(text, path) if path.suffix == ".json" else _toml(text)
+    except UserError:
+        raise
+    except (ValueError, RecursionError) as error:  # an integer of 4,300 digits is a ValueError
         raise UserError(
             f"{path}: cannot be read as {path.suffix[1:] or 'toml'}: {error}."
         ) from None
     return from_sections(sections, str(path))
+
+
+def _toml(text: str) -> dict[str, Any]:
+    sections = tomllib.loads(text)
+    if _is_deep(sections, jsonio.DEPTH):
+        raise ValueError(f"nested more than {jsonio.DEPTH} levels deep")
+    return sections
+
+
+def _is_deep(value: Any, levels: int) -> bool:
+    """Whether a value is nested deeper than so many levels."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deep(one, levels - 1) for one in inner)
 
 
 def recipe(name: str) -> Config:
@@ -254,9 +273,10 @@ def _put(sections: dict[str, Any], key: str, value: Any) -> None:
     place: Any = sections
     for step in path:
         if isinstance(place, list):
-            if not step.isdigit() or int(step) >= len(place):
+            number = whole_number(step)
+            if number is None or number >= len(place):
                 raise UserError(f"'{key}': there are {len(place)} of these, numbered from 0.")
-            place = place[int(step)]
+            place = place[number]
         elif isinstance(place, dict):
             place = place.setdefault(step, {})
     if isinstance(place, list):

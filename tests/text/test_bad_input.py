@@ -177,7 +177,7 @@ FILES = {
         "a.jsonl",
         b'{"text": "a\\ud800"}\n',
         {},
-        ["a.jsonl:1: half of a surrogate pair"],
+        ["a.jsonl:1: 'text' holds half of a surrogate pair"],
     ),
     "empty text": (
         "a.csv",

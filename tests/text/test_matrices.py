@@ -92,7 +92,7 @@ def test_nothing_in_a_matrix_is_run(folder):
         named(folder, "object.npy")
     np.savez(folder / "some.npz", a=ONE, b=np.array([{"a": 1}], dtype=object))
     with pytest.raises(
-        UserError, match=r"list\.txt:7: matrix 'b' of some\.npz cannot be read: Obj"
+        UserError, match=r"list\.txt:7: matrix 'b' of some\.npz cannot be read: it holds Python obj"
     ):
         named(folder, "some.npz:b")
 

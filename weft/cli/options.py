@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from weft.errors import UserError
+from weft.untrusted import whole_number
 
 if TYPE_CHECKING:
     from weft.config import Config
@@ -127,7 +128,8 @@ def _fitting(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any]:
 
 def column(value: str) -> str | int:
     """A column as the configuration wants it."""
-    return int(value) if value.isdigit() else value
+    number = whole_number(value)
+    return value if number is None else number
 
 
 def apply(config: "Config", flags: dict[str, Any], sets: list[str]) -> "Config":

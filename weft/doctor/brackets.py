@@ -7,6 +7,7 @@ from weft.doctor.faults import Fault
 from weft.text import trees
 from weft.text.brackets import Bracketed, read_brackets
 from weft.text.example import Example, Tally
+from weft.untrusted import whole_number
 
 SCALE = 0.9  # share of labels that are whole numbers, from which they are a scale
 SELDOM = 0.0005  # share of labels up to which one does not belong to the scale
@@ -46,7 +47,9 @@ def _scale(path: str) -> list[str]:
     for one in grown(path):
         counts.update(node.label for node in trees.nodes(one.tree) if node.label)
     total = counts.total()
-    numbers = {int(label): n for label, n in counts.items() if label.isdecimal()}
+    numbers = {
+        number: n for label, n in counts.items() if (number := whole_number(label)) is not None
+    }
     if sum(numbers.values()) < SCALE * max(1, total) or not numbers:
         return []
     low = high = max(numbers, key=lambda number: numbers[number])

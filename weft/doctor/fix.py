@@ -25,6 +25,7 @@ from weft.text.rewrite import KEEPING, other_columns, rewrite
 from weft.text.source import peel
 from weft.text.squad import write_squad
 from weft.text.write import write
+from weft.untrusted import whole_number
 
 CHANGES = "changes.jsonl"
 SQUAD = "squad"
@@ -87,7 +88,7 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
 def _at(where: str) -> Example:
     """A place as notes are made of it."""
     file, _, line = where.rpartition(":")
-    return Example("", None, "", file or where, int(line) if line.isdecimal() else 0)
+    return Example("", None, "", file or where, whole_number(line) or 0)
 
 
 def _mend(

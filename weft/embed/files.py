@@ -18,11 +18,14 @@ from weft.embed import mapped
 from weft.embed.table import KEEP_FIRST, Duplicates, Table, unique
 from weft.errors import UserError, near_miss
 from weft.tokens.vocabulary import SPECIALS
+from weft.untrusted import whole_number
 
 Row = np.ndarray  # (E,) float32
 Rows = Iterator[tuple[str, Row, str]]  # a word, its numbers, and where they stand
 PEEK = 4096
 CHUNK = 1 << 20
+LONGEST_LINE = 1 << 24  # bytes of a word and its numbers as text
+LONGEST_WORD = 1 << 20  # bytes
 _CUT = "The file is truncated; copy it again."
 _OTHER_WIDTH = "Correct this line, or the first, which says the width."
 
@@ -124,7 +127,7 @@ def _format(
     header = _header(place, start)
     looks_binary = _looks_binary(start, header is not None)
     if header:
-        stream.readline()
+        next(_lines(place, stream, 1))
         _sensible(place, *header, zipped)
         return (_binary if looks_binary else _text), *header
     if looks_binary:
@@ -132,7 +135,7 @@ def _format(
             f"{place}: neither text nor word2vec binary (no 'rows width' line). It is cut short, "
             "or not of word vectors: copy it again, or give another file."
         )
-    width = len(stream.readline().split()) - 1
+    width = len(next(_lines(place, stream, 1)).split()) - 1
     stream.seek(0)
     if width < 1:
         found = start.partition(b"\n")[0][:40].decode("utf-8", "replace")
@@ -164,8 +167,9 @@ def _header(place: Path, start: bytes) -> tuple[int, int] | None:
     line = first.split()
     if len(line) != 2:
         return None
-    if line[0].isdigit() and line[1].isdigit():
-        return int(line[0]), int(line[1])
+    rows, width = (whole_number(cell.decode("latin-1")) for cell in line)
+    if rows is not None and width is not None:
+        return rows, width
     second = rest.partition(b"\n")[0].split(b" ")
     if line[1].isdigit() or (line[0].isdigit() and len(second) > 2):
         raise UserError(
@@ -195,7 +199,7 @@ def _text(
 ) -> Rows:
     first = 1 if rows is None else 2
     count = 0
-    for number, line in enumerate(stream, first):
+    for number, line in enumerate(_lines(place, stream, first), first):
         line = line.rstrip().replace(b"\t", b" ")
         if not line:
             continue
@@ -215,6 +219,19 @@ def _text(
     if rows is not None and count != rows:
         advice = _CUT if count < rows else "Correct the first line."
         raise UserError(f"{place}: the first line promises {rows} vectors, found {count}. {advice}")
+
+
+def _lines(place: Path, stream: IO[bytes], first: int) -> Iterator[bytes]:
+    """The lines of a file, none of them longer than can be a word with its vector."""
+    number = first
+    while line := stream.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise UserError(
+                f"{place}:{number}: the line is longer than {LONGEST_LINE:,} bytes: no word with "
+                "its vector. Copy the file again, or give another."
+            )
+        yield line
+        number += 1
 
 
 def _word_end(where: str, line: bytes, width: int) -> int:
@@ -258,6 +275,11 @@ def _binary(place: Path, stream: IO[bytes], rows: int, width: int, wanted: Set[s
     buffer, at = b"", 0
     for number in range(1, rows + 1):
         while (space := buffer.find(b" ", at)) < 0 or len(buffer) < space + 1 + size:
+            if space < 0 and len(buffer) - at > LONGEST_WORD:
+                raise UserError(
+                    f"{place}: vector {number} of {rows}: no word ends within {LONGEST_WORD:,} "
+                    "bytes. The file is corrupt; copy it again."
+                )
             more = stream.read(max(CHUNK, size))
             if not more:
                 raise UserError(

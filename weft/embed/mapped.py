@@ -6,17 +6,18 @@ arrays: matrix (V, E), words (UTF-8, one a line), and where known counts, subwor
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from weft import jsonio
 from weft.embed import fasttext
 from weft.embed.subwords import Subwords
 from weft.embed.table import Table
 from weft.errors import UserError
+from weft.text.arrays import DAMAGE, read_header, read_member, reason
 
 _LONGEST_HEADER = 100_000_000  # of a .safetensors file, by its definition
 _DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1"}
@@ -105,8 +106,8 @@ def _table(place: Path, arrays: dict[str, np.ndarray]) -> Table:
 
 def _about(place: Path, array: np.ndarray | None) -> dict[str, Any]:
     try:
-        found = json.loads(array.tobytes()) if array is not None else {}
-    except ValueError as error:
+        found = jsonio.parse(array.tobytes(), place) if array is not None else {}
+    except UserError as error:
         raise UserError(f"{place}: 'about' is not JSON ({error}). Copy the file again.") from error
     if not isinstance(found, dict):
         raise UserError(f"{place}: 'about' should be a JSON object, found {found!r}.")
@@ -141,7 +142,7 @@ def _safetensors(place: Path, mmap: bool) -> dict[str, np.ndarray]:
     with place.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         try:
-            header = json.loads(stream.read(length))
+            header = jsonio.parse(stream.read(length), place)
             header.pop("__metadata__", None)
             entries = {
                 name: (
@@ -151,8 +152,10 @@ def _safetensors(place: Path, mmap: bool) -> dict[str, np.ndarray]:
                 )
                 for name, entry in header.items()
             }
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise UserError(f"{place}: corrupt header. Copy the file again.") from error
+            if any(n < 0 for _, shape, begin in entries.values() for n in (*shape, begin)):
+                raise ValueError
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError):
+            raise UserError(f"{place}: corrupt header. Copy the file again.") from None
     arrays = {}
     for name, (kind, shape, offset) in entries.items():
         if kind not in _DTYPES:
@@ -169,8 +172,7 @@ def _npz(place: Path, mmap: bool) -> dict[str, np.ndarray]:
             for info in members.infolist():
                 name = info.filename.removesuffix(".npy")
                 if info.compress_type != zipfile.ZIP_STORED:
-                    with members.open(info) as packed:
-                        arrays[name] = _array(place, packed, mmap=False)
+                    arrays[name] = read_member(members, info.filename)
                     continue
                 with place.open("rb") as stream:
                     # The local header ends with a name and an extra field of their own lengths.
@@ -178,25 +180,21 @@ def _npz(place: Path, mmap: bool) -> dict[str, np.ndarray]:
                     name_size, extra = np.frombuffer(stream.read(4), "<u2").tolist()
                     stream.seek(info.header_offset + 30 + name_size + extra)
                     arrays[name] = _array(place, stream, mmap)
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise UserError(f"{place}: broken .npz file ({error}). Copy it again.") from error
+    except UserError:
+        raise
+    except DAMAGE as error:
+        raise UserError(f"{place}: broken .npz file ({reason(error)}). Copy it again.") from error
     return arrays
 
 
 def _array(place: Path, stream: IO[bytes], mmap: bool) -> np.ndarray:
     """The array whose .npy header begins here."""
     try:
-        if not mmap:
-            return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
-        version = np.lib.format.read_magic(stream)
-        read = {(1, 0): np.lib.format.read_array_header_1_0}
-        shape, fortran, dtype = read.get(version, np.lib.format.read_array_header_2_0)(stream)
-        if dtype.hasobject:
-            raise ValueError("it holds Python objects, which are not read")
+        shape, fortran, dtype = read_header(stream)
         order = shape[::-1] if fortran else shape
         found = fasttext.window(place, stream.tell(), order, dtype, mmap)
         return found.T if fortran else found
-    except ValueError as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{place}: broken NumPy array ({error}). Save it again.") from error
+    except UserError:
+        raise
+    except DAMAGE as error:
+        raise UserError(f"{place}: broken NumPy array ({reason(error)}). Save it again.") from error

@@ -26,6 +26,7 @@ from weft.tasks.task import Answer
 from weft.text import schemes
 from weft.text.example import Example, Layers, Marks, Tally
 from weft.text.surface import spaced
+from weft.untrusted import whole_number
 
 LISTED = 40  # words of a sentence that a message lists
 
@@ -181,7 +182,7 @@ def _ready(predictor: Predictor, one: str | Example) -> Example:
 def number_in(example: Example, word: str) -> int:
     """The place of a word that is named by its number, from 1, or by itself."""
     words = example.words
-    if word.isdecimal() and 1 <= int(word) <= len(words):
+    if 1 <= (whole_number(word) or 0) <= len(words):
         return int(word) - 1
     folded = [each.casefold() for each in words]
     if word in words:

@@ -17,6 +17,7 @@ from weft.tasks.tagsets import TagSets
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example, Tally
 from weft.text.trees import Tree
+from weft.untrusted import whole_number
 
 if TYPE_CHECKING:
     from weft.batch import Labelled
@@ -55,7 +56,7 @@ class Nodes:
         if len(seen) < 2:
             found = f"the only label is {seen.pop()!r}" if seen else "no node has a label"
             raise UserError(f"{found}. Write labels into the trees: (3 (2 The) (4 good)).")
-        whole = all(label.lstrip("-").isdecimal() for label in seen)
+        whole = all(whole_number(label.removeprefix("-")) is not None for label in seen)
         names = sorted(seen, key=int) if whole else sorted(seen)
         return TagSets(("label",), (tuple(names),), beside=1)
 
@@ -132,7 +133,7 @@ class NodeMeasure:
 def neutral(space: TagSets) -> int | None:
     """The middle of a scale of whole numbers, where it has one."""
     labels = space.entries[0]
-    scale = all(label.lstrip("-").isdecimal() for label in labels)
+    scale = all(whole_number(label.removeprefix("-")) is not None for label in labels)
     return len(labels) // 2 if scale and len(labels) % 2 and len(labels) > 2 else None
 
 

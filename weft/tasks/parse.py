@@ -17,6 +17,7 @@ from weft.tasks.structure import Found, Structure
 from weft.tasks.tagsets import TagSets, column, layers, named
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
+from weft.untrusted import whole_number
 
 if TYPE_CHECKING:
     from weft.batch import Labelled
@@ -107,13 +108,14 @@ class Parse:
     def _heads(self, example: Example) -> list[int]:
         columns = layers(example).columns
         found = columns.get(HEAD, ())
-        if not found or not all(head.isdecimal() for head in found):
-            bad = next((i for i, head in enumerate(found) if not head.isdecimal()), 0)
+        heads = [whole_number(head) for head in found]
+        if not found or None in heads:
+            bad = heads.index(None) if found else 0
             told = f"word {bad + 1} has no head" if found else "there is no column of heads"
             raise UserError(
                 f"{example.sentence}: {told}. A parser learns from CoNLL-U with heads, 0 the root."
             )
-        return [int(head) for head in found]
+        return [head for head in heads if head is not None]
 
 
 class ParseMeasure:

@@ -11,6 +11,7 @@ from itertools import islice, pairwise
 
 from weft.errors import UserError, near_miss
 from weft.text.source import SAMPLE_LINES, Source
+from weft.untrusted import whole_number
 
 DOCUMENT = "-DOCSTART-"
 WORD_NAMES = ("word", "token", "form", "text")
@@ -42,7 +43,7 @@ class Layout:
 
     def number(self, column: int | str) -> int:
         """The position of a column given by name or by position, from 0; -1 is the last."""
-        if isinstance(column, str) and not re.fullmatch(r"-?\d+", column):
+        if isinstance(column, str) and whole_number(column.removeprefix("-")) is None:
             return self._named(column)
         number = int(column)
         if self.width and not -self.width <= number < self.width:
@@ -320,8 +321,7 @@ def _counts_up(blocks: Sequence[Sequence[Sequence[str]]], column: int) -> bool:
     """Whether a column only numbers the words of each sentence."""
     for block in blocks:
         cells = [row[column] for row in block if column < len(row)]
-        if not all(cell.isdecimal() for cell in cells):
-            return False
-        if any(int(b) != int(a) + 1 for a, b in pairwise(cells)):
+        numbers = [number for cell in cells if (number := whole_number(cell)) is not None]
+        if len(numbers) < len(cells) or any(b != a + 1 for a, b in pairwise(numbers)):
             return False
     return True

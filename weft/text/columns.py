@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from weft.errors import UndecidedError, UserError, near_miss
 from weft.text.cells import few_values, is_number, is_scale, is_text
 from weft.text.two import only_two, stand_within, two_texts
+from weft.untrusted import whole_number
 
 TEXT_NAMES = (
     *("text", "sentence", "review", "question", "utterance", "content", "document", "body"),
@@ -277,9 +278,11 @@ def _place(asked: str | int | None, names: tuple[str, ...], file: str, role: str
             )
         if found:
             return found[0]
-        if not asked.isdecimal():
+        number = whole_number(asked)
+        if number is None:
             raise _unknown(asked, names, file, role)
-    place = int(asked)
+        asked = number
+    place = asked
     if not 0 <= place < len(names):
         raise UserError(
             f"{file}: no column {place}; the file has {len(names)}, "

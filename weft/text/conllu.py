@@ -21,10 +21,11 @@ from weft.text.source import (
     nul_byte,
     peel,
 )
+from weft.untrusted import whole_number
 
 _BOM = "\ufeff"
-_ID = re.compile(r"\d+(?:-\d+|\.\d+)?")
-_HEAD = re.compile(r"\d+|_")
+_ID = re.compile(r"[0-9]{1,9}(?:-[0-9]{1,9}|\.[0-9]{1,9})?")
+_HEAD = re.compile(r"[0-9]{1,9}|_")
 
 
 def read_conllu(
@@ -188,7 +189,7 @@ def _row_flaw(lines: Lines) -> Flaw | None:
             fix = f"Separate ten cells by one tab each, with _ for an empty one, or {SKIP}"
             return "wrong number of columns", number, f"{told}. {fix}."
         if not _ID.fullmatch(cells[0]):
-            told = f"{of}the id '{cells[0]}' is neither a word (3), a range (3-4) nor an empty"
+            told = f"{of}the id '{cells[0]:.40}' is neither a word (3), a range (3-4) nor an empty"
             return "malformed id", number, f"{told} node (3.1). Number the words from 1, or {SKIP}."
     return None
 
@@ -250,14 +251,15 @@ def _range_fault(row: Word, word: int, reach: int, count: int) -> tuple[str, str
 def _head_faults(sentence: Sentence) -> Iterator[Fault]:
     count = len(sentence.words)
     for row in sentence.words:
-        if not row.head.isdecimal():
-            told = f"the head of word {row.id} is '{row.head}'. Write a number, 0 for the root."
+        head = whole_number(row.head)
+        if head is None:
+            told = f"the head of word {row.id} is '{row.head:.40}'. Write a number, 0 for the root."
             yield Fault("head not a number", sentence, row, told)
-        elif int(row.head) > count:
+        elif head > count:
             told = f"the head of word {row.id} is {row.head}, but the sentence has {count} words."
             fix = "Correct it, or write 0 for the root."
             yield Fault("head out of range", sentence, row, f"{told} {fix}")
-        elif int(row.head) == int(row.id):
+        elif head == int(row.id):
             told = f"word {row.id} is its own head. Give it another, or 0 for the root."
             yield Fault("self head", sentence, row, told)
 

@@ -2,14 +2,14 @@
 
 import csv
 import io
-import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from weft import jsonio
 from weft.errors import UserError, unknown_name
 from weft.text import brackets, column_layout, conllu, squad, standoff, trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
@@ -20,6 +20,7 @@ FORMATS = (
     *("conllu", "conll", "spans", "standoff", "squad"),
 )
 PREFIX = "__label__"
+LARGEST_CELL = 10_000_000  # characters
 MATRICES = (".npy", ".npz")
 
 ENDINGS = {
@@ -120,10 +121,23 @@ def check_format(name: str) -> str:
     return name
 
 
+def csv_reader(lines: Iterable[str], delimiter: str, strict: bool = True) -> Any:
+    """A reader of cells that may be longer than the 131,072 characters of Python's own limit."""
+    csv.field_size_limit(LARGEST_CELL)
+    return csv.reader(lines, delimiter=delimiter, strict=strict)
+
+
 def delimiter_of(line: str) -> str:
     """The sign between the cells of a CSV file: a comma unless only another one separates."""
-    counts = {sign: len(next(csv.reader([line], delimiter=sign), [])) for sign in ",;\t"}
+    counts = {sign: _cell_count(line, sign) for sign in ",;\t"}
     return "," if counts[","] > 1 else max(counts, key=lambda sign: counts[sign])
+
+
+def _cell_count(line: str, sign: str) -> int:
+    try:
+        return len(next(csv_reader([line], sign, strict=False), []))
+    except csv.Error:  # a bare carriage return, or a cell of a book's length: rows will tell
+        return line.count(sign) + 1
 
 
 def is_quoted(lines: Sequence[str]) -> bool:
@@ -135,7 +149,7 @@ def is_quoted(lines: Sequence[str]) -> bool:
     if not any('"' in line for line in lines):
         return False
     try:
-        rows = [next(csv.reader([line], delimiter="\t", strict=True), []) for line in lines]
+        rows: list[list[str]] = [next(csv_reader([line], "\t"), []) for line in lines]
     except csv.Error:
         return False
     if len(set(map(len, rows))) > 1:
@@ -171,8 +185,8 @@ def _by_content(lines: list[str]) -> str:
 
 def _is_object(line: str) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
+        return isinstance(jsonio.parse(line, ""), dict)
+    except UserError:
         return False
 
 

@@ -5,19 +5,20 @@ T vectors of a matrix   F numbers of a vector
 
 import json
 import os
-import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
+from weft import jsonio
 from weft.errors import UserError
+from weft.text.arrays import DAMAGE, Archive, open_npy, reason
 from weft.text.example import Example
 from weft.text.formats import MATRICES
 from weft.text.source import missing
+from weft.untrusted import check_regular, whole_number
 
 FORMS = "a .npy file, FILE.npz:KEY, FILE.npy:NUMBER, or the numbers as JSON"
 
@@ -36,8 +37,8 @@ def names_matrix(text: str) -> bool:
     if not text.startswith("[["):
         return text.endswith(MATRICES) or text.rpartition(":")[0].endswith(MATRICES)
     try:
-        return isinstance(json.loads(text)[0][0], (int, float))
-    except (ValueError, LookupError, RecursionError):
+        return isinstance(jsonio.parse(text, "")[0][0], (int, float))
+    except (ValueError, LookupError, TypeError):
         return False
 
 
@@ -105,9 +106,9 @@ def _named(example: Example, where: str) -> Any:
     text = example.text.strip()
     if text.startswith("["):
         try:
-            return np.array(json.loads(text), dtype=float)
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{where}: no matrix of numbers as JSON: {error}.") from None
+            return np.array(jsonio.parse(text, where), dtype=float)
+        except DAMAGE as error:
+            raise UserError(f"{where}: no matrix of numbers as JSON: {reason(error)}.") from None
     path, key = text, ""
     if not text.endswith(MATRICES):
         path, _, key = text.rpartition(":")
@@ -127,10 +128,11 @@ def _part(found: Any, path: str, key: str, where: str) -> Any:
     if isinstance(found, np.ndarray):
         if not key:
             return found
-        if found.ndim != 3 or not key.isdigit() or int(key) >= len(found):
+        number = whole_number(key)
+        if found.ndim != 3 or number is None or number >= len(found):
             many = f"numbers 0 to {len(found) - 1}" if found.ndim == 3 else "one matrix"
             raise UserError(f"{where}: no matrix '{key}' in {path}, which has {many}.")
-        return found[int(key)]
+        return found[number]
     names = found.files
     if not key and len(names) == 1:
         key = names[0]
@@ -140,19 +142,21 @@ def _part(found: Any, path: str, key: str, where: str) -> Any:
         raise UserError(f"{where}: {asked} in {path}; it has {shown}. Write {path}:KEY.")
     try:
         return found[key]  # read only now
-    except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
-        raise UserError(f"{where}: matrix '{key}' of {path} cannot be read: {error}.") from None
+    except DAMAGE as error:
+        told = f"matrix '{key:.60}' of {path} cannot be read: {reason(error)}"
+        raise UserError(f"{where}: {told}.") from None
 
 
 def _opened(path: str) -> Any:
+    check_regular(path)
     try:
         return _kept(path, os.stat(path).st_mtime_ns)
     except FileNotFoundError:
         raise missing(path) from None
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise UserError(f"{path}: cannot be read as matrices: {error}.") from None
+    except DAMAGE as error:
+        raise UserError(f"{path}: cannot be read as matrices: {reason(error)}.") from None
 
 
 @lru_cache(maxsize=4)  # an .npz lists its contents each time it is opened
 def _kept(path: str, changed: int) -> Any:
-    return np.load(path, mmap_mode="r" if path.endswith(".npy") else None, allow_pickle=False)
+    return open_npy(path) if path.endswith(".npy") else Archive(path)

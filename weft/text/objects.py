@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft import jsonio
+from weft.errors import UserError
 from weft.text.columns import Layout
 from weft.text.example import Answers, Label, answers_of
-from weft.text.source import EMPTY, EMPTY_ADVICE, SKIP, UNDECODABLE
+from weft.text.source import EMPTY, EMPTY_ADVICE, SKIP, SURROGATE, UNDECODABLE
 from weft.text.squad import check_answers, found_in
+from weft.untrusted import has_surrogate, visible
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,12 @@ class Keys:
         )
         fields, more = (tuple(names[i] for i in places) for places in (found.fields, found.more))
         return cls(names[found.text], label, identity, fields, more, other, start, found.within)
+
+    @property
+    def used(self) -> list[str]:
+        """All of them, each once."""
+        names = (self.text, self.label, self.id, self.other, self.start, *self.fields, *self.more)
+        return list(dict.fromkeys(name for name in names if name is not None))
 
     def gather(self, row: dict[str, Any]) -> None:
         """Make one text of a list of sentences, or of the fields of a record."""
@@ -81,8 +90,18 @@ def cell_of(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else str(value)
 
 
+def parse_row(line: str | bytes) -> Any:
+    """The value of a line of JSON; ValueError or RecursionError where it has none."""
+    if len(line) > jsonio.DEPTH:  # else it cannot be nested too deep
+        return jsonio.parse(line, "line")
+    return json.loads(line)
+
+
 def invalid_json(line: str, error: Exception) -> str:
     """The message for a line that is no JSON."""
+    if isinstance(error, UserError):
+        reason = str(error).partition("JSON: ")[2] or str(error)
+        return f"invalid JSON: {reason} Mend the line, or {SKIP}."
     if line.strip() in ("{", "["):
         return "one JSON document over many lines. Put one object on each line: jq -c '.[]' FILE."
     if isinstance(error, json.JSONDecodeError):
@@ -109,11 +128,16 @@ def json_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tuple[st
         return "no text", no_text(text_key, row)
     if not keep_empty and not text.strip():
         return EMPTY, EMPTY_ADVICE
-    if "\\u" in line and "\\ud" in line.lower():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return UNDECODABLE, f"half of a surrogate pair in the text. Mend it, or {SKIP}."
+    return None
+
+
+def half_fault(row: dict[str, Any], keys: "Keys", line: str) -> tuple[str, str] | None:
+    """What is wrong where a value that is read holds half of a surrogate pair."""
+    if "\\u" not in line or "\\ud" not in line.lower():
+        return None
+    for name in keys.used:
+        if has_surrogate((name, row.get(name))):
+            return UNDECODABLE, f"'{visible(name)}' holds {SURROGATE}"
     return None
 
 

@@ -8,10 +8,12 @@ from weft.errors import UserError
 from weft.text.columns import Columns, Layout, layout
 from weft.text.example import Answers, Example, Label, label_of
 from weft.text.objects import Keys, placed, second, several
-from weft.text.source import SKIP, Ids, Problems
+from weft.text.source import SKIP, UNDECODABLE, Ids, Problems
 from weft.text.squad import kind_of
 
 _ROWS = 1024
+_UNCONVERTED = (ValueError, OverflowError, TypeError)
+_UNREADABLE = "the row holds a value that cannot be read, such as a text that is not UTF-8"
 
 
 def read_parquet(path: str, columns: Columns, problems: Problems) -> Iterator[Example]:
@@ -30,7 +32,9 @@ def _opened(path: str, columns: Columns) -> tuple[Any, Layout]:
     if first is None or not first.num_rows:
         raise UserError(f"{path}: the file has no rows. Give it at least one text.")
     names = tuple(file.schema_arrow.names)
-    sample = [[_cell(row[name]) for name in names] for row in first.to_pylist()]
+    sample = [[_cell(row[name]) for name in names] for row in _plain_rows(first) if row]
+    if not sample:
+        raise UserError(f"{path}:1: {_UNREADABLE}. Write the file again, as UTF-8.")
     return file, layout(names, sample, columns, path)
 
 
@@ -44,8 +48,7 @@ def parquet_layout(path: str, columns: Columns) -> Layout:
 def _rows(file: Any, path: str, keys: Keys, unique: bool, problems: Problems) -> Iterator[Example]:
     pyarrow, _ = _pyarrow()
     text_name, label_name, id_name = keys.text, keys.label, keys.id
-    wanted = (text_name, label_name, id_name, keys.other, keys.start, *keys.fields, *keys.more)
-    used = list(dict.fromkeys(name for name in wanted if name is not None))
+    used = keys.used
     known = Ids(unique, problems)
     number = 0
     with file:
@@ -57,8 +60,11 @@ def _rows(file: Any, path: str, keys: Keys, unique: bool, problems: Problems) ->
                 raise _damaged(path, error) from error
             if batch is None:
                 return
-            for row in batch.to_pylist():
+            for row in _plain_rows(batch):
                 number += 1
+                if row is None:
+                    problems.found(UNDECODABLE, number, f"{_UNREADABLE}. Mend it, or {SKIP}.")
+                    continue
                 keys.gather(row)
                 text = row[text_name]
                 if not isinstance(text, str):
@@ -80,6 +86,21 @@ def _rows(file: Any, path: str, keys: Keys, unique: bool, problems: Problems) ->
                 if known.repeats(name, number):
                     continue
                 yield Example(text, label, name, path, number, other=other)
+
+
+def _plain_rows(batch: Any) -> Iterator[Any]:
+    """The rows of a batch as Python has them; None for one that it cannot have."""
+    # A text that is not UTF-8 or a date beyond the year 9999 is found only when it is converted.
+    try:
+        yield from batch.to_pylist()
+        return
+    except _UNCONVERTED:
+        pass
+    for place in range(batch.num_rows):
+        try:
+            yield batch.slice(place, 1).to_pylist()[0]
+        except _UNCONVERTED:
+            yield None
 
 
 def write_parquet(examples: Iterable[Example], path: str) -> None:

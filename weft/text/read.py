@@ -22,7 +22,17 @@ from weft.text.formats import (
     structure_of,
 )
 from weft.text.formats import recognise as recognise
-from weft.text.objects import Keys, cell_of, invalid_json, json_fault, placed, second, several
+from weft.text.objects import (
+    Keys,
+    cell_of,
+    half_fault,
+    invalid_json,
+    json_fault,
+    parse_row,
+    placed,
+    second,
+    several,
+)
 from weft.text.objects import no_text as no_text
 from weft.text.parallel import read_parallel, sides
 from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
@@ -37,6 +47,7 @@ from weft.text.source import (
     missing,
 )
 from weft.text.squad import kind_of
+from weft.untrusted import has_surrogate, visible
 
 HEADER = "first line taken for a header"
 
@@ -155,11 +166,16 @@ class _Wish:
 
 def _some(examples: Iterator[Example], name: str) -> Iterator[Example]:
     """The same stream, or an error when there is nothing in it."""
-    first = next(examples, None)
-    if first is None:
-        raise UserError(f"{name}: no row can be used. Look at the first rows, or at the tally.")
-    yield first
-    yield from examples
+    try:
+        first = next(examples, None)
+        if first is None:
+            raise UserError(f"{name}: no row can be used. Look at the first rows, or at the tally.")
+        yield first
+        yield from examples
+    except MemoryError:
+        raise UserError(
+            f"{name}: not enough memory to read it. Give shorter texts, or fewer at a time."
+        ) from None
 
 
 def _sentences(
@@ -237,7 +253,7 @@ def _json_rows(source: Source, wish: _Wish, keys: Keys) -> Iterator[Example]:
         if not line or line.isspace():
             continue
         try:
-            row = json.loads(line)
+            row = parse_row(line)
         except (ValueError, RecursionError) as error:
             problems.found("invalid JSON", number, invalid_json(line, error))
             continue
@@ -246,6 +262,7 @@ def _json_rows(source: Source, wish: _Wish, keys: Keys) -> Iterator[Example]:
         fault = json_fault(row, text_key, line, problems.keep_empty)
         if not fault and second(row, keys.other) is not None:
             fault = json_fault(row, keys.other or "", line, keep_empty=True)
+        fault = fault or half_fault(row, keys, line)
         if fault:
             problems.found(fault[0], number, fault[1])
             continue
@@ -271,7 +288,7 @@ def _fields(head: list[bytes], file: str, wish: _Wish) -> Keys:
     rows = []
     for raw in head:
         try:
-            row = json.loads(raw)
+            row = parse_row(raw)
         except (ValueError, RecursionError):
             continue
         if isinstance(row, dict):
@@ -389,6 +406,11 @@ def _folder(name: str, handling: Handling, tally: Tally | None) -> Iterator[Exam
     if tally is not None:
         for stray in sorted(p for p in Path(name).iterdir() if p.is_file() and p.name[0] != "."):
             tally.add("file outside a class folder", str(stray))
+    for folder in classes:
+        if has_surrogate(folder.name):
+            raise UserError(
+                f"{visible(str(folder))}: the name of this class is not UTF-8. Rename the folder."
+            )
     return _folder_texts(classes, handling, tally)
 
 

@@ -1,10 +1,10 @@
 """Records: slots with their values, as `slot[value], …` or as a JSON object, and as one text."""
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from weft import jsonio
 from weft.errors import UserError, near_miss
 
 Record = Mapping[str, str]  # slot -> value
@@ -41,9 +41,11 @@ def read_record(text: str, where: str = "record") -> dict[str, str]:
         found = parse_record(text, where)
     else:
         try:
-            found = of_object(json.loads(text), where)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where}: the record is no JSON object: {error}.") from None
+            value = jsonio.parse(text, where)
+        except UserError as error:
+            reason = str(error).partition("JSON: ")[2]
+            raise UserError(f"{where}: the record is no JSON object: {reason}") from None
+        found = of_object(value, where)
     if not found:
         raise UserError(f"{where}: a record without a slot. Write slot[value], or a JSON object.")
     for slot in found:

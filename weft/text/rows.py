@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from weft.errors import UserError
 from weft.text.columns import Layout
-from weft.text.formats import is_quoted
+from weft.text.formats import LARGEST_CELL, csv_reader, is_quoted
 from weft.text.source import NUL, SKIP, UNDECODABLE, Problems, Source, not_utf8, nul_byte
 
-LARGEST_CELL = 10_000_000
+RETURN = "bare carriage return"
 
 Rows = Iterator[tuple[int, list[str]]]  # (line the row starts on, its cells)
 
@@ -45,9 +45,8 @@ def csv_rows(
     raw_lines: Iterator[bytes], problems: Problems, delimiter: str, *, whole: bool = True
 ) -> Rows:
     """The rows of a quoted table; `whole` is False for a sample that may end anywhere."""
-    csv.field_size_limit(LARGEST_CELL)
     flaws: list[tuple[str, int, str]] = []
-    reader = csv.reader(_feed(raw_lines, flaws), delimiter=delimiter, strict=True)
+    reader = csv_reader(_feed(raw_lines, flaws), delimiter)
     start = 1
     while True:
         try:
@@ -58,8 +57,12 @@ def csv_rows(
                 if not whole:
                     return
                 raise _unclosed(problems.file, start) from error
-            told = f"broken quoting: {error}. Double the quotes inside a quoted cell, or {SKIP}."
-            flaws.append(("broken quoting", start, told))
+            if "new-line character" in str(error):
+                fix = f"Remove it (tr -d '\\r' < FILE), or {SKIP}"
+                flaws.append((RETURN, start, f"a bare carriage return inside the row. {fix}."))
+            else:
+                fix = f"Double the quotes inside a quoted cell, or {SKIP}"
+                flaws.append(("broken quoting", start, f"broken quoting: {error}. {fix}."))
         if row is None:
             return
         if flaws:

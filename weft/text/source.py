@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import itertools
 import lzma
 import os
 import sys
@@ -14,6 +13,7 @@ from typing import IO, Literal, cast
 
 from weft.errors import UserError, near_miss
 from weft.text.example import Tally
+from weft.untrusted import check_regular
 
 Handling = Literal["error", "skip"]
 
@@ -24,12 +24,17 @@ SKIP = "pass --problems skip to leave such rows out"
 UNDECODABLE = "undecodable bytes"
 NUL = "NUL byte"
 EMPTY = "empty text"
+SURROGATE = (
+    f"half of a surrogate pair, which no text can hold. Write the character whole, or {SKIP}."
+)
 EMPTY_ADVICE = f"the text is empty. Fill it in or remove the row, or {SKIP}."
 
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, OSError)
 _BOM = b"\xef\xbb\xbf"
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _CHUNK = 1 << 18
+
+LONGEST_LINE = 1 << 27  # bytes; what is longer is no text, or not one that fits in memory
 
 
 @dataclass
@@ -84,7 +89,7 @@ class Source:
         size = sum(map(len, self._head))
         try:
             while len(self._head) < count and size < SAMPLE_BYTES:
-                raw = self._stream.readline()
+                raw = self._line(len(self._head) + 1)
                 if not raw:
                     break
                 if not self._head:
@@ -100,7 +105,10 @@ class Source:
         self.head(1)
         number = 0
         try:
-            for number, raw in enumerate(itertools.chain(self._head, self._stream), 1):  # noqa: B007
+            for number, raw in enumerate(self._head, 1):  # noqa: B007
+                yield raw
+            while raw := self._line(number + 1):
+                number += 1
                 yield raw
         except _DAMAGE as error:
             raise self._damaged(number, error) from error
@@ -117,6 +125,21 @@ class Source:
     def close(self) -> None:
         if self.can_reopen:
             self._stream.close()
+
+    def _line(self, number: int) -> bytes:
+        """The next line, if it can be held."""
+        try:
+            raw = self._stream.readline(LONGEST_LINE + 1)
+        except MemoryError:
+            raise UserError(
+                f"{self.name}:{number}: not enough memory to read this line. Cut it into several."
+            ) from None
+        if len(raw) > LONGEST_LINE:
+            raise UserError(
+                f"{self.name}:{number}: the line is longer than {LONGEST_LINE:,} bytes. Cut it "
+                "into several, or give a file of text."
+            )
+        return raw
 
     def _opening(self, raw: bytes) -> bytes:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -213,6 +236,7 @@ def missing(path: str) -> UserError:
 def _open(path: str) -> IO[bytes]:
     if path == "-":
         return sys.stdin.buffer
+    check_regular(path)
     try:
         plain = open(path, "rb", buffering=_CHUNK)
     except FileNotFoundError:

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from weft import jsonio
 from weft.errors import UserError
 from weft.text.example import Answers, Example, Tally, answers_of
-from weft.text.source import EMPTY, SKIP, Handling, Problems, Source, peel
+from weft.text.source import EMPTY, SKIP, SURROGATE, UNDECODABLE, Handling, Problems, Source, peel
+from weft.untrusted import has_surrogate, visible
 
 MISPLACED = "answer not at its place"
 _BARE = re.compile(  # of a document in which nothing is asked
@@ -42,7 +44,8 @@ def squad_examples(
     for title, passage, asked in paragraphs:
         for question in asked:
             line = lines.of(question)
-            told = f"question '{question['id']}'" if question.get("id") else f"article '{title}'"
+            of = f"question '{question['id']}'" if question.get("id") else f"article '{title}'"
+            told = visible(f"{of:.200}")
             try:
                 yield _example(question, passage, source.name, line, keep_empty)
             except _Fault as fault:
@@ -119,17 +122,17 @@ def _document(source: Source) -> tuple[str, Any]:
     raw = b"".join(source.raw())
     try:
         text = raw.decode("utf-8")
-        return text, json.loads(text)
+        document = jsonio.parse(text, source.name)
     except UnicodeDecodeError as error:
         raise UserError(
             f"{source.name}: byte 0x{raw[error.start]:02x} at offset {error.start} is not UTF-8. "
             "Convert the file: iconv -f LATIN1 -t UTF-8 FILE."
         ) from None
-    except json.JSONDecodeError as error:
+    except UserError as error:
         raise UserError(
-            f"{source.name}:{error.lineno}: invalid JSON at column {error.colno}: {error.msg}. The "
-            "file is one document of questions; copy or make it again."
+            f"{error} The file is one document of questions; copy or make it again."
         ) from None
+    return text, document
 
 
 def _paragraphs(document: Any, name: str) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
@@ -157,6 +160,8 @@ def _example(
         raise _Fault("no question", f"there is no text in 'question'. Add it, or {SKIP}.")
     if not (passage.strip() or keep_empty):
         raise _Fault("empty passage", f"its passage, 'context', is empty. Fill it in, or {SKIP}.")
+    if has_surrogate((question, passage)):
+        raise _Fault(UNDECODABLE, f"the question or its passage holds {SURROGATE}")
     label: Answers | None = None
     if question.get("is_impossible"):
         label = Answers()

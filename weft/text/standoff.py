@@ -7,12 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from weft import jsonio
 from weft.errors import UserError
 from weft.text.columns import ID_NAMES, TEXT_NAMES
 from weft.text.example import Tally
 from weft.text.schemes import Span
-from weft.text.source import SKIP, Handling, Problems, Source, decoded, missing, not_utf8, peel
+from weft.text.source import (
+    SKIP,
+    SURROGATE,
+    Handling,
+    Problems,
+    Source,
+    decoded,
+    missing,
+    not_utf8,
+    peel,
+)
 from weft.text.spans import Marked, Unit, faults, in_characters
+from weft.untrusted import has_surrogate, visible
 
 SPAN_NAMES = ("spans", "entities", "ents", "labels", "label", "annotations")
 _START, _END = ("start", "start_offset", "begin"), ("end", "end_offset", "stop")
@@ -26,8 +38,7 @@ _NOTES = {
     "#": "note",
     "*": "equivalence",
 }
-_HALF = re.compile("[\ud800-\udfff]")
-_OFFSETS = re.compile(r"(\S+) (\d+ \d+(?:;\d+ \d+)*)")
+_OFFSETS = re.compile(r"(\S+) ([0-9]{1,18} [0-9]{1,18}(?:;[0-9]{1,18} [0-9]{1,18})*)")
 
 
 def read_spans(
@@ -238,9 +249,10 @@ def _sound(marked: Marked, watch: Problems) -> bool:
 def _object(line: str) -> dict[str, Any] | str:
     """The row, or what is wrong with it."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return f"not JSON: {error}. Write one object a line, or {SKIP}."
+        row = jsonio.parse(line, "line")
+    except UserError as error:
+        reason = str(error).partition("JSON: ")[2]
+        return f"not JSON: {reason} Write one object a line, or {SKIP}."
     return (
         row if isinstance(row, dict) else f"not an object: '{line[:30]}'. Write {{…}}, or {SKIP}."
     )
@@ -253,11 +265,8 @@ def _marked(row: dict[str, Any], unit: Unit) -> Marked:
         raise UserError(f"no text; found {sorted(row)}. Call it 'text', or {SKIP}.")
     name = next((str(lowered[n]) for n in ID_NAMES if lowered.get(n) is not None), "")
     of = f"text '{name}': " if name else ""
-    if half := _HALF.search(text):
-        raise UserError(
-            f"{of}half of a surrogate pair at {half.start()}, which no text can hold. Write the "
-            f"character whole, or {SKIP}."
-        )
+    if has_surrogate((text, name, row.get(_span_field(row)))):
+        raise UserError(f"{visible(of)}the text or a span holds {SURROGATE}")
     spans = []
     for item in row.get(_span_field(row)) or ():
         span = _span(item)

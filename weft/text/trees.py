@@ -81,7 +81,7 @@ class Builder:
     def add(self, token: str, where: str, column: int = 0) -> None:
         """The label of the open bracket or, if it has one, its word, escaped as in a file."""
         if not self._stack:
-            raise _broken(where, column, f"a tree starts with '(', found '{token}'")
+            raise _broken(where, column, f"a tree starts with '(', found '{token:.40}'")
         node = self._stack[-1]
         if node.label is None:
             node.label = token
@@ -125,7 +125,7 @@ def parse(line: str, where: str = "tree") -> Tree:
     root: Tree | None = None
     for token, column in tokens(line):
         if root is not None:
-            raise _broken(where, column, f"'{token}' after the end of the tree")
+            raise _broken(where, column, f"'{token:.40}' after the end of the tree")
         root = feed(builder, token, where, column)
     builder.finish()
     if root is None:
@@ -210,7 +210,7 @@ def _unescaped(token: str) -> str:
 
 def _expect_no_word(node: _Open, where: str, column: int) -> None:
     if node.word:
-        raise _broken(where, column, f"the leaf already holds the word '{node.word}'")
+        raise _broken(where, column, f"the leaf already holds the word '{node.word:.40}'")
 
 
 def _broken(where: str, column: int, what: str) -> UserError:

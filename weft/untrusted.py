@@ -1,0 +1,67 @@
+"""What comes from outside: regular files, whole numbers, text that files and terminals can hold."""
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+from weft.errors import UserError
+
+LARGEST_DIGITS = 18  # of a whole number; what fits a signed 64-bit integer
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def check_regular(path: str | Path) -> None:
+    """Refuse a pipe, a device or a socket; a missing file or a folder is for the caller."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    for test, name in _KINDS:
+        if test(mode):
+            raise UserError(
+                f"{path}: {name}, not a file. Files are read more than once: save its contents to "
+                "a file first (or, where a text is read once, give them on standard input as -)."
+            )
+
+
+def whole_number(text: str) -> int | None:
+    """The number that ASCII digits spell, of a length that fits 64 bits; else None."""
+    plain = text.isascii() and text.isdecimal() and len(text) <= LARGEST_DIGITS
+    return int(text) if plain else None
+
+
+def visible(text: str) -> str:
+    """The text with characters that no terminal should be sent written out: \\x1b, \\ud800.
+
+    These are control characters other than line feed and tab, the marks that turn the direction
+    of writing round, and half surrogates.
+    """
+    return _UNSAFE.sub(_spelled, text)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
+
+
+def has_surrogate(value: Any) -> bool:
+    """Whether a text, or one inside a list or an object, has half of a surrogate pair in it.
+
+    JSON can spell one ("\\ud800"); no file of UTF-8 can hold it.
+    """
+    if isinstance(value, str):
+        return not value.isascii() and _SURROGATE.search(value) is not None
+    if isinstance(value, dict):
+        return any(has_surrogate(one) for item in value.items() for one in item)
+    if isinstance(value, (list, tuple)):
+        return any(map(has_surrogate, value))
+    return False
