@@ -1,7 +1,7 @@
 """Configurations: reading, overriding, writing back, and where a value came from."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft import config
@@ -171,6 +171,7 @@ VALUES = st.recursive(
 TABLES = st.dictionaries(NAMES, VALUES, max_size=3)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(st.sampled_from(config.SECTIONS), TABLES, max_size=3),
     st.lists(TABLES, min_size=1, max_size=3),

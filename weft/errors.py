@@ -1,11 +1,41 @@
 """One exception for mistakes a user can fix; everything else is a bug and may crash."""
 
 import difflib
+import re
 from collections.abc import Iterable
+
+LONGEST_MESSAGE = 2000  # characters; the middle of a longer one is left out
+LONGEST_NAME = 100  # characters of a name for which a similar one is looked for
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UserError(ValueError):
-    """Says what was found, where, and what to do about it."""
+    """Says what was found, where, and what to do about it.
+
+    What it quotes of a file may be of any length and hold escape sequences for a terminal: the
+    message is cut in the middle and shows them as text.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        text = visible(str(message))
+        if len(text) > LONGEST_MESSAGE:
+            half = LONGEST_MESSAGE // 2
+            text = f"{text[:half]} … {text[-half:]}"
+        super().__init__(text)
+
+
+def visible(text: str) -> str:
+    """The text with characters that no terminal should be sent written out: \\x1b, \\ud800.
+
+    These are control characters other than line feed and tab, the marks that turn the direction
+    of writing round, and half surrogates.
+    """
+    return _UNSAFE.sub(_spelled, text)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
 class UndecidedError(UserError):
@@ -18,6 +48,8 @@ class UserNote(UserWarning):
 
 def near_miss(name: str, known: Iterable[str]) -> str:
     """' Did you mean 'x'?' when something close is known, else nothing."""
+    if len(name) > LONGEST_NAME:
+        return ""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
 

@@ -1,4 +1,4 @@
-"""What comes from outside: regular files, whole numbers, text that files and terminals can hold."""
+"""Checks on what comes from outside: regular files, whole numbers, text that is proper Unicode."""
 
 import os
 import re
@@ -10,7 +10,6 @@ from weft.errors import UserError
 
 LARGEST_DIGITS = 18  # of a whole number; what fits a signed 64-bit integer
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISCHR, "a device"),
@@ -37,20 +36,6 @@ def whole_number(text: str) -> int | None:
     """The number that ASCII digits spell, of a length that fits 64 bits; else None."""
     plain = text.isascii() and text.isdecimal() and len(text) <= LARGEST_DIGITS
     return int(text) if plain else None
-
-
-def visible(text: str) -> str:
-    """The text with characters that no terminal should be sent written out: \\x1b, \\ud800.
-
-    These are control characters other than line feed and tab, the marks that turn the direction
-    of writing round, and half surrogates.
-    """
-    return _UNSAFE.sub(_spelled, text)
-
-
-def _spelled(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
 def has_surrogate(value: Any) -> bool:

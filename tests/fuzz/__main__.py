@@ -21,9 +21,12 @@ def main() -> int:
     if asked.list or not names:
         print("\n".join(targets.SOUND))
         return 0 if asked.list else 2
-    reports = fuzz(names, asked.inputs, asked.seed, first=asked.first, keep=asked.keep)
-    for report in reports:
-        print("\n".join(report.lines()))
+    total = sum(targets.ALL[name].weight for name in names)
+    reports = []
+    for name in names:  # one after the other, to see how far it is
+        count = max(1, round(asked.inputs * targets.ALL[name].weight / total))
+        reports += fuzz([name], count, asked.seed, first=asked.first, keep=asked.keep)
+        print("\n".join(reports[-1].lines()), flush=True)
     failed = sum(len(report.failures) for report in reports)
     inputs = sum(report.inputs for report in reports)
     slowest = max(report.slowest[0] for report in reports)

@@ -15,7 +15,7 @@ import pytest
 
 from weft import config
 from weft.embed.files import read_table
-from weft.errors import UserError
+from weft.errors import UserError, visible
 from weft.text import arrays, source
 from weft.text.conll import read_columns
 from weft.text.conllu import read_conllu
@@ -23,7 +23,7 @@ from weft.text.example import Example, Tally
 from weft.text.matrices import matrix
 from weft.text.read import read
 from weft.text.standoff import read_spans
-from weft.untrusted import visible, whole_number
+from weft.untrusted import whole_number
 
 HALF = '"\\ud800"'
 DIGITS = "9" * 4301

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.doctor.library import library
+from weft.errors import LONGEST_NAME
 
 COMPARED = 5_000  # labels compared with each other for typos; variants are found among any number
 RARE = 10  # how many times as frequent the right spelling is when a typo is clear
@@ -71,7 +72,7 @@ def _typos(ranked: list[str], counts: Mapping[str, int]) -> Iterator[tuple[str, 
     """(rarer, more frequent) labels that one or two slips of the finger set apart."""
     if len(ranked) < 2:
         return
-    names = ranked[:COMPARED]
+    names = [name for name in ranked[:COMPARED] if len(name) <= LONGEST_NAME]
     forms = [plain(label) for label in names]
     distance = library("rapidfuzz.distance.OSA", "Finding typos in labels").distance
     cdist = library("rapidfuzz.process", "Finding typos in labels").cdist

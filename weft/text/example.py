@@ -149,7 +149,7 @@ def answers_of(value: Any) -> Answers | None:
         if len(texts) != len(starts) or not all(isinstance(text, str) for text in texts):
             raise ValueError
         return Answers(tuple(texts), tuple(int(start) for start in starts))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UserError(
             "each answer should have a 'text' and the number of the character where it begins, "
             f"'answer_start'; found {value!r:.60}."

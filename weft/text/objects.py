@@ -11,7 +11,7 @@ from weft.text.columns import Layout
 from weft.text.example import Answers, Label, answers_of
 from weft.text.source import EMPTY, EMPTY_ADVICE, SKIP, SURROGATE, UNDECODABLE
 from weft.text.squad import check_answers, found_in
-from weft.untrusted import has_surrogate, visible
+from weft.untrusted import has_surrogate
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def half_fault(row: dict[str, Any], keys: "Keys", line: str) -> tuple[str, str] 
         return None
     for name in keys.used:
         if has_surrogate((name, row.get(name))):
-            return UNDECODABLE, f"'{visible(name)}' holds {SURROGATE}"
+            return UNDECODABLE, f"'{name}' holds {SURROGATE}"
     return None
 
 

@@ -47,7 +47,7 @@ from weft.text.source import (
     missing,
 )
 from weft.text.squad import kind_of
-from weft.untrusted import has_surrogate, visible
+from weft.untrusted import has_surrogate
 
 HEADER = "first line taken for a header"
 
@@ -408,9 +408,7 @@ def _folder(name: str, handling: Handling, tally: Tally | None) -> Iterator[Exam
             tally.add("file outside a class folder", str(stray))
     for folder in classes:
         if has_surrogate(folder.name):
-            raise UserError(
-                f"{visible(str(folder))}: the name of this class is not UTF-8. Rename the folder."
-            )
+            raise UserError(f"{folder}: the name of this class is not UTF-8. Rename the folder.")
     return _folder_texts(classes, handling, tally)
 
 

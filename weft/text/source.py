@@ -64,7 +64,7 @@ class Problems:
             raise UserError(f"{where}: {message}")
         self.tally.add(kind, where)
         if isinstance(self.tally, Account):
-            self.tally.told.setdefault(where, message)
+            self.tally.told.setdefault(where, str(UserError(message)))  # as it would be shown
 
     def empty(self, text: str, line: int) -> bool:
         """Whether a row must go because its text is empty; found, it is a problem like others."""

@@ -13,7 +13,7 @@ from weft import jsonio
 from weft.errors import UserError
 from weft.text.example import Answers, Example, Tally, answers_of
 from weft.text.source import EMPTY, SKIP, SURROGATE, UNDECODABLE, Handling, Problems, Source, peel
-from weft.untrusted import has_surrogate, visible
+from weft.untrusted import has_surrogate
 
 MISPLACED = "answer not at its place"
 _BARE = re.compile(  # of a document in which nothing is asked
@@ -45,7 +45,7 @@ def squad_examples(
         for question in asked:
             line = lines.of(question)
             of = f"question '{question['id']}'" if question.get("id") else f"article '{title}'"
-            told = visible(f"{of:.200}")
+            told = f"{of:.200}"
             try:
                 yield _example(question, passage, source.name, line, keep_empty)
             except _Fault as fault:

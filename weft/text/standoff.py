@@ -24,7 +24,7 @@ from weft.text.source import (
     peel,
 )
 from weft.text.spans import Marked, Unit, faults, in_characters
-from weft.untrusted import has_surrogate, visible
+from weft.untrusted import has_surrogate
 
 SPAN_NAMES = ("spans", "entities", "ents", "labels", "label", "annotations")
 _START, _END = ("start", "start_offset", "begin"), ("end", "end_offset", "stop")
@@ -266,7 +266,7 @@ def _marked(row: dict[str, Any], unit: Unit) -> Marked:
     name = next((str(lowered[n]) for n in ID_NAMES if lowered.get(n) is not None), "")
     of = f"text '{name}': " if name else ""
     if has_surrogate((text, name, row.get(_span_field(row)))):
-        raise UserError(f"{visible(of)}the text or a span holds {SURROGATE}")
+        raise UserError(f"{of}the text or a span holds {SURROGATE}")
     spans = []
     for item in row.get(_span_field(row)) or ():
         span = _span(item)

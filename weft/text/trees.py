@@ -86,7 +86,7 @@ class Builder:
         if node.label is None:
             node.label = token
         elif node.children:
-            raise _broken(where, column, f"the word '{token}' stands beside sub-trees")
+            raise _broken(where, column, f"the word '{token:.40}' stands beside sub-trees")
         else:
             _expect_no_word(node, where, column)
             node.word = _unescaped(token)
