@@ -4,9 +4,15 @@ text -> tokens -> ids -> embed -> encode -> (attend) -> decode -> answer
 """
 
 import importlib
+import os
 from typing import Any
 
 __version__ = "0.1.0"
+
+# OpenMP threads sleep while they wait for each other. By default they spin, and where another
+# process has a core, most of the time goes into that. It is read once, when torch is imported.
+if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & set(os.environ):
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 # Name -> where it lives. Nothing is imported before it is asked for: torch alone takes seconds.
 _HOMES = {

@@ -16,9 +16,10 @@ import numpy as np
 
 from weft.classic.linear import NEVER
 from weft.classic.progress import Listen, Progress, nobody
-from weft.classic.reading import Reading, Rows, chunks, cores, in_parallel
+from weft.classic.reading import Reading, Rows, chunks, in_parallel
 from weft.classic.saved import WEIGHTS, damaged, read
 from weft.errors import UserError
+from weft.machine import cores
 from weft.registry import register
 from weft.tasks.regress import Scale
 from weft.tasks.task import Space, Task

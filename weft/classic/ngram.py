@@ -14,8 +14,8 @@ import numpy as np
 
 from weft.classic import ngram_kernels as kernels
 from weft.classic.ngram_counts import Marks, Sentences, in_parallel, joined
-from weft.classic.reading import cores
 from weft.classic.saved import WEIGHTS, damaged, read
+from weft.machine import cores
 
 if TYPE_CHECKING:
     from torch import Tensor

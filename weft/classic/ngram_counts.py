@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from weft.classic import ngram_kernels as kernels
-from weft.classic.reading import cores
 from weft.errors import UserError
+from weft.machine import cores
 from weft.tokens.vocabulary import BOS, CLS, EOS, MASK, PAD, SEP, UNK, Vocabulary
 
 LARGEST = 2**31 - 2  # places and nodes are numbered with 32 bits

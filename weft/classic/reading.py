@@ -5,7 +5,6 @@ N texts   T words   R rows: V words and the buckets that training met
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from weft.classic.grams import TOKEN, origins
+from weft.machine import cores
 
 if TYPE_CHECKING:
     from weft.classic.scan import Lookup, Tokens
@@ -252,12 +252,6 @@ def in_parallel(work: Callable[..., Out], parts: Sequence) -> list[Out]:
         return [work(part) for part in parts]
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(work, parts))
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return known or 1
 
 
 def _joined(parts: list[Rows]) -> Rows:

@@ -4,7 +4,6 @@ Scores are (n, n+1): a row a word, a column a head, column 0 the root. Every tre
 child of the root. B sentences   T words of the longest   n words of one
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from weft.errors import UserError
+from weft.machine import cores
 
 LONGEST = 5000  # words of any tree: 16 bytes for each pair of words, 400 MB here
 LONGEST_PROJECTIVE = 2000  # words of a projective tree: time grows with the cube
@@ -55,7 +55,7 @@ def trees(
 
 def spread(work: Callable[[int], None], rows: list[int], threads: int = 0) -> None:
     """Call `work` for each row, in threads: compiled code lets go of the interpreter."""
-    threads = min(threads or _cores(), len(rows))
+    threads = min(threads or cores(), len(rows))
     if threads <= 1:
         for row in rows:
             work(row)
@@ -63,12 +63,6 @@ def spread(work: Callable[[int], None], rows: list[int], threads: int = 0) -> No
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(work, rows):
             pass  # asking for the results raises what a thread raised
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _solve(scores: np.ndarray, best: Callable, longest: int, what: str) -> np.ndarray:

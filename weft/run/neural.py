@@ -70,6 +70,9 @@ class Run:
     completed: float = 1.0  # fraction of the configured epochs that was done when it did
     rising: str = ""  # in words, when it ended too soon by itself
     losses: tuple[float, float] | None = None  # at the start and at best, where that tells much
+    updates: int = 0  # done when it ended
+    training_seconds: float = 0.0  # that they took, with evaluations, without set-up
+    threads: list[tuple[int, int]] = field(default_factory=list)  # from which update on, how many
     asked: list[Asked] = field(default_factory=list)  # of each dev row, where texts are measured
 
     def fit(self, resume: bool) -> Neural:

@@ -132,6 +132,8 @@ def train(
             engine = run.fit(resume)
             made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
             made |= {"losses": run.losses, "rising": run.rising, "completed": run.completed}
+            made |= {"threads": run.threads, "updates": run.updates}
+            made |= {"training_seconds": round(run.training_seconds, 3)}
         made["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
         return _finish(predictor, splits, data, folder, watch, tally, made)

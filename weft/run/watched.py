@@ -5,10 +5,12 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -17,6 +19,7 @@ from weft.batch.documents import Documents
 from weft.batch.masked import Masked
 from weft.batch.stream import Stream
 from weft.errors import UserError
+from weft.machine import cores
 from weft.measure.figure import LOWER
 from weft.model import Model
 from weft.run import documents, running
@@ -26,9 +29,11 @@ from weft.train.clock import Clock
 from weft.train.course import Course
 from weft.train.evaluate import averaged, decoded, scores
 from weft.train.fall import Fall
+from weft.train.faster import updates_ahead
 from weft.train.health import Health, examine, first_bad, sample
-from weft.train.loop import NotFinite, Progress, Trainee, check, fit
+from weft.train.loop import NotFinite, Progress, Trainee, check, fit, rehearse
 from weft.train.runtime import out_of_memory, seed_everything
+from weft.train.threads import ThreadChoice, thread_counts
 from weft.train.told import tell
 from weft.train.watch import Refused, forget_after
 
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
 
 MINUTE = 60  # seconds between checkpoints when nothing else is said
 HALF = 0.5  # of the time there is, at most, to read what is then known
+REHEARSED = 4  # of the next batches, with which threads are timed
 REPLAY = 1000  # updates that are done again to find what went wrong, at most
 
 Rows = Store | Stream | Documents  # what is learned from
@@ -62,6 +68,8 @@ class Loop:
         self.fall = Fall()
         self.before: dict[str, Tensor] | None = None  # the weights before an update
         self.turned = False  # to long windows, where BERT reads short ones first
+        counts = thread_counts(self.settings.threads, run.runtime.device.type == "cpu")
+        self.choice = ThreadChoice(counts, again=self.settings.compile is not True)
 
     def run(self, resume: bool) -> None:
         """Train, and leave the best weights in the model."""
@@ -69,6 +77,8 @@ class Loop:
             self._restore()
         else:
             forget_after(self.run_.folder / "metrics.jsonl", -1)
+        self._choose_threads()
+        self.run_.threads.append((self.trainee.step, torch.get_num_threads()))
         self._read_once()
         self._remember()
         try:
@@ -84,9 +94,11 @@ class Loop:
                 if late and progress.share < 1:
                     self._note_the_clock(progress)
                     break
+                self._choose_threads()
                 self._remember()
         except NotFinite as error:
             raise self._explained(error) from None
+        self.run_.updates, self.run_.training_seconds = self.trainee.step, self.clock.seconds
         self._load_best()
         self.run_.losses = self.fall.ends
         if self.dev is not None:
@@ -115,6 +127,27 @@ class Loop:
                         "on the disk, or no time, to keep what it makes of it"
                     )
         self.clock.begun += time.perf_counter() - began  # it counts the epochs
+
+    def _choose_threads(self) -> None:
+        """Use the faster of one thread and all, where nobody has said how many, and log it."""
+        if not self.choice.due:
+            return
+        before = torch.get_num_threads()
+        trainee, settings, runtime = self.trainee, self.settings, self.run_.runtime
+        works = [
+            partial(rehearse, trainee, self.run_.task, batch, settings, runtime)
+            for batch, _ in islice(iter(self.batches), REHEARSED)
+        ]
+        if not works:
+            return
+        found = self.choice.choose(works, updates_ahead(self.batches, settings))
+        now, step = torch.get_num_threads(), trainee.step
+        if now != before or not step:
+            self.watch.say(f"threads: {now} (a batch takes {found})")
+        if step and now != before:
+            self.run_.threads.append((step, now))
+        seconds = {str(count): took for count, took in found.seconds.items()}
+        self.watch.event("threads", step=step, threads=now, batch_seconds=seconds)
 
     def _due(self, progress: Progress) -> bool:
         """Whether it is time for an evaluation, as it is at the end in any case."""
@@ -273,6 +306,7 @@ class Loop:
             "course": self.course.points,
             "order": self._order,
             "decay_left": self.trainee.decay_left,
+            "threads": torch.get_num_threads(),
         }
         path = self.folder / "last.safetensors"
         checkpoint.write(path, self.trainee, progress.position, self.run_.runtime, extra)
@@ -294,7 +328,27 @@ class Loop:
         before = extra.get("seconds", 0.0)
         self.clock = Clock(self.run_.started, self.settings.minutes, before)
         forget_after(self.run_.folder / "metrics.jsonl", self.trainee.step)
-        self.watch.say(f"resumed after update {self.trainee.step}")
+        self._restore_threads(extra.get("threads", 0))
+
+    def _restore_threads(self, before: int) -> None:
+        """Go on with as many threads as before: with others, sums differ in their last bits."""
+        fixed, resumed = self.settings.threads, f"resumed after update {self.trainee.step}"
+        if before and not fixed:
+            torch.set_num_threads(before)
+            self.choice.wait()
+        now = torch.get_num_threads()
+        self.watch.say(f"{resumed}, with {now} thread{'s' if now > 1 else ''}")
+        if before and fixed and fixed != before:
+            self.watch.say(
+                f"note: it had {before} before; the weights will differ in their last bits from "
+                "those of a training without a break"
+            )
+        elif now > (there := cores()):
+            self.watch.say(
+                f"note: it goes on with {now} threads on {there} core{'s' if there > 1 else ''}, "
+                f"which is slow; with train.threads={there} the weights will differ in their last "
+                "bits"
+            )
 
     def _load_best(self) -> None:
         best = self.folder / "best.safetensors"

@@ -18,6 +18,7 @@ from weft.train.runtime import Runtime, free_memory, out_of_memory
 from weft.train.schedule import Schedule
 from weft.train.settings import Settings
 
+PASSES = 3  # over the gradients, which take about as long as a step of Adam
 CHECK = 16  # updates between looks at the loss for NaN; on a GPU each is judged at the next one
 
 
@@ -157,6 +158,27 @@ def fit(
         yield progress
         if not model.training:  # the caller may have evaluated
             model.train()
+
+
+def rehearse(
+    trainee: Trainee, task: Any, batch: Labelled, settings: Settings, runtime: Runtime
+) -> None:
+    """Compute what an update with a batch computes, and leave everything as it was."""
+    model, carried, random = trainee.model, trainee.carried, runtime.random_state()
+    training = model.training
+    model.train()
+    _gradients(trainee, task, [batch], batch.count, runtime)
+    learned = _learned(trainee)
+    clip(learned, settings.clip)
+    # An optimiser reads and writes the weights and up to two means of the gradients. Here only the
+    # gradients are written, and dropped.
+    dense = [p.grad for p in learned if p.grad is not None and not p.grad.is_sparse]
+    for _ in range(PASSES if dense else 0):
+        torch._foreach_mul_(dense, 0.5)
+    _forget(trainee)
+    trainee.carried = carried
+    runtime.restore_random(random)
+    model.train(training)
 
 
 def _learned(trainee: Trainee) -> list[nn.Parameter]:

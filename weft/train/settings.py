@@ -42,6 +42,6 @@ class Settings:
     # where a network such as BERT is fine-tuned to answer about texts, a graph for every length.
     graphs: bool = True
     seed: int = 1
-    threads: int = 0  # processor threads; 0 = as torch chooses
+    threads: int = 0  # of the processor; 0 = one or all, whichever is found to be faster
     tensorboard: bool = False  # write event files beside metrics.jsonl
     diagnose: bool = False  # gradient health at every evaluation, in metrics.jsonl

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from weft.errors import UserError
+from weft.machine import cores
 from weft.registry import trusted, trusting
 from weft.run.processes import python_command
 from weft.tune.restart import restarts
@@ -49,13 +50,6 @@ def together(study: Study, limits: Limits, workers: int, told: Callable[[Row], N
     if all(process.returncode for process in running):
         said = (logs / "1.txt").read_text("utf-8").strip().splitlines()
         raise UserError(f"Every worker failed; {logs / '1.txt'} ends: {said[-1] if said else ''}")
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def main(folder: str, wanted: str, trust: str) -> None:

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
+from weft.machine import cores
 
 if TYPE_CHECKING:
     from weft.vectors.corpus import Corpus
@@ -82,13 +83,6 @@ def cooccurrences(
         list(pool.map(_Counter.pour, counters))
         del block
         return _written(len(corpus.words), counters, range(parts), pool, folder)
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _layout(events: int, window: int, threads: int, memory: int) -> tuple[int, int]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.errors import UserError
-from weft.vectors.cooccur import MEMORY, Cooccurrences, cooccurrences, cores
+from weft.machine import cores
+from weft.vectors.cooccur import MEMORY, Cooccurrences, cooccurrences
 
 if TYPE_CHECKING:
     from weft.vectors.corpus import Corpus

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from weft.errors import UserError, unknown_name
+from weft.machine import cores
 from weft.vectors import targets as aims
-from weft.vectors.cooccur import cores
 
 if TYPE_CHECKING:
     from weft.train.runtime import Runtime

@@ -1,0 +1,100 @@
+"""How many threads a training on a processor computes with: the faster of one and all.
+
+Threads that share a core with another process wait for each other at the end of every operation,
+so that two are often slower than one. Which is faster is measured, and measured again.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+FIRST, LONGEST = 10.0, 600.0  # seconds until it is measured again: they double each time
+LEAST, ENOUGH = 3, 0.5  # of each count: measurements, and seconds of them
+MOST = 5.0  # seconds of measuring, once there is one of each
+SHARE = 0.04  # of the training's time, at most, once there are so many measurements
+GAIN = 0.9  # a change has to take this share of the time, or the count stays
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a batch took with each count of threads."""
+
+    seconds: dict[int, float]
+
+    def faster(self, now: int) -> int:
+        """Return the count that is clearly faster than `now`, or `now`."""
+        best = min(self.seconds, key=lambda count: self.seconds[count])
+        return best if self.seconds[best] < GAIN * self.seconds[now] else now
+
+    def __str__(self) -> str:
+        return ", ".join(f"{1000 * s:.3g} ms with {n}" for n, s in self.seconds.items())
+
+
+@dataclass
+class ThreadChoice:
+    """Chooses the count of threads, at the start and at growing intervals.
+
+    `counts` are to be compared; with fewer than two nothing is measured. Without `again`, only the
+    start is: compiled code is made for one count.
+    """
+
+    counts: Sequence[int]
+    again: bool = True
+    clock: Callable[[], float] = time.perf_counter
+    interval: float = FIRST
+    after: float = field(default=float("-inf"))  # when it is measured again
+
+    @property
+    def due(self) -> bool:
+        return len(self.counts) > 1 and self.clock() >= self.after
+
+    def choose(self, works: Sequence[Callable[[], None]], updates: float) -> Timing:
+        """Measure and set the count, where `updates` are still to come.
+
+        `works` compute what updates do, without a trace; the counts take turns with each.
+        """
+        now = torch.get_num_threads()
+        first = self.after == float("-inf")
+        began = self.clock()
+        seconds: dict[int, list[float]] = {count: [] for count in self.counts}
+        try:
+            while not self._enough(seconds, self.clock() - began, updates):
+                turn = min(map(len, seconds.values()))
+                for count in self.counts if turn % 2 else reversed(self.counts):
+                    torch.set_num_threads(count)
+                    start = self.clock()
+                    works[turn % len(works)]()
+                    seconds[count].append(self.clock() - start)
+        finally:
+            torch.set_num_threads(now)
+        # The first of each is not counted: threads are started, memory is laid out.
+        means = {count: sum(some[1:]) / len(some[1:]) for count, some in seconds.items()}
+        found = Timing(means)
+        torch.set_num_threads(found.faster(min(means) if first or now not in means else now))
+        self.wait(self.clock() - began)
+        return found
+
+    def wait(self, cost: float = 0.0) -> None:
+        """Measure again after an interval that makes up for what measuring cost."""
+        self.interval = max(self.interval, cost / SHARE)
+        self.after = self.clock() + self.interval if self.again else float("inf")
+        self.interval = min(2 * self.interval, max(LONGEST, cost / SHARE))
+
+    def _enough(self, seconds: dict[int, list[float]], spent: float, updates: float) -> bool:
+        counted = [some[1:] for some in seconds.values()]
+        if not all(counted):
+            return False
+        ahead = updates * min(sum(some) / len(some) for some in counted)
+        few = any(len(some) < LEAST for some in counted)
+        known = all(sum(some) >= ENOUGH for some in counted)
+        return spent >= MOST or (not few and (known or spent >= SHARE * ahead))
+
+
+def thread_counts(setting: int, on_processor: bool) -> tuple[int, ...]:
+    """Return the counts to choose from: the one that is set, or one and all."""
+    everything = torch.get_num_threads()
+    if setting or everything == 1 or not on_processor:
+        return (everything,)
+    return (1, everything)
