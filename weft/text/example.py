@@ -38,6 +38,7 @@ ONE = {
     "sentences": "sentence", "spans": "span", "texts": "text",
 }  # fmt: skip
 SEVERAL = {"empty text": "empty texts"}
+UNKNOWN_WORDS = "texts with words that the model does not tell apart"  # unknown, or too long
 
 Label = str | tuple[str, ...] | float | Layers | Marks | Answers | None
 
