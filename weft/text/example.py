@@ -32,6 +32,7 @@ class Answers:
     starts: tuple[int, ...] = ()  # the character at which each begins
 
 
+TAG = "tag"  # the name of a column file's main column
 BETWEEN = " ⟷ "  # two texts that people are shown
 ONE = {
     "answers": "answer", "do": "does", "files": "file", "labels": "label", "rows": "row",
