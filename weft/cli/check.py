@@ -55,6 +55,7 @@ def check(
     """
     from weft.doctor.diagnose import diagnosed, without_fix
     from weft.doctor.files import MATRICES, PARALLEL, holds_labels, opened
+    from weft.doctor.finding import SHOWN as PLACES
     from weft.doctor.survey import survey
     from weft.text.read import Columns
 
@@ -74,7 +75,10 @@ def check(
     paired = True if texts or task == "seq2seq" else None if not task else False
     with counting("texts") as count:
         seen = survey(found.sources, count, paired)
-    diagnosis, copies = diagnosed(seen, found.paths, limit, near, found.tallies, found.findings)
+    most = None if as_json else PLACES
+    diagnosis, copies = diagnosed(
+        seen, found.paths, limit, near, found.tallies, found.findings, most
+    )  # fmt: skip
     diagnosis = without_fix(diagnosis) if parallel else diagnosis
     fixed = None
     if fix:
@@ -84,7 +88,7 @@ def check(
     if html:
         from weft.report.check import page
 
-        Path(html).write_text(page(diagnosis, limit), "utf-8")
+        Path(html).write_text(page(diagnosis.first(PLACES), limit), "utf-8")
     if as_json:
         typer.echo(json.dumps(diagnosis.to_json(), ensure_ascii=False))
         for line in fixed.lost if fixed else ():
