@@ -13,7 +13,7 @@ from weft import config
 
 ROOT = Path(weft.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-LOWEST = {"errors", "untrusted", "jsonio", "tensorfile", "machine", "registry", "config"}
+LOWEST = {"errors", "storage", "untrusted", "jsonio", "tensorfile", "machine", "registry", "config"}
 ORDER = (
     LOWEST,
     {"text"},

@@ -1,6 +1,7 @@
 """One exception for mistakes a user can fix; everything else is a bug and may crash."""
 
 import difflib
+import errno
 import re
 from collections.abc import Iterable
 
@@ -59,6 +60,25 @@ def unknown_name(what: str, name: str, known: Iterable[str], where: str = "") ->
     options = sorted(known)
     place = f" in {where}" if where else ""
     listed = ", ".join(options) if options else "none"
-    return UserError(
-        f"Unknown {what} '{name:.60}'{place}.{near_miss(name, options)} Known: {listed}."
-    )
+    return UserError(f"Unknown {what} '{name}'{place}.{near_miss(name, options)} Known: {listed}.")
+
+
+class OutOfMemory(UserError):
+    """Memory ran out; says what was being done and what needs less."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out: Python's, NumPy's, PyTorch's or the system's."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    told = ("can't allocate memory", "out of memory", "std::bad_alloc")
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in told)
+
+
+def explain_memory(error: BaseException, doing: str) -> str:
+    """One sentence on memory that ran out, with the size that was asked for where it is known."""
+    found = re.search(r"(?:tried|unable) to allocate ([\d.]+ ?\w+)", str(error), re.IGNORECASE)
+    device = " of the GPU" if "CUDA" in str(error) else ""
+    return f"Out of memory{device} while {doing}{f' ({found[1]} more)' if found else ''}."

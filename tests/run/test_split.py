@@ -1,5 +1,6 @@
 """Folds and test shares: everything once, labels evenly, copies together."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -175,3 +176,66 @@ def test_a_missing_side_of_the_test_file_is_told_before_anything_is_read(tmp_pat
         from_files(Data(train=pair, test=f"{tmp_path / 't.en'},{tmp_path / 't.de'}"))
     with pytest.raises(UserError, match=r"t\.de: no such file"):
         from_files(Data(train=str(tmp_path / "a.en"), test=str(tmp_path / "t.en"), target="de"))
+
+
+def singles(path) -> list[tuple[str, str]]:
+    """Rows of two large classes, and classes of one row each, some of which dev would take."""
+    rows = [(f"text {i}", "ab"[i % 2]) for i in range(97)]
+    return rows + [(f"only {i}", f"rare{i}") for i in range(41)]
+
+
+def test_a_class_with_one_row_stays_in_train(tmp_path):
+    data = Data(train=rows_file(tmp_path, singles(tmp_path)), share=0.3)
+    assert any(t.startswith("only") for t in texts(from_files(data).dev))
+    part = from_files(data, classes=True)
+    dev, train = texts(part.dev), texts(part.train)
+    assert dev
+    assert not any(t.startswith("only") for t in dev)
+    assert sorted(dev + train) == sorted(t for t, _ in singles(tmp_path))
+    # Everything else falls as it did.
+    assert set(dev) == {t for t in texts(from_files(data).dev) if t.startswith("text")}
+    note = part.note()
+    assert note.startswith("kept in train, as dev would have taken every row of them: 'rare")
+    assert "more)" in note
+    assert from_files(Data(train=data.train, share=0), classes=True).note() == ""
+
+
+def test_copies_of_an_only_row_stay_in_train_with_it(tmp_path):
+    rows = singles(tmp_path)
+    chosen = texts(from_files(Data(train=rows_file(tmp_path, rows), share=0.3)).dev)
+    only = next(t for t in chosen if t.startswith("only"))
+    data = Data(train=rows_file(tmp_path, [*rows, (only, "a"), (only.upper(), "b")]), share=0.3)
+    part = from_files(data, classes=True)
+    assert not {only, only.upper()} & set(texts(part.dev))
+
+
+def test_a_label_that_stands_beside_others_stays_in_train(tmp_path):
+    path = tmp_path / "several.jsonl"
+    rows = [{"text": f"text {i}", "label": ["a", "b"][: 1 + i % 2]} for i in range(97)]
+    rows += [{"text": f"only {i}", "label": ["a", f"rare{i}"]} for i in range(41)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = Data(train=str(path), share=0.3)
+    part = from_files(data, classes=True)
+    assert texts(part.dev)
+    assert not any(t.startswith("only") for t in texts(part.dev))
+    data = Data(train=str(path), share=0.6)  # more than half of every set of labels
+    chosen = holdout(data)
+    part = with_test(data, chosen)
+    for side in (part.dev, part.test):
+        assert texts(side)
+        assert not any(t.startswith("only") for t in texts(side))
+    assert "rare" in chosen.note
+
+
+def test_every_fold_trains_on_every_class(tmp_path):
+    data = Data(train=rows_file(tmp_path, singles(tmp_path)), share=0.3)
+    tested: list[str] = []
+    for part in folded(data, 5):
+        train, dev, test = ({e.label for e in s()} for s in (part.train, part.dev, part.test))
+        assert dev | test <= train
+        tested += texts(part.test)
+        assert "rare" in part.note()
+    assert sorted(tested) == sorted(f"text {i}" for i in range(97))
+    numbers = Data(train=rows_file(tmp_path, [(f"text {i}", str(i)) for i in range(53)]))
+    assert sum(len(texts(part.test)) for part in folded(numbers, 5, numbers=True)) == 53
+    assert folded(numbers, 5, numbers=True)[0].note() == ""

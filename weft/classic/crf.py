@@ -17,6 +17,7 @@ from weft.classic import crfsuite
 from weft.classic.progress import Listen, nobody
 from weft.classic.saved import WEIGHTS, damaged, read
 from weft.errors import UserError
+from weft.storage import replacing
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -131,10 +132,10 @@ class LinearCRF:
             self.rules,
         ]
         named = zip(KINDS.items(), arrays, strict=True)
-        save_file(
-            {part: np.ascontiguousarray(array, kind) for (part, kind), array in named},
-            folder / name,
-        )
+        with replacing(folder / name) as file:
+            save_file(
+                {part: np.ascontiguousarray(array, kind) for (part, kind), array in named}, file
+            )
 
     @classmethod
     def load(cls, folder: Path, settings: dict[str, Any], name: str = WEIGHTS) -> LinearCRF:

@@ -21,6 +21,7 @@ from weft.classic.saved import WEIGHTS, damaged, read
 from weft.errors import UserError
 from weft.machine import cores
 from weft.registry import register
+from weft.storage import replacing
 from weft.tasks.regress import Scale
 from weft.tasks.task import Space, Task
 
@@ -168,10 +169,6 @@ class FastText:
         """Logits (n, C), or a standardised number (n, 1)."""
         return self._answers(texts)[1]
 
-    def coverage(self, texts: Sequence[str]) -> np.ndarray:
-        """(n,) The fraction of each text's words that it tells apart; 0 for a text without one."""
-        return self.reading.coverage(texts) if len(texts) else np.zeros(0)
-
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """The mean row of each text (n, E)."""
         return self._answers(texts)[0][:, : self.width].copy()
@@ -237,7 +234,8 @@ class FastText:
             "words": self.reading.words,
             "buckets": self.reading.buckets,
         }
-        save_file(arrays, folder / WEIGHTS)
+        with replacing(folder / WEIGHTS) as part:
+            save_file(arrays, part)
 
     @classmethod
     def load(cls, folder: Path, settings: dict[str, Any]) -> FastText:

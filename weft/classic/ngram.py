@@ -16,6 +16,7 @@ from weft.classic import ngram_kernels as kernels
 from weft.classic.ngram_counts import Marks, Sentences, in_parallel, joined
 from weft.classic.saved import WEIGHTS, damaged, read
 from weft.machine import cores
+from weft.storage import replacing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -144,7 +145,8 @@ class NGram:
 
         marks = np.array([*list(asdict(self.marks).values())[:4], *self.marks.others], np.int64)
         arrays = {name: getattr(self, name) for name in _ARRAYS[:-1]}
-        save_file({**arrays, "marks": marks}, folder / WEIGHTS)
+        with replacing(folder / WEIGHTS) as part:
+            save_file({**arrays, "marks": marks}, part)
 
     @classmethod
     def load(cls, folder: Path) -> "NGram":

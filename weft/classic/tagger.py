@@ -18,10 +18,12 @@ from weft.classic.saved import damaged
 from weft.classic.window import features
 from weft.errors import UserError
 from weft.registry import register
+from weft.storage import write_text
 from weft.tasks.structure import Found
 from weft.tasks.tagsets import TagSets, column, layers
-from weft.text.example import TAG, Example, Layers
+from weft.text.example import Example, Layers
 from weft.text.schemes import transitions
+from weft.text.sentences import TAG
 from weft.tokens.cuts import Cuts, keep
 from weft.tokens.split import Places, words_of
 
@@ -161,7 +163,7 @@ class Tagger:
     def save(self, folder: Path) -> None:
         """Write columns.json, a weights file for each chain, and the cuts that were learned."""
         layout = {"features": self.columns, "tags": self.numbers}
-        (folder / LAYOUT).write_text(json.dumps(layout, ensure_ascii=False), "utf-8")
+        write_text(folder / LAYOUT, json.dumps(layout, ensure_ascii=False))
         keep(self.cuts, folder / CUTS)
         for name, chain in zip(_names(self), (*self.before, *self.chains), strict=True):
             chain.save(folder, name)

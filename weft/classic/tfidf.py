@@ -13,12 +13,13 @@ import numpy as np
 
 from weft import jsonio
 from weft.classic.choose import GRIDS, Fit, choose, fit_for, scores
-from weft.classic.grams import Grams, character_grams, empty, grams_cover, span, word_grams
+from weft.classic.grams import Grams, character_grams, empty, span, word_grams
 from weft.classic.linear import Weights
 from weft.classic.progress import Listen, Progress, nobody
 from weft.classic.saved import WEIGHTS, damaged, read
 from weft.errors import UserError
 from weft.registry import register
+from weft.storage import replacing, write_text
 from weft.tasks.regress import Scale
 from weft.tasks.task import Space, Task
 
@@ -185,10 +186,6 @@ class TfIdf:
             return np.zeros((0, len(self.bias)), dtype=np.float32)
         return scores(self._rows(texts), (self.weights, self.bias))
 
-    def coverage(self, texts: Sequence[str]) -> np.ndarray:
-        """(n,) The fraction of each text's words that some known n-gram is in; 0 without a word."""
-        return np.array([grams_cover(text, self.families.values()) for text in texts], float)
-
     def contributions(self, text: str, direction: np.ndarray) -> list[tuple[int, int, float]]:
         """(start, end, weight) of the tokens; the weights sum to (scores − bias) · direction.
 
@@ -228,9 +225,10 @@ class TfIdf:
         terms = {name: list(grams.index) for name, grams in self.families.items()}
         text = json.dumps(terms, ensure_ascii=False, separators=(",", ":"))
         # surrogatepass: half a character in the training text must not stop the save.
-        (folder / VOCABULARY).write_bytes(text.encode("utf-8", "surrogatepass"))
+        write_text(folder / VOCABULARY, text, errors="surrogatepass")
         arrays = {f"idf.{name}": grams.idf for name, grams in self.families.items()}
-        save_file({"weights": self.weights, "bias": self.bias, **arrays}, folder / WEIGHTS)
+        with replacing(folder / WEIGHTS) as part:
+            save_file({"weights": self.weights, "bias": self.bias, **arrays}, part)
 
     @classmethod
     def load(cls, folder: Path, settings: dict[str, Any]) -> "TfIdf":

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from weft.cli import options
 from weft.cli.progress import counting
 from weft.errors import UserError
+from weft.storage import write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,10 +33,9 @@ def check(
     other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
-    names: options.Names = "",
     task: Annotated[
         str,
-        typer.Option(help="What labels are: seq2seq, tag, classify, pair-classify…; else seen."),
+        typer.Option(help="seq2seq: labels are texts to be written; else that is seen."),
     ] = "",
     format: Annotated[str, typer.Option(help="csv, tsv, jsonl…; recognised where possible.")] = "",
     limit: Annotated[int, typer.Option(help="Words that a model will read of a text.")] = 512,
@@ -54,8 +53,7 @@ def check(
     nobody closes.
     """
     from weft.doctor.diagnose import diagnosed, without_fix
-    from weft.doctor.files import MATRICES, PARALLEL, holds_labels, opened
-    from weft.doctor.finding import SHOWN as PLACES
+    from weft.doctor.files import MATRICES, PARALLEL, opened
     from weft.doctor.survey import survey
     from weft.text.read import Columns
 
@@ -63,7 +61,7 @@ def check(
         raise UserError(f"--limit should be 1 or more words, got {limit}.")
     named = [options.column(c) if c else None for c in (text, label, other)]
     columns = Columns(named[0], named[1], other=named[2], writes=task == "seq2seq")
-    found = opened(files, columns, format or None, target, options.label_names(names) or (), task)
+    found = opened(files, columns, format or None, target)
     for line in found.lines:
         typer.echo(line, err=True)
     parallel = PARALLEL in found.formats.values()
@@ -71,14 +69,10 @@ def check(
         raise UserError("--fix does not write pairs of files. Leave out --target or --fix.")
     if fix and MATRICES in found.formats.values():
         raise UserError("--fix does not write matrices. Leave out --fix.")
-    texts = parallel and not task and not holds_labels(found)
-    paired = True if texts or task == "seq2seq" else None if not task else False
+    paired = True if parallel or task == "seq2seq" else None if not task else False
     with counting("texts") as count:
         seen = survey(found.sources, count, paired)
-    most = None if as_json else PLACES
-    diagnosis, copies = diagnosed(
-        seen, found.paths, limit, near, found.tallies, found.findings, most
-    )  # fmt: skip
+    diagnosis, copies = diagnosed(seen, found.paths, limit, near, found.tallies, found.findings)
     diagnosis = without_fix(diagnosis) if parallel else diagnosis
     fixed = None
     if fix:
@@ -88,7 +82,7 @@ def check(
     if html:
         from weft.report.check import page
 
-        Path(html).write_text(page(diagnosis.first(PLACES), limit), "utf-8")
+        write_text(html, page(diagnosis, limit), errors="replace")
     if as_json:
         typer.echo(json.dumps(diagnosis.to_json(), ensure_ascii=False))
         for line in fixed.lost if fixed else ():

@@ -1,11 +1,12 @@
 """weft compare"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from weft.cli import options
+from weft.cli.stopping import resumable, same_command
 
 
 def compare(
@@ -23,7 +24,6 @@ def compare(
     other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
-    names: options.Names = "",
     task: Annotated[
         str,
         typer.Option(
@@ -57,24 +57,23 @@ def compare(
 
     flags = {"data.text": text, "data.label": label, "data.problems": problems}
     flags |= {"data.target": target, "data.other": other}
-    changes: dict[str, Any] = {k: options.column(v) for k, v in flags.items() if v}
-    if names:
-        changes["data.names"] = options.label_names(names)
+    changes = {k: options.column(v) for k, v in flags.items() if v}
     output = output or folder_for(files[0])
-    rows = run(
-        files,
-        output,
-        dev=dev,
-        task=task,
-        recipes=[name.strip() for name in recipes.split(",") if name.strip()] or None,
-        pretrained=pretrained,
-        seeds=seeds or (1 if folds else 3),
-        folds=folds,
-        minutes=minutes,
-        workers=workers,
-        changes=changes | overrides(sets),
-        device=device,
-        overwrite=overwrite,
-        quiet=quiet,
-    )
+    with resumable(lambda: f"finished trainings are kept: `{same_command()}` goes on"):
+        rows = run(
+            files,
+            output,
+            dev=dev,
+            task=task,
+            recipes=[name.strip() for name in recipes.split(",") if name.strip()] or None,
+            pretrained=pretrained,
+            seeds=seeds or (1 if folds else 3),
+            folds=folds,
+            minutes=minutes,
+            workers=workers,
+            changes=changes | overrides(sets),
+            device=device,
+            overwrite=overwrite,
+            quiet=quiet,
+        )
     show(rows, output)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from weft.cli import options
 from weft.cli.progress import counting
 from weft.errors import UserError
+from weft.storage import jsonl, write_text
 
 if TYPE_CHECKING:
     from weft.predict import Predictor
@@ -33,7 +33,6 @@ def evaluate(
     other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
-    names: options.Names = "",
     as_json: options.Json = False,
     predictions: Annotated[str, typer.Option(help="Write every answer to this .jsonl.")] = "",
     errors: Annotated[
@@ -70,13 +69,11 @@ def evaluate(
         text=options.column(text),
         other=options.column(other),
         label=options.column(label),
-        names=options.label_names(names),
         target=target,
         problems=chosen,
     )
     tally = Tally()
-    place = open(predictions, "w", encoding="utf-8") if predictions else nullcontext()
-    with place as out, counting("texts") as count:
+    with jsonl(predictions) as out, counting("texts") as count:
         measure = measured(
             predictor,
             source(data, file, tally, manner=manner_of(predictor.config["task"]))(),
@@ -233,6 +230,6 @@ def _write(
             text = texts.page(mistakes, found, signatures, model=model, file=file)
         else:
             text = words.page(mistakes, found, model=model, file=file)
-        Path(path).write_text(text, "utf-8", errors="replace")
+        write_text(path, text, errors="replace")
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None

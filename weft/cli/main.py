@@ -1,6 +1,5 @@
 """The `weft` command: its verbs, and how its errors look."""
 
-import os
 import sys
 import warnings
 from typing import Any
@@ -24,7 +23,8 @@ from weft.cli import (
     tune,
     vectors,
 )
-from weft.errors import UserError, UserNote
+from weft.cli.stopping import Stopped, end, signals, silence
+from weft.errors import UserError, UserNote, explain_memory, out_of_memory
 
 _SHOW = warnings.showwarning
 
@@ -57,17 +57,21 @@ def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and status 2."""
     warnings.showwarning = _note
     try:
-        app()
+        with signals():
+            app()
     except UserError as error:
         _fail(str(error))
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        sys.exit(130)
+    except Stopped as stopped:
+        end(stopped)
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); say nothing more to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence()  # the reader of our output went away (`| head`)
         sys.exit(0)
-    except OSError as error:
+    except Exception as error:
+        if out_of_memory(error):
+            told = explain_memory(error, f"running `weft {sys.argv[1] if sys.argv[1:] else ''}`")
+            _fail(f"{told} Give fewer or shorter texts, a smaller model, or smaller batches.")
+        if not isinstance(error, OSError):
+            raise
         # A full disk or a missing right, met where nobody looked for it.
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror or error}.")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from weft.cli import options
+from weft.cli.stopping import resumable
 from weft.errors import UserError
 
 
@@ -23,7 +24,6 @@ def train(
     other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
-    names: options.Names = "",
     task: options.Task = "",
     problems: options.Problems = "",
     pretrained: options.Pretrained = "",
@@ -63,14 +63,14 @@ def train(
         "data.other": ("--other", options.column(other)),
         "data.label": ("--label", options.column(label)),
         "data.target": ("--target", target),
-        "data.names": ("--names", options.label_names(names)),
         "data.problems": ("--problems", problems),
         "task.kind": ("--task", task),
         "train.seed": ("--seed", seed),
     }
     from weft.run import train as run
+    from weft.run.folder import how_to_go_on
 
-    try:
+    with resumable(lambda: how_to_go_on(output, device), output / "log.txt"):
         run(
             options.apply(base, flags, sets),
             output,
@@ -79,7 +79,3 @@ def train(
             overwrite=overwrite,
             quiet=quiet,
         )
-    except KeyboardInterrupt:
-        if (output / "checkpoints" / "last.safetensors").exists():
-            typer.echo(f"stopped; `weft train -o {output} --resume` goes on", err=True)
-        raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli import options
+from weft.cli.stopping import resumable, same_command
 from weft.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ def tune(
     other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
-    names: options.Names = "",
     task: options.Task = "",
     problems: options.Problems = "",
     pretrained: options.Pretrained = "",
@@ -72,7 +72,6 @@ def tune(
         "data.other": ("--other", options.column(other)),
         "data.label": ("--label", options.column(label)),
         "data.target": ("--target", target),
-        "data.names": ("--names", options.label_names(names)),
         "data.problems": ("--problems", problems),
         "task.kind": ("--task", task),
         "train.seed": ("--seed", seed),
@@ -84,7 +83,8 @@ def tune(
     from weft.tune import parse
     from weft.tune import tune as run
 
-    with _progress(quiet) as told:
+    kept = f"finished trials are kept: `{same_command()}` goes on"
+    with resumable(lambda: kept), _progress(quiet) as told:
         found = run(
             base,
             output,

@@ -11,6 +11,7 @@ import typer
 
 from weft.cli import options
 from weft.errors import UserError, near_miss
+from weft.storage import write_text
 
 if TYPE_CHECKING:
     from weft.measure import Figure
@@ -170,7 +171,7 @@ def plot(
         few = len(chosen.words) < report.LEAST
         kind = method or ("pca" if few else "t-sne")
         text = report.drawing(report.picture(vectors, chosen, kind, seed))  # type: ignore[arg-type]
-    Path(output).write_text(text, "utf-8")
+    write_text(output, text)
     typer.echo(f"{output}: {len(chosen.words):,} words", err=True)
 
 

@@ -29,6 +29,7 @@ from weft.convert.heads import (
 from weft.convert.tensors import Tensors, named
 from weft.convert.tokenizer import END, FILE
 from weft.errors import UserError
+from weft.storage import replacing, replacing_folder, write_text
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import EOS, MASK, PAD, UNK
 
@@ -46,17 +47,16 @@ class Made:
 
     def write(self, folder: Path) -> None:
         """Everything that `transformers` asks for."""
-        try:
+        with replacing_folder(folder) as part:
             for name, content in self.files.items():
-                path = folder / name
+                path = part / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 text = content if isinstance(content, str) else json.dumps(
                     content, indent=2, ensure_ascii=False
                 )  # fmt: skip
-                path.write_text(text + "\n", "utf-8")
-            save_file(self.tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        except OSError as error:
-            raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None
+                write_text(path, text + "\n")
+            with replacing(part / "model.safetensors") as file:
+                save_file(self.tensors, file, metadata={"format": "pt"})
 
 
 def exported(

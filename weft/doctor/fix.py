@@ -19,6 +19,7 @@ from weft.doctor.names import slips, totals
 from weft.doctor.structure import KINDS, faults, written_in
 from weft.doctor.survey import NO_LABEL, Split, Survey
 from weft.errors import UserError
+from weft.storage import jsonl
 from weft.text.example import Example, Label
 from weft.text.formats import ENDINGS
 from weft.text.rewrite import KEEPING, other_columns, rewrite
@@ -55,7 +56,8 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
     disputed = {int(row) for rows in copies.conflicts() for row in rows}
     counts: Counter[str] = Counter()
     changes.parent.mkdir(parents=True, exist_ok=True)
-    with open(changes, "x", encoding="utf-8") as log:
+    with jsonl(changes) as log:
+        assert log is not None
 
         def note(example: Example, what: str, before: object, after: object) -> None:
             counts[what.partition(":")[0]] += 1

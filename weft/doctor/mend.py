@@ -10,6 +10,7 @@ from typing import cast
 
 from weft.doctor import brackets, spans, tagged, treebank
 from weft.doctor.layers import RELATIONS, TAGS, TYPES, is_tag
+from weft.storage import replacing
 from weft.text import schemes
 from weft.text.column_layout import DOCUMENT
 from weft.text.columns import Columns
@@ -18,7 +19,7 @@ from weft.text.schemes import OUTSIDE, Span
 from weft.text.source import Source, peel
 from weft.text.spans import Marked
 from weft.text.standoff import pairs, with_span, with_spans
-from weft.text.write import opened, replacing
+from weft.text.write import opened
 
 # Faults that a copy has no more.
 MENDED = frozenset(

@@ -15,6 +15,7 @@ from weft import config as configuration
 from weft import jsonio, registry
 from weft.errors import UserError, near_miss
 from weft.predict.golden import GOLDEN, LONGEST, exactly, replay_golden, texts_of
+from weft.storage import ESCAPED, replacing_folder, write_text
 from weft.tasks.structure import Structure
 from weft.tasks.task import Answer, Space, Task, built
 from weft.text.example import Example, Tally
@@ -31,9 +32,8 @@ class Scored:
     """What an engine found for some texts, in their order."""
 
     scores: Any  # (texts, C), or of a model that answers at every word a value a text
-    coverage: np.ndarray  # (texts,) fraction of the tokens that were read and told apart
+    coverage: np.ndarray  # (texts,)
     parts: Sequence[tuple] = ()  # (start, end, weight) of each token, a tuple a text
-    read: np.ndarray | None = None  # (texts,) fraction of the tokens that were read; None: all
 
 
 class Engine(Protocol):
@@ -149,16 +149,12 @@ class Predictor:
 
     def save(self, folder: str | Path, golden: Sequence[Asked] = (), record: Any = None) -> None:
         """Write the model as one folder; `golden` texts are stored with their answers."""
-        folder = Path(folder)
-        try:
-            self._write(folder, golden, record)
-        except OSError as error:
-            raise UserError(f"Cannot write {folder}: {error.strerror or error}.") from None
+        with replacing_folder(folder) as part:
+            self._write(part, golden, record)
 
     def _write(self, folder: Path, golden: Sequence[Asked], record: Any) -> None:
         if any(len("".join(texts_of(one).values())) > LONGEST for one in golden):
             raise UserError(f"A golden text may have {LONGEST:,} characters at most. Leave it out.")
-        folder.mkdir(parents=True, exist_ok=True)
         self.engine.save(folder)
         _write(folder / "labels.json", self.space.to_json())
         if record is not None:
@@ -168,7 +164,7 @@ class Predictor:
             + "\n"
             for t, a in zip(golden, exactly(self, golden), strict=True)
         ]
-        (folder / GOLDEN).write_text("".join(lines), "utf-8")
+        write_text(folder / GOLDEN, "".join(lines), errors=ESCAPED)
         about = {"format": FORMAT, "config": self.config, "golden": len(lines)}
         _write(folder / "model.json", about)
 
@@ -358,4 +354,5 @@ def _read(path: Path) -> Any:
 
 
 def _write(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    write_text(path, text, errors=ESCAPED)

@@ -4,14 +4,14 @@ OUT/trials/RECIPE-SEED[-foldN]/  leaderboard.json  report.html  model/  split.np
 """
 
 import dataclasses
+import functools
+import inspect
 import json
-import os
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from weft import config as configuration
 from weft import registry
@@ -20,7 +20,7 @@ from weft.errors import UserError
 from weft.report.budget import Clock
 from weft.report.disputes import disputes
 from weft.report.facts import Facts, facts, looks_numeric, right
-from weft.report.fitting import chosen, fitting, fitting_files, others
+from weft.report.fitting import chosen, fitting, others
 from weft.report.held import write_test
 from weft.report.leaderboard import Row, table, verdict
 from weft.report.look import look
@@ -28,10 +28,11 @@ from weft.report.page import Page, render
 from weft.report.plan import Plan, begun, command, kind_of, starts
 from weft.report.ranking import rank
 from weft.report.schedule import Race, crew, progress
-from weft.report.trial import RESULT, Cut, Result, Trial, write
+from weft.report.trial import RESULT, Cut, Result, Trial
 from weft.report.written import written
 from weft.run.data import Data, checked, choose_columns, manner_of, source
 from weft.run.split import Splits, holdout
+from weft.storage import copy_folder, locked, write_text
 from weft.text.example import Tally
 from weft.text.parallel import sides
 from weft.text.read import HEADER
@@ -43,8 +44,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Row", "compare", "folder_for", "show", "table"]
 
+P = ParamSpec("P")
+
+
+def _alone(run: Callable[P, list[Row]]) -> Callable[P, list[Row]]:
+    """Let one process at a time compare in a folder."""
+
+    @functools.wraps(run)
+    def compare(*args: P.args, **options: P.kwargs) -> list[Row]:
+        given = inspect.signature(run).bind(*args, **options).arguments
+        files = given["files"]
+        if isinstance(files, str) or not files:
+            return run(*args, **options)  # which says what is wrong with them
+        with locked(Path(given.get("output") or folder_for(files[0])), "comparing") as note:
+            if note:
+                print(f"note: {note}", file=sys.stderr, flush=True)
+            return run(*args, **options)
+
+    return compare
+
 
 @registry.trusts(lambda files: lambda name: "")
+@_alone
 def compare(
     files: Sequence[str],
     output: str | Path = "",
@@ -115,9 +136,9 @@ def compare(
             output=output,
             diagnosis=diagnosis,
         )
-        write(output / "leaderboard.json", _json([r.to_json() for r in rows]))
+        write_text(output / "leaderboard.json", _json([r.to_json() for r in rows]))
         page = _with_model(page, subject, men.devices[0], clock.left)
-        write(output / "report.html", render(page))
+        write_text(output / "report.html", render(page))
     if not any(r.status == "ranked" for r in rows):
         raise UserError(_nothing(rows, minutes))
     return rows
@@ -181,7 +202,7 @@ def _chosen(data: Data, given: dict[str, Any], name: str, hint: str) -> tuple[Da
     task = {"kind": "classify", **configuration.recipe(name)["task"]}
     task |= {key[5:]: value for key, value in given.items() if key.startswith("task.")}
     data, lines = choose_columns(data, task)
-    chosen = {f"data.{key}": getattr(data, key) for key in ("text", "other", "label", "second")}
+    chosen = {f"data.{key}": getattr(data, key) for key in ("text", "other", "label")}
     given |= {key: value for key, value in chosen.items() if value != ""}
     return data, "\n".join(filter(None, (*lines, hint)))
 
@@ -199,10 +220,9 @@ def _apart(names: Sequence[str]) -> str:
 
 
 def _fits(data: Data) -> tuple[str, ...]:
-    files = sides(data.train, data.target)
-    if len(files) > 1 and not data.target:
-        return fitting_files(files)
-    return ("seq2seq",) if len(files) > 1 else fitting(source(data, data.train)())
+    if len(sides(data.train, data.target)) > 1:
+        return ("seq2seq",)
+    return fitting(source(data, data.train)())
 
 
 def _guessed(data: Data) -> str:
@@ -322,15 +342,7 @@ def _healths(finished: Sequence[tuple[Trial, Result]]) -> dict[str, Health]:
 
 def _save(trial: Trial, output: Path) -> Path:
     """Copy a trial's model to OUT/model, whole or not at all."""
-    model, part = output / "model", output / ".model.part"
-    try:
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.copytree(trial.folder / "model", part)
-        shutil.rmtree(model, ignore_errors=True)
-        os.replace(part, model)
-    except OSError as error:
-        raise UserError(f"Cannot write {model}: {error.strerror or error}.") from None
-    return model
+    return copy_folder(trial.folder / "model", output / "model")
 
 
 def _test_file(subject: Subject, output: Path) -> str:

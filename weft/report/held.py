@@ -1,20 +1,20 @@
 """The test part that was cut from a training file, as a file of the same format."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from weft.doctor.pairs import target_of
 from weft.run.data import Data, Source
+from weft.storage import replacing
 from weft.text import conll, conllu, trees
-from weft.text.example import Answers, Example, Layers, Marks
+from weft.text.example import Answers, Example, Marks
 from weft.text.formats import recognise
 from weft.text.parallel import beside, sides
 from weft.text.source import peel
 from weft.text.spans import Marked
 from weft.text.squad import write_squad
 from weft.text.standoff import write_spans
-from weft.text.write import opened, replacing
+from weft.text.write import opened
 from weft.text.write import write as write_examples
 
 ENDINGS = {"conllu": ".conllu", "conll": ".conll", "trees": ".ptb"}
@@ -39,7 +39,7 @@ def write_test(data: Data, test: Source, folder: Path) -> str:
     if kind not in ENDINGS:
         write_examples(test(), path)
         return str(path)
-    with replacing(os.fspath(path)) as part, opened(part, "") as out:
+    with replacing(path) as part, opened(part, "") as out:
         for piece in _pieces(data, kind, list(test())):
             out.write(piece)
     return str(path)
@@ -48,7 +48,7 @@ def write_test(data: Data, test: Source, folder: Path) -> str:
 def _parallel(data: Data, files: tuple[str, ...], test: Source, folder: Path) -> str:
     """Files side by side, as the training files are."""
     places = _places(data, files, folder)
-    rows = [(example.text, *_beside(example)) for example in test()]
+    rows = [(example.text, *_answers(example)) for example in test()]
     for column, place in enumerate(places):
         Path(place).unlink(missing_ok=True)
         with replacing(place) as part, opened(part, "") as out:
@@ -67,15 +67,6 @@ def _places(data: Data, files: tuple[str, ...], folder: Path) -> tuple[str, ...]
     return tuple(str(folder / name) for name in names)
 
 
-def _beside(example: Example) -> tuple[str, ...]:
-    """The lines of the other files: tags, the second text and its label, or the answers."""
-    if isinstance(example.label, Layers):
-        return (" ".join(example.label.columns[example.label.main]),)
-    if example.other is not None:
-        return (example.other, *(() if example.label is None else (str(example.label),)))
-    return _answers(example)
-
-
 def _answers(example: Example) -> tuple[str, ...]:
     return example.label if isinstance(example.label, tuple) else (target_of(example.label),)
 
@@ -84,7 +75,7 @@ def _plain(test: Source, folder: Path) -> str:
     """Texts without labels, a line each."""
     path = folder / "test.txt"
     path.unlink(missing_ok=True)
-    with replacing(os.fspath(path)) as part, opened(part, "") as out:
+    with replacing(path) as part, opened(part, "") as out:
         for example in test():
             out.write(example.text if example.text.endswith("\n") else f"{example.text}\n")
     return str(path)

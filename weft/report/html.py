@@ -7,7 +7,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from weft.errors import UserError
 from weft.report.words import (
     BRIEF,
     about,
@@ -19,6 +18,7 @@ from weft.report.words import (
     percent,
     size,
 )
+from weft.storage import cannot_write, write_text
 
 
 def render(template: str, **values: Any) -> str:
@@ -41,9 +41,9 @@ def save(path: Path, page: str) -> None:
     """Write a page; a UserError where that is not possible."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, "utf-8", errors="replace")
     except OSError as error:
-        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
+        raise cannot_write(path, error.strerror or str(error)) from None
+    write_text(path, page, errors="replace")
 
 
 def name(text: str) -> Markup:

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
 import sys
 from collections import Counter
@@ -19,6 +18,7 @@ from weft.report.judged import UNITS, names
 from weft.run.data import Data, Manner, Source, source
 from weft.run.split import TEST_SHARE, Holdout, Splits, folded, from_files, with_test
 from weft.run.train import filled
+from weft.storage import write_text
 from weft.tasks.structure import Structure
 from weft.text.example import Example
 from weft.train.watch import PROGRESS
@@ -223,7 +223,7 @@ class Trial:
             rising=record["rising"],
         )
         # Last, and at once: a trial counts as finished only when everything else is on disk.
-        write(self.folder / RESULT, json.dumps(dataclasses.asdict(result), indent=1) + "\n")
+        write_text(self.folder / RESULT, json.dumps(dataclasses.asdict(result), indent=1) + "\n")
         return result
 
     def _collapsed(self, task: Any, value: float, record: dict[str, Any]) -> str:
@@ -247,7 +247,7 @@ class Trial:
         inputs = [example_of(row) for row in rows]
         timed = latency(load(self.folder / "model", device=device), inputs, seconds)
         timing = Timing(**dataclasses.asdict(timed), memory_bytes=host_memory())
-        write(self.folder / TIMING, json.dumps(dataclasses.asdict(timing), indent=1) + "\n")
+        write_text(self.folder / TIMING, json.dumps(dataclasses.asdict(timing), indent=1) + "\n")
         return timing
 
     def answers(self) -> Iterator[dict[str, Any]]:
@@ -289,16 +289,6 @@ def clear(folder: Path) -> None:
     if not folder.is_dir() or not any((folder / name).exists() for name in SIGNS):
         raise UserError(f"{folder} is in the way and holds no trial. Move it, or change -o.")
     shutil.rmtree(folder)
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file completely or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, "utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
 
 
 def host_memory() -> int:

@@ -16,6 +16,7 @@ from weft.report import html
 from weft.report import tuned_charts as charts
 from weft.report.words import called, chance, duration, figure, percent
 from weft.run.train import versions
+from weft.storage import write_text
 from weft.tune.restart import Restart, Restarts
 from weft.tune.search import Tuned
 from weft.tune.study import Row
@@ -141,9 +142,7 @@ def table(tuned: Tuned) -> None:
 def write(tuned: Tuned, command: Sequence[str]) -> Path:
     """Write tune.html beside the study; its path."""
     path = tuned.folder / "tune.html"
-    part = tuned.folder / ".tune.html.part"
-    part.write_text(page(tuned, command), "utf-8")
-    part.replace(path)
+    write_text(path, page(tuned, command))
     return path
 
 

@@ -12,7 +12,8 @@ import traceback
 
 from weft.errors import UserError
 from weft.registry import trusting
-from weft.report.trial import ERROR, Trial, write
+from weft.report.trial import ERROR, Trial
+from weft.storage import write_text
 
 
 def main() -> int:
@@ -41,7 +42,7 @@ def _leave(trial: Trial, error: Exception) -> None:
         reason = " ".join(str(error).split())
         text = f"{type(error).__name__}: {reason} (see {place})\n{traceback.format_exc()}"
     trial.folder.mkdir(parents=True, exist_ok=True)
-    write(place, text)
+    write_text(place, text, errors="replace")
 
 
 def _end_with_parent() -> None:

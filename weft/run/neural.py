@@ -16,6 +16,7 @@ from weft.predict.neural import CUTS, Neural, indexer
 from weft.predict.predictor import Predictor
 from weft.run import documents, pretrained, running
 from weft.run.data import Data
+from weft.run.folder import check_room
 from weft.run.split import Splits
 from weft.run.stores import Asked, Stores
 from weft.run.watched import Loop, Rows
@@ -81,6 +82,8 @@ class Run:
             seed_everything(self.settings.seed)
             tokenizer, cuts = self._read(resume)
             model = self._model(tokenizer, resume)
+            if note := check_room(self.folder, *_sizes(model, self.settings)):
+                self.watch.say(f"warning: {note}")
             data = self.data
             index = indexer(model, tokenizer, data.limit, data.truncate, cuts, data.overlap)
             train: Rows
@@ -189,3 +192,11 @@ class Run:
                     if not found:
                         told += "; are they of another language, or is their case another?"
                     self.watch.say(told)
+
+
+def _sizes(model: Model, settings: Settings) -> tuple[int, int]:
+    """Bytes of a model's weights, and of what its training keeps beside them."""
+    weights = sum(t.numel() * t.element_size() for t in model.state_dict().values())
+    learned = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    copies = {"sgd": 1, "adagrad": 1}.get(settings.optimiser, 2) + (settings.average > 0)
+    return weights, copies * learned

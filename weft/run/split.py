@@ -5,23 +5,35 @@ import os
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.errors import UserError
-from weft.run.data import Data, Manner, Source, alike, choose_columns, manner_of, source
+from weft.run.data import (
+    Data,
+    Manner,
+    Source,
+    alike,
+    choose_columns,
+    has_classes,
+    manner_of,
+    source,
+)
+from weft.storage import replacing
 from weft.text.example import Answers, Example, Layers, Marks, Tally
 from weft.text.parallel import sides
 from weft.text.source import missing
 
 TEST_SHARE = 0.2  # of the training file, when there is neither a test file nor folds
 BINS = 10  # strata of a numeric label
+SHOWN = 5  # classes named in a note
+NO_FOLD = -1  # of a text that every fold learns from and none is measured on
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,7 @@ class Splits:
     train: Source
     dev: Source | None = None
     test: Source | None = None
+    note: Callable[[], str] = str  # what to say of classes that were kept in train
 
 
 def opened(
@@ -47,11 +60,16 @@ def opened(
         return data, splits, ()
     check_files(data)
     data, lines = choose_columns(data, task)
-    return data, from_files(data, tally, manner_of(task)), lines
+    return data, from_files(data, tally, manner_of(task), has_classes(task)), lines
 
 
-def from_files(data: Data, tally: Tally | None = None, manner: Manner = "labelled") -> Splits:
+def from_files(
+    data: Data, tally: Tally | None = None, manner: Manner = "labelled", classes: bool = False
+) -> Splits:
     """Sources that read the configured files anew each time they are called.
+
+    With `classes`, labels are classes: dev, where it is a share of the training file, never takes
+    every row of one, which a model could then not have learned.
 
     Of texts without labels dev is the end of the training file: what is near in a text is alike,
     and lines drawn from among those that are learned would be foretold too easily.
@@ -59,7 +77,65 @@ def from_files(data: Data, tally: Tally | None = None, manner: Manner = "labelle
     check_files(data)
     if manner != "labelled":
         return _in_order(data, tally, manner)
-    return _parts(data, None, lambda e: held(kept_with(e), data.share), tally)
+
+    def in_dev(example: Example) -> bool:
+        return held(kept_with(example), data.share)
+
+    if not classes or data.dev or not data.share:
+        return _parts(data, None, in_dev, tally)
+
+    @cache
+    def stays() -> Lost:
+        return lost(source(data, data.train)(), in_dev)
+
+    part = _parts(data, None, lambda e: in_dev(e) and not stays().keeps(e), tally)
+    return replace(part, note=lambda: stays().note("dev"))
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Classes that a part would take every row of, and the texts of those rows."""
+
+    labels: tuple[str, ...]
+    texts: frozenset[int]
+
+    def keeps(self, example: Example) -> bool:
+        """Whether a row, or a copy of its text, must stay in train."""
+        return bool(self.texts) and key(kept_with(example)) in self.texts
+
+    def note(self, part: str) -> str:
+        if not self.labels:
+            return ""
+        shown = ", ".join(f"'{label}'" for label in self.labels[:SHOWN])
+        rest = len(self.labels) - SHOWN
+        more = f", … ({rest:,} more)" if rest > 0 else ""
+        return f"kept in train, as {part} would have taken every row of them: {shown}{more}"
+
+
+def lost(examples: Iterable[Example], out: Callable[[Example], bool]) -> Lost:
+    """Find the classes whose rows would all be held out, in one pass."""
+    learned: set[str] = set()
+    waiting: dict[str, list[int]] = {}
+    for example in examples:
+        names = _classes(example)
+        if names and not out(example):
+            learned.update(names)
+        for name in names:
+            if name in learned:
+                waiting.pop(name, None)
+            else:
+                waiting.setdefault(name, []).append(key(kept_with(example)))
+    if not learned:  # nothing at all is left to learn from, which the task will say
+        waiting = {}
+    return Lost(tuple(sorted(waiting)), frozenset(chain(*waiting.values())))
+
+
+def _classes(example: Example) -> tuple[str, ...]:
+    """The classes of a text; nothing where its words are labelled, which may be new in dev."""
+    label = example.label
+    if label is None or label == "" or isinstance(label, (Layers, Marks, Answers)):
+        return ()
+    return label if isinstance(label, tuple) else (str(label),)
 
 
 def check_files(data: Data) -> None:
@@ -101,10 +177,11 @@ class Holdout:
 
     dev: frozenset[int] = frozenset()
     test: frozenset[int] = frozenset()
+    note: str = ""  # on classes that were kept in train
 
     def save(self, path: Path) -> None:
         dev, test = (np.array(sorted(side), np.uint64) for side in (self.dev, self.test))
-        with open(path, "wb") as file:
+        with replacing(path) as part, part.open("wb") as file:
             np.savez(file, dev=dev, test=test)
 
     @classmethod
@@ -118,8 +195,9 @@ def holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
 
     Every label gives the same share, to the nearest text; sentences that are labelled word by word
     are drawn from one pot, as is all that is `mixed`, where labels are texts. Copies of a text (up
-    to case and spaces) go together. Dev is what `held` would take, evened out over the labels. One
-    pass, which keeps two hashes and a label's number of each row.
+    to case and spaces) go together. Dev is what `held` would take, evened out over the labels. No
+    class loses all of its rows. Two passes, of which the first keeps two hashes and a label's
+    number of each row.
     """
     shares = {"test": 0.0 if data.test else TEST_SHARE, "dev": 0.0 if data.dev else data.share}
     if not any(shares.values()):
@@ -141,7 +219,12 @@ def holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
         taken = _lowest(lots[side], strata, free, share)
         chosen[side] = frozenset(texts[taken].tolist())
         free &= ~taken
-    return Holdout(**chosen)
+    if numbers or mixed:
+        return Holdout(**chosen)
+    out = chosen["dev"] | chosen["test"]
+    stays = lost(source(data, data.train)(), lambda e: key(kept_with(e)) in out)
+    kept = {side: keys - stays.texts for side, keys in chosen.items()}
+    return Holdout(**kept, note=stays.note("dev and test"))
 
 
 def _lowest(lots: np.ndarray, strata: np.ndarray, free: np.ndarray, share: float) -> np.ndarray:
@@ -211,8 +294,28 @@ def folded(data: Data, count: int, numbers: bool = False) -> list[Splits]:
     """One Splits a fold: the fold is the test, a share of the rest is dev; all held in memory."""
     examples = list(source(data, data.train)())
     owner = folds(examples, count, numbers=numbers)
+    alone = Lost((), frozenset()) if numbers else _in_one_fold(examples, owner)
+    owner = [NO_FOLD if alone.keeps(e) else k for e, k in zip(examples, owner, strict=True)]
     phrases = list(source(data, data.train, phrases=True)()) if data.phrases else examples
-    return [_fold(data, examples, phrases, owner, number) for number in range(count)]
+    return [
+        replace(
+            _fold(data, examples, phrases, owner, number, not numbers),
+            note=lambda: alone.note("one fold"),
+        )
+        for number in range(count)
+    ]
+
+
+def _in_one_fold(examples: Sequence[Example], owner: Sequence[int]) -> Lost:
+    """Find the classes of which one fold has every row, so that it could not learn them."""
+    places: dict[str, set[int]] = defaultdict(set)
+    texts: dict[str, set[int]] = defaultdict(set)
+    for example, fold in zip(examples, owner, strict=True):
+        for name in _classes(example):
+            places[name].add(fold)
+            texts[name].add(key(kept_with(example)))
+    alone = sorted(name for name, found in places.items() if len(found) == 1)
+    return Lost(tuple(alone), frozenset(chain(*(texts[name] for name in alone))))
 
 
 def folds(
@@ -277,17 +380,23 @@ def _fold(
     phrases: list[Example],
     owner: list[int],
     number: int,
+    classes: bool,
 ) -> Splits:
     mine = [e for e, fold in zip(examples, owner, strict=True) if fold == number]
     rest = [e for e, fold in zip(examples, owner, strict=True) if fold != number]
     texts = {key(kept_with(e)) for e in mine}
+    stays = lost(rest if classes else (), lambda e: _dev(e, data))
+
+    def in_dev(example: Example) -> bool:
+        return _dev(example, data) and not stays.keeps(example)
+
     train = _without(
         lambda: iter(phrases if data.phrases else rest),
         lambda: iter(examples),
-        lambda e: key(kept_with(e)) in texts or _dev(e, data),
+        lambda e: key(kept_with(e)) in texts or in_dev(e),
         data.phrases,
     )
-    return Splits(train, _dev_source(data, lambda: iter(rest)), lambda: iter(mine))
+    return Splits(train, _dev_source(data, lambda: iter(rest), in_dev), lambda: iter(mine))
 
 
 def _without(whole: Source, texts: Source, out: Callable[[Example], bool], phrases: bool) -> Source:
@@ -310,10 +419,10 @@ def _dev(example: Example, data: Data) -> bool:
     return not data.dev and held(kept_with(example), data.share)
 
 
-def _dev_source(data: Data, rest: Source) -> Source | None:
+def _dev_source(data: Data, rest: Source, in_dev: Callable[[Example], bool]) -> Source | None:
     if data.dev:
         return source(alike(data, data.dev), data.dev)
-    return (lambda: (e for e in rest() if _dev(e, data))) if data.share else None
+    return (lambda: filter(in_dev, rest())) if data.share else None
 
 
 def _strata(examples: Sequence[Example], numbers: bool) -> list[object]:

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import json
 import platform
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,21 +28,22 @@ from weft.predict.evaluate import evaluate, unlabelled
 from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
 from weft.run.data import Data, Source, checked, counted, manner_of, nearly_same, some, unread
+from weft.run.folder import check_free, explained, prepare
 from weft.run.settings import read_settings
 from weft.run.split import Splits, opened
+from weft.storage import jsonl, locked, write_text
 from weft.tasks.task import Space, Task, built
 from weft.text import matrices, trees
 from weft.text.example import Example, Tally
 from weft.train.settings import Settings
 from weft.train.watch import Watch, as_it_was
 
-OURS = {
-    *("config.toml", "metrics.jsonl", "log.txt", "checkpoints", "model"),
-    *("predictions.jsonl", "health.json", "progress.json", "tensorboard"),
-}
 PRETRAINED = "pretrained"  # the kind of what a folder holds, until it is opened
 GOLDEN_LENGTH = 2000  # characters; longer texts would make a model folder needlessly large
 
+
+NEURAL_ADVICE = "Lower train.batch or train.budget, set data.limit, or choose a smaller network."
+CLASSIC_ADVICE = "Lower classic.size, train on fewer texts, or merge rare labels."
 
 Heard = Callable[[int, dict[str, float]], None]  # told the step and the dev figures found there
 
@@ -79,64 +79,89 @@ def train(
     `heard` is called after every evaluation; what it raises, such as Stop, ends the training.
     Parts from outside Weft are imported only from packages in `trust`.
     """
+    full, folder = filled(config), Path(output)
+    with locked(folder) as note:
+        check_free(folder, resume, overwrite)
+        return _train(
+            config, full, folder, splits, device, resume, quiet, heard, [note] if note else []
+        )
+
+
+def _train(
+    config: Config,
+    full: dict[str, Any],
+    folder: Path,
+    splits: Splits | None,
+    device: str,
+    resume: bool,
+    quiet: bool,
+    heard: Heard | None,
+    notes: list[str],
+) -> Outcome:
+    """Train in a folder that is ours alone; `full` is `config` with every default."""
     started = time.perf_counter()
-    full = filled(config)
     data, settings = Data(**full["data"]), Settings(**full["train"])
     tally = Tally(open=False)
     manner = manner_of(full["task"])
-    data, splits, chosen = opened(data, full["task"], tally, splits)
-    full["data"] = dataclasses.asdict(data)
-    full["task"] |= settled(config, splits.train)
-    task = built(full)
-    if "classic" not in full:
-        _check_parts(full, task)
-    parser = _parser(data.parser, task, device)
-    splits = _prepared(splits, task, tally, data, parser)
-    skip = data.problems == "skip"
-    rows = some(counted(splits.train, data, tally, manner), data) if skip else splits.train()
-    space = task.space(rows)
-    _check_metric(settings.metric, task, space)
-    if not skip:
-        _check_labels(task, space, splits, manner)
+    with explained(folder, "reading the data", "Train on fewer or shorter texts."):
+        data, splits, chosen = opened(data, full["task"], tally, splits)
+        full["data"] = dataclasses.asdict(data)
+        full["task"] |= settled(config, splits.train)
+        task = built(full)
+        if "classic" not in full:
+            _check_parts(full, task)
+        parser = _parser(data.parser, task, device)
+        splits = _prepared(splits, task, tally, data, parser)
+        skip = data.problems == "skip"
+        rows = some(counted(splits.train, data, tally, manner), data) if skip else splits.train()
+        space = task.space(rows)
+        _check_metric(settings.metric, task, space)
+        if not skip:
+            _check_labels(task, space, splits, manner)
     runtime = None
     if "classic" not in full:
         from weft.train.runtime import on
 
         runtime = on(device, settings.precision)
     if resume:
-        _check_same(Path(output), full)
-    folder = _prepare(Path(output), resume, overwrite)
-    watch = Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)
-    with as_it_was(folder / "config.toml", resume) as path, contextlib.closing(watch):
-        path.write_text(configuration.dumps(full), "utf-8")
-        for told in filter(None, (*chosen, unread(splits.train, task), nearly_same(space))):
-            watch.say(told)
+        _check_same(folder, full)
+    prepare(folder, resume)
+    with contextlib.ExitStack() as stack:
+        path = stack.enter_context(as_it_was(folder / "config.toml", resume))
         engine: Engine
         made: dict[str, Any] = {"stopped": "", "completed": 1.0, "rising": "", "device_bytes": 0}
-        if runtime is None:
-            from weft.run import classic
+        with explained(folder, "training", CLASSIC_ADVICE if runtime is None else NEURAL_ADVICE):
+            write_text(path, configuration.dumps(full))  # first: it makes this a run folder
+            watch = Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)
+            stack.callback(watch.close)
+            for told in (*notes, *chosen, unread(splits.train, task), nearly_same(space)):
+                if told:
+                    watch.say(told)
+            if runtime is None:
+                from weft.run import classic
 
-            fit = classic.Run(
-                full["classic"], data, settings, task, space, splits, watch, tally, heard
-            )
-            _note_ignored(config, watch)
-            engine = fit.fit()
-            made |= {"stopped": fit.stopped, "completed": fit.completed}
-        else:
-            from weft.run.neural import Run
+                fit = classic.Run(
+                    full["classic"], data, settings, task, space, splits, watch, tally, heard
+                )
+                _note_ignored(config, watch)
+                engine = fit.fit()
+                made |= {"stopped": fit.stopped, "completed": fit.completed}
+            else:
+                from weft.run.neural import Run
 
-            run = Run(
-                full, data, settings, task, space, splits, folder, watch, tally, runtime, heard,
-                parser, started,
-            )  # fmt: skip
-            engine = run.fit(resume)
-            made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
-            made |= {"losses": run.losses, "rising": run.rising, "completed": run.completed}
-            made |= {"threads": run.threads, "updates": run.updates}
-            made |= {"training_seconds": round(run.training_seconds, 3)}
+                run = Run(
+                    full, data, settings, task, space, splits, folder, watch, tally, runtime,
+                    heard, parser, started,
+                )  # fmt: skip
+                engine = run.fit(resume)
+                made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
+                made |= {"losses": run.losses, "rising": run.rising, "completed": run.completed}
+                made |= {"threads": run.threads, "updates": run.updates}
+                made |= {"training_seconds": round(run.training_seconds, 3)}
         made["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
-        return _finish(predictor, splits, data, folder, watch, tally, made)
+        with explained(folder, "measuring the model", "Give smaller dev and test files."):
+            return _finish(predictor, splits, data, folder, watch, tally, made)
 
 
 def filled(config: Config) -> dict[str, Any]:
@@ -180,7 +205,7 @@ def _finish(
     for name, source in (("dev", splits.dev), ("test", splits.test)):
         if source is None or _empty(source):
             continue
-        with open(folder / "predictions.jsonl", "w", encoding="utf-8") as file:
+        with jsonl(folder / "predictions.jsonl") as file:
             tally.open = name == "test"
             measure = evaluate(
                 predictor, source(), problems=data.problems, tally=tally, predictions=file
@@ -194,7 +219,7 @@ def _finish(
         words = f"{name} {predictor.task.metric} {main.value:.4f} [{main.low:.4f}, {main.high:.4f}]"
         watch.say(f"{words} on {main.n}")
         watch.event(name, **{k: f.value for k, f in found[name].items()})
-    told = (made["rising"], getattr(predictor.engine, "note", ""))
+    told = (splits.note(), made["rising"], getattr(predictor.engine, "note", ""))
     notes = [*filter(None, told), *tally.lines()]
     if all(source is None or _empty(source) for source in (splits.dev, splits.test)):
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
@@ -269,7 +294,7 @@ def _prepared(
 
     train = of(splits.train)
     assert train is not None
-    return Splits(train, of(splits.dev), of(splits.test))
+    return Splits(train, of(splits.dev), of(splits.test), splits.note)
 
 
 def _empty(source: Source) -> bool:
@@ -395,36 +420,6 @@ def _check_same(folder: Path, full: dict[str, Any]) -> None:
                 f"{folder} was trained with another [{name}], so it cannot go on with this one. "
                 "Train into another folder, or pass --overwrite."
             )
-
-
-def _prepare(folder: Path, resume: bool, overwrite: bool) -> Path:
-    """Make the run folder, or say why an existing one is not touched."""
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"{folder} is a file; give a folder to -o.")
-        present = {p.name for p in folder.iterdir()} if folder.exists() else set()
-        if present and not resume:
-            if not overwrite and not _failed(folder, present):
-                raise UserError(
-                    f"{folder} is not empty. Pass --overwrite to replace the run in it, --resume "
-                    "to go on with it, or choose another folder."
-                )
-            if "config.toml" not in present:
-                raise UserError(f"{folder} holds no run of Weft, so --overwrite leaves it alone.")
-            for name in present & OURS:
-                path = folder / name
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "log.txt").touch()
-    except OSError as error:
-        raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None
-    return folder
-
-
-def _failed(folder: Path, present: set[str]) -> bool:
-    """Whether a folder is what a run left that ended before it had learned anything."""
-    learned = any((folder / "checkpoints").glob("*.safetensors"))
-    return "config.toml" in present and present <= OURS - {"model"} and not learned
 
 
 def versions() -> dict[str, str]:

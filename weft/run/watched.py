@@ -18,12 +18,13 @@ from weft.batch import Batches, Position, Store, labelled
 from weft.batch.documents import Documents
 from weft.batch.masked import Masked
 from weft.batch.stream import Stream
-from weft.errors import UserError
+from weft.errors import UserError, out_of_memory
 from weft.machine import cores
 from weft.measure.figure import LOWER
 from weft.model import Model
 from weft.run import documents, running
 from weft.run.stores import found_in
+from weft.storage import write_text
 from weft.train import checkpoint
 from weft.train.clock import Clock
 from weft.train.course import Course
@@ -32,7 +33,7 @@ from weft.train.fall import Fall
 from weft.train.faster import updates_ahead
 from weft.train.health import Health, examine, first_bad, sample
 from weft.train.loop import NotFinite, Progress, Trainee, check, fit, rehearse
-from weft.train.runtime import out_of_memory, seed_everything
+from weft.train.runtime import seed_everything
 from weft.train.threads import ThreadChoice, thread_counts
 from weft.train.told import tell
 from weft.train.watch import Refused, forget_after
@@ -107,7 +108,7 @@ class Loop:
             self.watch.say(f"note: {self.trainee.trouble}; it went on without")
         if health := self._health():
             path = self.run_.folder / "health.json"
-            path.write_text(json.dumps(health.to_json(), ensure_ascii=False) + "\n", "utf-8")
+            write_text(path, json.dumps(health.to_json(), ensure_ascii=False) + "\n")
 
     def _read_once(self) -> None:
         """Let a network that does not learn read every row before the epochs, not in each."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from weft.errors import UserError
+from weft.storage import replacing
 from weft.text.example import Tally
 from weft.text.sentence import COLUMNS, FIELD, NOTHING
 from weft.text.sentence import Sentence as Sentence
@@ -75,7 +76,7 @@ def format(sentence: Sentence) -> str:
 
 def write_conllu(sentences: Iterable[Sentence], path: str | os.PathLike[str]) -> None:
     """A file of these sentences, packed where its ending says so; complete or not at all."""
-    from weft.text.write import opened, replacing
+    from weft.text.write import opened
 
     name = os.fspath(path)
     with replacing(name) as part, opened(part, peel(name)[1]) as out:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, TypeVar
 
 from weft.errors import UserError
+from weft.storage import replacing
 from weft.text.columns import Columns, Layout
 from weft.text.example import Answers, Example, Label, label_of
 from weft.text.formats import delimiter_of
 from weft.text.read import laid_out
 from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
 from weft.text.source import Problems, Source, peel
-from weft.text.write import opened, replacing
+from weft.text.write import opened
 
 KEEPING = ("csv", "tsv", "jsonl", "parquet")  # formats that can hold more than text and label
 Row = TypeVar("Row")
@@ -30,7 +31,7 @@ def rewrite(
         if format == "parquet":
             from weft.text.parquet import rewrite_parquet
 
-            rewrite_parquet(examples, path, part, columns)
+            rewrite_parquet(examples, path, str(part), columns)
             return
         found = laid_out(path, columns, format)
         source = Source(path)

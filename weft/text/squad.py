@@ -11,6 +11,7 @@ from typing import Any
 
 from weft import jsonio
 from weft.errors import UserError
+from weft.storage import replacing
 from weft.text.example import Answers, Example, Tally, answers_of
 from weft.text.source import EMPTY, SKIP, SURROGATE, UNDECODABLE, Handling, Problems, Source, peel
 from weft.untrusted import has_surrogate
@@ -54,7 +55,7 @@ def squad_examples(
 
 def write_squad(examples: Iterable[Example], path: str | os.PathLike[str]) -> None:
     """Write questions as such a document: those about one passage, where they follow, together."""
-    from weft.text.write import opened, replacing  # which asks this file what is in SQuAD's layout
+    from weft.text.write import opened  # which asks this file what is in SQuAD's layout
 
     paragraphs: list[dict[str, Any]] = []
     for number, example in enumerate(examples, 1):

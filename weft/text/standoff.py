@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from weft import jsonio
 from weft.errors import UserError
+from weft.storage import replacing
 from weft.text.columns import ID_NAMES, TEXT_NAMES
 from weft.text.example import Tally
 from weft.text.schemes import Span
@@ -87,7 +88,7 @@ def format_spans(marked: Marked) -> str:
 
 def write_spans(texts: Iterable[Marked], path: str | os.PathLike[str]) -> None:
     """A JSON-lines file of these texts; it appears complete or not at all."""
-    from weft.text.write import opened, replacing
+    from weft.text.write import opened
 
     name = os.fspath(path)
     with replacing(name) as part, opened(part, peel(name)[1]) as out:

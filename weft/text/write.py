@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from weft.errors import UserError, unknown_name
+from weft.storage import replacing, write_bytes
 from weft.text.example import Answers, Example, Label
 from weft.text.formats import ENDINGS, PREFIX
 from weft.text.source import peel
@@ -38,7 +39,7 @@ def write(
         if kind == "parquet":
             from weft.text.parquet import write_parquet
 
-            write_parquet(examples, part)
+            write_parquet(examples, str(part))
             return
         with opened(part, peel(name)[1]) as out:
             try:
@@ -58,29 +59,14 @@ def write_made(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, contents in paths.items():
-            path.write_bytes(contents)
+            write_bytes(path, contents)
     except OSError as error:
         raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None
     return list(paths)
 
 
 @contextlib.contextmanager
-def replacing(name: str) -> Iterator[str]:
-    """A place beside the file, which takes its name when the block ends well."""
-    target = Path(name)
-    part = str(target.with_name(f".{target.name}.{os.getpid()}.part"))
-    try:
-        yield part
-        os.replace(part, target)
-    except OSError as error:
-        raise UserError(f"Cannot write {name}: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            os.remove(part)
-
-
-@contextlib.contextmanager
-def opened(part: str, packing: str) -> Iterator[IO[str]]:
+def opened(part: str | Path, packing: str) -> Iterator[IO[str]]:
     """A text file to write, packed where the ending says so (".gz", ".xz")."""
     with open(part, "wb") as plain, contextlib.ExitStack() as stack:
         binary: IO[bytes] = plain

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from weft import jsonio
 from weft.errors import UserError
+from weft.storage import write_text
 from weft.text.example import Example
 from weft.tokens.split import Places, word_spans
 
@@ -119,7 +120,7 @@ def keep(cuts: Cuts | None, path: Path) -> None:
     if cuts is None:
         path.unlink(missing_ok=True)
     else:
-        path.write_text(cuts.to_json(), "utf-8")
+        write_text(path, cuts.to_json())
 
 
 class Lessons:

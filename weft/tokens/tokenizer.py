@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.errors import UserError
+from weft.storage import write_text
 from weft.tokens import safety
 from weft.tokens.spans import SPACE, Tokens, aligned
 from weft.tokens.vocabulary import MASK, SPECIALS, UNK
@@ -63,20 +64,9 @@ class Tokenizer:
     @cached_property
     def unknown(self) -> int:
         """The id of what it has no other id for."""
-        return min(1, len(self) - 1) if self.unknown_entry is None else self.unknown_entry
-
-    @cached_property
-    def unknown_entry(self) -> int | None:
-        """The id of the entry for unknown tokens; None where every text can be spelled."""
         found = (self._raw.token_to_id(entry) for entry in (UNK, "[UNK]"))
-        return next((i for i in found if i is not None), None)
-
-    def known_fraction(self, texts: Sequence[str]) -> np.ndarray:
-        """(texts,) The fraction of each text's tokens that are not unknown; 0 for an empty text."""
-        rows = self.ids(texts)
-        return np.array(
-            [np.mean(ids != self.unknown_entry) if len(ids) else 0.0 for ids in rows], float
-        )
+        known = (i for i in found if i is not None)
+        return next(known, min(1, len(self) - 1))
 
     @cached_property
     def mask(self) -> int | None:
@@ -174,10 +164,7 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """One JSON file, the format of the `tokenizers` library."""
-        try:
-            Path(path).write_text(self.to_json(), "utf-8")
-        except OSError as error:
-            raise UserError(f"{path}: cannot write the tokenizer: {error.strerror}.") from error
+        write_text(path, self.to_json())
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":

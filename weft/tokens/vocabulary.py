@@ -7,6 +7,7 @@ from pathlib import Path
 
 from weft import jsonio
 from weft.errors import UserError, near_miss
+from weft.storage import write_text
 
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<bos>", "<eos>"
 CLS, SEP, MASK = "<cls>", "<sep>", "<mask>"
@@ -58,11 +59,7 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """One JSON list."""
-        text = json.dumps(self.entries, ensure_ascii=False, indent=0)
-        try:
-            Path(path).write_text(text, "utf-8")
-        except OSError as error:
-            raise UserError(f"{path}: cannot write the vocabulary: {error.strerror}.") from error
+        write_text(path, json.dumps(self.entries, ensure_ascii=False, indent=0))
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":

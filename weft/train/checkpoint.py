@@ -5,7 +5,6 @@ and positions as JSON in its header. A kill at any moment leaves either the old 
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from weft.batch import Position
 from weft.decode.search_state import leaves
 from weft.errors import UserError
+from weft.storage import write_bytes
 from weft.train.loop import Trainee, refilled
 from weft.train.runtime import Runtime
 from weft.train.watch import Refused
@@ -89,16 +89,7 @@ def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]
 
 def replace(path: Path, data: bytes) -> None:
     """Write a file so that no reader and no crash ever sees half of it."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
+    write_bytes(path, data, durable=True)
 
 
 def _carried(trainee: Trainee, tensors: dict[str, Tensor], runtime: Runtime) -> Any:

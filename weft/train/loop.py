@@ -11,10 +11,10 @@ from torch.optim import Optimizer
 
 from weft.batch import Batches, Labelled, Position
 from weft.decode.search_state import leaves, mapped
-from weft.errors import UserError
+from weft.errors import UserError, out_of_memory
 from weft.train.faster import compile_for, give_up_compiling, updates, updates_ahead
 from weft.train.optimise import FACTOR, Unfreezing, clip, optimisers
-from weft.train.runtime import Runtime, free_memory, out_of_memory
+from weft.train.runtime import Runtime, free_memory
 from weft.train.schedule import Schedule
 from weft.train.settings import Settings
 

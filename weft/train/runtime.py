@@ -263,13 +263,6 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that the device's memory did not suffice."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )
-
-
 def free_memory() -> None:
     """Hand cached blocks back after a failed allocation."""
     if torch.cuda.is_available():

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from weft.errors import UserError
+from weft.storage import WriteError, append_line, write_text
 
 Row = TypeVar("Row")
 PROGRESS = "progress.json"  # how far a training is, for processes that wait for it
@@ -26,9 +27,9 @@ class Watch:
 
     def __init__(self, folder: Path, *, quiet: bool = False, tensorboard: bool = False):
         self.folder, self.quiet = folder, quiet
+        for name in ("metrics.jsonl", "log.txt"):
+            (folder / name).touch()
         self.console = Console(stderr=True, highlight=False)
-        self.metrics = open(folder / "metrics.jsonl", "a", encoding="utf-8")
-        self.log = open(folder / "log.txt", "a", encoding="utf-8")
         self.board = _board(folder) if tensorboard else None
         self.bar: Progress | None = None
         self._first: tuple[float, float] | None = None  # time and fraction at the first update
@@ -69,13 +70,13 @@ class Watch:
         elif now - self._written >= 1:
             self._written = now
             seen = {"done": fraction, "since": self._first[1], "seconds": now - self._first[0]}
-            with contextlib.suppress(OSError):  # nothing depends on it
-                (self.folder / PROGRESS).write_text(json.dumps(seen), "utf-8")
+            with contextlib.suppress(WriteError):  # nothing depends on it
+                write_text(self.folder / PROGRESS, json.dumps(seen))
 
     def event(self, kind: str, **values: Any) -> None:
         """One line of metrics.jsonl."""
-        self.metrics.write(json.dumps({"event": kind, **values}, ensure_ascii=False) + "\n")
-        self.metrics.flush()
+        line = json.dumps({"event": kind, **values}, ensure_ascii=False)
+        append_line(self.folder / "metrics.jsonl", line)
         if self.board is not None:
             for name, value in values.items():
                 if isinstance(value, (int, float)) and name not in ("step", "epoch"):
@@ -83,8 +84,7 @@ class Watch:
 
     def say(self, text: str) -> None:
         """One line for the log and, unless quiet, for the person."""
-        self.log.write(text + "\n")
-        self.log.flush()
+        append_line(self.folder / "log.txt", text)
         if not self.quiet:
             self.console.print(text, markup=False, soft_wrap=not self.console.is_terminal)
 
@@ -93,8 +93,6 @@ class Watch:
             self.bar.stop()
         if self.board is not None:
             self.board.close()
-        self.metrics.close()
-        self.log.close()
         (self.folder / PROGRESS).unlink(missing_ok=True)
 
 
@@ -109,7 +107,7 @@ def forget_after(path: Path, step: int) -> None:
                 kept.append(line + "\n")
         except json.JSONDecodeError:
             break  # the kill came in the middle of a line
-    path.write_text("".join(kept), "utf-8")
+    write_text(path, "".join(kept))
 
 
 def _board(folder: Path) -> Any:
@@ -132,5 +130,5 @@ def as_it_was(path: Path, resume: bool) -> Iterator[Path]:
         yield path
     except Refused:
         if before is not None:
-            path.write_text(before, "utf-8")
+            write_text(path, before)
         raise

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,7 @@ import numpy as np
 from weft.config import Config
 from weft.measure import Spread, paired, spread
 from weft.run.train import filled, train
+from weft.storage import write_text
 from weft.tasks.task import built
 from weft.tune import texts
 from weft.tune.collapse import floor, listed, never_fell, no_better
@@ -202,9 +202,8 @@ def _train(
     except Exception as error:
         restart = replace(restart, error=told_of(error, folder))
         folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{RESULT}.part"
-    part.write_text(json.dumps(asdict(restart), ensure_ascii=False), "utf-8")
-    os.replace(part, folder / RESULT)  # last: with this file the restart counts as finished
+    # Last: with this file the restart counts as finished.
+    write_text(folder / RESULT, json.dumps(asdict(restart), ensure_ascii=False))
     return restart
 
 

@@ -4,7 +4,6 @@ OUT/study.db  trials/NNN/  restarts/{tuned,start}-SEED/  best.toml  model/  tune
 """
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from weft.errors import UserError, unknown_name
 from weft.run.data import Data, counted, manner_of
 from weft.run.split import opened
 from weft.run.train import filled, settled, versions
+from weft.storage import copy_folder, write_text
 from weft.tasks.task import built
 from weft.text.example import Tally
 from weft.tune.presets import SAMPLERS as PRESETS
@@ -140,14 +140,13 @@ def _write(study: Study, limits: Limits, best: Row, again: Restarts | None) -> T
     folder, plan = study.folder, study.plan
     tuned_config = plan.config(best.settings)
     sections = {k: v for k, v in tuned_config.sections.items() if k != "recipe"}
-    (folder / "best.toml").write_text(dumps(sections), "utf-8")
+    write_text(folder / "best.toml", dumps(sections))
     source = place(folder, best.number)
     if again is not None:
         chosen = again.best(plan.higher_is_better)
         source = source if chosen is None else restarted(folder, "tuned", chosen.seed)
     if (source / "model").is_dir():
-        shutil.rmtree(folder / "model", ignore_errors=True)
-        shutil.copytree(source / "model", folder / "model")
+        copy_folder(source / "model", folder / "model")
     before = filled(plan.base)
     changes = {
         key: (at(before, key), value)
@@ -157,9 +156,8 @@ def _write(study: Study, limits: Limits, best: Row, again: Restarts | None) -> T
     found = Tuned(
         folder, plan, limits, tuple(study.rows()), best, again, study.importance(), changes
     )
-    part = folder / ".tune.json.part"
-    part.write_text(json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n", "utf-8")
-    os.replace(part, folder / "tune.json")
+    text = json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n"
+    write_text(folder / "tune.json", text)
     return found
 
 
@@ -187,7 +185,7 @@ def _plan(
         raise UserError("Standard input can be read only once; save it to a file to tune on it.")
     manner = manner_of(full["task"])
     data, splits, lines = opened(data, full["task"])
-    decided = {f"data.{name}": getattr(data, name) for name in ("text", "other", "label", "second")}
+    decided = {f"data.{name}": getattr(data, name) for name in ("text", "other", "label")}
     base = base.with_values({k: v for k, v in decided.items() if v != ""}, "weft tune")
     for line in lines:
         say(line)

@@ -24,6 +24,7 @@ from weft.embed.options import sensible
 from weft.encode.pool import Last
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError, unknown_name
+from weft.storage import replacing, replacing_folder, write_text
 from weft.tasks.task import Loss
 from weft.tensorfile import check_network, read_header
 from weft.tokens.tokenizer import Tokenizer
@@ -177,14 +178,14 @@ class Autoencoder:
 
     def save(self, folder: str | Path) -> None:
         """One folder: autoencoder.json, weights.safetensors, tokenizer.json."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
-        save_file(weights, folder / "weights.safetensors")
-        self.indexer.tokenizer.save(folder / "tokenizer.json")
         about = {"format": FORMAT, "kind": self.kind, "limit": self.indexer.limit}
         text = json.dumps({**about, "options": self.options}, indent=2)
-        (folder / "autoencoder.json").write_text(text, "utf-8")
+        with replacing_folder(folder) as part:
+            with replacing(part / "weights.safetensors") as file:
+                save_file(weights, file)
+            self.indexer.tokenizer.save(part / "tokenizer.json")
+            write_text(part / "autoencoder.json", text)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> "Autoencoder":

@@ -6,10 +6,8 @@ Reading is weft/embed/files.py: embedders need it too.
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ from weft.embed import fasttext
 from weft.embed.mapped import lines
 from weft.embed.subwords import spelled
 from weft.errors import UserError, unknown_name
+from weft.storage import replacing, write_bytes
 
 if TYPE_CHECKING:
     from weft.vectors.store import Vectors
@@ -49,11 +48,10 @@ def write_vectors(vectors: Vectors, path: str | Path, format: str = "") -> None:
         _refuse(vectors, _SPACE.pattern, place, name, hint)
     if isinstance(vectors.matrix, np.memmap):
         _ = vectors.lengths  # what is mapped was not looked at yet, and may not be finite
-    with _whole(place) as stream:
+    with replacing(place) as part, part.open("wb") as stream:
         FORMATS[name](vectors, stream)
     if name == "npy":
-        with _whole(place.with_suffix(".words")) as stream:
-            stream.write(lines(list(vectors.words)).tobytes() + b"\n")
+        write_bytes(place.with_suffix(".words"), lines(list(vectors.words)).tobytes() + b"\n")
 
 
 def writable(path: str | Path, format: str = "") -> str:
@@ -93,18 +91,6 @@ def _refuse(vectors: Vectors, pattern: bytes, place: Path, name: str, hint: str)
                 f"{place}: {what if word else f'an empty word (row {row})'}; "
                 f"a file of format '{name}' cannot hold it. {hint}"
             )
-
-
-@contextmanager
-def _whole(place: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only when all of it is written."""
-    draft = place.with_name(f".{place.name}.{os.getpid()}.part")
-    try:
-        with draft.open("wb") as stream:
-            yield stream
-        draft.replace(place)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _text(vectors: Vectors, stream: IO[bytes]) -> None:

@@ -1,0 +1,88 @@
+"""Ctrl-C and other signals that end a command: a line that says how to go on, and the status."""
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from weft.storage import append_line
+
+
+class Stopped(BaseException):
+    """A signal asked the program to end; `hint` says how to go on."""
+
+    def __init__(self, number: int, hint: str = "") -> None:
+        super().__init__(number, hint)
+        self.number, self.hint = number, hint
+
+    @property
+    def message(self) -> str:
+        return f"stopped; {self.hint}" if self.hint else "stopped"
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[None]:
+    """Raise Stopped on Ctrl-C, SIGTERM and SIGHUP, except where they are ignored (nohup)."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Stopped(number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            usual = (signal.SIG_DFL, signal.default_int_handler)
+            if number is not None and signal.getsignal(number) in usual:
+                before[number] = signal.signal(number, stop)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Stopped(signal.SIGINT) from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def resumable(hint: Callable[[], str], log: Path | None = None) -> Iterator[None]:
+    """Add to a Stopped from the block how to go on; it is written to the log, too."""
+    try:
+        yield
+    except (Stopped, KeyboardInterrupt) as error:
+        stopped = error if isinstance(error, Stopped) else Stopped(signal.SIGINT)
+        stopped.hint = hint()
+        if log is not None and log.is_file():
+            with contextlib.suppress(Exception):
+                append_line(log, stopped.message)
+        raise stopped from None
+
+
+def same_command() -> str:
+    """The command that is running, as it can be given again."""
+    return shlex.join(["weft", *(word for word in sys.argv[1:] if word != "--overwrite")])
+
+
+def end(stopped: Stopped) -> NoReturn:
+    """Say how to go on, on the terminal where standard error leads nowhere, and exit."""
+    try:
+        print(stopped.message, file=sys.stderr, flush=True)
+    except OSError:  # of `2>&1 | tee`, Ctrl-C ends tee first
+        with contextlib.suppress(OSError), open("/dev/tty", "w") as terminal:
+            terminal.write(f"{stopped.message}\n")
+    silence()
+    sys.exit(128 + stopped.number)
+
+
+def silence() -> None:
+    """Drop what is still to be written to readers that have gone away."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
