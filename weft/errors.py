@@ -60,7 +60,9 @@ def unknown_name(what: str, name: str, known: Iterable[str], where: str = "") ->
     options = sorted(known)
     place = f" in {where}" if where else ""
     listed = ", ".join(options) if options else "none"
-    return UserError(f"Unknown {what} '{name}'{place}.{near_miss(name, options)} Known: {listed}.")
+    return UserError(
+        f"Unknown {what} '{name:.60}'{place}.{near_miss(name, options)} Known: {listed}."
+    )
 
 
 class OutOfMemory(UserError):

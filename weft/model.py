@@ -265,6 +265,11 @@ class Model(nn.Module):
         return [maker for maker in makers if maker is not None]
 
     @property
+    def reads_ids(self) -> bool:
+        """Whether an embedder tells tokens apart by their ids, and not only by their spelling."""
+        return any(piece_maker(embedder) is None for embedder in self.embedders)
+
+    @property
     def limit(self) -> int | None:
         """The longest row it can read, where there is one."""
         # Not those who spell words: theirs is a limit of bytes.

@@ -167,7 +167,7 @@ def _foreign(kind: str, name: str) -> type:
     source = trust.source(name)
     where = f"{source}: " if source else ""
     if not _MODULE.fullmatch(module) or not attribute.isidentifier():
-        raise UserError(f"{where}{kind} {name!r} should look like 'package.module:Class'.")
+        raise UserError(f"{where}{kind} {name!r:.200} should look like 'package.module:Class'.")
     if not trust.covers(module):
         raise _untrusted(where, kind, name, module)
     try:
@@ -184,7 +184,7 @@ def _foreign(kind: str, name: str) -> type:
 def _untrusted(where: str, kind: str, name: str, module: str) -> UserError:
     package = module.partition(".")[0]
     return UserError(
-        f"{where}{kind} '{name}' is code outside Weft, which would be imported and run. If you "
+        f"{where}{kind} '{name:.99}' is code outside Weft, which would be imported and run. If you "
         f"trust the package '{package}', pass trust=[\"{package}\"] (--trust {package})."
     )
 
@@ -199,7 +199,7 @@ def fill(kind: str, spec: Mapping[str, Any], derived: tuple[str, ...] = ()) -> d
         raise UserError(f"[{kind}] needs a 'kind'. Known: {', '.join(sorted(parts(kind)))}.")
     name = spec["kind"]
     if not isinstance(name, str):
-        raise UserError(f"[{kind}] 'kind' should be a name, got {name!r}.")
+        raise UserError(f"[{kind}] 'kind' should be a name, got {name!r:.200}.")
     cls = find(kind, name)
     given = {key: value for key, value in spec.items() if key != "kind"}
     return {"kind": name, **check(cls, given, f"{kind} '{name}'", derived)}
@@ -227,7 +227,9 @@ def check(
         if name not in options:
             raise unknown_name("option", name, options, where)
         if not fits(value, hints[name]):
-            raise UserError(f"{where}: '{name}' should be {plain(hints[name])}, got {value!r}.")
+            raise UserError(
+                f"{where}: '{name}' should be {plain(hints[name])}, got {value!r:.200}."
+            )
     missing = [n for n, p in options.items() if p.default is p.empty and n not in given]
     if missing:
         raise UserError(f"{where} needs {', '.join(missing)}.")
@@ -247,7 +249,9 @@ def fits(value: Any, hint: Any) -> bool:
         inner = typing.get_args(hint)[0]
         return isinstance(value, (list, tuple)) and all(fits(item, inner) for item in value)
     if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return False
+        return isinstance(value, float) or abs(value) < 2**1023  # beyond, no float is near it
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, origin or hint)

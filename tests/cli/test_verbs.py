@@ -145,7 +145,7 @@ def test_predict_answers_every_line_in_order(shared):
 
 
 def test_predict_in_words_says_what_was_not_read(shared):
-    done = ok("predict", shared / "tfidf", "-", stdin="a good film\n\n")
+    done = ok("predict", shared / "tfidf", "-", stdin="the good film\n\n")
     value, score = done.lines[0].split("\t")
     assert (value, len(done.lines)) == ("positive", 2)
     assert 0.5 < float(score) <= 1

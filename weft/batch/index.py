@@ -33,7 +33,7 @@ class Row:
     text: int  # which of the given texts it came from
     ids: np.ndarray  # (T,), or (T, F) vectors
     pieces: tuple[list[list[int]], ...]
-    coverage: float  # share of the text's tokens that its rows hold
+    coverage: float  # fraction of the text's tokens that its rows hold and the model tells apart
     spans: np.ndarray | None  # (T, 2) character offsets
     clipped: int = 0  # words longer than an embedder that spells them out will read
     words: tuple[str, ...] = ()  # given or cut as words; or those that can only be copied
@@ -41,6 +41,8 @@ class Row:
     parents: np.ndarray | None = None  # (T,) where the steps are the nodes of a tree
     tree: Tree | None = None  # that tree; spans are those of its leaves
     second: int = 0  # the step where the second text begins, where there are two; spans count anew
+    read: float = 1.0  # fraction of the text's tokens that its rows hold, told apart or not
+    unknown: int = 0  # tokens of the row that the model does not tell apart
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,26 @@ class Indexer:
     frame: Frame = BARE  # what stands around a text
     subwords: bool = False  # whether words are given to the model with the tokens they consist of
     overlap: float = OVERLAP  # of windows with their neighbours
+    by_id: bool = True  # whether an embedder reads the ids, and not only how tokens are spelled
+
+    def distinguished(self, ids: np.ndarray, words: Sequence[str]) -> np.ndarray:
+        """(T,) Return which tokens the model tells apart: by their id, or by how they are spelled.
+
+        An unknown token is like any other unknown one; a word cut by an embedder that spells it
+        out is like all that begin alike.
+        """
+        known = np.full(len(ids), self.by_id)
+        if self.by_id and self.tokenizer.unknown_entry is not None:
+            known = np.asarray(ids) != self.tokenizer.unknown_entry
+        if self.pieces and len(words) == len(known) and not known.all():
+            longest = max(limit or 2**31 for limit in self._spelled)
+            known |= [len(word.encode("utf-8", "replace")) <= longest for word in words]
+        return known
+
+    @property
+    def _spelled(self) -> list[int | None]:
+        """How many bytes of a token each maker of pieces reads; None for all."""
+        return [getattr(getattr(make, "__self__", None), "limit", None) for make in self.pieces]
 
     @property
     def kinds(self) -> int:
@@ -117,12 +139,20 @@ class Indexer:
                     "whole. Give one sentence a line."
                 )
             cut_words = self.tokenizer.pieces_of(words) if self.subwords else []
+            seen = self.distinguished(ids, words)
+            if self.subwords:
+                none = self.tokenizer.unknown_entry
+                seen = np.array([none not in some for some in cut_words], bool)
+            share = float(seen.mean()) if len(seen) else 0.0
             for here in self._parts(cut_words, len(ids), size, one, i):
                 # Counted from 1: a 0 is no piece.
                 own = [[p + 1 for p in some] for some in cut_words[here]]
                 pieces = tuple(make(words[here]) for make in self.pieces)
                 pieces = (own, *pieces) if self.subwords else pieces
-                yield Row(i, ids[here], pieces, 1.0, spans[here], 0, words[here], here.start)
+                yield Row(
+                    i, ids[here], pieces, share, spans[here], 0, words[here], here.start,
+                    unknown=int((~seen[here]).sum()),
+                )  # fmt: skip
 
     def _parts(
         self, cut_words: list[list[int]], count: int, size: int, one: str | Example, i: int
@@ -164,9 +194,15 @@ class Indexer:
                 windows = cut_pair(sizes[0], sizes[1], most, self.policy, where(i), self.overlap)
             read = [[part for window in windows for part in window[side]] for side in (0, 1)]
             covered = sum(n * coverage(n, [own]) for n, own in zip(sizes, read, strict=True))
-            share = covered / sum(sizes) if all(sizes) else 0.0
+            held = covered / sum(sizes) if all(sizes) else 0.0
+            seen = [
+                self.distinguished(one.ids, _cells(text, one.spans))[_places(own)].sum()
+                for one, text, own in zip(two, (texts[i], others[i]), read, strict=True)
+            ]
+            share = float(sum(seen)) / sum(sizes) if all(sizes) else 0.0
             for window in windows:
-                yield self._two(i, two, (texts[i], others[i]), window, share)
+                row = self._two(i, two, (texts[i], others[i]), window, share)
+                yield replace(row, read=held, unknown=round(covered) - int(sum(seen)))
 
     def _two(
         self, i: int, two: Sequence[Tokens], texts: Sequence[str], window: Any, share: float
@@ -199,11 +235,15 @@ class Indexer:
             assert example.tree is not None
             nodes = flatten(example.tree)
             ids = np.zeros(len(nodes.words), np.int32)
-            ids[[bool(word) for word in nodes.words]] = self.tokenizer.of_words(example.words)
+            leaves = self.tokenizer.of_words(example.words)
+            ids[[bool(word) for word in nodes.words]] = leaves
+            seen = self.distinguished(leaves, example.words)
+            share = float(seen.mean()) if len(seen) else 0.0
             pieces = tuple(make(nodes.words) for make in self.pieces)
             spans = np.array(example.places, np.int32).reshape(-1, 2)
             yield Row(
-                i, ids, pieces, 1.0, spans, 0, example.words, 0, nodes.parents, example.tree
+                i, ids, pieces, share, spans, 0, example.words, 0, nodes.parents, example.tree,
+                unknown=int((~seen).sum()),
             )  # fmt: skip
 
     def matrices(
@@ -229,33 +269,49 @@ class Indexer:
         where: Callable[[int], str],
     ) -> Iterator[Row]:
         if len(ids) == 0 and self.framed:
-            yield self._row(i, ids, spans, text, 0.0)
+            yield replace(self._row(i, ids, spans, [], 0.0), read=0.0)
             return
         if len(ids) == 0:
             ids = np.array([self.tokenizer.unknown], np.int32)
             spans = None if spans is None else np.zeros((1, 2), np.int32)
-            yield self._row(i, ids, spans, text, 0.0)
+            yield replace(self._row(i, ids, spans, [""], 0.0), read=0.0)
             return
+        words = _cells(text, spans) if self.pieces and spans is not None else []
+        seen = self.distinguished(ids, words)
         limit = None if self.limit is None else self.limit - self.frame.room()
         if limit is None or len(ids) <= limit:
-            yield self._row(i, ids, spans, text, 1.0)
+            row = self._row(i, ids, spans, words, float(seen.mean()))
+            yield replace(row, unknown=int((~seen).sum()))
             return
         windows = cut(len(ids), limit, self.policy, self.overlap, where(i))
-        share = coverage(len(ids), windows)
+        every = _places([piece for window in windows for piece in window])
+        share = float(seen[every].sum()) / len(ids)
         for window in windows:
-            kept = None if spans is None else np.concatenate([spans[piece] for piece in window])
-            yield self._row(i, np.concatenate([ids[piece] for piece in window]), kept, text, share)
+            here = np.concatenate([np.arange(len(ids))[piece] for piece in window])
+            kept = None if spans is None else spans[here]
+            own = [words[k] for k in here] if words else []
+            row = self._row(i, ids[here], kept, own, share)
+            yield replace(row, read=coverage(len(ids), windows), unknown=int((~seen[here]).sum()))
 
     def _row(
-        self, i: int, ids: np.ndarray, spans: np.ndarray | None, text: str, share: float
+        self, i: int, ids: np.ndarray, spans: np.ndarray | None, words: list[str], share: float
     ) -> Row:
         if not self.pieces or spans is None:
             framed, _ = self.frame.put(ids)
             return Row(i, framed, (), share, None if spans is None else self.frame.spans(spans))
-        words = [text[start:end] for start, end in spans.tolist()]
-        limits = [getattr(getattr(make, "__self__", None), "limit", None) for make in self.pieces]
-        longest = min((limit for limit in limits if limit), default=None)
+        longest = min((limit for limit in self._spelled if limit), default=None)
         clipped = 0
         if longest is not None:
             clipped = sum(len(word.encode("utf-8", "replace")) > longest for word in words)
         return Row(i, ids, tuple(make(words) for make in self.pieces), share, spans, clipped)
+
+
+def _cells(text: str, spans: np.ndarray) -> list[str]:
+    """The tokens of a text as they stand in it."""
+    return [text[start:end] for start, end in spans.tolist()]
+
+
+def _places(parts: Sequence[slice]) -> np.ndarray:
+    """The places that some slices hold, each once."""
+    held = [np.arange(part.start, part.stop) for part in parts]
+    return np.unique(np.concatenate(held)) if held else np.zeros(0, np.int64)

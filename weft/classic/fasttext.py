@@ -169,6 +169,10 @@ class FastText:
         """Logits (n, C), or a standardised number (n, 1)."""
         return self._answers(texts)[1]
 
+    def coverage(self, texts: Sequence[str]) -> np.ndarray:
+        """(n,) The fraction of each text's words that it tells apart; 0 for a text without one."""
+        return self.reading.coverage(texts) if len(texts) else np.zeros(0)
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """The mean row of each text (n, E)."""
         return self._answers(texts)[0][:, : self.width].copy()

@@ -139,6 +139,11 @@ class Grams:
             return empty(sum(1 for _ in texts))
         return self._weigh(self._count(texts, self.index.get, self.index))
 
+    def knows(self, word: str) -> bool:
+        """Return whether an n-gram inside one word is in the vocabulary."""
+        lowered = word.lower() if self.lowercase else word
+        return any(gram in self.index for gram in self.split(lowered, *self.span))
+
     def places(self, text: str) -> list[tuple[int, list[tuple[int, int]]]]:
         """The column of each known n-gram in the text, with the spans of its tokens."""
         lowered = text.lower() if self.lowercase else text
@@ -187,6 +192,20 @@ def empty(rows: int) -> "csr_matrix":
     from scipy.sparse import csr_matrix
 
     return csr_matrix((rows, 0), dtype=np.float32)
+
+
+def grams_cover(text: str, families: Iterable[Grams]) -> float:
+    """Return the fraction of a text's words that some known n-gram is in; 0 without a word."""
+    words = [(match.group(), match.span()) for match in TOKEN.finditer(text)]
+    known = [False] * len(words)
+    for family in families:
+        if family.split is word_grams and family.span[0] > 1:
+            spans = {place for _, some in family.places(text) for place in some}
+            found = (place in spans for _, place in words)
+        else:
+            found = (family.knows(word) for word, _ in words)
+        known = [a or b for a, b in zip(known, found, strict=True)]
+    return sum(known) / len(words) if words else 0.0
 
 
 def span(name: str, given: list[int]) -> tuple[int, int] | None:

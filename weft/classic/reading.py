@@ -45,6 +45,7 @@ class Reading:
         self.words = np.empty(0, np.uint64)  # (V,) hashes, in the order of their rows
         self.buckets = np.empty(0, np.int32)  # (R − V,) likewise
         self._lookup: Lookup | None = None
+        self._sorted: np.ndarray | None = None  # the words, for looking them up
 
     def learn(self, texts: Sequence[str]) -> Rows:
         """Take words and buckets from the training texts, and give their rows."""
@@ -58,14 +59,14 @@ class Reading:
         self.is_word = kept < len(words[0])
         self.words = found[kept[self.is_word]]
         self.buckets = found[kept[~self.is_word]].astype(np.int32)
-        self._lookup = None
+        self._lookup = self._sorted = None
         self.lookup()
         return _joined(in_parallel(self._rows, parts))
 
     def restore(self, is_word: np.ndarray, words: np.ndarray, buckets: np.ndarray) -> bool:
         """Take what `learn` found in an earlier life; whether that is possible."""
         self.is_word, self.words, self.buckets = is_word.astype(bool), words, buckets
-        self._lookup = None
+        self._lookup = self._sorted = None
         fits = not len(buckets) or 0 <= buckets.min() <= buckets.max() < self.size
         fits = fits and len(words) == self.is_word.sum() == len(is_word) - len(buckets)
         return bool(fits and words.all() and len(np.unique(words)) == len(words))
@@ -73,6 +74,20 @@ class Reading:
     def rows(self, texts: Sequence[str]) -> Rows:
         """The rows of new texts; what training did not keep is left out."""
         return self._rows(self._tokens(texts))
+
+    def coverage(self, texts: Sequence[str]) -> np.ndarray:
+        """(N,) The fraction of each text's words that have a row or are spelled; 0 without one."""
+        tokens = self._tokens(texts)
+        if self._sorted is None:
+            self._sorted = np.sort(self.words)
+        known = np.ones(len(tokens.hashes))
+        if not self.longest:
+            places = np.searchsorted(self._sorted, tokens.hashes).clip(max=len(self._sorted) - 1)
+            known = (self._sorted[places] == tokens.hashes).astype(float)
+        ends = tokens.ends
+        sums = np.concatenate([[0.0], np.cumsum(known)])[np.concatenate([[0], ends])]
+        sizes = np.diff(np.concatenate([[0], ends]))
+        return np.diff(sums) / np.maximum(sizes, 1)
 
     def owned(self, text: str) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
         """The rows of one text, the words of each, and where the words stand in the text.

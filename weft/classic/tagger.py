@@ -21,9 +21,8 @@ from weft.registry import register
 from weft.storage import write_text
 from weft.tasks.structure import Found
 from weft.tasks.tagsets import TagSets, column, layers
-from weft.text.example import Example, Layers
+from weft.text.example import TAG, Example, Layers
 from weft.text.schemes import transitions
-from weft.text.sentences import TAG
 from weft.tokens.cuts import Cuts, keep
 from weft.tokens.split import Places, words_of
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import jsonio
 from weft.classic.choose import GRIDS, Fit, choose, fit_for, scores
-from weft.classic.grams import Grams, character_grams, empty, span, word_grams
+from weft.classic.grams import Grams, character_grams, empty, grams_cover, span, word_grams
 from weft.classic.linear import Weights
 from weft.classic.progress import Listen, Progress, nobody
 from weft.classic.saved import WEIGHTS, damaged, read
@@ -185,6 +185,10 @@ class TfIdf:
         if not len(texts):
             return np.zeros((0, len(self.bias)), dtype=np.float32)
         return scores(self._rows(texts), (self.weights, self.bias))
+
+    def coverage(self, texts: Sequence[str]) -> np.ndarray:
+        """(n,) The fraction of each text's words that some known n-gram is in; 0 without a word."""
+        return np.array([grams_cover(text, self.families.values()) for text in texts], float)
 
     def contributions(self, text: str, direction: np.ndarray) -> list[tuple[int, int, float]]:
         """(start, end, weight) of the tokens; the weights sum to (scores − bias) · direction.

@@ -33,9 +33,10 @@ def check(
     other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
+    names: options.Names = "",
     task: Annotated[
         str,
-        typer.Option(help="seq2seq: labels are texts to be written; else that is seen."),
+        typer.Option(help="What labels are: seq2seq, tag, classify, pair-classify…; else seen."),
     ] = "",
     format: Annotated[str, typer.Option(help="csv, tsv, jsonl…; recognised where possible.")] = "",
     limit: Annotated[int, typer.Option(help="Words that a model will read of a text.")] = 512,
@@ -53,7 +54,8 @@ def check(
     nobody closes.
     """
     from weft.doctor.diagnose import diagnosed, without_fix
-    from weft.doctor.files import MATRICES, PARALLEL, opened
+    from weft.doctor.files import MATRICES, PARALLEL, holds_labels, opened
+    from weft.doctor.finding import SHOWN as PLACES
     from weft.doctor.survey import survey
     from weft.text.read import Columns
 
@@ -61,7 +63,7 @@ def check(
         raise UserError(f"--limit should be 1 or more words, got {limit}.")
     named = [options.column(c) if c else None for c in (text, label, other)]
     columns = Columns(named[0], named[1], other=named[2], writes=task == "seq2seq")
-    found = opened(files, columns, format or None, target)
+    found = opened(files, columns, format or None, target, options.label_names(names) or (), task)
     for line in found.lines:
         typer.echo(line, err=True)
     parallel = PARALLEL in found.formats.values()
@@ -69,10 +71,14 @@ def check(
         raise UserError("--fix does not write pairs of files. Leave out --target or --fix.")
     if fix and MATRICES in found.formats.values():
         raise UserError("--fix does not write matrices. Leave out --fix.")
-    paired = True if parallel or task == "seq2seq" else None if not task else False
+    texts = parallel and not task and not holds_labels(found)
+    paired = True if texts or task == "seq2seq" else None if not task else False
     with counting("texts") as count:
         seen = survey(found.sources, count, paired)
-    diagnosis, copies = diagnosed(seen, found.paths, limit, near, found.tallies, found.findings)
+    most = None if as_json else PLACES
+    diagnosis, copies = diagnosed(
+        seen, found.paths, limit, near, found.tallies, found.findings, most
+    )  # fmt: skip
     diagnosis = without_fix(diagnosis) if parallel else diagnosis
     fixed = None
     if fix:
@@ -82,7 +88,7 @@ def check(
     if html:
         from weft.report.check import page
 
-        write_text(html, page(diagnosis, limit), errors="replace")
+        write_text(html, page(diagnosis.first(PLACES), limit), errors="replace")
     if as_json:
         typer.echo(json.dumps(diagnosis.to_json(), ensure_ascii=False))
         for line in fixed.lost if fixed else ():

@@ -1,7 +1,7 @@
 """weft compare"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,7 @@ def compare(
     other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
+    names: options.Names = "",
     task: Annotated[
         str,
         typer.Option(
@@ -57,7 +58,9 @@ def compare(
 
     flags = {"data.text": text, "data.label": label, "data.problems": problems}
     flags |= {"data.target": target, "data.other": other}
-    changes = {k: options.column(v) for k, v in flags.items() if v}
+    changes: dict[str, Any] = {k: options.column(v) for k, v in flags.items() if v}
+    if names:
+        changes["data.names"] = options.label_names(names)
     output = output or folder_for(files[0])
     with resumable(lambda: f"finished trainings are kept: `{same_command()}` goes on"):
         rows = run(

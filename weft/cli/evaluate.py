@@ -33,6 +33,7 @@ def evaluate(
     other: options.Other = "",
     label: options.Label = "",
     target: options.Target = "",
+    names: options.Names = "",
     as_json: options.Json = False,
     predictions: Annotated[str, typer.Option(help="Write every answer to this .jsonl.")] = "",
     errors: Annotated[
@@ -69,6 +70,7 @@ def evaluate(
         text=options.column(text),
         other=options.column(other),
         label=options.column(label),
+        names=options.label_names(names),
         target=target,
         problems=chosen,
     )

@@ -29,6 +29,12 @@ Target = Annotated[
     str,
     typer.Option(help="Ending of the file beside each that holds what its lines should become."),
 ]
+Names = Annotated[
+    str,
+    typer.Option(
+        help="Names of label ids: a file (a name a line, or id<TAB>name) or 0=negative,1=positive."
+    ),
+]
 Sets = Annotated[
     list[str], typer.Option("--set", help="Override a setting: --set encoder.hidden=100.")
 ]
@@ -124,6 +130,13 @@ def _fitting(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any]:
     if found != columns and not named and (table := laid_out(file, found)) is not None:
         typer.echo(f"{file}: {table.describe()}", err=True)
     return {key: "" if getattr(found, key) is None else getattr(found, key) for key in keys}
+
+
+def label_names(value: str) -> tuple[str, ...] | None:
+    """What --names says, for the configuration; None where it is not given."""
+    from weft.text.names import parse_names
+
+    return parse_names(value) or None
 
 
 def column(value: str) -> str | int:

@@ -79,7 +79,8 @@ def predict(
         typer.echo(f"note: without an answer: {line}", err=True)
     if partly:
         texts = "1 text was" if partly == 1 else f"{partly} texts were"
-        typer.echo(f"note: {texts} read only in part (coverage < 1)", err=True)
+        why = "cut, or with words that the model does not tell apart"
+        typer.echo(f"note: {texts} read only in part: {why} (coverage < 1)", err=True)
 
 
 def _given(

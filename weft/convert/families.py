@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import UserError, unknown_name
+from weft.registry import fits
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -93,7 +94,7 @@ class Family:
 def typed(name: str, value: Any, usual: Any, where: str) -> Any:
     """A setting of config.json, or a UserError where it is not what it usually is."""
     wanted = (int, float) if isinstance(usual, float) else type(usual)
-    if isinstance(value, wanted) and not isinstance(value, bool):
+    if isinstance(value, wanted) and fits(value, type(usual)):
         return value
     kind = {int: "a whole number", float: "a number"}.get(type(usual), "a name")
     raise UserError(f"{where}: {name} should be {kind}, found {value!r}.")

@@ -71,7 +71,7 @@ def _same(one: Tensor, other: Tensor) -> bool:
 
 def named(names: Sequence[str] | set[str]) -> str:
     """Some names for a message, and how many more there are."""
-    shown = ", ".join(sorted(names)[:SHOWN])
+    shown = ", ".join(f"{name:.60}" for name in sorted(names)[:SHOWN])
     rest = len(names) - SHOWN
     return f"{shown}, … ({rest} more)" if rest > 0 else shown
 

@@ -8,6 +8,7 @@ from typing import Any
 from weft import jsonio
 from weft.convert.tensors import named
 from weft.errors import UserError
+from weft.tokens.safety import check_ids
 from weft.tokens.tokenizer import Tokenizer
 
 FILE = "tokenizer.json"
@@ -32,13 +33,16 @@ def read(folder: Path, family: str) -> Tokenizer:
             f"{folder}: no tokenizer: there is no {FILE}, no vocab.txt, and no vocab.json with "
             "merges.txt. Copy the one it was trained with there."
         )
-    for token, number in sorted(_object(folder / "added_tokens.json").items(), key=lambda x: x[1]):
+    added = _object(folder / "added_tokens.json")
+    if not all(type(number) is int for number in added.values()):
+        raise UserError(f"{folder / 'added_tokens.json'}: expected tokens with their ids.")
+    for token, number in sorted(added.items(), key=lambda item: item[1]):
         if raw.token_to_id(token) is None:
             raw.add_tokens([token])
         if raw.token_to_id(token) != number:
             raise UserError(
-                f"{folder / 'added_tokens.json'}: '{token}' should have the id {number}, but the "
-                f"next free one is {raw.token_to_id(token)}."
+                f"{folder / 'added_tokens.json'}: '{token:.60}' should have the id {number}, but "
+                f"the next free one is {raw.token_to_id(token)}."
             )
     return Tokenizer(raw)
 
@@ -109,13 +113,22 @@ def _object(path: Path) -> dict[str, Any]:
     return found
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
+
+
 def _wordpiece(path: Path, said: Mapping[str, Any]) -> Any:
     """BERT's tokenizer, from one entry a line."""
     from tokenizers import Tokenizer as Raw
     from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
     # Not splitlines: entries may hold other line breaks.
-    lines = path.read_text("utf-8").split("\n")
+    lines = _text(path).split("\n")
     entries = [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
     known = {entry: i for i, entry in enumerate(entries)}
     names = {name: special(said, name, usual) for name, usual in BERT.items()}
@@ -142,7 +155,8 @@ def _byte_level(folder: Path, said: Mapping[str, Any], framed: bool) -> Any:
     from tokenizers import decoders, models, pre_tokenizers, processors
 
     known = _object(folder / "vocab.json")
-    lines = (folder / "merges.txt").read_text("utf-8").split("\n")
+    check_ids(known.values(), len(known), str(folder / "vocab.json"))
+    lines = _text(folder / "merges.txt").split("\n")
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     if bad := [pair for pair in pairs if len(pair) != 2]:
         raise UserError(f"{folder / 'merges.txt'}: '{' '.join(bad[0])}' is no pair of pieces.")

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from weft.doctor.damage import unmojibake
 from weft.doctor.draft import Draft, Spot, spots
-from weft.doctor.finding import SHOWN, Finding, Histogram, Level, Place, excerpt, many, verb
+from weft.doctor.finding import Finding, Histogram, Level, Place, excerpt, many, verb
 from weft.doctor.pairs import target_of
 from weft.doctor.scripts import NONE
 from weft.doctor.survey import Split, Survey
@@ -175,8 +175,7 @@ def lengths(survey: Survey, limit: int) -> Iterator[Draft]:
             )
             here = tuple(
                 Spot(split.start + row, detail=f"{words:,} words")
-                for words, row in split.longest
-                if words > limit
+                for words, row in split.longer_than(limit)
             )
             fix = (
                 "A model with that limit reads only a part of them: choose what with data.truncate."
@@ -190,7 +189,7 @@ def lengths(survey: Survey, limit: int) -> Iterator[Draft]:
         if not survey.unlabelled:
             yield from _short(split, figures.get("median", 0), survey.unit)
         edge = OUTLIER * figures.get("p95", 0)
-        far = [(words, row) for words, row in split.longest if words > max(edge, 100)]
+        far = split.longer_than(max(edge, 100))
         if far:
             count = sum(n for words, n in split.lengths.items() if words > max(edge, 100))
             title = (
@@ -267,7 +266,7 @@ def scripts(survey: Survey) -> Iterator[Draft]:
             if name == NONE
             else "Keep one language, or train on both."
         )
-        yield Draft("script", "note", title, count, tuple(here[:SHOWN]), fix)
+        yield Draft("script", "note", title, count, tuple(here), fix)
     large = [name for name, n in written.items() if n >= MINORITY * sum(counts.values())]
     if len(large) > 1:
         told = ", ".join(f"{name} {counts[name]:,}" for name in large)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.doctor.draft import Draft, Spot
-from weft.doctor.finding import SHOWN, Level, excerpt, many, verb
+from weft.doctor.finding import Level, excerpt, many, verb
 from weft.doctor.layers import difference
 from weft.doctor.near import Pair, near_pairs
 from weft.doctor.pairs import target_of
@@ -162,7 +162,7 @@ def _leaks(copies: Copies) -> Iterator[Draft]:
             # That two people say the same sentence is seldom a leak; that many do, is.
             few = copies.survey.sentences and len(rows) < OFTEN * target.rows
             level: Level = "error" if exact and not few else "warning"
-            spots = tuple(Spot(int(row), int(there)) for row, there in rows[:SHOWN])
+            spots = tuple(Spot(int(row), int(there)) for row, there in rows)
             kind = "leak" if exact else "near leak"
             yield Draft(kind, level, title, len(rows), spots, advice)
 
@@ -178,7 +178,7 @@ def _conflicts(copies: Copies) -> Iterator[Draft]:
         return
     names, label = copies.survey.label_names(), copies.survey.label
     spots = []
-    for rows in found[:SHOWN]:
+    for rows in found:
         other = next(row for row in rows if label[row] != label[rows[0]])
         told = " / ".join(_shown(names[label[row]]) for row in (rows[0], other))
         spots.append(Spot(int(rows[0]), int(other), "" if copies.survey.structured else told))
@@ -198,7 +198,7 @@ def _conflicts(copies: Copies) -> Iterator[Draft]:
 def _several(copies: Copies, found: list[np.ndarray]) -> Draft:
     """One text that should become several: more than one reference, or a mistake."""
     label = copies.survey.label
-    others = [next(row for row in rows if label[row] != label[rows[0]]) for rows in found[:SHOWN]]
+    others = [next(row for row in rows if label[row] != label[rows[0]]) for rows in found]
     spots = [Spot(int(rows[0]), int(there)) for rows, there in zip(found, others, strict=False)]
     have = verb(len(found), "has", "have")
     title = f"{many(len(found), 'text')} {have} more than one target."
@@ -226,7 +226,7 @@ def _repeats(copies: Copies, number: int) -> Iterator[Draft]:
             f"({bytewise:,} byte for byte, the rest in case, spaces or Unicode form)."
         )
         level: Level = "warning" if len(rows) >= OFTEN * split.rows else "note"
-        spots = tuple(Spot(int(row), int(first)) for row, first in rows[:SHOWN])
+        spots = tuple(Spot(int(row), int(first)) for row, first in rows)
         said = "annotation" if copies.survey.structured else "label"
         fix = f"Remove the later ones (--fix does where the {said} is the same)."
         yield Draft("duplicate", level, title, len(rows), spots, fix)
@@ -234,7 +234,7 @@ def _repeats(copies: Copies, number: int) -> Iterator[Draft]:
     if near:
         texts = f"{many(len(near), copies.survey.unit)} of {split.name}"
         title = f"{texts} {verb(len(near), 'is', 'are')} nearly the same as an earlier one."
-        spots = tuple(Spot(row, first) for row, first, _ in near[:SHOWN])
+        spots = tuple(Spot(row, first) for row, first, _ in near)
         fix = "Look at them: copies with a typo teach nothing new."
         yield Draft("near duplicate", "note", title, len(near), spots, fix)
 

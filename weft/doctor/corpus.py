@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.doctor.words import is_emoticon
+
 LONGEST = 256  # words kept of a text: its beginning and its end
 COMMON = 5  # words that occur less often than this say equally much
 
@@ -41,6 +43,10 @@ class Corpus:
         """The word numbers of all texts in a row, and where each text ends (a leading 0)."""
         flat = np.frombuffer(self._flat, np.int32) if self._flat else np.zeros(0, np.int32)
         return flat, np.frombuffer(self._ends, np.int64)
+
+    def emoticons(self) -> frozenset[int]:
+        """The numbers of the words that are emoticons or emoji."""
+        return frozenset(number for word, number in self._numbers.items() if is_emoticon(word))
 
     def weights(self) -> np.ndarray:
         """What each word says: much when it is rare, nothing when it is punctuation."""

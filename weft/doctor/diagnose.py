@@ -39,8 +39,12 @@ def diagnosed(
     near: bool,
     tallies: Mapping[str, Tally] | None = None,
     extra: tuple[Finding, ...] = (),
+    most: int | None = SHOWN,
 ) -> tuple[Diagnosis, copies.Copies]:
-    """The diagnosis of a finished survey, and the repeated texts that --fix needs."""
+    """The diagnosis of a finished survey, and the repeated texts that --fix needs.
+
+    A finding names its first `most` places; None stands for all of them.
+    """
     for tally in (tallies or {}).values():
         tally.open = False  # rows are read again for their places, but counted once
     findings = [f for name, tally in (tallies or {}).items() for f in checks.left_out(tally, name)]
@@ -59,7 +63,8 @@ def diagnosed(
     drafts.extend(paired.drafts(found))
     drafts.extend(two.drafts(found))
     drafts.extend(_others(found, limit))
-    findings.extend(written(drafts, found))
+    findings.extend(written(drafts, found, most))
+    findings = [replace(finding, places=finding.places[:most]) for finding in findings]
     result = Diagnosis(
         files=dict(files or {}),
         rows={split.name: split.rows for split in found.splits},
@@ -122,7 +127,7 @@ def _odd(found: Survey) -> Iterator[Draft]:
     if odd:
         spots = tuple(
             Spot(o.row, detail=f"{o.tag} here, {o.usual} {o.times:,} times", place=o.place)
-            for o in odd[:SHOWN]
+            for o in odd
         )
         are = verb(len(odd), "is", "are")
         title = (

@@ -40,12 +40,12 @@ def spots(split: Split, rows: Iterable[int]) -> tuple[Spot, ...]:
     return tuple(Spot(split.start + row) for row in rows)
 
 
-def written(drafts: Iterable[Draft], survey: Survey) -> list[Finding]:
-    """The findings, with file, line and excerpt of every place."""
+def written(drafts: Iterable[Draft], survey: Survey, most: int | None = SHOWN) -> list[Finding]:
+    """The findings, with file, line and excerpt of the first `most` places, None for all."""
     drafts = list(drafts)
     wanted: dict[str, set[int]] = defaultdict(set)
     for draft in drafts:
-        for spot in draft.spots[:SHOWN]:
+        for spot in draft.spots[:most]:
             for row in (spot.row, spot.other):
                 if row is not None:
                     split = survey.split_of(row)
@@ -81,7 +81,7 @@ def written(drafts: Iterable[Draft], survey: Survey) -> list[Finding]:
             level=draft.level,
             title=draft.title,
             count=draft.count,
-            places=tuple(place(spot, draft) for spot in draft.spots[:SHOWN]),
+            places=tuple(place(spot, draft) for spot in draft.spots[:most]),
             fix=draft.fix,
         )
         for draft in drafts

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from weft.doctor.finding import SHOWN, Finding, Level, Place, Sketch, excerpt, many, verb
+from weft.doctor.finding import Finding, Level, Place, Sketch, excerpt, many, verb
 
 
 @dataclass(frozen=True)
@@ -242,15 +242,15 @@ _RANGES = ("overlapping ranges", "malformed range", "range beyond the sentence")
 
 
 def findings(faults: Iterable[Fault], name: str) -> list[Finding]:
-    """One finding for each kind of fault, with the first places."""
+    """One finding for each kind of fault, with its places."""
     counts: dict[str, int] = {}
     places: dict[str, list[Place]] = {}
     for fault in faults:
         kind = "bad range" if fault.kind in _RANGES else fault.kind
         counts[kind] = counts.get(kind, 0) + 1
-        if len(places.setdefault(kind, [])) < SHOWN:
-            sketch = fault.sketch if not places[kind] else None  # one drawing says enough
-            places[kind].append(Place(fault.where, excerpt(fault.text), fault.told, sketch))
+        sketch = fault.sketch if not places.get(kind) else None  # one drawing says enough
+        place = Place(fault.where, excerpt(fault.text), fault.told, sketch)
+        places.setdefault(kind, []).append(place)
     return [_finding(kind, count, places[kind], name) for kind, count in counts.items()]
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from weft.doctor import matrices
@@ -13,13 +14,15 @@ from weft.errors import UndecidedError, UserError
 from weft.text.choice import choose, fitted
 from weft.text.example import Example, Tally
 from weft.text.formats import check_format, is_matrices
-from weft.text.parallel import read_parallel, sides
+from weft.text.names import named
+from weft.text.parallel import Second, look_like_labels, read_parallel, sides
 from weft.text.read import Columns, laid_out, read, settled
-from weft.text.source import Account, missing
+from weft.text.source import Account, Problems, missing
 
 NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
 UNREADABLE = "unreadable"
 PARALLEL, MATRICES = "parallel", "matrices"
+LOOKED = 200  # lines of a second file that say whether it holds labels
 TABLES = ("csv", "tsv", "jsonl")
 
 
@@ -34,6 +37,7 @@ class Files:
     tallies: dict[str, Tally]
     findings: tuple[Finding, ...]  # about what is known of words, where something is
     lines: tuple[str, ...] = ()  # which columns are read
+    second: Second = "label"  # what the second of files joined by a comma holds
 
 
 def opened(
@@ -41,6 +45,8 @@ def opened(
     columns: Columns,
     format: str | None = None,
     target: str = "",
+    label_names: Sequence[str] = (),
+    task: str = "",
 ) -> Files:
     """Two files are train and test, three train, dev and test; more are named after themselves.
 
@@ -59,13 +65,13 @@ def opened(
                 raise missing(file)
     names = NAMES.get(len(paths)) or tuple(_unique(paths))
     columns, lines = _chosen(paths, columns, format) if not target else (columns, ())
-    out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, (), lines)
+    out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, (), lines, _second(task))
     for name, path in out.paths.items():
         out.tallies[name] = tally = Account()
         files = sides(path, target)
         if len(files) > 1:
             out.formats[name], out.columns[name] = PARALLEL, columns
-            out.sources[name] = _parallel(files, tally)
+            out.sources[name] = _parallel(files, tally, out.second)
             continue
         out.columns[name] = columns
         if is_matrices(path):
@@ -82,6 +88,9 @@ def opened(
             alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
             out.columns[name] = alike
             out.sources[name] = _texts(path, alike, format, tally)
+    if label_names:
+        for name, one in out.sources.items():
+            out.sources[name] = _with_names(one, label_names, out.tallies[name])
     found = [
         *look(out.paths, out.formats, out.columns),
         *_matrices(out),
@@ -155,8 +164,24 @@ def _structured(path: str, kind: str, columns: Columns, tally: Tally) -> Source:
     return lambda: _until(examples(path, kind, columns, tally), tally)
 
 
-def _parallel(files: tuple[str, ...], tally: Tally) -> Source:
-    return lambda: _until(read_parallel(*files, problems="skip", tally=tally), tally)
+def _parallel(files: tuple[str, ...], tally: Tally, second: Second) -> Source:
+    return lambda: _until(
+        read_parallel(*files, problems="skip", tally=tally, second=second), tally
+    )  # fmt: skip
+
+
+def holds_labels(files: Files) -> bool:
+    """Return whether the second of two files joined by a comma looks like labels, and not texts."""
+    first = next(iter(files.sources.values()))
+    return look_like_labels([str(e.label) for e in islice(first(), LOOKED)])
+
+
+def _second(task: str) -> Second:
+    return "tags" if task == "tag" else "other" if task.startswith("pair-") else "label"
+
+
+def _with_names(source: Source, names: Sequence[str], tally: Tally) -> Source:
+    return lambda: named(iter(source()), names, Problems("", "skip", tally))
 
 
 def _texts(path: str, columns: Columns, format: str | None, tally: Tally) -> Source:

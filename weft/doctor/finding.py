@@ -1,12 +1,12 @@
 """What the doctor says: findings with places and advice, and the figures around them."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
-SHOWN = 20  # places a finding names; its count is always of all
+SHOWN = 20  # places of a finding that a page shows; --json has all of them
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,14 @@ class Finding:
 
 @dataclass
 class Noted:
-    """How often something was seen, and its first rows."""
+    """How often something was seen, and in which rows."""
 
     count: int = 0
     rows: list[int] = field(default_factory=list)
 
     def add(self, row: int) -> None:
         self.count += 1
-        if len(self.rows) < SHOWN:
-            self.rows.append(row)
+        self.rows.append(row)
 
 
 @dataclass(frozen=True)
@@ -91,6 +90,11 @@ class Diagnosis:
     def worst(self) -> Level | None:
         """The level of the worst finding, None when there is nothing to say."""
         return self.findings[0].level if self.findings else None
+
+    def first(self, count: int) -> "Diagnosis":
+        """The same with the first places of each finding."""
+        kept = tuple(replace(finding, places=finding.places[:count]) for finding in self.findings)
+        return replace(self, findings=kept)
 
     def to_json(self) -> dict[str, Any]:
         """Plain dicts, lists and numbers."""

@@ -51,6 +51,8 @@ def near_pairs(corpus: Corpus, texts: np.ndarray) -> list[Pair]:
     promising: dict[tuple[int, int], _Likeness] = {}
     for start in range(0, len(pairs), CHUNK):
         for first, second in pairs[start : start + CHUNK].tolist():
+            if scale.feels(first) != scale.feels(second):
+                continue  # "great :)" is not "great :("
             found = _compare(scale.words(first), scale.words(second), scale.says, align)
             if found.score >= ALIKE and found.edits <= _allowed(found.length):
                 promising[first, second] = found
@@ -72,8 +74,13 @@ class _Scale:
 
     def __init__(self, corpus: Corpus, weights: np.ndarray) -> None:
         self.words = corpus.text
+        self._emoticons = corpus.emoticons()
         # A list answers much faster than an array, one word at a time.
         self.says: list[float] = weights.tolist()
+
+    def feels(self, text: int) -> frozenset[int]:
+        """The emoticons of a text."""
+        return self._emoticons.intersection(self.words(text)) if self._emoticons else frozenset()
 
     def jaccard(self, one: int, other: int) -> float:
         """How much of what two texts say together both say, in whatever order."""

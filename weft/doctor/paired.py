@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.doctor.corpus import Corpus
 from weft.doctor.draft import Draft, Spot, spots
-from weft.doctor.finding import SHOWN, Level, excerpt, many, verb
+from weft.doctor.finding import Level, excerpt, many, verb
 from weft.doctor.pairs import Pairs, target_of
 from weft.doctor.scripts import NONE
 from weft.doctor.survey import Survey
@@ -81,7 +81,7 @@ def _ratios(survey: Survey, pairs: Pairs) -> Iterator[Draft]:
         far = np.flatnonzero(np.abs(own) > edge)
         if not len(far):
             continue
-        order = far[np.argsort(-np.abs(own[far]), kind="stable")][:SHOWN]
+        order = far[np.argsort(-np.abs(own[far]), kind="stable")]
         here = tuple(
             Spot(split.start + int(i), detail=_told(pairs, split.start + int(i))) for i in order
         )
@@ -121,7 +121,7 @@ def _scripts(survey: Survey, pairs: Pairs) -> Iterator[Draft]:
         have = verb(count, "has", "have")
         title = f"{many(count, 'target')} {have} mostly {name} letters, not {usual}."
         fix = "Look whether they are in the right language."
-        yield Draft("target script", "note", title, count, tuple(here[:SHOWN]), fix, _said)
+        yield Draft("target script", "note", title, count, tuple(here), fix, _said)
 
 
 def _unseen(survey: Survey, corpus: Corpus, what: str) -> Iterator[Draft]:

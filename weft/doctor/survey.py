@@ -11,7 +11,6 @@ import numpy as np
 
 from weft.doctor.corpus import Corpus
 from weft.doctor.damage import damages
-from weft.doctor.finding import SHOWN
 from weft.doctor.finding import Noted as Noted
 from weft.doctor.layers import annotation, is_sentence, layers
 from weft.doctor.pairs import FIRST, Pairs, free_text, target_of
@@ -47,7 +46,16 @@ class Split:
     twice: Noted = field(default_factory=Noted)  # or the same as the first
     labels: dict[str, Noted] = field(default_factory=dict)
     layers: dict[str, dict[str, Noted]] = field(default_factory=dict)  # of words, by kind
-    longest: list[tuple[int, int]] = field(default_factory=list)  # (words, row) of a few
+    words: array = field(default_factory=lambda: array("i"))  # of each text that has some
+    filled: array = field(default_factory=lambda: array("q"))  # the rows of these texts
+
+    def longer_than(self, words: float) -> list[tuple[int, int]]:
+        """(words, row) of the texts with more words, the longest first."""
+        counts = np.array(self.words, np.int64)
+        found = np.flatnonzero(counts > words)
+        order = found[np.argsort(-counts[found], kind="stable")]
+        return [(int(counts[i]), self.filled[i]) for i in order]
+
     uncounted: int = 0  # rows whose label came after DISTINCT others
 
 
@@ -143,9 +151,8 @@ class Survey:
         split.lengths[count] += 1
         if count == 1:
             split.single.add(row)
-        if not split.longest or count > split.longest[-1][0] or len(split.longest) < SHOWN:
-            split.longest = sorted([*split.longest, (count, row)], key=lambda p: (-p[0], p[1]))
-            del split.longest[SHOWN:]
+        split.words.append(count)
+        split.filled.append(row)
         split.scripts.setdefault(script(text), Noted()).add(row)
         for kind in damages(text):
             split.damage.setdefault(kind, Noted()).add(row)

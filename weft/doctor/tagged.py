@@ -10,9 +10,8 @@ from weft.errors import UserError
 from weft.text import schemes
 from weft.text.columns import Columns
 from weft.text.conll import Tagged, read_columns
-from weft.text.example import Example, Layers, Tally
+from weft.text.example import TAG, Example, Layers, Tally
 from weft.text.schemes import OUTSIDE
-from weft.text.sentences import TAG
 
 _PAIRS = {"BILOU": "LU", "BIOES": "ES"}  # marks that only one scheme has
 

@@ -23,13 +23,18 @@ class Classic:
     def scores(self, texts: Sequence[str | Example], parts: bool = False) -> Scored:
         """Scores of each text; only a part that tags words has a weight for each of them."""
         covered = np.array([1.0 if _text(one).strip() else 0.0 for one in texts])
+        read = covered
+        if hasattr(self.part, "coverage") and not getattr(self.part, "pairs", False):
+            covered = self.part.coverage([_text(one) for one in texts])
         if getattr(self.part, "task", "") == "language":
-            found: Any = list(self.likelihoods([_text(one) for one in texts]))
+            plain = [_text(one) for one in texts]
+            covered = self.space.tokenizer.known_fraction(plain)  # type: ignore[attr-defined]
+            found: Any = list(self.likelihoods(plain))
         else:
             found = self.part.scores(texts)
         if not isinstance(found, list):
-            return Scored(found, covered)
-        return Scored(found, covered, [_weights(one) for one in found])
+            return Scored(found, covered, read=read)
+        return Scored(found, covered, [_weights(one) for one in found], read)
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
         """Of a language model: how probable each token of each text is, in order."""

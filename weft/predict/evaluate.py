@@ -15,7 +15,7 @@ from weft.predict.predictor import CHUNK, Predictor
 from weft.predict.prepare import prepared
 from weft.tasks.structure import Structure
 from weft.tasks.task import Answer
-from weft.text.example import Answers, Example, Layers, Tally
+from weft.text.example import UNKNOWN_WORDS, Answers, Example, Layers, Tally
 
 
 def evaluate(
@@ -56,9 +56,12 @@ def evaluate(
             if hasattr(task, "right"):
                 gold = [task.right(example) for example in kept]
             measure.add(task.predicted(scored.scores, space), gold)
-            for example, share in zip(kept, scored.coverage, strict=True):
-                if share < 1:
-                    tally.add("texts read only in part", f"{example.where} ({share:.0%})")
+            read = np.ones(len(kept)) if scored.read is None else scored.read
+            for example, share, held in zip(kept, scored.coverage, read, strict=True):
+                if held < 1:
+                    tally.add("texts read only in part", f"{example.where} ({held:.0%})")
+                if share < held:
+                    tally.add(UNKNOWN_WORDS, f"{example.where} ({share:.0%} covered)")
             answers = task.answers(scored.scores, space) if predictions or look else []
             if look is not None:
                 for example, answer in zip(kept, answers, strict=True):

@@ -251,7 +251,7 @@ class Writer:
         given = [self._asked(*one) for one in zip(prompts, names, strict=True)]
         for rows, source in engine.batches(given):
             for row in rows:
-                if row.coverage < 1:
+                if row.read < 1:
                     raise UserError(
                         f"{names[row.text]} is longer than the {engine.indexer.limit} tokens that "
                         "this model reads. Shorten it, or cut it into several."

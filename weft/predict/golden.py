@@ -36,6 +36,8 @@ def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
         ) from None
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: damaged ({error}). Restore the folder from a backup.") from None
+    if count is not None and type(count) is not int:
+        raise UserError(f"{path.with_name('model.json')}: damaged ('golden' is no whole number).")
     if count is not None and count != len(lines):
         raise UserError(
             f"{path}: holds {len(lines)} recorded answers, and {count} were saved: it was emptied, "

@@ -66,11 +66,10 @@ class Neural:
             return self._sentences(texts)
         store, rows = self._store(texts, spans=parts)
         owners = np.array([row.text for row in rows])
-        covered = np.zeros(len(texts))
-        covered[owners] = [row.coverage for row in rows]
+        covered, read = _covered(rows, len(texts))
         if not parts or self.model.reads == "pairs":  # places in two texts would not tell which
             found = scores(self.model, store, self.runtime)
-            return Scored(_merge(found, owners, len(texts)), covered)
+            return Scored(_merge(found, owners, len(texts)), covered, read=read)
         found = np.empty((0, 0))
         pieces: list[list[tuple[int, int, float]]] = [[] for _ in texts]
         for chosen, reading in readings(self.model, store, self.runtime):
@@ -79,16 +78,16 @@ class Neural:
                 found = np.empty((len(rows), out.shape[1]), out.dtype)
             found[chosen] = out
             self._weights(rows, chosen, reading, pieces)
-        return Scored(_merge(found, owners, len(texts)), covered, [tuple(p) for p in pieces])
+        merged = _merge(found, owners, len(texts))
+        return Scored(merged, covered, [tuple(p) for p in pieces], read)
 
     def _passages(self, given: Sequence[Any]) -> Scored:
         """Where in each passage the answer stands: the best of all its windows."""
         store, rows = self._store(given)
         windows = [window_of(self.model, r, given[r.text].other or "", r.text) for r in rows]
         found = decoded(self.model, store, self.runtime) if rows else []
-        covered = np.zeros(len(given))
-        covered[[row.text for row in rows]] = [row.coverage for row in rows]
-        return Scored(pointed(zip(windows, found, strict=True), len(given)), covered)
+        covered, read = _covered(rows, len(given))
+        return Scored(pointed(zip(windows, found, strict=True), len(given)), covered, read=read)
 
     def _sentences(self, given: Sequence[Any]) -> Scored:
         """What is found for the words of each text; the rows of a long one follow each other."""
@@ -97,7 +96,7 @@ class Neural:
         for row, (table, chances) in zip(
             rows, decoded(self.model, store, self.runtime) if rows else (), strict=True
         ):
-            if not row.coverage:
+            if not row.read:
                 continue  # nothing was read, so there is nothing to say
             places = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
             fields = getattr(given[row.text], "fields", ())
@@ -112,10 +111,8 @@ class Neural:
             else ()
             for one in whole
         ]
-        covered = np.zeros(len(whole))
-        for row in rows:
-            covered[row.text] = row.coverage
-        return Scored(whole, covered, weights)
+        covered, read = _covered(rows, len(whole))
+        return Scored(whole, covered, weights, read)
 
     def _heard(self, given: Sequence[str | Example]) -> Scored:
         """How probable each token of each text is, each text by itself."""
@@ -127,7 +124,7 @@ class Neural:
             )
             for one in found
         ]
-        return Scored(found, np.array([float(bool(text.strip())) for text in texts]), weights)
+        return Scored(found, self.indexer.tokenizer.known_fraction(texts), weights)
 
     @property
     def turns(self) -> bool:
@@ -396,8 +393,16 @@ def indexer(
     most = min(limits, default=None)
     return Indexer(
         tokenizer, model.piece_makers, most, policy, model.whole, cuts, model.beyond, model.frame,
-        model.subwords, overlap,
+        model.subwords, overlap, model.reads_ids,
     )  # fmt: skip
+
+
+def _covered(rows: Sequence[Row], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(texts,) The coverage of each text, and the fraction of its tokens that its rows hold."""
+    covered, read = np.zeros(count), np.zeros(count)
+    for row in rows:
+        covered[row.text], read[row.text] = row.coverage, row.read
+    return covered, read
 
 
 def _merge(values: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:

@@ -32,8 +32,9 @@ class Scored:
     """What an engine found for some texts, in their order."""
 
     scores: Any  # (texts, C), or of a model that answers at every word a value a text
-    coverage: np.ndarray  # (texts,)
+    coverage: np.ndarray  # (texts,) fraction of the tokens that were read and told apart
     parts: Sequence[tuple] = ()  # (start, end, weight) of each token, a tuple a text
+    read: np.ndarray | None = None  # (texts,) fraction of the tokens that were read; None: all
 
 
 class Engine(Protocol):

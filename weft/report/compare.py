@@ -20,7 +20,7 @@ from weft.errors import UserError
 from weft.report.budget import Clock
 from weft.report.disputes import disputes
 from weft.report.facts import Facts, facts, looks_numeric, right
-from weft.report.fitting import chosen, fitting, others
+from weft.report.fitting import chosen, fitting, fitting_files, others
 from weft.report.held import write_test
 from weft.report.leaderboard import Row, table, verdict
 from weft.report.look import look
@@ -202,7 +202,7 @@ def _chosen(data: Data, given: dict[str, Any], name: str, hint: str) -> tuple[Da
     task = {"kind": "classify", **configuration.recipe(name)["task"]}
     task |= {key[5:]: value for key, value in given.items() if key.startswith("task.")}
     data, lines = choose_columns(data, task)
-    chosen = {f"data.{key}": getattr(data, key) for key in ("text", "other", "label")}
+    chosen = {f"data.{key}": getattr(data, key) for key in ("text", "other", "label", "second")}
     given |= {key: value for key, value in chosen.items() if value != ""}
     return data, "\n".join(filter(None, (*lines, hint)))
 
@@ -220,9 +220,10 @@ def _apart(names: Sequence[str]) -> str:
 
 
 def _fits(data: Data) -> tuple[str, ...]:
-    if len(sides(data.train, data.target)) > 1:
-        return ("seq2seq",)
-    return fitting(source(data, data.train)())
+    files = sides(data.train, data.target)
+    if len(files) > 1 and not data.target:
+        return fitting_files(files)
+    return ("seq2seq",) if len(files) > 1 else fitting(source(data, data.train)())
 
 
 def _guessed(data: Data) -> str:

@@ -9,6 +9,8 @@ from weft.doctor.pairs import free_text
 from weft.errors import UserError, unknown_name
 from weft.text.column_layout import BIT
 from weft.text.example import Answers, Example, Layers, Marks
+from weft.text.formats import is_matrices
+from weft.text.parallel import look_like_labels, read_parallel
 from weft.text.trees import Tree, nodes
 
 FIRST = 200  # examples that are looked at
@@ -48,6 +50,25 @@ def fitting(examples: Iterable[Example]) -> tuple[str, ...]:
     # Sentiment has one scale at words and phrases; parts of speech and phrases share no labels.
     scale = len(trees) == len(some) and _one_scale(trees)
     return ("classify", "nodes", "constituency") if scale else ("constituency", "nodes", "classify")
+
+
+def fitting_files(files: Sequence[str]) -> tuple[str, ...]:
+    """The tasks that files joined by a comma can be for, the usual one first."""
+    try:
+        some = list(islice(read_parallel(*files), FIRST))
+    except UserError:
+        return ("seq2seq",)  # which says what is wrong when it is read
+    if len(files) == 3:
+        last = [str(e.label[-1]) if isinstance(e.label, tuple) else "" for e in some]
+        return (*TWO, "seq2seq") if look_like_labels(last) else ("seq2seq",)
+    if len(files) > 3 or is_matrices(files[0]):
+        return ("seq2seq",)
+    labels = [str(e.label) for e in some]
+    even = all(len(e.text.split()) == len(str(e.label).split()) for e in some)
+    tags = [tag for label in labels for tag in label.split()]
+    if even and len(tags) > len(labels) and len(set(tags)) <= max(2, len(tags) // 5):
+        return ("tag", *WHOLE, "seq2seq")
+    return (*WHOLE, "seq2seq") if look_like_labels(labels) else ("seq2seq",)
 
 
 def chosen(task: str, recipes: Sequence[str], fits: Sequence[str], path: str) -> str:

@@ -7,7 +7,7 @@ from weft.doctor.pairs import target_of
 from weft.run.data import Data, Source
 from weft.storage import replacing
 from weft.text import conll, conllu, trees
-from weft.text.example import Answers, Example, Marks
+from weft.text.example import Answers, Example, Layers, Marks
 from weft.text.formats import recognise
 from weft.text.parallel import beside, sides
 from weft.text.source import peel
@@ -48,7 +48,7 @@ def write_test(data: Data, test: Source, folder: Path) -> str:
 def _parallel(data: Data, files: tuple[str, ...], test: Source, folder: Path) -> str:
     """Files side by side, as the training files are."""
     places = _places(data, files, folder)
-    rows = [(example.text, *_answers(example)) for example in test()]
+    rows = [(example.text, *_beside(example)) for example in test()]
     for column, place in enumerate(places):
         Path(place).unlink(missing_ok=True)
         with replacing(place) as part, opened(part, "") as out:
@@ -65,6 +65,15 @@ def _places(data: Data, files: tuple[str, ...], folder: Path) -> tuple[str, ...]
     differ = len(set(endings)) == len(endings)
     names = (f"test{end}" if differ else f"test-{i}{end}" for i, end in enumerate(endings, 1))
     return tuple(str(folder / name) for name in names)
+
+
+def _beside(example: Example) -> tuple[str, ...]:
+    """The lines of the other files: tags, the second text and its label, or the answers."""
+    if isinstance(example.label, Layers):
+        return (" ".join(example.label.columns[example.label.main]),)
+    if example.other is not None:
+        return (example.other, *(() if example.label is None else (str(example.label),)))
+    return _answers(example)
 
 
 def _answers(example: Example) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The [data] section, and the examples it leads to."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
@@ -15,10 +15,11 @@ from weft.text.documents import Layout, files_of, read_documents
 from weft.text.example import Answers, Example, Tally
 from weft.text.formats import is_matrices
 from weft.text.matrices import no_text
-from weft.text.parallel import read_parallel, sides
+from weft.text.names import checked_names, named
+from weft.text.parallel import Second, read_parallel, sides
 from weft.text.read import Columns, read, settled
 from weft.text.running import read_running
-from weft.text.source import missing
+from weft.text.source import Problems, missing
 from weft.tokens.truncate import OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
@@ -43,6 +44,8 @@ class Data:
     phrases: bool = False  # train on every labelled phrase of a tree
     parser: str = ""  # model that makes the trees of texts that come without
     target: str = ""  # ending of the files beside these that hold what each line should become
+    second: Second = "label"  # what the second of files joined by a comma holds; the task decides
+    names: tuple[str, ...] = ()  # of labels that the files have as ids: "0=negative", "1=positive"
     references: tuple[str, ...] = ()  # endings of more such files, or columns beside the label
     fields: tuple[str, ...] = ()  # columns that make up a record in place of the text; "*": all
     documents: Layout = "auto"  # of raw text: what a line holds
@@ -62,6 +65,7 @@ def checked(data: Data) -> Data:
         raise UserError(f"data.overlap should be at least 0 and below 1, got {data.overlap}.")
     if not 0 <= data.share < 1:
         raise UserError(f"data.share should be from 0 to below 1, got {data.share}.")
+    checked_names(data.names)
     if data.golden < 0:
         raise UserError(f"data.golden should be 0 or more, got {data.golden}.")
     return data
@@ -99,15 +103,28 @@ def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str
 
     What is decided is saved with the model, so that other files are read in the same way.
     """
-    if manner_of(task) in ("running", "documents") or len(sides(data.train, data.target)) > 1:
-        return data, ()
-    # Without a second text a task about two says itself which options name both.
+    manner = manner_of(task)
     pairs = getattr(registry.find("task", task["kind"]), "pairs", False)
+    second: Second = "tags" if task["kind"] == "tag" else "other" if pairs else "label"
+    data = replace(data, second=second)
+    files = sides(data.train, data.target)
+    if manner in ("running", "documents") or len(files) > 1:
+        return data, _parallel_line(files, second) if manner == "labelled" else ()
+    # Without a second text a task about two says itself which options name both.
     asked = replace(_columns(data), writes=task["kind"] == "seq2seq", strict=not pairs)
     tags = task.get("columns", ()) if task["kind"] == "tag" else None
-    files = [path for path in (data.train, data.dev, data.test) if path]
-    found = choose(files, asked, data.format or None, tags=tags)
+    paths = [path for path in (data.train, data.dev, data.test) if path]
+    found = choose(paths, asked, data.format or None, tags=tags)
     return _with_columns(data, found.columns), found.lines
+
+
+def _parallel_line(files: Sequence[str], second: Second) -> tuple[str, ...]:
+    """Say what each of several files holds."""
+    roles = {"label": ("text", "label"), "tags": ("words", "tags"), "other": ("text", "other")}
+    more = "label" if second == "other" else "more right answers"
+    named = (*roles[second], *(more for _ in files[2:]))
+    told = "; ".join(f"{role}: {file}" for role, file in zip(named, files, strict=True))
+    return (told,) if len(files) > 1 else ()
 
 
 def _columns(data: Data) -> Columns:
@@ -142,7 +159,7 @@ def source(
         if len(files) > 1 and manner == "texts" and not data.target:
             raise missing(path)  # a text is foretold by itself
         if len(files) > 1:
-            return read_parallel(*files, problems=data.problems, tally=tally)
+            return read_parallel(*files, problems=data.problems, tally=tally, second=data.second)
         return read(
             path,
             columns=columns,
@@ -154,7 +171,11 @@ def source(
             keep_empty=manner == "texts",
         )
 
-    return examples if manner != "texts" else lambda: _written(examples(), path, tally)
+    if manner == "texts":
+        return lambda: _written(examples(), path, tally)
+    if not data.names or manner != "labelled":
+        return examples
+    return lambda: named(examples(), data.names, Problems(path, data.problems, tally))
 
 
 def _of_folder(data: Data, path: str, tally: Tally | None, manner: Manner) -> Iterator[Example]:

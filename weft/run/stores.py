@@ -18,7 +18,7 @@ from weft.run.data import Data, Source, counted
 from weft.tasks.span import Window, pointed, where
 from weft.tasks.structure import Found
 from weft.tasks.task import Space, Task
-from weft.text.example import Example, Tally
+from weft.text.example import UNKNOWN_WORDS, Example, Tally
 from weft.train.watch import Watch
 
 CHUNK = 10_000  # texts tokenised together
@@ -76,7 +76,7 @@ class Stores:
             if model.reads in ("text", "pairs", "vectors"):
                 self._texts(chunk, store, name)
             else:
-                self._words(chunk, store)
+                self._words(chunk, store, name)
         self.tally.open = False
         return store.close()
 
@@ -96,7 +96,7 @@ class Stores:
                     raise
                 self.tally.add("unknown labels skipped", example.where)
 
-    def _words(self, chunk: list[tuple[Example, Any]], store: Store) -> None:
+    def _words(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
         """Rows of words, or of the nodes of trees."""
         given = [example for example, _ in chunk]
         trees = self.model.reads == "trees"
@@ -104,7 +104,13 @@ class Stores:
             example, target = chunk[row.text]
             if self.model.reads == "words" and not self.model.whole:
                 target = target[row.start : row.start + len(row.ids)]
+            self._note_unknown(row, example, name)
             store.append(row.ids, target, example.line, row.pieces, row.parents)
+
+    def _note_unknown(self, row: Row, example: Example, name: str) -> None:
+        """Count a text some of whose words the model cannot tell apart."""
+        if row.read and row.coverage < row.read:
+            self.tally.add(f"{name} {UNKNOWN_WORDS}", f"{example.where} ({row.unknown})")
 
     def _texts(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
         """Rows of the tokens of texts, or of vectors."""
@@ -120,9 +126,10 @@ class Stores:
                     continue
             if name == "dev" and hasattr(task, "right"):
                 self.asked.append(Asked(task.right(example), row.words, example.fields, window))
-            if row.coverage < 1:
+            if row.read < 1:
                 what = f"{name} texts read only in part"
-                self.tally.add(what, f"{example.where} ({row.coverage:.0%})")
+                self.tally.add(what, f"{example.where} ({row.read:.0%})")
+            self._note_unknown(row, example, name)
             if row.clipped:
                 self.tally.add(f"{name} texts with words too long to spell out", example.where)
             if beyond := self.model.beyond:  # what was cut off the source cannot be copied

@@ -19,8 +19,7 @@ from weft.tasks.structure import Found, Structure
 from weft.tasks.tagsets import TagSets, column, layers, named
 from weft.tasks.task import Answer, Loss
 from weft.text import schemes
-from weft.text.example import Example, Layers, Marks, Tally
-from weft.text.sentences import TAG
+from weft.text.example import TAG, Example, Layers, Marks, Tally
 from weft.text.spans import align
 from weft.tokens.split import word_spans
 

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import UserError, unknown_name
-from weft.text.example import Example, Layers
-from weft.text.sentences import TAG
+from weft.text.example import TAG, Example, Layers
 
 
 @dataclass(frozen=True)

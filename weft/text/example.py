@@ -32,12 +32,14 @@ class Answers:
     starts: tuple[int, ...] = ()  # the character at which each begins
 
 
+TAG = "tag"  # the name of a column file's main column
 BETWEEN = " ⟷ "  # two texts that people are shown
 ONE = {
     "answers": "answer", "do": "does", "files": "file", "labels": "label", "rows": "row",
     "sentences": "sentence", "spans": "span", "texts": "text",
 }  # fmt: skip
 SEVERAL = {"empty text": "empty texts"}
+UNKNOWN_WORDS = "texts with words that the model does not tell apart"  # unknown, or too long
 
 Label = str | tuple[str, ...] | float | Layers | Marks | Answers | None
 

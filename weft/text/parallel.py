@@ -2,16 +2,20 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 
 from weft.errors import UserError
-from weft.text.example import Example, Tally
+from weft.text.example import TAG, Example, Layers, Tally
 from weft.text.formats import is_matrices
 from weft.text.objects import several
 from weft.text.source import EMPTY, SKIP, Handling, Problems, Source, decoded, missing, peel
+from weft.text.surface import spaced
 
 PACKINGS = ("", ".gz", ".xz")
+Second = Literal["label", "tags", "other"]  # what the second of files joined by a comma holds
 
 
 def sides(
@@ -94,16 +98,24 @@ def endings(path: str | os.PathLike[str]) -> list[str]:
     )
 
 
+def look_like_labels(lines: Sequence[str]) -> bool:
+    """Return whether lines are classes or numbers: one word each, or few different ones."""
+    return all(len(line.split()) == 1 for line in lines) or len(set(lines)) * 4 <= len(lines)
+
+
 def read_parallel(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *more: str | os.PathLike[str],
     problems: Handling = "error",
     tally: Tally | None = None,
+    second: Second = "label",
 ) -> Iterator[Example]:
-    """An Example for each pair of lines, the line of the target as its label.
+    """An Example for each pair of lines; `second` says what the second file holds.
 
-    With `more` targets a label is a tuple of all that are no empty line; the first may not be one.
+    "label": the label, or the text that a line should become; with `more` files a label is a tuple
+    of all that are no empty line. "tags": a tag for each word. "other": the second text of a pair,
+    whose label is in the third file. A line of the first two files may not be empty.
     Files of different length are an error even where problems are skipped: from some line on they
     do not belong together, and nobody knows from which.
     """
@@ -126,9 +138,11 @@ def read_parallel(
             )
             if is_matrices(source):
                 raise _unequal(os.fspath(source), os.fspath(target), number - 1, raws[0] is None)
+            longest = next(s for s, raw in zip(streams, raws, strict=True) if raw is not None)
+            total = number + sum(1 for _ in longest)
             raise UserError(
-                f"{short} ends after line {number - 1}, but {long} goes on. Look for a "
-                "line that one of them lacks or that is broken in two."
+                f"{short} ends after line {number - 1}, but {long} goes on to line {total}. Look "
+                "for a line that one of them lacks or that is broken in two."
             )
         lines = [decoded(raw, number, w) for raw, w in zip(raws, watches, strict=True)]
         for side, watch in zip(lines[:2], watches, strict=False):
@@ -140,10 +154,31 @@ def read_parallel(
             text, said, *others = lines
             if text is None or said is None:
                 continue
-            label = several(said, [one or "" for one in others]) if others else said
-            yield Example(text, label, "", sides[0].name, number)
+            example = Example(text, said, "", sides[0].name, number)
+            if second == "tags":
+                tagged = _tagged(example, watches[1])
+                if tagged is not None:
+                    yield tagged
+            elif second == "other":
+                yield replace(example, label=others[0] or None if others else None, other=said)
+            elif others:
+                yield replace(example, label=several(said, [one or "" for one in others]))
+            else:
+                yield example
     if not number:
         raise UserError(f"{sides[0].name}: the file is empty. Give it at least one text.")
+
+
+def _tagged(example: Example, problems: Problems) -> Example | None:
+    """The words of a line with the tags of the other; a different number of them is a problem."""
+    words, tags = tuple(example.text.split()), tuple(str(example.label).split())
+    if len(words) != len(tags):
+        told = f"{len(tags)} tags for the {len(words)} words of {example.where}"
+        fix = f"Write one tag for each word, with spaces between, or {SKIP}"
+        problems.found("tags that do not match the words", example.line, f"{told}. {fix}.")
+        return None
+    label = Layers({TAG: tags}, TAG)
+    return replace(example, text=" ".join(words), label=label, words=words, places=spaced(words))
 
 
 def _unequal(matrices: str, lines: str, count: int, short: bool) -> UserError:

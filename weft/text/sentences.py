@@ -8,13 +8,11 @@ from collections.abc import Iterator
 
 from weft.text.conll import read_columns
 from weft.text.conllu import read_conllu
-from weft.text.example import Example, Layers, Marks, Tally
+from weft.text.example import TAG, Example, Layers, Marks, Tally
 from weft.text.sentence import COLUMNS
 from weft.text.source import Handling
 from weft.text.standoff import read_brat, read_spans
 from weft.text.surface import offsets, spaced
-
-TAG = "tag"  # the name of a column file's main column
 
 
 def conllu_examples(

@@ -7,7 +7,7 @@ replaces a letter by a page multiplies every text; an id of 2³¹ asks for a tab
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ def check(text: str, where: str) -> None:
                 "load such a tokenizer."
             )
     _check_model(found["model"], where)
-    _check_ids(found, where)
+    _check_all_ids(found, where)
 
 
 def _check_model(model: dict[str, Any], where: str) -> None:
@@ -63,8 +63,8 @@ def _check_model(model: dict[str, Any], where: str) -> None:
             raise UserError(f"{where}: {name} has {told}.")
 
 
-def _check_ids(found: dict[str, Any], where: str) -> None:
-    """Refuse ids far beyond the number of entries: each id up to the largest has a place."""
+def _check_all_ids(found: dict[str, Any], where: str) -> None:
+    """Check the ids of the model and of the tokens that were added to it."""
     vocabulary = found["model"].get("vocab")
     ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
     entries = len(vocabulary) if isinstance(vocabulary, (dict, list)) else 0
@@ -72,6 +72,11 @@ def _check_ids(found: dict[str, Any], where: str) -> None:
     if isinstance(added, list):
         ids += [one.get("id") for one in added if isinstance(one, dict)]
         entries += len(added)
+    check_ids(ids, entries, where)
+
+
+def check_ids(ids: Iterable[Any], entries: int, where: str) -> None:
+    """Refuse ids far beyond the number of entries: each id up to the largest has a place."""
     largest = max((i for i in ids if isinstance(i, int)), default=0)
     if largest > SPARSE * entries + SPARE:
         raise UserError(

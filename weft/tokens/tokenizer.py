@@ -64,9 +64,20 @@ class Tokenizer:
     @cached_property
     def unknown(self) -> int:
         """The id of what it has no other id for."""
+        return min(1, len(self) - 1) if self.unknown_entry is None else self.unknown_entry
+
+    @cached_property
+    def unknown_entry(self) -> int | None:
+        """The id of the entry for unknown tokens; None where every text can be spelled."""
         found = (self._raw.token_to_id(entry) for entry in (UNK, "[UNK]"))
-        known = (i for i in found if i is not None)
-        return next(known, min(1, len(self) - 1))
+        return next((i for i in found if i is not None), None)
+
+    def known_fraction(self, texts: Sequence[str]) -> np.ndarray:
+        """(texts,) The fraction of each text's tokens that are not unknown; 0 for an empty text."""
+        rows = self.ids(texts)
+        return np.array(
+            [np.mean(ids != self.unknown_entry) if len(ids) else 0.0 for ids in rows], float
+        )
 
     @cached_property
     def mask(self) -> int | None:

@@ -185,7 +185,7 @@ def _plan(
         raise UserError("Standard input can be read only once; save it to a file to tune on it.")
     manner = manner_of(full["task"])
     data, splits, lines = opened(data, full["task"])
-    decided = {f"data.{name}": getattr(data, name) for name in ("text", "other", "label")}
+    decided = {f"data.{name}": getattr(data, name) for name in ("text", "other", "label", "second")}
     base = base.with_values({k: v for k, v in decided.items() if v != ""}, "weft tune")
     for line in lines:
         say(line)
