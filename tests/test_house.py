@@ -13,7 +13,17 @@ from weft import config
 
 ROOT = Path(weft.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-LOWEST = {"errors", "storage", "untrusted", "jsonio", "tensorfile", "machine", "registry", "config"}
+LOWEST = {
+    "errors",
+    "storage",
+    "untrusted",
+    "jsonio",
+    "tensorfile",
+    "machine",
+    "progress",
+    "registry",
+    "config",
+}
 ORDER = (
     LOWEST,
     {"text"},

@@ -439,3 +439,17 @@ def test_the_clock_stops_a_training_and_keeps_what_it_has(tmp_path):
     assert weft.load(tmp_path / "run")(["good"])
     whole = run(settings("bag", train__epochs=2), tmp_path / "whole", small.splits())
     assert whole.record["stopped"] == ""
+
+
+@pytest.mark.parametrize("name", ["bag", "tfidf"])
+def test_the_metric_that_was_asked_for_is_printed_first(name, tmp_path, capsys):
+    changes = {**(small.SMALL if name == "bag" else {}), "train.metric": "macro_f1"}
+    outcome = train(
+        config.recipe(name).with_values(changes, "test"), tmp_path, splits=small.splits()
+    )
+    said = capsys.readouterr().err
+    for part in ("dev", "test"):
+        figures = outcome.figures[part]
+        start = f"\n{part} macro_f1 {figures['macro_f1'].value:.4f} ["
+        assert start in said
+        assert f"], accuracy {figures['accuracy'].value:.4f} [" in said[said.index(start) :]

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, nothing elsewhere."""
+"""A progress bar on a terminal, a line every half a minute elsewhere."""
 
 import contextlib
 import sys
@@ -7,9 +7,19 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def counting(what: str) -> Iterator[Callable[[int], None]]:
-    """Call what it gives with the number of things done; shown only where somebody can see it."""
+    """Call what it gives with the number of things done since the last call."""
     if not sys.stderr.isatty():
-        yield lambda done: None
+        from weft.progress import Lines, to_stderr
+
+        with (
+            contextlib.closing(Lines(to_stderr)) as lines,
+            lines.during("so far", what, announce=False) as stage,
+        ):
+
+            def add(done: int) -> None:
+                stage.done += done
+
+            yield add
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

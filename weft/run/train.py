@@ -27,6 +27,7 @@ from weft.measure import Figure
 from weft.predict.evaluate import evaluate, unlabelled
 from weft.predict.predictor import CHUNK, Engine, Predictor, load
 from weft.predict.prepare import prepared
+from weft.progress import announced
 from weft.run.data import Data, Source, checked, counted, manner_of, nearly_same, some, unread
 from weft.run.folder import check_free, explained, prepare
 from weft.run.settings import read_settings
@@ -114,7 +115,8 @@ def _train(
         splits = _prepared(splits, task, tally, data, parser)
         skip = data.problems == "skip"
         rows = some(counted(splits.train, data, tally, manner), data) if skip else splits.train()
-        space = task.space(rows)
+        place = f"reading {data.train or 'the training part'}"
+        space = task.space(announced(rows, place, quiet))
         _check_metric(settings.metric, task, space)
         if not skip:
             _check_labels(task, space, splits, manner)
@@ -202,6 +204,8 @@ def _finish(
     if splits.dev is not None and predictor.task.tuned:
         _tune(predictor, counted(splits.dev, data, Tally()))
     found: dict[str, dict[str, Figure]] = {}
+    own = predictor.task.metric
+    metrics = list(dict.fromkeys((predictor.config["train"]["metric"] or own, own)))
     for name, source in (("dev", splits.dev), ("test", splits.test)):
         if source is None or _empty(source):
             continue
@@ -212,12 +216,13 @@ def _finish(
             )
             tally.open = False
         figures = measure.figures()
-        main = figures[predictor.task.metric]
+        main = figures[metrics[0]]
         if not main.n:
             continue  # every row was skipped; the notes say so
         found[name] = figures
-        words = f"{name} {predictor.task.metric} {main.value:.4f} [{main.low:.4f}, {main.high:.4f}]"
-        watch.say(f"{words} on {main.n}")
+        shown = ((metric, figures[metric]) for metric in metrics)
+        words = ", ".join(f"{m} {f.value:.4f} [{f.low:.4f}, {f.high:.4f}]" for m, f in shown)
+        watch.say(f"{name} {words} on {main.n}")
         watch.event(name, **{k: f.value for k, f in found[name].items()})
     told = (splits.note(), made["rising"], getattr(predictor.engine, "note", ""))
     notes = [*filter(None, told), *tally.lines()]

@@ -22,6 +22,7 @@ from weft.errors import UserError, out_of_memory
 from weft.machine import cores
 from weft.measure.figure import LOWER
 from weft.model import Model
+from weft.progress import Stage, duration
 from weft.run import documents, running
 from weft.run.stores import found_in
 from weft.storage import write_text
@@ -30,7 +31,7 @@ from weft.train.clock import Clock
 from weft.train.course import Course
 from weft.train.evaluate import averaged, decoded, scores
 from weft.train.fall import Fall
-from weft.train.faster import updates_ahead
+from weft.train.faster import WARM, setup_work, updates_ahead
 from weft.train.health import Health, examine, first_bad, sample
 from weft.train.loop import NotFinite, Progress, Trainee, check, fit, rehearse
 from weft.train.runtime import seed_everything
@@ -82,21 +83,10 @@ class Loop:
         self.run_.threads.append((self.trainee.step, torch.get_num_threads()))
         self._read_once()
         self._remember()
+        unit = "tokens" if self.model.speaks else "examples"
         try:
-            for progress in self._updates():
-                self.watch.update(progress)
-                self._count(progress)
-                late = self.clock.late
-                if late or self._due(progress):
-                    began = time.perf_counter()
-                    self._evaluate(progress)
-                    self.clock.count_evaluation(time.perf_counter() - began)
-                self._save_when_due(progress)
-                if late and progress.share < 1:
-                    self._note_the_clock(progress)
-                    break
-                self._choose_threads()
-                self._remember()
+            with self.watch.during("training", unit, announce=False) as stage:
+                self._train(stage)
         except NotFinite as error:
             raise self._explained(error) from None
         self.run_.updates, self.run_.training_seconds = self.trainee.step, self.clock.seconds
@@ -110,6 +100,22 @@ class Loop:
             path = self.run_.folder / "health.json"
             write_text(path, json.dumps(health.to_json(), ensure_ascii=False) + "\n")
 
+    def _train(self, stage: Stage) -> None:
+        for progress in self._updates():
+            self.watch.update(progress, stage, self.settings.epochs, self.clock.left)
+            self._count(progress)
+            late = self.clock.late
+            if late or self._due(progress):
+                began = time.perf_counter()
+                self._evaluate(progress)
+                self.clock.count_evaluation(time.perf_counter() - began)
+            self._save_when_due(progress)
+            if late and progress.share < 1:
+                self._note_the_clock(progress)
+                break
+            self._choose_threads()
+            self._remember()
+
     def _read_once(self) -> None:
         """Let a network that does not learn read every row before the epochs, not in each."""
         if self.settings.epochs < 2 or not self.model.held or self._stopped():
@@ -117,12 +123,15 @@ class Loop:
         began = time.perf_counter()
         for name, rows in (("train", self.train), ("dev", self.dev)):
             if isinstance(rows, Store):
+                what = f"reading {name} once: the network does not learn"
 
-                def heard(share: float, name: str = name) -> bool:
-                    self.watch.share(share, f"reading {name} once: the network does not learn")
+                def heard(share: float, what: str = what) -> bool:
+                    self.watch.share(share, what)
                     return self.clock.spent < HALF
 
-                if not tell(self.model, rows, self.run_.runtime, self.run_.folder, heard):
+                with self.watch.during(what):
+                    kept = tell(self.model, rows, self.run_.runtime, self.run_.folder, heard)
+                if not kept:
                     self.watch.say(
                         f"note: the frozen network reads {name} in every epoch: there is no room "
                         "on the disk, or no time, to keep what it makes of it"
@@ -159,10 +168,18 @@ class Loop:
     def _updates(self) -> Iterator[Progress]:
         if self._stopped():
             return
-        for progress in fit(
-            self.trainee, self.run_.task, self.batches, self.settings, self.run_.runtime,
-            updates_that_fit=self.clock.updates_that_fit,
+        run, began = self.run_, time.perf_counter()
+        if work := setup_work(self.model, self.settings, run.runtime, self.batches):
+            self.watch.say(f"{work} …")
+        for number, progress in enumerate(
+            fit(
+                self.trainee, run.task, self.batches, self.settings, run.runtime,
+                updates_that_fit=self.clock.updates_that_fit,
+            ),
+            1,
         ):  # fmt: skip
+            if work and number == WARM + 1:
+                self.watch.say(f"{work}: done in {duration(time.perf_counter() - began)}")
             self.clock.count_update()
             yield progress
             if self._stopped():
@@ -201,7 +218,8 @@ class Loop:
         better, found = True, {}
         with averaged(self.trainee):
             if self.dev is not None:
-                found = self._measure(self.dev)
+                with self.watch.during("measuring dev", announce=False):
+                    found = self._measure(self.dev)
                 values |= {f"dev_{name}": value for name, value in found.items()}
                 if self.metric not in found:
                     known = ", ".join(found)

@@ -35,6 +35,11 @@ class Clock:
         return (now - self.begun) / (self.end - self.begun) if self.end > self.begun else 2.0
 
     @property
+    def left(self) -> float:
+        """The seconds there are still, without end where there is no limit."""
+        return self.end - time.perf_counter()
+
+    @property
     def late(self) -> bool:
         return time.perf_counter() + self.reserve > self.end
 

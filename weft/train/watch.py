@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from weft.errors import UserError
+from weft.progress import Lines, Stage
 from weft.storage import WriteError, append_line, write_text
 
 Row = TypeVar("Row")
@@ -39,20 +40,37 @@ class Watch:
             self.bar = Progress(*columns, console=self.console, transient=True)
             self.bar.start()
             self.line = self.bar.add_task("training", total=1.0)
+        self.lines = None if self.bar is not None else Lines(self._print)
 
     def reading(self, rows: Iterable[Row], what: str) -> Iterator[Row]:
         """The same rows; how many have gone by is shown where that takes long."""
-        number = 0
-        for number, row in enumerate(rows, 1):
-            yield row
-            if self.bar is not None and number % 1000 == 0:
-                self.bar.update(self.line, description=f"{what}: {number:,} rows")
-            elif number % 1_000_000 == 0:
-                self.say(f"{what}: {number:,} rows")
+        with self.during(what, "rows") as stage:
+            for number, row in enumerate(rows, 1):
+                yield row
+                stage.done = number
+                if self.bar is not None and number % 1000 == 0:
+                    self.bar.update(self.line, description=f"{what}: {number:,} rows")
 
-    def update(self, progress: Any) -> None:
-        """One update of the weights is done."""
+    @contextlib.contextmanager
+    def during(self, what: str, unit: str = "", announce: bool = True) -> Iterator[Stage]:
+        """Say when something begins and ends, where there is no bar, and now and then how far it
+        is."""
+        if self.lines is None:
+            yield Stage(what, unit, 0.0)
+            return
+        with self.lines.during(what, unit, announce) as stage:
+            yield stage
+
+    def update(self, progress: Any, stage: Stage, epochs: int, left: float = float("inf")) -> None:
+        """One update of the weights is done; `left` are the seconds that there are."""
         self._write_progress(progress.share)
+        if stage.share is None:  # after the first, which sets up what it needs
+            stage.started, stage.share = time.monotonic(), (progress.share, progress.share)
+        else:
+            stage.done += progress.count if stage.unit == "tokens" else len(progress.rows)
+            stage.share = stage.share[0], progress.share
+        stage.where = f"epoch {progress.share * epochs:.1f} of {epochs}, update {progress.step}"
+        stage.left = left
         if self.bar is not None and progress.step % 10 == 0:
             words = f"epoch {progress.position.epoch + 1}  loss {progress.loss:.4f}"
             self.bar.update(self.line, completed=progress.share, description=words)
@@ -61,6 +79,9 @@ class Watch:
         """So much of a training that has no updates to show is done."""
         if self.bar is not None:
             self.bar.update(self.line, completed=share, description=what)
+        elif self.lines is not None and self.lines.stage is not None:
+            stage = self.lines.stage
+            stage.share, stage.where = (0.0, share), f"{share:.0%}"
 
     def _write_progress(self, fraction: float) -> None:
         """Once a second, write the fraction done, and how long the updates after the first took."""
@@ -84,11 +105,16 @@ class Watch:
 
     def say(self, text: str) -> None:
         """One line for the log and, unless quiet, for the person."""
+        (self._print if self.lines is None else self.lines.say)(text)
+
+    def _print(self, text: str) -> None:
         append_line(self.folder / "log.txt", text)
         if not self.quiet:
             self.console.print(text, markup=False, soft_wrap=not self.console.is_terminal)
 
     def close(self) -> None:
+        if self.lines is not None:
+            self.lines.close()
         if self.bar is not None:
             self.bar.stop()
         if self.board is not None:

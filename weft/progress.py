@@ -1,0 +1,130 @@
+"""Progress as plain lines on standard error, where no terminal shows a bar."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+EVERY = 30.0  # seconds without a line, at most
+Row = TypeVar("Row")
+
+
+@dataclass
+class Stage:
+    """What is being done, and how much of it is done."""
+
+    what: str
+    unit: str
+    started: float
+    done: int = 0
+    where: str = ""  # in words, instead of the number done
+    share: tuple[float, float] | None = None  # of all, done when it started and now
+    left: float = float("inf")  # seconds there are, at most
+
+    def describe(self, now: float) -> str:
+        """Return how far it is, how fast, and how long it will still take."""
+        seconds = now - self.started
+        parts = [self.where or f"{self.done:,} {self.unit}"] if self.where or self.done else []
+        if self.done and seconds > 0:
+            rate = self.done / seconds
+            parts.append(
+                f"{rate:,.0f} {self.unit}/s" if rate >= 10 else f"{rate:.2g} {self.unit}/s"
+            )
+        left = min(self.remaining(seconds), self.left)
+        if left < float("inf"):
+            parts.append(f"{duration(left)} left")
+        return f"{self.what}: {', '.join(parts or [duration(seconds)])}"
+
+    def remaining(self, seconds: float) -> float:
+        if self.share is None or self.share[1] <= self.share[0]:
+            return float("inf")
+        before, now = self.share
+        return (1 - now) / (now - before) * seconds
+
+
+class Lines:
+    """Says what is begun and ended, and in between, every EVERY seconds, how far it is.
+
+    A thread does the latter, so that an evaluation or a compiler need not know of it. It looks at
+    plain numbers only, never at the device.
+    """
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic):
+        self._say, self.clock = say, clock
+        self.stage: Stage | None = None
+        self.said = clock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def say(self, text: str) -> None:
+        self.said = self.clock()
+        self._say(text)
+
+    @contextmanager
+    def during(self, what: str, unit: str = "", announce: bool = True) -> Iterator[Stage]:
+        """Say when something begins and when it has ended; the Stage is told how far it is."""
+        outer, stage = self.stage, Stage(what, unit, self.clock())
+        self.stage = stage
+        self._watch()
+        if announce:
+            self.say(f"{what} …")
+        try:
+            yield stage
+            if announce:
+                amount = f"{stage.done:,} {unit} in " if stage.done else "done in "
+                self.say(f"{what}: {amount}{duration(self.clock() - stage.started)}")
+        finally:
+            self.stage = outer
+
+    def beat(self) -> None:
+        """Say how far it is, if nothing was said for long."""
+        stage, now = self.stage, self.clock()
+        if stage is not None and now - self.said >= EVERY:
+            self.say(stage.describe(now))
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(max(self.said + EVERY - self.clock(), EVERY / 10)):
+            with suppress(OSError, ValueError):  # a full disk: what needs it will say so
+                self.beat()
+
+
+def announced(rows: Iterable[Row], what: str, quiet: bool = False) -> Iterator[Row]:
+    """Yield the same rows; say when reading them begins and ends, and how far it is."""
+    if quiet or sys.stderr.isatty():
+        yield from rows
+        return
+    lines = Lines(to_stderr)
+    try:
+        with lines.during(what, "rows") as stage:
+            for row in rows:
+                yield row
+                stage.done += 1
+    finally:
+        lines.close()
+
+
+def to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words: 0.4 s, 12 s, 3 min, 2 h 5 min."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
