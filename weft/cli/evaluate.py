@@ -9,11 +9,15 @@ import typer
 
 from weft.cli import options
 from weft.cli.progress import counting
-from weft.errors import UserError
+from weft.errors import UserError, visible
 from weft.storage import jsonl, write_text
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.measure.classify import ClassFigures
     from weft.predict import Predictor
+    from weft.report.classified import Classified
     from weft.report.mistakes import Mistakes
     from weft.report.sampled import Sampled
     from weft.tasks.task import Answer
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 LABELS, CONFUSIONS = 20, 10  # lines of the tables
 WORST = 20  # sentences that a page draws
+ERRORS = 100  # of a classifier that a page shows
 SAMPLES = 3  # of the worst answers that are texts, and of the best
 
 
@@ -38,10 +43,10 @@ def evaluate(
     predictions: Annotated[str, typer.Option(help="Write every answer to this .jsonl.")] = "",
     errors: Annotated[
         int,
-        typer.Option(help="Of answers at every word, or that are texts: show the N worst."),
+        typer.Option(help="Show the N worst answers; of a classifier, its surest errors."),
     ] = 0,
     report: Annotated[
-        str, typer.Option(help="And write labels, confusions and drawings to PAGE.html.")
+        str, typer.Option(help="And write labels, confusions and errors to PAGE.html.")
     ] = "",
     problems: options.Problems = "error",
     device: options.Device = "auto",
@@ -124,13 +129,17 @@ def _mistakes(
         from weft.report.mistakes import Mistakes
 
         return Mistakes(keep=max(errors, WORST if report else 0))
-    if errors or report:
-        what = "--errors" if errors else "--report"
-        raise UserError(
-            f"{what} draws what is said of every word, and this model has one answer for a text. "
-            "`weft compare` shows its mistakes, `weft explain MODEL FILE` the reasons for them."
-        )
-    return None
+    if not (errors or report):
+        return None
+    if predictor.labels:
+        from weft.report.classified import Classified
+
+        return Classified(keep=max(errors, ERRORS if report else 0))
+    what = "--errors" if errors else "--report"
+    raise UserError(
+        f"{what} shows wrong labels, tags, trees and texts, and this model answers with a number. "
+        "`weft compare` shows how far numbers are off."
+    )
 
 
 def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
@@ -149,9 +158,12 @@ def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
 
 def _show(mistakes: "Mistakes | Sampled", errors: int) -> None:
     """What went wrong: of words and their labels, or of texts."""
+    from weft.report.classified import Classified
     from weft.report.mistakes import Mistakes
 
-    if isinstance(mistakes, Mistakes):
+    if isinstance(mistakes, Classified):
+        _show_labels(mistakes, errors or SAMPLES)
+    elif isinstance(mistakes, Mistakes):
         _show_words(mistakes, errors)
     else:
         _show_texts(mistakes, errors or SAMPLES)
@@ -176,13 +188,40 @@ def _show_texts(found: "Sampled", count: int) -> None:
                 console.print(Text("said   ", "cyan").append(one.said or "nothing", "not cyan"))
 
 
+def _show_labels(found: "Classified", errors: int) -> None:
+    """Labels, what is taken for what, and the errors of which the model was surest."""
+    from rich.text import Text
+
+    console = _show_counts(found, found.averages())
+    for one in found.errors[:errors]:
+        console.print()
+        console.print(Text(visible(f"{one.score:.1%} sure  {one.where}"), "dim"))
+        console.print(Text(visible(one.text)), soft_wrap=True)
+        console.print(Text("right  ", "green").append(visible(one.label), "not green"))
+        console.print(Text("said   ", "cyan").append(visible(one.said), "not cyan"))
+
+
 def _show_words(mistakes: "Mistakes", errors: int) -> None:
     """Labels, what is taken for what, and the worst sentences beside what is right."""
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from weft.report.structures import in_terminal
+
+    console, unit = _show_counts(mistakes, {}), mistakes.units[0]
+    for bad in mistakes.worst[:errors]:
+        console.print()
+        told = f"{bad.wrong} wrong, {bad.of} {unit}  {bad.where}"
+        console.print(Text(bad.where if bad.asked else told, "dim"))
+        if bad.asked:
+            console.print(Text(bad.asked, "bold"))
+        console.print(in_terminal(bad.said, bad.gold), soft_wrap=True)
+
+
+def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassFigures]") -> "Console":
+    """Print the table of labels and that of confusions."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     unit, labels = mistakes.units
@@ -193,7 +232,10 @@ def _show_words(mistakes: "Mistakes", errors: int) -> None:
     found = mistakes.by_label()
     for name, one in list(found.items())[:LABELS]:
         numbers = (f"{x:.3f}" for x in (one.precision, one.recall, one.f1))
-        table.add_row(Text(name), *numbers, f"{one.support:,}")
+        table.add_row(Text(visible(name)), *numbers, f"{one.support:,}")
+    for name, one in averages.items():
+        numbers = (f"{x:.3f}" for x in (one.precision, one.recall, one.f1))
+        table.add_row(Text(name, "dim"), *numbers, f"{one.support:,}")
     console.print()
     console.print(table)
     if len(found) > LABELS:
@@ -203,16 +245,10 @@ def _show_words(mistakes: "Mistakes", errors: int) -> None:
         for name in ("right", "said", unit):
             rows.add_column(name, justify="right" if name == unit else "left")
         for right, said, count in confused:
-            rows.add_row(Text(right), Text(said), f"{count:,}")
+            rows.add_row(Text(visible(right)), Text(visible(said)), f"{count:,}")
         console.print()
         console.print(rows)
-    for bad in mistakes.worst[:errors]:
-        console.print()
-        told = f"{bad.wrong} wrong, {bad.of} {unit}  {bad.where}"
-        console.print(Text(bad.where if bad.asked else told, "dim"))
-        if bad.asked:
-            console.print(Text(bad.asked, "bold"))
-        console.print(in_terminal(bad.said, bad.gold), soft_wrap=True)
+    return console
 
 
 def _write(
@@ -223,6 +259,7 @@ def _write(
     model: str,
     file: str,
 ) -> None:
+    from weft.report import classified as labels
     from weft.report import mistakes as words
     from weft.report import sampled as texts
 
@@ -230,6 +267,8 @@ def _write(
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if isinstance(mistakes, texts.Sampled):
             text = texts.page(mistakes, found, signatures, model=model, file=file)
+        elif isinstance(mistakes, labels.Classified):
+            text = labels.page(mistakes, found, model=model, file=file)
         else:
             text = words.page(mistakes, found, model=model, file=file)
         write_text(path, text, errors="replace")
