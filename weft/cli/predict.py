@@ -1,8 +1,9 @@
 """weft predict"""
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,12 +29,19 @@ Given = tuple["Example", "Sentence | None"]  # what is answered, and the CoNLL-U
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
-    file: Annotated[
-        str, typer.Argument(help="Texts, one a line, or any format; - is stdin.")
-    ] = "-",
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE|TEXT…]",
+            help="A file of texts, one a line, or of any format; or texts. - is stdin.",
+        ),
+    ] = None,
     text: options.Text = "",
     other: options.Other = "",
     as_json: options.Json = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="With --json: the probability of every label.")
+    ] = False,
     conllu: Annotated[
         bool, typer.Option("--conllu", help="Write tags and dependencies as CoNLL-U.")
     ] = False,
@@ -46,20 +54,34 @@ def predict(
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Answer every text of a file, in order."""
+    """Answer every text of a file, or those on the command line, in order."""
     from weft.predict import load
     from weft.text.example import Tally
 
     if as_json and conllu:
         raise UserError("--json and --conllu are two ways to write the answers. Give one of them.")
+    if every and not as_json:
+        raise UserError("--all lists probabilities in the JSON output. Pass --json, too.")
     predictor = load(model, device=device, replay=replay, weights=options.weights(rounded))
     if conllu and not predictor.by_word:
         raise UserError(
             f"--conllu writes what is said of every word, and {model} answers about whole texts. "
             "Leave --conllu out, or pass --json."
         )
+    labels = getattr(predictor.space, "entries", ())
+    if every and not (labels and isinstance(labels[0], str)):
+        kind = predictor.config["task"]["kind"]
+        raise UserError(
+            f"--all lists the probability of every label of a text, and a model of the task "
+            f"'{kind}' has none. Leave it out."
+        )
     tally = Tally()
-    given = _noted(predictor, _given(predictor, file, (text, other), problems, tally, conllu))
+    texts = _texts(inputs or ["-"], predictor.pairs)
+    rows = (
+        ((example, None) for example in texts) if texts else
+        _given(predictor, (inputs or ["-"])[0], (text, other), problems, tally, conllu)
+    )  # fmt: skip
+    given = _noted(predictor, rows)
     partly = 0
     drawn = predictor.by_word and sys.stdout.isatty()
     # A bar would run through the drawings.
@@ -68,7 +90,7 @@ def predict(
             count(1)
             partly += answer.coverage < 1
             if as_json:
-                typer.echo(json.dumps(_json(answer), ensure_ascii=False))
+                typer.echo(json.dumps(_json(answer, labels if every else ()), ensure_ascii=False))
             elif conllu:
                 _write_conllu(predictor, example, sentence, answer, tally)
             elif answer.structure is not None and drawn:
@@ -81,6 +103,39 @@ def predict(
         texts = "1 text was" if partly == 1 else f"{partly} texts were"
         why = "cut, or with words that the model does not tell apart"
         typer.echo(f"note: {texts} read only in part: {why} (coverage < 1)", err=True)
+
+
+def looks_like_a_path(given: str) -> bool:
+    """Tell a file name from a text: no spaces, and a folder or an ending such as .tsv."""
+    return bool(re.fullmatch(r"\S*[/\\]\S*|\S*[^\s.…]\.[A-Za-z]\w{0,9}", given))
+
+
+def _texts(inputs: list[str], pairs: bool) -> "list[Example]":
+    """The texts on the command line; none where a file is named, or -."""
+    from weft.text.example import Example
+
+    files = [one for one in inputs if one == "-" or _is_file(one) or looks_like_a_path(one)]
+    if len(inputs) == 1 and files:
+        return []
+    if files:
+        raise UserError(
+            f"{files[0]} is a file, and there are other inputs. Give one file, or texts."
+        )
+    if not pairs:
+        return [Example(text) for text in inputs]
+    if len(inputs) != 2:
+        raise UserError(
+            f"This model answers about two texts; {len(inputs)} given. Pass both: weft predict "
+            'MODEL "one text" "another".'
+        )
+    return [Example(inputs[0], other=inputs[1])]
+
+
+def _is_file(given: str) -> bool:
+    try:
+        return Path(given).exists()
+    except (OSError, ValueError):  # too long for a name, or with a NUL: a text
+        return False
 
 
 def _given(
@@ -216,11 +271,17 @@ def _answers(
         yield waiting.popleft(), answer
 
 
-def _json(answer: "Answer") -> dict[str, Any]:
-    """An answer as an object; of words, `parts` are where each stands and how probable it is."""
+def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, Any]:
+    """An answer as an object; of words, `parts` are where each stands and how probable it is.
+
+    With `labels`, the probability of each of them, the most probable first.
+    """
     from weft.predict.evaluate import shown
 
     out = shown(answer)
+    if labels:
+        chances = zip(labels, answer.scores, strict=True)
+        out["probabilities"] = dict(sorted(chances, key=lambda pair: -pair[1]))
     if answer.tokens:
         out["tokens"] = [list(token) for token in answer.tokens]
     if answer.structure is not None:
