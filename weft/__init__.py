@@ -5,7 +5,22 @@ text -> tokens -> ids -> embed -> encode -> (attend) -> decode -> answer
 
 import importlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.config import Config as Config
+    from weft.config import recipe as recipe
+    from weft.config import recipes as recipes
+    from weft.doctor.check import check as check
+    from weft.errors import UserError as UserError
+    from weft.predict import Predictor as Predictor
+    from weft.predict import load as load
+    from weft.predict.evaluate import evaluate as evaluate
+    from weft.predict.generate import generate as generate
+    from weft.report.compare import compare as compare
+    from weft.text.read import read as read
+    from weft.text.write import write as write
+    from weft.vectors.store import Vectors as Vectors
 
 __version__ = "0.1.0"
 
@@ -31,6 +46,7 @@ _HOMES = {
     "UserError": "weft.errors",
     "Vectors": "weft.vectors.store",
     "Vocabulary": "weft.tokens.vocabulary",
+    "check": "weft.doctor.check",
     "compare": "weft.report.compare",
     "corpus": "weft.text.corpora",
     "evaluate": "weft.predict.evaluate",
@@ -41,6 +57,7 @@ _HOMES = {
     "recipes": "weft.config",
     "register": "weft.registry",
     "train": "weft",  # the folder, which can be called
+    "tune": "weft",
     "write": "weft.text.write",
 }
 
@@ -50,6 +67,8 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name == "train":
         return importlib.import_module("weft.train")
+    if name == "tune":
+        return importlib.import_module("weft.tune")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'weft' has no attribute '{name}'")

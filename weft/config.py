@@ -15,6 +15,7 @@ from typing import Any
 
 from weft import jsonio
 from weft.errors import UserError, unknown_name
+from weft.registry import typed
 from weft.untrusted import check_regular, whole_number
 
 try:
@@ -46,6 +47,7 @@ class Config:
     def __contains__(self, section: str) -> bool:
         return section in self.sections
 
+    @typed
     def with_values(self, changes: Mapping[str, Any], origin: str) -> "Config":
         """A copy in which dotted keys have new values: {'encoder.hidden': 100}."""
         sections = copy.deepcopy(dict(self.sections))
@@ -73,6 +75,23 @@ class Config:
         return ""
 
 
+def configured(given: Any) -> Config:
+    """Return a Config from a recipe's name, a .toml or .json file, a dict of sections or itself."""
+    if isinstance(given, Config):
+        return given
+    if isinstance(given, Mapping):
+        return from_sections(given, "the dict given")
+    if isinstance(given, Path) or (isinstance(given, str) and given.endswith((".toml", ".json"))):
+        return load(given)
+    if isinstance(given, str):
+        return recipe(given)
+    raise UserError(
+        "A configuration is a recipe's name, a .toml or .json file, a dict of sections or a "
+        f"weft.Config; got {type(given).__name__}."
+    )
+
+
+@typed
 def load(path: str | Path) -> Config:
     """Read a configuration file, TOML or JSON by its ending."""
     path = Path(path)
@@ -112,6 +131,7 @@ def _is_deep(value: Any, levels: int) -> bool:
     return levels < 0 or any(_is_deep(one, levels - 1) for one in inner)
 
 
+@typed
 def recipe(name: str) -> Config:
     """A built-in configuration by name."""
     path = RECIPES / f"{name}.toml"

@@ -11,9 +11,11 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import types
 import typing
+from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -45,6 +47,7 @@ DERIVED = {
     "frame",
     "modelled",
 }
+SHOWN = 80  # characters of a value in a message
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 P = typing.ParamSpec("P")
 R = typing.TypeVar("R")
@@ -107,6 +110,41 @@ def trusts(source: Callable[[typing.Any], Source]) -> Callable[[Callable[P, R]],
         return call
 
     return around
+
+
+def typed(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public function so that an argument of the wrong type is a UserError."""
+    signature = inspect.signature(function)
+    loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = {name for name, p in signature.parameters.items() if p.kind not in loose}
+
+    @functools.wraps(function)
+    def call(*given: P.args, **options: P.kwargs) -> R:
+        try:
+            bound = signature.bind(*given, **options).arguments
+        except TypeError:  # too many or too few, which Python tells best
+            return function(*given, **options)
+        hints = _hints_of(function)
+        for name in named & bound.keys() & hints.keys():
+            if not fits(bound[name], hints[name]):
+                shown = f"{bound[name]!r}"
+                shown = shown if len(shown) < SHOWN else f"{type(bound[name]).__name__}"
+                raise UserError(
+                    f"{function.__name__}: '{name}' should be {plain(hints[name])}, got {shown}."
+                )
+        return function(*given, **options)
+
+    return call
+
+
+@functools.cache
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of parameters; not those that only a type checker can import."""
+    try:
+        return typing.get_type_hints(function)
+    except NameError:
+        own = inspect.get_annotations(function)
+        return {name: hint for name, hint in own.items() if not isinstance(hint, str)}
 
 
 @dataclass(frozen=True)
@@ -248,6 +286,14 @@ def fits(value: Any, hint: Any) -> bool:
     if origin in (list, tuple):
         inner = typing.get_args(hint)[0]
         return isinstance(value, (list, tuple)) and all(fits(item, inner) for item in value)
+    if origin is abc.Sequence:
+        inner = typing.get_args(hint)[0]
+        whole = isinstance(value, abc.Sequence) and not isinstance(value, (str, bytes))
+        return whole and all(fits(item, inner) for item in value)
+    if origin is typing.IO:
+        return hasattr(value, "write")
+    if origin in (abc.Iterable, abc.Iterator):  # what is in it is seen when its turn comes
+        return isinstance(value, origin) and not isinstance(value, (str, bytes))
     if hint is float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
@@ -264,9 +310,12 @@ def plain(hint: Any) -> str:
         return "one of " + ", ".join(repr(a) for a in typing.get_args(hint))
     if origin in (typing.Union, types.UnionType):
         return " or ".join(plain(option) for option in typing.get_args(hint))
-    if origin in (list, tuple):
+    if origin in (list, tuple, abc.Sequence, abc.Iterable, abc.Iterator):
         return f"a list of {plain(typing.get_args(hint)[0])}"
     names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    names |= {Path: "a path", os.PathLike: "a path", abc.Mapping: "a dict"}
+    if origin in names:
+        return names[origin]
     return names.get(
         hint, "nothing" if hint is type(None) else getattr(hint, "__name__", str(hint))
     )

@@ -53,7 +53,10 @@ def test_the_network_stays_as_it_was(bert, tmp_path):
 
 def test_it_is_saved_chosen_on_dev_and_tells_so(bert, tmp_path):
     outcome = trained(bert, tmp_path)
-    assert "chosen on dev (macro_f1 " in (tmp_path / "run" / "log.txt").read_text()
+    assert (
+        "chosen on dev (mean of accuracy and macro_f1 "
+        in (tmp_path / "run" / "log.txt").read_text()
+    )
     assert '"event": "evaluation"' in (tmp_path / "run" / "metrics.jsonl").read_text()
     again = weft.load(tmp_path / "run")
     asked, _ = texts("test")

@@ -53,17 +53,13 @@ def check(
     heads that make no tree, tags that break their scheme, offsets outside the text, brackets that
     nobody closes.
     """
-    from weft.doctor.diagnose import diagnosed, without_fix
-    from weft.doctor.files import MATRICES, PARALLEL, holds_labels, opened
+    from weft.doctor.check import examined, open_files
+    from weft.doctor.files import MATRICES, PARALLEL
     from weft.doctor.finding import SHOWN as PLACES
-    from weft.doctor.survey import survey
-    from weft.text.read import Columns
 
-    if limit < 1:
-        raise UserError(f"--limit should be 1 or more words, got {limit}.")
-    named = [options.column(c) if c else None for c in (text, label, other)]
-    columns = Columns(named[0], named[1], other=named[2], writes=task == "seq2seq")
-    found = opened(files, columns, format or None, target, options.label_names(names) or (), task)
+    named = [options.column(column) for column in (text, other, label)]
+    known = options.label_names(names) or ()
+    found = open_files(files, *named, target, task, format, limit, known)
     for line in found.lines:
         typer.echo(line, err=True)
     parallel = PARALLEL in found.formats.values()
@@ -71,20 +67,14 @@ def check(
         raise UserError("--fix does not write pairs of files. Leave out --target or --fix.")
     if fix and MATRICES in found.formats.values():
         raise UserError("--fix does not write matrices. Leave out --fix.")
-    texts = parallel and not task and not holds_labels(found)
-    paired = True if texts or task == "seq2seq" else None if not task else False
     with counting("texts") as count:
-        seen = survey(found.sources, count, paired)
-    most = None if as_json else PLACES
-    diagnosis, copies = diagnosed(
-        seen, found.paths, limit, near, found.tallies, found.findings, most
-    )  # fmt: skip
-    diagnosis = without_fix(diagnosis) if parallel else diagnosis
+        seen = examined(found, task, limit, near, None if as_json else PLACES, count)
+    diagnosis = seen.diagnosis
     fixed = None
     if fix:
         from weft.doctor.fix import fix as write_copies
 
-        fixed = write_copies(found, seen, copies, fix)
+        fixed = write_copies(found, seen.seen, seen.copies, fix)
     if html:
         from weft.report.check import page
 

@@ -70,7 +70,7 @@ def compare(
             task=task,
             recipes=[name.strip() for name in recipes.split(",") if name.strip()] or None,
             pretrained=pretrained,
-            seeds=seeds or (1 if folds else 3),
+            seeds=seeds,
             folds=folds,
             minutes=minutes,
             workers=workers,

@@ -13,11 +13,13 @@ from weft.errors import UserError
 from weft.measure import Measure
 from weft.predict.predictor import CHUNK, Predictor
 from weft.predict.prepare import prepared
+from weft.registry import typed
 from weft.tasks.structure import Structure
 from weft.tasks.task import Answer
 from weft.text.example import UNKNOWN_WORDS, Answers, Example, Layers, Tally
 
 
+@typed
 def evaluate(
     predictor: Predictor,
     examples: Iterable[Example],
@@ -33,6 +35,7 @@ def evaluate(
     `look` is called with every example that was measured and its answer.
     """
     tally = Tally() if tally is None else tally
+    examples = _checked(examples)
     task, space = predictor.task, predictor.space
     if hasattr(task, "manner"):
         return _heard(predictor, examples, predictions, watch, look)
@@ -162,6 +165,16 @@ def shown(answer: Any) -> dict[str, Any]:
     if answer.parts:
         out["parts"] = [list(part) for part in answer.parts]
     return out
+
+
+def _checked(examples: Iterable[Example]) -> Iterator[Example]:
+    for i, one in enumerate(examples, 1):
+        if not isinstance(one, Example):
+            raise UserError(
+                f"evaluate: example {i} is {type(one).__name__}; give weft.Example objects, such "
+                "as those of weft.read(FILE)."
+            )
+        yield one
 
 
 def unlabelled(task: Any, example: Example) -> UserError:

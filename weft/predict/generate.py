@@ -69,6 +69,7 @@ class Job:
     beyond: int = 0  # how many ids these have, over those of the vocabulary
 
 
+@registry.typed
 def generate(
     model: Predictor | str | Path,
     prompts: str | Sequence[str | np.ndarray] = "",

@@ -23,6 +23,7 @@ from weft.text.formats import is_matrices
 from weft.text.matrices import no_text
 
 FORMAT = 1
+NAMED = 5  # labels in a repr
 CHUNK = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
 Asked = str | Example | tuple[str, str]  # a text, or two
 
@@ -56,6 +57,16 @@ class Predictor:
     def __init__(self, engine: Engine, task: Task, space: Space, config: dict[str, Any]):
         self.engine, self.task, self.space, self.config = engine, task, space, config
 
+    def __repr__(self) -> str:
+        config = self.config
+        encoder = config.get("encoder", config.get("decoder", {})).get("kind", "")
+        kind = config.get("classic", {}).get("kind", encoder)
+        labels = [one for one in self.labels if isinstance(one, str)]
+        shown = ", ".join(labels[:NAMED]) + (", …" if len(labels) > NAMED else "")
+        told = f", labels: {shown}" if labels else ""
+        count = f"{self.parameters:,} parameters"
+        return f"Predictor({config['task']['kind']}, {kind}{told}; {count})"
+
     def __call__(self, texts: str | Iterable[Asked], *, parts: bool = False) -> list[Answer]:
         """An Answer for each text, in order; with `parts`, each token's weight if there is one.
 
@@ -69,6 +80,7 @@ class Predictor:
 
         Of an Example the words that its file gives are answered, where the model answers at each.
         """
+        _check_list(texts)
         stream = iter(texts)
         before = 0
         while some := list(islice(stream, CHUNK)):
@@ -177,6 +189,7 @@ def _model_json(folder: str | Path) -> registry.Source:
     return lambda name: str(own / "model.json")
 
 
+@registry.typed
 @registry.trusts(_model_json)
 def load(
     folder: str | Path,
@@ -282,6 +295,9 @@ def _as_json(given: Any, number: int) -> Any:
 def _check_list(texts: str | Iterable[Any]) -> None:
     if isinstance(texts, str):
         raise UserError("Call the predictor with a list of texts, not a single string.")
+    if not isinstance(texts, Iterable):
+        kind = type(texts).__name__
+        raise UserError(f"Call the predictor with a list of texts, not {kind}.")
 
 
 def _checktexts_of(texts: Sequence[Any], before: int = 0) -> None:

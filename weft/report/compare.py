@@ -64,19 +64,20 @@ def _alone(run: Callable[P, list[Row]]) -> Callable[P, list[Row]]:
     return compare
 
 
+@registry.typed
 @registry.trusts(lambda files: lambda name: "")
 @_alone
 def compare(
-    files: Sequence[str],
+    files: str | Sequence[str],
     output: str | Path = "",
     *,
     dev: str = "",
     task: str = "",
     recipes: Sequence[str] | None = None,
     pretrained: str = "",
-    seeds: int = 3,
+    seeds: int = 0,
     folds: int = 0,
-    minutes: float = 0.0,
+    minutes: float = 30.0,
     workers: int = 0,
     changes: Mapping[str, Any] = {},
     device: str = "auto",
@@ -93,6 +94,8 @@ def compare(
     are imported only from packages in `trust`.
     """
     clock = Clock(minutes)
+    files = [files] if isinstance(files, str) else list(files)
+    seeds = seeds or (1 if folds else 3)
     _check(files, dev, seeds, folds, minutes)
     paths = dict(zip(("data.train", "data.test"), files, strict=False)) | {"data.dev": dev}
     given = {key: value for key, value in paths.items() if value} | dict(changes)
@@ -374,8 +377,6 @@ def _diagnose(subject: Subject, quiet: bool) -> "Diagnosis":
 
 
 def _check(files: Sequence[str], dev: str, seeds: int, folds: int, minutes: float) -> None:
-    if isinstance(files, str):
-        raise UserError("Give the files as a list: compare([train, test], output).")
     if not 1 <= len(files) <= 2:
         raise UserError(f"Give a training file and perhaps a test file; got {len(files)} files.")
     if "-" in (*files, dev):

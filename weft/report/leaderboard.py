@@ -16,7 +16,7 @@ STYLES = {"failed": "red", "not enough time": "yellow"}  # of rows that are not 
 WIDE = 2 * 1.96  # standard deviations in a 95 % interval
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Row:
     """One recipe over all its trials; without a quality, `error` says why."""
 
@@ -52,6 +52,13 @@ class Row:
     kept_spread: float | None = None
     completed: tuple[float, ...] = ()  # of each trial that counts, the fraction of its epochs
     short: str = ""  # in words, when no training of it could end in time
+
+    def __repr__(self) -> str:
+        if self.quality is None:
+            return f"Row({self.recipe}: {self.error or self.short or 'not measured'})"
+        spread = "" if self.spread is None else f" ± {self.spread:.4f}"
+        trials = f"{len(self.values)} trial{'' if len(self.values) == 1 else 's'}"
+        return f"Row({self.recipe}: {self.metric} {self.quality:.4f}{spread}, {trials})"
 
     @property
     def status(self) -> str:

@@ -37,25 +37,27 @@ def fit_head(run: "Run", model: Model, train: Store, dev: Store | None) -> None:
     vectors = _vectors(run, model, train, "train")
     held = None if dev is None else (_vectors(run, model, dev, "dev"), dev.targets)
     fit = fit_for("logistic", task, space, seed, head.balanced)
-    number = isinstance(space, Scale)
-    grid = [head.strength] if head.strength else list(GRIDS["ridge"] if number else GRID)
     with threadpool_limits(1):
-        metric = run.settings.metric
-        best = choose(fit, vectors, train.targets, held, grid, task, space, metric)
-    if not head.strength:
-        run.watch.say(str(best))
-    weights, bias = (np.asarray(part, dtype=np.float32) for part in best.weights)
+        if head.strength:
+            (found,) = fit(vectors, train.targets, [head.strength])
+        else:
+            grid = GRIDS["ridge"] if isinstance(space, Scale) else GRID
+            metric = run.settings.metric
+            best = choose(fit, vectors, train.targets, held, grid, task, space, metric)
+            run.watch.say(str(best))
+            found = best.weights
+    weights, bias = (np.asarray(part, dtype=np.float32) for part in found)
     if weights.shape[1] < len(bias):  # two classes: the first is where the scale begins
         weights = np.concatenate([np.zeros_like(weights), weights], axis=1)
     with torch.no_grad():
         head.score.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T)))
         head.score.bias.copy_(torch.from_numpy(bias))
     if held is not None:
-        found = figures(task, space, linear_scores(held[0], (weights, bias)), held[1])
-        values = {f"dev_{name}": value for name, value in found.items()}
+        known = figures(task, space, linear_scores(held[0], (weights, bias)), held[1])
+        values = {f"dev_{name}": value for name, value in known.items()}
         run.watch.event("evaluation", step=len(train), epoch=1, **values, best=True)
         if run.heard is not None:
-            run.heard(len(train), found)
+            run.heard(len(train), known)
 
 
 def _vectors(run: "Run", model: Model, store: Store, name: str) -> np.ndarray:

@@ -53,7 +53,7 @@ class Stop(Exception):
     """What a listener raises to end a training that is not worth finishing; nothing is saved."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """What a run led to."""
 
@@ -61,7 +61,14 @@ class Outcome:
     figures: dict[str, dict[str, Figure]]  # by split, then by metric
     record: dict[str, Any]  # what is saved as record.json
 
+    def __repr__(self) -> str:
+        metric = self.predictor.task.metric
+        found = {name: figures[metric] for name, figures in self.figures.items()}
+        told = [f"{name} {metric} {one.value:.4f} on {one.n}" for name, one in found.items()]
+        return f"Outcome({'; '.join(told) or 'nothing measured'})"
 
+
+@registry.typed
 @registry.trusts(lambda config: config.origin_of)
 def train(
     config: Config,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from weft.batch import Labelled
 
+SHOWN = 100  # characters of a value in a repr
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -28,7 +30,7 @@ class Loss:
     carried: Any = None  # the state in which the next piece of the same rows begins
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
     """What a model says of one text."""
 
@@ -40,6 +42,12 @@ class Answer:
     structure: Structure | None = None  # what there is to draw, where it is about the words
     tokens: tuple[tuple[str, float], ...] = ()  # of an answer that was written, with their chances
     blanks: tuple[tuple[tuple[str, float], ...], ...] = ()  # of each, words that fit, with chances
+
+    def __repr__(self) -> str:
+        value = repr(self.value)
+        value = value if len(value) <= SHOWN else f"{value[: SHOWN - 1]}…"
+        part = f", coverage={self.coverage:.2f}" if self.coverage < 1 else ""
+        return f"Answer({value}, score={self.score:.4g}{part})"
 
 
 class Space(Protocol):

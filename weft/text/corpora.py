@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import unknown_name
+from weft.registry import typed
 from weft.text.example import Example
 from weft.text.recall import recall
 from weft.text.reviews import reviews as reviews
@@ -30,6 +31,7 @@ _MARKUP = re.compile(r"\*\*|[*`]|(?<=\w)_(?=\s)|\[\d+\]|:\w+:(?=`)")
 _SENTENCE = re.compile(r"^[\"'(]?[A-Z].*[.!?:)]$")
 
 
+@typed
 def corpus(name: str) -> Any:
     """A built-in corpus: 'reviews', 'recall' and 'treebank' in three splits, 'python-docs'."""
     if name not in CORPORA:

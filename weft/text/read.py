@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from weft.errors import UserError
+from weft.registry import typed
 from weft.text import trees
 from weft.text.brackets import read_brackets
 from weft.text.columns import NO_LABEL, Columns, Layout, layout, table_layout
@@ -52,6 +53,7 @@ from weft.untrusted import has_surrogate
 HEADER = "first line taken for a header"
 
 
+@typed
 def read(
     path: str | os.PathLike[str],
     *,

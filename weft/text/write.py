@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from weft.errors import UserError, unknown_name
+from weft.registry import typed
 from weft.storage import replacing, write_bytes
 from weft.text.example import Answers, Example, Label
 from weft.text.formats import ENDINGS, PREFIX
@@ -20,6 +21,7 @@ from weft.text.source import peel
 SEPARATOR = "|"  # between the labels of one CSV or TSV cell
 
 
+@typed
 def write(
     examples: Iterable[Example],
     path: str | os.PathLike[str],

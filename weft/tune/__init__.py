@@ -1,7 +1,56 @@
-"""Searching a configuration's settings, and random restarts of what was found."""
+"""Search a configuration's settings: `weft.tune(config, folder)`; and random restarts of the best.
 
-from weft.tune.search import Tuned, tune
+Like `weft.train`, this folder can be called.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from weft.config import Config, configured
+from weft.tune.search import Told, Tuned, quiet, tune, unsaid
 from weft.tune.space import parse
 from weft.tune.study import Row
 
 __all__ = ["Row", "Tuned", "parse", "tune"]
+
+
+class _Verb(ModuleType):
+    def __call__(
+        self,
+        config: Config | str | Path | Mapping[str, Any],
+        output: str | Path,
+        *,
+        changes: Mapping[str, Any] = {},
+        search: Mapping[str, Any] = {},
+        preset: str = "",
+        sampler: str = "",
+        trials: int = 0,
+        minutes: float = 0.0,
+        seeds: int = 3,
+        prune: bool = True,
+        workers: int = 1,
+        device: str = "auto",
+        overwrite: bool = False,
+        told: Told = quiet,
+        trust: Sequence[str] = (),
+        say: Callable[[str], None] = unsaid,
+    ) -> Tuned:
+        """Search the settings of a configuration on dev, then train the best again with new seeds.
+
+        The configuration is a recipe's name, a .toml or .json file, a dict of sections or a
+        Config; `changes` are settings by their dotted names: {"data.train": "reviews.tsv"}.
+        Called again with the same folder it goes on to `trials` in all.
+        """
+        base = configured(config)
+        base = base.with_values(changes, "changes") if changes else base
+        return tune(
+            base, output, search=search, preset=preset, sampler=sampler, trials=trials,
+            minutes=minutes, seeds=seeds, prune=prune, workers=workers, device=device,
+            overwrite=overwrite, told=told, trust=trust, say=say,
+        )  # fmt: skip
+
+
+sys.modules[__name__].__class__ = _Verb

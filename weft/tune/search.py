@@ -76,6 +76,15 @@ class Tuned:
         }
 
 
+def quiet(news: "Row | Restart", metric: str, total: int | None) -> None:
+    """Hear of a trial and tell nobody."""
+
+
+def unsaid(text: str) -> None:
+    """Hear a line and tell nobody."""
+
+
+@registry.typed
 @registry.trusts(lambda config: config.origin_of)
 def tune(
     config: Config,
@@ -91,9 +100,9 @@ def tune(
     workers: int = 1,
     device: str = "auto",
     overwrite: bool = False,
-    told: Told = lambda news, metric, total: None,
+    told: Told = quiet,
     trust: Sequence[str] = (),
-    say: Callable[[str], None] = lambda text: None,
+    say: Callable[[str], None] = unsaid,
 ) -> Tuned:
     """Search the settings of a configuration on dev, then train the best again with new seeds.
 

@@ -16,6 +16,7 @@ from weft.embed.files import read_table
 from weft.embed.subwords import Subwords
 from weft.embed.table import Duplicates, not_finite
 from weft.errors import UserError
+from weft.registry import typed
 from weft.vectors.neighbours import Approximate, Method, nearest, norms, unit
 
 Found = list[tuple[str, float]]  # words and cosines, best first
@@ -76,6 +77,7 @@ class Vectors:
                 raise not_finite(words[bad[0]], int(bad[0]))
 
     @classmethod
+    @typed
     def load(
         cls, path: str | Path, *, mmap: bool = True, duplicates: Duplicates = "error"
     ) -> Vectors:
