@@ -86,3 +86,30 @@ def test_links_lead_somewhere():
         text = (ROOT / page).read_text("utf-8")
         for target in re.findall(r"\]\(([^)#]+)\)", text):
             assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/tour.md", "CHANGELOG.md"])
+def test_promises_that_do_not_hold_stay_away(name: str) -> None:
+    """Not every architecture has gradients, and language models have no gradient health."""
+    text = " ".join((ROOT / name).read_text("utf-8").split()).lower()
+    for claim in (
+        "every architecture has",
+        "weights for every architecture",
+        "after every neural training",
+        "nothing is lost in silence",
+        "every part is interchangeable",
+        "in any recipe",
+        "tested for every recipe",
+    ):
+        assert claim not in text, claim
+
+
+def test_what_the_guide_says_about_explanations_holds(tmp_path) -> None:
+    """As the guide has it: exact sums and occlusion of tfidf and fasttext, and no gradients."""
+    import weft
+    from tests import small
+    from weft.explain import methods
+
+    for name in ("tfidf", "fasttext"):
+        run = weft.train(name, tmp_path / name, splits=small.splits(), quiet=True)
+        assert set(methods(run.predictor)) == {"linear", "occlusion"}

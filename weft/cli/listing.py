@@ -1,6 +1,6 @@
 """weft list"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,7 +26,7 @@ def show(
             task = own
             typer.echo(name if names else f"{name:<18} {about['summary']}")
             if not names:
-                scores = ", ".join(f"{data} {score}" for data, score in about["scores"].items())
+                scores = ", ".join(_measured(score) for score in about["scores"])
                 reached = f"reaches {scores}; " if scores else ""
                 typer.echo(f"{'':<18} {reached}{about['cost']}")
         return
@@ -40,3 +40,10 @@ def show(
         for option, default in part.options:
             if option not in registry.DERIVED:
                 typer.echo(f"    {option} = {default or '(required)'}")
+
+
+def _measured(score: dict[str, Any]) -> str:
+    """A figure in words: what was measured on which data, over how many trainings."""
+    start = f", over {score['start']}" if "start" in score else ""
+    words = f"{score['metric']} {score['value']} on {score['data']}"
+    return f"{words} (n = {score['n']}{start})"

@@ -45,7 +45,7 @@ Rounded = Annotated[
 ]
 Pretrained = Annotated[
     str,
-    typer.Option(help="Start from a checkpoint: a folder, or a model of `weft convert`."),
+    typer.Option(help="Start from a checkpoint: a folder, a model of `weft convert`, or minilm."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say only what goes wrong.")]

