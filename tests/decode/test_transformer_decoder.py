@@ -195,3 +195,17 @@ def test_options_that_make_no_sense():
         Transformer(V, M, feed=-1)
     with pytest.raises(UserError, match=r"hidden \(10\) must divide into heads \(3\)"):
         GPT(V, 10, heads=3)
+
+
+def test_a_gpt_drops_what_gpt2_drops():
+    """Attention weights and what is added to the residual, but nothing inside the MLP."""
+    transformers = pytest.importorskip("transformers")
+    shape = {"n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 7, "vocab_size": 11}
+    drop = {"resid_pdrop": 0.3, "embd_pdrop": 0.3, "attn_pdrop": 0.3}
+    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **drop))
+    ours = GPT(11, hidden=12, layers=2, heads=3, limit=7, dropout=0.3)
+    active = [m.p for m in theirs.modules() if isinstance(m, torch.nn.Dropout) and m.p > 0]
+    assert len(active) == 1 + 2 * 3  # the embedding; of a block its attention and two outputs
+    assert ours.dropout.p == 0.3
+    for block in ours.blocks:
+        assert (block.attention.dropout, block.dropout.p, block.inner.p) == (0.3, 0.3, 0.0)

@@ -387,8 +387,10 @@ class GPT(Stack):
         model: str = "",
     ):
         shape = (hidden, layers, heads, feed, "pre", "learned", limit, dropout, activation)
-        super().__init__(vocabulary_size, 0, *shape, tied, False)  # type: ignore[arg-type]
+        super().__init__(vocabulary_size, 0, *shape, tied, False, False)  # type: ignore[arg-type]
         self.model = model
+        for block in self.blocks:  # GPT-2 drops attention weights, but nothing inside the MLP
+            block.attention.dropout = dropout  # type: ignore[union-attr, assignment]
         for name, weight in self.blocks.named_parameters():
             if weight.dim() == 2:
                 last = name.endswith(("output.weight", "feed_out.weight"))

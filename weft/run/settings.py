@@ -9,9 +9,9 @@ from weft import registry
 from weft.errors import UserError
 from weft.train.settings import Settings
 
-# Learning rate × hidden width of a GPT trained from scratch: 1e-3 at 384, 5e-4 at 768. The wider a
-# Transformer, the lower the rate at which Adam stays stable (Yang et al. 2021).
-RATE_TIMES_WIDTH = 0.384
+# The learning rate of a GPT trained from scratch: the wider a Transformer, the lower the rate at
+# which Adam stays stable. Brown et al. (2020) take 6e-4 at 768, which lies on this curve, too.
+RATE, RATE_WIDTH, RATE_POWER = 1e-3, 384, -0.75
 HIGHEST_RATE = 3e-3  # of narrow ones
 
 
@@ -32,7 +32,8 @@ def _rate_for_width(model: Mapping[str, Any]) -> float:
             "train.learning_rate = 'auto' is for a [decoder] of kind 'gpt', whose width decides. "
             "Give a number, such as 0.001."
         )
-    return float(f"{min(RATE_TIMES_WIDTH / decoder['hidden'], HIGHEST_RATE):.3g}")
+    rate = RATE * (decoder["hidden"] / RATE_WIDTH) ** RATE_POWER
+    return float(f"{min(rate, HIGHEST_RATE):.2g}")
 
 
 def _check(settings: Settings) -> None:
