@@ -2,9 +2,71 @@
 
 import os
 
+from weft.errors import OutOfMemory
+
 
 def cores() -> int:
     """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def available_memory() -> int | None:
+    """Return how many bytes this process may still take, or None where the system does not say."""
+    limits = [_meminfo(), _cgroup(), _address_space()]
+    known = [limit for limit in limits if limit is not None]
+    return max(0, min(known)) if known else None
+
+
+def require_memory(needed: int, what: str, advice: str) -> None:
+    """Raise OutOfMemory, before anything is lost, where more is needed than there is."""
+    available = available_memory()
+    if available is not None and needed > available:
+        wanted, there = (f"{count / 2**30:.1f} GiB" for count in (needed, available))
+        raise OutOfMemory(
+            f"{what} needs about {wanted} of memory, and {there} is available. {advice}"
+        )
+
+
+def _meminfo() -> int | None:
+    """What the system could give without swapping."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _cgroup() -> int | None:
+    """What a container leaves; file cache that counts against it can be given back."""
+    try:
+        base = "/sys/fs/cgroup/memory."
+        limit, used = (_first_number(f"{base}{name}") for name in ("max", "current"))
+        with open(f"{base}stat", encoding="ascii") as file:
+            stat = dict(line.split() for line in file)
+        return limit - used + int(stat.get("inactive_file", 0))
+    except (OSError, ValueError):
+        return None
+
+
+def _first_number(path: str) -> int:
+    with open(path, encoding="ascii") as file:
+        return int(file.read())  # "max" is no number: there is no limit
+
+
+def _address_space() -> int | None:
+    """What `ulimit -v` leaves."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return None
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return limit - int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
+from weft.machine import require_memory
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -21,6 +22,21 @@ NEVER = -100.0  # logit of a class without training examples: a probability of a
 STEPS = 20
 
 Weights = tuple[np.ndarray, np.ndarray]  # (V, K) and (C,)
+
+
+def check_size(classifier: str, texts: int, labels: int, dev: int = 0) -> None:
+    """Raise OutOfMemory before the fit where its dense tables of texts × labels would not fit.
+
+    Logistic regression holds the scores of every text twice, naive Bayes every label as a column;
+    an SVM fits one label after the other. The dev part is scored as a whole.
+    """
+    columns = labels if labels > 2 else 1
+    held = 0 if classifier == "svm" else 2 * texts
+    require_memory(
+        8 * columns * (held + 2 * dev),
+        f"classic 'tfidf' with {texts:,} texts and {labels:,} labels",
+        "Merge or drop rare labels, train on fewer texts, or use --recipe fasttext.",
+    )
 
 
 def fit_classes(

@@ -14,7 +14,7 @@ import numpy as np
 from weft import jsonio
 from weft.classic.choose import GRIDS, Fit, choose, fit_for, scores
 from weft.classic.grams import Grams, character_grams, empty, grams_cover, span, word_grams
-from weft.classic.linear import Weights
+from weft.classic.linear import Weights, check_size
 from weft.classic.progress import Listen, Progress, nobody
 from weft.classic.saved import WEIGHTS, damaged, read
 from weft.errors import UserError
@@ -101,6 +101,7 @@ class TfIdf:
                 f"classic 'tfidf': classifier '{self.classifier}' cannot predict a number. "
                 "Leave it out: task 'regress' always uses ridge regression."
             )
+        check_size(self.classifier, len(targets), space.size, len(dev[0]) if dev else 0)
         watch(Progress(0.0, "counting n-grams"))
         rows = self._learn(texts, space)
         from threadpoolctl import threadpool_limits

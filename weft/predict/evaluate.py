@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.measure import Measure
-from weft.predict.predictor import CHUNK, Predictor
+from weft.predict.predictor import CHUNK, Predictor, chunk_size
 from weft.predict.prepare import prepared
 from weft.registry import typed
 from weft.tasks.structure import Structure
@@ -43,7 +43,7 @@ def evaluate(
     gathered = task.together(examples) if hasattr(task, "together") else examples
     stream = iter(gathered)
     rows = 0
-    while chunk := list(islice(stream, CHUNK)):
+    while chunk := list(islice(stream, chunk_size(space))):
         kept, targets = [], []
         parser = getattr(predictor.engine, "parser", None)
         for example in prepared(chunk, task, tally, problems, parser):

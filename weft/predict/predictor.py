@@ -25,6 +25,7 @@ from weft.text.matrices import no_text
 FORMAT = 1
 NAMED = 5  # labels in a repr
 CHUNK = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
+SCORES = 20_000_000  # of a chunk, at most: with 100,000 labels a chunk is 200 texts
 Asked = str | Example | tuple[str, str]  # a text, or two
 
 
@@ -83,7 +84,7 @@ class Predictor:
         _check_list(texts)
         stream = iter(texts)
         before = 0
-        while some := list(islice(stream, CHUNK)):
+        while some := list(islice(stream, chunk_size(self.space))):
             chunk = self.carried(some, before)
             given = [self._given(one, f"text {i}") for i, one in enumerate(chunk, before + 1)]
             before += len(chunk)
@@ -280,6 +281,12 @@ def twotexts_of(given: Any, number: int) -> Example:
         f"{where}: this model reads two texts, and here is no second one. In Python, give pairs, "
         "[(text, other), …]; of a file, name the columns, --text A --other B."
     )
+
+
+def chunk_size(space: Any) -> int:
+    """Return how many texts are answered together: fewer where each has very many scores."""
+    labels = len(getattr(space, "entries", ())) or 1
+    return max(1, min(CHUNK, SCORES // labels))
 
 
 def _as_json(given: Any, number: int) -> Any:

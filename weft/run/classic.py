@@ -17,6 +17,7 @@ from weft.classic.progress import Progress
 from weft.config import Config
 from weft.decode import search_settings
 from weft.errors import UserError
+from weft.machine import require_memory
 from weft.predict.classic import Classic
 from weft.run.data import Data, Source, counted
 from weft.run.split import Splits
@@ -152,6 +153,13 @@ class Run:
                     raise
                 continue  # a label of dev that training does not have; the notes will say so
             texts.append(example if self.by_word or self.pairs else example.text)
+            if len(targets) % CHUNK == 0 and not self.by_word:
+                row = np.asarray(targets[-1])  # of several labels, a number for each that there is
+                require_memory(
+                    row.nbytes * (len(targets) + CHUNK),
+                    f"A table of {len(targets):,} texts by {row.size:,} labels",
+                    "Merge or drop rare labels, or train on fewer texts.",
+                )
         return texts, targets if self.by_word else np.array(targets)
 
     def _ids(self, source: Source | None, tally: Tally | None = None) -> Iterator[np.ndarray]:

@@ -107,8 +107,7 @@ class Lost:
         if not self.labels:
             return ""
         shown = ", ".join(f"'{label}'" for label in self.labels[:SHOWN])
-        rest = len(self.labels) - SHOWN
-        more = f", … ({rest:,} more)" if rest > 0 else ""
+        more = f", … ({len(self.labels) - SHOWN:,} more)" if len(self.labels) > SHOWN else ""
         return f"kept in train, as {part} would have taken every row of them: {shown}{more}"
 
 
@@ -187,7 +186,8 @@ class Holdout:
     @classmethod
     def load(cls, path: Path) -> "Holdout":
         with np.load(path) as sides:
-            return cls(*(frozenset(sides[name].tolist()) for name in ("dev", "test")))
+            dev, test = (frozenset(sides[name].tolist()) for name in ("dev", "test"))
+            return cls(dev, test)
 
 
 def holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
@@ -220,11 +220,11 @@ def holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
         chosen[side] = frozenset(texts[taken].tolist())
         free &= ~taken
     if numbers or mixed:
-        return Holdout(**chosen)
+        return Holdout(chosen["dev"], chosen["test"])
     out = chosen["dev"] | chosen["test"]
     stays = lost(source(data, data.train)(), lambda e: key(kept_with(e)) in out)
-    kept = {side: keys - stays.texts for side, keys in chosen.items()}
-    return Holdout(**kept, note=stays.note("dev and test"))
+    dev, test = (chosen[side] - stays.texts for side in ("dev", "test"))
+    return Holdout(dev, test, stays.note("dev and test"))
 
 
 def _lowest(lots: np.ndarray, strata: np.ndarray, free: np.ndarray, share: float) -> np.ndarray:
