@@ -35,7 +35,8 @@ def check_size(classifier: str, texts: int, labels: int, dev: int = 0) -> None:
     require_memory(
         8 * columns * (held + 2 * dev),
         f"classic 'tfidf' with {texts:,} texts and {labels:,} labels",
-        "Merge or drop rare labels, train on fewer texts, or use --recipe fasttext.",
+        "Merge or drop rare labels, train on fewer texts, or use --recipe fasttext: slower, "
+        "but small.",
     )
 
 
