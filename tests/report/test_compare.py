@@ -62,8 +62,10 @@ def test_rows_files_and_schema(files, tmp_path, capsys):
     assert all("accuracy " in line and ", trained in " in line for line in lines)
     saved = json.loads((out / "leaderboard.json").read_text())
     assert [row["recipe"] for row in saved] == [row.recipe for row in rows]
-    for row in saved:
+    assert [row["status"] for row in saved] == ["ranked", "ranked", "baseline"]
+    for row in saved[:2]:
         assert row["metric"] == "accuracy"
+        assert 0 <= row["others"]["macro_f1"] <= 1
         assert row["error"] is None
         assert 0 <= row["low"] <= row["high"] <= 1
         assert row["quality"] == pytest.approx(sum(row["values"]) / len(row["values"]))
@@ -80,6 +82,40 @@ def test_rows_files_and_schema(files, tmp_path, capsys):
     assert by_name["tfidf"]["spread"] is None  # a seed changes nothing: trained once
     assert saved[0]["p"] is None
     assert 0 < saved[1]["p"] <= 1
+
+
+def test_the_most_frequent_label_and_macro_f1_stand_in_table_page_and_json(tmp_path, capsys):
+    train, test = tmp_path / "train.tsv", tmp_path / "test.tsv"
+    rows = [
+        f"number {i} is {'fine' if i % 3 else 'poor'}\t{'good' if i % 3 else 'bad'}"
+        for i in range(43)
+    ]
+    train.write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    test.write_text("\n".join(["text\tlabel", *rows[:10]]) + "\n")
+    out = tmp_path / "out"
+    found = run([str(train), str(test)], out, quiet=True)
+    saved = json.loads((out / "leaderboard.json").read_text())
+    (majority,) = [row for row in saved if row["recipe"] == "majority"]
+    assert majority["status"] == "baseline"
+    assert majority["quality"] == pytest.approx(0.6)  # 6 of 10 are good
+    assert majority["others"]["macro_f1"] == pytest.approx((2 * 0.6 / 1.6 + 0) / 2)
+    table(found)
+    shown = capsys.readouterr().out
+    assert "macro-F1" in shown
+    assert "Take majority" not in shown
+    page = (out / "report.html").read_text()
+    assert "macro-F1" in page
+    assert "most frequent training label" in page
+
+
+def test_recipes_are_ranked_by_the_metric_that_is_asked_for(files, tmp_path, capsys):
+    rows = run(files, tmp_path / "out", recipes=["tfidf", "bag"], seeds=1, metric="macro_f1")
+    assert {row.metric for row in rows} == {"macro_f1"}
+    assert all("accuracy" in row.others for row in rows)
+    config = (tmp_path / "out" / "trials" / "bag-1" / "config.toml").read_text()
+    assert 'metric = "macro_f1"' in config  # early stopping looks at it, too
+    assert "bag seed 1: macro-F1" in capsys.readouterr().err
+    assert "--metric macro_f1" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_the_chosen_model_is_saved_and_measures_the_same(files, tmp_path):
@@ -167,7 +203,7 @@ def test_a_truncated_training_is_not_ranked_and_trained_again_with_more_time(
     assert "1 of 2 trainings" in (out / "report.html").read_text()
     table(rows)
     assert "bag: 1 of 2 trainings count; not enough time" in capsys.readouterr().out
-    rows = run(files, out, recipes=["tfidf", "bag"], seeds=2)
+    rows = run(files, out, recipes=["tfidf", "bag"], seeds=2, minutes=0)
     assert sum("trained in" in line for line in told(capsys)) == 1
     (bag,) = [row for row in rows if row.recipe == "bag"]
     assert (len(bag.values), bag.late, bag.completed) == (2, 0, (1.0, 1.0))
@@ -208,11 +244,11 @@ def test_a_training_that_the_limit_ended_is_never_called_collapsed(files, tmp_pa
 def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):
     changes = {**TINY, "embedder.width": -5}  # tfidf has no embedder to object
     rows = compare(files, tmp_path / "out", recipes=["tfidf", "bag"], seeds=1, changes=changes)
-    assert [row.recipe for row in rows] == ["tfidf", "bag"]
+    assert [row.recipe for row in rows] == ["tfidf", "majority", "bag"]
     assert rows[0].error is None
-    assert rows[1].quality is None
+    assert rows[2].quality is None
     assert "embedder &#39;lookup&#39;" in (tmp_path / "out" / "report.html").read_text()
-    assert "embedder 'lookup'" in (rows[1].error or "")
+    assert "embedder 'lookup'" in (rows[2].error or "")
     capsys.readouterr()
     table(rows)
     assert "bag failed: " in capsys.readouterr().out
@@ -245,7 +281,7 @@ def broken_launch(job, threads):
 
 def test_trainings_that_learned_nothing_are_named(files, tmp_path, capsys):
     still = {"train.epochs": 9, "train.batch": 7, "train.learning_rate": 0.0}
-    (row,) = run(files, tmp_path / "out", recipes=["bag"], changes=still, seeds=2)
+    row, _ = run(files, tmp_path / "out", recipes=["bag"], changes=still, seeds=2)
     assert (row.collapsed, row.collapsed_seeds, row.kept_quality) == (2, ("1", "2"), None)
     assert "bag seed 1: accuracy" in capsys.readouterr().err
     table([row])
@@ -324,6 +360,7 @@ def test_a_killed_comparison_goes_on_where_it_stood(files, tmp_path, capsys):
         ({"minutes": -1}, "--minutes should be 0 (no limit) or more, got -1"),
         ({"workers": -1}, "--workers should be 0 (as many as fit) or more, got -1"),
         ({"folds": 1}, "--folds should be at least 2"),
+        ({"metric": "marco_f1"}, "Unknown metric 'marco_f1' in --metric. Did you mean 'macro_f1'?"),
         ({"folds": 3}, "leave out --folds"),
         ({"dev": "-"}, "Standard input can be read only once"),
         ({"changes": {"data.txet": "a"}}, "Unknown option 'txet' in [data]. Did you mean 'text'?"),

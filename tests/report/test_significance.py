@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
 
 from weft.config import Config
-from weft.report.significance import chances, score
+from weft.report.significance import _by_label, _macro_f1, chances, paired_macro_f1, score
 from weft.report.trial import Cut, Trial, _collapsed
 
 
@@ -90,3 +91,22 @@ def test_a_tagger_that_says_one_tag_has_collapsed():
     spans = {"kind": "spans", "words": ["a"], "spans": [[0, 1, "X"]]}
     row = {"value": [], "label": {}, "gold": spans, "structure": {**spans, "spans": []}}
     assert _collapsed(iter([row] * 3)) == "it found none of the 3 spans"
+
+
+def test_macro_f1_is_tested_as_itself(tmp_path):
+    """Two systems of equal accuracy: one never finds the rare label."""
+    gold = ["a"] * 90 + ["b"] * 10
+    blind = ["a"] * 100
+    fair = ["b"] * 10 + ["a"] * 80 + ["b"] * 10
+    places = {"a": 0, "b": 1}
+
+    def of(said):
+        pairs = zip(said, gold, strict=True)
+        return np.array([_by_label({"value": s, "label": g}, places) for s, g in pairs])
+
+    first, second = of(blind), of(fair)
+    expected = [f1_score(gold, said, average="macro") for said in (blind, fair)]
+    assert _macro_f1(first.sum(0)[None])[0] == pytest.approx(expected[0])
+    assert _macro_f1(second.sum(0)[None])[0] == pytest.approx(expected[1])
+    assert paired_macro_f1(first, second) < 0.01
+    assert paired_macro_f1(first, first) == 1.0

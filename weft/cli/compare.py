@@ -41,6 +41,10 @@ def compare(
             "one are compared, too."
         ),
     ] = "",
+    metric: Annotated[
+        str,
+        typer.Option(help="Metric to rank by and to stop early on, such as macro_f1."),
+    ] = "",
     seeds: Annotated[int, typer.Option(help="Trainings of each; 0: 3, or 1 with folds.")] = 0,
     folds: Annotated[int, typer.Option(help="Cross-validation instead of a test file.")] = 0,
     minutes: Annotated[float, typer.Option(help="Be done by then; 0: take all the time.")] = 30,
@@ -70,6 +74,7 @@ def compare(
             task=task,
             recipes=[name.strip() for name in recipes.split(",") if name.strip()] or None,
             pretrained=pretrained,
+            metric=metric,
             seeds=seeds,
             folds=folds,
             minutes=minutes,

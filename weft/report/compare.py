@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 from weft import config as configuration
 from weft import registry
 from weft.config import Config
-from weft.errors import UserError
+from weft.errors import UserError, unknown_name
 from weft.report.budget import Clock
 from weft.report.disputes import disputes
 from weft.report.facts import Facts, facts, looks_numeric, right
@@ -32,7 +32,9 @@ from weft.report.trial import RESULT, Cut, Result, Trial
 from weft.report.written import written
 from weft.run.data import Data, checked, choose_columns, manner_of, source
 from weft.run.split import Splits, holdout
+from weft.run.train import filled, settled
 from weft.storage import copy_folder, locked, write_text
+from weft.tasks.task import built
 from weft.text.example import Tally
 from weft.text.parallel import sides
 from weft.text.read import HEADER
@@ -75,6 +77,7 @@ def compare(
     task: str = "",
     recipes: Sequence[str] | None = None,
     pretrained: str = "",
+    metric: str = "",
     seeds: int = 0,
     folds: int = 0,
     minutes: float = 30.0,
@@ -91,7 +94,8 @@ def compare(
     becomes a row with its error. `minutes` is a limit for everything (see `budget`): recipes that
     it is too short for are listed below the others, as "not enough time". With `pretrained`, a
     checkpoint, recipes that start from one of its kind are compared, too. Parts from outside Weft
-    are imported only from packages in `trust`.
+    are imported only from packages in `trust`. `metric` is what recipes are ranked by and early
+    stopping looks at, such as `macro_f1`; by default the task's own.
     """
     clock = Clock(minutes)
     files = [files] if isinstance(files, str) else list(files)
@@ -99,6 +103,8 @@ def compare(
     _check(files, dev, seeds, folds, minutes)
     paths = dict(zip(("data.train", "data.test"), files, strict=False)) | {"data.dev": dev}
     given = {key: value for key, value in paths.items() if value} | dict(changes)
+    if metric:
+        given["train.metric"] = metric
     if task:
         given["task.kind"] = task
     data = _data(given)
@@ -109,6 +115,8 @@ def compare(
     if hint and not quiet:
         print(hint, file=sys.stderr, flush=True)
     subject = _subject(data, given, folds, output, bases[names[0]], hint)
+    if wanted := given.get("train.metric"):
+        _check_metric(wanted, bases[names[0]].with_values(_of_task(given), "compare"), subject)
     men = crew(device, workers, given.get("train.threads", 0))
     given["train.threads"] = men.threads
     plan = Plan(bases, given, subject.cut, seeds, output / "trials", subject.data, pretrained)
@@ -120,6 +128,7 @@ def compare(
         "--task": task,
         "--recipes": ",".join(recipes or ()),
         "--pretrained": pretrained,
+        "--metric": metric,
         "--seeds": seeds,
         "--folds": folds,
         "--minutes": f"{minutes:g}" if minutes else "",
@@ -128,7 +137,7 @@ def compare(
     with progress(len(trials), quiet) as say:
         race = Race(men, clock, say)
         race.run(trials, known)
-        rows, finished = rank(race, plan, names, men.devices[0])
+        rows, finished = rank(race, plan, names, men.devices[0], subject.facts)
         say(0, "writing the report")
         page = Page(
             rows=rows,
@@ -172,6 +181,20 @@ class Subject:
 def _trust_flags() -> list[str]:
     """Return the options that trust what is trusted here."""
     return [word for package in registry.trusted() for word in ("--trust", package)]
+
+
+def _of_task(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if key.startswith("task.")}
+
+
+def _check_metric(metric: str, config: Config, subject: Subject) -> None:
+    """Refuse a metric that the task does not have, before anything is trained."""
+    full = filled(config)
+    full["task"] |= settled(config, subject.splits.train)
+    task = built(full)
+    known = task.measure(task.space(subject.splits.train())).figures(resamples=0)
+    if metric not in known:
+        raise unknown_name("metric", metric, known, "--metric")
 
 
 def _data(given: Mapping[str, Any]) -> Data:
@@ -257,7 +280,7 @@ def _subject(
         given["task.kind"] = "regress"
     if kind == "pair-classify" and looks_numeric(source(data, data.train)()):
         given["task.kind"] = "pair-score"
-    config = base.with_values({k: v for k, v in given.items() if k.startswith("task.")}, "compare")
+    config = base.with_values(_of_task(given), "compare")
     manner = manner_of({"kind": "classify", **config["task"]})
     if folds and manner != "labelled":
         raise UserError("A running text cannot be cut into folds. Give a test file instead.")

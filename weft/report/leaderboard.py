@@ -11,8 +11,10 @@ from weft.tune.collapse import listed
 WIDTH = 100
 ROOM = 1000  # columns that no table fills, to see how many one would take
 BESIDE = ("chrf", "bits_per_character")  # what stands beside the main figure of texts
+CLASSES = ("macro_f1", "accuracy")  # and of classes
 HIDDEN = ("perplexity_known",)  # figures that would only crowd the table
-STYLES = {"failed": "red", "not enough time": "yellow"}  # of rows that are not ranked
+# Of rows that are not ranked, in the order in which they follow the others.
+STYLES = {"baseline": "dim", "not enough time": "yellow", "failed": "red"}
 WIDE = 2 * 1.96  # standard deviations in a 95 % interval
 
 
@@ -45,13 +47,14 @@ class Row:
     pooled: float | None = None  # accuracy, or what else is measured, over all folds together
     folds: int = 0
     higher_is_better: bool = True
-    others: dict[str, float] = dataclasses.field(default_factory=dict)  # of texts: means of more
+    others: dict[str, float] = dataclasses.field(default_factory=dict)  # means of more metrics
     token_ms: float | None = None  # where texts are written, for each token
     collapsed_seeds: tuple[str, ...] = ()  # which trials those were
     kept_quality: float | None = None  # mean and deviation without them, where some are left
     kept_spread: float | None = None
     completed: tuple[float, ...] = ()  # of each trial that counts, the fraction of its epochs
     short: str = ""  # in words, when no training of it could end in time
+    baseline: bool = False  # no recipe: it gives every text the most frequent training label
 
     def __repr__(self) -> str:
         if self.quality is None:
@@ -62,9 +65,11 @@ class Row:
 
     @property
     def status(self) -> str:
-        """`ranked`, `not enough time` or `failed`; only ranked recipes are recommended."""
+        """`ranked`, `baseline`, `not enough time` or `failed`; only ranked ones are recommended."""
         if self.error is not None:
             return "failed"
+        if self.baseline:
+            return "baseline"
         return "not enough time" if self.short else "ranked"
 
     @property
@@ -136,7 +141,7 @@ def row(
         others={
             name: _mean([r.figures[name]["value"] for r in results])
             for name in first.figures
-            if name in (*NAMES, "perplexity") and name not in (first.metric, *HIDDEN)
+            if name in (*NAMES, *CLASSES, "perplexity") and name not in (first.metric, *HIDDEN)
             if all(name in r.figures for r in results)
         },
         token_ms=timing.token_ms if timing else None,
@@ -150,13 +155,13 @@ def row(
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:
-    """Best first; of equals the faster; then those without enough time; those that failed last."""
+    """Best first; of equals the faster; then the baseline, too little time, failures."""
 
     def key(row: Row) -> tuple[int, float, float]:
         if row.status != "ranked":
-            return 1 + (row.status == "failed"), 0.0, 0.0
+            return 2 + list(STYLES).index(row.status), 0.0, 0.0
         if row.quality is None or row.quality != row.quality:
-            return 3, 0.0, 0.0
+            return 1, 0.0, 0.0
         return 0, -row.quality if row.higher_is_better else row.quality, _latency(row)
 
     return sorted(rows, key=key)
@@ -211,12 +216,17 @@ def table(rows: Sequence[Row]) -> None:
     shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     shown.add_column("recipe", no_wrap=True)
     other = extra(rows)
-    heads = [called(metric), "95 % interval", "p", "train", "p50 ms"]
-    heads += [BRIEF.get(other, called(other)), "ms/token"] if other else ["p95 ms"]
-    for name in (*heads, "texts/s", "size", *(() if other else ("memory",))):
+    writes = any(row.writes for row in rows)
+    beside = [BRIEF.get(other, called(other))] if other else []
+    heads = [called(metric), "95 % interval", *(() if writes else beside), "p", "train", "p50 ms"]
+    heads += [*beside, "ms/token"] if writes else [] if other else ["p95 ms"]
+    for name in (*heads, "texts/s", "size", *(() if writes else ("memory",))):
         shown.add_column(name, justify="right", no_wrap=True)
     failed = []
     for row in ordered(rows):
+        if row.status == "baseline":
+            shown.add_row(*cells(row, other), style=STYLES[row.status])
+            continue
         if row.status != "ranked":
             failed.append(row)
             shown.add_row(row.recipe, row.status, style=STYLES[row.status])
@@ -238,31 +248,34 @@ def table(rows: Sequence[Row]) -> None:
 
 
 def cells(row: Row, other: str = "") -> list[str]:
-    """A row as the table prints it; `other` is one more figure of texts that are written."""
+    """A row as the table prints it; `other` is one more metric."""
     quality = figure(row.quality, row.metric)
     if row.spread is not None:
         quality += f" ± {figure(row.spread, row.metric)}"
-    more = [milliseconds(row.p95_ms)]
-    if other:
-        more = [figure(row.others.get(other), other), milliseconds(row.token_ms)]
+    beside = [figure(row.others.get(other), other)] if other else []
+    if row.writes:
+        more = [*beside, milliseconds(row.token_ms)]
+    else:
+        more = [] if other else [milliseconds(row.p95_ms)]
     return [
         row.recipe,
         quality,
         f"{figure(row.low, row.metric)}–{figure(row.high, row.metric)}",
+        *([] if row.writes else beside),
         chance(row.p),
         brief(row.train_seconds),
         milliseconds(row.p50_ms),
         *more,
         count(row.texts_per_second),
         size(row.size_bytes),
-        *([] if other else [size(row.memory_bytes)]),
+        *([] if row.writes else [size(row.memory_bytes)]),
     ]
 
 
 def extra(rows: Sequence[Row]) -> str:
-    """The figure that stands beside the main one in a narrow table; nothing but of texts."""
+    """The metric that stands beside the main one in a narrow table, if there is one."""
     known = [name for row in rows for name in row.others]
-    return next((name for name in BESIDE if name in known), next(iter(known), ""))
+    return next((name for name in (*BESIDE, *CLASSES) if name in known), next(iter(known), ""))
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:

@@ -8,9 +8,13 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from weft.errors import UserError
+from weft.measure.classify import UNSEEN, Classification
 from weft.report.budget import START_UP
-from weft.report.leaderboard import Row, ordered, row
+from weft.report.facts import Facts
+from weft.report.leaderboard import CLASSES, Row, ordered, row
 from weft.report.plan import Plan
 from weft.report.schedule import Race, timing
 from weft.report.significance import chances, pooled
@@ -20,7 +24,9 @@ from weft.report.words import duration
 Pairs = list[tuple[Trial, Result]]
 
 
-def rank(race: Race, plan: Plan, names: Sequence[str], device: str) -> tuple[list[Row], Pairs]:
+def rank(
+    race: Race, plan: Plan, names: Sequence[str], device: str, facts: Facts
+) -> tuple[list[Row], Pairs]:
     """Return every recipe as a row, best first, and the trials that the rows rest on."""
     counted = {name: _counted(race.results.get(name, []), plan.cut.folds) for name in names}
     rows = []
@@ -38,7 +44,37 @@ def rank(race: Race, plan: Plan, names: Sequence[str], device: str) -> tuple[lis
         trials = {name: [trial for trial, _ in counted[name]] for name in able}
         found = chances(trials, able[0], rows[0].metric)
         rows = [dataclasses.replace(r, p=found.get(r.recipe)) for r in rows]
+    if able and (found := majority(facts, counted[able[0]], rows[0].metric)):
+        rows = ordered([*rows, found])
     return rows, [pair for name in names if name in able for pair in counted[name]]
+
+
+def majority(facts: Facts, pairs: Pairs, metric: str) -> Row | None:
+    """Return the row of the most frequent training label as the answer to every test text.
+
+    None where answers are not one label a text.
+    """
+    seed = pairs[0][0].seed
+    answers = [a for trial, _ in pairs if trial.seed == seed for a in trial.answers()]
+    gold = [answer.get("label") for answer in answers]
+    if facts.numeric or facts.writes or facts.kind or not all(isinstance(g, str) for g in gold):
+        return None
+    split = next(iter(facts.rows))
+    known = {label: counts.get(split, 0) for label, counts in facts.labels.items()}
+    places = {label: i for i, label in enumerate(known)}
+    most = max(known, key=known.__getitem__)
+    measure = Classification(len(places))
+    true = np.array([places.get(g, UNSEEN) for g in gold])
+    measure.add(np.full(len(gold), places[most]), true)
+    figures = measure.figures()
+    if metric not in figures:
+        return None
+    main = figures[metric]
+    others = {name: figures[name].value for name in CLASSES if name in figures and name != metric}
+    return Row(
+        "majority", metric, main.value, None, main.low, main.high, (main.value,), others=others,
+        baseline=True,
+    )  # fmt: skip
 
 
 def _counted(pairs: Pairs, folds: int) -> Pairs:

@@ -23,7 +23,7 @@ from weft.tasks.structure import Structure
 from weft.text.example import Example
 from weft.train.watch import PROGRESS
 from weft.tune.collapse import never_fell, no_better
-from weft.tune.texts import CHECKPOINT, WRITING, checkpoint
+from weft.tune.texts import CHECKPOINT, LOWER, WRITING, checkpoint
 
 RESULT, TIMING, ERROR = "result.json", "timing.json", "error.txt"
 SIGNS = ("config.toml", "log.txt", RESULT, ERROR)  # what makes a folder recognisable as a trial
@@ -203,12 +203,15 @@ class Trial:
         if "test" not in outcome.figures:
             raise UserError("There are no test examples to compare on.")
         task, record = outcome.predictor.task, outcome.record
-        dev = outcome.figures.get("dev", {}).get(task.metric)
+        metric = outcome.predictor.config["train"]["metric"] or task.metric
+        dev = outcome.figures.get("dev", {}).get(metric)
         model = self.folder / "model"
         result = Result(
             digest=self.digest,
-            metric=task.metric,
-            higher_is_better=task.higher_is_better,
+            metric=metric,
+            higher_is_better=task.higher_is_better
+            if metric == task.metric
+            else metric not in LOWER,
             figures={n: dataclasses.asdict(f) for n, f in outcome.figures["test"].items()},
             dev=None if dev is None else dev.value,
             seconds=record["seconds"],

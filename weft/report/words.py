@@ -45,7 +45,7 @@ BRIEF = {
 
 def called(metric: str) -> str:
     """A figure's name for people."""
-    return NAMES.get(metric, metric)
+    return NAMES.get(metric, metric.replace("_f1", "-F1"))
 
 
 def percent(metric: str) -> bool:
