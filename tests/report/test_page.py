@@ -17,9 +17,9 @@ from weft.report import html
 from weft.report import look as looking
 from weft.report.answers import read
 from weft.report.facts import Facts
-from weft.report.leaderboard import Row
+from weft.report.leaderboard import Row, ordered
 from weft.report.look import Look, Mistake, look
-from weft.report.page import Page, render
+from weft.report.page import Page, _bars, render
 from weft.report.project import projection
 
 EVIL = "<script>alert('é')</script>"
@@ -255,3 +255,25 @@ def test_what_a_model_cannot_give_is_noted(trained, monkeypatch):
     )
     assert found.projection is None
     assert found.method == ""
+
+
+def test_an_outlier_does_not_squash_the_others():
+    rows = [row(f"r{i}", 0.70 + i / 100) for i in range(7)]
+    rows.append(row("lost", 0.092))
+    bars = _bars(ordered(rows))
+    means = [bar["mean"] for bar in bars if bar is not None]
+    assert means[0] - means[6] > 30  # of 120 pixels; with the outlier on the scale, 10
+    assert [bar["outlier"] for bar in bars if bar is not None] == [False] * 7 + [True]
+    text = render(page(rows=rows))
+    assert "lost 9.2 ↓<" in text  # in the chart, at its edge
+    few = [row("a", 0.9), row("b", 0.3)]  # of two, neither is the bulk
+    assert "0 ↓<" not in render(page(rows=few))
+
+
+def test_flags_wrap_under_the_name_and_learning_curves_fold():
+    text = render(page(rows=[row("cnn", 0.9, late=2), row("bag", 0.8)]))
+    assert re.search(r"\.board \.tag \{ display: block;[^}]*white-space: normal", text)
+    head = re.search(r"<thead>(.*?)</thead>", text, re.S)
+    assert head is not None
+    assert re.findall(r"<th[^>]*>([^<]*)</th>", head[1])[:2] == ["recipe", "accuracy %"]
+    assert '<details class="curves">' in text

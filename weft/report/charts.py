@@ -1,5 +1,6 @@
 """Charts as inline SVG whose colours are the page's own, so that they follow light and dark."""
 
+import dataclasses
 import io
 import re
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from weft.report import words
 from weft.report.labels import GAP, Labels
 from weft.report.leaderboard import Row, Verdict
 from weft.report.words import called, percent
@@ -47,9 +49,10 @@ Curve = Sequence[tuple[float, float]]
 def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
     """Quality against latency, a point a recipe whose area is the model's size on disk.
 
-    The band is the margin of the best; the line joins the models that no other beats in both.
+    The band is the margin of the best; the line joins the models that no other beats in both. An
+    outlier is a triangle at the edge, with its value, so that the others can be told apart.
     """
-    able = drawable(rows)
+    able, outliers = _without_outliers(drawable(rows))
     scale = 100 if percent(verdict.best.metric) else 1
     radii = _radii([row.size_bytes or 0 for row in able])
     with matplotlib.rc_context(STYLE):
@@ -61,12 +64,13 @@ def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
         stairs = _stairs(able, scale)
         axes.plot(*zip(*stairs, strict=True), color=MUTED, lw=1.1, ls=(0, (4, 3)))
         for row, radius in zip(able, radii, strict=True):
-            x, y, chosen = row.p50_ms or 0.0, (row.quality or 0.0) * scale, row is verdict.choice
+            x, y = row.p50_ms or 0.0, (row.quality or 0.0) * scale
+            chosen = row.recipe == verdict.choice.recipe
             low, high = _bar(row)
             colour = ACCENT if chosen else INK
             axes.plot([x, x], [low * scale, high * scale], color=colour, lw=1.2, alpha=0.55)
             axes.plot([x], [y], "o", color=colour, ms=2 * radius, alpha=0.28, mew=0)
-            axes.plot([x], [y], "o", color=colour, ms=4.5)
+            axes.plot([x], [y], "v" if row.recipe in outliers else "o", color=colour, ms=4.5)
         _latency_axis(axes, [row.p50_ms or 0.0 for row in able])
         axes.margins(0.14, 0.14)
         if scale == 100 and axes.get_ylim()[1] > 100:
@@ -81,6 +85,40 @@ def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
 def drawable(rows: Sequence[Row]) -> list[Row]:
     """Return the ranked rows that have a point: those that were timed."""
     return [r for r in rows if r.status == "ranked" and None not in (r.quality, r.p50_ms)]
+
+
+def bulk(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of the values without outliers, of which there are a quarter at most.
+
+    The lowest are outliers where the others together take less than a quarter of the whole range.
+    """
+    known = sorted(values)
+    for dropped in range(1, len(known) // 4 + 1):
+        low, high = known[dropped], known[-1]
+        if high - low < (high - known[0]) / 4:
+            return low, high
+    return (known[0], known[-1]) if known else (0.0, 1.0)
+
+
+def _without_outliers(rows: Sequence[Row]) -> tuple[list[Row], set[str]]:
+    """Move rows far below the others to the edge, their value behind their name; and their names.
+
+    Of perplexities, where lower is better, the axis is logarithmic, and nothing is moved.
+    """
+    if not all(row.higher_is_better for row in rows):
+        return list(rows), set()
+    low, high = bulk([row.quality or 0.0 for row in rows])
+    edge = low - 0.15 * (high - low)
+    out = []
+    for row in rows:
+        quality, (least, most) = row.quality or 0.0, _bar(row)
+        if quality < low:
+            named = f"{row.recipe} {words.figure(quality, row.metric)} ↓"
+            row = dataclasses.replace(row, recipe=named, quality=edge, spread=0.0)
+        elif least < edge:
+            row = dataclasses.replace(row, spread=None, low=max(least, edge), high=most)
+        out.append(row)
+    return out, {row.recipe for row in out if row.recipe.endswith(" ↓")}
 
 
 def front(rows: Sequence[Row]) -> list[Row]:
@@ -242,8 +280,8 @@ def _labels(
         taken.append((x0 - 1, min(y0, y1) - 1, x1 + 1, max(y0, y1) + 1))
     labels = Labels(tuple(frame), taken)
     for row, (x, y), r in zip(rows, points, around, strict=True):
-        bold = "bold" if row is choice else "normal"
-        colour = ACCENT if row is choice else INK
+        bold = "bold" if row.recipe == choice.recipe else "normal"
+        colour = ACCENT if row.recipe == choice.recipe else INK
         text = figure.text(0, 0, row.recipe, weight=bold, size=9.5)
         box = text.get_window_extent(renderer)
         text.remove()

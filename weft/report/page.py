@@ -206,12 +206,17 @@ def _is_number(name: str) -> bool:
 
 def _bars(rows: Sequence[Row]) -> list[dict[str, float] | None]:
     """Where on a common scale each row's interval, spread and mean lie."""
-    ends = [end for row in rows for end in _ends(row)]
+    ranked = [row for row in rows if _ends(row)]
+    kept, _ = charts.bulk([row.quality or 0.0 for row in ranked])
+    if any(not row.higher_is_better for row in ranked):
+        kept = float("-inf")
+    ends = [end for row in ranked if (row.quality or 0.0) >= kept for end in _ends(row)]
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     reach = (high - low) or 1.0
 
     def at(value: float) -> float:
-        return round(4 + (BAR - 8) * (value - low) / reach, 1)
+        """The place of a value; what lies outside the others' range stands at its end."""
+        return round(4 + (BAR - 8) * min(max((value - low) / reach, 0.0), 1.0), 1)
 
     out: list[dict[str, float] | None] = []
     for row in rows:
@@ -226,6 +231,7 @@ def _bars(rows: Sequence[Row]) -> list[dict[str, float] | None]:
                 "from": at(row.quality - spread),
                 "to": at(row.quality + spread),
                 "mean": at(row.quality),
+                "outlier": row.quality < low,
             }
         )
     return out
