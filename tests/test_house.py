@@ -207,5 +207,12 @@ def test_every_public_name_is_there():
 
 
 def test_documents_are_there():
-    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs/tour.md"):
+    for name in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "SECURITY.md",
+        "docs/tour.md",
+    ):
         assert (ROOT.parent / name).is_file(), name

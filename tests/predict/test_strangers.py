@@ -67,7 +67,9 @@ SIZES = {
     "a long limit": ("transformer", {"encoder__limit": 10**9}),
     "wide classic vectors": ("fasttext", {"classic__width": 10**9}),
     "many buckets": ("fasttext", {"classic__buckets": 2**40}),
-    "long grams": ("tfidf", {"classic__words": 10**9}),
+    "long grams": ("tfidf", {"classic__words": [1, 10**9]}),
+    "long runs of words": ("fasttext", {"classic__order": 2**31}),
+    "long parts of words": ("fasttext", {"classic__shortest": 2**63, "classic__longest": 2**63}),
 }
 
 
@@ -165,6 +167,14 @@ def test_recorded_answers_that_are_gone_are_reported(models, changed):
     golden.write_text(json.dumps({"text": "a " * 20_000, "value": "x", "scores": [1]}), "utf-8")
     with pytest.raises(UserError, match=r"a text of 40,000 characters"):
         weft.load(folder)
+
+
+def test_answers_are_recorded_though_dev_is_empty(tmp_path):
+    """A small file has no dev part; a model without recorded answers could not be verified."""
+    splits = weft.Splits(small.splits().train, lambda: iter(()), None)
+    weft.train(weft.recipe("tfidf"), tmp_path, splits=splits, quiet=True)
+    lines = (tmp_path / "model" / "golden.jsonl").read_text("utf-8").splitlines()
+    assert len(lines) == 5
 
 
 def test_headers_of_tensors(tmp_path):

@@ -65,6 +65,8 @@ class FastText:
         _at_least(1, **counts, epochs=epochs)
         _at_least(0, longest=longest, threads=threads)
         _at_least(1 if longest else 0, shortest=shortest)
+        _at_most(LONGEST, order=order, shortest=shortest, longest=longest)
+        _at_most(2**31 - 1, buckets=buckets)
         if longest and longest < shortest:
             raise UserError(f"{_WHERE}: longest ({longest}) is below shortest ({shortest}).")
         if not 0 < rate < np.inf:
@@ -256,6 +258,8 @@ class FastText:
         size = (len(arrays["is_word"]), model.width)
         if table.shape != size or outputs.shape != (model.width, len(bias)):
             raise damaged("fasttext", path, "its shapes do not match")
+        if model.reading.size > MOST_BUCKETS + 256 * len(table):
+            raise damaged("fasttext", path, "it has no rows for so many buckets")
         if not model.reading.restore(*rest):
             raise damaged("fasttext", path, "its words or buckets are no possible ones")
         model.table = _aligned(*size)
@@ -265,7 +269,15 @@ class FastText:
 
 
 _WHERE = "classic 'fasttext'"
+LONGEST = 100  # words or characters of an n-gram
+MOST_BUCKETS = 1 << 24  # that a model may have without a row for a good part of them
 _SMALL = ("outputs", "output_gains", "bias", "bias_gains")  # of the weights, copied whole
+
+
+def _at_most(most: int, **given: int) -> None:
+    for name, found in given.items():
+        if found > most:
+            raise UserError(f"{_WHERE}: {name} is {found}; it should be {most} or less.")
 
 
 def _at_least(least: int, **given: int) -> None:

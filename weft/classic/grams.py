@@ -18,6 +18,7 @@ from weft.errors import UserError
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+LONGEST = 100  # tokens or characters of an n-gram
 # Single characters and marks are kept: "?" and "!" say much about a question or a review.
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -26,7 +27,7 @@ def word_grams(text: str, low: int, high: int) -> list[str]:
     """Runs of `low` to `high` tokens, joined by a space."""
     tokens = TOKEN.findall(text)
     found = list(tokens) if low == 1 else []
-    for n in range(max(low, 2), high + 1):
+    for n in range(max(low, 2), min(high, len(tokens)) + 1):
         found += map(" ".join, zip(*(tokens[i:] for i in range(n)), strict=False))
     return found
 
@@ -53,7 +54,8 @@ Place = tuple[str, list[tuple[int, int]]]  # an n-gram and the spans of the toke
 def word_places(text: str, low: int, high: int) -> list[Place]:
     """The n-grams of `word_grams`, each with where its tokens stand."""
     tokens = [(match.group(), match.span()) for match in TOKEN.finditer(text)]
-    runs = [tokens[i : i + n] for n in range(low, high + 1) for i in range(len(tokens) - n + 1)]
+    sizes = range(low, min(high, len(tokens)) + 1)
+    runs = [tokens[i : i + n] for n in sizes for i in range(len(tokens) - n + 1)]
     return [(" ".join(word for word, _ in run), [span for _, span in run]) for run in runs]
 
 
@@ -213,9 +215,9 @@ def span(name: str, given: list[int]) -> tuple[int, int] | None:
     if not given:
         return None
     low, high = given[0], given[-1]
-    if len(given) > 2 or not 1 <= low <= high:
+    if len(given) > 2 or not 1 <= low <= high <= LONGEST:
         raise UserError(
             f"classic 'tfidf': {name} is {given}; give the shortest and longest n-gram, "
-            "such as [1, 2], or [] for none."
+            f"such as [1, 2], or [] for none; {LONGEST} is the longest."
         )
     return low, high

@@ -40,6 +40,8 @@ from weft.train.masked import judged
 from weft.train.runtime import Runtime, on
 
 CUTS = "cuts.json"  # how plain text is cut into words, where the training file taught it
+# What a saved model may ask of its searches; options of `weft generate` may ask for more.
+MOST = {"limit": 10_000, "width": 1000, "best": 1000, "samples": 1000}
 PARSER = "parser"  # the folder, inside a model's own, of the parser that makes its trees
 
 
@@ -282,6 +284,7 @@ class Neural:
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         path = folder / "weights.safetensors"
         limit, policy, overlap = _lengths(config["data"], folder / "model.json")
+        _check_search(config.get("generate", {}), folder / "model.json")
 
         def make() -> Model:
             return Model(config, vocabulary_size=len(tokenizer), outputs=outputs)
@@ -356,6 +359,16 @@ class Neural:
                 (start, end, weight)
                 for (start, end), weight in zip(spans.tolist(), kept, strict=True)
             ]
+
+
+def _check_search(settings: Mapping[str, Any], path: Path) -> None:
+    """Refuse a search that would write for hours as soon as recorded answers are replayed."""
+    for name, most in MOST.items():
+        value = settings.get(name, 0)
+        if isinstance(value, int) and value > most:
+            raise UserError(
+                f"{path}: generate.{name} is {value:,}; of a saved model, {most:,} at most is read."
+            )
 
 
 def _lengths(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float]:

@@ -250,7 +250,8 @@ def _finish(
     }
     reads = "pairs" if predictor.pairs else getattr(predictor.engine, "reads", "")
     ask: Any = getattr(predictor.task, "asked", lambda example: _golden(example, reads))
-    texts = (ask(example) for example in (splits.dev or splits.train)())
+    dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
+    texts = (ask(example) for example in chain(dev, splits.train()))
     golden = (text for text in texts if len("".join(text)) <= GOLDEN_LENGTH)
     predictor.save(folder / "model", list(islice(golden, data.golden)), record)
     watch.say(f"model saved in {folder / 'model'}")
