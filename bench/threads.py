@@ -27,7 +27,7 @@ from weft.text.write import write
 
 BAR = 1.0  # the default beside a busy process: never slower than one thread
 NOISE = 0.05  # of a ratio's median, below which repeats of one and the same command differ, too
-EPOCHS = {"tagger-bilstm-crf": 1, "cnn": 2, "transformer": 1}
+EPOCHS = {"tagger-bilstm-crf": 3, "cnn": 3, "transformer": 1}
 WAYS = {
     "default": ([], {}),
     "one": (["--set", "train.threads=1"], {}),

@@ -114,7 +114,7 @@ def test_it_is_measured_again_after_ever_longer_intervals():
 def test_measuring_takes_little_of_a_short_training():
     machine = Machine(0.01, 0.01)
     ThreadChoice((1, 2), clock=machine.clock).choose([machine.work], 50)
-    assert machine.done == 8  # four with each count
+    assert machine.done == 4  # two with each count
 
 
 def test_measuring_takes_little_of_slow_updates():

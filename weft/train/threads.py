@@ -12,8 +12,8 @@ import torch
 
 FIRST, LONGEST = 10.0, 600.0  # seconds until it is measured again: they double each time
 LEAST, ENOUGH = 3, 0.5  # of each count: measurements, and seconds of them
-MOST = 5.0  # seconds of measuring, once there is one of each
-SHARE = 0.04  # of the training's time, at most, once there are so many measurements
+MOST = 5.0  # seconds of measuring, once each count has one that counts
+SHARE = 0.04  # of the training's time, likewise
 GAIN = 0.9  # a change has to take this share of the time, or the count stays
 
 
@@ -87,9 +87,8 @@ class ThreadChoice:
         if not all(counted):
             return False
         ahead = updates * min(sum(some) / len(some) for some in counted)
-        few = any(len(some) < LEAST for some in counted)
-        known = all(sum(some) >= ENOUGH for some in counted)
-        return spent >= MOST or (not few and (known or spent >= SHARE * ahead))
+        known = all(len(some) >= LEAST and sum(some) >= ENOUGH for some in counted)
+        return known or spent >= min(MOST, SHARE * ahead)
 
 
 def thread_counts(setting: int, on_processor: bool) -> tuple[int, ...]:
