@@ -84,6 +84,21 @@ def overhead(line: Figures) -> Row:
     )
 
 
+def thread_choice(line: Figures) -> Row:
+    speed, default = line["speed_to_one"], line["speed_to_one"]["default"]
+    spinning = speed.get("all, spinning")
+    return (
+        line["recipe"],
+        "yes" if line["busy"] else "no",
+        ranged(default, 2, "×"),
+        verdict(default["median"], line["bar"]),
+        ranged(speed["all"], 2, "×"),
+        ranged(spinning, 2, "×") if spinning else "–",
+        f"{line['seconds']['one']['median']:.1f}",
+        str(default["n"]),
+    )
+
+
 def predict(line: Figures) -> Row:
     speed, padding = line["sentences_per_second"], line["padding"]
     return (
@@ -202,6 +217,24 @@ SECTIONS = (
                     *("of padding as it goes", "ms an update", "n"),
                 ),
                 overhead,
+            ),
+        ),
+    ),
+    Section(
+        "How many threads?",
+        "Speed of training through the command line against one thread, the same updates each, in "
+        "turn; above 1 is faster. By default Weft times one thread and all, and uses the faster; "
+        "its timing is part of its time. Threads sleep while they wait, except in the last column "
+        "but two, where they spin as OpenMP's do by default. Busy: beside a process that computes "
+        "without end.",
+        (
+            Table(
+                "threads",
+                (
+                    *("recipe", "busy", "default", "bar", "all threads", "all, spinning"),
+                    *("seconds of one", "n"),
+                ),
+                thread_choice,
             ),
         ),
     ),

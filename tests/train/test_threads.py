@@ -198,3 +198,19 @@ def test_fewer_cores_than_threads_are_a_note(tmp_path, two, capsys, monkeypatch)
     train(recipe(), tmp_path / "run", splits=splits(101), resume=True)
     told = capsys.readouterr().err.replace("\n", " ")
     assert "note: it goes on with 2 threads on 1 core, which is slow" in told
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE"), ({"GOMP_SPINCOUNT": "7"}, "None")],
+)
+def test_threads_sleep_while_they_wait_unless_the_user_says_otherwise(given, expected):
+    """Set before torch is imported: OpenMP reads it once."""
+    code = "import weft, os, sys; assert 'torch' not in sys.modules"
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+    environment = {k: v for k, v in os.environ.items() if k not in names}
+    found = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(os.environ.get('OMP_WAIT_POLICY'))"],
+        env={**environment, **given}, cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert found.stdout.strip() == expected
