@@ -72,13 +72,13 @@ class Classified(Mistakes):
             "macro average": [1 / max(len(found), 1)] * len(found),
             "weighted average": [one.support / max(support, 1) for one in found],
         }
+
+        def mean(each: list[float], of: str) -> float:
+            return sum(part * getattr(one, of) for part, one in zip(each, found, strict=True))
+
         return {
             name: ClassFigures(
-                *(
-                    sum(share * getattr(one, of) for share, one in zip(each, found, strict=True))
-                    for of in ("precision", "recall", "f1")
-                ),
-                support,
+                mean(each, "precision"), mean(each, "recall"), mean(each, "f1"), support
             )
             for name, each in shares.items()
         }
