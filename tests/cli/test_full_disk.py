@@ -141,3 +141,14 @@ def test_what_a_killed_process_left_is_cleared_away(shared, tmp_path):
     (out / "checkpoints" / ".last.safetensors.123.part").write_bytes(b"half")
     ok(*train(data, out, "--resume"))
     whole(out)
+
+
+def test_a_comparison_without_room_says_what_is_kept(shared, tmp_path):
+    data, out = shared / "train.tsv", tmp_path / "compared"
+    arguments = ("compare", data, "-o", out, "--recipes", "tfidf", "--seeds", "1")
+    with largest_file(11_003):  # the page is larger
+        message = fails(*arguments)
+    says(message, f"Cannot write {out}/report.html: File too large", "Finished trainings are kept")
+    says(message, "make room, then `weft compare", f"-o {out}")
+    whole(out)
+    assert "finished earlier" in ok(*arguments).err

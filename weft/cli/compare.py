@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from weft.cli import options
-from weft.cli.stopping import resumable, same_command
+from weft.cli.stopping import repeatable
 
 
 def compare(
@@ -66,7 +66,7 @@ def compare(
     if names:
         changes["data.names"] = options.label_names(names)
     output = output or folder_for(files[0])
-    with resumable(lambda: f"finished trainings are kept: `{same_command()}` goes on"):
+    with repeatable("finished trainings"):
         rows = run(
             files,
             output,

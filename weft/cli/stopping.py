@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from weft.storage import append_line
+from weft.storage import WriteError, append_line
 
 
 class Stopped(BaseException):
@@ -60,6 +60,17 @@ def resumable(hint: Callable[[], str], log: Path | None = None) -> Iterator[None
             with contextlib.suppress(Exception):
                 append_line(log, stopped.message)
         raise stopped from None
+
+
+@contextlib.contextmanager
+def repeatable(kept: str) -> Iterator[None]:
+    """Say of a command that was stopped, or met a full disk, that it can be given again."""
+    try:
+        with resumable(lambda: f"{kept} are kept: `{same_command()}` goes on"):
+            yield
+    except WriteError as error:
+        told = f"{error} Finished {kept.split()[-1]} are kept: make room, then `{same_command()}`."
+        raise WriteError(told) from error
 
 
 def same_command() -> str:

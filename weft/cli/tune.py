@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli import options
-from weft.cli.stopping import resumable, same_command
+from weft.cli.stopping import repeatable
 from weft.errors import UserError
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ def tune(
     from weft.tune import parse
     from weft.tune import tune as run
 
-    kept = f"finished trials are kept: `{same_command()}` goes on"
-    with resumable(lambda: kept), _progress(quiet) as told:
+    with repeatable("finished trials"), _progress(quiet) as told:
         found = run(
             base,
             output,

@@ -13,7 +13,7 @@ import traceback
 from weft.errors import UserError
 from weft.registry import trusting
 from weft.report.trial import ERROR, Trial
-from weft.storage import write_text
+from weft.storage import WriteError, write_text
 
 
 def main() -> int:
@@ -36,6 +36,8 @@ def main() -> int:
 def _leave(trial: Trial, error: Exception) -> None:
     """First line the message, then the traceback where it is our fault."""
     place = trial.folder / ERROR
+    if isinstance(error, WriteError) and isinstance(error.__cause__, WriteError):
+        error = error.__cause__  # without the advice to resume: a comparison trains a trial anew
     if isinstance(error, UserError):
         text = f"{error}\n"
     else:
