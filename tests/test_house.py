@@ -15,6 +15,7 @@ ROOT = Path(weft.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 LOWEST = {
     "errors",
+    "terminal",
     "storage",
     "untrusted",
     "jsonio",

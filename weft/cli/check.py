@@ -1,7 +1,6 @@
 """weft check"""
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -90,13 +89,13 @@ def check(
 
 
 def _show(diagnosis: "Diagnosis", limit: int, html: str, fixed: "Fixed | None") -> None:
-    from rich.console import Console
+    from weft.terminal import Terminal
 
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     for finding in diagnosis.findings:
         _show_finding(console, finding)
     if not diagnosis.findings:
-        console.print("[green]Nothing to complain about.[/green]")
+        console.print("Nothing to complain about.", style="green")
     _show_tables(console, diagnosis, limit)
     if html:
         console.print(f"page: {html}", markup=False)

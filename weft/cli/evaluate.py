@@ -171,10 +171,11 @@ def _show(mistakes: "Mistakes | Sampled", errors: int) -> None:
 
 def _show_texts(found: "Sampled", count: int) -> None:
     """The worst answers and the best, each beside what is right."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    from weft.terminal import Terminal
+
+    console = Terminal(soft_wrap=not sys.stdout.isatty())
     written = found.kind == "seq2seq"
     heads = ("worst", "best") if written else ("hardest", "easiest")
     for head, samples in zip(heads, (found.worst, found.best), strict=True):
@@ -219,11 +220,12 @@ def _show_words(mistakes: "Mistakes", errors: int) -> None:
 
 def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassFigures]") -> "Console":
     """Print the table of labels and that of confusions."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    from weft.terminal import Terminal
+
+    console = Terminal(soft_wrap=not sys.stdout.isatty())
     unit, labels = mistakes.units
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(labels)

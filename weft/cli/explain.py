@@ -143,9 +143,9 @@ def _print_json(found: "Study") -> None:
 
 
 def _show(found: "Study", is_file: bool) -> None:
-    from rich.console import Console
+    from weft.terminal import Terminal
 
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    console = Terminal(soft_wrap=not sys.stdout.isatty())
     listed = list(found.explained.items())[: 1 if is_file else None]
     for i in found.order() if is_file else [0]:
         _show_said(console, found, i, close=not is_file)

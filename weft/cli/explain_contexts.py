@@ -31,10 +31,9 @@ def compare(
     as_json: bool,
 ) -> None:
     """One word in the texts of a file: its vectors, on the terminal and as a page."""
-    from rich.console import Console
-
     from weft.explain.contexts import contexts
     from weft.run.data import source
+    from weft.terminal import Terminal
     from weft.text.example import Tally
 
     tally = Tally()
@@ -55,7 +54,7 @@ def compare(
     if as_json:
         _print_json(found)
     else:
-        _show(Console(highlight=False, soft_wrap=not sys.stdout.isatty()), found)
+        _show(Terminal(soft_wrap=not sys.stdout.isatty()), found)
     if output:
         typer.echo(f"page: {output}", err=as_json)
 

@@ -258,9 +258,9 @@ class _Out:
 
     def _token(self, token: "Token") -> None:
         if self.show and sys.stdout.isatty():
-            from rich.console import Console
+            from weft.terminal import Terminal
 
-            Console(highlight=False, soft_wrap=True).print(_coloured(token), end="")
+            Terminal(soft_wrap=True).print(_coloured(token), end="")
         else:
             typer.echo(_marked(token) if self.show else token.text, nl=False)
         sys.stdout.flush()
@@ -283,11 +283,12 @@ class _Out:
     def _legend(self) -> None:
         if not (self.show and sys.stderr.isatty()):
             return
-        from rich.console import Console
         from rich.text import Text
 
+        from weft.terminal import Terminal
+
         parts = [Text(f"≥ {least:g}" if least else "less", style) for least, style in STYLES]
-        Console(stderr=True).print(Text("probability ") + Text(" · ").join(parts))
+        Terminal(stderr=True).print(Text("probability ") + Text(" · ").join(parts))
 
 
 def _coloured(token: "Token") -> Any:

@@ -24,7 +24,7 @@ from weft.cli import (
     vectors,
 )
 from weft.cli.stopping import Stopped, end, signals, silence
-from weft.errors import UserError, UserNote, explain_memory, out_of_memory
+from weft.errors import UserError, UserNote, explain_memory, out_of_memory, visible
 
 _SHOW = warnings.showwarning
 
@@ -76,6 +76,10 @@ app.add_typer(vectors.app, name="vectors")
 def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and status 2."""
     warnings.showwarning = _note
+    if sys.stdout.isatty() or sys.stderr.isatty():
+        from weft.terminal import guard
+
+        guard()
     try:
         with signals():
             app()
@@ -107,7 +111,8 @@ def _note(message: Warning | str, category: type[Warning], *where: Any, **more: 
 
 def _fail(message: str) -> None:
     red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
-    print(f"{red}error:{plain} {message}", file=sys.stderr)
+    stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # past the guard, for the colour
+    print(f"{red}error:{plain} {visible(message)}", file=stream)
     sys.exit(2)
 
 

@@ -330,11 +330,10 @@ def _rounded(value: float) -> str:
 
 
 def _draw(said: "Structure") -> None:
-    from rich.console import Console
-
     from weft.report.structures import in_terminal
+    from weft.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal()
     console.print(in_terminal(said), soft_wrap=True)
     if said.kind in ("arcs", "nodes"):
         console.print()

@@ -21,10 +21,11 @@ def counting(what: str) -> Iterator[Callable[[int], None]]:
 
             yield add
         return
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from weft.terminal import Terminal
+
     columns = (SpinnerColumn(), TextColumn("{task.completed} " + what), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
         line = bar.add_task(what, total=None)
         yield lambda done: bar.advance(line, done)

@@ -147,15 +147,16 @@ def _progress(what: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
     if not sys.stderr.isatty():
         yield lambda texts: _counted_plainly(what, texts)
         return
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from weft.terminal import Terminal
 
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description} {task.completed:,} texts"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
 
         def count(texts: Iterable[str]) -> Iterator[str]:

@@ -129,11 +129,12 @@ def _progress(quiet: bool) -> Iterator[Callable[[Any, str, int | None], None]]:
     if not sys.stderr.isatty():
         yield lambda news, metric, total: print(line(news, metric), file=sys.stderr, flush=True)
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from weft.terminal import Terminal
+
     columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
+    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
         task = bar.add_task("trials", total=None)
 
         def advance(news: Any, metric: str, total: int | None) -> None:

@@ -203,14 +203,13 @@ def deviation(row: Row) -> float:
 
 def table(rows: Sequence[Row]) -> None:
     """Print the leaderboard on standard output."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    console = Console(
-        highlight=False, width=min(console.width, WIDTH) if console.is_terminal else WIDTH
-    )
+    from weft.terminal import Terminal
+
+    console = Terminal()
+    console = Terminal(width=min(console.width, WIDTH) if console.is_terminal else WIDTH)
     found = verdict(rows)
     metric = next((row.metric for row in rows if row.metric), "quality")
     shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))

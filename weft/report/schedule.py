@@ -380,11 +380,12 @@ def progress(total: int, quiet: bool) -> Iterator[Say]:
 
         yield say
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from weft.terminal import Terminal
+
     columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
+    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
         line = bar.add_task("trials", total=total)
 
         def advance(done: int, text: str) -> None:

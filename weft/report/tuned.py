@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from weft.report import tuned_charts as charts
 from weft.report.words import called, chance, duration, figure, percent
 from weft.run.train import versions
 from weft.storage import write_text
+from weft.terminal import Terminal
 from weft.tune.restart import Restart, Restarts
 from weft.tune.search import Tuned
 from weft.tune.study import Row
@@ -123,7 +123,7 @@ def _with_and_without(found: Restarts, metric: str) -> list[str]:
 
 def table(tuned: Tuned) -> None:
     """The best trials on a terminal, then the sentence."""
-    console = Console()
+    console = Terminal()
     rows = Table(box=None, pad_edge=False, header_style="bold")
     unit = " %" if percent(tuned.metric) else ""
     names = [dimension.key.replace(".", "\n") for dimension in tuned.plan.dimensions]

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from weft.errors import UserError
 from weft.progress import Lines, Stage
 from weft.storage import WriteError, append_line, write_text
+from weft.terminal import Terminal
 
 Row = TypeVar("Row")
 PROGRESS = "progress.json"  # how far a training is, for processes that wait for it
@@ -30,7 +30,7 @@ class Watch:
         self.folder, self.quiet = folder, quiet
         for name in ("metrics.jsonl", "log.txt"):
             (folder / name).touch()
-        self.console = Console(stderr=True, highlight=False)
+        self.console = Terminal(stderr=True)
         self.board = _board(folder) if tensorboard else None
         self.bar: Progress | None = None
         self._first: tuple[float, float] | None = None  # time and fraction at the first update
