@@ -85,3 +85,20 @@ def test_importing_the_verb_is_cheap():
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_blank_lines_stop_nothing(trained, tmp_path):
+    (tmp_path / "prose.txt").write_text("\na good film\n\n  \nnot a good film\n\n", "utf-8")
+    run("train", tmp_path / "prose.txt", "-o", tmp_path / "p.json", "--kind", "word")
+    assert run("encode", tmp_path / "p.json", tmp_path / "prose.txt") == (
+        "\na good film\n\n\nnot a good film\n\n"
+    )
+    (tmp_path / "blank.txt").write_text("\n\n", "utf-8")
+    with pytest.raises(UserError, match="hold no word"):
+        run("train", tmp_path / "blank.txt", "-o", tmp_path / "b.json", "--kind", "word")
+
+
+def test_a_file_of_ids_that_is_no_text(trained, tmp_path):
+    (tmp_path / "ids").write_bytes(b"1 2\n\xff\n")
+    with pytest.raises(UserError, match=r"ids:2: byte 0xff"):
+        run("decode", trained, tmp_path / "ids")

@@ -52,7 +52,8 @@ def train(
     given = {name: value for name, value in settings.items() if value is not None}
     part = registry.build("tokenizer", given)
     with _progress("Reading") as count:
-        tokenizer = part.train(count(row for file in files for row in _texts(file, text)))
+        rows = (row for file in files for row in _texts(file, text))
+        tokenizer = part.train(count(row for row in rows if row.strip()))
     tokenizer.save(output)
     typer.echo(f"{output}: {kind} tokenizer of {len(tokenizer)} entries", err=True)
 
@@ -66,7 +67,7 @@ def encode(
     ] = False,
     text: TextColumn = None,
 ) -> None:
-    """Print the tokens of each text, one text a line."""
+    """Print the tokens of each text, one text a line; nothing for an empty one."""
     from weft.tokens import Tokenizer
 
     trained = Tokenizer.load(tokenizer)
@@ -111,23 +112,19 @@ def _encoded(tokenizer: Tokenizer, texts: list[str], as_json: bool) -> Iterator[
 
 
 def _texts(file: str, column: str | None) -> Iterator[str]:
-    from weft.text.read import Columns, read
+    from weft.text.columns import NO_LABEL, Columns
+    from weft.text.read import read
 
-    for example in read(file, columns=Columns(text=column)):
+    # Blank lines are part of any prose; labels are of no interest here.
+    for example in read(file, columns=Columns(text=column, label=NO_LABEL), keep_empty=True):
         yield example.text
 
 
 def _lines(file: str) -> Iterator[str]:
-    from weft.errors import UserError
+    from weft.text.source import Problems, Source
 
-    if file == "-":
-        yield from sys.stdin
-        return
-    try:
-        with open(file, encoding="utf-8") as lines:
-            yield from lines
-    except OSError as error:
-        raise UserError(f"{file}: cannot read it: {error.strerror}.") from error
+    source = Source(file)
+    return (line for _, line in source.lines(Problems(source.name, "error", None)))
 
 
 def _groups(texts: Iterable[str]) -> Iterator[list[str]]:
