@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.doctor.damage import cleaned, damages, unmojibake
+from weft.doctor.damage import cleaned, damages, unicode_form, unmojibake, unseen
+from weft.doctor.diagnose import examine
 from weft.doctor.scripts import script
 from weft.doctor.words import normal, words
+from weft.text.example import Example
 
 SOUND = (
     "café naïve",
@@ -56,6 +58,9 @@ def test_what_is_mended_stays_mended(text):
         ("a\x85b", "control"),
         ("zero\u200bwidth", "invisible"),
         ("mark \ufeffinside", "invisible"),
+        ("word\u2060joiner", "invisible"),
+        ("wo\u200drd", "invisible"),
+        ("wo\u200crd 1\u200d2", "invisible"),
         (unicodedata.normalize("NFD", "café"), "normalisation"),
         ("good <br /> film", "markup"),
         ("salt &amp; pepper", "markup"),
@@ -65,9 +70,45 @@ def test_damage_has_a_name(text, kind):
     assert damages(text) == (kind,)
 
 
-@pytest.mark.parametrize("text", ["a < b & c", "plain", "tab\tand\nbreak", "x<y>z", "R&D;"])
+JOINED = [
+    "a family 👨\u200d👩\u200d👧 and ❤\ufe0f\u200d🔥, 👩🏽\u200d🚀, 🏳\ufe0f\u200d🌈",
+    "می\u200cخواهم",  # Persian
+    "क्\u200dष",  # Hindi
+]
+
+
+@pytest.mark.parametrize(
+    "text", ["a < b & c", "plain", "tab\tand\nbreak", "x<y>z", "R&D;", *JOINED]
+)
 def test_sound_texts_have_none(text):
     assert damages(text) == ()
+
+
+@pytest.mark.parametrize("text", JOINED)
+def test_cleaning_keeps_what_belongs_to_the_spelling(text):
+    assert cleaned(text) == unicodedata.normalize("NFC", text)
+
+
+def test_invisible_characters_and_unicode_forms_are_named():
+    split = unicodedata.normalize("NFD", "café")
+    assert unseen("zero\u200bwidth\u2060") == "U+200B zero width space at character 4, 2 in all"
+    assert unseen("plain") == ""
+    assert unicode_form(f"one {split}") == "NFD: 'é' is 'e' + U+0301 at character 7"
+    assert unicode_form(f"café {split}") == "NFC and NFD mixed: 'é' is 'e' + U+0301 at character 8"
+    assert unicode_form("café") == "NFC"
+
+
+def test_a_mixture_of_unicode_forms_is_told_with_its_places():
+    texts = ["one café", unicodedata.normalize("NFD", "two café"), "three cafés", "plain words"]
+    rows = [Example(text, "x", file="a.txt", line=i) for i, text in enumerate(texts, 1)]
+    result = examine({"data": lambda: iter(rows)})
+    (found,) = [one for one in result.findings if one.kind == "normalisation"]
+    assert found.title == (
+        "1 text of data has letters in decomposed Unicode form (NFD, not NFC): equal words are "
+        "written in two ways; 2 texts are in NFC."
+    )
+    assert [place.where for place in found.places] == ["a.txt:2"]
+    assert found.places[0].detail == "NFD: 'é' is 'e' + U+0301 at character 7"
 
 
 def test_cleaning_keeps_paragraphs():

@@ -75,3 +75,11 @@ def test_the_most_frequent_form_is_taken_for_right():
 def test_many_labels_take_no_longer():
     counts = {f"topic {i} of {i * 7919 % 9973}": 5 for i in range(6007)}
     assert told(counts) == {}
+
+
+def test_labels_that_look_the_same():
+    found = twins({"cafe\u0301": 9, "caf\u00e9": 2, "pos\u200b": 7, "pos": 5, "neg": 9})
+    assert [(one.label, one.meant, one.kind, one.clear) for one in found] == [
+        ("cafe\u0301", "caf\u00e9", "NFC and NFD", True),
+        ("pos\u200b", "pos", "an invisible character", True),
+    ]

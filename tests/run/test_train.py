@@ -114,7 +114,7 @@ def test_evaluations_come_as_often_as_asked_and_at_the_end(tmp_path, every, epoc
 
 def test_labels_that_differ_in_case_or_spaces_are_told_of():
     told = nearly_same(Classes(("Neg", "neg", "other", "pos", "pos ")))
-    assert "'Neg' and 'neg', 'pos' and 'pos ' differ only in case or spaces" in told
+    assert "'Neg' and 'neg', 'pos' and 'pos ' differ only in case, spaces or Unicode form" in told
     assert "weft check FILE --fix" in told
     assert nearly_same(Classes(("neg", "pos"))) == ""
     assert nearly_same(object()) == ""  # a number has no labels

@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
-from weft.doctor.damage import unmojibake
+from weft.doctor.damage import unicode_form, unmojibake, unseen
 from weft.doctor.draft import Draft, Spot, spots
 from weft.doctor.finding import Finding, Histogram, Level, Place, excerpt, many, verb
 from weft.doctor.pairs import target_of
@@ -37,12 +37,12 @@ _DAMAGE: dict[str, tuple[Level, str, str]] = {
     ),
     "invisible": (
         "note",
-        "invisible characters (zero-width space, soft hyphen, byte order mark)",
+        "invisible characters (zero-width space or joiner, soft hyphen, byte order mark)",
         "Remove them (--fix does): they make equal words different.",
     ),
     "normalisation": (
         "note",
-        "letters in decomposed Unicode form (not NFC), so that equal words are written in two ways",
+        "letters in decomposed Unicode form (NFD, not NFC): equal words are written in two ways",
         "Normalise them to NFC (--fix does).",
     ),
     "markup": (
@@ -137,9 +137,12 @@ def texts(survey: Survey) -> Iterator[Draft]:
                 noted = split.damage[kind]
                 have = verb(noted.count, "has", "have")
                 title = f"{many(noted.count, survey.unit)} of {split.name} {have} {told}."
+                if kind == "normalisation" and split.composed:
+                    whole = many(split.composed, survey.unit)
+                    title = f"{title[:-1]}; {whole} {verb(split.composed, 'is', 'are')} in NFC."
                 here = spots(split, noted.rows)
                 fix = by_hand(fix) if survey.structured else fix
-                explain = _probably if kind == "mojibake" else None
+                explain = _EXPLAINED.get(kind)
                 yield Draft(kind, level, title, noted.count, here, fix, explain)
             damage = survey.pairs.damage.get(split.name, {}) if survey.pairs else {}
             if kind in damage:
@@ -160,6 +163,13 @@ def _of_target(example: Example) -> str:
 
 def _probably(example: Example) -> str:
     return f"probably: {excerpt(unmojibake(example.text))}"
+
+
+_EXPLAINED: dict[str, Callable[[Example], str]] = {
+    "mojibake": _probably,
+    "invisible": lambda example: unseen(example.whole),
+    "normalisation": lambda example: unicode_form(example.whole),
+}
 
 
 def lengths(survey: Survey, limit: int) -> Iterator[Draft]:

@@ -18,7 +18,13 @@ _SURE = re.compile(
 _RUN = re.compile(f"(?:[Ä-ß][{_FOLLOW}]|[à-ï][{_FOLLOW}]{{2}}){{2,}}")
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-INVISIBLE = re.compile("[\u200b\u200e\u200f\u2060\u00ad\ufeff]")
+# Joiners belong to pictures that are made of several (families, flags, skin tones), and to the
+# spelling of Arabic, Indic and other scripts; after a Latin letter, to nothing.
+_JOINED = "\u0590-\u10ff\u1780-\u18af\u1900-\u1cff\u20e3\u2190-\u2bff\u3030-\u303d\u3297\u3299"
+_JOINED += "\ua800-\uabff\ufb1d-\ufdff\ufe0f\ufe70-\ufefc\U00010a00-\U00011fff\U0001f000-\U0001faff"
+INVISIBLE = re.compile(
+    f"[\u200b\u200e\u200f\u2060\u00ad\ufeff]|(?<![{_JOINED}\U000e0020-\U000e007f])[\u200c\u200d]"
+)
 MARKUP = re.compile(
     r"</?(?:a|b|br|div|em|font|h[1-6]|i|img|li|ol|p|span|strong|table|td|tr|ul)\b[^<>]*>"
     r"|&(?:amp|lt|gt|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});",
@@ -46,6 +52,32 @@ def damages(text: str) -> tuple[str, ...]:
     if ("<" in text or "&" in text) and MARKUP.search(text):
         found.append("markup")
     return tuple(found)
+
+
+def unseen(text: str) -> str:
+    """The first invisible character of a text, by its number and name, and how many there are."""
+    found = list(INVISIBLE.finditer(text))
+    if not found:
+        return ""
+    sign = found[0].group()
+    name = unicodedata.name(sign, "").lower()
+    more = f", {len(found)} in all" if len(found) > 1 else ""
+    return f"U+{ord(sign):04X} {name} at character {found[0].start()}{more}"
+
+
+def unicode_form(text: str) -> str:
+    """Which Unicode form a text that is not in NFC has, and the first letter that shows it."""
+    if unicodedata.is_normalized("NFC", text):
+        return "NFC"
+    form = "NFD" if unicodedata.is_normalized("NFD", text) else "NFC and NFD mixed"
+    for place, sign in enumerate(text):
+        if place and unicodedata.combining(sign):
+            pair = text[place - 1 : place + 1]
+            if not unicodedata.is_normalized("NFC", pair):
+                whole = unicodedata.normalize("NFC", pair)
+                told = f"'{whole}' is '{pair[0]}' + U+{ord(sign):04X} at character {place - 1}"
+                return f"{form}: {told}"
+    return form
 
 
 def unmojibake(text: str) -> str:

@@ -13,7 +13,7 @@ from weft.doctor import mend
 from weft.doctor.copies import NOWHERE, Copies
 from weft.doctor.damage import cleaned
 from weft.doctor.files import Files
-from weft.doctor.labels import twins
+from weft.doctor.labels import SURE, twins
 from weft.doctor.layers import NOUNS
 from weft.doctor.names import slips, totals
 from weft.doctor.structure import KINDS, faults, written_in
@@ -107,8 +107,7 @@ def _mend(
     path, columns = files.paths[name], files.columns[name]
     mine = {row - split.start: why for row, why in drops.items() if survey.split_of(row) is split}
     right = {
-        layer: {t.label: t.meant for t in slips(survey, layer) if t.kind == "case or spaces"}
-        for layer in NOUNS
+        layer: {t.label: t.meant for t in slips(survey, layer) if t.kind in SURE} for layer in NOUNS
     }
     first = next(iter(written_in(files.paths, files.formats, files.columns).values()), "")
     found = list(mend.edits(path, kind, columns, mine, right, "" if first == "IO" else first))

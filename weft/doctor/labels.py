@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.doctor.damage import INVISIBLE
 from weft.doctor.library import library
 from weft.errors import LONGEST_NAME
 
 COMPARED = 5_000  # labels compared with each other for typos; variants are found among any number
 RARE = 10  # how many times as frequent the right spelling is when a typo is clear
+CASE, UNICODE, UNSEEN = "case or spaces", "NFC and NFD", "an invisible character"
+SURE = (CASE, UNICODE, UNSEEN)
 _SEPARATORS = re.compile(r"[\s_\-]+")
 _DIGITS = re.compile(r"\d+")
 
@@ -23,7 +26,7 @@ class Twin:
 
     label: str
     meant: str
-    kind: str  # 'case or spaces', 'number', 'typo'
+    kind: str  # CASE, UNICODE, UNSEEN, 'number' or 'typo'
     clear: bool  # safe to repair without asking
 
 
@@ -32,7 +35,7 @@ def twins(counts: Mapping[str, int]) -> list[Twin]:
     ranked = sorted(counts, key=lambda label: (-counts[label], label))
     found: dict[str, Twin] = {}
     for label, meant, kind in (*_variants(ranked), *_plurals(ranked)):
-        clear = kind == "case or spaces" or counts[meant] >= RARE * counts[label]
+        clear = kind in SURE or counts[meant] >= RARE * counts[label]
         found.setdefault(label, Twin(label, meant, kind, clear))
     for label, meant in _typos([label for label in ranked if label not in found], counts):
         found.setdefault(label, Twin(label, meant, "typo", counts[meant] >= RARE * counts[label]))
@@ -40,8 +43,8 @@ def twins(counts: Mapping[str, int]) -> list[Twin]:
 
 
 def plain(label: str) -> str:
-    """A label without its case, its separators and the spaces around it."""
-    folded = unicodedata.normalize("NFKC", label).casefold().strip()
+    """A label without its case, its separators, what cannot be seen and the spaces around it."""
+    folded = INVISIBLE.sub("", unicodedata.normalize("NFKC", label)).casefold().strip()
     return _SEPARATORS.sub(" ", folded)
 
 
@@ -49,8 +52,22 @@ def _variants(ranked: list[str]) -> Iterator[tuple[str, str, str]]:
     groups: dict[str, list[str]] = defaultdict(list)
     for label in ranked:
         groups[plain(label)].append(label)
-    for first, *rest in groups.values():
-        yield from ((label, first, "case or spaces") for label in rest)
+    for group in groups.values():
+        first = next(filter(_is_clean, group), group[0])
+        yield from ((label, first, _difference(label, first)) for label in group if label != first)
+
+
+def _is_clean(label: str) -> bool:
+    return unicodedata.is_normalized("NFC", label) and not INVISIBLE.search(label)
+
+
+def _difference(label: str, meant: str) -> str:
+    """What sets two labels apart that look the same, or nearly."""
+    if unicodedata.normalize("NFC", label) == unicodedata.normalize("NFC", meant):
+        return UNICODE
+    if INVISIBLE.sub("", label) == INVISIBLE.sub("", meant):
+        return UNSEEN
+    return CASE
 
 
 def _plurals(ranked: list[str]) -> Iterator[tuple[str, str, str]]:

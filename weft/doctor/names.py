@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from weft.doctor.draft import Draft, Spot, spots
 from weft.doctor.finding import Level, excerpt, many, verb
-from weft.doctor.labels import COMPARED, Twin, twins
+from weft.doctor.labels import COMPARED, SURE, Twin, twins
 from weft.doctor.layers import NOUNS, RELATIONS, TAGS
 from weft.doctor.survey import DISTINCT, Noted, Split, Survey, number
 from weft.doctor.treebank import RELATIONS as UD_RELATIONS
@@ -103,7 +103,7 @@ def slips(survey: Survey, kind: str) -> list[Twin]:
     return [
         twin
         for twin in twins(counts)
-        if twin.kind == "case or spaces"
+        if twin.kind in SURE
         or (
             twin.kind == "typo"
             and twin.label not in known

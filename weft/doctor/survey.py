@@ -1,6 +1,7 @@
 """One pass over every text: hashes, counts and numbered words, but no texts, are kept."""
 
 import math
+import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,6 +40,7 @@ class Split:
     lengths: Counter[int] = field(default_factory=Counter)  # words a text
     scripts: dict[str, Noted] = field(default_factory=dict)
     damage: dict[str, Noted] = field(default_factory=dict)
+    composed: int = 0  # texts with letters in NFC that NFD would write as two characters
     empty: Noted = field(default_factory=Noted)
     single: Noted = field(default_factory=Noted)  # texts of one word
     unlabelled: Noted = field(default_factory=Noted)
@@ -154,8 +156,11 @@ class Survey:
         split.words.append(count)
         split.filled.append(row)
         split.scripts.setdefault(script(text), Noted()).add(row)
-        for kind in damages(text):
+        kinds = damages(text)
+        for kind in kinds:
             split.damage.setdefault(kind, Noted()).add(row)
+        if "normalisation" not in kinds and not text.isascii():
+            split.composed += not unicodedata.is_normalized("NFD", text)
 
     def _take_other(self, split: Split, row: int, text: str, other: str) -> None:
         """The second text of a row."""

@@ -265,6 +265,6 @@ def nearly_same(space: Any) -> str:
         return ""
     more = ", …" if len(found) > 3 else ""
     return (
-        f"note: {', '.join(found[:3])}{more} differ only in case or spaces and are learned as "
-        "different labels; `weft check FILE --fix FOLDER` makes them one"
+        f"note: {', '.join(found[:3])}{more} differ only in case, spaces or Unicode form and are "
+        "learned as different labels; `weft check FILE --fix FOLDER` makes them one"
     )
