@@ -17,7 +17,9 @@ from weft.tokens.frame import BARE, Frame
 from weft.tokens.spans import Tokens
 from weft.tokens.split import words_of
 from weft.tokens.tokenizer import Tokenizer
-from weft.tokens.truncate import OVERLAP, Policy, coverage, cut, cut_pair
+from weft.tokens.truncate import OVERLAP, Policy, coverage, cut, cut_pair, cut_text
+
+LONGEST_SENTENCE = 10_000  # words of a row of a model that has no limit
 
 Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids
 
@@ -60,6 +62,7 @@ class Indexer:
     subwords: bool = False  # whether words are given to the model with the tokens they consist of
     overlap: float = OVERLAP  # of windows with their neighbours
     by_id: bool = True  # whether an embedder reads the ids, and not only how tokens are spelled
+    characters: int = 0  # of a text that are read where there is no limit; 0: all
 
     def distinguished(self, ids: np.ndarray, words: Sequence[str]) -> np.ndarray:
         """(T,) Return which tokens the model tells apart: by their id, or by how they are spelled.
@@ -102,6 +105,32 @@ class Indexer:
 
         With `others`, the second texts, each row holds both.
         """
+        most = 0 if self.limit is not None else self.characters
+        if not most or max(map(len, (*texts, *others)), default=0) <= most:
+            yield from self._rows(texts, where, spans, others)
+            return
+        policy: Policy = "head" if others and self.policy != "error" else self.policy
+        first = [cut_text(one, most, policy, where(i)) for i, one in enumerate(texts)]
+        second = [cut_text(one, most, policy, where(i)) for i, one in enumerate(others)]
+        short, beside = ([text for text, _, _ in some] for some in (first, second))
+        for row in self._rows(short, where, spans, beside):
+            _, at, left = first[row.text]
+            places = row.spans
+            if places is not None and left and not others:
+                places = np.where(places >= at, places + left, places)
+            whole = len(texts[row.text])
+            if others:
+                whole, left = whole + len(others[row.text]), left + second[row.text][2]
+            kept = 1 - left / max(whole, 1)
+            yield replace(row, coverage=kept * row.coverage, read=kept * row.read, spans=places)
+
+    def _rows(
+        self,
+        texts: Sequence[str],
+        where: Callable[[int], str],
+        spans: bool,
+        others: Sequence[str],
+    ) -> Iterator[Row]:
         if others:
             yield from self._pairs(texts, others, where)
             return
@@ -131,7 +160,7 @@ class Indexer:
         for i, (one, (words, places)) in enumerate(zip(given, split, strict=True)):
             ids = known[ends[i] - len(words) : ends[i]]
             spans = np.array(places, np.int32).reshape(-1, 2)
-            size = self.limit or max(len(ids), 1)
+            size = self.limit or LONGEST_SENTENCE
             if self.whole and len(ids) > size:
                 where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
                 raise UserError(

@@ -1,6 +1,7 @@
-"""The engine around a model of the generation before: it reads every text whole."""
+"""The engine around a model of the generation before."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,34 @@ from weft.predict.predictor import Scored
 from weft.tasks.structure import Found
 from weft.tasks.task import Space
 from weft.text.example import Example
+from weft.tokens.truncate import CHARACTERS, Policy, cut_text
 
 
 class Classic:
     """Gives a classic part the face of an Engine."""
 
-    def __init__(self, part: Any, space: Space):
+    def __init__(
+        self, part: Any, space: Space, characters: int = CHARACTERS, policy: Policy = "head"
+    ) -> None:
         self.part, self.space = part, space
+        # What answers for words, or foretells them, goes through a text word by word.
+        by_word = getattr(part, "by_word", False) or getattr(part, "task", "") == "language"
+        self.characters, self.policy = 0 if by_word else characters, policy
         if hasattr(part, "states"):
             self.states = part.states
 
     def scores(self, texts: Sequence[str | Example], parts: bool = False) -> Scored:
         """Scores of each text; only a part that tags words has a weight for each of them."""
-        covered = np.array([1.0 if _text(one).strip() else 0.0 for one in texts])
+        cut = [
+            shortened(one, self.characters, self.policy, f"text {i}")
+            for i, one in enumerate(texts, 1)
+        ]
+        texts = [one for one, _ in cut]
+        shares = np.array([share for _, share in cut])
+        covered = np.array([1.0 if _text(one).strip() else 0.0 for one in texts]) * shares
         read = covered
         if hasattr(self.part, "coverage") and not getattr(self.part, "pairs", False):
-            covered = self.part.coverage([_text(one) for one in texts])
+            covered = self.part.coverage([_text(one) for one in texts]) * shares
         if getattr(self.part, "task", "") == "language":
             plain = [_text(one) for one in texts]
             covered = self.space.tokenizer.known_fraction(plain)  # type: ignore[attr-defined]
@@ -41,7 +54,8 @@ class Classic:
         return self.part.likelihoods(texts, self.space, running)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        return self.part.embed(texts)
+        cut = (shortened(one, self.characters, self.policy)[0] for one in texts)
+        return self.part.embed([_text(one) for one in cut])
 
     def save(self, folder: Path) -> None:
         self.part.save(folder)
@@ -49,6 +63,24 @@ class Classic:
     @property
     def parameters(self) -> int:
         return self.part.parameters()
+
+
+def shortened(
+    one: str | Example, most: int, policy: Policy, where: str = ""
+) -> tuple[str | Example, float]:
+    """A text, or two, of at most so many characters each, and the share of it that is left."""
+    longest = max(len(_text(one)), len(getattr(one, "other", None) or ""))
+    if not most or longest <= most:
+        return one, 1.0
+    if isinstance(one, str):
+        text, _, left = cut_text(one, most, policy, where)
+        return text, 1 - left / len(one)
+    text, _, left = cut_text(one.text, most, policy, one.where if one.file else where)
+    other, whole = one.other, len(one.text)
+    if other is not None:
+        other, _, more = cut_text(other, most, policy, one.where if one.file else where)
+        whole, left = whole + len(one.other or ""), left + more
+    return replace(one, text=text, other=other), 1 - left / whole
 
 
 def _text(one: str | Example) -> str:

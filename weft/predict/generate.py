@@ -253,9 +253,11 @@ class Writer:
         for rows, source in engine.batches(given):
             for row in rows:
                 if row.read < 1:
+                    most = engine.indexer.limit
+                    told = f"{most} tokens" if most else f"{engine.indexer.characters:,} characters"
                     raise UserError(
-                        f"{names[row.text]} is longer than the {engine.indexer.limit} tokens that "
-                        "this model reads. Shorten it, or cut it into several."
+                        f"{names[row.text]} is longer than the {told} that this model reads. "
+                        "Shorten it, or cut it into several."
                     )
             job = self._begun(engine.model.read(source).scores, settings)
             strangers = [

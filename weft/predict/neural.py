@@ -32,7 +32,7 @@ from weft.tensorfile import check_network, read_header
 from weft.text.example import Example
 from weft.tokens.cuts import Cuts, keep
 from weft.tokens.tokenizer import Tokenizer
-from weft.tokens.truncate import OVERLAP, Policy
+from weft.tokens.truncate import CHARACTERS, OVERLAP, Policy
 from weft.train.evaluate import BUDGET, ROWS, decoded, readings, scores
 from weft.train.faster import quicken
 from weft.train.likelihoods import from_the_end, likelihoods
@@ -283,7 +283,7 @@ class Neural:
         """Read back what `save` wrote; a tensor too many or too few is an error."""
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         path = folder / "weights.safetensors"
-        limit, policy, overlap = _lengths(config["data"], folder / "model.json")
+        lengths = _lengths(config["data"], folder / "model.json")
         _check_search(config.get("generate", {}), folder / "model.json")
 
         def make() -> Model:
@@ -302,7 +302,7 @@ class Neural:
             reason = " ".join(str(error).split())
             raise UserError(f"{path} does not fit model.json: {reason}") from None
         cuts = Cuts.load(folder / CUTS)
-        index = indexer(model, tokenizer, limit, policy, cuts, overlap)
+        index = indexer(model, tokenizer, lengths[0], lengths[1], cuts, *lengths[2:])
         parser = load(folder / PARSER, device=device) if (folder / PARSER).is_dir() else None
         return cls(model, index, on(device), parser)
 
@@ -371,18 +371,20 @@ def _check_search(settings: Mapping[str, Any], path: Path) -> None:
             )
 
 
-def _lengths(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float]:
+def _lengths(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float, int]:
     """How long a text may be, what is done with a longer one, and how far its windows overlap."""
     limit, policy = data.get("limit"), data.get("truncate")
-    overlap = data.get("overlap", OVERLAP)  # which older models do not have
+    # Which older models do not have:
+    overlap, characters = data.get("overlap", OVERLAP), data.get("characters", CHARACTERS)
     for name, value, hint in (
-        ("limit", limit, int), ("truncate", policy, Policy), ("overlap", overlap, float)
+        ("limit", limit, int), ("truncate", policy, Policy), ("overlap", overlap, float),
+        ("characters", characters, int),
     ):  # fmt: skip
         if not fits(value, hint):
             raise UserError(f"{path}: data.{name} should be {plain(hint)}, got {value!r}.")
-    if limit < 0 or not 0 <= overlap < 1:  # type: ignore[operator]
+    if limit < 0 or characters < 0 or not 0 <= overlap < 1:  # type: ignore[operator]
         raise UserError(f"{path}: data.limit is {limit}, data.overlap {overlap}: out of range.")
-    return limit, policy, overlap  # type: ignore[return-value]
+    return limit, policy, overlap, characters  # type: ignore[return-value]
 
 
 def window_of(model: Model, row: Row, passage: str, text: int) -> Window:
@@ -400,13 +402,18 @@ def indexer(
     policy: Policy,
     cuts: Cuts | None = None,
     overlap: float = OVERLAP,
+    characters: int = CHARACTERS,
 ) -> Indexer:
-    """How a model's texts become rows: `limit` 0 means as long as the model can read."""
+    """How a model's texts become rows: `limit` 0 means as long as the model can read.
+
+    Where nothing limits the tokens, `characters` of a text are read; of running text all are.
+    """
     limits = [n for n in (limit or None, model.limit) if n is not None]
     most = min(limits, default=None)
     return Indexer(
         tokenizer, model.piece_makers, most, policy, model.whole, cuts, model.beyond, model.frame,
         model.subwords, overlap, model.reads_ids,
+        0 if model.speaks or model.fills else characters,
     )  # fmt: skip
 
 

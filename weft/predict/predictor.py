@@ -21,6 +21,7 @@ from weft.tasks.task import Answer, Space, Task, built
 from weft.text.example import Example, Tally
 from weft.text.formats import is_matrices
 from weft.text.matrices import no_text
+from weft.tokens.truncate import saved_lengths
 
 FORMAT = 1
 NAMED = 5  # labels in a repr
@@ -218,12 +219,13 @@ def load(
         with _naming(folder / "model.json"):
             settings = registry.fill("classic", config["classic"])
             part: Any = registry.find("classic", settings.pop("kind"))
+            lengths = saved_lengths(config.get("data", {}))
         if weights != "float32":
             raise UserError(
                 f"{folder}: a classic model has no weights to round; leave out weights."
             )
         with _naming(folder):
-            engine: Engine = Classic(part.load(folder, settings), space)
+            engine: Engine = Classic(part.load(folder, settings), space, *lengths)
     else:
         from weft.predict.neural import Neural
 

@@ -18,7 +18,7 @@ from weft.config import Config
 from weft.decode import search_settings
 from weft.errors import UserError
 from weft.machine import require_memory
-from weft.predict.classic import Classic
+from weft.predict.classic import Classic, shortened
 from weft.run.data import Data, Source, counted
 from weft.run.split import Splits
 from weft.tasks.language import Language
@@ -77,9 +77,9 @@ class Run:
         if self.speaks:
             rows, held = self._ids(self.splits.train, self.tally), self._ids(self.splits.dev)
             self.part.fit(rows, held, self.space, watch=self._after)
-            return Classic(self.part, self.space)
+            return Classic(self.part, self.space)  # reads all
         self.tally.open = True
-        texts, targets = self._held(self.splits.train, self.tally)
+        texts, targets = self._held(self.splits.train, self.tally, "train")
         self.tally.open = False
         if not texts:
             raise UserError("There are no training examples left.")
@@ -95,7 +95,7 @@ class Run:
         )  # fmt: skip
         for line in getattr(self.part, "remarks", ()):
             self.watch.say(line)
-        return Classic(self.part, self.space)
+        return Classic(self.part, self.space, self.data.characters, self.data.truncate)
 
     @property
     def speaks(self) -> bool:
@@ -140,9 +140,9 @@ class Run:
     @cached_property
     def dev(self) -> Held:
         """The dev part, held for the evaluations."""
-        return self._held(self.splits.dev, Tally()) if self.splits.dev else ([], np.empty(0))
+        return self._held(self.splits.dev, Tally(), "dev") if self.splits.dev else ([], np.empty(0))
 
-    def _held(self, source: Source, tally: Tally) -> Held:
+    def _held(self, source: Source, tally: Tally, name: str) -> Held:
         texts: list[str | Example] = []
         targets: list[Any] = []
         for example in self.watch.reading(counted(source, self.data, tally), "reading"):
@@ -152,6 +152,12 @@ class Run:
                 if self.data.problems == "error":
                     raise
                 continue  # a label of dev that training does not have; the notes will say so
+            if not self.by_word:
+                short, share = shortened(example, self.data.characters, self.data.truncate)
+                assert isinstance(short, Example)
+                example = short
+                if share < 1:
+                    tally.add(f"{name} texts read only in part", f"{example.where} ({share:.0%})")
             texts.append(example if self.by_word or self.pairs else example.text)
             if len(targets) % CHUNK == 0 and not self.by_word:
                 row = np.asarray(targets[-1])  # of several labels, a number for each that there is

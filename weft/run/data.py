@@ -20,7 +20,7 @@ from weft.text.parallel import Second, read_parallel, sides
 from weft.text.read import Columns, read, settled
 from weft.text.running import read_running
 from weft.text.source import Problems, missing
-from weft.tokens.truncate import OVERLAP, Policy
+from weft.tokens.truncate import CHARACTERS, OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
 # With labels; texts whatever their labels, blank ones left out; lines with their breaks; or
@@ -51,6 +51,7 @@ class Data:
     documents: Layout = "auto"  # of raw text: what a line holds
     problems: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     limit: int = 0  # tokens of a text that are read; 0: as many as the model can
+    characters: int = CHARACTERS  # of a text that are read where the model has no limit; 0: all
     truncate: Policy = "head"  # what is read of a longer text
     overlap: float = OVERLAP  # of windows with their neighbours
     share: float = 0.1  # of train that becomes dev when no dev is given
@@ -61,6 +62,8 @@ def checked(data: Data) -> Data:
     """The same settings, or a UserError for a value that makes no sense."""
     if data.limit < 0:
         raise UserError(f"data.limit should be 0 (no limit) or more, got {data.limit}.")
+    if data.characters < 0:
+        raise UserError(f"data.characters should be 0 (no limit) or more, got {data.characters}.")
     if not 0 <= data.overlap < 1:
         raise UserError(f"data.overlap should be at least 0 and below 1, got {data.overlap}.")
     if not 0 <= data.share < 1:

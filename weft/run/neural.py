@@ -85,7 +85,8 @@ class Run:
             if note := check_room(self.folder, *_sizes(model, self.settings)):
                 self.watch.say(f"warning: {note}")
             data = self.data
-            index = indexer(model, tokenizer, data.limit, data.truncate, cuts, data.overlap)
+            lengths = data.overlap, data.characters
+            index = indexer(model, tokenizer, data.limit, data.truncate, cuts, *lengths)
             train: Rows
             dev: Store | Documents | None
             held = self.splits.dev

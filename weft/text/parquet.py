@@ -27,7 +27,7 @@ def _opened(path: str, columns: Columns) -> tuple[Any, Layout]:
     try:
         file = parquet.ParquetFile(path)
         first = next(file.iter_batches(batch_size=_ROWS), None)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # a name that is not UTF-8
         raise _damaged(path, error) from error
     if first is None or not first.num_rows:
         raise UserError(f"{path}: the file has no rows. Give it at least one text.")

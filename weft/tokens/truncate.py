@@ -1,12 +1,13 @@
 """Texts longer than the limit: which tokens are read, decided in the open."""
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
 
 from weft.errors import UserError, unknown_name
 
 Policy = Literal["error", "head", "tail", "head+tail", "windows"]
 OVERLAP = 0.25  # of a window that it shares with the next
+CHARACTERS = 100_000  # of a text that are read by default, where a model has no limit of its own
 
 
 def cut(
@@ -39,6 +40,37 @@ def cut(
         f"{where or 'A text'} has {length} tokens, the limit is {limit}. "
         f"Set data.truncate to head, tail, head+tail or windows, or raise data.limit."
     )
+
+
+def cut_text(text: str, most: int, policy: Policy, where: str = "") -> tuple[str, int, int]:
+    """A text of at most `most` characters, and where how many of the original were left out.
+
+    0 reads all. "windows" are made of tokens, so here it means "head".
+    """
+    left = len(text) - most
+    if not most or left <= 0:
+        return text, 0, 0
+    if policy == "error":
+        raise UserError(
+            f"{where or 'A text'} has {len(text):,} characters, the limit is {most:,}. Set "
+            "data.truncate to head, tail or head+tail, or raise data.characters."
+        )
+    if policy == "tail":
+        return text[left:], 0, left
+    if policy == "head+tail":
+        head = most - most // 2
+        return text[:head] + text[head + left :], head, left
+    return text[:most], most, left
+
+
+def saved_lengths(data: Mapping[str, Any]) -> tuple[int, Policy]:
+    """How many characters of a text a saved model reads, and which; older models do not say."""
+    characters, policy = data.get("characters", CHARACTERS), data.get("truncate", "head")
+    if type(characters) is not int or characters < 0:
+        raise UserError(f"data.characters should be 0 or more, got {characters!r}.")
+    if policy not in get_args(Policy):
+        raise unknown_name("truncation", str(policy), get_args(Policy), "data.truncate")
+    return characters, policy
 
 
 def coverage(length: int, windows: Sequence[Sequence[slice]]) -> float:
