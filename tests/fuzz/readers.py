@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.fuzz.harness import Files, Target, register
+from tests.fuzz.harness import TARGETS, Files, Target, register
 from weft import config
 from weft.doctor.diagnose import diagnosed
 from weft.doctor.files import opened
@@ -38,6 +38,7 @@ from weft.vectors.store import Vectors
 
 Run = Callable[[Path], None]
 ROWS = 23
+_OTHERS = frozenset(TARGETS)  # of files that were imported before
 
 
 def _written(name: str, put: Callable[[str], None]) -> Files:
@@ -97,7 +98,8 @@ def _penn() -> list[Files]:
 
 def _columns() -> list[Files]:
     plain = "".join(_treebank("conll"))
-    four = "-DOCSTART- -X- -X- O\n\n" + plain.replace("\t", " NN I-NP ").replace("#", "# x")
+    bare = "".join(line for line in plain.splitlines(True) if line[0] != "#")
+    four = "-DOCSTART- -X- -X- O\n\n" + bare.replace("\t", " NN I-NP ")
     header = "word\tpos\ttag\n" + plain.replace("\t", "\tNN\t")
     return [
         {"data.conll": plain.encode()}, {"data.conll": four.encode()},
@@ -348,3 +350,4 @@ for _name, _format in (
 register(Target("word-lists", lambda: [{"data.txt": PAIRS}, {"data.txt": ANALOGIES}], _word_lists))
 register(Target("toml", _recipes("data.toml"), lambda f: config.load(f / "data.toml")))  # type: ignore[arg-type, return-value]
 register(Target("json-config", _recipes("data.json"), lambda f: config.load(f / "data.json")))  # type: ignore[arg-type, return-value]
+NAMES = [name for name in TARGETS if name not in _OTHERS]  # those of this file
