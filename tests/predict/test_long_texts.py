@@ -32,8 +32,8 @@ def test_a_long_text_is_read_in_part_in_training_and_predicting(tmp_path, name):
     (note,) = [line for line in found.record["notes"] if "read only in part" in line]
     assert note == f"1 train text read only in part: {tmp_path / 'a.jsonl'}:8 (79%)"
     model = weft.load(tmp_path / "model")
-    short, long = model(["a good film", LONG])
-    assert (short.coverage, long.coverage) == (1.0, pytest.approx(MOST / len(LONG), abs=1e-3))
+    short, long = model(["good film", LONG])
+    assert (short.coverage, long.coverage) == (1.0, pytest.approx(MOST / len(LONG), abs=5e-3))
     assert model([LONG[:MOST]])[0].score == pytest.approx(long.score, abs=1e-6)
 
 
