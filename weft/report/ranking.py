@@ -44,8 +44,8 @@ def rank(
         trials = {name: [trial for trial, _ in counted[name]] for name in able}
         found = chances(trials, able[0], rows[0].metric)
         rows = [dataclasses.replace(r, p=found.get(r.recipe)) for r in rows]
-    if able and (found := majority(facts, counted[able[0]], rows[0].metric)):
-        rows = ordered([*rows, found])
+    if able and (baseline := majority(facts, counted[able[0]], rows[0].metric)):
+        rows = ordered([*rows, baseline])
     return rows, [pair for name in names if name in able for pair in counted[name]]
 
 
@@ -64,7 +64,7 @@ def majority(facts: Facts, pairs: Pairs, metric: str) -> Row | None:
     places = {label: i for i, label in enumerate(known)}
     most = max(known, key=known.__getitem__)
     measure = Classification(len(places))
-    true = np.array([places.get(g, UNSEEN) for g in gold])
+    true = np.array([places.get(str(g), UNSEEN) for g in gold])
     measure.add(np.full(len(gold), places[most]), true)
     figures = measure.figures()
     if metric not in figures:

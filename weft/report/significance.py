@@ -90,10 +90,9 @@ def counts(
     places = {label: i for i, label in enumerate(labels or ())}
     width = 2 * len(places) or 2
     for trial in trials:
-        if labels is None:
-            rows = [pair(answer, metric) for answer in trial.answers()]
-        else:
-            rows = [_by_label(answer, places) for answer in trial.answers()]
+        answers = trial.answers()
+        by_label = labels is not None
+        rows: list[Any] = [_by_label(a, places) if by_label else pair(a, metric) for a in answers]
         by_fold.setdefault(trial.fold, []).append(np.array(rows, float).reshape(-1, width))
     if any(len({len(rows) for rows in seeds}) > 1 for seeds in by_fold.values()):
         return np.zeros((0, width))
