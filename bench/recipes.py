@@ -20,7 +20,7 @@ MINILM = "MiniLM"
 # limit or with any changed setting are no trials of the recipe as it is.
 FIGURES: list[tuple[str, str, str, str, dict[str, Any], str, str]] = [
     *(("tfidf", data, "accuracy", "quality_tfidf", RECIPE, "test_accuracy", "")
-      for data in ("reviews", "trec", "banking77")),
+      for data in ("reviews", "trec", "banking77", "imdb")),
     *(("fasttext", data, "accuracy", "quality_fasttext", RECIPE, "test_accuracy", "")
       for data in ("reviews", "trec", "banking77", "imdb")),
     *((name, "trec", "accuracy", "quality_cpu", RECIPE, "test_accuracy", "")

@@ -56,9 +56,9 @@ def check(
     from weft.doctor.files import MATRICES, PARALLEL
     from weft.doctor.finding import SHOWN as PLACES
 
-    named = [options.column(column) for column in (text, other, label)]
+    first, second, third = (options.column(column) for column in (text, other, label))
     known = options.label_names(names) or ()
-    found = open_files(files, *named, target, task, format, limit, known)
+    found = open_files(files, first, second, third, target, task, format, limit, known)
     for line in found.lines:
         typer.echo(line, err=True)
     parallel = PARALLEL in found.formats.values()

@@ -76,9 +76,9 @@ def predict(
             f"'{kind}' has none. Leave it out."
         )
     tally = Tally()
-    texts = _texts(inputs or ["-"], predictor.pairs)
+    typed = _texts(inputs or ["-"], predictor.pairs)
     rows = (
-        ((example, None) for example in texts) if texts else
+        ((example, None) for example in typed) if typed else
         _given(predictor, (inputs or ["-"])[0], (text, other), problems, tally, conllu)
     )  # fmt: skip
     given = _noted(predictor, rows)
