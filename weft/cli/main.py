@@ -23,6 +23,7 @@ from weft.cli import (
     tune,
     vectors,
 )
+from weft.cli.advice import fit_advice, options_of, verb_of
 from weft.cli.stopping import Stopped, end, signals, silence
 from weft.errors import UserError, UserNote, explain_memory, out_of_memory, visible
 
@@ -84,7 +85,7 @@ def main() -> None:
         with signals():
             app()
     except UserError as error:
-        _fail(str(error))
+        _fail(_fitted(str(error)))
     except Stopped as stopped:
         end(stopped)
     except BrokenPipeError:
@@ -107,6 +108,12 @@ def _note(message: Warning | str, category: type[Warning], *where: Any, **more: 
         print(f"note: {message}", file=sys.stderr)
     else:
         _SHOW(message, category, *where, **more)
+
+
+def _fitted(message: str) -> str:
+    """A message whose options the called verb has."""
+    offered = options_of(typer.main.get_command(app))
+    return fit_advice(message, verb_of(sys.argv[1:], offered), offered)
 
 
 def _fail(message: str) -> None:

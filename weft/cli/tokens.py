@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.cli import options
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -38,6 +40,7 @@ def train(
     size: Annotated[int | None, typer.Option(help="Entries in all; 0 keeps every word.")] = None,
     lowercase: Annotated[bool | None, typer.Option(help="Fold case before cutting.")] = None,
     text: TextColumn = None,
+    problems: options.Problems = "error",
     overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Learn a tokenizer from texts and write it to one JSON file."""
@@ -52,7 +55,7 @@ def train(
     given = {name: value for name, value in settings.items() if value is not None}
     part = registry.build("tokenizer", given)
     with _progress("Reading") as count:
-        rows = (row for file in files for row in _texts(file, text))
+        rows = (row for file in files for row in _texts(file, text, problems))
         tokenizer = part.train(count(row for row in rows if row.strip()))
     tokenizer.save(output)
     typer.echo(f"{output}: {kind} tokenizer of {len(tokenizer)} entries", err=True)
@@ -66,12 +69,13 @@ def encode(
         bool, typer.Option("--json", help="One object a text: ids, tokens, spans.")
     ] = False,
     text: TextColumn = None,
+    problems: options.Problems = "error",
 ) -> None:
     """Print the tokens of each text, one text a line; nothing for an empty one."""
     from weft.tokens import Tokenizer
 
     trained = Tokenizer.load(tokenizer)
-    for texts in _groups(_texts(file, text)):
+    for texts in _groups(_texts(file, text, problems)):
         for line in _encoded(trained, texts, as_json):
             typer.echo(line)
 
@@ -111,13 +115,19 @@ def _encoded(tokenizer: Tokenizer, texts: list[str], as_json: bool) -> Iterator[
             yield " ".join(entries)
 
 
-def _texts(file: str, column: str | None) -> Iterator[str]:
+def _texts(file: str, column: str | None, problems: str) -> Iterator[str]:
+    """The texts of a file, with a line on the rows that were skipped."""
     from weft.text.columns import NO_LABEL, Columns
+    from weft.text.example import Tally
     from weft.text.read import read
 
+    tally, chosen = Tally(), options.handling(problems)
     # Blank lines are part of any prose; labels are of no interest here.
-    for example in read(file, columns=Columns(text=column, label=NO_LABEL), keep_empty=True):
+    columns = Columns(text=column, label=NO_LABEL)
+    for example in read(file, columns=columns, problems=chosen, tally=tally, keep_empty=True):
         yield example.text
+    for line in tally.lines():
+        typer.echo(f"note: skipped {line}", err=True)
 
 
 def _lines(file: str) -> Iterator[str]:

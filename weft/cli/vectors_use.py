@@ -33,6 +33,8 @@ def neighbours(
     texts: Annotated[
         str, typer.Option(help="Look among the texts of this file, by the vectors of a model.")
     ] = "",
+    text: options.Text = "",
+    problems: options.Problems = "error",
     k: Count = 10,
     as_json: Json = False,
     approximate: Annotated[
@@ -47,7 +49,7 @@ def neighbours(
     corpus.txt`.
     """
     if texts:
-        _among_texts(file, words, texts, k, as_json)
+        _among_texts(file, words, (texts, text, problems), k, as_json)
         return
     vectors = _opened(file, duplicates)
     if approximate:
@@ -104,15 +106,24 @@ def convert(
     typer.echo(f"{output}: {len(vectors):,} words, {vectors.width} wide", err=True)
 
 
-def _among_texts(model: Path, queries: list[str], file: str, k: int, as_json: bool) -> None:
-    """The texts of a file that are nearest to each query, by a model's sentence vectors."""
+def _among_texts(
+    model: Path, queries: list[str], source: tuple[str, str, str], k: int, as_json: bool
+) -> None:
+    """The texts of a file that are nearest to each query, by a model's sentence vectors.
+
+    `source` is the file, the column of its texts, and what to do with bad rows.
+    """
     from weft.cli.progress import counting
     from weft.predict import load
     from weft.predict.nearest import nearest
     from weft.text.read import Columns, read
 
+    file, text, problems = source
+
     def written(count: Callable[[int], None]) -> Iterator[str]:
-        for example in read(file, columns=Columns(label=""), keep_empty=True):
+        columns = Columns(text=options.column(text) if text else None, label="")
+        chosen = options.handling(problems)
+        for example in read(file, columns=columns, problems=chosen, keep_empty=True):
             count(1)
             if example.text.strip():  # blank lines stand between the paragraphs of any text
                 yield example.text

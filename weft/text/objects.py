@@ -120,7 +120,7 @@ def json_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tuple[st
             shown = repr(text) if len(repr(text)) <= 40 else f"{text!r:.40}…"
             fix = "Quote it"
             if isinstance(text, dict):
-                fix = f"For a model of records, pass --set 'data.fields=[\"{text_key}\"]'"
+                fix = f"For a model of records, train with --set 'data.fields=[\"{text_key}\"]'"
             return (
                 "text is not a text",
                 f"'{text_key}' should be a text, found {shown}. {fix}, or {SKIP}.",

@@ -393,7 +393,7 @@ def _ragged(count: int, found: Layout) -> str:
     plural = "column" if count == 1 else "columns"
     return (
         f"{count} {plural} where {whose} {found.width}. Quote cells that hold the separator "
-        f"(and pass --format csv), or {SKIP}."
+        f"(and call the file .csv), or {SKIP}."
     )
 
 

@@ -23,7 +23,7 @@ def parse_record(line: str, where: str = "record") -> dict[str, str]:
             raise UserError(
                 f"{where}: expected slot[value], found '{line[place : place + 40].strip()}'. "
                 "Write slot[value], slot[value], or a JSON object; of a table, name the columns "
-                "that make the record: --set 'data.fields=[\"NAME\", …]'."
+                "that make the record: train with --set 'data.fields=[\"NAME\", …]'."
             )
         slot, value = match[1], match[2].strip()
         if slot in found:
