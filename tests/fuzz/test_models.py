@@ -2,13 +2,10 @@
 
 import os
 
-import pytest
-
-from tests.fuzz import targets
 from tests.fuzz.harness import fuzz
 
-INPUTS = int(os.environ.get("WEFT_FUZZ", "160"))  # over these targets
-NAMES = ("model-classifier", "model-tfidf", "checkpoint", "sentence-checkpoint")
+INPUTS = int(os.environ.get("WEFT_FUZZ", "120"))  # over these targets
+NAMES = ("model-classifier", "sentence-checkpoint")  # which hold files of every kind
 
 
 def test_damaged_model_folders_are_read_or_refused(tmp_path):
@@ -17,8 +14,3 @@ def test_damaged_model_folders_are_read_or_refused(tmp_path):
         assert report.refused > 0
         assert report.inputs == INPUTS // len(NAMES)
         assert report.peak < 200 << 20
-
-
-@pytest.mark.parametrize("name", [n for n in targets.SOUND if n.startswith("model-")])
-def test_every_file_of_a_model_folder_is_damaged(name):
-    assert not targets.ALL[name].damage
