@@ -366,6 +366,20 @@ def test_probabilities_are_calibrated_on_dev() -> None:
     assert len(set(same.tolist())) == 2
 
 
+def test_labels_that_only_held_out_rows_have_do_not_spoil_the_choice() -> None:
+    task, space = Classify(), Classes(("a", "b"))
+    texts, wanted = corpus(61), (np.arange(61) % 10 == 9).astype(int)
+    model = TfIdf(characters=[])
+    model.fit(texts, wanted, task, space)  # every tenth row is held out, and has all of one label
+    assert "too few texts" in model.remarks[-1]
+    three, rare = Classes(("a", "b", "c")), targets(61, 2)
+    rare[19] = 2
+    model = TfIdf(characters=[])
+    model.fit(texts, rare, task, three)
+    chances = task.probabilities(model.scores(texts))
+    assert chances[:, :2].max() > 0.6  # a row that cannot be right would make all alike
+
+
 def test_balanced_gives_rare_classes_more_weight() -> None:
     wanted = (np.arange(61) % 11 == 0).astype(int)
     space = Classes(("a", "b"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.classic.linear import Weights, fit_classes, fit_number, fit_sets
+from weft.classic.linear import NEVER, Weights, fit_classes, fit_number, fit_sets
 from weft.errors import unknown_name
 from weft.measure.figure import LOWER
 from weft.tasks.regress import Scale
@@ -80,12 +80,12 @@ def choose(
     held-out rows. Without any, every tenth row is held out to choose, and the model is then fitted
     on all rows. Of strengths that are equally good, the one in the middle wins.
     """
-    if held is None and len(targets) < FEW:
-        middle = strengths[(len(strengths) - 1) // 2]
-        (weights,) = fit(rows, targets, [middle])
-        return Chosen(middle, weights)
     if held is None:
         last = np.arange(len(targets)) % SHARE == SHARE - 1
+        if len(targets) < FEW or len(np.unique(targets[~last], axis=0)) < 2:
+            usual = strengths[(len(strengths) - 1) // 2]
+            (weights,) = fit(rows, targets, [usual])
+            return Chosen(usual, weights)
         some = choose(
             fit, rows[~last], targets[~last], (rows[last], targets[last]), strengths, task, space,
             metric,
@@ -122,6 +122,10 @@ def _scale(weights: Weights, held: Held, task: Task, space: Space) -> float:
     found = scores(held[0], weights).astype(np.float64)
     found -= found.max(1, keepdims=True)
     own = found[np.arange(len(found)), held[1].astype(np.int64)]
+    known = own > NEVER / 2  # of a label without training texts nothing can be learned
+    if not known.any():
+        return 1.0
+    found, own = found[known], own[known]
 
     def surprise(scale: float) -> float:
         return float((np.log(np.exp(scale * found).sum(1)) - scale * own).mean())
