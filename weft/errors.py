@@ -81,6 +81,11 @@ def out_of_memory(error: BaseException) -> bool:
 
 def explain_memory(error: BaseException, doing: str) -> str:
     """One sentence on memory that ran out, with the size that was asked for where it is known."""
-    found = re.search(r"(?:tried|unable) to allocate ([\d.]+ ?\w+)", str(error), re.IGNORECASE)
+    found = re.search(r"(?:tried|unable) to allocate ([\d.]+) ?(\w+)", str(error), re.IGNORECASE)
+    amount = ""
+    if found:
+        large = found[2] == "bytes" and float(found[1]) >= 2**20
+        size = f"{float(found[1]) / 2**20:,.0f} MiB" if large else f"{found[1]} {found[2]}"
+        amount = f" ({size} more)"
     device = " of the GPU" if "CUDA" in str(error) else ""
-    return f"Out of memory{device} while {doing}{f' ({found[1]} more)' if found else ''}."
+    return f"Out of memory{device} while {doing}{amount}."
