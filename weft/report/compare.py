@@ -286,11 +286,14 @@ def _subject(
         raise UserError("A running text cannot be cut into folds. Give a test file instead.")
     numbers = given.get("task.kind") in ("regress", "pair-score")
     cut = Cut(str(output / "split.npz"), folds, numbers, manner)
+    kept = ""
     if not folds and manner == "labelled":
-        holdout(data, cut.numbers, bool(writes)).save(Path(cut.holdout))
+        picked = holdout(data, cut.numbers, bool(writes))
+        picked.save(Path(cut.holdout))
+        kept = picked.note
     splits = cut.splits(data, 1 if folds else None)
     found = facts(data, splits, folds, cut.numbers, right(config, data), writes)
-    found = dataclasses.replace(found, notes=(*filter(None, [hint]), *found.notes))
+    found = dataclasses.replace(found, notes=(*filter(None, [hint, kept]), *found.notes))
     if splits.test is not None and found.rows.get("test") == 0:
         raise UserError(
             f"{data.train}: too few rows to cut a test part from. Give a test file, or use --folds."
