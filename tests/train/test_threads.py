@@ -104,11 +104,11 @@ def test_it_is_measured_again_after_ever_longer_intervals():
         machine.seconds = {1: 0.1, 2: 0.9} if machine.now > 300 else machine.seconds
         machine.work()
     gaps = [b - a for a, b in pairwise(at)]
-    assert len(at) > 5
+    assert len(at) > 4
     assert all(a <= b + 1 for a, b in pairwise(gaps))
     assert max(gaps) < threads.LONGEST + 10
     assert torch.get_num_threads() == 1  # another process has come
-    assert spent < 0.05 * machine.now
+    assert spent < 0.03 * machine.now
 
 
 def test_measuring_takes_little_of_a_short_training():

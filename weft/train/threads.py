@@ -13,7 +13,7 @@ import torch
 FIRST, LONGEST = 10.0, 600.0  # seconds until it is measured again: they double each time
 LEAST, ENOUGH = 3, 0.5  # of each count: measurements, and seconds of them
 MOST = 5.0  # seconds of measuring, once each count has one that counts
-SHARE = 0.04  # of the training's time, likewise
+SHARE = 0.02  # of the training's time, likewise
 GAIN = 0.9  # a change has to take this share of the time, or the count stays
 
 
