@@ -187,7 +187,7 @@ def test_trust_lets_a_part_of_ones_own_through(shared, tmp_path):
         if verb in ("predict", "evaluate", "explain", "neighbours"):
             ok(*given, *trust)
         says(fails(*given), "is code outside Weft")
-    for given in (["tests"], ["other", "tests.canary"], "tests"):
+    for given in (["tests"], ["other", "tests.canary"], ("tests",)):
         assert weft.load(run, trust=given)(["a good film"])
     for given in ([], ["test"], ["tests.can"], ["tests.canary.more"]):
         with pytest.raises(UserError, match="is code outside Weft"):

@@ -4,6 +4,7 @@ import json
 import resource
 import shutil
 import time
+from contextlib import suppress
 
 import pytest
 import torch
@@ -69,6 +70,7 @@ CONFIG = {
     "feed": {"intermediate_size": 10**12},
     "positions": {"max_position_embeddings": 10**12},
     "words": {"vocab_size": 10**9},
+    "words beyond all": {"vocab_size": 10**400},
     "segments": {"type_vocab_size": 10**11},
     "heads": {"num_attention_heads": 10**9},
     "labels": {"id2label": None, "num_labels": 10**9},
@@ -144,6 +146,12 @@ def test_vocabulary_files(placed, tmp_path):
     assert "the id 2,147,483,648" in bounded(folder, tmp_path)
     folder = placed("checkpoint-gpt2", **{"added_tokens.json": {"a": 1, "b": "x"}})
     assert "expected tokens with their ids" in bounded(folder, tmp_path)
+
+
+def test_special_tokens_that_are_no_text(placed, tmp_path):
+    folder = placed("checkpoint-gpt2", **{"special_tokens_map.json": {"eos_token": "\ud800"}})
+    with suppress(UserError):
+        convert(str(folder), tmp_path / "out")
 
 
 def test_pickled_tensors_that_claim_what_they_do_not_have(placed, tmp_path):

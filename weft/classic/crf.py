@@ -152,6 +152,7 @@ class LinearCRF:
             names, model.labels = (_unpacked(arrays[part]) for part in ("features", "labels"))
             size = len(model.labels)
             parts = tuple(arrays[part] for part in ("values", "columns", "starts"))
+            _check_rows(*parts, len(names), size)
             model.table = csr_matrix(parts, shape=(len(names), size))
             model.table.check_format(full_check=True)
         except ValueError as error:
@@ -270,3 +271,18 @@ def _packed(names: Any) -> np.ndarray:
 
 def _unpacked(packed: np.ndarray) -> list[str]:
     return packed.tobytes().decode("utf-8").split("\0")[:-1]
+
+
+def _check_rows(
+    values: np.ndarray, columns: np.ndarray, starts: np.ndarray, rows: int, size: int
+) -> None:
+    """Refuse rows that lie outside the arrays: compiled code of SciPy trusts them."""
+    flat = values.ndim == columns.ndim == starts.ndim == 1
+    if not flat or len(starts) != rows + 1 or len(values) != len(columns):
+        raise ValueError("its arrays do not match")
+    inside = not len(columns) or 0 <= columns.min() <= columns.max() < size
+    in_order = (
+        starts[0] == 0 and starts[-1] == len(values) and bool((starts[1:] >= starts[:-1]).all())
+    )
+    if not inside or not in_order:
+        raise ValueError("its rows lie outside its arrays")

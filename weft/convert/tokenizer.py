@@ -9,13 +9,14 @@ from weft import jsonio
 from weft.convert.tensors import named
 from weft.errors import UserError
 from weft.tokens.safety import check_ids
-from weft.tokens.tokenizer import Tokenizer
+from weft.tokens.tokenizer import Tokenizer, whole
 
 FILE = "tokenizer.json"
 KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
 BERT = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
 ROBERTA = {"unk": "<unk>", "cls": "<s>", "sep": "</s>", "pad": "<pad>", "mask": "<mask>"}
 END = "<|endoftext|>"
+MOST_ROWS = 10**9  # of a table
 SPARE = 0.05  # share of a table's rows that the tokenizer may leave without an entry
 
 
@@ -70,7 +71,7 @@ def special(said: Mapping[str, Any], name: str, usual: str) -> str:
     """The token that stands for "cls", "sep" and so on: as the folder says, or as is usual."""
     found = said.get(f"{name}_token")
     found = found.get("content") if isinstance(found, Mapping) else found
-    return str(found or usual)
+    return whole(str(found or usual))
 
 
 def frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
@@ -94,7 +95,7 @@ def fitted(tokenizer: Tokenizer, rows: int, folder: Path) -> tuple[Tokenizer, st
     if size > rows:
         beyond = tokenizer.vocabulary[rows:]
         raise UserError(f"{told}: no vectors for {named(beyond)}. They are not of one checkpoint.")
-    if rows - size > SPARE * rows:
+    if rows > MOST_ROWS or rows - size > SPARE * rows:
         raise UserError(f"{told}. They are not of one checkpoint: copy its own tokenizer there.")
     spare = [f"[spare{i}]" for i in range(rows - size)]
     return tokenizer.with_words(spare), f"{rows - size} rows of the table belong to no token"
