@@ -2,6 +2,7 @@
 
 import os
 
+from tests.fuzz import targets
 from tests.fuzz.harness import fuzz
 
 INPUTS = int(os.environ.get("WEFT_FUZZ", "120"))  # over these targets
@@ -9,6 +10,7 @@ NAMES = ("model-classifier", "sentence-checkpoint")  # which hold files of every
 
 
 def test_damaged_model_folders_are_read_or_refused(tmp_path):
+    assert set(NAMES) <= set(targets.SOUND)
     for report in fuzz(NAMES, INPUTS, seed=19, keep=tmp_path):
         assert not report.failures, "\n".join(report.lines())
         assert report.refused > 0
