@@ -162,3 +162,11 @@ def test_trees_without_indent_are_not_taken_apart(tmp_path):
     assert [one.text for one in read(path, problems="skip")] == ["the dog barks"] * 2
     path = save(tmp_path, flat * 3)
     assert [one.text for one in read(path, problems="skip")] == ["the dog barks"] * 3
+
+
+def test_several_damaged_trees_are_counted_in_the_plural(tmp_path):
+    broken = SOUND.replace("the", "the a")
+    path = save(tmp_path, SOUND + broken * 2)
+    tally = Account()
+    assert len(list(read(path, problems="skip", tally=tally))) == 1
+    assert tally.lines() == [f"2 broken trees: {path}:4, {path}:7"]

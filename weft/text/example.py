@@ -38,7 +38,7 @@ ONE = {
     "answers": "answer", "do": "does", "files": "file", "labels": "label", "rows": "row",
     "sentences": "sentence", "spans": "span", "texts": "text",
 }  # fmt: skip
-SEVERAL = {"empty text": "empty texts"}
+SEVERAL = {"empty text": "empty texts", "broken tree": "broken trees"}
 UNKNOWN_WORDS = "texts with words that the model does not tell apart"  # unknown, or too long
 
 Label = str | tuple[str, ...] | float | Layers | Marks | Answers | None
