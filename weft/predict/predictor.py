@@ -119,8 +119,8 @@ class Predictor:
         if getattr(self.task, "record", False):
             out = [_as_json(one, i) for i, one in enumerate(out, before + 1)]
         if self.pairs:
-            out = [twotexts_of(one, i) for i, one in enumerate(out, before + 1)]
-        _checktexts_of(out, before)
+            out = [_pair_of(one, i) for i, one in enumerate(out, before + 1)]
+        _check_texts(out, before)
         return out
 
     def _given(self, one: str | Example, where: str = "input") -> str | Example:
@@ -143,7 +143,7 @@ class Predictor:
         _check_list(texts)
         if self.pairs and any(not isinstance(one, str) for one in texts):
             return self.engine.embed(self.carried(texts))
-        _checktexts_of(texts)
+        _check_texts(texts)
         return self.engine.embed([t.text if isinstance(t, Example) else str(t) for t in texts])
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -272,7 +272,7 @@ def _space(task: Task, path: Path) -> Space:
         raise UserError(f"{path}: {error}") from None
 
 
-def twotexts_of(given: Any, number: int) -> Example:
+def _pair_of(given: Any, number: int) -> Example:
     """A pair of texts as an Example, or a UserError that says what a model of two texts takes."""
     if isinstance(given, Example) and given.other is not None:
         return given
@@ -309,7 +309,7 @@ def _check_list(texts: str | Iterable[Any]) -> None:
         raise UserError(f"Call the predictor with a list of texts, not {kind}.")
 
 
-def _checktexts_of(texts: Sequence[Any], before: int = 0) -> None:
+def _check_texts(texts: Sequence[Any], before: int = 0) -> None:
     for i, text in enumerate(texts, before + 1):
         if not isinstance(text, (str, Example)):
             raise UserError(f"Text {i} is {type(text).__name__}, not a string.")

@@ -16,6 +16,7 @@ HIDDEN = ("perplexity_known",)  # figures that would only crowd the table
 # Of rows that are not ranked, in the order in which they follow the others.
 STYLES = {"baseline": "dim", "not enough time": "yellow", "failed": "red"}
 WIDE = 2 * 1.96  # standard deviations in a 95 % interval
+AS_FAST = 1.25  # times as slow: latencies closer than that do not tell two models apart
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,7 +169,10 @@ def ordered(rows: Sequence[Row]) -> list[Row]:
 
 
 def verdict(rows: Sequence[Row]) -> Verdict | None:
-    """The cheapest model within one standard deviation of the best; None when none is ranked."""
+    """Name the cheapest model within one standard deviation of the best, if any is ranked.
+
+    Of models about as cheap, it is the best one.
+    """
     able = [r for r in ordered(rows) if r.status == "ranked" and r.quality is not None]
     if not able:
         return None
@@ -177,7 +181,9 @@ def verdict(rows: Sequence[Row]) -> Verdict | None:
     margin = _margin(best, able)
     # A little slack, so that a row exactly at the margin is not lost to rounding.
     near = [r for r in able if abs((r.quality or 0.0) - best.quality) <= margin + 1e-12]
-    choice = min(near, key=_latency)
+    fastest = min(map(_latency, near))
+    # `near` is in the order of quality: of models that answer about as fast, the best.
+    choice = next(r for r in near if _latency(r) <= AS_FAST * fastest)
     return Verdict(best, choice, margin, _sentence(best, choice, margin, len(able)))
 
 
@@ -333,9 +339,8 @@ def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
     if best.p50_ms is None:
         return f"Take {best.recipe}: it is the best ({told}). There was no time to time the models."
     if choice is best:
-        return (
-            f"Take {best.recipe}: it is the best ({told}), and no faster model is within {within}."
-        )
+        none = f"no clearly faster model is within {within}"
+        return f"Take {best.recipe}: it is the best ({told}), and {none}."
     mine = f"{figure(choice.quality, best.metric)}{_speed(choice)}"
     times = (best.p50_ms or 0.0) / choice.p50_ms if choice.p50_ms else 1.0
     return (
