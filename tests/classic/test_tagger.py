@@ -73,11 +73,11 @@ def test_it_says_how_far_it_is(tmp_path, monkeypatch):
     few = {"classic.iterations": 2, "classic.columns": ["pos"]}
     trained(chunks(tmp_path / "a.conll"), tmp_path / "run", **few)
     log = (tmp_path / "run" / "log.txt").read_text("utf-8").splitlines()
-    assert log[:2] == [
-        "words: column 0; tags: column 2 (NP, IOB2); ignored: 1 (columns count from 0)",
-        "features: the words and the columns 'pos'",
-    ]
-    log = log[2:]
+    assert log[0] == (
+        "words: column 0; tags: column 2 (NP, IOB2); ignored: 1 (columns count from 0)"
+    )
+    assert "features: the words and the columns 'pos'" in log
+    log = [line for line in log if ": iteration" in line]
     assert log[0].startswith("25%  pos: iteration 1, loss ")
     assert log[3].startswith("100%  tag: iteration 2, loss ")
 

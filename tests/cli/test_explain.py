@@ -21,7 +21,7 @@ def transformer(shared):
 
 def test_a_text_on_the_terminal(shared):
     done = ok("explain", shared / "tfidf", TEXT)
-    says(done.out, "positive  0.", TEXT, "“good” +")
+    says(done.out, "positive  ", TEXT, "“good” +")
     assert "AOPC" not in done.out
     done = ok("explain", shared / "tfidf", TEXT, "--method", "all", "--target", "negative")
     says(done.out, "weighed for negative", "linear", "“good” -", "occlusion")

@@ -50,7 +50,11 @@ def vectors(folder, **others):
 
 EMPTY = "an empty line. Fill it, or remove it from both"
 PAIRS = {
-    "unequal": ("a\nb\nc\n", "x\ny\n", ["a.de ends after line 2, but ", "a.en goes on. Look"]),
+    "unequal": (
+        "a\nb\nc\n",
+        "x\ny\n",
+        ["a.de ends after line 2, but ", "a.en goes on to line 3. Look"],
+    ),
     "empty source": ("a\n\nc\n", "x\ny\nz\n", [f"a.en:2: {EMPTY}"]),
     "empty target": ("a\nb\nc\n", "x\n \nz\n", [f"a.de:2: {EMPTY}"]),
 }
@@ -72,7 +76,9 @@ def test_a_training_that_is_stopped_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr("weft.run.train", stopped)
     done = command(*train(tmp_path, pair(tmp_path, "a\n", "x\n"), "--target", "de"))
     assert done.status == 130
-    says(done.err, f"stopped; `weft train -o {tmp_path / 'run'} --resume` goes on")
+    last = tmp_path / "run/checkpoints/last.safetensors"
+    says(done.err, f"stopped; the last checkpoint is {last}; `weft train -o {tmp_path / 'run'}")
+    says(done.err, "--resume --device cpu` goes on")
 
 
 def test_packed_pairs_and_a_packed_table(tmp_path):
@@ -137,12 +143,10 @@ def test_a_header_of_unknown_words_is_noted(tmp_path):
     path = tmp_path / "a.tsv"
     rows = "".join(f"a{i} b\tb a{i}\n" for i in range(20))
     path.write_text(f"english\tloomish\n{rows}", "utf-8")
-    told = "note: 1 first line taken for a header: " + f"{path}:1"
     shown = ok(*train(tmp_path, path)).err  # broken into lines wherever the path makes it
-    assert "".join(told.split()) in "".join(shown.split())
+    says("".join(shown.split()), f"{path}:1:thefirstlineistakenforaheader.")
     done = ok("evaluate", tmp_path / "run", path, "--json")
     assert json.loads(done.out)["bleu"]["n"] == 20
-    assert told in done.err
     assert len(ok("predict", tmp_path / "run", path).lines) == 20
 
 
@@ -278,5 +282,5 @@ def test_a_text_that_leaves_nothing_to_measure(tmp_path):
     (tmp_path / "a.txt").write_text("the cat sat and the dog ran\n", "utf-8")
     asked = ("train", "--recipe", "kneser-ney", "--train", tmp_path / "a.txt", "-o")
     told = "note: there is no dev or test part: nothing was measured; pass --dev or --test"
-    assert " ".join(ok(*asked, tmp_path / "one").err.split()).startswith(told)
+    assert " ".join(ok(*asked, tmp_path / "one").err.split()).count(told) == 1
     assert told not in ok(*asked, tmp_path / "two", "--test", tmp_path / "a.txt").err

@@ -41,7 +41,7 @@ def test_a_search_from_the_command_line(words, tmp_path):
         (("--search", "classic.strenth=1,2"), ("Unknown option 'strenth'", "Did you mean")),
         (("--search", "strength"), ("--search 'strength' should look like",)),
         (("--preset", "tiny"), ("Unknown preset 'tiny'", "bert, small")),
-        (("--preset", "small", "--sampler", "grid"), ("The grid has no end",)),
+        (("--search", "classic.strength=0.1..5", "--sampler", "grid"), ("The grid has no end",)),
     ],
 )
 def test_mistakes_are_one_line(words, tmp_path, more, parts):

@@ -181,7 +181,7 @@ def test_spaces_that_cannot_be_aligned(folder):
     says(fails("vectors", "align", "good.txt", "other.txt", "--identical", *out),
          "good.txt and other.txt have no word in common. Give --dictionary FILE.")  # fmt: skip
     says(fails("vectors", "align", "good.txt", "narrow.txt", "--identical", *out),
-         "good.txt have 5 numbers, those of narrow.txt 3", "the same --dim")  # fmt: skip
+         "good.txt have 5 numbers, those of narrow.txt 3", "weft vectors train --dim")  # fmt: skip
     (folder / "words.txt").write_text("w12 v1\ndog chien\n")
     says(fails("vectors", "align", "good.txt", "other.txt", "--dictionary", "words.txt", *out),
          "words.txt: none of its 2 pairs", "not 'w12' in good.txt. Did you mean 'w",

@@ -266,7 +266,7 @@ def test_compare_prints_the_table(shared, tmp_path):
     assert "tfidf" in done.out
     assert f"report: {tmp_path / 'out' / 'report.html'}" in done.out.replace("\n", "")
     rows = json.loads((tmp_path / "out" / "leaderboard.json").read_text("utf-8"))
-    assert {row["recipe"] for row in rows} == {"tfidf", "bag"}
+    assert {row["recipe"] for row in rows} == {"tfidf", "bag", "majority"}
 
 
 @pytest.mark.parametrize(

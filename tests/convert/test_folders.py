@@ -241,7 +241,7 @@ def test_names_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
     ok("convert", "org/small-bert@v1.2", "-o", tmp_path / "model")
     told = fails("convert", tmp_path / "model", "-o", tmp_path / "again")
-    says(told, "a model of Weft already", "give it to --pretrained")
+    says(told, "a model of Weft already", "--pretrained")
     assert asked == [("org/small-bert", "v1.2")]
     assert hub.located("plain") == tmp_path / "cache"
     assert hub.located("cache").name == "cache"  # a folder is preferred

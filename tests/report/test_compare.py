@@ -229,7 +229,12 @@ def test_a_recipe_without_enough_time_stands_below_the_ranked_ones(files, tmp_pa
 
 
 def test_a_training_that_the_limit_ended_is_never_called_collapsed(files, tmp_path):
-    still = {"train.epochs": 1000, "train.batch": 7, "train.learning_rate": 0.0}
+    still = {
+        "train.epochs": 1000,
+        "train.batch": 7,
+        "train.learning_rate": 0.0,
+        "train.patience": 0,
+    }
     config = configuration.recipe("bag").with_values(
         {"data.train": files[0], "data.test": files[1], **still}, "test"
     )

@@ -218,6 +218,7 @@ def test_recipes_with_a_checkpoint_are_compared_beside_the_others(bert, tmp_path
         "--seeds", "1", "--set", "train.epochs=1", "--set", "train.learning_rate=0.001",
     )  # fmt: skip
     rows = {row["recipe"]: row for row in json.loads((out / "leaderboard.json").read_text())}
+    assert rows.pop("majority")["status"] == "baseline"
     assert set(rows) == {"tfidf", "bert"}
     for row in rows.values():
         assert row["error"] is None

@@ -151,9 +151,9 @@ class LinearCRF:
         try:
             names, model.labels = (_unpacked(arrays[part]) for part in ("features", "labels"))
             size = len(model.labels)
-            parts = tuple(arrays[part] for part in ("values", "columns", "starts"))
-            _check_rows(*parts, len(names), size)
-            model.table = csr_matrix(parts, shape=(len(names), size))
+            values, columns, starts = (arrays[part] for part in ("values", "columns", "starts"))
+            _check_rows(values, columns, starts, len(names), size)
+            model.table = csr_matrix((values, columns, starts), shape=(len(names), size))
             model.table.check_format(full_check=True)
         except ValueError as error:
             raise damaged("crf", path, str(error)) from error

@@ -190,7 +190,7 @@ def _alignable(
     if one.width != other.width:
         raise UserError(
             f"The vectors of {one.place} have {one.width} numbers, those of {other.place} "
-            f"{other.width}. Train both with the same --dim."
+            f"{other.width}. Train both with the same `weft vectors train --dim`."
         )
     if not any(a in one.index and b in other.index for a, b in pairs):
         a, b = pairs[0]

@@ -72,7 +72,7 @@ class Job:
 @registry.typed
 def generate(
     model: Predictor | str | Path,
-    prompts: str | Sequence[str | np.ndarray] = "",
+    prompts: str | Sequence[Any] = "",  # texts, or arrays
     *,
     prefix: str = "",
     only: Sequence[str] = (),

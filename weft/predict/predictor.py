@@ -199,7 +199,7 @@ def load(
     device: str = "auto",
     replay: bool = True,
     weights: str = "float32",
-    trust: Sequence[str] = (),
+    trust: str | Sequence[str] = (),
 ) -> Predictor:
     """Read a model folder and check that it still answers as it did when it was saved.
 

@@ -56,6 +56,8 @@ def choose(
     other = asked.other if table.other is None else found_columns.other
     columns = replace(asked, text=text, label=label, other=other)
     lines = [table.describe()]
+    if table.guessed and table.header:
+        lines.append(f"{first}:1: the first line is taken for a header.")
     for path in files[1:]:
         if kind_of(path, format) not in TABLES:
             continue
