@@ -11,6 +11,7 @@ import torch
 
 from tests.cli.command import fails
 from tests.fuzz import targets
+from weft.convert import tensors
 from weft.errors import UserError
 from weft.run.convert import convert
 
@@ -160,3 +161,21 @@ def test_pickled_tensors_that_claim_what_they_do_not_have(placed, tmp_path):
     wide = torch.ones(1).as_strided((10**6, 10**6), (0, 0))
     torch.save({"transformer.wte.weight": wide}, folder / "pytorch_model.bin")
     assert "claim 4,000,000,000,000 bytes" in bounded(folder, tmp_path)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_every_damaged_byte_of_a_pickle_is_one_line(tmp_path, zipped):
+    """torch's reader raises KeyError, TypeError, struct.error and more on damaged files."""
+    path, kept = tmp_path / "pytorch_model.bin", {"a": torch.ones(2, 3), "b": torch.zeros(5)}
+    torch.save(kept, path, _use_new_zipfile_serialization=zipped)
+    whole = path.read_bytes()
+    refused = 0
+    for at in range(0, len(whole), 3 if zipped else 1):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x15
+        path.write_bytes(damaged)
+        try:
+            tensors._pickled(path)
+        except UserError:
+            refused += 1
+    assert refused > len(whole) / 30

@@ -125,8 +125,12 @@ def _pickled(file: Path) -> Tensors:
             f"{file}: refused, since it holds more than weights and could run code of its own "
             f"({reason[:200]}). Nothing in it was run. Ask for a .safetensors file."
         ) from None
-    except (RuntimeError, EOFError, OSError, ValueError, AttributeError) as error:
-        raise UserError(f"{file}: damaged ({error}). Download it again.") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged pickle makes torch's reader raise almost anything
+        raise UserError(
+            f"{file}: damaged ({type(error).__name__}: {error}). Download it again."
+        ) from None
     if not isinstance(saved, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in saved.items()
     ):
