@@ -49,6 +49,7 @@ def two_threads():
 @pytest.fixture
 def two(monkeypatch):
     """Two threads are always found to be faster."""
+    monkeypatch.setattr(threads, "SHORT_SECONDS", 0.0)
     monkeypatch.setattr(Timing, "faster", lambda timing, now: 2)
 
 
@@ -111,10 +112,19 @@ def test_it_is_measured_again_after_ever_longer_intervals():
     assert spent < 0.03 * machine.now
 
 
-def test_measuring_takes_little_of_a_short_training():
-    machine = Machine(0.01, 0.01)
-    ThreadChoice((1, 2), clock=machine.clock).choose([machine.work], 50)
-    assert machine.done == 4  # two with each count
+def test_a_short_training_uses_one_thread_without_timing_more():
+    machine = Machine(0.01, 0.001)
+    found = ThreadChoice((1, 2), clock=machine.clock).choose([machine.work], 900)
+    assert machine.done == 2
+    assert torch.get_num_threads() == 1
+    assert found.seconds == pytest.approx({1: 0.01})
+
+
+def test_a_training_longer_than_that_compares_both_counts():
+    machine = Machine(0.01, 0.001)
+    found = ThreadChoice((1, 2), clock=machine.clock).choose([machine.work], 1100)
+    assert torch.get_num_threads() == 2
+    assert found.seconds == pytest.approx({1: 0.01, 2: 0.001})
 
 
 def test_measuring_takes_little_of_slow_updates():
@@ -122,7 +132,7 @@ def test_measuring_takes_little_of_slow_updates():
     choice = ThreadChoice((1, 2), clock=machine.clock)
     choice.choose([machine.work], 10_000)
     assert machine.done == 4
-    assert choice.after - machine.now > 22 / 0.05
+    assert choice.after - machine.now > 22 / 0.02
 
 
 @pytest.mark.parametrize("name", ["transformer", "gru", "cnn"])

@@ -13,7 +13,8 @@ import torch
 FIRST, LONGEST = 10.0, 600.0  # seconds until it is measured again: they double each time
 LEAST, ENOUGH = 3, 0.5  # of each count: measurements, and seconds of them
 MOST = 5.0  # seconds of measuring, once each count has one that counts
-SHARE = 0.02  # of the training's time, likewise
+SHARE = 0.01  # of the training's time, likewise
+SHORT_SECONDS = 10.0  # a training that one thread finishes by then is not worth comparing counts
 GAIN = 0.9  # a change has to take this share of the time, or the count stays
 
 
@@ -60,9 +61,12 @@ class ThreadChoice:
         began = self.clock()
         seconds: dict[int, list[float]] = {count: [] for count in self.counts}
         try:
+            if first and self._is_short(works, updates, seconds):
+                seconds = {count: some for count, some in seconds.items() if some}
             while not self._enough(seconds, self.clock() - began, updates):
                 turn = min(map(len, seconds.values()))
-                for count in self.counts if turn % 2 else reversed(self.counts):
+                fewest = [count for count, some in seconds.items() if len(some) == turn]
+                for count in fewest if turn % 2 else reversed(fewest):
                     torch.set_num_threads(count)
                     start = self.clock()
                     works[turn % len(works)]()
@@ -76,6 +80,18 @@ class ThreadChoice:
         self.wait(self.clock() - began)
         return found
 
+    def _is_short(
+        self, works: Sequence[Callable[[], None]], updates: float, seconds: dict[int, list[float]]
+    ) -> bool:
+        """Time two batches with the smallest count; return whether the training ends soon."""
+        smallest = min(self.counts)
+        torch.set_num_threads(smallest)
+        for turn in range(2):
+            start = self.clock()
+            works[turn % len(works)]()
+            seconds[smallest].append(self.clock() - start)
+        return updates * seconds[smallest][-1] < SHORT_SECONDS
+
     def wait(self, cost: float = 0.0) -> None:
         """Measure again after an interval that makes up for what measuring cost."""
         self.interval = max(self.interval, cost / SHARE)
@@ -86,6 +102,8 @@ class ThreadChoice:
         counted = [some[1:] for some in seconds.values()]
         if not all(counted):
             return False
+        if len(counted) == 1:
+            return True
         ahead = updates * min(sum(some) / len(some) for some in counted)
         known = all(len(some) >= LEAST and sum(some) >= ENOUGH for some in counted)
         return known or spent >= min(MOST, SHARE * ahead)
