@@ -128,6 +128,16 @@ def test_where_seeds_of_the_best_are_missing_its_margin_is_that_of_the_others():
     assert "(±0.4, the usual one over seeds)" in found.sentence
 
 
+def test_a_best_recipe_without_seeds_takes_the_deviation_of_the_others():
+    # By bootstrap, ±1.5, a fast model 1.2 points worse would be recommended.
+    best = made("best", 0.90, 2.0, spread=None)
+    rows = [best, made("fast", 0.888, 0.5, spread=0.001), made("far", 0.8, 0.1, spread=0.009)]
+    found = verdict(rows)
+    assert found is not None
+    assert found.choice.recipe == "best"
+    assert "(±0.5, the usual one over seeds)" in found.sentence
+
+
 def test_a_model_that_was_not_timed_is_not_the_cheapest():
     rows = [made("best", 0.90, 2.0), dataclasses.replace(made("near", 0.899, 1.0), p50_ms=None)]
     found = verdict(rows)

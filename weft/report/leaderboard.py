@@ -188,9 +188,14 @@ def verdict(rows: Sequence[Row]) -> Verdict | None:
 
 
 def _margin(best: Row, able: Sequence[Row]) -> float:
-    """One standard deviation of the best; where seeds of it are missing, at most the usual one."""
+    """Return one standard deviation of the best over seeds.
+
+    A recipe without seeds, or with seeds missing, takes the median of the others: the bootstrap's
+    is the noise of the test set, which all recipes share.
+    """
     known = [row.spread for row in able if row.spread]
-    if best.late and not best.folds and len(best.values) < 3 and known:
+    missing = best.late and not best.folds and len(best.values) < 3
+    if known and (missing or not best.spread):
         return min(_median(known), deviation(best)) if len(best.values) < 2 else _median(known)
     return deviation(best)
 
