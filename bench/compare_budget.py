@@ -144,7 +144,7 @@ def run_all(arguments: Any, sets: list[str], folder: Path) -> None:
     jobs: queue.Queue[tuple[str, float, int]] = queue.Queue()
     budgets = sorted(map(float, arguments.budgets.split(",")), reverse=True)
     for budget in budgets:  # the longest first, so that lanes end together
-        for repetition in range(1, arguments.repeats + 1):
+        for repetition in range(arguments.first, arguments.first + arguments.repeats):
             for name in sets:
                 jobs.put((name, budget, repetition))
 
@@ -181,6 +181,7 @@ def main() -> None:
     parser.add_argument("--sets", default="act,emotion")
     parser.add_argument("--budgets", default="4,8,20", help="minutes, separated by commas")
     parser.add_argument("--lanes", default="0-1", help="cores of each lane, as taskset takes them")
+    parser.add_argument("--first", type=int, default=1, help="first repetition; decides the seeds")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--reference", default="", help="a folder with <set>/ of complete runs")
     parser.add_argument("--more", default="", help="further options of weft compare")
