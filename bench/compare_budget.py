@@ -32,7 +32,7 @@ from typing import Any
 
 from record import Record, options
 
-from weft.report.leaderboard import Row, deviation, verdict
+from weft.compare.leaderboard import Row, deviation, verdict
 from weft.text.example import Example
 from weft.text.write import write
 

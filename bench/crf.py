@@ -19,7 +19,7 @@ from record import Record, interleaved, options, ratios, spread
 from torch import Tensor, nn
 
 from weft.batch.padded import Padded
-from weft.decode.crf import CRF
+from weft.decode.heads.crf import CRF
 
 BAR = 1.5  # times as fast as the peers, forwards and backwards
 CLOSE = 1e-5

@@ -26,9 +26,9 @@ from record import Record, interleaved, options, ratios, spread
 from torch import Tensor
 
 from weft.batch import Padded
-from weft.decode.search import Rules, Settings
-from weft.decode.sequence import Sequence
-from weft.decode.transformer import Transformer as Decoder
+from weft.decode.decoders.transformer import Transformer as Decoder
+from weft.decode.heads.seq2seq import Sequence
+from weft.decode.search.search import Rules, Settings
 from weft.encode.transformer import Transformer as Encoder
 
 END, WIDTH, LAYERS, HEADS, FEED = 0, 512, 6, 8, 2048

@@ -21,8 +21,8 @@ import numpy as np
 from record import Record, options
 
 from weft.doctor import examine
-from weft.doctor.copies import Copies
-from weft.doctor.labels import twins
+from weft.doctor.checks.duplicates import Copies
+from weft.doctor.checks.label_variants import twins
 from weft.doctor.survey import survey
 from weft.doctor.words import normal, words
 from weft.text.example import Example

@@ -33,17 +33,17 @@ from torch import Tensor
 import weft
 from weft import registry
 from weft.batch import Batches, Store
-from weft.batch.index import Indexer
+from weft.batch.indexer import Indexer
 from weft.config import from_checkpoint
 from weft.convert.checkpoint import Checkpoint
 from weft.model import Model
 from weft.run.convert import convert
 from weft.run.pretrained import begin
 from weft.run.train import filled
+from weft.runtime import on, seed_everything
 from weft.text.example import Example
 from weft.text.read import read
 from weft.train.loop import Trainee, fit
-from weft.train.runtime import on, seed_everything
 from weft.train.settings import Settings
 
 SHORTEST, LONGEST = 5, 60  # words of a sentence

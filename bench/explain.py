@@ -6,7 +6,7 @@ Each recipe is trained on texts in which one planted word decides the label, the
 has not seen; "bag/attention" is the recipe bag with the pool attention. `top1` and `top3`: of the
 correct predictions, the share whose decisive word has the largest or one of the three largest
 weights. `aopc`, beside words in random order, is the mean fall of the answer's probability as words
-are removed (weft/explain/faithful.py). `gap` is how far the weights of integrated gradients miss
+are removed (explain/faithfulness.py). `gap` is how far the weights of integrated gradients miss
 what they should sum to, as a share of it.
 """
 
@@ -21,8 +21,8 @@ import weft
 from weft.explain import Explanation, explain, faithfulness, methods
 from weft.explain.explanation import target_of
 from weft.run import Splits
-from weft.text.corpora import planted
 from weft.text.example import Example
+from weft.text.synthetic.corpora import planted
 
 
 def trained(recipe: str, epochs: int, rows: int) -> tuple[weft.Predictor, float]:

@@ -30,11 +30,11 @@ from trials import Job, Parts
 import weft
 from weft.config import Config, from_checkpoint
 from weft.predict.evaluate import evaluate
+from weft.run.collapse import listed, never_fell, no_better
 from weft.run.pretrained import resolved
 from weft.run.split import held
 from weft.text.example import Example
 from weft.text.read import Columns, read
-from weft.tune.collapse import listed, never_fell, no_better
 
 NAMES = ("data", "variant", "system", "start", "examples", "seed")
 DEV = 0.1  # of the training part, where there is no dev part

@@ -14,10 +14,10 @@ from trials import Job, Parts
 
 from weft.batch import Batches, Store
 from weft.config import Config
-from weft.measure import Classification, Regression
+from weft.metrics import Classification, Regression
 from weft.run.train import filled
+from weft.runtime import on, seed_everything, threads
 from weft.text.example import Example
-from weft.train.runtime import on, seed_everything, threads
 
 LONGEST = 512  # pieces; what is longer is cut
 IGNORED = -100  # the label of a piece that is not the first of a word

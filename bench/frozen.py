@@ -20,7 +20,7 @@ import trials
 from record import Record, options, ratios, spread
 
 import weft
-from weft.run import watched
+from weft.run import trainer
 
 CHANGES = {"embedder.frozen": True, "train.epochs": 10, "train.learning_rate": 1e-3}
 JOB = {
@@ -38,14 +38,14 @@ def once(way: str, job: dict[str, Any]) -> tuple[float, float]:
         found = finetune_peer.trained(job, finetune.configured(job), parts, "accuracy")
         return time.perf_counter() - began, found["test_accuracy"]
     folder = Path(tempfile.mkdtemp())
-    reads, watched.tell = watched.tell, watched.tell if way == "weft" else lambda *_: False
+    reads, trainer.tell = trainer.tell, trainer.tell if way == "weft" else lambda *_: False
     try:
         out = weft.train(
             finetune.configured(job), folder / "run", splits=trials.splits(parts), quiet=True,
             device="cpu",
         )  # fmt: skip
     finally:
-        watched.tell = reads
+        trainer.tell = reads
         shutil.rmtree(folder)
     return time.perf_counter() - began, 100 * out.figures["test"]["accuracy"].value
 

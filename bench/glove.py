@@ -22,7 +22,7 @@ SIMILARITY = ("en-ws-353-all", "en-men-tr-3k", "en-simlex-999", "en-rw-stanford"
 
 def counted(path: Path, window: int, threads: int, memory: int) -> None:
     """What the other process does: count, and print what it took."""
-    from weft.vectors.cooccur import cooccurrences
+    from weft.vectors.cooccurrence import cooccurrences
     from weft.vectors.corpus import corpus
 
     text = corpus([path], words="whitespace")
@@ -42,8 +42,8 @@ def counted(path: Path, window: int, threads: int, memory: int) -> None:
 
 def quality(vectors, lists: Path) -> dict[str, float]:
     """Spearman of each list and the share of analogies solved, in per cent."""
+    from weft.vectors.benchmarks import read
     from weft.vectors.evaluate import evaluate
-    from weft.vectors.lists import read
 
     out = {}
     for name in SIMILARITY:
@@ -59,7 +59,7 @@ def quality(vectors, lists: Path) -> dict[str, float]:
 def learnt(arguments: argparse.Namespace, path: Path, record: Record) -> None:
     from weft.vectors.corpus import corpus
     from weft.vectors.glove import glove
-    from weft.vectors.learn import learn
+    from weft.vectors.word2vec import learn
 
     text = corpus([path], words="whitespace")
     threads, lists = arguments.threads, Path(arguments.data)

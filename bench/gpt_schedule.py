@@ -27,8 +27,8 @@ from record import Record
 
 import weft
 from weft import config as configuration
-from weft.batch.stream import Stream
-from weft.run import running
+from weft.batch.lm_windows import Stream
+from weft.run import lm_data
 from weft.run.convert import export
 from weft.run.data import Data, source
 from weft.run.split import Splits
@@ -57,7 +57,7 @@ def corpus(root: Path, part: str, megabytes: float) -> Any:
 def train_weft(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Stream, Settings]:
     """Train the recipe; return what came of it, the tokens it learned from and its settings."""
     kept: list[tuple[Stream, Settings]] = []
-    usual = running.stream
+    usual = lm_data.stream
 
     def keep(run: Any, model: Any) -> Stream:
         kept.append((usual(run, model), run.settings))
@@ -73,12 +73,12 @@ def train_weft(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Strea
     splits = Splits(
         corpus(job["root"], "train", job["megabytes"]), corpus(job["root"], "valid", 1e9), None
     )
-    running.stream = keep  # type: ignore[assignment]
+    lm_data.stream = keep  # type: ignore[assignment]
     try:
         began = time.perf_counter()
         out = weft.train(config, folder / "run", splits=splits, quiet=True, device=job["device"])
     finally:
-        running.stream = usual
+        lm_data.stream = usual
     rows = [json.loads(line) for line in open(folder / "run/metrics.jsonl", encoding="utf-8")]
     (stream, settings), steps = kept[0], [row["step"] for row in rows if "step" in row]
     made = {
@@ -117,8 +117,8 @@ def train_bare(
         return 0.5 * (1 + math.cos(math.pi * (step - WARMUP) / max(updates - WARMUP, 1)))
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
-    batches = running.Pieces(
-        stream, rows=running.windows(len(stream), 256, settings), window=256, seed=settings.seed,
+    batches = lm_data.Pieces(
+        stream, rows=lm_data.windows(len(stream), 256, settings), window=256, seed=settings.seed,
         epochs=settings.epochs, in_order=False,
     )  # fmt: skip
     for step, (batch, _) in enumerate(batches):

@@ -17,14 +17,14 @@ from record import ratios, spread
 from torch import Tensor
 
 from weft.batch.documents import Documents
-from weft.batch.labelled import Labelled
-from weft.batch.masked import Masked as Batches
-from weft.batch.masked import Masking, Target
+from weft.batch.loader import Labelled
+from weft.batch.mlm_collator import Masked as Batches
+from weft.batch.mlm_collator import Masking, Target
 from weft.model import Model
-from weft.tasks.masked import Masked
-from weft.tokens.frame import Frame
+from weft.runtime import on
+from weft.tasks.mlm import Masked
+from weft.tokens.special_tokens import Frame
 from weft.train.loop import Trainee, fit
-from weft.train.runtime import on
 from weft.train.settings import Settings
 
 if TYPE_CHECKING:

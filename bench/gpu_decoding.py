@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from weft.batch import Padded
-from weft.decode import room as rooms
-from weft.decode.graphs import Graphs
-from weft.decode.search import Rules, search
-from weft.decode.search_settings import Settings
-from weft.decode.transformer import GPT
-from weft.decode.unread import Unread
+from weft.decode.cuda_graphs.decode_step import Graphs
+from weft.decode.decoders import kv_cache as rooms
+from weft.decode.decoders.lazy_source import Unread
+from weft.decode.decoders.transformer import GPT
+from weft.decode.search.search import Rules, search
+from weft.decode.search.settings import Settings
 
 if TYPE_CHECKING:
     from gpu_generation import Bench
@@ -325,7 +325,7 @@ def _room(
     def kernel(shape: tuple[int, int] | None) -> Tensor:
         if not rooms.has_kernel(bench.device, dtype, width):
             return rooms.step(q, k, v, *here, position, told, beams)
-        from weft.decode.room_gpu import attend
+        from weft.kernels.triton.decode_attention import attend
 
         return attend(q, k, v, *here, position, told, beams, shape)
 

@@ -11,8 +11,8 @@ import torch
 from gpu_decoding import _microseconds
 from torch import Tensor, nn
 
-from weft.decode import few as kernels
-from weft.decode.search_rules import largest
+from weft.decode.decoders import small_batch as kernels
+from weft.decode.search.constraints import largest
 
 if TYPE_CHECKING:
     from gpu_generation import Bench
@@ -57,7 +57,7 @@ def _measured(bench: Bench, rows: int, K: int, N: int) -> None:
     def kernel(shape: tuple[int, int] | None) -> Tensor:
         if not x.is_cuda:
             return kernels.product(x, next_one(), bias, norm)
-        from weft.decode.few_gpu import product
+        from weft.kernels.triton.fused_linear import product
 
         own = (norm.weight, norm.bias, norm.eps)
         return product(x, next_one(), bias, *own, "", None, None, None, 0.0, shape)

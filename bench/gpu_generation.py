@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from record import Record, options
 
-from weft.train.runtime import Runtime, on
+from weft.runtime import Runtime, on
 
 PARTS = (
     "loss", "gpt_train", "gpt_ways", "profile", "bert_short", "bert_long",

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from record import spread
 
 from weft.batch import Padded
-from weft.decode.likelihood import chunked_loss, sequence_loss
+from weft.decode.losses import chunked_loss, sequence_loss
 
 if TYPE_CHECKING:
     from gpu_generation import Bench
@@ -85,7 +85,7 @@ def loss(bench: Bench) -> None:
 
 def _slopes(bench: Bench, rows: int, words: int) -> None:
     """How long the slopes of one chunk of scores take, by the shape of the kernel."""
-    from weft.decode import likelihood_gpu as kernel
+    from weft.kernels.triton import cross_entropy as kernel
 
     scores = torch.randn(rows, -(-words // 64) * 64, device=bench.device, dtype=torch.bfloat16)
     ids = torch.randint(words, (rows,), device=bench.device)

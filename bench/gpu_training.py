@@ -18,15 +18,15 @@ from record import ratios, spread
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.batch.stream import Pieces, Stream
-from weft.decode.likelihood import chunked_loss
-from weft.decode.transformer import GPT
-from weft.encode.compiled import compile_blocks
+from weft.batch.lm_windows import Pieces, Stream
+from weft.decode.decoders.transformer import GPT
+from weft.decode.losses import chunked_loss
+from weft.kernels.compile import compile_blocks
 from weft.model import Model
+from weft.runtime import on
 from weft.tasks.language import Language
 from weft.train.loop import Trainee, fit
-from weft.train.optimise import clip, optimisers
-from weft.train.runtime import on
+from weft.train.optim import clip, optimisers
 from weft.train.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from gpu_training import _ours, zipf
 from record import spread
 from torch import Tensor, nn
 
-from weft.attend.block import Quick
-from weft.decode.transformer import GPT
+from weft.decode.decoders.transformer import GPT
+from weft.kernels.compile import Quick
 
 if TYPE_CHECKING:
     from gpu_generation import Bench

@@ -22,9 +22,9 @@ import weft
 from weft import config
 from weft.run import Splits, neural, train
 from weft.text.example import Example
-from weft.text.recall import recall
-from weft.train.health import Health, examine
-from weft.train.verdict import carried
+from weft.text.synthetic.memory_probe import recall
+from weft.train.gradient_diagnostics import Health, examine
+from weft.train.gradient_verdict import carried
 
 STEPS = 60
 SMALL = {"embedder.width": 50, "encoder.hidden": 50, "embedder.dropout": 0.0}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from record import Record, options
 
-from weft.text.corpora import reviews
+from weft.text.synthetic.corpora import reviews
 from weft.text.write import write
 
 SEEDS = 2

@@ -44,7 +44,7 @@ MODELS = ("interpolated 3", "interpolated 5", "buckets 5", "kneser-ney 3", "knes
 
 def lines(path: Path) -> Iterator[list[str]]:
     """The words of every line that has some."""
-    from weft.tokens.split import words_of
+    from weft.tokens.pretokenizer import words_of
 
     with (lzma.open if path.suffix == ".xz" else open_gz)(path, "rt", encoding="utf-8") as file:
         for line in file:
@@ -83,7 +83,7 @@ def peak() -> int:
 
 def counting(folder: Path, size: int, repeats: int) -> dict[str, Any]:
     """N-grams counted in a second, in a process that does nothing else."""
-    from weft.classic.ngram_counts import count
+    from weft.classic.ngram.counts import count
 
     sentences = part(folder, "train")
     tokens = sum(map(len, sentences)) + 2 * len(sentences)
@@ -109,9 +109,9 @@ def counting(folder: Path, size: int, repeats: int) -> dict[str, Any]:
 
 def modelling(folder: Path, size: int, name: str) -> dict[str, Any]:
     """Perplexities of one model, and what it took."""
-    from weft.classic.interpolated import interpolated
-    from weft.classic.kneser_ney import kneser_ney
-    from weft.classic.ngram_counts import count
+    from weft.classic.ngram.counts import count
+    from weft.classic.ngram.interpolated import interpolated
+    from weft.classic.ngram.kneser_ney import kneser_ney
 
     kind, order = name.split()
     sentences = part(folder, "train")
@@ -164,9 +164,9 @@ def stepping(model: Any, test: list[np.ndarray], batch: int = 32, steps: int = 2
 
 def against_kenlm(folder: Path, size: int, peers: Path, prune: tuple[int, ...]) -> dict[str, Any]:
     """The same text and vocabulary given to lmplz; perplexities of test by either program."""
-    from weft.classic.arpa import read_arpa, write_arpa
-    from weft.classic.kneser_ney import kneser_ney
-    from weft.classic.ngram_counts import count
+    from weft.classic.ngram.arpa import read_arpa, write_arpa
+    from weft.classic.ngram.counts import count
+    from weft.classic.ngram.kneser_ney import kneser_ney
     from weft.tokens.vocabulary import Vocabulary
 
     # Rare words become the word `size`; <unk> stays without a count, as KenLM has it.

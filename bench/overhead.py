@@ -22,9 +22,9 @@ from weft import registry
 from weft.batch import Batches, Padded, Store, labelled
 from weft.model import Model
 from weft.run.train import filled
+from weft.runtime import on, seed_everything, threads
 from weft.tasks.task import Task
 from weft.train.loop import Trainee, fit
-from weft.train.runtime import on, seed_everything, threads
 from weft.train.settings import Settings
 
 BAR = 0.95

@@ -24,9 +24,9 @@ from torch.nn.utils.rnn import pad_sequence
 import weft
 from weft.batch import Padded, for_reading
 from weft.predict.neural import Neural
+from weft.runtime import threads
 from weft.tasks.task import Answer
 from weft.text.example import Example
-from weft.train.runtime import threads
 
 BAR = 1.8
 SENTENCES, TRAINED, ROWS = 10_000, 2_000, 32
@@ -75,9 +75,9 @@ def fixed(engine: Neural, texts: Sequence[str]) -> tuple[np.ndarray, int]:
 
 def padding(engine: Neural, texts: Sequence[str], steps: int) -> dict[str, float]:
     """The share of all computed steps that is padding, either way."""
+    from weft.inference.forward import BUDGET
+    from weft.inference.forward import ROWS as most
     from weft.predict.predictor import CHUNK
-    from weft.train.evaluate import BUDGET
-    from weft.train.evaluate import ROWS as most
 
     real = bucketed = 0
     for start in range(0, len(texts), CHUNK):

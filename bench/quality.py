@@ -23,9 +23,9 @@ from record import Record
 import weft
 from weft.run import Splits
 from weft.run.split import folds, held
-from weft.text.corpora import reviews
 from weft.text.example import Example
 from weft.text.read import Columns, read
+from weft.text.synthetic.corpora import reviews
 
 
 def trec(root: Path) -> dict[str, list[Example]]:

@@ -17,8 +17,8 @@ from pathlib import Path
 import record
 
 from weft.errors import UserError
-from weft.text.conllu import Sentence, format, read_conllu, validate, write_conllu
-from weft.text.surface import offsets
+from weft.text.formats.conllu import Sentence, format, read_conllu, validate, write_conllu
+from weft.text.formats.conllu_offsets import offsets
 
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 

@@ -17,10 +17,10 @@ from record import Record
 
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.predict.prepare import prepared
+from weft.predict.preprocess import prepared
+from weft.text.annotation.trees import Tree, format, nodes
 from weft.text.example import Example, Tally
 from weft.text.read import read
-from weft.text.trees import Tree, format, nodes
 
 NAMES = {"uas": "UAS", "las": "LAS", "clas": "CLAS", "upos": "UPOS", "xpos": "XPOS"}
 
@@ -31,7 +31,7 @@ def dependencies(predictor: Any, file: str) -> dict[str, float]:
     from udtools.udeval import load_conllu_file
 
     from weft.predict.conllu import answered, tag_columns
-    from weft.text.conllu import format, read_conllu
+    from weft.text.formats.conllu import format, read_conllu
 
     sentences, names = list(read_conllu(file)), tag_columns(predictor)
     answers = predictor(list(read(file)))
@@ -75,7 +75,7 @@ def _written(tree: Tree, tags: list[str]) -> str | None:
 
     What evalb's parameters leave out is taken out here, since PYEVALB has no such parameters.
     """
-    from weft.measure.brackets import DELETED, EQUAL
+    from weft.metrics.structure.brackets import DELETED, EQUAL
 
     leaves = iter(reversed(tags))
     done: list[Tree | None] = []

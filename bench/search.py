@@ -11,7 +11,7 @@ import time
 import torch
 from torch import Tensor
 
-from weft.decode.search import Settings, search
+from weft.decode.search.search import Settings, search
 
 EOS = 3
 WAYS = {

@@ -23,7 +23,7 @@ from typing import Any
 from quality import SETS
 from record import Record, options, ratios, spread
 
-from weft.classic.grams import TOKEN
+from weft.classic.linear.tfidf_vectorizer import TOKEN
 from weft.run.split import folds
 
 WORKER = Path(__file__).with_name("supervised_peer.py")

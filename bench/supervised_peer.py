@@ -52,7 +52,7 @@ def weft(job: Job) -> Job:
 
     import numpy as np
 
-    from weft.classic.fasttext import FastText
+    from weft.classic.fasttext.classifier import FastText
     from weft.predict.classic import Classic
     from weft.predict.predictor import Predictor
     from weft.tasks.classify import Classes, Classify

@@ -26,7 +26,7 @@ from record import Record
 from trials import Job, Parts
 
 import weft
-from weft.text import schemes
+from weft.text.annotation import schemes
 from weft.text.example import Example, Layers
 from weft.text.read import Columns, read
 

@@ -31,7 +31,7 @@ from weft.config import recipe
 from weft.predict.evaluate import evaluate
 from weft.text.example import Example, Layers
 from weft.text.read import read
-from weft.tokens.cuts import apart
+from weft.tokens.word_segmenter import apart
 
 WORKER = Path(__file__).with_name("tagging_peer.py")
 TREEBANK, PARAGRAPHS = "parsing/ud_english_ewt/en_ewt-ud-{}.conllu.gz", "lm/wiki_en/{}.txt.gz"

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.batch import Padded
-from weft.batch.forest import flatten, forest
+from weft.batch.trees import flatten, forest
 from weft.encode.tree import TensorRecurrent, TreeLSTM, TreeRecurrent
-from weft.text.trees import parse
-from weft.train.runtime import threads
+from weft.runtime import threads
+from weft.text.annotation.trees import parse
 
 BAR, CLOSE = 15, 1e-5
 BATCH, LABELS = 64, 5

@@ -120,7 +120,7 @@ def scaling(asked: argparse.Namespace, record: Record, folder: str) -> None:
 
 def quality(asked: argparse.Namespace, record: Record, folder: str) -> None:
     """Agreement with people and analogies solved, for each system and seed; `jobs` at once."""
-    from weft.vectors.lists import read
+    from weft.vectors.benchmarks import read
     from weft.vectors.store import Vectors
 
     lists = [read(path) for path in sorted(Path(asked.lists).rglob("*.txt"))]

@@ -12,9 +12,9 @@ from pathlib import Path
 from record import Record, options, ratios, spread
 from vectors import figures
 
+from weft.vectors.benchmarks import read
 from weft.vectors.corpus import corpus
-from weft.vectors.learn import learn
-from weft.vectors.lists import read
+from weft.vectors.word2vec import learn
 
 
 def main() -> None:

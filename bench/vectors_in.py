@@ -13,7 +13,7 @@ from pathlib import Path
 from record import Record
 
 import weft
-from weft.text.digits import write_digits
+from weft.text.synthetic.digits import write_digits
 
 
 def main() -> None:

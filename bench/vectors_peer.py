@@ -68,7 +68,7 @@ def fasttext(job: Job) -> tuple[float, float]:
 def weft(job: Job) -> tuple[float, float]:
     """The same, here."""
     from weft.vectors.corpus import corpus
-    from weft.vectors.learn import learn
+    from weft.vectors.word2vec import learn
 
     began = time.perf_counter()
     words = corpus([job["corpus"]], minimum=job["minimum"], words="whitespace", lowercase=False)

@@ -19,8 +19,8 @@ from record import Record, options, spread
 
 from weft.text.example import Example
 from weft.text.read import read
-from weft.tokens.cuts import Cuts, apart
-from weft.tokens.split import words_of
+from weft.tokens.pretokenizer import words_of
+from weft.tokens.word_segmenter import Cuts, apart
 
 TREEBANKS = {
     "English-EWT": "parsing/ud_english_ewt/en_ewt-ud-{}.conllu.gz",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests import small
+from tests.fixtures import small
 from weft.cli import main
 from weft.errors import UserError
 
@@ -140,7 +140,7 @@ def test_reprs_are_short_and_say_what_matters(run):
 
 
 def test_a_row_of_compare_is_short():
-    from weft.report.leaderboard import Row
+    from weft.compare.leaderboard import Row
 
     row = Row("cnn", metric="accuracy", quality=0.9125, spread=0.0123, values=(0.9, 0.925))
     assert repr(row) == "Row(cnn: accuracy 0.9125 ± 0.0123, 2 trials)"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft import config
-from weft.text.corpora import reviews
+from weft.text.synthetic.corpora import reviews
 from weft.text.write import write
 
 ROOT = Path(__file__).parent.parent
@@ -107,7 +107,7 @@ def test_promises_that_do_not_hold_stay_away(name: str) -> None:
 def test_what_the_guide_says_about_explanations_holds(tmp_path) -> None:
     """As the guide has it: exact sums and occlusion of tfidf and fasttext, and no gradients."""
     import weft
-    from tests import small
+    from tests.fixtures import small
     from weft.explain import methods
 
     for name in ("tfidf", "fasttext"):

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from tests import small
-from tests.cli.command import fails, says
+from tests.fixtures import small
+from tests.fixtures.command import fails, says
 from weft import machine
-from weft.classic.linear import check_size
+from weft.classic.linear.sklearn_fit import check_size
 from weft.errors import OutOfMemory, explain_memory, out_of_memory
 from weft.predict.predictor import CHUNK, chunk_size
 from weft.tasks.classify import Classes

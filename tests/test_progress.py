@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.small import SMALL, file, splits
+from tests.fixtures.small import SMALL, file, splits
 from weft import config, progress
 from weft.cli.progress import counting
 from weft.progress import Lines, announced, duration
@@ -122,7 +122,9 @@ def test_compiling_is_said(tmp_path, capsys):
     changes |= {"embedder.width": 8, "encoder.heads": 2}
     recipe = config.recipe("transformer").with_values(changes, "test")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.train.faster.compile_blocks", lambda model: 1)  # no compiler is needed
+        patch.setattr(
+            "weft.train.cuda_graphs.compile_blocks", lambda model: 1
+        )  # no compiler is needed
         train(recipe, tmp_path / "run", splits=splits())
     said = capsys.readouterr().err.splitlines()
     begun = said.index("compiling …")

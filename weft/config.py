@@ -134,10 +134,15 @@ def _is_deep(value: Any, levels: int) -> bool:
 @typed
 def recipe(name: str) -> Config:
     """A built-in configuration by name."""
-    path = RECIPES / f"{name}.toml"
-    if not path.is_file():
+    path = _recipe_files().get(name)
+    if path is None:
         raise unknown_name("recipe", name, recipes(None))
     return from_sections(tomllib.loads(path.read_text("utf-8")), f"recipe {name}")
+
+
+def _recipe_files() -> dict[str, Path]:
+    """Return the files of the built-in configurations, by name."""
+    return {path.stem: path for path in RECIPES.glob("*/*.toml")}
 
 
 def recipes(task: str | None = "classify", pretrained: bool | str = False) -> list[str]:
@@ -148,7 +153,7 @@ def recipes(task: str | None = "classify", pretrained: bool | str = False) -> li
     """
     wanted = {"regress": "classify", "pair-score": "pair-classify"}.get(task or "", task)
     found = {}
-    for path in RECIPES.glob("*.toml"):
+    for path in _recipe_files().values():
         sections = tomllib.loads(path.read_text("utf-8"))
         start = sections["recipe"].get("pretrained")  # the kind of checkpoint it begins with
         if wanted is not None and start and pretrained not in (True, start):

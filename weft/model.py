@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from weft import registry
 from weft.batch import Padded
-from weft.batch.index import Pieces
+from weft.batch.indexer import Pieces
 from weft.batch.padded import beside
-from weft.decode import spoken
-from weft.decode.search_settings import Settings
-from weft.decode.unread import Unread
-from weft.encode.towers import check_marks, check_pooled
+from weft.decode.decoders.lazy_source import Unread
+from weft.decode.heads import auxiliary_lm
+from weft.decode.search.settings import Settings
+from weft.encode.pair.bi_encoder import check_marks, check_pooled
 from weft.errors import UserError
-from weft.tokens.frame import BARE, Frame
+from weft.tokens.special_tokens import BARE, Frame
 from weft.tokens.vocabulary import PAD, SPECIALS, UNK
 
 UNKNOWN = SPECIALS.index(UNK)
@@ -64,7 +64,7 @@ class Model(nn.Module):
                 "The embedder 'vectors' reads no tokens, so no other can stand beside it."
             )
         if self.spoken:
-            spoken.check(self.embedders, self.parts, self.apart)
+            auxiliary_lm.check(self.embedders, self.parts, self.apart)
         width = sum(map(_width, self.embedders))
         if "pair" in self.parts and not self.apart:
             self.pair = registry.build("pair", self.parts["pair"], input_size=width)
@@ -171,7 +171,7 @@ class Model(nn.Module):
         scores: Any = None if alone else self.score(vector, source)
         if self.spoken and self.training:
             table: Any = self.embedders[0].table
-            scores = spoken.Spoken(scores, embedded, source.data, table.weight)
+            scores = auxiliary_lm.Spoken(scores, embedded, source.data, table.weight)
         return Reading(states, vector, weights, scores)
 
     def encode(self, embedded: Padded) -> Padded:
@@ -315,8 +315,8 @@ def _writer(
     parts: Mapping[str, Any], size: int, directions: int, outputs: Any, copies: bool
 ) -> nn.Module:
     """The decoder of a model that answers with a text."""
-    from weft.decode.copying import Pointer
-    from weft.decode.sequence import Sequence
+    from weft.decode.decoders.pointer_generator import Pointer
+    from weft.decode.heads.seq2seq import Sequence
 
     words, first, last = outputs
     known = {"vocabulary_size": words, "memory_size": size, "directions": directions}
@@ -334,7 +334,7 @@ def _writer(
 
 def _speaker(parts: Mapping[str, Any], outputs: Any) -> nn.Module:
     """The decoder of a language model."""
-    from weft.decode.running import Running
+    from weft.decode.heads.lm import Running
 
     words, first, last = outputs
     kind, task = parts["decoder"]["kind"], parts["task"]

@@ -30,9 +30,9 @@ FOLDERS = {
     "score": "attend",
     "encoder": "encode",
     "pool": "encode",
-    "pair": "encode",
-    "head": "decode",
-    "decoder": "decode",
+    "pair": "encode/pair",
+    "head": "decode/heads",
+    "decoder": "decode/decoders",
     "task": "tasks",
     "classic": "classic",
 }
@@ -176,9 +176,10 @@ def register(kind: str, name: str) -> Callable[[type], type]:
 def parts(kind: str) -> Mapping[str, Part]:
     """Every part of a kind, by name."""
     found: dict[str, Part] = {}
-    folder = Path(__file__).parent / FOLDERS[kind]
-    for path in sorted(folder.glob("*.py")):
-        for part in _scan(path, f"weft.{FOLDERS[kind]}.{path.stem}"):
+    package = Path(__file__).parent
+    for path in sorted((package / FOLDERS[kind]).rglob("*.py")):
+        dotted = ".".join(path.relative_to(package).with_suffix("").parts)
+        for part in _scan(path, f"weft.{dotted}"):
             if part.kind != kind:
                 continue
             if part.name in found:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.shapes import checked
+from tests.fixtures.shapes import checked
 from weft.attend.multihead import MultiHead
 from weft.errors import UserError
 

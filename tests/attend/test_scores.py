@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.shapes import checked
+from tests.fixtures.shapes import checked
 from weft import registry
 from weft.attend.scores import attend, masked_softmax
 from weft.batch import Padded

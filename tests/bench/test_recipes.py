@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ok
+from tests.fixtures.command import ok
 from weft import config
 
 BENCH = Path(__file__).parents[2] / "bench"

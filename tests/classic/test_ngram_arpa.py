@@ -6,11 +6,11 @@ import random
 import numpy as np
 import pytest
 
-from tests.classic.test_ngram import SIZE, sentences
-from weft.classic.arpa import read_arpa, write_arpa
-from weft.classic.interpolated import interpolated
-from weft.classic.kneser_ney import kneser_ney
-from weft.classic.ngram_counts import Marks, count
+from tests.classic.ngram.test_trie import SIZE, sentences
+from weft.classic.ngram.arpa import read_arpa, write_arpa
+from weft.classic.ngram.counts import Marks, count
+from weft.classic.ngram.interpolated import interpolated
+from weft.classic.ngram.kneser_ney import kneser_ney
 from weft.errors import UserError
 from weft.tokens.vocabulary import SPECIALS, Vocabulary
 

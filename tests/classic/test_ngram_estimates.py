@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests.classic.test_ngram import MARKS, SIZE, grams, sentences
-from weft.classic.interpolated import bucket, fit_shares, interpolated
-from weft.classic.kneser_ney import FALLBACK, adjusted, discounts, kneser_ney
-from weft.classic.ngram_counts import count
+from tests.classic.ngram.test_trie import MARKS, SIZE, grams, sentences
+from weft.classic.ngram.counts import count
+from weft.classic.ngram.interpolated import bucket, fit_shares, interpolated
+from weft.classic.ngram.kneser_ney import FALLBACK, adjusted, discounts, kneser_ney
 from weft.errors import UserError
 
 PREDICTED = [i for i in range(SIZE) if i not in MARKS.silent]

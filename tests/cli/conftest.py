@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests import small
-from tests.cli.command import SMALL, ok
+from tests.fixtures import small
+from tests.fixtures.command import SMALL, ok
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from tests import small
-from tests.cli.command import SMALL, command, ok
+from tests.fixtures import small
+from tests.fixtures.command import SMALL, command, ok
 from weft import registry
 from weft.cli.advice import OPTION, fit_advice, options_of
 from weft.cli.main import app
 from weft.config import NEURAL
-from weft.decode.search_settings import Settings as Search
+from weft.decode.search.settings import Settings as Search
 from weft.run.data import Data
 from weft.train.settings import Settings
 
@@ -23,7 +23,7 @@ ROOT = typer.main.get_command(app)
 OFFERED = options_of(ROOT)
 EVERY = frozenset().union(*OFFERED.values(), *(p.opts for p in ROOT.params))
 SOURCES = sorted(Path("weft").rglob("*.py"))
-PAGES = ("report", "explain/strip.py")  # --accent there is a colour of a page
+PAGES = ("report", "report/drawings/highlight.py")  # --accent there is a colour of a page
 FILES = re.compile(r"(?:py|csv|tsv|txt|jsonl?|toml|conllu?|html|en|de|lo|npz?|wav|gz|ptb|md)\b")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.command import fails, ok, says, train
+from tests.fixtures.command import fails, ok, says, train
 from weft.train import checkpoint
 
 

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 import weft
-from tests import small
-from tests.cli.command import fails, ok, says, train
+from tests.fixtures import small
+from tests.fixtures.command import fails, ok, says, train
 from weft.errors import UserError
 
 ROWS = [(e.label, e.text) for e in small.examples(30)]

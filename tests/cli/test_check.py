@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import command, fails, ok, says
-from tests.doctor.test_near import sentences
+from tests.doctor.checks.test_near_duplicates import sentences
+from tests.fixtures.command import command, fails, ok, says
 from weft.text.read import read
 
 

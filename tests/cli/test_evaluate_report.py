@@ -6,9 +6,9 @@ import random
 import pytest
 from sklearn.metrics import classification_report
 
-from tests.cli.command import command, ok
-from tests.small import examples
-from weft.report.classified import Classified
+from tests.fixtures.command import command, ok
+from tests.fixtures.small import examples
+from weft.report.analysis.classification import Classified
 from weft.tasks.task import Answer
 from weft.text.example import Example
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tests.cli.command import fails, ok, says
-from tests.networks import network
+from tests.fixtures.command import fails, ok, says
+from tests.fixtures.networks import network
 
 ROWS = (
     "river\tthe bank of the river was steep\nmoney\ta bank lends money\n"

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.cli.command import fails, ok, says
+from tests.fixtures.command import fails, ok, says
 from tests.run.test_tag import columns, conllu, trained
 
 TEXT = "Bo Lee lives in Rome ."

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from tests.cli.command import command, fails, ok, says, train
+from tests.fixtures.command import command, fails, ok, says, train
 from tests.test_storage import largest_file, umask
 from weft.storage import locked
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from tests import small
-from tests.classic.test_language import trained as counted
-from tests.cli.command import SMALL, command, fails, ok, says
+from tests.classic.ngram.test_model import trained as counted
+from tests.fixtures import small
+from tests.fixtures.command import SMALL, command, fails, ok, says
 from tests.run.test_seq2seq import trained as paired
 from weft.cli import generate
 from weft.predict.generate import Writer

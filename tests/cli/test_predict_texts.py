@@ -5,7 +5,7 @@ import json
 import pytest
 
 import weft
-from tests.cli.command import command, fails, ok, says, train
+from tests.fixtures.command import command, fails, ok, says, train
 from weft.cli.predict import looks_like_a_path
 
 

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from tests.cli.command import fails, ok, says
+from tests.fixtures.command import fails, ok, says
 from tests.run.test_tag import columns, conllu, trained
 from weft.cli.predict import _draw
-from weft.tasks.structure import Structure
-from weft.text.conllu import read_conllu
+from weft.tasks.annotation import Structure
+from weft.text.formats.conllu import read_conllu
 
 TEXT = "The dog sees the bee."
 MERGED = """\

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.cli.command import SMALL, command, fails, ok, says
+from tests.fixtures.command import SMALL, command, fails, ok, says
 
 TINY = (
     *SMALL, "--set", "embedder.width=7", "--set", "encoder.hidden=5", "--set", "decoder.width=7",

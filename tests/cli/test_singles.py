@@ -1,6 +1,6 @@
 """Classes with one row: they are learned, whatever the split."""
 
-from tests.cli.command import SMALL, ok
+from tests.fixtures.command import SMALL, ok
 
 
 def rows(folder):

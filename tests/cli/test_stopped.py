@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import small
+from tests.fixtures import small
 
 FOREVER = ("--set", "train.epochs=100000", "--set", "train.patience=0", "--set", "train.threads=1")
 

@@ -7,20 +7,20 @@ import sys
 import pytest
 
 import weft
-from tests.cli.command import SMALL, fails, ok, says
+from tests.fixtures.command import SMALL, fails, ok, says
 from weft import registry
 from weft.config import from_sections
 from weft.errors import UserError
 
-TWICE = "tests.canary:Twice"
+TWICE = "tests.fixtures.canary:Twice"
 
 
 @pytest.fixture
 def unimported(monkeypatch):
-    """`tests.canary` as a module that nobody has imported yet."""
-    monkeypatch.delitem(sys.modules, "tests.canary", raising=False)
-    yield lambda: "tests.canary" not in sys.modules
-    sys.modules.pop("tests.canary", None)
+    """`tests.fixtures.canary` as a module that nobody has imported yet."""
+    monkeypatch.delitem(sys.modules, "tests.fixtures.canary", raising=False)
+    yield lambda: "tests.fixtures.canary" not in sys.modules
+    sys.modules.pop("tests.fixtures.canary", None)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def hostile(shared, tmp_path, monkeypatch):
 
 def specs(folder):
     return {
-        "call": {"kind": "tests.canary:touch", "path": str(folder / "called")},
+        "call": {"kind": "tests.fixtures.canary:touch", "path": str(folder / "called")},
         "library": {"kind": "torch.hub:load_state_dict_from_url", "url": "http://127.0.0.1:9/x"},
         "neighbour": {"kind": "evil_parts:Evil"},
     }
@@ -112,7 +112,7 @@ def test_names_inside_parts_are_guarded(shared, tmp_path, unimported):
     shutil.copytree(shared / "attention" / "model", folder)
     path = folder / "model.json"
     saved = json.loads(path.read_text("utf-8"))
-    saved["config"]["pool"] = {"kind": "attention", "score": "tests.canary:touch"}
+    saved["config"]["pool"] = {"kind": "attention", "score": "tests.fixtures.canary:touch"}
     path.write_text(json.dumps(saved), "utf-8")
     with pytest.raises(UserError):
         weft.load(folder)
@@ -130,7 +130,7 @@ def test_configurations_are_guarded(shared, tmp_path, hostile, unimported, verb)
     _, ran = hostile
     path = tmp_path / "mine.toml"
     text = (shared / "bag" / "config.toml").read_text("utf-8")
-    for kind in ("tests.canary:touch", "evil_parts:Evil"):
+    for kind in ("tests.fixtures.canary:touch", "evil_parts:Evil"):
         path.write_text(text.replace('kind = "bag"', f'kind = "{kind}"'), "utf-8")
         says(fails(*CONFIGS[verb], tmp_path / "out", path), str(path), "encoder", kind, "--trust")
         says(fails("config", "explain", path), kind, "--trust")
@@ -187,9 +187,9 @@ def test_trust_lets_a_part_of_ones_own_through(shared, tmp_path):
         if verb in ("predict", "evaluate", "explain", "neighbours"):
             ok(*given, *trust)
         says(fails(*given), "is code outside Weft")
-    for given in (["tests"], ["other", "tests.canary"], ("tests",)):
+    for given in (["tests"], ["other", "tests.fixtures.canary"], ("tests",)):
         assert weft.load(run, trust=given)(["a good film"])
-    for given in ([], ["test"], ["tests.can"], ["tests.canary.more"]):
+    for given in ([], ["test"], ["tests.can"], ["tests.fixtures.canary.more"]):
         with pytest.raises(UserError, match="is code outside Weft"):
             weft.load(run, trust=given)
     with pytest.raises(UserError, match=r"'\.\./x' is not the name of a package"):
@@ -203,10 +203,10 @@ def test_trust_covers_classes_of_the_package_only(shared):
     with registry.trusting(["tests"]):
         assert registry.find("encoder", TWICE).__name__ == "Twice"
         for name, message in {
-            "tests.canary:touch": "is not a class",
-            "tests.canary:Path": "'pathlib', pass|'pathlib', ",
-            "tests.canary:nn.Module": "should look like",
-            "tests.canary:": "should look like",
+            "tests.fixtures.canary:touch": "is not a class",
+            "tests.fixtures.canary:Path": "'pathlib', pass|'pathlib', ",
+            "tests.fixtures.canary:nn.Module": "should look like",
+            "tests.fixtures.canary:": "should look like",
             "os\n:system": "should look like",
         }.items():
             with pytest.raises(UserError, match=message):

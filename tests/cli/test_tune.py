@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests import small
-from tests.cli.command import fails, ok, says
+from tests.fixtures import small
+from tests.fixtures.command import fails, ok, says
 
 pytest.importorskip("optuna")
 

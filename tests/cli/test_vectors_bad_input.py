@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from tests.cli.command import fails, ok, says
+from tests.fixtures.command import fails, ok, says
 from weft.vectors.store import Vectors
 
 E = 5

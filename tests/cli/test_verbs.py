@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from tests import small
-from tests.cli.command import SMALL, command, fails, ok
+from tests.fixtures import small
+from tests.fixtures.command import SMALL, command, fails, ok
 from weft import config, registry
 
 

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import weft
-from tests.cli.command import fails, ok, says, train
-from tests.convert.made import CLASSES, TEXTS, checkpoint, name_of, task_of, transformers
-from tests.small import file as small
+from tests.fixtures.checkpoints import CLASSES, TEXTS, checkpoint, name_of, task_of, transformers
+from tests.fixtures.command import fails, ok, says, train
+from tests.fixtures.small import file as small
 from weft.run.convert import convert, export
 
 DIGIT = {"rtol": 1e-6, "atol": 1e-6}

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import weft
-from tests.cli.command import fails, ok, says
-from tests.convert.made import TEXTS, checkpoint, vocabulary, write_vocabulary
-from weft.convert import hub, tensors
+from tests.fixtures.checkpoints import TEXTS, checkpoint, vocabulary, write_vocabulary
+from tests.fixtures.command import fails, ok, says
+from weft.convert import locate, tensors
 from weft.run.convert import convert
 
 WEIGHTS = "model.safetensors"
@@ -243,8 +243,8 @@ def test_names_of_the_hub(tmp_path, monkeypatch):
     told = fails("convert", tmp_path / "model", "-o", tmp_path / "again")
     says(told, "a model of Weft already", "--pretrained")
     assert asked == [("org/small-bert", "v1.2")]
-    assert hub.located("plain") == tmp_path / "cache"
-    assert hub.located("cache").name == "cache"  # a folder is preferred
+    assert locate.located("plain") == tmp_path / "cache"
+    assert locate.located("cache").name == "cache"  # a folder is preferred
     assert asked[1:] == [("plain", None)]
 
     def gone(*_, **__):

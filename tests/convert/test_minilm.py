@@ -9,7 +9,7 @@ import torch
 import weft
 from weft import config as configuration
 from weft.batch import Padded
-from weft.batch.index import Indexer
+from weft.batch.indexer import Indexer
 from weft.run.convert import convert
 from weft.run.pretrained import begin, resolved
 from weft.tokens.tokenizer import Tokenizer

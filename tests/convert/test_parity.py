@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 import weft
-from tests.convert.made import (
+from tests.fixtures.checkpoints import (
     ENCODERS,
     SIZES,
     TEXTS,
@@ -222,7 +222,7 @@ def test_a_trained_tagger_answers_at_the_first_piece_of_a_word(tmp_path, family)
 
 
 def _merges():
-    from tests.convert.made import MERGES
+    from tests.fixtures.checkpoints import MERGES
 
     return [tuple(merge.split()) for merge in MERGES]
 

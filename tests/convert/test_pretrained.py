@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file
 
 import weft
-from tests.cli.command import fails, ok, says, train
-from tests.convert.made import TEXTS, checkpoint, vocabulary
-from tests.small import SMALL, splits
-from tests.small import file as small
+from tests.fixtures.checkpoints import TEXTS, checkpoint, vocabulary
+from tests.fixtures.command import fails, ok, says, train
+from tests.fixtures.small import SMALL, splits
+from tests.fixtures.small import file as small
 from weft import config as configuration
 from weft.run import pretrained
 from weft.run.convert import convert
@@ -165,7 +165,7 @@ def test_pre_training_goes_on(tmp_path):
 def test_what_cannot_be_started_from(tmp_path):
     checkpoint(tmp_path / "theirs", "bert")
     (tmp_path / "theirs" / "tokenizer.json").rename(tmp_path / "tokenizer.json")
-    from tests.convert.made import write_vocabulary
+    from tests.fixtures.checkpoints import write_vocabulary
 
     write_vocabulary(tmp_path / "theirs", "bert")
     with pytest.raises(weft.UserError, match=r"has to be made first. Run `weft convert"):

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 import torch
 
-from tests.cli.command import fails
+from tests.fixtures.command import fails
 from tests.fuzz import targets
 from weft.convert import tensors
 from weft.errors import UserError

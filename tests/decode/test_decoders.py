@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.utils._pytree import tree_map
 
-from tests.shapes import checked
+from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
-from weft.decode.likelihood import inputs, sequence_loss
-from weft.decode.search_state import spread
+from weft.decode.losses import inputs, sequence_loss
+from weft.decode.search.state import spread
 
 V, M = 13, 6
 LENGTHS, SOURCES = [5, 0, 1, 3], [3, 2, 0, 7]

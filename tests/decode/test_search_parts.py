@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from weft.batch.padded import Padded
-from weft.decode.search import Settings, Shared, copy_into, reorder
-from weft.decode.search_rules import largest
-from weft.decode.search_state import device_of, keep, leaves, spread
+from weft.decode.search.constraints import largest
+from weft.decode.search.search import Settings, Shared, copy_into, reorder
+from weft.decode.search.state import device_of, keep, leaves, spread
 from weft.errors import UserError
 
 

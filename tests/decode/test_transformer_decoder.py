@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from weft.batch import Padded
-from weft.decode.transformer import GPT, Transformer
+from weft.decode.decoders.transformer import GPT, Transformer
 from weft.embed.position import sinusoidal
 from weft.errors import UserError
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from tests.doctor.test_near import sentences
+from tests.doctor.checks.test_near_duplicates import sentences
 from weft.doctor import Diagnosis, Finding, examine
 from weft.doctor.library import Missing
 from weft.text.example import Example, Tally

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.doctor.diagnose import diagnosed
-from weft.doctor.files import opened
 from weft.doctor.fix import Fixed, fix
+from weft.doctor.formats.files import opened
 from weft.doctor.survey import survey
 from weft.text.columns import Columns
 from weft.text.example import Answers

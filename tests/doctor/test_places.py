@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.command import command
+from tests.fixtures.command import command
 from weft.doctor.words import is_emoticon, words
 
 

@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from tests.shapes import checked
+from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
 from weft.batch.padded import beside
-from weft.encode.towers import Combined, check_marks
+from weft.encode.pair.bi_encoder import Combined, check_marks
 from weft.errors import UserError
 
 WIDTH = 5

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from tests.shapes import checked
+from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
 from weft.errors import UserError

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from weft.attend.block import Block
+from weft.attend.transformer_block import Block
 from weft.batch import Padded
 from weft.embed.position import sinusoidal
 from weft.encode.transformer import Transformer

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from weft.batch import Padded
-from weft.encode.levels import plan
 from weft.encode.tree import TensorRecurrent, TreeLSTM, TreeRecurrent
+from weft.encode.tree_levels import plan
 from weft.errors import UserError
 
 E, H = 5, 3

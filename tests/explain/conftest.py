@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tests import small
+from tests.fixtures import small
 from weft import config
 from weft.predict import Predictor
 from weft.run import train

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.networks import network
+from tests.fixtures.networks import network
 from weft.errors import UserError
 from weft.explain import explain, faithfulness, methods
 from weft.explain.attention import heads, rollout
-from weft.explain.sentence import answered, faithfulness_at, question, weigh
+from weft.explain.token_level import answered, faithfulness_at, question, weigh
 from weft.text.example import BETWEEN
 
 TEXT = "the film was good , the plot bad"

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.networks import network
+from tests.fixtures.networks import network
 from weft.errors import UserError
 from weft.explain.contexts import contexts
 from weft.text.example import Example

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.networks import network
+from tests.fixtures.networks import network
 from weft import config
 from weft.explain import explain
 from weft.explain.explanation import target_of

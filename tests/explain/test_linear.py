@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from weft.classic.grams import (
+from weft.classic.linear.tfidf import TfIdf
+from weft.classic.linear.tfidf_vectorizer import (
     character_grams,
     character_places,
     word_grams,
     word_places,
 )
-from weft.classic.tfidf import TfIdf
 from weft.explain import explain
 from weft.tasks.classify import Classes, Classify
 

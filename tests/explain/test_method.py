@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests import small
+from tests.fixtures import small
 from weft import config
 from weft.errors import UserError
 from weft.explain import Explanation, explain, methods

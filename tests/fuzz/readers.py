@@ -15,24 +15,25 @@ import numpy as np
 from tests.fuzz.harness import TARGETS, Files, Target, register
 from weft import config
 from weft.doctor.diagnose import diagnosed
-from weft.doctor.files import opened
+from weft.doctor.formats.files import opened
 from weft.doctor.survey import survey
-from weft.embed.files import read_table
+from weft.embed.vector_files.text import read_table
 from weft.errors import UserError
-from weft.text import brackets, constituents, trees
+from weft.text.annotation import constituents, trees
+from weft.text.annotation.trees import Tree
 from weft.text.columns import Columns
-from weft.text.documents import read_documents
 from weft.text.example import Answers, Example, Label, Layers, Marks, Tally
-from weft.text.matrices import matrix, names_matrix
+from weft.text.formats import brackets
+from weft.text.formats.documents import read_documents
+from weft.text.formats.features import matrix, names_matrix
+from weft.text.formats.raw import read_running
+from weft.text.formats.squad import write_squad
+from weft.text.formats.standoff import write_spans
 from weft.text.read import read, settled
-from weft.text.reviews import reviews
-from weft.text.running import read_running
-from weft.text.squad import write_squad
-from weft.text.standoff import write_spans
-from weft.text.treebank import treebank
-from weft.text.trees import Tree
+from weft.text.synthetic.reviews import reviews
+from weft.text.synthetic.treebank import treebank
 from weft.text.write import write
-from weft.vectors import lists
+from weft.vectors import benchmarks
 from weft.vectors.files import write_vectors
 from weft.vectors.store import Vectors
 
@@ -296,8 +297,8 @@ def _bits(folder: Path) -> None:
 def _word_lists(folder: Path) -> None:
     path = folder / "data.txt"
     with contextlib.suppress(UserError):  # the same lines are no dictionary
-        lists.dictionary(path)
-    _refused([lambda: lists.read(path), lambda: lists.words(path)])
+        benchmarks.dictionary(path)
+    _refused([lambda: benchmarks.read(path), lambda: benchmarks.words(path)])
 
 
 def _packed(name: str, pack: Callable[[bytes], bytes]) -> Callable[[], list[Files]]:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import weft
-from tests import small
-from tests.cli.command import ok
+from tests.fixtures import small
+from tests.fixtures.command import ok
 from tests.run.test_tag import columns
 from weft.config import recipe
 

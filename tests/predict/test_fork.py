@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.small import SMALL, splits
+from tests.fixtures.small import SMALL, splits
 from weft import config
 from weft.run import train
 
@@ -22,7 +22,7 @@ def test_forked_children_answer_as_their_parent_does(tmp_path):
         train(recipe, tmp_path / name, splits=splits(), quiet=True)
     train(config.recipe("fasttext"), tmp_path / "numba", splits=splits(), quiet=True)
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.predict.forking", *sorted(tmp_path.iterdir())],
+        [sys.executable, "-m", "tests.fixtures.forking", *sorted(tmp_path.iterdir())],
         env={**os.environ, "OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "true"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

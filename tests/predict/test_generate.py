@@ -7,17 +7,17 @@ import pytest
 import torch
 
 import weft
-from tests.classic.test_language import file, sentences
-from tests.classic.test_language import trained as counted
+from tests.classic.ngram.test_model import file, sentences
+from tests.classic.ngram.test_model import trained as counted
 from tests.run.test_seq2seq import trained as paired
 from tests.run.test_seq2seq_inputs import restaurants, strangers
 from tests.run.test_seq2seq_inputs import trained as informed
 from weft.batch import Padded
 from weft.config import recipe
-from weft.decode.search_only import Only
+from weft.decode.search.allowed_phrases import Only
 from weft.errors import UserError
 from weft.predict.generate import Writer, generate
-from weft.tokens.spelling import BROKEN
+from weft.tokens.streaming_decoder import BROKEN
 
 SMALL = {
     "tokenizer": {"kind": "word"}, "train.epochs": 1, "train.batch": 5, "train.patience": 0,

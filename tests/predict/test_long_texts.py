@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from tests.predict.test_predictor import recipe
-from weft.batch.index import Indexer
+from weft.batch.indexer import Indexer
 from weft.errors import UserError
 from weft.predict.neural import indexer
 from weft.run import train

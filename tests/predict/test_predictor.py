@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import weft
-from tests import small
+from tests.fixtures import small
 from weft import config
 from weft.errors import UserError
+from weft.inference.forward import readings
 from weft.predict import golden
 from weft.predict import predictor as module
 from weft.run import Splits, train
 from weft.text.example import Example
-from weft.train.evaluate import readings
 
 SMALLER = {"width": 11, "hidden": 12, "buckets": 101}
 LONG = "film plot cast score scene dinner phone good bad was"
@@ -328,12 +328,12 @@ def test_numbers_come_back_in_their_unit(name, tmp_path):
 
 
 def test_few_steps_are_read_by_one_thread_and_many_by_all(trained, monkeypatch):
-    from weft.train import evaluate
+    from weft.inference import forward
 
     predictor, _ = trained("bag")  # now: training reads its dev part too
     asked = []
-    threads = evaluate.threads
-    monkeypatch.setattr(evaluate, "threads", lambda n: asked.append(n) or threads(n))
+    threads = forward.threads
+    monkeypatch.setattr(forward, "threads", lambda n: asked.append(n) or threads(n))
     before = torch.get_num_threads()
     predictor(TEXTS[:1])
     predictor([LONG] * 256)

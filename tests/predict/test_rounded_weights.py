@@ -5,14 +5,14 @@ import pytest
 import torch
 
 import weft
-from tests.cli.command import command
-from weft.attend import prepared as module
+from tests.fixtures.command import command
+from weft.attend import packed as module
 from weft.errors import UserError
 from weft.predict.neural import Neural, indexer
 from weft.predict.predictor import Predictor
 from weft.run.train import filled
+from weft.runtime import on
 from weft.tasks.task import built
-from weft.train.runtime import on
 
 TEXTS = ["a small boat on the river", "boat", "the bank of the river is steep and green"]
 

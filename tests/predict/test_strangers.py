@@ -13,7 +13,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import weft
-from tests import small
+from tests.fixtures import small
 from weft.errors import UserError, UserNote
 from weft.tensorfile import Damaged, check_network, read_header
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from weft import config as configuration
+from weft.compare.trial import MIN_COMPLETED, Cut, Trial
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.report.compare import compare, table
-from weft.report.trial import MIN_COMPLETED, Cut, Trial
 from weft.run.data import Data
 from weft.run.split import holdout
 from weft.text.read import read
@@ -260,7 +260,7 @@ def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):
 
 
 def test_a_crash_is_a_row_and_its_traceback_is_kept(files, tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.report.schedule._launch", broken_launch)
+    monkeypatch.setattr("weft.compare.scheduler._launch", broken_launch)
     with pytest.raises(UserError, match=r"No recipe could be trained. tfidf: ZeroDivisionError"):
         run(files, tmp_path / "out", quiet=True)
     kept = (tmp_path / "out" / "trials" / "tfidf-1" / "error.txt").read_text()

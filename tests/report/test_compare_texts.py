@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import command, fails, ok
+from tests.fixtures.command import command, fails, ok
 from tests.run.test_seq2seq import SMALL, pairs, trained
+from weft.compare.detect_task import chosen, fitting
+from weft.compare.plan import Plan
+from weft.compare.trial import Cut
 from weft.config import recipe, recipes
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.report.compare import _comparable, _fits, _recipes, compare, folder_for
-from weft.report.fitting import chosen, fitting
-from weft.report.plan import Plan
-from weft.report.trial import Cut
 from weft.run.data import Data
-from weft.text.parallel import read_parallel
+from weft.text.formats.parallel import read_parallel
 from weft.text.read import read
-from weft.text.reviews import reviews
+from weft.text.synthetic.reviews import reviews
 
 QUICK = {**SMALL, "train.epochs": 2}
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.run.test_tag import columns, conllu
+from weft.compare.significance import counts
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.report.compare import compare
-from weft.report.significance import counts
 from weft.text.read import read
 
 RECIPES = ["tagger-bilstm", "tagger-bilstm-crf"]
@@ -180,7 +180,7 @@ def test_a_broken_file_is_told_with_its_line(tmp_path):
 
 
 def test_seeds_differ_and_chance_is_over_sentences():
-    from weft.report.significance import paired_ratios
+    from weft.compare.significance import paired_ratios
 
     rng = np.random.default_rng(3)
     true = rng.integers(0, 4, 211)
@@ -191,7 +191,7 @@ def test_seeds_differ_and_chance_is_over_sentences():
     assert paired_ratios(a, a) == 1.0
     assert paired_ratios(same, a) == 1.0  # the same sums
     # As `paired` where every sentence counts the same.
-    from weft.measure.bootstrap import paired
+    from weft.metrics.bootstrap import paired
 
     x, y = rng.random(53) < 0.7, rng.random(53) < 0.5
     ones = np.full(53, 3.0)

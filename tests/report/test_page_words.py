@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.test_page import ALWAYS, Reader, page, trial
-from tests.report.test_structures import ALL, WRONG
-from weft.report.answers import read
-from weft.report.disputes import disputes
-from weft.report.look import look
-from weft.report.page import render
+from tests.report.drawings.test_draw import ALL, WRONG
+from tests.report.pages.test_compare import ALWAYS, Reader, page, trial
+from weft.report.analysis.disagreements import disputes
+from weft.report.analysis.model_analysis import look
+from weft.report.analysis.predictions import read
+from weft.report.pages.compare import render
 
 GOLD = {s.kind: s for s in ALL}
 SAID = {s.kind: s for s in WRONG}

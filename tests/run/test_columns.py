@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.cli.command import command, fails, ok
+from tests.fixtures.command import command, fails, ok
 from weft.config import recipe
 from weft.errors import UserError
 from weft.run.data import Data

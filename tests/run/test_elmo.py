@@ -8,15 +8,15 @@ import torch
 from safetensors.torch import load_file
 
 import weft
-from tests.cli.command import command
+from tests.fixtures.command import command
+from tests.fixtures.small import file as labelled
+from tests.fixtures.small import killed
 from tests.run.test_language import corpus
 from tests.run.test_tag import conllu
-from tests.small import file as labelled
-from tests.small import killed
 from weft.config import from_checkpoint, load, recipe
 from weft.errors import UserError
 from weft.predict.evaluate import evaluate
-from weft.report import mix
+from weft.report.charts import layer_weights
 from weft.text.example import Example
 
 SMALL = {
@@ -128,8 +128,8 @@ def test_a_tagger_over_it(elmo, tmp_path):
     again = weft.load(tmp_path / "run", device="cpu")
     text = ["The dog sees the bee."]
     assert again(text)[0].value == out.predictor(text)[0].value
-    (layers,) = mix.of_folders([("tagger-elmo", tmp_path / "run/model")])
-    assert layers.shares == pytest.approx(mix.of_model(model)[0].shares)
+    (layers,) = layer_weights.of_folders([("tagger-elmo", tmp_path / "run/model")])
+    assert layers.shares == pytest.approx(layer_weights.of_model(model)[0].shares)
     assert layers.gamma == pytest.approx(model.embedders[1].mix.gamma.item())
     told = f"note: layers of the pre-trained network: words {layers.shares[0]:.0%}, layer 1 "
     assert told in (tmp_path / "run/log.txt").read_text("utf-8")

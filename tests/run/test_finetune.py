@@ -8,26 +8,26 @@ import torch
 import torch.nn.functional as F
 
 import weft
-from tests import small
-from tests.cli.command import fails, ok, says
+from tests.fixtures import small
+from tests.fixtures.command import fails, ok, says
 from tests.run.test_parse import bracketed
 from tests.run.test_tag import conllu
 from weft import config as configuration
 from weft.batch import Batches, Labelled, Padded, Store
-from weft.decode.spoken import Spoken
+from weft.decode.heads.auxiliary_lm import Spoken
 from weft.report.compare import compare
 from weft.run.pretrained import begin
 from weft.run.train import filled
 from weft.run.train import train as run
+from weft.runtime import on
 from weft.tasks.classify import Classify
 from weft.tasks.regress import Regress
 from weft.text.read import read
 from weft.tokens.vocabulary import SPECIALS
 from weft.train.loop import Trainee, fit
-from weft.train.runtime import on
 from weft.train.settings import Settings
 
-made = pytest.importorskip("tests.convert.made", exc_type=ImportError)
+made = pytest.importorskip("tests.fixtures.checkpoints", exc_type=ImportError)
 FEW = {"train.epochs": 1, "train.batch": 7, "train.threads": 1}
 
 

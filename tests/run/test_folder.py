@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from tests import small
-from tests.cli.command import ok, train
+from tests.fixtures import small
+from tests.fixtures.command import ok, train
+from weft.compare.trial import ERROR
+from weft.compare.worker import _leave
 from weft.errors import UserError
-from weft.report.trial import ERROR
-from weft.report.work import _leave
 from weft.run import folder
 from weft.storage import WriteError, cannot_write
 

@@ -10,22 +10,22 @@ import torch
 import torch.nn.functional as F
 
 import weft
-from tests.cli.command import command
-from tests.small import Killed
-from weft.batch.stream import Pieces, Stream
+from tests.fixtures.command import command
+from tests.fixtures.small import Killed
+from weft.batch.lm_windows import Pieces, Stream
 from weft.config import recipe
 from weft.errors import UserError
 from weft.model import Model
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.run.data import Data, source
-from weft.run.running import few_updates
+from weft.run.lm_data import few_updates
 from weft.run.split import from_files
+from weft.runtime import on
 from weft.tasks.language import Language
 from weft.text.example import Example, Tally
 from weft.train import checkpoint, loop
 from weft.train.loop import Trainee, fit
-from weft.train.runtime import on
 from weft.train.settings import Settings
 
 WORD = {"kind": "word", "minimum": 1}

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import weft
-from tests import small
-from tests.cli.command import command
+from tests.fixtures import small
+from tests.fixtures.command import command
 from weft.config import recipe
 from weft.errors import UserError
 from weft.model import Model
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.predict.fill import BEST
-from weft.run import watched
+from weft.predict.fill_mask import BEST
+from weft.run import trainer
 from weft.run.data import Data, source
 from weft.run.split import from_files
 from weft.text.example import Example
@@ -223,7 +223,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monke
 def test_what_was_best_of_short_windows_is_not_kept_before_long_ones(tmp_path, monkeypatch):
     """Dev has short ones, and long ones may be a little worse there."""
     worse = iter([5.0, 4.0, 9.0, 9.5])
-    monkeypatch.setattr(watched.Loop, "_measure", lambda self, store: {"perplexity": next(worse)})
+    monkeypatch.setattr(trainer.Loop, "_measure", lambda self, store: {"perplexity": next(worse)})
     trained(tmp_path, **{"task.long_share": 0.5, "train.epochs": 4, "train.patience": 9})
     lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["event"] == "evaluation"]

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import weft
-from tests.cli.command import fails, ok, says, train
+from tests.fixtures.command import fails, ok, says, train
 from tests.run.test_train import jsonl, settings, source
 from weft.batch import Store
 from weft.explain import explain
-from weft.explain.study import study
+from weft.explain.run import study
 from weft.model import Model
 from weft.predict.neural import indexer
 from weft.predict.predictor import load

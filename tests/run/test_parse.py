@@ -11,7 +11,7 @@ from weft.config import recipe
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.text import trees
+from weft.text.annotation import trees
 from weft.text.read import read
 
 WORDS = {
@@ -149,11 +149,11 @@ def test_constituents_from_trees_over_many_lines(tmp_path):
 
 
 def test_constituents_from_parse_bits(tmp_path):
-    from weft.text.brackets import bits, read_brackets
+    from weft.text.formats.brackets import bits, read_brackets, strip
 
     rows = []
     for n, one in enumerate(read_brackets(bracketed(tmp_path / "a.mrg", 20))):
-        tree = weft.text.brackets.strip(one.tree)
+        tree = strip(one.tree)
         rows.append(f"# sent_id = s{n}")
         words, tags = tree.words, [x.label for x in trees.nodes(tree) if not x.children]
         for i, cells in enumerate(zip(words, tags, bits(tree.children[0]), strict=True), 1):

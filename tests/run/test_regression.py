@@ -5,11 +5,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import weft
-from tests import small
+from tests.fixtures import small
 from weft import config as configuration
 from weft.errors import UserError
 
-made = pytest.importorskip("tests.convert.made", exc_type=ImportError)
+made = pytest.importorskip("tests.fixtures.checkpoints", exc_type=ImportError)
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tests.cli.command import SMALL, command, fails, ok
+from tests.fixtures.command import SMALL, command, fails, ok
 from weft.errors import UserError
-from weft.text.names import parse_names
-from weft.text.parallel import read_parallel
+from weft.text.formats.parallel import read_parallel
+from weft.text.label_names import parse_names
 
 ROWS = [(f"{w} film {i}", str(int(w == "good"))) for i in range(16) for w in ("good", "bad")]
 TAGGED = [

@@ -13,7 +13,7 @@ from weft.config import recipe
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.text.parallel import read_parallel
+from weft.text.formats.parallel import read_parallel
 
 SMALL = {
     "tokenizer": {"kind": "word", "lowercase": False},

@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft.config import recipe
 from weft.errors import UserError
-from weft.explain.study import study
+from weft.explain.run import study
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.run.data import Data, source
@@ -191,7 +191,7 @@ def test_vectors_are_read(tmp_path):
     with pytest.raises(UserError, match="Text 2 is int, not a string"):
         weft.generate(predictor, [given, 3])
     np.savez(tmp_path / "two.npz", a=given, b=np.eye(3)[[1]])
-    from tests.cli.command import ok
+    from tests.fixtures.command import ok
 
     said = ok("predict", tmp_path / "run", tmp_path / "two.npz", "--device", "cpu").lines
     assert [line.split("\t")[0] for line in said] == ["right left", "middle"]
@@ -208,9 +208,9 @@ def test_vectors_are_read(tmp_path):
 
 
 def test_made_pictures_can_be_trained_on(tmp_path, monkeypatch):
-    from tests.cli.command import ok
+    from tests.fixtures.command import ok
 
-    monkeypatch.setattr("weft.text.digits.SPLITS", {"train": 23, "dev": 5, "test": 7})
+    monkeypatch.setattr("weft.text.synthetic.digits.SPLITS", {"train": 23, "dev": 5, "test": 7})
     said = ok("demo", "--digits", tmp_path / "digits").lines
     assert said[0].startswith("train.jsonl  names matrices of train.npz")
     asked = said[-1].removeprefix("next: weft ").replace("runs/digits", str(tmp_path / "run"))

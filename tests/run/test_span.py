@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 import weft
-from tests.cli.command import command
+from tests.fixtures.command import command
+from weft.compare.detect_task import fitting
+from weft.compare.sentence_scores import judged, share
 from weft.config import from_sections, recipe
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate, gold_beside
 from weft.report.compare import compare
-from weft.report.fitting import fitting
-from weft.report.judged import judged, share
 from weft.run.data import Data, unread
 from weft.run.split import folded, from_files, holdout, with_test
-from weft.tasks.span import marked
+from weft.tasks.extractive_qa import marked
 from weft.text.example import Answers
 from weft.text.read import read
 

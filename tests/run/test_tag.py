@@ -8,8 +8,8 @@ import pytest
 import weft
 from weft.config import recipe
 from weft.errors import UserError
+from weft.text.annotation.schemes import fault
 from weft.text.read import read
-from weft.text.schemes import fault
 
 NOUNS, VERBS = ("ant", "bee", "cow", "dog"), ("eats", "sees", "hears")
 FIRST, LAST = ("Ada", "Bo", "Cy", "Di", "Ed"), ("Lee", "Fox", "Ray", "Poe", "Kay")
@@ -168,7 +168,7 @@ def test_verbs_that_are_for_whole_texts_say_so(tmp_path):
 
 
 def test_the_doctor_reads_tagged_words_as_texts(tmp_path):
-    from tests.cli.command import ok
+    from tests.fixtures.command import ok
 
     found = json.loads(ok("check", conllu(tmp_path / "a.conllu"), "--json").out)
     assert "label" not in " ".join(finding["kind"] for finding in found["findings"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests import small
+from tests.fixtures import small
 from weft import config
 from weft.errors import UserError
 from weft.run import Splits, train
@@ -16,7 +16,7 @@ from weft.run.folder import OURS
 from weft.run.train import Stop
 from weft.tasks.classify import Classes
 from weft.text.example import Example
-from weft.train.watch import Watch
+from weft.train.logger import Watch
 
 SMALLER = {"width": 23, "hidden": 24, "buckets": 1009}
 # Without dropout, a few texts are learned by heart in seconds.

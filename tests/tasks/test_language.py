@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from weft.errors import UserError
-from weft.measure.language import Cost, Size
+from weft.metrics.perplexity import Cost, Size
+from weft.tasks.annotation import Found
 from weft.tasks.language import Language, cost
-from weft.tasks.structure import Found
 from weft.text.example import Example
 
 LINES = [Example("the cat sat."), Example("the dog"), Example("a cat")]

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from weft import registry
 from weft.errors import UserError
-from weft.predict.prepare import prepared
+from weft.predict.preprocess import prepared
 from weft.tasks.regress import Regress, Scale
 from weft.text.example import Example, Tally
 

@@ -5,8 +5,8 @@ import pytest
 
 from weft import registry
 from weft.errors import UserError
-from weft.tasks.structure import Found
-from weft.tasks.text_measure import MAIN, Right, TextMeasure
+from weft.tasks.annotation import Found
+from weft.tasks.text_metrics import MAIN, Right, TextMeasure
 from weft.text.example import Answers, Example, Tally
 
 WORD = {"kind": "word", "lowercase": False}

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from weft.errors import UserError
+from weft.text.annotation.trees import parse
 from weft.text.example import Example, Tally
 from weft.text.read import Columns, read
-from weft.text.trees import parse
 from weft.text.write import write
 
 GOOD = b'text,label\n"fine",x\n'

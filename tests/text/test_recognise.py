@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from tests.text.test_brackets import TREEBANK
-from tests.text.test_conll import CHUNKS, NEWS, ROLES, TWEETS, UNER
-from tests.text.test_conllu import FRENCH, TWO
-from weft.text.formats import recognise
+from tests.text.formats.test_brackets import TREEBANK
+from tests.text.formats.test_conll import CHUNKS, NEWS, ROLES, TWEETS, UNER
+from tests.text.formats.test_conllu import FRENCH, TWO
+from weft.text.formats.recognise import recognise
 
 SPANS = json.dumps({"text": "Ada met", "spans": [{"start": 0, "end": 3, "label": "PER"}]}) + "\n"
 

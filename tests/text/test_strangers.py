@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 
 from weft import config
-from weft.embed.files import read_table
+from weft.embed.vector_files.text import read_table
 from weft.errors import UserError, visible
-from weft.text import arrays, source
-from weft.text.conll import read_columns
-from weft.text.conllu import read_conllu
+from weft.text import line_source
 from weft.text.example import Example, Tally
-from weft.text.matrices import matrix
+from weft.text.formats import npy
+from weft.text.formats.conll import read_columns
+from weft.text.formats.conllu import read_conllu
+from weft.text.formats.features import matrix
+from weft.text.formats.standoff import read_spans
 from weft.text.read import read
-from weft.text.standoff import read_spans
 from weft.untrusted import whole_number
 
 HALF = '"\\ud800"'
@@ -108,7 +109,7 @@ def test_a_bare_carriage_return_in_a_table(tmp_path, line):
     "name", ["a.txt", "a.jsonl", "a.csv", "a.tsv", "a.conll", "a.conllu", "a.mrg"]
 )
 def test_a_line_that_is_too_long(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(source, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(line_source, "LONGEST_LINE", 1000)
     (tmp_path / name).write_bytes(b"x" * 1001)
     assert said(tmp_path / name).startswith(
         f"{tmp_path / name}:1: the line is longer than 1,000 bytes"
@@ -136,7 +137,7 @@ def test_a_gigantic_line_in_a_small_file_takes_no_memory(tmp_path):
 
 
 def test_a_bomb_of_matrices(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrays, "UNPACKED", 1 << 20)
+    monkeypatch.setattr(npy, "UNPACKED", 1 << 20)
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 20, 1 << 12)}

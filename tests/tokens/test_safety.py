@@ -6,7 +6,7 @@ import time
 import pytest
 
 from weft.errors import UserError
-from weft.tokens import pattern
+from weft.tokens import word_pattern
 from weft.tokens.safety import backtracks
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word import Word
@@ -21,8 +21,13 @@ LLAMA = (
 @pytest.mark.parametrize(
     "good",
     [
-        *(GPT2, LLAMA, r"\s+", " {2,}", r"\d", "[0-9][0-9][0-9]", pattern.WHITESPACE_WORDS),
-        *(pattern.words(), pattern.words(hyphens=True), f"▁?(?:{pattern.words()})", "a{3}b{1,3}c?"),
+        *(GPT2, LLAMA, r"\s+", " {2,}", r"\d", "[0-9][0-9][0-9]", word_pattern.WHITESPACE_WORDS),
+        *(
+            word_pattern.words(),
+            word_pattern.words(hyphens=True),
+            f"▁?(?:{word_pattern.words()})",
+            "a{3}b{1,3}c?",
+        ),
         *("(?>a+)+b", "(?:a|b)*+c", "[[a-z]&&[^(+]]+", r"\(\+\)+", "(?<n>ab)+", ""),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 import weft
-from tests import small
+from tests.fixtures import small
 from tests.run.test_train import settings
 from weft.run import Splits
 from weft.train.course import Course

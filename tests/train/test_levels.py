@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from weft.attend.low_rank import LowRank, adapt, merge
+from weft.attend.lora import LowRank, adapt, merge
 from weft.batch import Padded
 from weft.embed.bert import Bert
 from weft.errors import UserError
 from weft.model import Model
-from weft.train.optimise import FACTOR, Unfreezing, levels, optimisers
+from weft.train.optim import FACTOR, Unfreezing, levels, optimisers
 from weft.train.settings import Settings
 
 PARTS = {

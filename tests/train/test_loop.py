@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from weft.batch import Batches, Position, Store
-from weft.decode.elmo import TwoWays
+from weft.decode.decoders.elmo import TwoWays
 from weft.model import Model
+from weft.runtime import on
 from weft.tasks.classify import Classify
 from weft.train import loop
 from weft.train.loop import NotFinite, Progress, Trainee, fit
-from weft.train.optimise import clip, optimisers
-from weft.train.runtime import on
+from weft.train.optim import clip, optimisers
 from weft.train.settings import Settings
 
 PARTS = {

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.small import SMALL, splits
+from tests.fixtures.small import SMALL, splits
 from weft import config
 from weft.errors import UserError
-from weft.run import train, watched
+from weft.run import train, trainer
 
 # A server that has torch imported already, from which each trial is forked in milliseconds.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["weft.run.neural", "tests.small", "sklearn.linear_model"])
+SERVER.set_forkserver_preload(["weft.run.neural", "tests.fixtures.small", "sklearn.linear_model"])
 SMALLER = {"width": 11, "hidden": 12, "buckets": 101}
 
 
@@ -128,13 +128,13 @@ def stopped(folder, monkeypatch, after=5, **changes):
     class Cut(Exception):
         pass
 
-    def save(self, progress, usual=watched.Loop._save):
+    def save(self, progress, usual=trainer.Loop._save):
         usual(self, progress)
         if progress.step == after:
             raise Cut
 
     with monkeypatch.context() as patch:
-        patch.setattr(watched.Loop, "_save", save)
+        patch.setattr(trainer.Loop, "_save", save)
         with pytest.raises(Cut):
             train(given, folder, splits=splits(), quiet=True)
     return given
@@ -168,14 +168,14 @@ def test_what_cannot_be_changed_on_the_way_is_told(tmp_path, monkeypatch, change
 
 def test_rates_and_decay_are_those_that_are_asked_for_now(tmp_path, monkeypatch):
     given = stopped(tmp_path / "run", monkeypatch)
-    seen, usual = [], watched.fit
+    seen, usual = [], trainer.fit
 
     def watching(trainee, *rest, **more):
         for progress in usual(trainee, *rest, **more):
             seen.append(trainee.optimisers[0].param_groups[0])
             yield progress
 
-    monkeypatch.setattr(watched, "fit", watching)
+    monkeypatch.setattr(trainer, "fit", watching)
     changes = {"train__weight_decay": 0.7, "train__beta2": 0.9, "train__average": 0.5}
     again(given, tmp_path / "run", **changes)
     assert {(group["weight_decay"], group["betas"]) for group in seen} == {(0.7, (0.9, 0.9))}
@@ -183,7 +183,7 @@ def test_rates_and_decay_are_those_that_are_asked_for_now(tmp_path, monkeypatch)
 
 def test_the_time_that_was_spent_counts(tmp_path, monkeypatch):
     given = stopped(tmp_path / "run", monkeypatch, **{"train.minutes": 60.0})
-    clocks, usual = [], watched.Clock
-    monkeypatch.setattr(watched, "Clock", lambda *given: clocks.append(given) or usual(*given))
+    clocks, usual = [], trainer.Clock
+    monkeypatch.setattr(trainer, "Clock", lambda *given: clocks.append(given) or usual(*given))
     again(given, tmp_path / "run")
     assert 0 < clocks[-1][2] < 600

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.small import SMALL, killed, splits
+from tests.fixtures.small import SMALL, killed, splits
 from tests.train.test_resume import digest
 from weft import config
-from weft.run import train, watched
+from weft.run import train, trainer
 from weft.train import threads
 from weft.train.threads import ThreadChoice, Timing
 
@@ -204,7 +204,7 @@ def test_other_threads_in_a_resumed_training_are_a_note(tmp_path, two, capsys):
 def test_fewer_cores_than_threads_are_a_note(tmp_path, two, capsys, monkeypatch):
     with killed(4):
         train(recipe(), tmp_path / "run", splits=splits(101), quiet=True)
-    monkeypatch.setattr(watched, "cores", lambda: 1)
+    monkeypatch.setattr(trainer, "cores", lambda: 1)
     train(recipe(), tmp_path / "run", splits=splits(101), resume=True)
     told = capsys.readouterr().err.replace("\n", " ")
     assert "note: it goes on with 2 threads on 1 core, which is slow" in told

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft import config
-from weft.report.tuned import changes, line, page, remarks, sentence, shown
+from weft.report.pages.tune import changes, line, page, remarks, sentence, shown
 from weft.tune.restart import Restart, Restarts
 from weft.tune.search import Tuned
 from weft.tune.space import Choices, Range

@@ -8,8 +8,8 @@ import pytest
 
 from tests.tune.test_search import STRENGTH, run, tfidf
 from weft import config
-from weft.measure import paired, spread
-from weft.tune.collapse import never_fell
+from weft.metrics import paired, spread
+from weft.run.collapse import never_fell
 from weft.tune.restart import Restart, Restarts, collapsed
 from weft.tune.study import Plan
 

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 import weft
-from tests import small
+from tests.fixtures import small
 from weft import config
 from weft.errors import UserError
-from weft.tune import parse, tune, work
+from weft.tune import parse, trial, tune
 from weft.tune.study import Row
 
 STRENGTH = "classic.strength=0.001..10 log"
@@ -73,7 +73,7 @@ def test_a_search_leaves_trials_model_configuration_and_record(base, tmp_path):
 def test_only_the_best_few_keep_their_weights(base, tmp_path):
     found = run(base, tmp_path / "out", trials=7)
     kept = {p.parent.name for p in (tmp_path / "out" / "trials").glob("*/model")}
-    assert kept == {f"{row.number:03d}" for row in found.ranked()[: work.KEEP]}
+    assert kept == {f"{row.number:03d}" for row in found.ranked()[: trial.KEEP]}
 
 
 def test_the_same_seed_takes_the_same_trials_and_it_goes_on_with_them(base, tmp_path):
@@ -92,7 +92,7 @@ def test_the_same_seed_takes_the_same_trials_and_it_goes_on_with_them(base, tmp_
 
 def test_nothing_is_trained_twice(base, tmp_path, monkeypatch):
     run(base, tmp_path / "out", trials=3, seeds=2)
-    monkeypatch.setattr(work, "train", None)
+    monkeypatch.setattr(trial, "train", None)
     monkeypatch.setattr("weft.tune.restart.train", None)
     assert len(run(base, tmp_path / "out", trials=3, seeds=2).rows) == 3
 
@@ -149,14 +149,14 @@ def test_a_failing_trial_is_a_row_with_its_reason(base, tmp_path):
 
 
 def test_a_surprise_is_told_with_its_traceback(base, tmp_path, monkeypatch):
-    train = work.train
+    train = trial.train
 
     def broken(given, folder, **options):
         if folder.name == "002":
             raise RuntimeError("the disk\nhas burned")
         return train(given, folder, **options)
 
-    monkeypatch.setattr(work, "train", broken)
+    monkeypatch.setattr(trial, "train", broken)
     found = run(base, tmp_path / "out", trials=3)
     assert [row.state for row in found.rows] == ["complete", "failed", "complete"]
     assert found.rows[1].reason.startswith("RuntimeError: the disk has burned (see ")
@@ -246,9 +246,9 @@ def test_a_squared_error_is_searched_downwards(tmp_path):
 def test_bad_trials_are_pruned_and_the_test_file_is_not_looked_at(tmp_path, monkeypatch):
     data = small.file(tmp_path)
     opened = []
-    train = work.train
+    train = trial.train
     monkeypatch.setattr(
-        work, "train", lambda c, *a, **o: opened.append(c["data"]["test"]) or train(c, *a, **o)
+        trial, "train", lambda c, *a, **o: opened.append(c["data"]["test"]) or train(c, *a, **o)
     )
     given = {
         "data.train": str(data),

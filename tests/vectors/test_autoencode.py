@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.shapes import checked
+from tests.fixtures.shapes import checked
 from weft.batch import Padded
 from weft.errors import UserError
 from weft.train.settings import Settings

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from weft.errors import UserError
 from weft.tokens.word import Word
-from weft.vectors import chunks
 from weft.vectors import corpus as module
+from weft.vectors import tokenise
 from weft.vectors.corpus import corpus
 
 TEXT = "the cat saw the dog\nThe dog ran\n\na cat a cat\n"
@@ -99,7 +99,7 @@ def test_blocks_make_no_difference(tmp_path, monkeypatch):
     whole = corpus([path], minimum=1, words="whitespace")
     monkeypatch.setattr(module, "BLOCK", 10_007)
     monkeypatch.setattr(module, "_PIECE", 1_009)
-    monkeypatch.setattr(chunks, "MOST", 997)
+    monkeypatch.setattr(tokenise, "MOST", 997)
     parts = corpus([path], minimum=1, words="whitespace")
     for read in (whole, parts):
         assert read.words == tuple(ranked)

@@ -6,8 +6,8 @@ import pytest
 from weft.embed.subwords import Subwords
 from weft.errors import UserError
 from weft.vectors import neighbours
+from weft.vectors.benchmarks import Pairs, Questions, dictionary, read
 from weft.vectors.evaluate import evaluate
-from weft.vectors.lists import Pairs, Questions, dictionary, read
 from weft.vectors.store import Vectors
 
 rng = np.random.default_rng(7)

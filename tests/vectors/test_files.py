@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.embed import subwords as sub
-from weft.embed.files import read_vectors
 from weft.embed.subwords import Subwords
+from weft.embed.vector_files.text import read_vectors
 from weft.errors import UserError
 from weft.vectors.files import FORMATS
 from weft.vectors.store import Vectors

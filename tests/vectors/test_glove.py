@@ -6,10 +6,10 @@ import torch
 
 from weft.errors import UserError
 from weft.vectors import glove as room
-from weft.vectors import kernels_glove as kernels
-from weft.vectors.cooccur import PAIR, Cooccurrences, _Block, _Counter, cooccurrences
+from weft.vectors.cooccurrence import PAIR, Cooccurrences, _Block, _Counter, cooccurrences
 from weft.vectors.corpus import Corpus
 from weft.vectors.glove import Factors, factorise, glove
+from weft.vectors.kernels import glove as kernels
 
 SIZE = 31
 
@@ -54,7 +54,7 @@ def test_counts_are_the_same_when_tables_overflow_to_disk(threads, monkeypatch, 
     one, spilt = corpus(words=9973, size=1999, slope=1.1), []
     usual = _Counter._spill
     monkeypatch.setattr(_Counter, "_spill", lambda self: (spilt.append(1), usual(self)))
-    monkeypatch.setattr("weft.vectors.cooccur.STEP", 1009)
+    monkeypatch.setattr("weft.vectors.cooccurrence.STEP", 1009)
     pairs = cooccurrences(one, 5, threads=threads, memory=700_000, folder=tmp_path)
     assert len(spilt) > 5
     assert both_ways(pairs) == pytest.approx(dict(brute(one, 5)), rel=1e-6)
@@ -62,7 +62,7 @@ def test_counts_are_the_same_when_tables_overflow_to_disk(threads, monkeypatch, 
 
 
 def test_counting_says_how_far_it_is(monkeypatch):
-    monkeypatch.setattr("weft.vectors.cooccur.STEP", 300)
+    monkeypatch.setattr("weft.vectors.cooccurrence.STEP", 300)
     heard = []
     cooccurrences(corpus(words=997), 3, threads=2, watch=heard.append)
     assert heard == [300 / 997, 600 / 997, 900 / 997, 1.0]

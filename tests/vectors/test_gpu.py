@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from weft.errors import UserError
-from weft.train.runtime import on
+from weft.runtime import on
 from weft.vectors import gpu
 from weft.vectors.corpus import Corpus, corpus
-from weft.vectors.kernels import Pieces, Targets, Weights
-from weft.vectors.learn import Learner, Settings, learn
+from weft.vectors.kernels.word2vec import Pieces, Targets, Weights
+from weft.vectors.word2vec import Learner, Settings, learn
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 WHOLE = [(0, 3, 0.1, 0.1)]  # three sentences
@@ -198,7 +198,7 @@ def test_words_of_one_topic_come_together(method, tmp_path) -> None:  # type: ig
 @needs_gpu
 def test_the_text_may_pass_in_many_parts(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(gpu, "PART", 100)
-    monkeypatch.setattr("weft.vectors.learn.CHUNK", 30)
+    monkeypatch.setattr("weft.vectors.word2vec.CHUNK", 30)
     text = small([[1, 2, 3, 4, 5]] * 100, 6)
     heard: list[int] = []
     settings = Settings(width=11, epochs=2, threads=1, device="cuda")

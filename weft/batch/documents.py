@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.batch.store import MEMORY, Flat
+from weft.batch.token_store import MEMORY, Flat
 from weft.tokens.tokenizer import Tokenizer
 
 CHUNK = 256  # documents tokenised together

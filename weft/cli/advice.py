@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from weft.text.source import SKIP
+from weft.text.line_source import SKIP
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 HOMES = ("train", "predict", "evaluate", "explain", "check")  # where an option is looked for first

@@ -53,8 +53,8 @@ def check(
     nobody closes.
     """
     from weft.doctor.check import examined, open_files
-    from weft.doctor.files import MATRICES, PARALLEL
     from weft.doctor.finding import SHOWN as PLACES
+    from weft.doctor.formats.files import MATRICES, PARALLEL
 
     first, second, third = (options.column(column) for column in (text, other, label))
     known = options.label_names(names) or ()
@@ -75,7 +75,7 @@ def check(
 
         fixed = write_copies(found, seen.seen, seen.copies, fix)
     if html:
-        from weft.report.check import page
+        from weft.report.pages.check import page
 
         write_text(html, page(diagnosis.first(PLACES), limit), errors="replace")
     if as_json:

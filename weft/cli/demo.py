@@ -43,7 +43,7 @@ def demo(
         return _write_digits(digits, quiet)
     from weft.report.compare import compare as run
     from weft.report.compare import show
-    from weft.text.corpora import reviews
+    from weft.text.synthetic.corpora import reviews
     from weft.text.write import write
 
     data = output / "data"
@@ -62,7 +62,7 @@ def demo(
 
 
 def _write_treebank(folder: Path, quiet: bool) -> None:
-    from weft.text.treebank import KINDS, write_treebank
+    from weft.text.synthetic.treebank import KINDS, write_treebank
 
     for kind, paths in write_treebank(folder).items():
         if not quiet:
@@ -75,7 +75,7 @@ def _write_treebank(folder: Path, quiet: bool) -> None:
 
 
 def _write_pairs(folder: Path, quiet: bool) -> None:
-    from weft.text.loomish import ENGLISH, LOOMISH, write_pairs
+    from weft.text.synthetic.translation import ENGLISH, LOOMISH, write_pairs
 
     for path in write_pairs(folder):
         language = {ENGLISH: "English", LOOMISH: "Loomish"}[path.suffix[1:]]
@@ -90,7 +90,7 @@ def _write_pairs(folder: Path, quiet: bool) -> None:
 
 
 def _write_digits(folder: Path, quiet: bool) -> None:
-    from weft.text.digits import write_digits
+    from weft.text.synthetic.digits import write_digits
 
     for path in write_digits(folder):
         if not quiet:

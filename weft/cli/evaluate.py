@@ -15,11 +15,11 @@ from weft.storage import jsonl, write_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.measure.classify import ClassFigures
+    from weft.metrics.classify import ClassFigures
     from weft.predict import Predictor
-    from weft.report.classified import Classified
-    from weft.report.mistakes import Mistakes
-    from weft.report.sampled import Sampled
+    from weft.report.analysis.best_and_worst import Sampled
+    from weft.report.analysis.classification import Classified
+    from weft.report.analysis.mistakes import Mistakes
     from weft.tasks.task import Answer
     from weft.text.example import Example
 
@@ -121,18 +121,18 @@ def _mistakes(
     from weft.explain.method import writes
 
     if kind := writes(predictor):
-        from weft.report.sampled import Sampled
+        from weft.report.analysis.best_and_worst import Sampled
 
         usual = 0 if as_json and not report else SAMPLES
         return Sampled(kind, keep=max(errors, WORST if report else usual))
     if predictor.by_word:
-        from weft.report.mistakes import Mistakes
+        from weft.report.analysis.mistakes import Mistakes
 
         return Mistakes(keep=max(errors, WORST if report else 0))
     if not (errors or report):
         return None
     if predictor.labels:
-        from weft.report.classified import Classified
+        from weft.report.analysis.classification import Classified
 
         return Classified(keep=max(errors, ERRORS if report else 0))
     what = "--errors" if errors else "--report"
@@ -158,8 +158,8 @@ def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
 
 def _show(mistakes: "Mistakes | Sampled", errors: int) -> None:
     """What went wrong: of words and their labels, or of texts."""
-    from weft.report.classified import Classified
-    from weft.report.mistakes import Mistakes
+    from weft.report.analysis.classification import Classified
+    from weft.report.analysis.mistakes import Mistakes
 
     if isinstance(mistakes, Classified):
         _show_labels(mistakes, errors or SAMPLES)
@@ -206,7 +206,7 @@ def _show_words(mistakes: "Mistakes", errors: int) -> None:
     """Labels, what is taken for what, and the worst sentences beside what is right."""
     from rich.text import Text
 
-    from weft.report.structures import in_terminal
+    from weft.report.drawings.draw import in_terminal
 
     console, unit = _show_counts(mistakes, {}), mistakes.units[0]
     for bad in mistakes.worst[:errors]:
@@ -261,9 +261,9 @@ def _write(
     model: str,
     file: str,
 ) -> None:
-    from weft.report import classified as labels
-    from weft.report import mistakes as words
-    from weft.report import sampled as texts
+    from weft.report.analysis import best_and_worst as texts
+    from weft.report.analysis import classification as labels
+    from weft.report.analysis import mistakes as words
 
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

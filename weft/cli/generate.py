@@ -16,7 +16,7 @@ from weft.cli.progress import counting
 from weft.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
-    from weft.decode.search_settings import Settings
+    from weft.decode.search.settings import Settings
     from weft.predict.generate import Token, Writer, Written
 
 CHUNK = 256  # prompts of a file that are answered together
@@ -147,8 +147,8 @@ def _words(file: str) -> dict[str, str]:
 def _read(file: str) -> Iterator[str]:
     from contextlib import closing
 
-    from weft.text.formats import is_matrices
-    from weft.text.source import Problems, Source
+    from weft.text.formats.recognise import is_matrices
+    from weft.text.line_source import Problems, Source
 
     if is_matrices(file):
         raise UserError(

@@ -13,18 +13,18 @@ from weft.cli import (
     convert,
     demo,
     evaluate,
-    explain,
     export,
     generate,
-    listing,
+    list_,
     predict,
     tokens,
     train,
     tune,
-    vectors,
 )
 from weft.cli.advice import fit_advice, options_of, verb_of
+from weft.cli.explain import explain
 from weft.cli.stopping import Stopped, end, signals, silence
+from weft.cli.vectors import vectors
 from weft.errors import UserError, UserNote, explain_memory, out_of_memory, visible
 
 _SHOW = warnings.showwarning
@@ -68,7 +68,7 @@ app.command("compare")(compare.compare)
 app.command("tune")(tune.tune)
 app.command("convert")(convert.convert)
 app.command("export")(export.export)
-app.command("list")(listing.show)
+app.command("list")(list_.show)
 app.add_typer(config.app, name="config")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(vectors.app, name="vectors")

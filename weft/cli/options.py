@@ -92,8 +92,8 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
     from dataclasses import fields
 
     from weft.run.data import Data
-    from weft.text.parallel import ending_of, sides
-    from weft.text.source import peel
+    from weft.text.formats.parallel import ending_of, sides
+    from weft.text.line_source import peel
 
     known = {field.name for field in fields(Data)}
     saved = {k: v for k, v in predictor.config["data"].items() if k in known}
@@ -118,8 +118,8 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
 
 def _fitting(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any]:
     """Return the saved columns that fit a file, and print those that had to be found anew."""
-    from weft.text.choice import fitted
     from weft.text.read import Columns, laid_out
+    from weft.text.reading_plan import fitted
 
     keys = ("text", "label", "other")
     given = {key: None if saved.get(key, "") == "" else saved[key] for key in keys}
@@ -134,7 +134,7 @@ def _fitting(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any]:
 
 def label_names(value: str) -> tuple[str, ...] | None:
     """What --names says, for the configuration; None where it is not given."""
-    from weft.text.names import parse_names
+    from weft.text.label_names import parse_names
 
     return parse_names(value) or None
 

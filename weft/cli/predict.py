@@ -16,11 +16,11 @@ from weft.errors import UserError
 
 if TYPE_CHECKING:
     from weft.predict import Predictor
-    from weft.tasks.structure import Structure
+    from weft.tasks.annotation import Structure
     from weft.tasks.task import Answer
     from weft.text.example import Example, Tally
+    from weft.text.formats.conllu_sentence import Sentence
     from weft.text.read import Columns
-    from weft.text.sentence import Sentence
 
 LONG = 20_000  # characters of a text that may take a model minutes to answer
 
@@ -151,7 +151,7 @@ def _given(
     chosen = options.handling(problems)
     if conllu and file != "-" and _is_conllu(file):
         from weft.predict.conllu import example_of
-        from weft.text.conllu import read_conllu
+        from weft.text.formats.conllu import read_conllu
 
         for sentence in read_conllu(file, problems=chosen, tally=tally):
             yield example_of(sentence), sentence
@@ -177,7 +177,7 @@ def _given(
 
 def _whole(text: str) -> bool:
     """Whether a text has words and no blank among them."""
-    from weft.tasks.masked import BLANK
+    from weft.tasks.mlm import BLANK
 
     return bool(text.strip()) and not BLANK.search(text)
 
@@ -217,9 +217,9 @@ def _of_words(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
     """Where words and tags stand in a column file: as in the training files, where it has these."""
     from dataclasses import replace
 
-    from weft.text.choice import kind_of
     from weft.text.column_layout import layout_of
-    from weft.text.source import Source
+    from weft.text.line_source import Source
+    from weft.text.reading_plan import kind_of
 
     if "" in (saved["text"], saved["label"]) or kind_of(file) != "conll":
         return asked
@@ -245,8 +245,8 @@ def _of_pair(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
 def _is_conllu(file: str) -> bool:
     from contextlib import closing
 
-    from weft.text.formats import structure_of
-    from weft.text.source import Source
+    from weft.text.formats.recognise import structure_of
+    from weft.text.line_source import Source
 
     if Path(file).is_dir():
         return False
@@ -330,7 +330,7 @@ def _rounded(value: float) -> str:
 
 
 def _draw(said: "Structure") -> None:
-    from weft.report.structures import in_terminal
+    from weft.report.drawings.draw import in_terminal
     from weft.terminal import Terminal
 
     console = Terminal()
@@ -347,7 +347,7 @@ def _write_conllu(
     tally: "Tally",
 ) -> None:
     from weft.predict.conllu import answered, sentence_of, tag_columns
-    from weft.text.conllu import format
+    from weft.text.formats.conllu import format
 
     said = answer.structure
     if sentence is None:

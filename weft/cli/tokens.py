@@ -131,7 +131,7 @@ def _texts(file: str, column: str | None, problems: str) -> Iterator[str]:
 
 
 def _lines(file: str) -> Iterator[str]:
-    from weft.text.source import Problems, Source
+    from weft.text.line_source import Problems, Source
 
     source = Source(file)
     return (line for _, line in source.lines(Problems(source.name, "error", None)))

@@ -81,7 +81,7 @@ def tune(
     if preset == "bert" and not (config or recipe):
         recipe = "bert"
     base = options.apply(_base(config, recipe, pretrained), flags, sets)
-    from weft.report import tuned as report
+    from weft.report.pages import tune as report
     from weft.tune import parse
     from weft.tune import tune as run
 
@@ -121,7 +121,7 @@ def _base(config: Path | None, recipe: str, pretrained: str) -> "Config":
 @contextlib.contextmanager
 def _progress(quiet: bool) -> Iterator[Callable[[Any, str, int | None], None]]:
     """A bar over the trials on a terminal, one line a trial otherwise."""
-    from weft.report.tuned import line
+    from weft.report.pages.tune import line
 
     if quiet:
         yield lambda news, metric, total: None

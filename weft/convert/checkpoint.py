@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from weft import jsonio
-from weft.convert import gpt2, sentence, tensors, tokenizer
+from weft.convert import gpt2, sentence_transformers, tensors, tokenizer
 from weft.convert.families import Family, expanded, family, typed
 from weft.convert.heads import (
     ACTIVATION,
@@ -56,7 +56,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, task: str = ""):
         self.folder = folder
-        self.sentence = sentence.read(folder)
+        self.sentence = sentence_transformers.read(folder)
         self.network = self.sentence.network if self.sentence else folder
         self.path = self.network / "config.json"
         self.config = _config(self.path)

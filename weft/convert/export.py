@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from weft.convert import gpt2, sentence
+from weft.convert import gpt2, sentence_transformers
 from weft.convert import tokenizer as tokenizers
 from weft.convert.families import BERT, DISTILBERT, ELECTRA, GPT2, ROBERTA, Family, expanded
 from weft.convert.heads import (
@@ -101,7 +101,9 @@ def exported(
     else:
         files = {"config.json": made, **_tokens(tokenizer, spec, family, limit)}
     if head is PLAIN:
-        own = sentence.written(config["pool"], spec["hidden"], config["data"]["limit"] or limit)
+        own = sentence_transformers.written(
+            config["pool"], spec["hidden"], config["data"]["limit"] or limit
+        )
         files |= own or {}
     return Made(family.title + head.suffix, tensors, files, note)
 
@@ -112,10 +114,10 @@ def _vectors(
     """What gives each of two texts its vector: a model of sentences, without what compares them."""
     if spec["kind"] == "gpt":
         raise UserError("Vectors of texts by a GPT-2 cannot be written; those by a BERT can.")
-    if sentence.written(config["pool"], 1, 1) is None:
+    if sentence_transformers.written(config["pool"], 1, 1) is None:
         raise UserError(
             f"sentence-transformers has no pool '{config['pool']['kind']}'. Train it with "
-            f"--set pool.kind={' or '.join(sentence.POOLS.values())}."
+            f"--set pool.kind={' or '.join(sentence_transformers.POOLS.values())}."
         )
     kept = {name: tensor for name, tensor in state.items() if name.startswith("embedders.")}
     out = {**config, "task": {"kind": "embed"}}

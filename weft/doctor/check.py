@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.doctor.copies import Copies
+from weft.doctor.checks.duplicates import Copies
 from weft.doctor.diagnose import diagnosed, without_fix
-from weft.doctor.files import PARALLEL, holds_labels, opened
 from weft.doctor.finding import Diagnosis
+from weft.doctor.formats.files import PARALLEL, holds_labels, opened
 from weft.doctor.survey import Survey, survey
 from weft.errors import UserError
 from weft.registry import typed

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from weft.doctor import checks, copies, names, paired, two
-from weft.doctor.draft import Draft, Spot, written
+from weft.doctor.annotations import NOUNS
+from weft.doctor.checks import duplicates, labels, rows, sentence_pairs, targets
 from weft.doctor.finding import SHOWN, Diagnosis, Finding, Targets, many, ordered, verb
-from weft.doctor.layers import NOUNS
 from weft.doctor.library import Missing
+from weft.doctor.pending import Draft, Spot, written
 from weft.doctor.survey import Source, Survey, Watch, survey
 from weft.text.example import Tally
 
@@ -40,28 +40,28 @@ def diagnosed(
     tallies: Mapping[str, Tally] | None = None,
     extra: tuple[Finding, ...] = (),
     most: int | None = SHOWN,
-) -> tuple[Diagnosis, copies.Copies]:
+) -> tuple[Diagnosis, duplicates.Copies]:
     """The diagnosis of a finished survey, and the repeated texts that --fix needs.
 
     A finding names its first `most` places; None stands for all of them.
     """
     for tally in (tallies or {}).values():
         tally.open = False  # rows are read again for their places, but counted once
-    findings = [f for name, tally in (tallies or {}).items() for f in checks.left_out(tally, name)]
+    findings = [f for name, tally in (tallies or {}).items() for f in rows.left_out(tally, name)]
     findings.extend(extra)
     try:
-        same = copies.Copies(found, near)
+        same = duplicates.Copies(found, near)
     except Missing as error:
         findings.append(_not_looked_for(error))
-        same = copies.Copies(found, near=False)
-    drafts: list[Draft] = [*copies.drafts(same)]
+        same = duplicates.Copies(found, near=False)
+    drafts: list[Draft] = [*duplicates.drafts(same)]
     try:
-        drafts.extend(names.labels(found))
-        drafts.extend(names.of_words(found))
+        drafts.extend(labels.labels(found))
+        drafts.extend(labels.of_words(found))
     except Missing as error:
         findings.append(_not_looked_for(error))
-    drafts.extend(paired.drafts(found))
-    drafts.extend(two.drafts(found))
+    drafts.extend(targets.drafts(found))
+    drafts.extend(sentence_pairs.drafts(found))
     drafts.extend(_others(found, limit))
     findings.extend(written(drafts, found, most))
     findings = [replace(finding, places=finding.places[:most]) for finding in findings]
@@ -69,10 +69,10 @@ def diagnosed(
         files=dict(files or {}),
         rows={split.name: split.rows for split in found.splits},
         findings=ordered(findings),
-        lengths={s.name: checks.of_lengths(s.lengths, limit) for s in found.splits},
-        histogram=checks.histogram({s.name: s.lengths for s in found.splits}),
+        lengths={s.name: rows.of_lengths(s.lengths, limit) for s in found.splits},
+        histogram=rows.histogram({s.name: s.lengths for s in found.splits}),
         labels=_counted(found, ""),
-        scripts=checks.of_scripts(found),
+        scripts=rows.of_scripts(found),
         layers={kind: table for kind in NOUNS if (table := _counted(found, kind))},
         targets=_targets(found, limit),
         words=_words(found),
@@ -82,14 +82,14 @@ def diagnosed(
 
 def without_fix(diagnosis: Diagnosis) -> Diagnosis:
     """The same where --fix cannot write the files: nobody is told to use it."""
-    told = (replace(f, fix=checks.by_hand(f.fix)) for f in diagnosis.findings)
+    told = (replace(f, fix=rows.by_hand(f.fix)) for f in diagnosis.findings)
     return replace(diagnosis, findings=tuple(told))
 
 
 def _counted(found: Survey, kind: str) -> dict[str, dict[str, int]]:
     """How often each name occurs in each split, the commonest first."""
     tables = {s.name: s.layers.get(kind, {}) if kind else s.labels for s in found.splits}
-    ranked = sorted(names.totals(found, kind).items(), key=lambda item: (-item[1], item[0]))
+    ranked = sorted(labels.totals(found, kind).items(), key=lambda item: (-item[1], item[0]))
     return {
         name: {split: table[name].count for split, table in tables.items() if name in table}
         for name, _ in ranked
@@ -102,8 +102,8 @@ def _targets(found: Survey, limit: int) -> Targets | None:
     known: dict[str, Mapping[int, int]] = {
         split.name: found.pairs.lengths.get(split.name, {}) for split in found.splits
     }
-    lengths = {name: checks.of_lengths(counts, limit) for name, counts in known.items()}
-    return Targets(lengths, checks.histogram(known))
+    lengths = {name: rows.of_lengths(counts, limit) for name, counts in known.items()}
+    return Targets(lengths, rows.histogram(known))
 
 
 def _words(found: Survey) -> dict[str, dict[str, tuple[int, int, float]]]:
@@ -111,7 +111,7 @@ def _words(found: Survey) -> dict[str, dict[str, tuple[int, int, float]]]:
     if found.pairs is None and not found.unlabelled:
         return {}
     sides = {"text": found.corpus} | ({"target": found.pairs.corpus} if found.pairs else {})
-    counted = {side: paired.unseen(found, corpus) for side, corpus in sides.items()}
+    counted = {side: targets.unseen(found, corpus) for side, corpus in sides.items()}
     return {
         side: {
             split: (total, distinct, len(new) / max(total, 1))
@@ -143,9 +143,9 @@ def _odd(found: Survey) -> Iterator[Draft]:
 
 def _others(found: Survey, limit: int) -> Iterator[Draft]:
     yield from _odd(found)
-    yield from checks.texts(found)
-    yield from checks.lengths(found, limit)
-    yield from checks.scripts(found)
+    yield from rows.texts(found)
+    yield from rows.lengths(found, limit)
+    yield from rows.scripts(found)
 
 
 def _not_looked_for(error: Missing) -> Finding:

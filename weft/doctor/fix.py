@@ -9,22 +9,22 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.doctor import mend
-from weft.doctor.copies import NOWHERE, Copies
-from weft.doctor.damage import cleaned
-from weft.doctor.files import Files
-from weft.doctor.labels import SURE, twins
-from weft.doctor.layers import NOUNS
-from weft.doctor.names import slips, totals
-from weft.doctor.structure import KINDS, faults, written_in
+from weft.doctor import fix_lines
+from weft.doctor.annotations import NOUNS
+from weft.doctor.checks.duplicates import NOWHERE, Copies
+from weft.doctor.checks.encoding import cleaned
+from weft.doctor.checks.label_variants import SURE, twins
+from weft.doctor.checks.labels import slips, totals
+from weft.doctor.formats.files import Files
+from weft.doctor.formats.structured import KINDS, faults, written_in
 from weft.doctor.survey import NO_LABEL, Split, Survey
 from weft.errors import UserError
 from weft.storage import jsonl
 from weft.text.example import Example, Label
-from weft.text.formats import ENDINGS
+from weft.text.formats.recognise import ENDINGS
+from weft.text.formats.squad import write_squad
+from weft.text.line_source import peel
 from weft.text.rewrite import KEEPING, other_columns, rewrite
-from weft.text.source import peel
-from weft.text.squad import write_squad
 from weft.text.write import write
 from weft.untrusted import whole_number
 
@@ -110,16 +110,16 @@ def _mend(
         layer: {t.label: t.meant for t in slips(survey, layer) if t.kind in SURE} for layer in NOUNS
     }
     first = next(iter(written_in(files.paths, files.formats, files.columns).values()), "")
-    found = list(mend.edits(path, kind, columns, mine, right, "" if first == "IO" else first))
+    found = list(fix_lines.edits(path, kind, columns, mine, right, "" if first == "IO" else first))
     target.parent.mkdir(parents=True, exist_ok=True)
     if kind == "standoff":
-        mend.copy_brat(path, target, found)
+        fix_lines.copy_brat(path, target, found)
     else:
-        mend.copy(path, str(target), found)
+        fix_lines.copy(path, str(target), found)
     for edit in found:
         note(Example("", None, edit.id, edit.file, edit.line), edit.what, edit.before, edit.after)
     for fault in faults(path, kind, columns):
-        if fault.kind not in mend.MENDED:
+        if fault.kind not in fix_lines.MENDED:
             note(_at(fault.where), f"left: {fault.kind}", fault.told, fault.told)
     for what, places in files.tallies[name].places.items():
         for where in places:

@@ -10,16 +10,16 @@ from itertools import chain, islice
 
 import numpy as np
 
-from weft.doctor.corpus import Corpus
-from weft.doctor.damage import damages
+from weft.doctor.annotations import annotation, is_sentence, layers
+from weft.doctor.checks.consistency import Variation
+from weft.doctor.checks.encoding import damages
+from weft.doctor.checks.scripts import script
+from weft.doctor.checks.target_stats import FIRST, Pairs, free_text, target_of
+from weft.doctor.checks.word_arrays import Corpus
 from weft.doctor.finding import Noted as Noted
-from weft.doctor.layers import annotation, is_sentence, layers
-from weft.doctor.pairs import FIRST, Pairs, free_text, target_of
-from weft.doctor.scripts import script
-from weft.doctor.variation import Variation
 from weft.doctor.words import normal, words
 from weft.text.example import Example, Label, Layers, Marks
-from weft.text.matrices import names_matrix
+from weft.text.formats.features import names_matrix
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
 Watch = Callable[[int], None]

@@ -9,14 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from weft.attend.block import Block, Entrance, of_products
-from weft.attend.prepared import prepared
+from weft.attend.packed import prepared
+from weft.attend.transformer_block import Block, Entrance, of_products
 from weft.batch import Padded
+from weft.embed.activations import sensible
 from weft.embed.contextual import Mix, Stacked, Word
-from weft.embed.options import sensible
 from weft.errors import UserError
 from weft.registry import register
-from weft.tokens.frame import Frame
+from weft.tokens.special_tokens import Frame
 from weft.tokens.vocabulary import CLS, SEP, SPECIALS
 
 

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.embed.activations import ACTIVATIONS, Activation, sensible
 from weft.embed.highway import Highway
-from weft.embed.options import ACTIVATIONS, Activation, sensible
 from weft.errors import UserError
 from weft.registry import register
 

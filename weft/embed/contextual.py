@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from weft.attend.low_rank import adapt
-from weft.attend.prepared_linear import Numbers
+from weft.attend.lora import adapt
 from weft.batch import Padded
 from weft.errors import UserError
-from weft.tokens.frame import Frame
+from weft.kernels.cpu.linear import Numbers
+from weft.tokens.special_tokens import Frame
 
 Word = Literal["first", "mean", "last"]
 

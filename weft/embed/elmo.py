@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.embed.activations import sensible
 from weft.embed.characters import CharacterCNN, reverse, spell
 from weft.embed.contextual import Mix
-from weft.embed.options import sensible
 from weft.errors import UserError
 from weft.registry import register
 

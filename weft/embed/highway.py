@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from weft.embed.options import ACTIVATIONS, Activation
+from weft.embed.activations import ACTIVATIONS, Activation
 
 
 class Highway(nn.Module):

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from weft.batch import Padded
-from weft.embed.files import read_vectors
-from weft.embed.options import sensible
+from weft.embed.activations import sensible
+from weft.embed.vector_files.text import read_vectors
 from weft.errors import UserError
 from weft.registry import register
 

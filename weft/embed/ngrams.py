@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.embed.options import sensible
+from weft.embed.activations import sensible
 from weft.embed.subwords import fnv, ngram_hashes
 from weft.errors import UserError
 from weft.registry import register

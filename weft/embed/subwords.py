@@ -86,7 +86,7 @@ class Subwords:
         if len(words) < COMPILED:
             vectors = [self.vector(word, own) for own, word in enumerate(words)]
             return np.stack(vectors) if vectors else np.zeros((0, self.table.shape[1]), np.float32)
-        from weft.embed.kernels import compose
+        from weft.embed.subword_kernels import compose
 
         letters = [spelled(word) for word in words]
         ends = np.cumsum([len(word) for word in letters])

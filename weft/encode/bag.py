@@ -8,7 +8,7 @@ from typing import Literal
 from torch import nn
 
 from weft.batch import Padded
-from weft.embed.options import ACTIVATIONS, Activation, sensible
+from weft.embed.activations import ACTIVATIONS, Activation, sensible
 from weft.errors import UserError
 from weft.registry import register
 

@@ -6,8 +6,8 @@ B rows   T steps   E input width
 from torch import nn
 
 from weft.batch import Padded
+from weft.embed.activations import Activation, sensible
 from weft.embed.highway import Highway
-from weft.embed.options import Activation, sensible
 from weft.registry import register
 
 

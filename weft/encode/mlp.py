@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from weft.batch import Padded
-from weft.embed.options import ACTIVATIONS, Activation, sensible
+from weft.embed.activations import ACTIVATIONS, Activation, sensible
 from weft.registry import register
 
 

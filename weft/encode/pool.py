@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from weft import registry
 from weft.attend.scores import attend, masked_softmax
 from weft.batch import Padded
-from weft.embed.options import ACTIVATIONS, Activation, sensible
+from weft.embed.activations import ACTIVATIONS, Activation, sensible
 from weft.registry import register
 
 Pooled = tuple[Tensor, Tensor | None]  # (B, H') and, from attention, (B, T)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.batch import Padded
+from weft.embed.activations import sensible
 from weft.embed.characters import reverse
-from weft.embed.options import sensible
 from weft.registry import register
 
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}

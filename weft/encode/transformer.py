@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from weft.attend.block import Block
-from weft.attend.prepared import prepared
+from weft.attend.packed import prepared
+from weft.attend.transformer_block import Block
 from weft.batch import Padded
-from weft.embed.options import sensible
+from weft.embed.activations import sensible
 from weft.embed.position import Learned, Sinusoidal
 from weft.errors import UserError
 from weft.registry import register

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.batch import Padded
-from weft.embed.options import sensible
-from weft.encode.compose import Ordered, Summed, Tanh
-from weft.encode.levels import Levels, plan
+from weft.embed.activations import sensible
+from weft.encode.tree_cells import Ordered, Summed, Tanh
+from weft.encode.tree_levels import Levels, plan
 from weft.registry import register
 
 PAIR = 2  # children of a node

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from weft.batch import Padded
-from weft.batch.index import Row
+from weft.batch.indexer import Row
 from weft.embed.contextual import Contextual
 from weft.encode.transformer import Transformer
 from weft.errors import UserError
 from weft.explain.words import Piece, placed
 from weft.model import Model
-from weft.predict.fill import asked as with_blanks
-from weft.predict.fill import word_of
+from weft.predict.fill_mask import asked as with_blanks
+from weft.predict.fill_mask import word_of
 from weft.predict.neural import Neural
 from weft.predict.predictor import Asked, Predictor
 from weft.text.example import Example

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from weft.decode.search_beam import Beams
-from weft.decode.search_found import Hypothesis
+from weft.decode.search.beam import Beams
+from weft.decode.search.hypotheses import Hypothesis
 
 Fate = Literal["open", "ended", "cut"]  # goes on, ended by itself, or ended by the limit
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from weft.batch import Padded
-from weft.batch.index import Row
+from weft.batch.indexer import Row
 from weft.errors import UserError
 from weft.predict.neural import Neural
 from weft.predict.predictor import Predictor

@@ -30,7 +30,7 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
     if writes(predictor):
         return _of_texts(predictor)
     if predictor.by_word:
-        from weft.explain.sentence import methods_at
+        from weft.explain.token_level import methods_at
 
         return methods_at(predictor)
     if isinstance(engine, Classic):
@@ -59,7 +59,7 @@ def _of_texts(predictor: Predictor) -> tuple[str, ...]:
     """Words of a source are weighed for the answer, where there is a source and it has words."""
     if writes(predictor) == "language" or getattr(predictor.engine, "reads", "") == "vectors":
         return ()
-    from weft.explain.writing import attends
+    from weft.explain.generation import attends
 
     return (OCCLUSION, ATTENTION) if attends(predictor) else (OCCLUSION,)
 
@@ -85,7 +85,7 @@ def explain(
     if predictor.by_word or writes(predictor) or unweighed(predictor):
         raise UserError(
             "Only answers about a whole text can be explained: a class, classes, a number. Of a "
-            "model that answers at every word, weft.explain.study explains one word at a time; of "
+            "model that answers at every word, weft.explain.run explains one word at a time; of "
             "one that writes, it shows how the text was written."
         )
     method = chosen(predictor, method)

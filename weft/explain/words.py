@@ -12,15 +12,15 @@ import numpy as np
 
 from weft.explain.explanation import Word
 from weft.text.example import BETWEEN
-from weft.text.records import CLOSE, OPEN
-from weft.tokens import pattern
+from weft.text.formats.records import CLOSE, OPEN
+from weft.tokens import word_pattern
 from weft.tokens.align import words_of
 from weft.tokens.tokenizer import whole
 
 if TYPE_CHECKING:
     from tokenizers.pre_tokenizers import Split
 
-    from weft.batch.index import Row
+    from weft.batch.indexer import Row
 
 Span = tuple[int, int]
 Piece = tuple[int, int, float]  # start, end, weight of a token
@@ -38,7 +38,7 @@ def _splitter() -> "Split":
     from tokenizers.pre_tokenizers import Split
 
     slot = f"{OPEN}[^{OPEN}{CLOSE}]+{CLOSE}"  # of a record: without its brackets it is none
-    return Split(Regex(f"{slot}|{pattern.words()}"), "removed", invert=True)
+    return Split(Regex(f"{slot}|{word_pattern.words()}"), "removed", invert=True)
 
 
 def gather(text: str, pieces: Iterable[Piece]) -> tuple[Word, ...]:

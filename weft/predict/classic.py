@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.predict.predictor import Scored
-from weft.tasks.structure import Found
+from weft.tasks.annotation import Found
 from weft.tasks.task import Space
 from weft.text.example import Example
 from weft.tokens.truncate import CHARACTERS, Policy, cut_text

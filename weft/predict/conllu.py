@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from weft.errors import UserError
 from weft.predict.predictor import Predictor
-from weft.tasks.structure import Structure
+from weft.tasks.annotation import Structure
 from weft.text.example import Example, Layers
-from weft.text.sentence import COLUMNS, NOTHING, Sentence, Word
-from weft.text.surface import offsets
+from weft.text.formats.conllu_offsets import offsets
+from weft.text.formats.conllu_sentence import COLUMNS, NOTHING, Sentence, Word
 
 KINDS = ("tags", "spans", "arcs")  # what has a column to stand in
 

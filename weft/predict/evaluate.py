@@ -10,11 +10,11 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from weft.errors import UserError
-from weft.measure import Measure
+from weft.metrics import Measure
 from weft.predict.predictor import CHUNK, Predictor, chunk_size
-from weft.predict.prepare import prepared
+from weft.predict.preprocess import prepared
 from weft.registry import typed
-from weft.tasks.structure import Structure
+from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer
 from weft.text.example import UNKNOWN_WORDS, Answers, Example, Layers, Tally
 

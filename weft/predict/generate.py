@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 
 from weft import registry
-from weft.decode.continuing import Continuing, Window
-from weft.decode.graphs import Ready, most_steps
-from weft.decode.prepared import prepared
-from weft.decode.search import NO_RULES, search, stream
-from weft.decode.search_only import Only
-from weft.decode.search_rules import Rules
-from weft.decode.search_settings import Settings
+from weft.decode.cuda_graphs.decode_step import Ready, most_steps
+from weft.decode.decoders.packed import prepared
+from weft.decode.decoders.prompt_continuation import Continuing, Window
+from weft.decode.search.allowed_phrases import Only
+from weft.decode.search.constraints import Rules
+from weft.decode.search.search import NO_RULES, search, stream
+from weft.decode.search.settings import Settings
 from weft.errors import UserError, near_miss
 from weft.predict.predictor import Predictor, load
 from weft.text.example import Example
-from weft.tokens.spelling import Spelling
+from weft.tokens.streaming_decoder import Spelling
 from weft.tokens.tokenizer import NOBODY
 from weft.tokens.vocabulary import EOS, SPECIALS, UNK
 

@@ -12,32 +12,32 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from weft.attend.prepared_linear import LAYERS
 from weft.batch import Padded, Store, for_reading
 from weft.batch.documents import tokenised
-from weft.batch.index import Indexer, Row
+from weft.batch.indexer import Indexer, Row
 from weft.errors import UserError, unknown_name
+from weft.inference.forward import BUDGET, ROWS, decoded, readings, scores
+from weft.inference.lm_scoring import from_the_end, likelihoods
+from weft.inference.mlm_scoring import judged
+from weft.kernels.cpu.linear import LAYERS
 from weft.model import Model, Reading
-from weft.predict.fill import fill
+from weft.predict.fill_mask import fill
 from weft.predict.predictor import CHUNK, Predictor, Scored, load
-from weft.predict.prepare import grown, written
+from weft.predict.preprocess import grown, written
 from weft.registry import fits, plain, trusted
+from weft.runtime import Runtime, on
 from weft.storage import replacing
+from weft.tasks.annotation import Found, Place
+from weft.tasks.extractive_qa import Window, pointed
 from weft.tasks.language import Speech
-from weft.tasks.masked import SEED, Judged
-from weft.tasks.span import Window, pointed
-from weft.tasks.structure import Found, Place
+from weft.tasks.mlm import SEED, Judged
 from weft.tasks.tag import joined
 from weft.tensorfile import check_network, read_header
 from weft.text.example import Example
-from weft.tokens.cuts import Cuts, keep
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import CHARACTERS, OVERLAP, Policy
-from weft.train.evaluate import BUDGET, ROWS, decoded, readings, scores
-from weft.train.faster import quicken
-from weft.train.likelihoods import from_the_end, likelihoods
-from weft.train.masked import judged
-from weft.train.runtime import Runtime, on
+from weft.tokens.word_segmenter import Cuts, keep
+from weft.train.cuda_graphs import quicken
 
 CUTS = "cuts.json"  # how plain text is cut into words, where the training file taught it
 # What a saved model may ask of its searches; options of `weft generate` may ask for more.

@@ -16,11 +16,11 @@ from weft import jsonio, registry
 from weft.errors import UserError, near_miss
 from weft.predict.golden import GOLDEN, LONGEST, exactly, replay_golden, texts_of
 from weft.storage import ESCAPED, replacing_folder, write_text
-from weft.tasks.structure import Structure
+from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer, Space, Task, built
 from weft.text.example import Example, Tally
-from weft.text.formats import is_matrices
-from weft.text.matrices import no_text
+from weft.text.formats.features import no_text
+from weft.text.formats.recognise import is_matrices
 from weft.tokens.truncate import saved_lengths
 
 FORMAT = 1

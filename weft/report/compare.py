@@ -15,31 +15,31 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from weft import config as configuration
 from weft import registry
+from weft.compare.budget import Clock
+from weft.compare.dataset_stats import Facts, facts, looks_numeric, right
+from weft.compare.detect_task import chosen, fitting, fitting_files, others
+from weft.compare.leaderboard import Row, table, verdict
+from weft.compare.plan import Plan, begun, command, kind_of, starts
+from weft.compare.ranking import rank
+from weft.compare.scheduler import Race, crew, progress
+from weft.compare.trial import RESULT, Cut, Result, Trial
+from weft.compare.write_test_split import write_test
 from weft.config import Config
 from weft.errors import UserError, unknown_name
-from weft.report.budget import Clock
-from weft.report.disputes import disputes
-from weft.report.facts import Facts, facts, looks_numeric, right
-from weft.report.fitting import chosen, fitting, fitting_files, others
-from weft.report.held import write_test
-from weft.report.leaderboard import Row, table, verdict
-from weft.report.look import look
-from weft.report.page import Page, render
-from weft.report.plan import Plan, begun, command, kind_of, starts
-from weft.report.ranking import rank
-from weft.report.schedule import Race, crew, progress
-from weft.report.trial import RESULT, Cut, Result, Trial
-from weft.report.written import written
+from weft.report.analysis.disagreements import disputes
+from weft.report.analysis.generation_samples import written
+from weft.report.analysis.model_analysis import look
+from weft.report.pages.compare import Page, render
 from weft.run.data import Data, checked, choose_columns, manner_of, source
 from weft.run.split import Splits, holdout
+from weft.run.text_scores import WRITING
 from weft.run.train import filled, settled
 from weft.storage import copy_folder, locked, write_text
 from weft.tasks.task import built
 from weft.text.example import Tally
-from weft.text.parallel import sides
+from weft.text.formats.parallel import sides
 from weft.text.read import HEADER
-from weft.train.verdict import Health
-from weft.tune.texts import WRITING
+from weft.train.gradient_verdict import Health
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis

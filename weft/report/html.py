@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from weft.report.words import (
+from weft.compare.format import (
     BRIEF,
     about,
     called,
@@ -24,7 +24,7 @@ from weft.storage import cannot_write, write_text
 def render(template: str, **values: Any) -> str:
     """A whole page; everything that came from the user is escaped by the template."""
     templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -15,7 +15,7 @@ import numpy as np
 from weft import registry
 from weft.classic.progress import Progress
 from weft.config import Config
-from weft.decode import search_settings
+from weft.decode.search import settings
 from weft.errors import UserError
 from weft.machine import require_memory
 from weft.predict.classic import Classic, shortened
@@ -25,8 +25,8 @@ from weft.tasks.language import Language
 from weft.tasks.tag import Tag
 from weft.tasks.task import Space, Task, figures
 from weft.text.example import Example, Tally
+from weft.train.logger import Watch, forget_after
 from weft.train.settings import Settings
-from weft.train.watch import Watch, forget_after
 
 CHUNK = 10_000  # texts tokenised together
 QUIET = 30  # seconds without a word, at most, where there is no bar to look at
@@ -47,7 +47,7 @@ def sections(config: Config) -> dict[str, Any]:
     path = tokenizer.pop("path", "")
     filled = registry.fill("tokenizer", tokenizer)
     generate = registry.check(
-        search_settings.Settings, {"method": "sample", **config["generate"]}, "[generate]"
+        settings.Settings, {"method": "sample", **config["generate"]}, "[generate]"
     )
     return {"tokenizer": {**filled, "path": path} if path else filled, **out, "generate": generate}
 

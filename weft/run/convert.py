@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.attend.low_rank import merge
+from weft.attend.lora import merge
 from weft.config import Config
 from weft.convert.checkpoint import Checkpoint
 from weft.convert.export import Made, exported
 from weft.convert.families import expanded
-from weft.convert.fit import put
-from weft.convert.hub import located
+from weft.convert.load_weights import put
+from weft.convert.locate import located
 from weft.convert.tensors import named
 from weft.convert.tokenizer import FILE, kind_of
 from weft.errors import UserError, unknown_name
@@ -22,10 +22,10 @@ from weft.model import Model
 from weft.predict.neural import Neural, indexer
 from weft.predict.predictor import Predictor, load
 from weft.run.train import filled, versions
+from weft.runtime import on
 from weft.tasks.task import built
 from weft.tensorfile import build_on_meta
-from weft.text.schemes import OUTSIDE
-from weft.train.runtime import on
+from weft.text.annotation.schemes import OUTSIDE
 
 TAG = "tag"  # the column of a tagger whose checkpoint names none
 GOLDEN = ("The bank of the river was steep.", "Is it 3.14?", "She banks on a good answer, too.")

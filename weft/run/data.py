@@ -7,19 +7,19 @@ from itertools import chain
 from typing import Any, Literal
 
 from weft import registry
-from weft.doctor.labels import plain
+from weft.doctor.checks.label_variants import plain
 from weft.errors import UserError
 from weft.tasks.classify import Classify
-from weft.text.choice import choose, fitted
-from weft.text.documents import Layout, files_of, read_documents
 from weft.text.example import Answers, Example, Tally
-from weft.text.formats import is_matrices
-from weft.text.matrices import no_text
-from weft.text.names import checked_names, named
-from weft.text.parallel import Second, read_parallel, sides
+from weft.text.formats.documents import Layout, files_of, read_documents
+from weft.text.formats.features import no_text
+from weft.text.formats.parallel import Second, read_parallel, sides
+from weft.text.formats.raw import read_running
+from weft.text.formats.recognise import is_matrices
+from weft.text.label_names import checked_names, named
+from weft.text.line_source import Problems, missing
 from weft.text.read import Columns, read, settled
-from weft.text.running import read_running
-from weft.text.source import Problems, missing
+from weft.text.reading_plan import choose, fitted
 from weft.tokens.truncate import CHARACTERS, OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once

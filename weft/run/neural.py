@@ -14,22 +14,22 @@ from weft.errors import UserError
 from weft.model import Model, fill
 from weft.predict.neural import CUTS, Neural, indexer
 from weft.predict.predictor import Predictor
-from weft.run import documents, pretrained, running
+from weft.run import lm_data, mlm_data, pretrained
 from weft.run.data import Data
 from weft.run.folder import check_room
 from weft.run.split import Splits
-from weft.run.stores import Asked, Stores
-from weft.run.watched import Loop, Rows
+from weft.run.tokenise import Asked, Stores
+from weft.run.trainer import Loop, Rows
+from weft.runtime import Runtime, seed_everything, threads
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
-from weft.text.matrices import matrix
-from weft.text.records import mark
-from weft.tokens.cuts import Cuts, Lessons, keep
+from weft.text.formats.features import matrix
+from weft.text.formats.records import mark
 from weft.tokens.tokenizer import Tokenizer
-from weft.train.faster import quicken
-from weft.train.runtime import Runtime, seed_everything, threads
+from weft.tokens.word_segmenter import Cuts, Lessons, keep
+from weft.train.cuda_graphs import quicken
+from weft.train.logger import Watch
 from weft.train.settings import Settings
-from weft.train.watch import Watch
 
 
 def sections(config: Config) -> dict[str, Any]:
@@ -91,10 +91,10 @@ class Run:
             dev: Store | Documents | None
             held = self.splits.dev
             if model.speaks:
-                train, dev = running.stream(self, model), running.texts(self, model)
+                train, dev = lm_data.stream(self, model), lm_data.texts(self, model)
             elif model.fills:
-                train = documents.learned(self, model)
-                dev = documents.documents(self, held, "dev")
+                train = mlm_data.learned(self, model)
+                dev = mlm_data.documents(self, held, "dev")
             else:
                 stores = Stores(
                     self.task, self.space, self.data, self.folder, self.watch, self.tally, model,

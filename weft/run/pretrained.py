@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from weft.config import Config
 from weft.convert import gpt2
 from weft.convert.checkpoint import Checkpoint, both
-from weft.convert.fit import put
 from weft.convert.heads import ACTIVATION, PLAIN, SPEECH
-from weft.convert.hub import located
+from weft.convert.load_weights import put
+from weft.convert.locate import located
 from weft.convert.tensors import safe
 from weft.convert.tokenizer import FILE, kind_of
 from weft.embed.elmo import embedder_of, network_of

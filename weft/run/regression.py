@@ -6,14 +6,14 @@ import numpy as np
 import torch
 
 from weft.batch import Store
-from weft.classic.choose import GRIDS, choose, fit_for
-from weft.classic.choose import scores as linear_scores
+from weft.classic.linear.regularisation import GRIDS, choose, fit_for
+from weft.classic.linear.regularisation import scores as linear_scores
 from weft.errors import UserError
+from weft.inference.forward import scores
 from weft.model import Model
 from weft.tasks.regress import Scale
 from weft.tasks.task import figures
-from weft.train.evaluate import scores
-from weft.train.watch import forget_after
+from weft.train.logger import forget_after
 
 if TYPE_CHECKING:
     from weft.run.neural import Run

@@ -27,8 +27,8 @@ from weft.run.data import (
 )
 from weft.storage import replacing
 from weft.text.example import Answers, Example, Layers, Marks, Tally
-from weft.text.parallel import sides
-from weft.text.source import missing
+from weft.text.formats.parallel import sides
+from weft.text.line_source import missing
 
 TEST_SHARE = 0.2  # of the training file, when there is neither a test file nor folds
 BINS = 10  # strata of a numeric label

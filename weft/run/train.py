@@ -23,10 +23,10 @@ from weft import config as configuration
 from weft import registry
 from weft.config import Config
 from weft.errors import UserError, unknown_name
-from weft.measure import Figure
+from weft.metrics import Figure
 from weft.predict.evaluate import evaluate, unlabelled
 from weft.predict.predictor import CHUNK, Engine, Predictor, load
-from weft.predict.prepare import prepared
+from weft.predict.preprocess import prepared
 from weft.progress import announced
 from weft.run.data import Data, Source, checked, counted, manner_of, nearly_same, some, unread
 from weft.run.folder import check_free, explained, prepare
@@ -34,10 +34,11 @@ from weft.run.settings import read_settings
 from weft.run.split import Splits, opened
 from weft.storage import jsonl, locked, write_text
 from weft.tasks.task import Space, Task, built
-from weft.text import matrices, trees
+from weft.text.annotation import trees
 from weft.text.example import Example, Tally
+from weft.text.formats import features
+from weft.train.logger import Watch, as_it_was
 from weft.train.settings import Settings
-from weft.train.watch import Watch, as_it_was
 
 PRETRAINED = "pretrained"  # the kind of what a folder holds, until it is opened
 GOLDEN_LENGTH = 2000  # characters; longer texts would make a model folder needlessly large
@@ -129,7 +130,7 @@ def _train(
             _check_labels(task, space, splits, manner)
     runtime = None
     if "classic" not in full:
-        from weft.train.runtime import on
+        from weft.runtime import on
 
         runtime = on(device, settings.precision)
     if resume:
@@ -265,7 +266,7 @@ def _golden(example: Example, reads: str) -> str | tuple[str, str]:
     if reads == "trees" and example.tree:
         return trees.format(example.tree)
     if reads == "vectors":
-        return matrices.written(matrices.matrix(example))
+        return features.written(features.matrix(example))
     if example.fields:
         return json.dumps(dict(example.fields), ensure_ascii=False)
     return example.text
@@ -381,7 +382,7 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
             )  # fmt: skip
         return
     if kind == "masked":
-        from weft.run.documents import check_parts
+        from weft.run.mlm_data import check_parts
 
         check_parts(full)
         return

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError, near_miss
-from weft.measure import Classification, LabelSets
+from weft.metrics import Classification, LabelSets
 from weft.registry import register
 from weft.tasks.task import Answer, Labels, Loss, weight, with_words
 from weft.text.example import Answers, Example, Layers, Marks
-from weft.text.source import SKIP
+from weft.text.line_source import SKIP
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
-from weft.measure.brackets import Bracketed, Brackets
-from weft.measure.figure import Figure
-from weft.measure.tags import Tagging
+from weft.metrics.structure.brackets import Bracketed, Brackets
+from weft.metrics.structure.tags import Tagging
+from weft.metrics.value import Figure
 from weft.registry import register
-from weft.tasks.structure import Found, Structure
-from weft.tasks.tagsets import TagSets, column
+from weft.tasks.annotation import Found, Structure
+from weft.tasks.tag_vocabulary import TagSets, column
 from weft.tasks.task import Answer, Loss
-from weft.text import brackets, column_layout
-from weft.text.constituents import grown, opened, spans, tags
+from weft.text import column_layout
+from weft.text.annotation.constituents import grown, opened, spans, tags
+from weft.text.annotation.schemes import Span
+from weft.text.annotation.trees import Tree, format
 from weft.text.example import Example, Layers, Tally
-from weft.text.schemes import Span
-from weft.text.surface import spaced
-from weft.text.trees import Tree, format
+from weft.text.formats import brackets
+from weft.text.formats.conllu_offsets import spaced
 
 if TYPE_CHECKING:
     from weft.batch import Labelled

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.errors import UserError
-from weft.measure import Measure
+from weft.metrics import Measure
 from weft.registry import register
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example

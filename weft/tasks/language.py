@@ -14,14 +14,14 @@ import numpy as np
 
 from weft import registry
 from weft.errors import UserError
-from weft.measure.figure import Figure
-from weft.measure.language import Cost, Perplexity, Size, size
+from weft.metrics.perplexity import Cost, Perplexity, Size, size
+from weft.metrics.value import Figure
 from weft.registry import register
+from weft.tasks.annotation import Found, Place
 from weft.tasks.seq2seq import Words
-from weft.tasks.structure import Found, Place
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
-from weft.tokens.pieces import with_pieces
+from weft.tokens.subtoken_table import with_pieces
 from weft.tokens.vocabulary import EOS, SPECIALS, UNK
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from weft.registry import register
 from weft.tasks.classify import Classify
 from weft.tasks.regress import Regress
 from weft.text.example import Example, Tally
-from weft.text.source import SKIP
-from weft.text.two import UNAGREED
+from weft.text.line_source import SKIP
+from weft.text.pair_columns import UNAGREED
 
 FIX = "Name the columns of the two texts, --text A --other B; in Python, give pairs: (text, other)."
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
-from weft.measure.dependencies import Dependencies
-from weft.measure.figure import Figure
-from weft.measure.tags import Tagging
+from weft.metrics.structure.dependencies import Dependencies
+from weft.metrics.structure.tags import Tagging
+from weft.metrics.value import Figure
 from weft.registry import register
-from weft.tasks.structure import Found, Structure
-from weft.tasks.tagsets import TagSets, column, layers, named
+from weft.tasks.annotation import Found, Structure
+from weft.tasks.tag_vocabulary import TagSets, column, layers, named
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
 from weft.untrusted import whole_number

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
-from weft.measure import Regression
+from weft.metrics import Regression
 from weft.registry import register
 from weft.tasks.task import Answer, Labels, Loss, weight, with_words
 from weft.text.example import Example, Tally
-from weft.text.source import SKIP
+from weft.text.line_source import SKIP
 
 if TYPE_CHECKING:
     from torch import Tensor

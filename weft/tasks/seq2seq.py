@@ -12,14 +12,14 @@ import numpy as np
 from weft import registry
 from weft.errors import UserError
 from weft.registry import register
-from weft.tasks.structure import Found
+from weft.tasks.annotation import Found
+from weft.tasks.target_vocabulary import Words as Words
 from weft.tasks.task import Answer, Labels, Loss
-from weft.tasks.text_measure import MAIN, Right, TextMeasure, checked
-from weft.tasks.wording import Words as Words
+from weft.tasks.text_metrics import MAIN, Right, TextMeasure, checked
 from weft.text.example import Answers, Example, Tally
-from weft.text.parallel import endings
-from weft.text.records import check_slots, delexicalised, linear, mark, read_record
-from weft.text.source import SKIP
+from weft.text.formats.parallel import endings
+from weft.text.formats.records import check_slots, delexicalised, linear, mark, read_record
+from weft.text.line_source import SKIP
 
 if TYPE_CHECKING:
     from weft.batch import Labelled

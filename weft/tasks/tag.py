@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError, unknown_name
-from weft.measure.chunks import Chunks
-from weft.measure.figure import Figure
-from weft.measure.tags import Tagging
+from weft.metrics.structure.chunks import Chunks
+from weft.metrics.structure.tags import Tagging
+from weft.metrics.value import Figure
 from weft.registry import register
-from weft.tasks.structure import Found, Structure
-from weft.tasks.tagsets import TagSets, column, layers, named
+from weft.tasks.annotation import Found, Structure
+from weft.tasks.tag_vocabulary import TagSets, column, layers, named
 from weft.tasks.task import Answer, Loss
-from weft.text import schemes
+from weft.text.annotation import schemes
+from weft.text.annotation.spans import align
 from weft.text.example import TAG, Example, Layers, Marks, Tally
-from weft.text.spans import align
-from weft.tokens.split import word_spans
+from weft.tokens.pretokenizer import word_spans
 
 if TYPE_CHECKING:
     from weft.batch import Labelled

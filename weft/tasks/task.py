@@ -9,8 +9,8 @@ import numpy as np
 
 from weft import registry
 from weft.errors import UserError
-from weft.measure import Measure
-from weft.tasks.structure import Structure
+from weft.metrics import Measure
+from weft.tasks.annotation import Structure
 from weft.text.example import Example
 
 if TYPE_CHECKING:

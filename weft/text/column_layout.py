@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import islice, pairwise
 
 from weft.errors import UserError, near_miss
-from weft.text.source import SAMPLE_LINES, Source
+from weft.text.line_source import SAMPLE_LINES, Source
 from weft.untrusted import whole_number
 
 DOCUMENT = "-DOCSTART-"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from weft.errors import UndecidedError, UserError, near_miss
 from weft.text.cells import few_values, is_number, is_scale, is_text
-from weft.text.two import only_two, stand_within, two_texts
+from weft.text.pair_columns import only_two, stand_within, two_texts
 from weft.untrusted import whole_number
 
 TEXT_NAMES = (

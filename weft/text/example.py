@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import UserError
-from weft.text.schemes import Span
-from weft.text.trees import Tree
+from weft.text.annotation.schemes import Span
+from weft.text.annotation.trees import Tree
 
 
 @dataclass(frozen=True, slots=True)

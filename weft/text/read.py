@@ -8,22 +8,12 @@ from pathlib import Path
 
 from weft.errors import UserError
 from weft.registry import typed
-from weft.text import trees
-from weft.text.brackets import read_brackets
+from weft.text.annotation import trees
 from weft.text.columns import NO_LABEL, Columns, Layout, layout, table_layout
 from weft.text.example import Example, Label, Tally, label_of
-from weft.text.formats import (
-    FORMATS,
-    PREFIX,
-    STRUCTURES,
-    check_format,
-    delimiter_of,
-    is_matrices,
-    recognise_source,
-    structure_of,
-)
-from weft.text.formats import recognise as recognise
-from weft.text.objects import (
+from weft.text.formats.brackets import read_brackets
+from weft.text.formats.csv import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
+from weft.text.formats.jsonl import (
     Keys,
     cell_of,
     half_fault,
@@ -34,10 +24,21 @@ from weft.text.objects import (
     second,
     several,
 )
-from weft.text.objects import no_text as no_text
-from weft.text.parallel import read_parallel, sides
-from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
-from weft.text.source import (
+from weft.text.formats.jsonl import no_text as no_text
+from weft.text.formats.parallel import read_parallel, sides
+from weft.text.formats.recognise import (
+    FORMATS,
+    PREFIX,
+    STRUCTURES,
+    check_format,
+    delimiter_of,
+    is_matrices,
+    recognise_source,
+    structure_of,
+)
+from weft.text.formats.recognise import recognise as recognise
+from weft.text.formats.squad import kind_of
+from weft.text.line_source import (
     EMPTY,
     EMPTY_ADVICE,
     SKIP,
@@ -47,7 +48,6 @@ from weft.text.source import (
     Source,
     missing,
 )
-from weft.text.squad import kind_of
 from weft.untrusted import has_surrogate
 
 HEADER = "first line taken for a header"
@@ -85,7 +85,7 @@ def read(
             return _sentences(name, "standoff", columns, problems, tally)
         return _some(_folder(name, problems, tally), name)
     if is_matrices(name):
-        from weft.text.matrices import listed
+        from weft.text.formats.features import listed
 
         return listed(name)
     if format == "folder":
@@ -96,7 +96,7 @@ def read(
     if kind == "spans" and columns.label is not None:
         kind = "jsonl"  # what is asked for is another label than the spans
     if kind == "squad":
-        from weft.text.squad import squad_examples
+        from weft.text.formats.squad import squad_examples
 
         source.close()
         rows = squad_examples(name, problems=problems, tally=tally, keep_empty=keep_empty)
@@ -110,7 +110,7 @@ def read(
         kind = "tsv"  # of standard input, which is taken for lines otherwise
     if kind == "parquet":
         source.close()
-        from weft.text.parquet import read_parquet
+        from weft.text.formats.parquet import read_parquet
 
         return _some(read_parquet(name, columns, faults), name)
     if not source.head(1):
@@ -137,7 +137,7 @@ def laid_out(
         structure = "" if columns.label is not None else structure_of(source)
         kind = format or structure or recognise_source(source)
         if kind == "parquet":
-            from weft.text.parquet import parquet_layout
+            from weft.text.formats.parquet import parquet_layout
 
             return parquet_layout(name, columns)
         if kind not in ("csv", "tsv", "jsonl") or not source.head(1):
@@ -183,7 +183,7 @@ def _some(examples: Iterator[Example], name: str) -> Iterator[Example]:
 def _sentences(
     name: str, kind: str, columns: Columns, problems: Handling, tally: Tally | None
 ) -> Iterator[Example]:
-    from weft.text.sentences import column_examples, conllu_examples, marked_examples
+    from weft.text.formats.structured import column_examples, conllu_examples, marked_examples
 
     if kind == "conllu":
         label = "" if columns.label is None else str(columns.label)

@@ -9,10 +9,10 @@ from weft.errors import UserError
 from weft.storage import replacing
 from weft.text.columns import Columns, Layout
 from weft.text.example import Answers, Example, Label, label_of
-from weft.text.formats import delimiter_of
+from weft.text.formats.csv import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
+from weft.text.formats.recognise import delimiter_of
+from weft.text.line_source import Problems, Source, peel
 from weft.text.read import laid_out
-from weft.text.rows import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
-from weft.text.source import Problems, Source, peel
 from weft.text.write import opened
 
 KEEPING = ("csv", "tsv", "jsonl", "parquet")  # formats that can hold more than text and label
@@ -29,7 +29,7 @@ def rewrite(
     """
     with replacing(target) as part:
         if format == "parquet":
-            from weft.text.parquet import rewrite_parquet
+            from weft.text.formats.parquet import rewrite_parquet
 
             rewrite_parquet(examples, path, str(part), columns)
             return
@@ -49,7 +49,7 @@ def rewrite(
 def other_columns(path: str, columns: Columns, format: str) -> tuple[str, ...]:
     """What the columns besides text, label and id are called."""
     if format == "parquet":
-        from weft.text.parquet import parquet_layout
+        from weft.text.formats.parquet import parquet_layout
 
         found: Layout | None = parquet_layout(path, columns)
     else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.errors import UndecidedError, UserError
-from weft.text import schemes
+from weft.text.annotation import schemes
 from weft.text.column_layout import BIT, Layout, Sample, cut, look
 
 SHOWN = 6  # tags in the line that tells of the decision

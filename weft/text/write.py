@@ -15,8 +15,8 @@ from weft.errors import UserError, unknown_name
 from weft.registry import typed
 from weft.storage import replacing, write_bytes
 from weft.text.example import Answers, Example, Label
-from weft.text.formats import ENDINGS, PREFIX
-from weft.text.source import peel
+from weft.text.formats.recognise import ENDINGS, PREFIX
+from weft.text.line_source import peel
 
 SEPARATOR = "|"  # between the labels of one CSV or TSV cell
 
@@ -39,7 +39,7 @@ def write(
         raise unknown_name("format to write", kind, [*_WRITERS, "parquet"])
     with replacing(name) as part:
         if kind == "parquet":
-            from weft.text.parquet import write_parquet
+            from weft.text.formats.parquet import write_parquet
 
             write_parquet(examples, str(part))
             return

@@ -1,6 +1,6 @@
 """Text into tokens into ids: vocabularies, tokenizers, alignment and truncation."""
 
-from weft.tokens.spans import Tokens
+from weft.tokens.offsets import Tokens
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy, coverage, cut
 from weft.tokens.vocabulary import BOS, CLS, EOS, MASK, PAD, SEP, SPECIALS, UNK, Vocabulary

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from weft.registry import register
-from weft.tokens import pattern
-from weft.tokens.spans import SPACE
+from weft.tokens import word_pattern
+from weft.tokens.offsets import SPACE
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import SPECIALS, UNK
 from weft.tokens.word import Form, check_size, normalise, nothing_to_learn, readable
@@ -131,7 +131,7 @@ class Unigram:
         import tokenizers
         from tokenizers import models
 
-        from weft.tokens.unigram import learn
+        from weft.tokens.unigram_trainer import learn
 
         raw = tokenizers.Tokenizer(models.Unigram())
         _mark_spaces(raw, self.normalise, self.lowercase)
@@ -158,7 +158,7 @@ def _mark_spaces(raw: "tokenizers.Tokenizer", form: Form, lowercase: bool) -> No
     raw.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Metaspace(SPACE, prepend_scheme="always", split=False),
-            pre_tokenizers.Split(Regex(f"{SPACE}?(?:{pattern.words()})"), "isolated"),
+            pre_tokenizers.Split(Regex(f"{SPACE}?(?:{word_pattern.words()})"), "isolated"),
         ]
     )
     raw.decoder = decoders.Metaspace(SPACE, prepend_scheme="always")
@@ -168,7 +168,7 @@ def _split_words() -> "PreTokenizer":
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split
 
-    return Split(Regex(pattern.words()), "removed", invert=True)
+    return Split(Regex(word_pattern.words()), "removed", invert=True)
 
 
 def _merges(
@@ -216,7 +216,7 @@ def _merges(
 
 def _continued(pieces: list[str]) -> Iterator[str]:
     """Pieces of marked words as WordPiece writes them."""
-    joining = pattern.joining([piece for piece in pieces if len(piece) == 1])
+    joining = word_pattern.joining([piece for piece in pieces if len(piece) == 1])
     for piece in pieces:
         if len(piece) == 1 and piece != SPACE:
             yield piece

@@ -12,7 +12,7 @@ import numpy as np
 from weft.errors import UserError
 from weft.storage import write_text
 from weft.tokens import safety
-from weft.tokens.spans import SPACE, Tokens, aligned
+from weft.tokens.offsets import SPACE, Tokens, aligned
 from weft.tokens.vocabulary import MASK, SPECIALS, UNK
 
 if TYPE_CHECKING:

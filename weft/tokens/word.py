@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from weft.errors import UserError
 from weft.registry import register
-from weft.tokens import pattern
+from weft.tokens import word_pattern
 from weft.tokens.tokenizer import Tokenizer, whole
 from weft.tokens.vocabulary import PAD, UNK, ranked
 
@@ -40,7 +40,7 @@ class Word:
         self.normalise: Form = normalise
         self.lowercase = lowercase
         self.accents = accents
-        self.pattern = pattern.WHITESPACE_WORDS if whitespace else pattern.words(hyphens)
+        self.pattern = word_pattern.WHITESPACE_WORDS if whitespace else word_pattern.words(hyphens)
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
         """Read a stream of texts once; memory grows with the distinct words only."""
@@ -88,7 +88,7 @@ class Character:
         # Sub-words without a single merge are characters, and they still know their word.
         raw = tokenizers.Tokenizer(BPE(unk_token=UNK))
         normalise(raw, self.normalise, self.lowercase)
-        raw.pre_tokenizer = Split(tokenizers.Regex(pattern.words()), "isolated")
+        raw.pre_tokenizer = Split(tokenizers.Regex(word_pattern.words()), "isolated")
         raw.decoder = Fuse()
         counts: Counter[str] = Counter()
         for text in readable(texts):

@@ -13,12 +13,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 from weft.batch import Position
-from weft.decode.search_state import leaves
+from weft.decode.search.state import leaves
 from weft.errors import UserError
+from weft.runtime import Runtime
 from weft.storage import write_bytes
+from weft.train.logger import Refused
 from weft.train.loop import Trainee, refilled
-from weft.train.runtime import Runtime
-from weft.train.watch import Refused
 
 FORMAT = 1
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from weft.measure.figure import LOWER
+from weft.metrics.value import LOWER
 
 LEAST = 0.01  # better in the last epoch, from which more epochs are worth a try
 SHARE = 0.02  # the same of figures that fall, such as perplexity, as a share of them

@@ -1,5 +1,6 @@
 """The one training loop."""
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -10,11 +11,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from weft.batch import Batches, Labelled, Position
-from weft.decode.search_state import leaves, mapped
+from weft.decode.search.state import leaves, mapped
 from weft.errors import UserError, out_of_memory
-from weft.train.faster import compile_for, give_up_compiling, updates, updates_ahead
-from weft.train.optimise import FACTOR, Unfreezing, clip, optimisers
-from weft.train.runtime import Runtime, free_memory
+from weft.runtime import Runtime, free_memory
+from weft.train.cuda_graphs import compile_for, give_up_compiling, updates, updates_ahead
+from weft.train.optim import FACTOR, Unfreezing, clip, optimisers
 from weft.train.schedule import Schedule
 from weft.train.settings import Settings
 
@@ -314,3 +315,24 @@ def _groups(
         if len(group) == size or position.batch == 0:
             yield group
             group = []
+
+
+@contextlib.contextmanager
+def averaged(trainee: Trainee) -> Iterator[nn.Module]:
+    """The model with the running mean of its weights in place, where one is kept."""
+    if trainee.average is None:
+        yield trainee.model
+        return
+    parameters = dict(trainee.model.named_parameters())
+    kept = {name: p.detach().clone() for name, p in parameters.items()}
+    _copy(trainee.average, parameters)
+    try:
+        yield trainee.model
+    finally:
+        _copy(kept, parameters)
+
+
+def _copy(values: dict[str, Tensor], parameters: dict[str, nn.Parameter]) -> None:
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(values[name])

@@ -12,15 +12,15 @@ from typing import Any, Literal
 import numpy as np
 
 from weft.config import Config
-from weft.measure import Spread, paired, spread
+from weft.metrics import Spread, paired, spread
+from weft.run import text_scores
+from weft.run.collapse import floor, listed, never_fell, no_better
+from weft.run.collapse import plain as _plain
 from weft.run.train import filled, train
 from weft.storage import write_text
 from weft.tasks.task import built
-from weft.tune import texts
-from weft.tune.collapse import floor, listed, never_fell, no_better
-from weft.tune.collapse import plain as _plain
 from weft.tune.study import Limits, Plan, Study, free, lock
-from weft.tune.work import told_of
+from weft.tune.trial import told_of
 
 RESULT = "result.json"
 KEPT = ("text", "label", "value", "tokens")  # of an answer, for the paired test
@@ -125,8 +125,8 @@ def compared(study: Study, tuned: Sequence[Restart], start: Sequence[Restart]) -
 def _chance(plan: Plan, tuned: Sequence[Answers], start: Sequence[Answers]) -> float | None:
     """How likely so large a difference is by chance, each text's score the mean over the seeds."""
     full = filled(plan.base)
-    if full["task"].get("kind") in texts.WRITING:
-        made = texts.difference(built(full), plan.metric, tuned, start)
+    if full["task"].get("kind") in text_scores.WRITING:
+        made = text_scores.difference(built(full), plan.metric, tuned, start)
         return None if made is None else made.p
     a, b = (np.mean([_scores(_pairs(each)) for each in group], axis=0) for group in (tuned, start))
     return paired(a, b)
@@ -210,7 +210,7 @@ def _train(
 def _unmoved(plan: Plan, record: dict[str, Any]) -> str:
     """A reason where the loss never fell; not of text itself, which is learned slowly."""
     kind = plan.base["task"].get("kind", "classify")
-    return "" if kind in (*texts.WRITING, "masked") else never_fell(record)
+    return "" if kind in (*text_scores.WRITING, "masked") else never_fell(record)
 
 
 def _finished(folder: Path, digest: str) -> Restart | None:

@@ -17,20 +17,20 @@ from weft.config import Config, dumps
 from weft.errors import UserError, unknown_name
 from weft.run.data import Data, counted, manner_of
 from weft.run.split import opened
+from weft.run.text_scores import LOWER, checkpoint, contents
 from weft.run.train import filled, settled, versions
 from weft.storage import copy_folder, write_text
 from weft.tasks.task import built
 from weft.text.example import Tally
 from weft.tune.presets import SAMPLERS as PRESETS
 from weft.tune.presets import preset as preset_space
-from weft.tune.propose import SAMPLERS, check
+from weft.tune.processes import together
 from weft.tune.restart import Restart, Restarts, restarts
 from weft.tune.restart import place as restarted
+from weft.tune.samplers import SAMPLERS, check
 from weft.tune.space import Dimension, at, flat, grid, space
 from weft.tune.study import Limits, Plan, Row, Study, library
-from weft.tune.texts import LOWER, checkpoint, contents
-from weft.tune.work import place, search
-from weft.tune.worker import together
+from weft.tune.trial import place, search
 
 TRIALS = 20  # when neither a number nor a time is given
 OURS = ("study.db", "locks", "trials", "restarts", "workers", "model", "best.toml", "tune.json")

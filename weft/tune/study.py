@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from weft.config import Config, from_sections
 from weft.errors import UserError
-from weft.tune.propose import Point, Sampler, distributions, propose
+from weft.tune.samplers import Point, Sampler, distributions, propose
 from weft.tune.space import Dimension, flat, origin, space, values
 
 RETRIES = 2  # of a trial whose process was killed; perhaps it is the trial that kills it

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError, near_miss
-from weft.measure import Figure, interval
+from weft.metrics import Figure, interval
 from weft.vectors.neighbours import nearest, unit
 
 if TYPE_CHECKING:

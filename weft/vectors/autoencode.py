@@ -18,20 +18,20 @@ from torch import Tensor, nn
 
 from weft import jsonio
 from weft.batch import Batches, Labelled, Padded, Store, for_reading
-from weft.batch.index import Indexer
+from weft.batch.indexer import Indexer
+from weft.embed.activations import sensible
 from weft.embed.lookup import Lookup
-from weft.embed.options import sensible
 from weft.encode.pool import Last
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError, unknown_name
+from weft.inference.forward import BUDGET, ROWS
+from weft.runtime import Runtime, on, seed_everything
 from weft.storage import replacing, replacing_folder, write_text
 from weft.tasks.task import Loss
 from weft.tensorfile import check_network, read_header
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word import Word
-from weft.train.evaluate import BUDGET, ROWS
 from weft.train.loop import Progress, Trainee, fit
-from weft.train.runtime import Runtime, on, seed_everything
 from weft.train.settings import Settings
 
 FORMAT = 1

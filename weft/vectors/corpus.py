@@ -16,8 +16,8 @@ from typing import IO, Literal
 import numpy as np
 
 from weft.errors import UserError
-from weft.text.source import Source
-from weft.vectors.chunks import Chunks, NotText
+from weft.text.line_source import Source
+from weft.vectors.tokenise import Chunks, NotText
 
 Words = Literal["whitespace", "words"]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import unknown_name
-from weft.measure import Figure, Regression
-from weft.measure.bootstrap import draws, percentile
-from weft.vectors.lists import Pairs, Questions
+from weft.metrics import Figure, Regression
+from weft.metrics.bootstrap import draws, percentile
+from weft.vectors.benchmarks import Pairs, Questions
 from weft.vectors.neighbours import Method, nearest, unit
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Writing word vectors: word2vec text and binary, GloVe, fastText .vec and .bin, NumPy, ours.
 
-Reading is weft/embed/files.py: embedders need it too.
+Reading is weft/embed/vector_files/text.py: embedders need it too.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.embed import fasttext
-from weft.embed.mapped import lines
 from weft.embed.subwords import spelled
+from weft.embed.vector_files import fasttext_bin
+from weft.embed.vector_files.memory_map import lines
 from weft.errors import UserError, unknown_name
 from weft.storage import replacing, write_bytes
 
@@ -123,24 +123,24 @@ def _fasttext(vectors: Vectors, stream: IO[bytes]) -> None:
     counts = np.ones(V, np.int64) if vectors.counts is None else vectors.counts
     tokens = kept.get("tokens", int(counts.sum()))
     output = vectors.output
-    if kept.get("model") == fasttext.SUPERVISED:
+    if kept.get("model") == fasttext_bin.SUPERVISED:
         # Labels were not read, so what is left is a model of words.
         kept, output = {}, None
     settings = {**_DEFAULTS, **{name: kept[name] for name in _DEFAULTS if name in kept}}
     settings |= {"dim": E, "bucket": len(table) - V}
     settings["minn"] = subwords.shortest if subwords else kept.get("minn", 0)
     settings["maxn"] = subwords.longest if subwords else 0
-    stream.write(fasttext.START.pack(fasttext.NUMBER, fasttext.VERSION))
-    stream.write(fasttext.SETTINGS.pack(*(settings[name] for name in fasttext.NAMES)))
-    stream.write(fasttext.SIZES.pack(V, V, 0, tokens, -1))
+    stream.write(fasttext_bin.START.pack(fasttext_bin.NUMBER, fasttext_bin.VERSION))
+    stream.write(fasttext_bin.SETTINGS.pack(*(settings[name] for name in fasttext_bin.NAMES)))
+    stream.write(fasttext_bin.SIZES.pack(V, V, 0, tokens, -1))
     for word, count in zip(vectors.words, counts.tolist(), strict=True):
-        stream.write(spelled(word) + b"\0" + fasttext.ENTRY.pack(count, 0))
+        stream.write(spelled(word) + b"\0" + fasttext_bin.ENTRY.pack(count, 0))
     _matrix(stream, table)
     _matrix(stream, np.zeros((V, E), np.float32) if output is None else output)
 
 
 def _matrix(stream: IO[bytes], matrix: np.ndarray) -> None:
-    stream.write(fasttext.SHAPE.pack(False, *matrix.shape))
+    stream.write(fasttext_bin.SHAPE.pack(False, *matrix.shape))
     for begin in range(0, len(matrix), _TOGETHER):
         stream.write(np.ascontiguousarray(matrix[begin : begin + _TOGETHER], "<f4").tobytes())
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.machine import cores
-from weft.vectors.cooccur import MEMORY, Cooccurrences, cooccurrences
+from weft.vectors.cooccurrence import MEMORY, Cooccurrences, cooccurrences
 
 if TYPE_CHECKING:
     from weft.vectors.corpus import Corpus
@@ -178,7 +178,7 @@ class _Block:
     most: float
 
     def arranged(self) -> _Lots:
-        from weft.vectors import kernels_glove as kernels
+        from weft.vectors.kernels import glove as kernels
 
         read = self.source.read(self.start, min(self.start + self.length, len(self.source)))
         kinds = (np.int32, np.int32, np.float32, np.float32)
@@ -193,7 +193,7 @@ def _stages(
     lots: list[_Lots], factors: Factors, rate: float, threads: int, pool: ThreadPoolExecutor
 ) -> float:
     """Do the updates of some blocks, stage by stage; the sum of their costs."""
-    from weft.vectors import kernels_glove as kernels
+    from weft.vectors.kernels import glove as kernels
 
     def work(mine: int) -> float:
         cost = 0.0

@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from weft.errors import UserError
-from weft.vectors import targets as aims
-from weft.vectors.kernels_pieces import PULL
+from weft.vectors import sampling as aims
+from weft.vectors.kernels.fasttext import PULL
 
 if TYPE_CHECKING:
-    from weft.train.runtime import Runtime
+    from weft.runtime import Runtime
     from weft.vectors.corpus import Corpus
-    from weft.vectors.kernels import Pieces, Targets, Weights
-    from weft.vectors.learn import Settings
+    from weft.vectors.kernels.word2vec import Pieces, Targets, Weights
+    from weft.vectors.word2vec import Settings
 
 PART = 4_000_000  # words at a time, at least
 PROGRAMS = 528  # that learn at once; more are faster, and further apart from one another
@@ -140,7 +140,7 @@ class Gpu:
     def _launch(
         self, ids: Tensor, left: Tensor, right: Tensor, start: float, stop: float, number: int
     ) -> None:
-        from weft.vectors.kernels_gpu import pieces, windows
+        from weft.vectors.kernels.triton import pieces, windows
 
         settings = self.settings
         calm_in, calm_out = (

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from weft.embed.table import not_finite
+from weft.embed.vector_files.table import not_finite
 from weft.errors import UserError
 
 Method = Literal["add", "multiply"]

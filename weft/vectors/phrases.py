@@ -80,7 +80,7 @@ def _joined(
     corpus: Corpus, keys: np.ndarray, joint: str, minimum: int, size: int, folder: Path | None
 ) -> Corpus:
     """The corpus with these pairs as words; from the left, a word is in one pair only."""
-    from weft.vectors.scan import join
+    from weft.vectors.kernels.scan import join
 
     old = len(corpus.words)
     names = list(corpus.words)

@@ -12,9 +12,9 @@ from typing import Any, overload
 
 import numpy as np
 
-from weft.embed.files import read_table
 from weft.embed.subwords import Subwords
-from weft.embed.table import Duplicates, not_finite
+from weft.embed.vector_files.table import Duplicates, not_finite
+from weft.embed.vector_files.text import read_table
 from weft.errors import UserError
 from weft.registry import typed
 from weft.vectors.neighbours import Approximate, Method, nearest, norms, unit
@@ -293,7 +293,7 @@ def _cut(text: str) -> list[str]:
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split
 
-    from weft.tokens import pattern
+    from weft.tokens import word_pattern
 
-    words = Split(Regex(pattern.words()), "removed", invert=True)
+    words = Split(Regex(word_pattern.words()), "removed", invert=True)
     return [word for word, _ in words.pre_tokenize_str(text)]

@@ -20,7 +20,7 @@ def all_ngrams(
     words: Sequence[str], shortest: int, longest: int, buckets: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The buckets of every word, one after the other, and where each word's end."""
-    from weft.vectors.scan import hashed_ngrams
+    from weft.vectors.kernels.scan import hashed_ngrams
 
     if not buckets or not words:
         return np.empty(0, np.int32), np.zeros(len(words), np.int64)

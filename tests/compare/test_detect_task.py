@@ -1,0 +1,151 @@
+"""Which task a file is for, and the test part of a file in the file's own format."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.run.test_tag import columns, conllu
+from weft.compare.dataset_stats import looks_numeric
+from weft.compare.detect_task import chosen, fitting, others
+from weft.compare.write_test_split import write_test
+from weft.errors import UserError
+from weft.run.data import Data, source
+from weft.run.split import folds, holdout, with_test
+from weft.text.example import Example
+from weft.text.read import read
+
+SST = "".join(f"({i % 5} (2 The) ({i % 3} film{i}))\n" for i in range(29))
+PTB = "".join(f"(TOP (S (NP (DT The) (NN dog{i})) (VP (VBD left))))\n" for i in range(29))
+SPANS = "".join(
+    f'{{"text": "Ann{i} left", "spans": [{{"start": 0, "end": 4, "label": "PER"}}]}}\n'
+    for i in range(29)
+)
+
+
+def tsv(path):
+    rows = (f"film {i}\t{'good' if i % 2 else 'bad'}\n" for i in range(29))
+    path.write_text("text\tlabel\n" + "".join(rows))
+    return path
+
+
+def written(path, text):
+    path.write_text(text)
+    return path
+
+
+FILES = {
+    "a.conllu": (lambda path: conllu(path, 29), ("tag", "parse")),
+    "a.conll": (lambda path: columns(path, 29), ("tag",)),
+    "spans.jsonl": (lambda path: written(path, SPANS), ("tag",)),
+    "sst.txt": (lambda path: written(path, SST), ("classify", "nodes", "constituency")),
+    "a.mrg": (lambda path: written(path, PTB), ("constituency", "nodes", "classify")),
+    "a.tsv": (tsv, ("classify", "regress")),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_a_file_is_for(name, tmp_path):
+    make, wanted = FILES[name]
+    assert fitting(read(make(tmp_path / name))) == wanted
+
+
+def test_heads_without_tags_are_for_parsing_and_tags_without_heads_are_not(tmp_path):
+    path = conllu(tmp_path / "a.conllu", 3)
+    text = path.read_text()
+    for tag in ("DET", "NOUN", "VERB", "PUNCT"):
+        text = text.replace(f"\t{tag}\tX{tag}", "\t_\t_")
+    assert fitting(read(written(tmp_path / "b.conllu", text))) == ("parse", "tag")
+    bare = "\n".join(
+        "\t".join([*line.split("\t")[:6], "_", "_", "_", "_"]) if "\t" in line else line
+        for line in path.read_text().split("\n")
+    )
+    assert fitting(read(written(tmp_path / "c.conllu", bare))) == ("tag",)
+
+
+def test_the_task_is_named_or_that_of_the_recipes_or_the_usual_one():
+    fits = ("tag", "parse")
+    assert chosen("", (), fits, "f") == "tag"
+    assert chosen("parse", (), fits, "f") == "parse"
+    assert chosen("", ("tagger-bilstm",), ("parse", "tag"), "f") == "tag"
+    assert chosen("", ("bag", "cnn"), ("classify", "regress"), "f") == "classify"
+    assert chosen("regress", ("bag",), ("classify", "regress"), "f") == "regress"
+    with pytest.raises(UserError, match=r"f: the task 'parse' needs a head for each word, as Co"):
+        chosen("parse", (), ("classify", "regress"), "f")
+    with pytest.raises(UserError, match="Did you mean 'tag'"):
+        chosen("tags", (), fits, "f")
+
+
+def test_other_choices_are_said():
+    assert others("tag", ("tag",)) == ""
+    assert others("classify", ("classify", "regress")) == ""
+    assert "also fits --task parse." in others("tag", ("tag", "parse"))
+    assert "--task nodes or --task constituency" in others(
+        "classify", ("classify", "nodes", "constituency")
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_test_part_has_the_format_of_its_file(name, tmp_path):
+    path = FILES[name][0](tmp_path / name)
+    data = Data(train=str(path))
+    parts = with_test(data, holdout(data))
+    assert parts.test is not None
+    out = tmp_path / "out"
+    out.mkdir()
+    again = list(read(write_test(data, parts.test, out)))
+    held = list(parts.test())
+    assert 4 <= len(held) <= 9
+    for before, after in zip(held, again, strict=True):
+        assert (before.text, before.label, before.words) == (after.text, after.label, after.words)
+        assert before.places == after.places
+        assert before.tree == after.tree
+
+
+@pytest.mark.parametrize("way", ["target", "comma", "one ending"])
+def test_a_test_part_of_pairs_is_files_side_by_side(way, tmp_path):
+    ends = ("txt", "txt", "txt") if way == "one ending" else ("en", "de", "fr")
+    folder = tmp_path / "in, deed"
+    folder.mkdir()
+    files = [folder / f"{'abc'[i] if way == 'one ending' else 'a'}.{e}" for i, e in enumerate(ends)]
+    for file, word in zip(files, ("one", "ein", "un"), strict=True):
+        file.write_text("".join(f"{word} {i}\n" for i in range(31)))
+    if way == "target":
+        data = Data(train=str(files[0]), target="de", references=("fr",))
+    else:
+        data = Data(train=",".join(map(str, files)))
+    parts = with_test(data, holdout(data, mixed=True))
+    path = write_test(data, parts.test, folder)
+    again = list(source(replace(data, train=path), path)())
+    assert 4 <= len(again) <= 9
+    assert [(e.text, e.label) for e in again] == [(e.text, e.label) for e in parts.test()]
+    assert again[0].label == tuple(again[0].text.replace("one", w) for w in ("ein", "un"))
+
+
+def test_sentences_without_one_label_are_spread_over_folds_with_their_copies(tmp_path):
+    examples = list(source(Data(), str(conllu(tmp_path / "a.conllu", 53)))())
+    owner = folds(examples, 3)
+    sizes = [owner.count(k) for k in range(3)]
+    assert max(sizes) - min(sizes) <= 4
+    where = {}
+    for example, fold in zip(examples, owner, strict=True):
+        assert where.setdefault(example.text, fold) == fold
+
+
+def test_two_texts_are_for_tasks_about_two():
+    examples = [Example("a b c", "x", other="d e"), Example("f g", "y", other="h")]
+    fits = fitting(examples)
+    assert fits == ("classify", "regress", "pair-classify", "pair-score")
+    assert "--task pair-classify" in others("classify", fits)
+    assert chosen("pair-score", (), fits, "f.tsv") == "pair-score"
+    with pytest.raises(UserError, match="'pair-classify' needs two texts in each row"):
+        chosen("pair-classify", (), fitting([Example("a", "x")]), "f.tsv")
+
+
+def test_a_word_among_numbers_makes_no_classes_of_them():
+    scores = [Example("a", f"{i / 7:.2f}") for i in range(61)]
+    assert looks_numeric(scores)
+    assert looks_numeric([*scores, Example("a", "n/a"), Example("a", None)])
+    assert not looks_numeric([*scores, *(Example("a", "n/a") for _ in range(7))])
+    assert not looks_numeric([Example("a", "x"), *scores[:11]])
+    assert not looks_numeric([Example("a", str(i % 3)) for i in range(61)])
+    assert not looks_numeric([Example("a", ("1", "2")), *scores[:5]])

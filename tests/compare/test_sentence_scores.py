@@ -1,0 +1,166 @@
+"""What is counted of one sentence adds up to what the measures say of all."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from weft.compare.sentence_scores import BORDERS, NOTHING, UNITS, judged, meaning, names, share
+from weft.metrics.structure.brackets import Bracketed, Brackets
+from weft.metrics.structure.chunks import Chunks
+from weft.metrics.structure.dependencies import Dependencies
+from weft.metrics.structure.tags import Tagging
+from weft.metrics.structure.tree_nodes import NodeLabels
+from weft.report.drawings.draw import laid
+from weft.tasks.annotation import Structure
+from weft.text.annotation import constituents
+from weft.text.annotation.trees import Tree, parse
+
+DRAW = random.Random(7)
+SIZES = [DRAW.randrange(1, 9) for _ in range(53)]
+
+
+def total(pairs, metric=""):
+    top, bottom = np.array([share(said, gold, metric) for said, gold in pairs]).sum(0)
+    return top / bottom
+
+
+def column(size, letters="abc"):
+    return tuple(DRAW.choice(letters) for _ in range(size))
+
+
+def words(size):
+    return tuple(f"w{i}" for i in range(size))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_tags_add_up_to_tagging(count):
+    measure = Tagging(["x", "y"][:count])
+    pairs = []
+    for size in SIZES:
+        ours, theirs = ([column(size) for _ in range(count)] for _ in range(2))
+        measure.add([ours], [theirs])
+        sides = [Structure("tags", words(size), tags=tuple(map(" ".join, zip(*c, strict=True))))
+                 for c in (ours, theirs)]  # fmt: skip
+        pairs.append(sides)
+    figure = measure.figures(0)["x" if count == 1 else "all"]
+    assert total(pairs) == pytest.approx(figure.value)
+    cells = [cell for said, gold in pairs for cell in judged(said, gold).cells]
+    assert {c: cells.count(c) for c in cells} == dict(measure.confusion("x"))
+
+
+def spans(size):
+    found = {}
+    for start in range(size):
+        if DRAW.random() < 0.5:
+            found[start] = (start, min(size, start + DRAW.randrange(1, 3)), DRAW.choice("AB"))
+    return tuple(found.values())
+
+
+def test_spans_add_up_to_chunks():
+    measure, pairs = Chunks(), []
+    for size in SIZES:
+        ours, theirs = spans(size), spans(size)
+        measure.add(*([[(label, a, b) for a, b, label in side]] for side in (ours, theirs)))
+        places = tuple((i, i + 1) for i in range(size))
+        pairs.append([Structure("spans", words(size), places, spans=s) for s in (ours, theirs)])
+    assert total(pairs) == pytest.approx(measure.figures(0)["f1"].value)
+    found = [judged(*pair) for pair in pairs]
+    for label, figures in measure.per_class().items():
+        right, said, true = (
+            sum(getattr(one, side).count(label) for one in found)
+            for side in ("right", "said", "true")
+        )
+        assert figures.precision == pytest.approx(right / said)
+        assert figures.recall == pytest.approx(right / true)
+
+
+def test_where_a_span_went():
+    gold = Structure("spans", words(9), spans=((0, 2, "A"), (3, 5, "B"), (6, 8, "A"), (8, 9, "B")))
+    said = replace(gold, spans=((0, 2, "B"), (3, 4, "B"), (8, 9, "B"), (5, 6, "C")))
+    assert sorted(judged(said, gold).cells) == sorted(
+        [("A", "B"), ("B", BORDERS), ("A", NOTHING), ("B", "B"), (NOTHING, "C")]
+    )
+
+
+def heads(size):
+    return tuple(DRAW.choice([h for h in range(size + 1) if h != i]) for i in range(1, size + 1))
+
+
+def test_arcs_add_up_to_dependencies():
+    measure, pairs = Dependencies(), []
+    relations = ("nsubj", "nsubj:pass", "obj", "det")
+    for size in SIZES:
+        sides = [(heads(size), column(size, relations)) for _ in range(2)]
+        measure.add([sides[0]], [sides[1]])
+        pairs.append([Structure("arcs", words(size), heads=h, relations=r) for h, r in sides])
+    figures = measure.figures(0)
+    assert total(pairs, "las") == pytest.approx(figures["las"].value)
+    assert total(pairs, "uas") == pytest.approx(figures["uas"].value)
+    assert {name for pair in pairs for name in names(pair[0])} == {"nsubj", "obj", "det"}
+
+
+def grown(size):
+    """A random tree over some words, with chains, punctuation and functions."""
+    parts = [Tree(DRAW.choice(("NN", "VB", ".")), word) for word in words(size)]
+    while len(parts) > 1:
+        at = DRAW.randrange(len(parts) - 1)
+        label = DRAW.choice(("NP", "NP-SBJ", "VP", "PRT", "ADVP"))
+        parts[at : at + 2] = [Tree(label, children=tuple(parts[at : at + 2]))]
+        if DRAW.random() < 0.3:
+            parts[at] = Tree("S", children=(parts[at],))
+    return Tree("TOP", children=(parts[0],))
+
+
+def test_brackets_add_up_to_evalb():
+    measure, pairs = Brackets(), []
+    for size in SIZES:
+        trees = [grown(size), grown(size)]
+        tags = constituents.tags(trees[1])  # what is punctuation, the right tree says
+        measure.add(*([Bracketed(constituents.brackets(tree), tags)] for tree in trees))
+        pairs.append([Structure("constituents", words(size), tree=t) for t in trees])
+    assert total(pairs) == pytest.approx(measure.figures(0)["f1"].value)
+    # A bracket without a label, around a sentence that nothing else holds, is not counted.
+    bare = Structure("constituents", words(2), tree=parse("( (NN w0) (NN w1))"))
+    assert share(bare, replace(bare, tree=parse("(NP (NN w0) (NN w1))"))) == (0, 1)
+
+
+def test_nodes_add_up_to_node_labels():
+    measure, pairs = NodeLabels(3), []
+    for size in SIZES:
+        shape = grown(size)
+        sides = [relabelled(shape, "012"), relabelled(shape, ("0", "1", "2", ""))]
+        rows = [laid(side) for side in sides]
+        ours, theirs = (
+            np.array([[int(label) if label else -1 for label in row.labels]]) for row in rows
+        )
+        measure.add(ours, theirs, np.array([rows[0].parents]))
+        pairs.append([Structure("nodes", words(size), tree=side) for side in sides])
+    figures = measure.figures(0)
+    assert total(pairs, "nodes") == pytest.approx(figures["nodes"].value)
+    # A root that gold leaves open does not count for either.
+    known = [pair for pair in pairs if pair[1].tree.label]
+    right = sum(said.tree.label == gold.tree.label for said, gold in known)
+    assert total(pairs, "root") == pytest.approx(right / len(known))
+
+
+def relabelled(tree, labels):
+    children = tuple(relabelled(child, labels) for child in tree.children)
+    return Tree(DRAW.choice(labels), tree.word, children)
+
+
+def test_labels_of_constituents_are_those_of_chains():
+    said, gold = (parse(line) for line in (
+        "(S (NP (PRP She)) (VP (VBD left)))", "(S (NP (PRP She)) (ADVP (RB left)))"))  # fmt: skip
+    found = judged(*(Structure("constituents", ("She", "left"), tree=t) for t in (said, gold)))
+    assert ("ADVP", "VP") in found.cells
+    assert ("NP", "NP") in found.cells
+    assert sorted(found.right) == ["NP", "S"]
+
+
+def test_every_kind_has_words_for_its_figure():
+    assert all(meaning("anything", kind) for kind in UNITS)
+    assert meaning("accuracy", "") == ""
+    assert "root" in meaning("root", "nodes")
+    assert "every column" in meaning("all", "tags")

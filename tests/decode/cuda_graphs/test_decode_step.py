@@ -1,0 +1,439 @@
+"""Searches whose steps are graphs against the same searches step by step.
+
+Capturing is a plain call here: what is replayed reads and writes memory that stays, as on a GPU.
+"""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from weft.batch import Padded
+from weft.decode.cuda_graphs import decode_step as module
+from weft.decode.cuda_graphs.decode_step import Graphs
+from weft.decode.decoders.convolutional import Convolutional
+from weft.decode.decoders.language_models import RecurrentModel
+from weft.decode.decoders.prompt_continuation import Continuing
+from weft.decode.decoders.recurrent import Recurrent
+from weft.decode.decoders.transformer import GPT, Transformer
+from weft.decode.heads.seq2seq import Sequence
+from weft.decode.search.constraints import Rules
+from weft.decode.search.search import NO_RULES, search, stream
+from weft.decode.search.settings import Settings
+from weft.decode.search.state import leaves
+from weft.predict.generate import Job, Writer
+
+V, M, H, N, EOS = 13, 6, 6, 3, 3
+LENGTHS = [3, 2, 7]
+WAYS = [
+    Settings(method="greedy", limit=23),
+    Settings(width=3, best=3, limit=11),
+    Settings(width=4, groups=2, best=2, limit=11, no_repeat=2, repetition=1.3),
+    Settings(method="sample", samples=2, top_k=5, limit=23),
+]
+DECODERS = {
+    "transformer": lambda: Transformer(V, M, H, 2, N, 7),
+    "rnn": lambda: Recurrent(V, M, width=5, hidden=7),
+    "cnn": lambda: Convolutional(V, M, width=5, hidden=7, layers=2),
+}
+
+
+@pytest.fixture(autouse=True)
+def _small_cache(monkeypatch):
+    monkeypatch.setattr(module, "SMALL", 4)  # so that it is outgrown
+
+
+def made(build):
+    torch.manual_seed(3)
+    decoder = build()
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return decoder.eval()
+
+
+def memory(rows=3):
+    torch.manual_seed(2)
+    return Padded(torch.randn(rows, 7, M), torch.tensor(LENGTHS[:rows]))
+
+
+class Counted:
+    """A capture that counts what it captures, and what is done again."""
+
+    def __init__(self):
+        self.captured = self.replayed = 0
+
+    def __call__(self, work):
+        self.captured += 1
+
+        def again():
+            self.replayed += 1
+            work()
+
+        return again
+
+
+def same(found, wanted, tolerance=1e-5):
+    assert [[one.ids for one in row] for row in found] == [
+        [one.ids for one in row] for row in wanted
+    ]
+    for row, right in zip(found, wanted, strict=True):
+        for one, other in zip(row, right, strict=True):
+            assert one.logps == pytest.approx(other.logps, abs=tolerance)
+            assert one.score == pytest.approx(other.score, abs=tolerance)
+
+
+@torch.no_grad()
+def plainly(decoder, source, settings, rules=NO_RULES):
+    state = decoder.start(source).shared()
+    return search(decoder.step, state, settings, batch=len(source), bos=2, eos=EOS, rules=rules)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.groups}")
+def test_as_step_by_step(kind, settings):
+    decoder, capture = made(DECODERS[kind]), Counted()
+    graphs = Graphs(decoder, capture)
+    wanted = plainly(decoder, memory(), settings)
+    for turn in range(3):
+        with torch.no_grad():
+            same(graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS), wanted)
+        if turn == 1:
+            first = capture.captured
+    assert 0 < first == capture.captured < capture.replayed  # later searches capture nothing
+    assert len(graphs.slots) == 1
+    assert not graphs.trouble
+
+
+def test_rows_are_filled_up_and_shapes_come_again():
+    decoder, capture = made(DECODERS["transformer"]), Counted()
+    graphs, settings = Graphs(decoder, capture), WAYS[1]
+    shapes = []
+    for rows in (3, 2, 1):
+        source = memory(rows)
+        found = graphs.written(source, settings, NO_RULES, bos=2, eos=EOS)
+        same(found, plainly(decoder, source, settings))
+        shapes.append(len(graphs.slots))
+    assert shapes == [1, 2, 3]
+    assert [module._rounded(n) for n in (1, 2, 3, 5, 6, 7, 33, 48, 49, 64)] == [
+        1, 2, 3, 6, 6, 8, 48, 48, 64, 64
+    ]  # fmt: skip
+
+
+def test_rules_of_each_row_hold():
+    decoder = made(DECODERS["transformer"])
+    rules = Rules(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], forbidden=[7], minimum=[2, 3, 1])
+    found = Graphs(decoder, Counted()).written(memory(), WAYS[1], rules, bos=2, eos=EOS)
+    same(found, plainly(decoder, memory(), WAYS[1], rules))
+
+
+def prompted(decoder, ids):
+    state = decoder.start(len(ids))
+    rows = Padded(ids[:, :-1], torch.full((len(ids),), ids.shape[1] - 1))
+    if hasattr(decoder, "extend"):
+        return decoder.extend(rows, state)[1]
+    return decoder.carry(rows, state).state
+
+
+@pytest.mark.parametrize("build", [lambda: GPT(V, H, 2, N, limit=29), lambda: RecurrentModel(V, 5)])
+@pytest.mark.parametrize("settings", [WAYS[0], WAYS[3]], ids=lambda s: s.method)
+def test_language_models_go_on_from_a_prompt(build, settings):
+    decoder, capture = made(build), Counted()
+    graphs = Graphs(decoder, capture)
+    torch.manual_seed(5)
+    for steps in (5, 3):
+        ids = torch.randint(4, V, (2, steps))
+        rest = {"batch": 2, "bos": ids[:, -1], "eos": EOS}
+        with torch.no_grad():
+            wanted = search(decoder.step, prompted(decoder, ids), settings, **rest)
+            step, state, own, faster = graphs.ready(prompted(decoder, ids), settings, NO_RULES)
+            assert faster is not None
+            same(search(step, state, own, **rest, faster=faster), wanted)
+    assert len(graphs.slots) == 1  # prompts of all lengths have the same room
+    assert capture.replayed > 3
+
+
+def test_two_streams_do_not_disturb_each_other():
+    decoder = made(lambda: GPT(V, H, 2, N, limit=29))
+    graphs, settings = Graphs(decoder, Counted()), replace(WAYS[3], samples=1, check=1)
+
+    def pieces(seed, with_graphs):
+        rules = Rules(seeds=[seed])
+        step, state, own, faster = graphs.ready(decoder.start(1), settings, rules)
+        if not with_graphs:
+            step, state, own, faster = decoder.step, decoder.start(1), settings, None
+        for (piece,) in stream(
+            step, state, own, batch=1, bos=2, eos=EOS, rules=rules, faster=faster
+        ):
+            yield piece.ids
+
+    with torch.no_grad():
+        wanted = [[id for ids in pieces(seed, False) for id in ids] for seed in (1, 2)]
+        both = [pieces(seed, True) for seed in (1, 2)]
+        found = [[], []]
+        for _ in range(settings.limit):
+            for ids, one in zip(found, both, strict=True):
+                ids += next(one, [])
+    assert found == wanted
+    assert wanted[0] != wanted[1]
+
+
+def test_where_graphs_cannot_be():
+    decoder, capture = made(lambda: GPT(V, H, 2, N, limit=29)), Counted()
+    graphs = Graphs(decoder, capture)
+
+    def faster(settings=WAYS[0], rules=NO_RULES):
+        return graphs.ready(decoder.start(2), settings, rules).faster
+
+    assert faster() is not None
+    assert faster(replace(WAYS[0], graphs="off")) is None
+    assert faster(replace(WAYS[0], limit=30)) is None  # positions end before
+    assert faster(rules=Rules(allowed=lambda past, row: torch.ones(2, V).bool())) is None
+    assert faster(rules=Rules(allowed=torch.ones(V).bool())) is not None
+    # A growing cache has another shape at every step, whatever it is handed to.
+    rest = {"batch": 2, "bos": 2, "eos": EOS}
+    with torch.no_grad():
+        wanted = search(decoder.step, decoder.start(2), WAYS[0], **rest)
+        found = search(decoder.step, decoder.start(2), WAYS[0], **rest, faster=graphs.faster)
+    same(found, wanted)
+    assert not capture.captured
+
+
+def test_what_cannot_be_captured_goes_on_step_by_step():
+    def refuse(work):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    decoder = made(DECODERS["transformer"])
+    graphs = Graphs(decoder, refuse)
+    same(
+        graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS),
+        plainly(decoder, memory(), WAYS[0]),
+    )
+    assert graphs.trouble == (
+        "A step could not be captured: RuntimeError: operation not permitted when stream is "
+        "capturing"
+    )
+
+
+def test_new_weights_are_seen_and_copies_start_afresh():
+    decoder = made(DECODERS["transformer"])
+    graphs = Graphs(decoder, Counted())
+    before = graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS)
+    with torch.no_grad():
+        decoder.words.table.weight.neg_()
+    after = graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS)
+    same(after, plainly(decoder, memory(), WAYS[0]))
+    assert [row[0].ids for row in before] != [row[0].ids for row in after]
+    decoder.graphs = graphs
+    assert copy.deepcopy(decoder).graphs is None
+
+
+def test_half_precision_is_a_copy():
+    decoder = made(DECODERS["transformer"])
+    graphs = Graphs(decoder, Counted(), dtype=torch.bfloat16)
+    assert decoder.words.table.weight.dtype == torch.float32
+    low = Padded(memory().data.bfloat16(), memory().lengths)
+    same(
+        graphs.written(low, WAYS[1], NO_RULES, bos=2, eos=EOS),
+        plainly(graphs.decoder, low, WAYS[1]),
+        tolerance=0.02,  # steps of padding are summed up with the others, in another order
+    )
+
+
+def test_few_shapes_are_kept(monkeypatch):
+    monkeypatch.setattr(module, "KEPT", 2)
+    decoder = made(DECODERS["transformer"])
+    graphs = Graphs(decoder, Counted())
+    for limit in (3, 4, 5, 4):
+        graphs.written(memory(), replace(WAYS[0], limit=limit), NO_RULES, bos=2, eos=EOS)
+    assert [key[0][1].limit for key in graphs.slots] == [5, 4]
+
+
+def test_threads_do_not_share_the_memory_of_a_search():
+    decoder = made(DECODERS["transformer"])
+    graphs = Graphs(decoder, Counted())
+    many = [memory().with_data(memory().data * (i - 2)) for i in range(5)]
+
+    def ask(i):
+        with torch.no_grad():
+            return [
+                row[0].ids for row in graphs.written(many[i], WAYS[0], NO_RULES, bos=2, eos=EOS)
+            ]
+
+    wanted = [ask(i) for i in range(5)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(ask, [i for _ in range(12) for i in range(5)]))
+    assert found == 12 * wanted
+
+
+def test_memory_belongs_to_its_search_from_the_moment_it_is_given():
+    graphs, run = Graphs(made(DECODERS["transformer"]), Counted()), [torch.zeros(2)]
+    owners = [type("Owner", (), {})() for _ in range(2)]
+    first, second = (graphs.slot("key", run, None, owner) for owner in owners)
+    assert first is not second
+    del owners[0]
+    third = type("Owner", (), {})()
+    assert graphs.slot("key", run, None, third) is first
+
+
+def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
+    decoder = made(DECODERS["transformer"])
+    graphs = Graphs(decoder, Counted())
+    graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS)
+    block, laid = decoder.blocks[0], graphs.writer.blocks[0]
+    assert laid is not block
+    assert laid.feed_in.weight is block.feed_in.weight
+    assert block.attention.beside is None
+    kept = laid.attention.beside[0]
+    with torch.no_grad():
+        block.attention.key.weight.neg_()
+    after = graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS)
+    same(after, plainly(decoder, memory(), WAYS[0]))
+    assert laid.attention.beside[0] is kept  # graphs read this memory
+    torch.testing.assert_close(kept[H : 2 * H], block.attention.key.weight)
+    assert laid.cross.beside is None
+
+
+def test_positions_grow_with_the_search():
+    decoder = made(lambda: Transformer(V, M, H, 2, N, 7, limit=5))
+    graphs, settings = Graphs(decoder, Counted()), Settings(method="greedy", limit=5)
+    for limit in (5, 41):
+        settings = replace(settings, limit=limit, minimum=limit)
+        found = graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS)
+        same(found, plainly(decoder, memory(), settings))
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    """What stands in for the compiler, with what it was asked and how often it was called."""
+    from torch._dynamo.exc import TorchDynamoException
+
+    seen = SimpleNamespace(asked=[], calls=0, fails=False)
+
+    def compiled(step, **options):
+        seen.asked.append(options)
+
+        def call(run):
+            seen.calls += 1
+            if seen.fails:
+                raise TorchDynamoException("no compiler here")
+            return step(run)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    return seen
+
+
+@pytest.mark.parametrize("by", ["settings", "graphs"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_whole_step_can_be_compiled(compiler, fails, by):
+    compiler.fails = fails
+    decoder, capture = made(DECODERS["transformer"]), Counted()
+    settings = replace(WAYS[1], graphs="compiled") if by == "settings" else WAYS[1]
+    graphs = Graphs(decoder, capture, compiled=by == "graphs", options={"a": 1})
+    wanted = plainly(decoder, memory(), WAYS[1])
+    for _ in range(2):
+        same(graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS), wanted)
+    assert compiler.asked == [{"dynamic": False, "fullgraph": True, "options": {"a": 1}}]
+    assert compiler.calls == 1 if fails else compiler.calls > 10
+    assert graphs.trouble == (
+        "A step could not be compiled: TorchDynamoException: no compiler here" if fails else ""
+    )
+    assert capture.replayed > 10  # graphs there are, with and without
+    (slot,) = next(iter(graphs.slots.values()))
+    assert slot.compiled != fails
+    assert list(slot.taken) == ([4, 8, 16] if fails else [32])  # one size of the cache, or several
+
+
+def test_a_shape_that_keeps_coming_is_compiled(compiler, monkeypatch):
+    monkeypatch.setattr(module, "LONG", 20)
+    decoder = made(DECODERS["transformer"])
+    graphs, settings = Graphs(decoder, Counted()), replace(WAYS[0], minimum=15, limit=15)
+    for turn in range(3):
+        graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS)
+        assert len(compiler.asked) == (turn > 0)
+    graphs.written(memory(), replace(settings, limit=16), NO_RULES, bos=2, eos=EOS)
+    assert len(compiler.asked) == 1  # another shape has only begun
+
+
+@pytest.mark.parametrize("settings", WAYS[:3], ids=lambda s: f"{s.method}{s.groups}")
+@pytest.mark.parametrize("kind", ["transformer", "gpt"])
+def test_a_compiler_sees_the_whole_step(kind, settings):
+    """Without a break, which would be an error here: a break costs more than it saves."""
+    decoder = made(DECODERS.get(kind, lambda: GPT(V, H, 2, N, limit=29)))
+    rules, found = Rules(forbidden=[5, 6], minimum=[2] * 3), []
+    if kind == "gpt":
+        state, rows = decoder.extend(memory_of_ids(), decoder.start(3))[1], 3
+    else:
+        state, rows = decoder.start(memory()).shared(), 3
+
+    def traced(body):
+        step = torch.compile(
+            lambda run: module._in_place(body, run), fullgraph=True, dynamic=False, backend="eager"
+        )
+
+        def call(run):
+            one, two = (module.mapped(torch.clone, run, torch.clone) for _ in range(2))
+            step(one)
+            module._in_place(body, after := two)
+            if settings.method == "beam":  # what is not in the pool yet may be anything
+                one, two = (replace(each, pool=each.pool.rank) for each in (one, two))
+            found.append((one, two))
+            return after
+
+        return call
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        step, state, how, _ = Graphs(decoder, Counted()).ready(state, settings, rules)
+        how = replace(how, limit=3)
+        search(step, state, how, batch=rows, bos=2, eos=EOS, rules=rules, faster=traced)
+    assert len(found) == 3
+    for one, two in found:
+        for x, y in zip(leaves(one), leaves(two), strict=True):
+            torch.testing.assert_close(x, y)
+
+
+def memory_of_ids():
+    return Padded(torch.tensor([[4, 5], [6, 7], [8, 9]]), torch.tensor([2, 2, 2]))
+
+
+def test_an_answer_is_written_by_graphs_where_there_are_any():
+    decoder, capture = made(DECODERS["transformer"]), Counted()
+    head = Sequence(decoder, WAYS[1], 2, EOS).eval()
+    wanted = head(memory()).written(WAYS[1])
+    head.graphs = Graphs(decoder, capture)
+    same(head(memory()).written(WAYS[1]), wanted)
+    assert capture.captured > 0
+    capture.captured = capture.replayed = 0
+    same(head(memory()).written(replace(WAYS[1], graphs="off")), wanted)
+    assert capture.replayed == 0
+
+
+@pytest.mark.parametrize(("limit", "graphed"), [(13, True), (40, False)])
+def test_prompts_are_continued_by_graphs_unless_some_is_forgotten(limit, graphed):
+    """A text that outgrows what the model sees is read again from its middle, step by step."""
+    decoder, capture = made(lambda: GPT(V, H, 2, N, limit=29)), Counted()
+    writer = Writer.__new__(Writer)
+    head = SimpleNamespace(graphs=None)
+    writer.engine = SimpleNamespace(model=SimpleNamespace(head=head))
+    writer.continuing = Continuing(decoder, 20)
+    settings, ids = replace(WAYS[0], limit=limit), torch.tensor([[4, 5, 6], [7, 8, 9]])
+
+    def written():
+        state = writer.continuing.start(ids[:, :-1])
+        job = Job([0, 1], writer.continuing.step, state, ids[:, -1], [[], []])
+        step, state, how, faster = writer._ready(job, settings)
+        rest = {"batch": 2, "bos": job.first, "eos": EOS, "rules": Rules(forbidden=[EOS])}
+        return search(step, state, how, **rest, faster=faster)
+
+    with torch.no_grad():
+        wanted = written()
+        head.graphs = Graphs(decoder, capture)
+        same(written(), wanted)
+    assert (capture.replayed > 0) == graphed
+    assert len(wanted[0][0].ids) == limit

@@ -1,0 +1,179 @@
+"""Sources that a search reads itself, by graphs, against memories that were made before."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.decode.cuda_graphs.test_decode_step import (
+    DECODERS,
+    EOS,
+    WAYS,
+    Counted,
+    M,
+    N,
+    made,
+    plainly,
+    same,
+)
+from weft.batch import Padded
+from weft.decode.cuda_graphs import prefill
+from weft.decode.cuda_graphs.decode_step import Graphs
+from weft.decode.decoders.lazy_source import Unread
+from weft.decode.heads.seq2seq import Sequence
+from weft.decode.search.constraints import Rules
+from weft.decode.search.search import NO_RULES
+from weft.encode.rnn import Recurrent as RecurrentEncoder
+from weft.encode.transformer import Transformer as Encoder
+
+
+class Reader:
+    """Ids -> memory by a table and an encoder; counts how often."""
+
+    def __init__(self, kind="transformer"):
+        torch.manual_seed(7)
+        self.table, self.calls = torch.nn.Embedding(17, M), 0
+        build = {
+            "transformer": lambda: Encoder(M, M, 2, N),
+            "lstm": lambda: RecurrentEncoder(M, hidden=M // 2),
+        }
+        self.encoder = build[kind]().eval()
+
+    def __call__(self, source):
+        self.calls += 1
+        return self.encoder(source.with_data(self.table(source.data)))
+
+    def of(self, lengths, seed, limit=None):
+        torch.manual_seed(seed)
+        ids = torch.randint(1, 17, (len(lengths), max(lengths)))
+        return Unread(Padded(ids, torch.tensor(lengths)), self, limit)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["transformer", "lstm"])
+@pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.groups}")
+def test_a_source_is_read_by_a_graph_once_its_shape_comes_again(kind, settings):
+    decoder, reader, capture = made(DECODERS["transformer"]), Reader(kind), Counted()
+    graphs, rules = Graphs(decoder, capture), Rules(forbidden=[7])
+    for turn, lengths in enumerate([[3, 2, 7], [5, 1, 4], [9, 2], [31, 3], [31, 3, 4]]):
+        given = reader.of(lengths, turn)
+        found = graphs.written(given, settings, rules, bos=2, eos=EOS)
+        same(found, plainly(decoder, given.memory, settings, rules))
+    begun = [one for held in graphs.slots.values() for slot in held for one in slot.begun.values()]
+    # Rows 3, 3 and 2 of 32 steps, and 31 words are as many with padding; the first and the second
+    # shape came again.
+    assert [one.again is not None for one in begun] == [True, True]
+    assert not graphs.trouble
+
+
+@torch.no_grad()
+def test_few_beginnings_are_kept(monkeypatch):
+    """Each set of forbidden words is another."""
+    monkeypatch.setattr(prefill, "KEPT", 3)
+    decoder, reader = made(DECODERS["transformer"]), Reader()
+    graphs = Graphs(decoder, Counted())
+    for word in range(5, 11):
+        for turn in range(2):
+            given, rules = reader.of([3, 2], turn), Rules(forbidden=[word])
+            found = graphs.written(given, WAYS[0], rules, bos=2, eos=EOS)
+            same(found, plainly(decoder, given.memory, WAYS[0], rules))
+    (slot,) = [slot for held in graphs.slots.values() for slot in held]
+    assert len(slot.begun) == 3
+
+
+@torch.no_grad()
+def test_what_is_read_by_a_graph_sees_new_weights_and_new_rules():
+    decoder, reader = made(DECODERS["transformer"]), Reader()
+    graphs = Graphs(decoder, Counted())
+
+    def right(rules=NO_RULES, settings=WAYS[1], **how):
+        given = reader.of([3, 2, 7], 5, **how)
+        found = graphs.written(given, settings, rules, bos=2, eos=EOS)
+        wanted = plainly(decoder, given.memory, settings, rules)
+        same(found, wanted)
+        return [row[0] for row in found]
+
+    first = [right() for _ in range(3)][-1]
+    reader.encoder.norm.weight.neg_()
+    decoder.blocks[0].attention.key.weight.neg_()
+    assert [one.score for one in right()] != [one.score for one in first]
+    assert first[0].ids[0] not in right(Rules(forbidden=[first[0].ids[0]]))[0].ids
+    for rules in (Rules(limit=[3, 4, 5]), Rules(prefix=[[5], [], [6, 5]]), NO_RULES):
+        right(rules)
+    right(settings=replace(WAYS[1], limit=4))
+    slots = len(graphs.slots)
+    right(limit=31)  # positions that end before the padding does
+    assert len(graphs.slots) == slots
+
+
+@torch.no_grad()
+def test_what_cannot_be_read_by_a_graph_is_read_as_ever():
+    decoder, reader, steps = made(DECODERS["transformer"]), Reader(), Counted()
+
+    def refuse(work):
+        if work.func.__name__ == "_once":
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return steps(work)
+
+    graphs = Graphs(decoder, refuse)
+    for turn in range(3):
+        given = reader.of([3, 2, 7], turn)
+        found = graphs.written(given, WAYS[1], NO_RULES, bos=2, eos=EOS)
+        same(found, plainly(decoder, given.memory, WAYS[1]))
+    assert graphs.trouble.startswith("Reading could not be captured: RuntimeError: operation not")
+    assert steps.replayed > 0
+
+
+@torch.no_grad()
+def test_a_source_is_read_in_the_precision_it_was_given_in():
+    reader = Reader()
+    with torch.autocast("cpu", torch.bfloat16):
+        low = reader.of([3, 2, 7], 1)
+        wanted = reader(low.source).data
+    high = reader.of([3, 2, 7], 1)
+    torch.testing.assert_close(low.memory.data, wanted)
+    assert not torch.equal(high.memory.data, wanted)
+    decoder = made(DECODERS["transformer"])
+    graphs = Graphs(decoder, Counted())
+    for given in (low, low, high, high):
+        found = graphs.written(given, WAYS[1], NO_RULES, bos=2, eos=EOS)
+        memory = given.memory.with_data(given.memory.data.float())
+        same(found, plainly(decoder, memory, WAYS[1]), tolerance=0.02 if given is low else 1e-5)
+
+
+@torch.no_grad()
+def test_what_is_no_row_of_ids_is_read_as_it_is():
+    """Vectors, say, or rows of two texts: there is nothing to fill them up with."""
+    decoder, reader = made(DECODERS["transformer"]), Reader()
+    graphs, ends = Graphs(decoder, Counted()), {"bos": 2, "eos": EOS}
+    vectors = Padded(torch.randn(3, 7, M), torch.tensor([3, 2, 7]))
+    for _ in range(3):
+        given = Unread(vectors, reader.encoder)
+        found = graphs.written(given, WAYS[1], NO_RULES, **ends)
+        same(found, plainly(decoder, given.memory, WAYS[1]))
+    assert not any(slot.begun for held in graphs.slots.values() for slot in held)
+    source = reader.of([3, 2, 7], 1).source
+    assert Unread(source, reader).plain
+    assert not Unread(replace(source, second=torch.tensor([1, 1, 3])), reader).plain
+    assert not Unread(replace(source, pieces=(source.data[..., None],)), reader).plain
+    assert [Unread(source, reader, limit).plain for limit in (31, 32)] == [False, True]
+
+
+@torch.no_grad()
+def test_a_head_that_writes_by_graphs_reads_later():
+    decoder, reader, capture = made(DECODERS["transformer"]), Reader(), Counted()
+    head = Sequence(decoder, WAYS[1], 2, EOS).eval()
+    given = reader.of([3, 2, 7], 1)
+    assert not head.reads_later
+    wanted = head(given.memory).written(WAYS[1])
+    same(head(reader.of([3, 2, 7], 1)).written(WAYS[1]), wanted)
+    head.graphs = Graphs(decoder, capture)
+    assert head.reads_later
+    assert not head.train().reads_later
+    head.eval()
+    for _ in range(3):
+        same(head(reader.of([3, 2, 7], 1)).written(WAYS[1]), wanted)
+    calls = reader.calls
+    scores = head(reader.of([3, 2, 7], 1))
+    assert reader.calls == calls  # nothing is read before it is asked for
+    torch.testing.assert_close(scores.memory.data, given.memory.data)

@@ -1,0 +1,240 @@
+"""Prepared decoders write what the decoders themselves write."""
+
+import copy
+import gc
+
+import numpy as np
+import pytest
+import torch
+
+from weft.batch import Padded
+from weft.decode.decoders import packed as module
+from weft.decode.decoders.packed import Prepared, prepared
+from weft.decode.decoders.recurrent import Recurrent
+from weft.decode.decoders.transformer import GPT, Transformer
+from weft.decode.heads.seq2seq import Sequence
+from weft.decode.search import constraints
+from weft.decode.search.search import Rules, Settings, search
+from weft.decode.search.state import reorder, spread
+from weft.errors import UserError
+
+V, M, H, N = 13, 6, 6, 3
+BOS, EOS = 2, 3
+SHAPES = [
+    {},
+    {"norm": "post", "activation": "gelu", "tied": False},
+    {"positions": "learned", "limit": 29, "heads": 1, "feed": 5},
+    {"activation": "gelu-tanh", "layers": 1, "limit": 3},
+]
+WAYS = {
+    "beam": Settings(width=3, best=3, limit=23),
+    "greedy": Settings(method="greedy", limit=23),
+    "sample": Settings(method="sample", samples=2, limit=23, top_p=0.9),
+    "groups": Settings(width=4, groups=2, best=2, limit=7, repetition=1.2, no_repeat=3),
+}
+
+
+def shaken(model):
+    torch.manual_seed(9)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return model.eval()
+
+
+def built(**options):
+    shape = {"hidden": H, "layers": 2, "heads": N, "feed": 7, **options}
+    return shaken(Transformer(V, M, **shape))
+
+
+def memory(lengths=(5, 2, 0, 7, 1), garbage=0.0):
+    torch.manual_seed(2)
+    x = Padded(torch.randn(len(lengths), max(lengths), M), torch.tensor(lengths))
+    return Padded(x.data.masked_fill(~x.mask[..., None], garbage), x.lengths)
+
+
+def found(decoder, settings, states=None, rules=None):
+    states = memory() if states is None else states
+    state = decoder.start(states).shared()
+    ends = {"batch": len(states), "bos": BOS, "eos": EOS}
+    return search(decoder.step, state, settings, rules=rules or Rules(), **ends)
+
+
+def assert_same(one, other):
+    for a, b in zip(one, other, strict=True):
+        assert [x.ids for x in a] == [x.ids for x in b]
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_allclose(x.logps, y.logps, atol=1e-4)
+            assert x.score == pytest.approx(y.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_same_sequences(shape, way):
+    decoder = built(**shape)
+    ready = prepared(decoder)
+    assert isinstance(ready, Prepared)
+    assert_same(found(ready, WAYS[way]), found(decoder, WAYS[way]))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_same_scores_step_by_step(shape):
+    decoder = built(**shape)
+    torch.manual_seed(4)
+    ids = Padded(torch.randint(1, V, (5, 19)), torch.full((5,), 19))
+    expected = decoder(ids, memory())
+    ready = prepared(decoder)
+    state = ready.start(memory(garbage=1e9))
+    for t, column in enumerate(ids.data.unbind(1)):
+        scores, state = ready.step(column, state)
+        torch.testing.assert_close(scores, expected[:, t], rtol=1e-5, atol=1e-5)
+    assert state.reach == 19
+    assert state.lengths.tolist() == [19] * 5
+
+
+def test_a_state_is_a_value():
+    decoder = built()
+    ready = prepared(decoder)
+    old, slow = ready.start(memory()), decoder.start(memory())
+    for token in (5, 7):
+        old, slow = (
+            x.step(torch.full((5,), token), s)[1] for x, s in ((ready, old), (decoder, slow))
+        )
+    first, branch = ready.step(torch.full((5,), 4), old)
+    first = first.clone()
+    ready.step(torch.full((5,), 11), old)
+    ours, _ = ready.step(torch.full((5,), 6), branch)
+    theirs, _ = decoder.step(torch.full((5,), 6), decoder.step(torch.full((5,), 4), slow)[1])
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    again, _ = ready.step(torch.full((5,), 4), old)
+    torch.testing.assert_close(again, first, rtol=0, atol=0)
+    order = torch.tensor([3, 3, 0, 4])
+    moved, _ = ready.step(torch.tensor([4, 6, 8, 9]), reorder(old, order))
+    expected, _ = decoder.step(torch.tensor([4, 6, 8, 9]), reorder(slow, order))
+    torch.testing.assert_close(moved, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_beams_share_the_memory():
+    decoder = built()
+    ready = prepared(decoder)
+    ids = torch.arange(1, 11)
+    one, _ = ready.step(ids, spread(ready.start(memory()).shared(), 2))
+    other, _ = decoder.step(ids, spread(decoder.start(memory()), 2))
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_that_were_asked_for():
+    decoder = built()
+    ready = prepared(decoder)
+    ours, theirs = ready.start(memory(), weights=True), decoder.start(memory(), weights=True)
+    for token in (5, 7):
+        ids = torch.full((5,), token)
+        ours, theirs = ready.step(ids, ours)[1], decoder.step(ids, theirs)[1]
+        torch.testing.assert_close(ours.weights, theirs.weights, rtol=1e-5, atol=1e-6)
+    rules = Rules(attention=lambda state: state.weights, source=memory().mask)
+    settings = Settings(width=2, limit=11, coverage=0.4)
+
+    def looked(decoder):
+        state = decoder.start(memory(), weights=True).shared()
+        return search(decoder.step, state, settings, batch=5, bos=BOS, eos=EOS, rules=rules)
+
+    assert_same(looked(ready), looked(decoder))
+
+
+def test_words_are_scored_in_pieces(monkeypatch):
+    decoder = built()
+    expected = found(decoder, WAYS["beam"])
+    monkeypatch.setattr(module, "PIECE", 5)
+    ready = prepared(decoder)
+    assert [part.weight.shape[0] for part in ready.packed.words] == [5, 5, 3]
+    assert_same(found(ready, WAYS["beam"]), expected)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_rows_are_weighed_in_pieces(monkeypatch, rows):
+    decoder = built()
+    rules = Rules(prefix=[[5], [], [6, 7], [8], []], forbidden=[9], minimum=[1, 3, 4, 1, 1])
+    for way in ("beam", "groups"):
+        expected = found(decoder, WAYS[way], rules=rules)
+        with monkeypatch.context() as patch:
+            patch.setattr(constraints, "PIECE", rows * V)
+            assert found(decoder, WAYS[way], rules=rules) == expected
+
+
+def test_a_language_model_after_prompts():
+    gpt = shaken(GPT(V, H, 2, N, 7, limit=31))
+    ready = prepared(gpt)
+    prompts = Padded(torch.randint(1, V, (3, 4)), torch.tensor([4, 1, 3]))
+    _, ours = ready.extend(prompts, ready.start(3))
+    _, theirs = gpt.extend(prompts, gpt.start(3, limit=31))
+    for token in range(1, 25):
+        ids = torch.full((3,), token % V)
+        one, ours = ready.step(ids, ours)
+        other, theirs = gpt.step(ids, theirs)
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_int8_is_near_and_asked_for_in_the_settings():
+    decoder = built(hidden=48, feed=96)
+    head = Sequence(decoder, Settings(), BOS, EOS).eval()
+    exact = head(memory()).written(Settings(method="greedy", limit=5))
+    near = head(memory()).written(Settings(method="greedy", limit=5, weights="int8"))
+    apart = [abs(a[0].logps[0] - b[0].logps[0]) for a, b in zip(exact, near, strict=True)]
+    assert 0 < max(apart) < 0.2
+    message = r"Unknown choice 'int4' in generate.weights. Did you mean 'int8'\?"
+    with pytest.raises(UserError, match=message):
+        Settings(weights="int4")
+
+
+def test_changed_weights_are_laid_out_again():
+    decoder = built()
+    before = prepared(decoder)
+    assert prepared(decoder).packed is before.packed
+    old = found(before, WAYS["beam"])
+    with torch.no_grad():
+        decoder.blocks[1].feed_in.weight.mul_(3)
+    after = found(prepared(decoder), WAYS["beam"])
+    assert_same(after, found(decoder, WAYS["beam"]))
+    assert [row[0].logps for row in after] != [row[0].logps for row in old]
+
+
+def test_what_was_laid_out_goes_with_the_decoder():
+    gc.collect()  # what earlier tests have left must not go just now
+    decoder = built()
+    prepared(decoder)
+    held = len(module._KEPT)
+    assert copy.deepcopy(decoder) is not decoder
+    del decoder
+    gc.collect()
+    assert len(module._KEPT) == held - 1
+
+
+def test_what_cannot_be_prepared_stays_itself():
+    recurrent = shaken(Recurrent(V, M, width=5, hidden=7))
+    assert prepared(recurrent) is recurrent
+    assert prepared(built().train()).training
+    assert prepared(built().double()).words.table.weight.dtype == torch.float64
+    decoder = built()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert prepared(decoder) is decoder
+
+
+@pytest.mark.parametrize("kind", ["transformer", "rnn"])
+def test_a_head_writes_with_what_is_fastest(kind, monkeypatch):
+    decoder = built() if kind == "transformer" else shaken(Recurrent(V, M, width=5, hidden=7))
+    calls = []
+    step = Prepared.step
+    monkeypatch.setattr(Prepared, "step", lambda *given: calls.append(1) or step(*given))
+    head = Sequence(decoder, WAYS["beam"], BOS, EOS).eval()
+    states = memory((5, 2, 7))
+    assert_same(head(states).written(WAYS["beam"]), found(decoder, WAYS["beam"], states))
+    assert bool(calls) == (kind == "transformer")
+
+
+def test_not_a_number_stays_one():
+    decoder = built()
+    states = memory()
+    states.data[0, 0, 0] = torch.nan
+    ready = prepared(decoder)
+    scores, _ = ready.step(torch.full((5,), 4), ready.start(states))
+    assert scores.isnan().any(1).tolist() == [True, False, False, False, False]

@@ -1,0 +1,179 @@
+"""Steps of few rows by kernels of their own: the same numbers as by the blocks themselves."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.decode.cuda_graphs.test_decode_step import (
+    EOS,
+    Counted,
+    H,
+    M,
+    N,
+    V,
+    made,
+    memory,
+    plainly,
+    same,
+)
+from weft.decode.cuda_graphs import decode_step as module
+from weft.decode.cuda_graphs.decode_step import Graphs, twin
+from weft.decode.decoders import output_layer, small_batch
+from weft.decode.decoders.transformer import GPT, Transformer
+from weft.decode.search import constraints
+from weft.decode.search.search import NO_RULES
+from weft.decode.search.settings import Settings
+
+MADE = {
+    "gpt": lambda: GPT(V, H, 3, N, limit=29),
+    "untied": lambda: GPT(V, H, 2, N, limit=29, tied=False, activation="gelu"),
+    "before": lambda: Transformer(V, M, H, 3, N, 7, norm="pre", activation="gelu-tanh"),
+    "behind": lambda: Transformer(V, M, H, 3, N, 7, norm="post"),
+    "learned": lambda: Transformer(V, M, H, 2, N, 7, norm="post", positions="learned", tied=False),
+}
+
+FEATURES = {"dtype": torch.bfloat16, "is_cuda": True, "dim": lambda: 2}
+
+
+def laid_out(decoder):
+    """As graphs lay one out, with all numbers of rows few."""
+    with torch.no_grad():
+        for p in decoder.parameters():  # norms and biases that do something
+            p += 0.1 * torch.randn_like(p)
+    writer = twin(decoder)
+    for block in writer.blocks:
+        block.attention.lay_beside()
+    writer.few = 99
+    return writer
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", MADE)
+def test_steps_of_few_rows_are_those_of_the_blocks(kind, monkeypatch):
+    decoder = made(MADE[kind])
+    writer = laid_out(decoder)
+    calls, scored = [], []
+    through, product = small_batch.through, small_batch.product
+    monkeypatch.setattr(small_batch, "through", lambda *given: calls.append(1) or through(*given))
+
+    def counted(x, weight, *rest, **more):
+        scored.append(weight is decoder.words.weight)
+        return product(x, weight, *rest, **more)
+
+    monkeypatch.setattr(small_batch, "product", counted)
+    state = decoder.start(memory()) if decoder.reads else decoder.start(3)
+    one, two = state, writer.fixed(state, 6, beams=1)
+    for ids in torch.randint(4, V, (6, 3)):
+        wanted, one = decoder.step(ids, one)
+        found, two = writer.step(ids, two)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert len(calls) == 6
+    assert sum(scored) == 6  # the words too
+
+
+@torch.no_grad()
+def test_only_few_rows_go_by_it():
+    decoder = made(MADE["behind"])
+    writer = laid_out(decoder)
+    state = writer.fixed(decoder.start(memory()), 6, beams=1)
+    right, _ = writer.step(torch.tensor([4, 5, 6]), state)
+    writer.few = 2  # three rows are more
+    plain, _ = writer.step(torch.tensor([4, 5, 6]), writer.fixed(decoder.start(memory()), 6, 1))
+    torch.testing.assert_close(plain, right, rtol=1e-5, atol=1e-5)
+    assert decoder.few == 0  # the one that learns never does
+
+
+@torch.no_grad()
+def test_attention_that_is_asked_for_comes_from_the_blocks():
+    decoder = made(MADE["before"])
+    writer = laid_out(decoder)
+    state = decoder.start(memory(), weights=True)
+    _, wanted = decoder.step(torch.tensor([4, 5, 6]), state)
+    _, found = writer.step(torch.tensor([4, 5, 6]), writer.fixed(state, 6, beams=1))
+    torch.testing.assert_close(found.weights, wanted.weights)
+    assert found.weights.sum() > 0
+
+
+@pytest.mark.parametrize(("feed", "rows"), [(7, small_batch.MOST), (small_batch.WIDEST + 1, 0)])
+def test_wide_matrices_are_not_for_it(feed, rows, monkeypatch):
+    monkeypatch.setattr(module, "has_kernel", lambda *_: True)
+    monkeypatch.setattr(small_batch, "has_kernel", lambda *_: True)
+    decoder = made(lambda: Transformer(V, M, H, 1, N, feed))
+    graphs = Graphs(decoder, Counted())
+    graphs.written(memory(), Settings(width=3, limit=2), NO_RULES, bos=2, eos=EOS)
+    assert graphs.writer.few == rows
+    assert not small_batch.fits(object())
+
+
+def test_a_processor_has_no_kernel_for_it():
+    assert not small_batch.has_kernel(torch.device("cpu"), torch.float32)
+
+
+def test_one_that_fails_is_left_out(monkeypatch):
+    tries = []
+
+    def broken(*_):
+        tries.append(1)
+        raise RuntimeError("0.7 away from plain arithmetic\nand more")
+
+    monkeypatch.setattr(module, "has_kernel", lambda *_: True)
+    monkeypatch.setattr(small_batch, "has_kernel", broken)
+    decoder, settings = made(MADE["before"]), Settings(width=3, limit=7)
+    graphs = Graphs(decoder, Counted())
+    for _ in range(2):
+        found = graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS)
+        same(found, plainly(decoder, memory(), settings))
+    assert len(tries) == 1  # a kernel that fails is compiled once, not for every search
+    assert graphs.trouble == (
+        "Products of few rows are made without a kernel of their own: RuntimeError: 0.7 away from "
+        "plain arithmetic"
+    )
+    assert graphs.writer.few == 0
+
+
+def test_a_device_without_the_kernel_for_the_largest_sorts():
+    values = torch.randn(3, 900)
+    found, places = constraints._by_kernel(values, 4)
+    wanted = values.topk(4)
+    assert torch.equal(found, wanted.values)
+    assert torch.equal(places, wanted.indices)
+    assert not constraints._has_kernel(torch.device("cpu"))
+
+
+def test_scores_of_an_odd_vocabulary_are_in_rows_for_matrix_units():
+    features, weight = torch.randn(3, 5), torch.randn(21, 5)
+    made = output_layer._aligned(features, weight)
+    torch.testing.assert_close(made, features @ weight.T)
+    assert made.stride() == (24, 1)
+    torch.library.opcheck(output_layer._aligned, (features, weight))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("bias", [True, False])
+def test_such_scores_are_the_scores(bias, monkeypatch):
+    vocabulary = output_layer.Words(21, 5, 5, bias=bias)
+    for p in vocabulary.parameters():
+        p += 1
+    features = torch.randn(3, 5)
+    wanted = vocabulary.scores(features)
+    monkeypatch.setattr(output_layer, "_awkward", lambda *_: True)
+    found = vocabulary.scores(features)
+    assert found.stride() == ((21, 1) if bias else (24, 1))
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"is_cuda": False}, False),
+        ({"dim": lambda: 3}, False),  # all steps at once are for whoever learns or measures
+        ({"dtype": torch.float32}, False),
+        ({"dtype": torch.float16}, False),  # the matrix is of another kind: under autocast
+    ],
+)
+def test_only_what_units_cannot_write_is_written_otherwise(changes, expected):
+    features = SimpleNamespace(**{**FEATURES, **changes})
+    assert output_layer._awkward(features, torch.empty(21, 5, dtype=torch.bfloat16)) is expected
+    assert not output_layer._awkward(features, torch.empty(24, 5, dtype=torch.bfloat16))

@@ -1,0 +1,74 @@
+"""Updates that fill in hidden words as graphs, against plain ones."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.decode.heads.test_mlm import MASKING, PARTS, V
+from tests.train.test_cuda_graphs import Gpu, same
+from weft.batch.mlm_collator import Masked as Batches
+from weft.model import Model
+from weft.runtime import on
+from weft.tasks.mlm import Masked
+from weft.train import cuda_graphs
+from weft.train.loop import Trainee, fit
+from weft.train.settings import Settings
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(cuda_graphs, "FEW", 3)
+    monkeypatch.setattr(Gpu, "captures", 0)
+    monkeypatch.setattr(Gpu, "replays", 0)
+    return Gpu(torch.device("cpu"))
+
+
+def documents():
+    from tests.batch.test_mlm_collator import corpus
+
+    return corpus(2_000, ids=V)
+
+
+def trained(runtime, follows=True, encoder="none", **options):
+    torch.manual_seed(0)
+    pool = {"kind": "cls" if follows else "mean"}
+    parts = {**PARTS, "pool": pool, "encoder": {"kind": encoder}}
+    net = Model(parts, vocabulary_size=V, outputs=(V, follows))
+    settings = Settings(epochs=2, learning_rate=0.01, schedule="linear", **options)
+    masking = replace(MASKING, follows=follows)
+    batches = Batches(documents(), masking, rows=5, seed=1, epochs=2)
+    trainee = Trainee.fresh(net, settings)
+    updates = list(fit(trainee, Masked(next=follows), batches, settings, runtime))
+    return net, [update.loss for update in updates], trainee
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_updates_as_graphs_are_the_same_to_the_last_digit(gpu, follows):
+    wanted, losses, _ = trained(on("cpu"), follows)
+    found, others, trainee = trained(gpu, follows)
+    assert others == losses
+    same(found, wanted)
+    assert not trainee.trouble
+    assert gpu.replays > 5 > gpu.captures >= 1
+
+
+def test_an_encoder_that_looks_at_lengths_is_no_graph(gpu):
+    trained(gpu, encoder="rnn")
+    assert gpu.captures == 0
+
+
+def test_what_a_graph_reads_lies_on_the_device():
+    """A copy of a batch that is filled again has lengths and second segments of its own."""
+    made = Batches(documents(), MASKING, rows=5, seed=1, epochs=1)
+    stream = iter(made)
+    first, second = (next(stream)[0].source for _ in range(2))
+    assert not torch.equal(first.lengths, second.lengths)
+    kept = cuda_graphs._kept(first)
+    cuda_graphs._fill(kept, second)
+    assert torch.equal(kept.mask, second.mask)
+    assert torch.equal(kept.segments, second.segments)
+    assert torch.equal(kept.data, second.data)
+    assert kept.to("cpu").full == kept.full
+    assert not torch.equal(first.lengths, second.lengths)  # what it was made of is left alone
+    stream.close()

@@ -1,0 +1,138 @@
+"""Each kind of structure gets its drawing, alone, over gold, or beside it."""
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from weft.report.drawings.draw import drawn, in_terminal, laid, strangers
+from weft.tasks.annotation import Structure
+from weft.text.annotation.trees import nodes, parse
+
+WORDS = ("She", "<saw>", "Ann", "Lee")
+PLACES = ((0, 3), (4, 9), (10, 13), (14, 17))
+TREE = parse("(S (NP (PRP She)) (VP (VBD saw) (NP (NNP Ann) (NNP Lee))))")
+OTHER = parse("(S (NP (PRP She)) (VP (VBD saw) (NP (NNP Ann)) (NP (NNP Lee))))")
+FILM = parse("(3 (2 (2 The) (2 film)) (4 (3 is) (4 good)))")
+SCORES = tuple((int(node.label) - 2) / 2 for node in nodes(FILM))
+
+TAGS = Structure("tags", WORDS, PLACES, tags=("PRON", "VERB", "PROPN", "PROPN"))
+SPANS = Structure("spans", WORDS, PLACES, spans=((10, 17, "PER"),))
+ARCS = Structure(
+    "arcs", WORDS, heads=(2, 0, 2, 3), relations=("nsubj", "root", "obj", "flat"), tags=TAGS.tags
+)
+BRACKETS = Structure("constituents", tuple(TREE.words), tree=TREE)
+NODES = Structure("nodes", tuple(FILM.words), tree=FILM, scores=SCORES)
+ALL = (TAGS, SPANS, ARCS, BRACKETS, NODES)
+
+WRONG = (
+    replace(TAGS, tags=("PRON", "NOUN", "PROPN", "PROPN")),
+    replace(SPANS, spans=((10, 13, "LOC"),)),
+    replace(ARCS, heads=(2, 0, 4, 2)),
+    replace(BRACKETS, tree=OTHER),
+    replace(NODES, tree=parse("(3 (2 (2 The) (2 film)) (1 (3 is) (4 good)))")),
+)
+
+
+def kinds(structures):
+    return {"argvalues": structures, "ids": [s.kind for s in structures]}
+
+
+@pytest.mark.parametrize("said", **kinds(ALL))
+def test_what_is_right_is_drawn_once_and_nothing_is_marked(said):
+    for page in (drawn(said), drawn(said, said)):
+        assert 'class="pair"' not in page
+        assert "off" not in page
+        assert "<saw>" not in page
+        assert ElementTree.fromstring(str(page)).tag == "div"  # well formed
+        assert all(word in page for word in said.words if "<" not in word)
+    assert "red" not in styles(in_terminal(said, said))
+    assert in_terminal(said, said).plain == in_terminal(said).plain
+
+
+@pytest.mark.parametrize("pair", list(zip(WRONG, ALL, strict=True)), ids=[s.kind for s in ALL])
+def test_what_is_wrong_stands_out(pair):
+    said, gold = pair
+    page = drawn(said, gold)
+    assert "off" in page
+    assert ('class="pair"' in page) == (said.kind in ("spans", "constituents"))
+    assert "bold red" in styles(in_terminal(said, gold))
+
+
+@pytest.mark.parametrize("said", **kinds(ALL[:4]))
+def test_other_words_are_drawn_beside_and_not_over(said):
+    other = replace(said, words=("Sheep", *said.words[1:]), places=())
+    page = drawn(said, other)
+    assert page.count("<h4>model</h4>") == page.count("<h4>gold</h4>") == 1
+    assert in_terminal(said, other).plain.startswith("model ")
+    assert "\ngold  " in in_terminal(said, other).plain
+
+
+def test_right_tags_and_arcs_stand_with_the_wrong_ones():
+    assert '<small>NOUN</small><small class="right">VERB</small>' in drawn(WRONG[0], TAGS)
+    assert drawn(WRONG[2], ARCS).count("missed") == 4  # a line and a tip of each of two
+    assert "She/PRON <saw>/NOUN→VERB" in in_terminal(WRONG[0], TAGS).plain
+    assert "should be flat ← Ann" in in_terminal(WRONG[2], ARCS).plain
+
+
+def test_spans_are_shown_in_the_text_or_what_the_places_say_of_it():
+    assert in_terminal(SPANS).plain == "She <saw> [Ann Lee PER]"
+    gold = replace(SPANS, text="She\n<saw> Ann Lee!")
+    assert "Lee!" in drawn(WRONG[1], gold).replace("<small>", "")
+    apart = Structure("spans", ("a", "bc", "d"), ((2, 3), (3, 5), (8, 9)), spans=((3, 5, "X"),))
+    assert in_terminal(apart).plain == "  a[bc X]   d"
+    # du = de + le: two words in one place
+    shared = Structure("spans", ("de", "le", "lac"), ((0, 2), (0, 2), (3, 6)), spans=((3, 6, "X"),))
+    assert in_terminal(shared).plain == "de [lac X]"
+
+
+def test_brackets_that_gold_lacks_are_marked_and_each_only_as_often():
+    page = drawn(WRONG[3], BRACKETS)
+    model, gold = page.split("<h4>gold</h4>")
+    assert model.count("off") == 2  # (NP Ann) and (NP Lee)
+    assert gold.count("off") == 1  # (NP Ann Lee)
+    assert strangers([("NP", 0, 1)] * 2, [("NP", 0, 1)]) == [False, True]
+
+
+def test_scores_find_their_nodes():
+    own = laid(FILM)
+    by_step = dict(zip(own.order, SCORES, strict=True))
+    assert [by_step[i] for i in range(7)] == [(int(label) - 2) / 2 for label in own.labels]
+    assert own.words[-1] == ""
+    page = drawn(NODES)
+    assert "<title>4, +1.00</title>" in page
+    assert "<title>2, +0.00</title>" in page
+
+
+def test_nodes_with_long_labels_or_no_scores_are_drawn_like_constituents():
+    assert "circle" in drawn(NODES)
+    assert "circle" not in drawn(replace(NODES, scores=()))
+    long = parse("(positive (neutral The) (positive best))")
+    assert "circle" not in drawn(Structure("nodes", ("The", "best"), tree=long, scores=(1, 0, 1)))
+
+
+@pytest.mark.parametrize("said", **kinds(ALL))
+def test_a_structure_survives_json(said):
+    saved = json.loads(json.dumps(said.to_json()))
+    assert Structure.from_json(saved) == said
+    assert Structure.from_json(saved, "a text").text == "a text"
+
+
+def test_of_an_empty_text_nothing_is_drawn():
+    for kind in ("tags", "spans", "arcs", "constituents", "nodes"):
+        empty = Structure(kind, ())
+        assert "svg" not in drawn(empty) or kind == "arcs"
+        assert in_terminal(empty, empty).plain == ""
+
+
+def test_a_tree_with_unlabelled_nodes_and_brackets_survives_json():
+    from weft.text.annotation.trees import Tree
+
+    tree = Tree("", "", (Tree("", "("), Tree("2", "a", ()), Tree("", "", (Tree("", "b)"),))))
+    said = Structure("nodes", ("(", "a", "b)"), tree=tree)
+    assert Structure.from_json(json.loads(json.dumps(said.to_json()))).tree == tree
+
+
+def styles(text):
+    return " ".join(str(span.style) for span in text.spans)

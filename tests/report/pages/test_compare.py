@@ -1,0 +1,279 @@
+"""The page: every part is there for every kind of answer, safe, and whole without a network."""
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.fixtures.small import SMALL, splits
+from weft import config, run
+from weft.compare.dataset_stats import Facts
+from weft.compare.leaderboard import Row, ordered
+from weft.errors import UserError
+from weft.report import html
+from weft.report.analysis import model_analysis as looking
+from weft.report.analysis.model_analysis import Look, Mistake, look
+from weft.report.analysis.predictions import read
+from weft.report.analysis.projection import projection
+from weft.report.pages.compare import Page, _bars, render
+
+EVIL = "<script>alert('é')</script>"
+
+
+def row(recipe: str = "cnn", quality: float = 0.8, **more: Any) -> Row:
+    known = {"train_seconds": 3.0, "p50_ms": 1.0, "p95_ms": 2.0, "texts_per_second": 99.0}
+    return Row(recipe, "accuracy", quality, 0.01, quality - 0.02, quality + 0.02, (quality,) * 3,
+               size_bytes=1000, parameters=7, **known, **more)  # fmt: skip
+
+
+def trial(recipe: str, folder: Path = Path("folder"), curve: Any = ()) -> Any:
+    return SimpleNamespace(
+        recipe=recipe, name=f"{recipe} seed 1", folder=folder, curve=lambda metric: list(curve)
+    )
+
+
+def seen(tmp_path: Path, rows: list[tuple[Any, Any, float]]) -> Look:
+    """A look at answers that nobody trained for."""
+    path = tmp_path / "predictions.jsonl"
+    lines = [{"text": f"{EVIL} {i}", "label": a, "value": b, "score": s}
+             for i, (a, b, s) in enumerate(rows)]  # fmt: skip
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = read(path)
+    vectors = [[float(i), float(i * i)] for i in range(len(found.sample))]
+    errors = tuple(Mistake(said, html.name(said.text)) for said in found.errors)
+    picture = projection(found.sample, vectors, ("pca",))  # type: ignore[arg-type]
+    return Look("cnn", "cnn seed 1", found, errors, "occlusion", picture, ("A note of the look.",))
+
+
+def page(**more: Any) -> Page:
+    labels = {EVIL: {"train": 5, "test": 2}, "good": {"train": 3}}
+    facts = Facts((("train", "a.tsv"), ("test", "b.tsv")), {"train": 8, "test": 2}, labels, False,
+                  ())  # fmt: skip
+    result: Any = SimpleNamespace(notes=[], versions={"weft": "1"})
+    finished = [(trial("cnn", curve=[(1.0, 0.5), (2.0, 0.6)]), result)]
+    more = {"rows": [row()], "model": "out/model", "test": "b.tsv", **more}
+    return Page(finished=finished, facts=facts, command=["weft", "compare"], seeds=3,
+                output=Path("out"), **more)  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Collects ids, links within the page, addresses outside of it, and unclosed elements."""
+
+    VOID = {"meta", "input", "br", "img", "line", "circle", "path", "wbr", "use", "rect"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.outside: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("href", "src", "xlink:href") and value:
+                (self.links if value.startswith("#") else self.outside).append(value)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag, tag
+
+
+CLASSES = [("a", "a", 0.9)] * 7 + [("a", EVIL, 0.8), (EVIL, "a", 0.7), (EVIL, EVIL, 0.6)]
+MANY = [(f"label_{i % 40}", f"label_{i % 40 if i % 7 else (i + 1) % 40}", 0.5) for i in range(280)]
+SETS = [(["x", EVIL], ["x"], 0.5), (["x"], ["x"], 0.6), ([], ["x"], 0.6), (["x"], [], 0.6)]
+NUMBERS = [(float(i), i + (i % 3) / 2, 0.0) for i in range(11)]
+PARTS = {
+    "classes": (CLASSES, {"confusion", "labels", "calibration", "errors", "texts"}),
+    "many classes": (MANY, {"confusion", "labels", "calibration", "errors", "texts"}),
+    "sets": (SETS, {"labels", "errors", "texts"}),
+    "numbers": (NUMBERS, {"numbers", "errors", "texts"}),
+    "all right": (CLASSES[:7], {"confusion", "labels", "calibration", "texts"}),
+}
+ALWAYS = {"leaderboard", "latency", "learning", "data", "notes", "made"}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_every_kind_of_answer_has_its_parts(kind, tmp_path):
+    rows, wanted = PARTS[kind]
+    text = render(page(look=seen(tmp_path, rows)))
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert set(re.findall(r'<h2 id="([^"]*)"', text)) == ALWAYS | wanted
+    assert {f"#{part}" for part in ALWAYS | wanted} <= set(reader.links)  # the index leads to each
+    assert {link[1:] for link in reader.links} <= set(reader.ids)
+    assert len(reader.ids) == len(set(reader.ids))
+    assert reader.outside == []
+    assert "http" not in text
+    assert "<script>alert" not in text
+    assert "A note of the look." in text
+    assert len(text) < 1_500_000
+
+
+def test_a_whole_matrix_or_its_corner(tmp_path):
+    text = render(page(look=seen(tmp_path, CLASSES)))
+    matrix = text.split('<table class="confusion">')[1].split("</table>")[0]
+    cells = re.findall(r'<td class="([^"]*)" style="--s:([\d.]+)">([\d,]+)</td>', matrix)
+    assert cells == [
+        ("right", "0.50", "1"),
+        ("", "0.50", "1"),
+        ("", "0.12", "1"),
+        ("right", "0.88", "7"),
+    ]
+    assert "answered instead" not in text
+    text = render(page(look=seen(tmp_path, MANY)))
+    assert "answered instead" in text
+    assert "elsewhere" in text
+    assert "show all 40 labels" in text  # folded away beyond 30
+
+
+def test_calibration_in_words(tmp_path):
+    def told(chance: float) -> str:
+        rows = [("a", "a", chance), ("a", "b", chance)] * 5
+        return render(page(look=seen(tmp_path, rows)))
+
+    assert "it is <b>too sure</b> of itself" in told(0.9)
+    assert "expected calibration error is <b>40.0&nbsp;%</b>" in told(0.9)
+    assert "it is <b>not sure enough</b>" in told(0.2)
+    assert "it knows how good it is" in told(0.5)
+
+
+def test_without_a_look_the_page_is_smaller():
+    text = render(page())
+    assert set(re.findall(r'<h2 id="([^"]*)"', text)) == ALWAYS
+    assert "weft predict out/model texts.txt\nweft evaluate out/model b.tsv\nweft explain" in text
+
+
+def test_the_leaderboard_tells_what_went_wrong():
+    rows = [
+        row("best", 0.9),
+        row("stuck", 0.5, p=0.0002, collapsed=2, memory_bytes=5_000_000),
+        row("short", 0.6, p=0.25, clipped=1, completed=(1.0, 0.62), rising=3),
+        Row("broken", error="no <good>"),
+    ]
+    text = render(page(rows=rows))
+    assert "2 of 3 collapsed" in text
+    assert "1 shortened (to 62 % of the epochs)" in text
+    assert "3 ended too soon" in text
+    assert "&lt; 0.001" in text
+    assert ">0.250<" in text
+    assert ">best</td>" in text
+    assert "5.0 MB" in text
+    assert "no &lt;good&gt;" in text
+    lone = render(page(rows=[row("best", 0.9), Row("broken", error="no")]))
+    assert "data-up>p</th>" not in lone  # no column for what is not known
+    assert "memory" not in lone.split("</thead>")[0].split("<thead>")[1]
+
+
+def test_gradients_and_the_doctor_have_their_places():
+    from weft.train.gradient_diagnostics import Health
+
+    curve = [(0, 1.0), (5, 0.1), (10, 0.01)]
+    health = Health(3, {}, {"encoder": curve, "input": curve}, f"It falls. {EVIL}", "bad")
+    text = render(page(healths={"cnn": health}))
+    assert 'id="gradients"' in text
+    assert '<span class="level bad"></span>It falls. &lt;script&gt;' in text
+
+
+def test_numbers_in_the_data_are_drawn():
+    facts = dataclasses.replace(page().facts, numeric=True, labels={"1.5": {"train": 3}, "x": {}})
+    text = render(dataclasses.replace(page(), facts=facts))
+    assert "The numbers to be found" in text
+
+
+def test_a_name_breaks_at_its_joints():
+    assert html.name("a_b/c") == "<bdi>a_<wbr>b/<wbr>c</bdi>"
+    assert html.name("<&'>") == "<bdi>&lt;&amp;&#39;&gt;</bdi>"
+
+
+@pytest.fixture(scope="module", params=["tfidf", "bag"])
+def trained(request, tmp_path_factory) -> Any:
+    folder = tmp_path_factory.mktemp(request.param)
+    changes = {k: v for k, v in SMALL.items() if request.param != "tfidf" or k == "train.epochs"}
+    recipe = config.recipe(request.param).with_values(changes, "test")
+    run.train(recipe, folder / "run", splits=splits(), device="cpu", quiet=True)
+    return trial(request.param, folder / "run")
+
+
+def test_a_look_at_a_trained_model(trained):
+    found = look(trained, device="cpu", limit=7)
+    lines = (trained.folder / "predictions.jsonl").read_text().splitlines()
+    assert found.answers.n == len(lines) == 8
+    assert found.projection is not None
+    assert list(found.projection.layouts) == ["pca", "t-sne"]
+    assert len(found.projection.said) == 7
+    assert found.notes == ()
+    assert "7 of 8 test texts" in found.projection.caption
+    assert ("tf-idf" in found.projection.caption) == (trained.recipe == "tfidf")
+    assert len(found.errors) == found.answers.wrong
+    assert bool(found.method) == bool(found.errors)
+    assert "The texts as the model sees them" in render(page(look=found))
+
+
+def test_errors_are_explained(trained):
+    path = trained.folder / "predictions.jsonl"
+    before = path.read_text()
+    rows = [json.loads(line) for line in before.splitlines()]
+    for line in rows:
+        line["label"] = "negative" if line["value"] == "positive" else "positive"
+    path.write_text("".join(json.dumps(line) + "\n" for line in rows))
+    try:
+        found = look(trained, device="cpu", projections=("pca",))
+    finally:
+        path.write_text(before)
+    assert len(found.errors) == 8
+    assert found.method
+    for error in found.errors:
+        shown = re.sub(r"<[^>]*>", "", str(error.strip))
+        assert shown.split() == error.said.text.split()
+
+
+def test_what_a_model_cannot_give_is_noted(trained, monkeypatch):
+    def refuse(*given: Any) -> Any:
+        raise UserError("not possible.")
+
+    monkeypatch.setattr(looking, "_strips", refuse)
+    monkeypatch.setattr(looking, "sentence_vectors", refuse)
+    found = look(trained, device="cpu")
+    assert found.notes == (
+        "The errors are not explained: not possible.",
+        "There is no picture of the texts: not possible.",
+    )
+    assert found.projection is None
+    assert found.method == ""
+
+
+def test_an_outlier_does_not_squash_the_others():
+    rows = [row(f"r{i}", 0.70 + i / 100) for i in range(7)]
+    rows.append(row("lost", 0.092))
+    bars = _bars(ordered(rows))
+    means = [bar["mean"] for bar in bars if bar is not None]
+    assert means[0] - means[6] > 30  # of 120 pixels; with the outlier on the scale, 10
+    assert [bar["outlier"] for bar in bars if bar is not None] == [False] * 7 + [True]
+    text = render(page(rows=rows))
+    assert "lost 9.2 ↓<" in text  # in the chart, at its edge
+    few = [row("a", 0.9), row("b", 0.3)]  # of two, neither is the bulk
+    assert "0 ↓<" not in render(page(rows=few))
+
+
+def test_flags_wrap_under_the_name_and_learning_curves_fold():
+    text = render(page(rows=[row("cnn", 0.9, late=2), row("bag", 0.8)]))
+    assert re.search(r"\.board \.tag \{ display: block;[^}]*white-space: normal", text)
+    head = re.search(r"<thead>(.*?)</thead>", text, re.S)
+    assert head is not None
+    assert re.findall(r"<th[^>]*>([^<]*)</th>", head[1])[:2] == ["recipe", "accuracy %"]
+    assert '<details class="curves">' in text

@@ -1,0 +1,127 @@
+"""Matrices that texts name: every way to name one, and what is told of a bad one."""
+
+import numpy as np
+import pytest
+
+from weft.errors import UserError
+from weft.text.example import Example
+from weft.text.formats.features import listed, matrix, written
+from weft.text.formats.parallel import read_parallel
+from weft.text.read import read
+from weft.text.synthetic.digits import HEIGHT, WORDS, glyph, numbers, picture, write_digits
+
+ONE = np.arange(15.0).reshape(5, 3)
+TWO = np.arange(6.0).reshape(2, 3) / 7
+
+
+@pytest.fixture
+def folder(tmp_path):
+    np.save(tmp_path / "one.npy", ONE)
+    np.save(tmp_path / "stack.npy", np.stack([ONE, 2 * ONE]))
+    np.savez(tmp_path / "both.npz", a=ONE, b=TWO)
+    np.savez(tmp_path / "alone.npz", x=TWO)
+    return tmp_path
+
+
+def named(folder, text, features=0):
+    return matrix(Example(text, file=str(folder / "list.txt"), line=7), features)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one.npy", ONE), ("stack.npy:1", 2 * ONE), ("both.npz:b", TWO), ("alone.npz", TWO),
+        ("[[0, 1.5], [2, -3]]", [[0, 1.5], [2, -3]]),
+    ],
+)  # fmt: skip
+def test_every_name_leads_to_its_matrix(folder, text, expected):
+    found = named(folder, text)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_what_is_written_is_read_back():
+    found = matrix(Example(written(TWO.astype(np.float32))))
+    np.testing.assert_allclose(found, TWO, rtol=1e-5)
+
+
+def test_the_matrices_of_a_file_are_listed(folder):
+    assert [e.text for e in listed(folder / "both.npz")] == ["both.npz:a", "both.npz:b"]
+    assert [e.text for e in read(folder / "stack.npy")] == ["stack.npy:0", "stack.npy:1"]
+    (only,) = listed(folder / "one.npy")
+    np.testing.assert_allclose(matrix(only), ONE)
+    (folder / "both.txt").write_text("first\nsecond\n", "utf-8")
+    pairs = list(read_parallel(folder / "both.npz", folder / "both.txt"))
+    assert [(e.text, e.label) for e in pairs] == [("both.npz:a", "first"), ("both.npz:b", "second")]
+    np.testing.assert_allclose(matrix(pairs[1]), TWO, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gone.npy", r"list\.txt:7: .*gone\.npy: no such file"),
+        ("one.npy:3", r"list\.txt:7: no matrix '3' in one\.npy, which has one matrix"),
+        ("stack.npy:2", r"no matrix '2' in stack\.npy, which has numbers 0 to 1"),
+        ("both.npz:c", r"no matrix 'c' in both\.npz; it has a, b\. Write both\.npz:KEY"),
+        ("both.npz", r"several matrices in both\.npz; it has a, b"),
+        ("a sentence", r"list\.txt:7: 'a sentence' names no matrix\. Give a \.npy file, FILE"),
+        ("[[1, 2], [3]]", r"list\.txt:7: no matrix of numbers as JSON"),
+        ("[1, 2]", r"a matrix has two axes, vectors by numbers; found 2\. Reshape it"),
+        ("bad.npy", r"list\.txt:7: .*bad\.npy: cannot be read as matrices"),
+        ("words.npy", r"list\.txt:7: the matrix holds <U1, not numbers"),
+        ("empty.npy", r"list\.txt:7: the matrix is empty \(0 × 3\)"),
+        ("nan.npy", r"list\.txt:7: vector 2 of the matrix is not finite: number 3 is nan"),
+        ("inf.npy", r"list\.txt:7: vector 1 of the matrix is not finite: number 1 is -inf"),
+        ("wide.npy", r"list\.txt:7: vectors of 4 numbers; this model reads vectors of 3"),
+    ],
+)
+def test_a_bad_matrix_is_told(folder, text, message):
+    (folder / "bad.npy").write_bytes(b"no numpy")
+    np.save(folder / "words.npy", np.array([["a"]]))
+    np.save(folder / "empty.npy", np.zeros((0, 3)))
+    np.save(folder / "nan.npy", np.where(np.arange(15).reshape(5, 3) == 5, np.nan, 1.0))
+    np.save(folder / "inf.npy", np.where(np.arange(15).reshape(5, 3) == 0, -np.inf, 1.0))
+    np.save(folder / "wide.npy", np.ones((2, 4)))
+    with pytest.raises(UserError, match=message):
+        named(folder, text, 3)
+
+
+def test_nothing_in_a_matrix_is_run(folder):
+    np.save(folder / "object.npy", np.array([{"a": 1}], dtype=object))
+    with pytest.raises(UserError, match=r"object\.npy: cannot be read as matrices"):
+        named(folder, "object.npy")
+    np.savez(folder / "some.npz", a=ONE, b=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(
+        UserError, match=r"list\.txt:7: matrix 'b' of some\.npz cannot be read: it holds Python obj"
+    ):
+        named(folder, "some.npz:b")
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_too_large_for_a_float_is_told_once(folder):
+    np.save(folder / "large.npy", np.full((2, 3), 1e300))
+    with pytest.raises(UserError, match="number 1 is inf"):
+        named(folder, "large.npy")
+
+
+def test_a_damaged_archive_is_told(folder):
+    whole = (folder / "both.npz").read_bytes()
+    (folder / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"list\.txt:7: .*cut\.npz: cannot be read as matrices"):
+        named(folder, "cut.npz:a")
+
+
+def test_made_pictures_show_their_digits(tmp_path):
+    draw = np.random.default_rng(3)
+    seen = {digit: picture([digit], draw, noise=0.0) for digit in range(10)}
+    assert all(found.shape[1] == HEIGHT for found in seen.values())
+    assert all(found.max() > 0.5 and found.min() == 0 for found in seen.values())
+    assert len({glyph(digit).tobytes() for digit in range(10)}) == 10
+    assert picture([1, 1, 1], draw).shape[0] > picture([1], draw).shape[0]
+    again = [words for _, words in numbers(7, 5)]
+    assert again == [words for _, words in numbers(7, 5)] != [words for _, words in numbers(7, 6)]
+    assert set(" ".join(again).split()) <= set(WORDS)
+    (path,) = write_digits(tmp_path, {"train": 3})
+    rows = list(read(path))
+    assert [row.label for row in rows] == [words for _, words in numbers(3, 0)]
+    np.testing.assert_allclose(matrix(rows[1]), list(numbers(3, 0))[1][0])

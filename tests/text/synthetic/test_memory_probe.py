@@ -1,0 +1,60 @@
+"""The corpus of long memory: the label is the first word and nothing else tells it."""
+
+import hashlib
+from collections import Counter
+
+import pytest
+
+from weft.errors import UserError
+from weft.text.synthetic.corpora import corpus
+from weft.text.synthetic.memory_probe import SPARE, recall
+
+DIGEST = "f7a9d01455d2cf7dfc9916827084a5784bebd1a4b9db702f73b1025f5b2e420e"
+
+
+def test_the_bytes_never_change():
+    rows = [f"{s}\t{e.id}\t{e.label}\t{e.text}" for s, part in recall().items() for e in part]
+    assert hashlib.sha256("\n".join(rows).encode()).hexdigest() == DIGEST
+
+
+def test_the_label_is_the_first_word_and_lies_far_back():
+    splits = corpus("recall")
+    assert {name: len(part) for name, part in splits.items()} == {
+        "train": 1000,
+        "dev": 166,
+        "test": 334,
+    }
+    lengths = set()
+    for part in splits.values():
+        counts = Counter(e.label for e in part)
+        assert len(counts) == 4
+        assert max(counts.values()) - min(counts.values()) <= 1
+        for example in part:
+            first, *filler = example.text.split()
+            assert first == example.label
+            assert first not in filler
+            lengths.add(len(filler))
+    assert lengths == set(range(60, 60 + SPARE))
+
+
+def test_filler_says_nothing_about_the_label():
+    seen = {}
+    for example in recall(size=3000)["train"]:
+        seen.setdefault(example.label, Counter()).update(example.text.split()[1:])
+    shares = [{w: n / c.total() for w, n in c.items()} for c in seen.values()]
+    for word in shares[0]:
+        values = [share[word] for share in shares]
+        assert max(values) - min(values) < 0.01
+
+
+def test_texts_are_all_different():
+    texts = [e.text for part in recall().values() for e in part]
+    assert len(set(texts)) == len(texts)
+    assert recall(seed=1)["train"][0].text != recall(seed=2)["train"][0].text
+
+
+def test_what_cannot_be_made():
+    with pytest.raises(UserError, match="'symbols' should be from 2 to 8, got 9"):
+        recall(symbols=9)
+    with pytest.raises(UserError, match="'steps' should be 0 or more, got -1"):
+        recall(steps=-1)

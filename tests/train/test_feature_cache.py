@@ -1,0 +1,259 @@
+"""What a frozen network makes of a row is computed once, and is what it would be each time."""
+
+import hashlib
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.fixtures.networks import LINES, network
+from tests.fixtures.small import SMALL, killed, splits
+from weft import config as configuration
+from weft.batch import Store, for_reading, labelled
+from weft.batch import token_store as stores
+from weft.embed.bert import Bert
+from weft.model import Model
+from weft.run import train, trainer
+from weft.run.neural import Run
+from weft.runtime import on
+from weft.text.example import Example
+from weft.train import feature_cache
+
+CLOSE = {"rtol": 0, "atol": 1e-5}
+ELMO = {"kind": "elmo", "width": 8, "hidden": 13, "filters": [[1, 3], [2, 7]], "layers": 2}
+MADE = {
+    "text": {"task": "classify", "frozen": True},
+    "mixed": {"task": "classify", "frozen": True, "mix": True},
+    "gpt": {"task": "classify", "embedder": "gpt", "frozen": True, "mix": True},
+    "words": {"task": "tag", "frozen": True, "word": "mean"},
+    "joint": {"task": "pair-classify", "pair": "joint", "frozen": True},
+    "towers": {"task": "pair-classify", "pair": "towers", "frozen": True, "mix": True},
+}
+
+
+def filled(name, count=9):
+    """A model with a frozen network, and a store of rows for it."""
+    predictor = network(**MADE[name])
+    model, index = predictor.engine.model, predictor.engine.indexer
+    texts = [" ".join((LINES[i % 3] + " " + LINES[i % 2]).split()[: 2 + i]) for i in range(count)]
+    pairs = model.reads == "pairs"
+    store = Store(index.kinds, columns=1 if model.by_word else 0, pairs=pairs)
+    if model.reads == "words":
+        rows = index.sentences([Example(text, words=tuple(text.split())) for text in texts])
+    else:
+        rows = index.rows(texts, others=texts[::-1] if pairs else ())
+    for row in rows:
+        target = np.zeros((len(row.ids), 1), np.int64) if model.by_word else 0
+        store.append(row.ids, target, 0, row.pieces, row.parents, row.second)
+    return model, store.close()
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_vectors_are_what_they_would_be(name, tmp_path):
+    model, store = filled(name)
+    model.eval()
+    wanted = [model.embed(batch.source) for batch in for_reading(store, rows=3, budget=99)]
+    assert feature_cache.tell(model, store, on("cpu"), tmp_path)
+    found = list(for_reading(store, rows=3, budget=99))
+    assert all(len(batch.source.told) == 1 for batch in found)
+    for batch, want in zip(found, wanted, strict=True):
+        ids = batch.source.data.clone()
+        batch.source.data.zero_()  # nobody looks at them
+        got = model.embed(batch.source)
+        np.testing.assert_allclose(got.data.detach(), want.data.detach(), **CLOSE)
+        assert torch.equal(got.lengths, want.lengths)
+        assert got.told == ()  # it was of the ids, not of the vectors
+        batch.source.data.copy_(ids)
+        np.testing.assert_allclose(
+            model.read(batch.source).vector.detach() if not model.by_word else 0,
+            model.pooled(model.encode(want))[0].detach() if not model.by_word else 0, **CLOSE
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [{}, {"norm": True}, {"mix": False}], ids=str)
+def test_words_beside_what_an_elmo_knows_of_them(own, tmp_path):
+    torch.manual_seed(3)
+    words = {"kind": "lookup", "width": 5}
+    parts = {
+        "embedder": [words, {**ELMO, "frozen": True, **own}, {"kind": "character-lstm"}],
+        "encoder": {"kind": "none"}, "pool": {"kind": "mean"}, "head": {"kind": "linear"},
+    }  # fmt: skip
+    model = Model(parts, vocabulary_size=20, outputs=2).eval()
+    store = Store(2)
+    for i in range(6):
+        tokens = [f"{'ab' * (k + 1)}{i}" for k in range(i + 1)]
+        pieces = [maker(tokens) for maker in model.piece_makers]
+        store.append(np.arange(5, 6 + i), 0, 0, pieces)
+    store.close()
+    rows = np.array([5, 1, 2])
+    wanted = model.embed(store.padded(rows)).data
+    assert feature_cache.tell(model, store, on("cpu"), tmp_path)
+    source = store.padded(rows)
+    source.pieces[0].zero_()  # what the ELMo would read
+    np.testing.assert_allclose(model.embed(source).data.detach(), wanted.detach(), **CLOSE)
+    source.pieces[1].zero_()  # the others go on to read
+    assert not torch.allclose(model.embed(source).data, wanted)
+
+
+def test_only_what_is_frozen_is_read_once(tmp_path, monkeypatch):
+    assert network("classify").engine.model.held == []
+    config = frozen(**{"embedder.frozen": False})
+    monkeypatch.setattr(trainer, "tell", None)  # nobody asks
+    train(config, tmp_path / "run", splits=splits(), quiet=True, device="cpu")
+
+
+def test_a_batch_in_pieces_keeps_what_was_told(tmp_path):
+    model, store = filled("towers")
+    feature_cache.tell(model, store, on("cpu"), tmp_path)
+    model.eval()
+    batch = labelled(store, np.arange(len(store)))
+    whole = model(batch.source)
+    apart = torch.cat([model(piece.to("cpu").source) for piece in batch.split(4)])
+    np.testing.assert_allclose(apart.detach(), whole.detach(), **CLOSE)
+    assert all(piece.source.told for piece in batch.split(4))
+
+
+def test_it_may_lie_on_the_disk(tmp_path, monkeypatch):
+    model, store = filled("mixed")
+    feature_cache.tell(model, store, on("cpu"), tmp_path)
+    rows = np.array([4, 0, 7])
+    (here,) = store.padded(rows).told
+    monkeypatch.setattr(stores, "TOLD", 100)
+    feature_cache.tell(model, store, on("cpu"), tmp_path)
+    assert store.told[0].data.on_disk
+    assert torch.equal(store.padded(rows).told[0], here)
+
+
+def test_too_much_or_too_slow_is_left(tmp_path, monkeypatch):
+    model, store = filled("text")
+    seen = []
+
+    def heard(share):
+        seen.append(share)
+        return share < 0.5
+
+    monkeypatch.setattr("weft.inference.forward.ROWS", 2)
+    assert not feature_cache.tell(model, store, on("cpu"), tmp_path, heard)
+    assert seen == sorted(seen)
+    assert 0.5 <= seen[-1] < 1
+    assert not store.told
+    needed = int(store.ends[-1]) * 12 * 4
+    free = SimpleNamespace(free=2 * needed - 1)
+    monkeypatch.setattr(feature_cache.shutil, "disk_usage", lambda folder: free)
+    assert not feature_cache.tell(
+        model, store, on("cpu"), tmp_path
+    )  # only half of the disk is taken
+    free.free = 2 * needed
+    assert feature_cache.tell(model, store, on("cpu"), tmp_path)
+
+
+@pytest.mark.parametrize("mix", [False, True])
+def test_a_frozen_network_drops_only_what_comes_out(mix):
+    model, store = filled("mixed" if mix else "text")
+    (embedder,) = model.train().embedders
+    source = store.padded(np.arange(4))
+    assert torch.equal(embedder.known(source).data, embedder.known(source).data)
+    embedder.dropout.p = 0.5
+    out = embedder(source)
+    real = out.data[out.mask]  # (M, H)
+    assert 0.3 < (real == 0).float().mean() < 0.7
+    model.eval()
+    whole = embedder(source).data[out.mask]
+    kept = real != 0
+    np.testing.assert_allclose(real[kept].detach(), 2 * whole[kept].detach(), rtol=1e-4, atol=1e-5)
+    assert out.data.requires_grad == mix  # the mix learns, and nothing else
+
+
+def frozen(**changes):
+    """A recipe over a frozen network of random weights."""
+    network = {"kind": "bert", "hidden": 12, "layers": 2, "heads": 2, "frozen": True, "mix": True}
+    values = {
+        **SMALL, "train.epochs": 3, "train.save_every": 2, "embedder": network,
+        "encoder": {"kind": "rnn", "cell": "gru", "hidden": 7}, **changes,
+    }  # fmt: skip
+    return configuration.recipe("gru").with_values(values, "test")
+
+
+def test_the_network_reads_each_row_once(tmp_path, monkeypatch):
+    read = []
+    layers = Bert.layers
+
+    def counted(self, x):
+        read.append(len(x))
+        return layers(self, x)
+
+    monkeypatch.setattr(Bert, "layers", counted)
+    monkeypatch.setattr(trainer.Loop, "_load_best", lambda loop: read.append("end"))
+    out = train(frozen(), tmp_path / "run", splits=splits(), quiet=True, device="cpu")
+    rows = read[: read.index("end")]
+    parts = splits()
+    assert sum(rows) == len(list(parts.train())) + len(list(parts.dev()))
+    assert out.predictor.engine.model.embedders[0].mix.scores.any()  # this has learned
+
+
+def test_it_learns_what_it_would_without(tmp_path, monkeypatch):
+    with_, without = ({}, {})
+    for name, found in (("with", with_), ("without", without)):
+        out = train(frozen(), tmp_path / name, splits=splits(), quiet=True, device="cpu")
+        found |= dict(out.predictor.engine.model.state_dict())
+        monkeypatch.setattr(trainer, "tell", lambda *rest: False)
+    for name, weight in with_.items():
+        np.testing.assert_allclose(weight, without[name], rtol=0, atol=2e-4, err_msg=name)
+
+
+def test_a_resumed_training_is_the_same(tmp_path, monkeypatch):
+    """The network that reads is the one that was saved, not one that a new start would make."""
+    train(frozen(), tmp_path / "whole", splits=splits(), quiet=True, device="cpu")
+    with killed(11):
+        train(frozen(), tmp_path / "cut", splits=splits(), quiet=True, device="cpu")
+    made = Run._model
+
+    def others(run, tokenizer, resume):
+        model = made(run, tokenizer, resume)
+        for p in model.parameters():
+            p.data.add_(1.0)
+        return model
+
+    monkeypatch.setattr(Run, "_model", others)
+    train(frozen(), tmp_path / "cut", splits=splits(), quiet=True, device="cpu", resume=True)
+    first, second = (
+        hashlib.sha256((tmp_path / name / "model" / "weights.safetensors").read_bytes()).digest()
+        for name in ("whole", "cut")
+    )
+    assert first == second
+
+
+def test_half_of_the_time_is_enough_for_reading(tmp_path, monkeypatch):
+    """A slow network does not keep the others from learning."""
+    asked = []
+
+    def slow(model, store, runtime, folder, heard):
+        asked.append(heard(0.5))
+        return False
+
+    monkeypatch.setattr(trainer, "tell", slow)
+    monkeypatch.setattr(trainer.Clock, "spent", property(lambda clock: 0.6))
+    train(frozen(), tmp_path / "run", splits=splits(), quiet=True, device="cpu")
+    assert asked == [False, False]
+    said = (tmp_path / "run" / "log.txt").read_text("utf-8")
+    assert "the frozen network reads train in every epoch" in said
+
+
+def test_the_clock_counts_the_epochs(tmp_path, monkeypatch):
+    """What was read once is no part of the course that the learning rate follows."""
+    seen, updates = [], trainer.Loop._updates
+
+    def slow(*rest):
+        time.sleep(0.2)
+        return False
+
+    def begun(loop):
+        seen.append(loop.clock.seconds)
+        return updates(loop)
+
+    monkeypatch.setattr(trainer, "tell", slow)
+    monkeypatch.setattr(trainer.Loop, "_updates", begun)
+    train(frozen(), tmp_path / "run", splits=splits(), quiet=True, device="cpu")
+    assert seen[0] < 0.2  # twice that was slept

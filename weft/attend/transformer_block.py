@@ -1,0 +1,96 @@
+"""The block of a Transformer (Vaswani et al. 2017): self-attention and a perceptron.
+
+B rows   T steps   H hidden width
+"""
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from weft.attend.multihead import MultiHead
+from weft.embed.activations import ACTIVATIONS
+from weft.kernels.compile import Quick
+
+
+def of_products(x: Tensor) -> torch.dtype:
+    """The precision that products have here: half of that of steps under autocast.
+
+    Blocks keep the precision of the steps they are given, so that with this the sum that runs
+    through them is as narrow as what they add: norms and sums then move half the bytes.
+    """
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+class Entrance(Quick):
+    """What the first block reads: vectors added up, normalised with a norm given, and dropped.
+
+    It has no weights of its own. Outside a compiler each of these goes through memory.
+    """
+
+    def forward(
+        self, parts: list[Tensor], dropout: nn.Dropout, norm: nn.Module | None, kind: torch.dtype
+    ) -> Tensor:
+        made = sum(parts[1:], parts[0])
+        return dropout(made if norm is None else norm(made)).to(kind)
+
+
+class Norm(nn.LayerNorm, Quick):
+    """The norm behind the last block, which keeps the precision of steps as blocks do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps).to(x.dtype)
+
+
+class Block(Quick):
+    """Self-attention, then a two-layer perceptron, each with a residual and a layer norm.
+
+    Without `inner_dropout` only what the two add to the residual is dropped.
+    """
+
+    def __init__(
+        self,
+        hidden: int,
+        heads: int,
+        feed: int,
+        norm: Literal["pre", "post"] = "pre",
+        dropout: float = 0.0,
+        activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu",
+        inner_dropout: bool = True,
+        eps: float = 1e-5,
+    ):
+        super().__init__()
+        self.norm_first = norm == "pre"
+        inner = dropout if inner_dropout else 0.0
+        self.attention = MultiHead(hidden, heads, inner)
+        self.attention_norm = nn.LayerNorm(hidden, eps)
+        self.feed_in = nn.Linear(hidden, feed)
+        self.feed_out = nn.Linear(feed, hidden)
+        self.feed_norm = nn.LayerNorm(hidden, eps)
+        self.activated, self.activation = activation, ACTIVATIONS[activation]()
+        self.dropout, self.inner = nn.Dropout(dropout), nn.Dropout(inner)
+        for layer in (self.feed_in, self.feed_out):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        weights: bool = False,
+        causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        asked: dict[str, Any] = {"mask": mask, "weights": weights, "causal": causal}
+        if self.norm_first:
+            mixed, shares = self.attention(self.attention_norm(x), **asked)
+            x = x + self.dropout(mixed)  # (B, T, H)
+            return x + self.dropout(self._feed(self.feed_norm(x))), shares
+        kind = x.dtype  # a norm under autocast would make it wider
+        mixed, shares = self.attention(x, **asked)
+        x = self.attention_norm(x + self.dropout(mixed)).to(kind)  # (B, T, H)
+        return self.feed_norm(x + self.dropout(self._feed(x))).to(kind), shares
+
+    def _feed(self, x: Tensor) -> Tensor:
+        return self.feed_out(self.inner(self.activation(self.feed_in(x))))

@@ -1,0 +1,346 @@
+"""Texts -> rows of ids, cut to what the model can read; nothing is cut without being counted."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from weft.batch.trees import flatten, readable
+from weft.errors import UserError
+from weft.text.annotation.trees import Tree
+from weft.text.example import Example
+from weft.text.formats.features import matrix
+from weft.tokens.offsets import Tokens
+from weft.tokens.pretokenizer import words_of
+from weft.tokens.special_tokens import BARE, Frame
+from weft.tokens.tokenizer import Tokenizer
+from weft.tokens.truncate import OVERLAP, Policy, coverage, cut, cut_pair, cut_text
+from weft.tokens.word_segmenter import Cuts
+
+LONGEST_SENTENCE = 10_000  # words of a row of a model that has no limit
+
+Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids
+
+
+def _numbered(i: int) -> str:
+    return f"text {i + 1}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row for a model: a whole text, what is left of one, or one window of it."""
+
+    text: int  # which of the given texts it came from
+    ids: np.ndarray  # (T,), or (T, F) vectors
+    pieces: tuple[list[list[int]], ...]
+    coverage: float  # fraction of the text's tokens that its rows hold and the model tells apart
+    spans: np.ndarray | None  # (T, 2) character offsets
+    clipped: int = 0  # words longer than an embedder that spells them out will read
+    words: tuple[str, ...] = ()  # given or cut as words; or those that can only be copied
+    start: int = 0  # the number of its first word in the text
+    parents: np.ndarray | None = None  # (T,) where the steps are the nodes of a tree
+    tree: Tree | None = None  # that tree; spans are those of its leaves
+    second: int = 0  # the step where the second text begins, where there are two; spans count anew
+    read: float = 1.0  # fraction of the text's tokens that its rows hold, told apart or not
+    unknown: int = 0  # tokens of the row that the model does not tell apart
+
+
+@dataclass(frozen=True)
+class Indexer:
+    """Everything between a text and its rows: tokenizer, pieces of tokens, and the length limit."""
+
+    tokenizer: Tokenizer
+    pieces: Sequence[Pieces] = ()
+    limit: int | None = None
+    policy: Policy = "head"
+    whole: bool = False  # a sentence may not be cut
+    cuts: Cuts | None = None  # how words are found in plain text, where that was learned
+    beyond: int = 0  # the first id of words outside of the vocabulary; 0: they are UNK
+    frame: Frame = BARE  # what stands around a text
+    subwords: bool = False  # whether words are given to the model with the tokens they consist of
+    overlap: float = OVERLAP  # of windows with their neighbours
+    by_id: bool = True  # whether an embedder reads the ids, and not only how tokens are spelled
+    characters: int = 0  # of a text that are read where there is no limit; 0: all
+
+    def distinguished(self, ids: np.ndarray, words: Sequence[str]) -> np.ndarray:
+        """(T,) Return which tokens the model tells apart: by their id, or by how they are spelled.
+
+        An unknown token is like any other unknown one; a word cut by an embedder that spells it
+        out is like all that begin alike.
+        """
+        known = np.full(len(ids), self.by_id)
+        if self.by_id and self.tokenizer.unknown_entry is not None:
+            known = np.asarray(ids) != self.tokenizer.unknown_entry
+        if self.pieces and len(words) == len(known) and not known.all():
+            longest = max(limit or 2**31 for limit in self._spelled)
+            known |= [len(word.encode("utf-8", "replace")) <= longest for word in words]
+        return known
+
+    @property
+    def _spelled(self) -> list[int | None]:
+        """How many bytes of a token each maker of pieces reads; None for all."""
+        return [getattr(getattr(make, "__self__", None), "limit", None) for make in self.pieces]
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of pieces each row has."""
+        return len(self.pieces) + self.subwords
+
+    @property
+    def framed(self) -> bool:
+        """Whether a row is never empty, because something stands around every text."""
+        return self.frame.room() > 0 and not self.pieces
+
+    def rows(
+        self,
+        texts: Sequence[str],
+        where: Callable[[int], str] = _numbered,
+        spans: bool = False,
+        others: Sequence[str] = (),
+    ) -> Iterator[Row]:
+        """Rows in the order of the texts; a text without tokens is read as one unknown token, or
+        as nothing but what stands around it.
+
+        With `others`, the second texts, each row holds both.
+        """
+        most = 0 if self.limit is not None else self.characters
+        if not most or max(map(len, (*texts, *others)), default=0) <= most:
+            yield from self._rows(texts, where, spans, others)
+            return
+        policy: Policy = "head" if others and self.policy != "error" else self.policy
+        first = [cut_text(one, most, policy, where(i)) for i, one in enumerate(texts)]
+        second = [cut_text(one, most, policy, where(i)) for i, one in enumerate(others)]
+        short, beside = ([text for text, _, _ in some] for some in (first, second))
+        for row in self._rows(short, where, spans, beside):
+            _, at, left = first[row.text]
+            places = row.spans
+            if places is not None and left and not others:
+                places = np.where(places >= at, places + left, places)
+            whole = len(texts[row.text])
+            if others:
+                whole, left = whole + len(others[row.text]), left + second[row.text][2]
+            kept = 1 - left / max(whole, 1)
+            yield replace(row, coverage=kept * row.coverage, read=kept * row.read, spans=places)
+
+    def _rows(
+        self,
+        texts: Sequence[str],
+        where: Callable[[int], str],
+        spans: bool,
+        others: Sequence[str],
+    ) -> Iterator[Row]:
+        if others:
+            yield from self._pairs(texts, others, where)
+            return
+        if self.beyond:
+            found = self.tokenizer.extended(texts, self.beyond)
+            for i, (tokens, strangers) in enumerate(found):
+                for row in self._cut(i, tokens.ids, tokens.spans, texts[i], where):
+                    yield replace(row, words=strangers, spans=row.spans if spans else None)
+        elif not spans and not self.pieces:
+            for i, ids in enumerate(self.tokenizer.ids(texts)):
+                yield from self._cut(i, ids, None, "", where)
+        else:
+            for i, tokens in enumerate(self.tokenizer.tokens(texts)):
+                yield from self._cut(i, tokens.ids, tokens.spans, texts[i], where)
+
+    def sentences(self, given: Sequence[str | Example]) -> Iterator[Row]:
+        """Rows with one id a word: those of an example, or those a plain text is cut into.
+
+        A text longer than the limit becomes several rows, one after the other; a text without a
+        word becomes none.
+        """
+        cut = words_of if self.cuts is None else self.cuts.words_of
+        split = [(e.words, e.places) if isinstance(e, Example) else cut(e) for e in given]
+        # Of all texts at once: to ask for the words of each would cost more than the answer.
+        known = self.tokenizer.of_words([word for words, _ in split for word in words])
+        ends = np.cumsum([len(words) for words, _ in split])
+        for i, (one, (words, places)) in enumerate(zip(given, split, strict=True)):
+            ids = known[ends[i] - len(words) : ends[i]]
+            spans = np.array(places, np.int32).reshape(-1, 2)
+            size = self.limit or LONGEST_SENTENCE
+            if self.whole and len(ids) > size:
+                where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
+                raise UserError(
+                    f"{where}: a sentence of {len(ids)} words; the model reads at most {size} as a "
+                    "whole. Give one sentence a line."
+                )
+            cut_words = self.tokenizer.pieces_of(words) if self.subwords else []
+            seen = self.distinguished(ids, words)
+            if self.subwords:
+                none = self.tokenizer.unknown_entry
+                seen = np.array([none not in some for some in cut_words], bool)
+            share = float(seen.mean()) if len(seen) else 0.0
+            for here in self._parts(cut_words, len(ids), size, one, i):
+                # Counted from 1: a 0 is no piece.
+                own = [[p + 1 for p in some] for some in cut_words[here]]
+                pieces = tuple(make(words[here]) for make in self.pieces)
+                pieces = (own, *pieces) if self.subwords else pieces
+                yield Row(
+                    i, ids[here], pieces, share, spans[here], 0, words[here], here.start,
+                    unknown=int((~seen[here]).sum()),
+                )  # fmt: skip
+
+    def _parts(
+        self, cut_words: list[list[int]], count: int, size: int, one: str | Example, i: int
+    ) -> Iterator[slice]:
+        """Which words each row has: at most `size`, and with no more pieces than can be read."""
+        if not self.subwords:
+            yield from (slice(start, start + size) for start in range(0, count, size))
+            return
+        most = (self.limit or 2**31) - self.frame.room()
+        start = held = 0
+        for n, pieces in enumerate(cut_words):
+            if n > start and (held + len(pieces) > most or n - start == size):
+                if self.whole:
+                    where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
+                    total = sum(map(len, cut_words))
+                    raise UserError(
+                        f"{where}: a sentence of {total} pieces of words; the model reads at most "
+                        f"{most} as a whole. Give one sentence a line."
+                    )
+                yield slice(start, n)
+                start, held = n, 0
+            held += len(pieces)
+        if count:
+            yield slice(start, count)
+
+    def _pairs(
+        self, texts: Sequence[str], others: Sequence[str], where: Callable[[int], str]
+    ) -> Iterator[Row]:
+        """Rows of two texts each, the first before the second."""
+        first, second = self.tokenizer.tokens(texts), self.tokenizer.tokens(others)
+        for i, two in enumerate(zip(first, second, strict=True)):
+            sizes = [len(one.ids) for one in two]
+            limit = None if self.limit is None else self.limit - self.frame.room(pair=True)
+            most = limit or max(sum(sizes), 2)
+            if self.frame.each:  # the limit is that of either text; all parts of both meet
+                own = [cut(size, most, self.policy, self.overlap, where(i)) for size in sizes]
+                windows = list(product(own[0], own[1]))
+            else:
+                windows = cut_pair(sizes[0], sizes[1], most, self.policy, where(i), self.overlap)
+            read = [[part for window in windows for part in window[side]] for side in (0, 1)]
+            covered = sum(n * coverage(n, [own]) for n, own in zip(sizes, read, strict=True))
+            held = covered / sum(sizes) if all(sizes) else 0.0
+            seen = [
+                self.distinguished(one.ids, _cells(text, one.spans))[_places(own)].sum()
+                for one, text, own in zip(two, (texts[i], others[i]), read, strict=True)
+            ]
+            share = float(sum(seen)) / sum(sizes) if all(sizes) else 0.0
+            for window in windows:
+                row = self._two(i, two, (texts[i], others[i]), window, share)
+                yield replace(row, read=held, unknown=round(covered) - int(sum(seen)))
+
+    def _two(
+        self, i: int, two: Sequence[Tokens], texts: Sequence[str], window: Any, share: float
+    ) -> Row:
+        ids, spans = [], []
+        pieces: list[list[list[int]]] = [[] for _ in self.pieces]
+        for tokens, text, parts in zip(two, texts, window, strict=True):
+            kept = np.concatenate([np.arange(part.start, part.stop) for part in parts])
+            ids.append(tokens.ids[kept])
+            spans.append(tokens.spans[kept])
+            if not len(kept) and not self.framed:  # nothing there is read as one unknown token
+                ids[-1] = np.array([self.tokenizer.unknown], np.int32)
+                spans[-1] = np.zeros((1, 2), np.int32)
+            words = [text[start:end] for start, end in spans[-1].tolist()]
+            for own, make in zip(pieces, self.pieces, strict=True):
+                own += make(words)
+        framed, second = self.frame.put(*ids)
+        places = self.frame.spans(*spans)
+        return Row(i, framed, tuple(pieces), share, places, second=second)
+
+    def trees(self, given: Sequence[Example]) -> Iterator[Row]:
+        """Rows with one id a node of each example's tree: a leaf's word, or padding above.
+
+        An example without a tree becomes none.
+        """
+        for i, one in enumerate(given):
+            if one.tree is None:
+                continue
+            example = one if one.words else readable(one)
+            assert example.tree is not None
+            nodes = flatten(example.tree)
+            ids = np.zeros(len(nodes.words), np.int32)
+            leaves = self.tokenizer.of_words(example.words)
+            ids[[bool(word) for word in nodes.words]] = leaves
+            seen = self.distinguished(leaves, example.words)
+            share = float(seen.mean()) if len(seen) else 0.0
+            pieces = tuple(make(nodes.words) for make in self.pieces)
+            spans = np.array(example.places, np.int32).reshape(-1, 2)
+            yield Row(
+                i, ids, pieces, share, spans, 0, example.words, 0, nodes.parents, example.tree,
+                unknown=int((~seen).sum()),
+            )  # fmt: skip
+
+    def matrices(
+        self, given: Sequence[Example], features: int, where: Callable[[int], str] = _numbered
+    ) -> Iterator[Row]:
+        """Rows whose steps are the vectors that each example names; none may be cut."""
+        for i, one in enumerate(given):
+            found = matrix(one, features, where(i))
+            if self.limit is not None and len(found) > self.limit:
+                place = one.where if one.file else where(i)
+                raise UserError(
+                    f"{place}: a matrix of {len(found)} vectors; the model reads at most "
+                    f"{self.limit}. Shorten it, or raise the limit of positions."
+                )
+            yield Row(i, found, (), 1.0, None)
+
+    def _cut(
+        self,
+        i: int,
+        ids: np.ndarray,
+        spans: np.ndarray | None,
+        text: str,
+        where: Callable[[int], str],
+    ) -> Iterator[Row]:
+        if len(ids) == 0 and self.framed:
+            yield replace(self._row(i, ids, spans, [], 0.0), read=0.0)
+            return
+        if len(ids) == 0:
+            ids = np.array([self.tokenizer.unknown], np.int32)
+            spans = None if spans is None else np.zeros((1, 2), np.int32)
+            yield replace(self._row(i, ids, spans, [""], 0.0), read=0.0)
+            return
+        words = _cells(text, spans) if self.pieces and spans is not None else []
+        seen = self.distinguished(ids, words)
+        limit = None if self.limit is None else self.limit - self.frame.room()
+        if limit is None or len(ids) <= limit:
+            row = self._row(i, ids, spans, words, float(seen.mean()))
+            yield replace(row, unknown=int((~seen).sum()))
+            return
+        windows = cut(len(ids), limit, self.policy, self.overlap, where(i))
+        every = _places([piece for window in windows for piece in window])
+        share = float(seen[every].sum()) / len(ids)
+        for window in windows:
+            here = np.concatenate([np.arange(len(ids))[piece] for piece in window])
+            kept = None if spans is None else spans[here]
+            own = [words[k] for k in here] if words else []
+            row = self._row(i, ids[here], kept, own, share)
+            yield replace(row, read=coverage(len(ids), windows), unknown=int((~seen[here]).sum()))
+
+    def _row(
+        self, i: int, ids: np.ndarray, spans: np.ndarray | None, words: list[str], share: float
+    ) -> Row:
+        if not self.pieces or spans is None:
+            framed, _ = self.frame.put(ids)
+            return Row(i, framed, (), share, None if spans is None else self.frame.spans(spans))
+        longest = min((limit for limit in self._spelled if limit), default=None)
+        clipped = 0
+        if longest is not None:
+            clipped = sum(len(word.encode("utf-8", "replace")) > longest for word in words)
+        return Row(i, ids, tuple(make(words) for make in self.pieces), share, spans, clipped)
+
+
+def _cells(text: str, spans: np.ndarray) -> list[str]:
+    """The tokens of a text as they stand in it."""
+    return [text[start:end] for start, end in spans.tolist()]
+
+
+def _places(parts: Sequence[slice]) -> np.ndarray:
+    """The places that some slices hold, each once."""
+    held = [np.arange(part.start, part.stop) for part in parts]
+    return np.unique(np.concatenate(held)) if held else np.zeros(0, np.int64)

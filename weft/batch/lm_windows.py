@@ -1,0 +1,177 @@
+"""One long text, cut into pieces that a language model learns from.
+
+B rows   T steps of a piece   W pieces of a token
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from weft.batch.loader import Batches, Labelled
+from weft.batch.padded import Padded
+from weft.batch.token_store import MEMORY, Flat
+
+
+class Forms:
+    """The distinct tokens of a text as they stand there: the id of each, and its pieces.
+
+    Two that are written differently have two numbers, though their id may be one.
+    """
+
+    def __init__(self, pieces: Callable[[Sequence[str]], list[list[int]]]):
+        self.pieces = pieces
+        self._numbers: dict[tuple[int, str], int] = {}
+        self._rows = np.zeros((1024, 1), np.int32)  # each an id and its pieces, 0 = none
+
+    def numbers(self, ids: Sequence[int], words: Sequence[str]) -> np.ndarray:
+        """(T,) which form each token has."""
+        known = self._numbers
+        return np.array([
+            found if (found := known.get(form)) is not None else self._add(form)
+            for form in zip(ids, words, strict=True)
+        ], np.int32)  # fmt: skip
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """(..., 1+W) the id of each form, then its pieces."""
+        return self._rows[numbers].astype(np.int64)
+
+    def _add(self, form: tuple[int, str]) -> int:
+        (pieces,) = self.pieces([form[1]])
+        number, (room, wide) = len(self._numbers), self._rows.shape
+        if number == room or len(pieces) >= wide:
+            more = (room if number == room else 0, max(len(pieces) + 1 - wide, 0))
+            self._rows = np.pad(self._rows, ((0, more[0]), (0, more[1])))
+        self._rows[number, : len(pieces) + 1] = [form[0], *pieces]
+        self._numbers[form] = number
+        return number
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+class Stream:
+    """The ids of many texts, one after the other, behind the one that stands before them all.
+
+    With `forms` a token is more than its id, and the numbers of their forms are kept.
+    """
+
+    def __init__(
+        self,
+        first: int,
+        folder: Path | None = None,
+        memory: int = MEMORY,
+        forms: Forms | None = None,
+    ):
+        self.ids = Flat(np.int32, folder, memory)
+        self.forms = forms
+        self.ids.extend(
+            np.array([first], np.int32) if forms is None else forms.numbers([first], [""])
+        )
+        self._starts, self._lines = array("q"), array("q")
+
+    def append(self, ids: np.ndarray, line: int = 0, words: Sequence[str] = ()) -> None:
+        """Add one text; where forms are kept, with its tokens as they are written."""
+        self._starts.append(len(self))
+        self._lines.append(line)
+        self.ids.extend(ids if self.forms is None else self.forms.numbers(ids.tolist(), words))
+
+    def close(self) -> "Stream":
+        """End of writing; from here on the ids can be read."""
+        self.ids.close()
+        return self
+
+    def line(self, row: int) -> int:
+        """The line of the file that holds the token with this number."""
+        return self._lines[bisect_right(self._starts, row) - 1]
+
+    def read(self, start: int, steps: int) -> np.ndarray:
+        """(T + 1,) ids: what stands before the token with this number, and the tokens from it."""
+        return self.ids.read(start, start + steps + 1)
+
+    def __len__(self) -> int:
+        """How many tokens there are to foretell."""
+        return self.ids.size - 1
+
+
+class Piece(NamedTuple):
+    """Where the rows of a batch begin, and how many steps each of them has."""
+
+    starts: np.ndarray  # (B,)
+    steps: int
+    back: np.ndarray | None = None  # (B,) where those begin that are read from the end
+
+
+class Pieces(Batches):
+    """Batches of pieces of a stream: side by side in order, or shuffled.
+
+    In order, the stream is cut into as many parts as there are rows, and a row of a batch goes on
+    where the same row of the batch before has ended, so that a state can be carried along.
+    Shuffled, the cuts lie elsewhere in each epoch. All rows have the same length and no token is
+    left out: parts that would be shorter begin a little earlier, in what was already read.
+
+    A stream of forms is read both ways: while one direction goes through a part of the stream from
+    its beginning, the other goes through it from its end, so that both can carry their state. At
+    every step there is one token of each, (B, T, 2, 1+W), and the id that follows it, (B, T, 2).
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        rows: int,
+        window: int,
+        seed: int,
+        epochs: int,
+        in_order: bool,
+        both: bool = False,
+    ):
+        super().__init__(None, rows=rows, budget=rows * window, seed=seed, epochs=epochs)  # type: ignore[arg-type]
+        self.stream, self.window = stream, window
+        self.in_order, self.both = in_order, both  # both: what is foretold is among what is read
+
+    def _plan(self, epoch: int) -> Iterator[Piece]:
+        return self._side_by_side() if self.in_order else self._shuffled(epoch)
+
+    def _side_by_side(self) -> Iterator[Piece]:
+        size, rows = len(self.stream), self.rows
+        steps = -(-size // rows)
+        starts = np.linspace(0, size - steps, rows).astype(np.int64)
+        for start in range(0, steps, self.window):
+            now = min(self.window, steps - start)
+            yield Piece(starts + start, now, starts + steps - start - now)
+
+    def _shuffled(self, epoch: int) -> Iterator[Piece]:
+        random = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+        size = len(self.stream)
+        starts = np.arange(-int(random.integers(self.window)), size, self.window)
+        starts = random.permutation(np.unique(starts.clip(0, size - self.window)))
+        for row in range(0, len(starts), self.rows):
+            yield Piece(starts[row : row + self.rows], self.window)
+
+    def _batch(self, rows: Piece) -> Labelled:
+        starts, steps, back = rows
+        if self.stream.forms is not None:
+            assert back is not None, "both ways are read in order"
+            return self._both_ways(self.stream.forms, starts, back, steps)
+        ids = np.stack([self.stream.read(start, steps) for start in starts.tolist()])
+        data = torch.from_numpy(ids.astype(np.int64))  # (B, T + 1)
+        target = data[:, 1:].contiguous()  # (B, T)
+        given = target if self.both else data[:, :-1].contiguous()  # (B, T)
+        source = Padded(given, torch.full((len(starts),), steps))
+        return Labelled(source, starts, target, target.numel())
+
+    def _both_ways(
+        self, forms: Forms, starts: np.ndarray, back: np.ndarray, steps: int
+    ) -> Labelled:
+        ahead = [self.stream.read(start, steps) for start in starts.tolist()]
+        turned = [self.stream.read(start, steps)[::-1] for start in back.tolist()]
+        tokens = forms.rows(np.stack([np.stack(ahead), np.stack(turned)], axis=2))
+        data = torch.from_numpy(tokens)  # (B, T+1, 2, 1+W)
+        target = data[:, 1:, :, 0].contiguous()  # (B, T, 2)
+        source = Padded(data[:, :-1].contiguous(), torch.full((len(starts),), steps))
+        return Labelled(source, starts, target, len(starts) * steps)

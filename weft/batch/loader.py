@@ -1,0 +1,126 @@
+"""Batches: padded rows, with the right answers where they are known."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.batch.bucketing import Position, in_order, shuffled
+from weft.batch.padded import Padded
+from weft.batch.token_store import Ragged, Store
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows for a model to read."""
+
+    source: Padded
+    rows: np.ndarray  # their numbers in the store: for messages, and to put answers back in order
+
+    def to(self, device: Any) -> "Batch":
+        return replace(self, source=self.source.to(device))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Labelled(Batch):
+    """A batch with the right answers. Losses ask for this type, so they need no None checks."""
+
+    target: Tensor
+    count: int  # what the loss is a sum over
+    carried: Any = None  # the state in which the rows begin, where each goes on from another
+
+    def to(self, device: Any) -> "Labelled":
+        target = self.target.to(device, non_blocking=True)
+        return replace(self, source=self.source.to(device), target=target)
+
+    def split(self, parts: int) -> list["Labelled"]:
+        """The same rows as up to `parts` smaller batches."""
+        size = -(-len(self) // parts)
+        return [self._rows(slice(i, i + size)) for i in range(0, len(self), size)]
+
+    def _rows(self, rows: slice) -> "Labelled":
+        lengths = self.source.lengths[rows]
+        longest = int(lengths.max())
+        source = Padded(
+            self.source.data[rows, :longest],
+            lengths,
+            tuple(piece[rows, :longest] for piece in self.source.pieces),
+            None if self.source.parents is None else self.source.parents[rows, :longest],
+            None if self.source.second is None else self.source.second[rows],
+            tuple(told[rows, :longest] for told in self.source.told),
+        )
+        target = self.target[rows]
+        return Labelled(
+            source, self.rows[rows], target, round(self.count * len(target) / len(self))
+        )
+
+
+class Batches:
+    """An endless, seeded stream of labelled batches whose position can be saved and restored."""
+
+    def __init__(self, store: Store, *, rows: int, budget: int, seed: int, epochs: int):
+        self.store, self.rows, self.budget, self.seed, self.epochs = (
+            store,
+            rows,
+            budget,
+            seed,
+            epochs,
+        )
+        self.position = Position()
+
+    def __iter__(self) -> Iterator[tuple[Labelled, Position]]:
+        """Batches from the present position on, each with the position that follows it."""
+        for epoch in range(self.position.epoch, self.epochs):
+            skip = self.position.batch if epoch == self.position.epoch else 0
+            plan = self._plan(epoch)
+            now = next(plan, None)
+            number = 0
+            while now is not None:
+                following = next(plan, None)
+                number += 1
+                if number > skip:
+                    end = following is None
+                    after = Position(epoch + 1, 0) if end else Position(epoch, number)
+                    yield self._batch(now), after
+                now = following
+
+    def share(self, position: Position) -> float:
+        """How much of the training a position lies behind, from 0 to 1."""
+        within = min(position.batch / self.per_epoch, 1.0)
+        return min((position.epoch + within) / max(self.epochs, 1), 1.0)
+
+    @property
+    def per_epoch(self) -> int:
+        """Batches in the first epoch; others may differ by a few, as lengths fall differently."""
+        if not hasattr(self, "_per_epoch"):
+            self._per_epoch = max(sum(1 for _ in self._plan(0)), 1)
+        return self._per_epoch
+
+    def _plan(self, epoch: int) -> Iterator[Any]:
+        return shuffled(
+            self.store.lengths, rows=self.rows, budget=self.budget, seed=self.seed, epoch=epoch
+        )
+
+    def _batch(self, rows: Any) -> Labelled:
+        return labelled(self.store, rows)
+
+
+def labelled(store: Store, rows: np.ndarray) -> Labelled:
+    """Rows of a store with their targets."""
+    if isinstance(store.targets, Ragged):
+        target = torch.from_numpy(store.targets.padded(rows))  # (B, T, columns)
+        return Labelled(store.padded(rows), rows, target, int(store.targets.counts(rows).sum()))
+    target = torch.from_numpy(store.targets[rows])
+    return Labelled(store.padded(rows), rows, target, len(rows))
+
+
+def for_reading(store: Store, *, rows: int, budget: int) -> Iterator[Batch]:
+    """Every row of a store once, similar lengths together."""
+    for chosen in in_order(store.lengths, rows=rows, budget=budget):
+        yield Batch(store.padded(chosen), chosen)

@@ -1,0 +1,332 @@
+"""fastText's classifier: averaged rows of words and hashed n-grams under a linear layer.
+
+n texts   R rows   E width   P padded width   C scores
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.classic.fasttext.vocabulary import Reading, Rows, chunks, in_parallel
+from weft.classic.linear.sklearn_fit import NEVER
+from weft.classic.progress import Listen, Progress, nobody
+from weft.classic.weights_io import WEIGHTS, damaged, read
+from weft.errors import UserError
+from weft.machine import cores
+from weft.registry import register
+from weft.storage import replacing
+from weft.tasks.regress import Scale
+from weft.tasks.task import Space, Task
+
+if TYPE_CHECKING:
+    from weft.classic.fasttext.kernels import Aims, Weights
+
+STEP = 1 << 15  # rows that are learned from between two merges of the threads, about
+NEAR = 1024  # frequent rows that each thread has a copy of
+FEW = 16  # steps for each thread; with fewer it does all alone
+SPREAD = 0.5  # standard deviation of the output layer before training
+
+
+@register("classic", "fasttext")
+class FastText:
+    """Averaged words and hashed word n-grams under a linear layer (Joulin et al. 2017).
+
+    The rate is divided row by row as in AdaGrad, where fastText's is the same for all; texts are
+    shuffled; a bias takes the place of the end-of-line word; and n-grams that training never met
+    are left out, where fastText would add a random vector. What occurs fewer than `minimum` times
+    is left out too. With `longest` above 0 the character n-grams of each word, `shortest` to
+    `longest`, are added. `threads` share most rows without locks: more than one is faster, and no
+    longer gives the same bytes from the same seed.
+    """
+
+    seeded = True  # another seed gives another model
+
+    def __init__(
+        self,
+        order: int = 2,
+        width: int = 16,
+        buckets: int = 2_000_000,
+        minimum: int = 1,
+        shortest: int = 0,
+        longest: int = 0,
+        lowercase: bool = True,
+        epochs: int = 25,
+        rate: float = 0.1,
+        threads: int = 1,
+    ) -> None:
+        counts = {"order": order, "width": width, "buckets": buckets, "minimum": minimum}
+        _at_least(1, **counts, epochs=epochs)
+        _at_least(0, longest=longest, threads=threads)
+        _at_least(1 if longest else 0, shortest=shortest)
+        _at_most(LONGEST, order=order, shortest=shortest, longest=longest)
+        _at_most(2**31 - 1, buckets=buckets)
+        if longest and longest < shortest:
+            raise UserError(f"{_WHERE}: longest ({longest}) is below shortest ({shortest}).")
+        if not 0 < rate < np.inf:
+            raise UserError(f"{_WHERE}: rate is {rate}; it must be above 0.")
+        self.width, self.epochs, self.rate = width, epochs, rate
+        self.threads = threads or cores()
+        self.reading = Reading(order, buckets, minimum, shortest, longest, lowercase)
+        self.table = np.zeros((0, 0), np.float32)  # (R, P)
+        self.outputs = np.zeros((0, 0), np.float32)  # (E, C)
+        self.bias = np.zeros(0, np.float32)  # (C,)
+
+    def fit(
+        self,
+        texts: Iterable[str],
+        targets: np.ndarray,
+        task: Task,
+        space: Space,
+        seed: int = 0,
+        watch: Listen = nobody,
+    ) -> None:
+        """Learn the vocabulary and then the weights, `epochs` times through the texts."""
+        watch(Progress(0.0, "reading (the first time, its loops are compiled)"))
+        aims = _aims(targets, task, space)
+        rows = self.reading.learn(list(texts))
+        if not len(self.reading):
+            raise UserError(
+                f"{_WHERE}: no word occurs {self.reading.minimum} times in the training texts. "
+                "Lower classic.minimum or add texts."
+            )
+        chance = np.random.default_rng(seed % 2**63)
+        weights = self._start(space.size, aims, chance)
+        count = len(rows.ends)
+        watch(Progress(0.0, "epoch 1"))
+        for epoch in range(self.epochs):
+            order = chance.permutation(count)
+            loss = self._learn(rows, order, aims, weights, epoch) / count
+            if not np.isfinite(loss):
+                raise UserError(f"{_WHERE}: the loss became {loss}. Lower classic.rate.")
+            done = epoch + 1
+            if not watch(Progress(done / self.epochs, f"epoch {done}", done, loss)):
+                break
+
+    def _start(self, size: int, aims: Aims, chance: np.random.Generator) -> Weights:
+        """Rows of zero, so that a word says nothing before it is learned, and a random layer."""
+        from weft.classic.fasttext.kernels import SOFTMAX, Weights
+
+        count = len(self.reading)
+        self.table = _aligned(count, self.width)
+        self.outputs = chance.normal(0, SPREAD, (self.width, size)).astype(np.float32)
+        self.bias = np.zeros(size, np.float32)
+        if aims.kind == SOFTMAX:  # a class without training texts is never given
+            self.bias[np.bincount(aims.labels, minlength=size) == 0] = NEVER
+        return Weights(
+            table=self.table,
+            gains=np.zeros(count, np.float32),
+            near=np.zeros((0, self.table.shape[1]), np.float32),
+            near_gains=np.zeros(0, np.float32),
+            outputs=self.outputs,
+            output_gains=np.zeros(size, np.float32),
+            bias=self.bias,
+            bias_gains=np.zeros(size, np.float32),
+        )
+
+    def _learn(
+        self, rows: Rows, order: np.ndarray, aims: Aims, weights: Weights, epoch: int
+    ) -> float:
+        """One epoch; the sum of the losses. Each thread takes the next texts when it is ready."""
+        from weft.classic.fasttext.kernels import learn
+
+        count = len(order)
+        parts = min(count, 1 + len(rows.rows) // STEP)
+        edges = np.linspace(0, count, parts + 1).astype(int).tolist()
+        following = itertools.count()
+        threads = max(1, min(self.threads, parts // FEW))
+        turn, over = Lock(), Event()
+
+        def rate(place: int) -> float:
+            return self.rate * (1 - (epoch + place / count) / self.epochs)
+
+        def work() -> float:
+            own, before = (weights, weights) if threads == 1 else _own(weights)
+            total = 0.0
+            while (number := next(following)) < parts and not over.is_set():
+                first, last = edges[number : number + 2]
+                limits = (rate(first), rate(last))
+                total += learn(rows.rows, rows.ends, order, first, last, aims, own, *limits)
+                if threads > 1:
+                    with turn:
+                        _merge(weights, own, before)
+            return total
+
+        if threads == 1:
+            return work()
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                done = as_completed([pool.submit(work) for _ in range(threads)])
+                return sum(each.result() for each in done)
+            finally:
+                over.set()  # one that is stopped stops the others
+
+    def scores(self, texts: Sequence[str]) -> np.ndarray:
+        """Logits (n, C), or a standardised number (n, 1)."""
+        return self._answers(texts)[1]
+
+    def coverage(self, texts: Sequence[str]) -> np.ndarray:
+        """(n,) The fraction of each text's words that it tells apart; 0 for a text without one."""
+        return self.reading.coverage(texts) if len(texts) else np.zeros(0)
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """The mean row of each text (n, E)."""
+        return self._answers(texts)[0][:, : self.width].copy()
+
+    def _answers(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean rows (n, P) and scores (n, C), by all processors where there is much to read."""
+        from weft.classic.fasttext.kernels import answer
+
+        assert len(self.bias), "fit or load comes first"
+        means = np.empty((len(texts), self.table.shape[1]), np.float32)
+        scores = np.empty((len(texts), len(self.bias)), np.float32)
+
+        def work(part: tuple[int, Sequence[str]]) -> None:
+            first, some = part
+            rows, here = self.reading.rows(some), slice(first, first + len(some))
+            answer(
+                rows.rows, rows.ends, self.table, self.outputs, self.bias, means[here], scores[here]
+            )
+
+        self.reading.lookup()  # made once, before threads ask for it
+        parts = list(chunks(texts))
+        starts = itertools.accumulate((len(part) for part in parts), initial=0)
+        in_parallel(work, list(zip(starts, parts, strict=False)))
+        return means, scores
+
+    def contributions(self, text: str, direction: np.ndarray) -> list[tuple[int, int, float]]:
+        """(start, end, weight) of the tokens; the weights sum to (scores − bias) · direction.
+
+        `direction` (C,) says which score is asked about. What an n-gram adds is shared equally by
+        its tokens.
+        """
+        rows, owners, spans = self.reading.owned(text)
+        added = self.table[rows, : self.width] @ (self.outputs @ direction) / max(len(rows), 1)
+        out = []
+        for weight, (last, length) in zip(added.tolist(), owners.tolist(), strict=True):
+            for token in range(last - length + 1, last + 1):
+                out.append((*spans[token], weight / length))
+        return out
+
+    def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """A vector for every token, its row and those of the n-grams that end at it, and offsets.
+
+        (T, E) and (T, 2).
+        """
+        rows, owners, spans = self.reading.owned(text)
+        found = np.zeros((len(spans), self.width), np.float32)
+        np.add.at(found, owners[:, 0], self.table[rows, : self.width])
+        return found, np.array(spans, np.int64).reshape(-1, 2)
+
+    def parameters(self) -> int:
+        """How many numbers were learned for the scores."""
+        return len(self.table) * self.width + self.outputs.size + self.bias.size
+
+    def save(self, folder: Path) -> None:
+        """Write weights.safetensors: rows, and which words and buckets they belong to."""
+        from safetensors.numpy import save_file
+
+        arrays: dict[str, np.ndarray] = {
+            "table": np.ascontiguousarray(self.table[:, : self.width]),
+            "outputs": self.outputs,
+            "bias": self.bias,
+            "is_word": self.reading.is_word.astype(np.uint8),
+            "words": self.reading.words,
+            "buckets": self.reading.buckets,
+        }
+        with replacing(folder / WEIGHTS) as part:
+            save_file(arrays, part)
+
+    @classmethod
+    def load(cls, folder: Path, settings: dict[str, Any]) -> FastText:
+        """The model that `save` wrote, under the settings it was made with."""
+        model = cls(**{key: value for key, value in settings.items() if key != "kind"})
+        path = folder / WEIGHTS
+        wanted = {"table": 2, "outputs": 2, "bias": 1, "is_word": 1, "words": 1, "buckets": 1}
+        arrays = read("fasttext", path, wanted)
+        kinds = {"is_word": np.uint8, "words": np.uint64, "buckets": np.int32}
+        for name, axes in wanted.items():
+            if arrays[name].ndim != axes or arrays[name].dtype != kinds.get(name, np.float32):
+                raise damaged("fasttext", path, f"'{name}' has a wrong shape or type")
+        table, outputs, bias, *rest = (arrays[name] for name in wanted)
+        size = (len(arrays["is_word"]), model.width)
+        if table.shape != size or outputs.shape != (model.width, len(bias)):
+            raise damaged("fasttext", path, "its shapes do not match")
+        if model.reading.size > MOST_BUCKETS + 256 * len(table):
+            raise damaged("fasttext", path, "it has no rows for so many buckets")
+        if not model.reading.restore(*rest):
+            raise damaged("fasttext", path, "its words or buckets are no possible ones")
+        model.table = _aligned(*size)
+        model.table[:, : model.width] = table
+        model.outputs, model.bias = outputs, bias
+        return model
+
+
+_WHERE = "classic 'fasttext'"
+LONGEST = 100  # words or characters of an n-gram
+MOST_BUCKETS = 1 << 24  # that a model may have without a row for a good part of them
+_SMALL = ("outputs", "output_gains", "bias", "bias_gains")  # of the weights, copied whole
+
+
+def _at_most(most: int, **given: int) -> None:
+    for name, found in given.items():
+        if found > most:
+            raise UserError(f"{_WHERE}: {name} is {found}; it should be {most} or less.")
+
+
+def _at_least(least: int, **given: int) -> None:
+    for name, found in given.items():
+        if found < least:
+            raise UserError(f"{_WHERE}: {name} is {found}; it should be {least} or more.")
+
+
+def _aims(targets: np.ndarray, task: Task, space: Space) -> Aims:
+    """The targets as the loops read them."""
+    from weft.classic.fasttext.kernels import SIGMOIDS, SOFTMAX, SQUARES, Aims
+
+    smoothing = float(getattr(task, "smoothing", 0.0))
+    labels, wanted = np.zeros(0, np.int32), np.zeros((0, 0), np.float32)
+    if isinstance(space, Scale):
+        numbers = np.ascontiguousarray(targets, np.float32).reshape(-1, 1)
+        return Aims(SQUARES, labels, numbers, 0.0)
+    if getattr(task, "several", False):
+        return Aims(SIGMOIDS, labels, np.ascontiguousarray(targets, np.float32), smoothing)
+    if len(np.unique(targets)) < 2:
+        raise UserError(f"{_WHERE}: the training part holds one class only. Enlarge or shuffle it.")
+    return Aims(SOFTMAX, np.ascontiguousarray(targets, np.int32), wanted, smoothing)
+
+
+def _own(weights: Weights) -> tuple[Weights, Weights]:
+    """What a thread has for itself, and a copy of it."""
+    own = weights._replace(
+        near=weights.table[:NEAR].copy(),
+        near_gains=weights.gains[:NEAR].copy(),
+        **{name: getattr(weights, name).copy() for name in _SMALL},
+    )
+    near = {name: getattr(own, name).copy() for name in ("near", "near_gains", *_SMALL)}
+    return own, own._replace(**near)
+
+
+def _merge(shared: Weights, own: Weights, before: Weights) -> None:
+    from weft.classic.fasttext.kernels import merge
+
+    merge(shared.table[:NEAR].reshape(-1), own.near.reshape(-1), before.near.reshape(-1))
+    merge(shared.gains[:NEAR], own.near_gains, before.near_gains)
+    for name in _SMALL:
+        merge(*(getattr(each, name).reshape(-1) for each in (shared, own, before)))
+
+
+def _aligned(rows: int, width: int) -> np.ndarray:
+    """A table of zeros whose rows are whole cache lines."""
+    from weft.classic.fasttext.kernels import LINE
+
+    padded = -(-width // LINE) * LINE
+    raw = np.zeros(rows * padded + LINE, np.float32)
+    skip = -raw.ctypes.data % (4 * LINE) // 4
+    return raw[skip : skip + rows * padded].reshape(rows, padded)

@@ -1,0 +1,89 @@
+"""Two texts for a linear model: the words of each, those they share, and how much they overlap."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Literal
+
+from weft.classic.linear.regularisation import GRIDS
+from weft.classic.linear.tfidf import TfIdf
+from weft.classic.linear.tfidf_vectorizer import TOKEN, Grams, span, word_grams
+from weft.errors import UserError
+from weft.registry import register
+from weft.text.example import Example
+
+STEPS = 20  # that an overlap of everything climbs
+VIEWS = ("first", "second", "shared", "added", "missing", "overlap")
+
+
+@register("classic", "tfidf-pair")
+class PairTfIdf(TfIdf):
+    """TF-IDF of two texts, of what they share and of their overlap, under a linear model.
+
+    The overlap is that of words and of pairs of words, and the difference in length, as in the
+    feature-based classifier of Bowman et al. (2015). Each is a staircase: a value has every step
+    below it, so that a linear model can follow any curve.
+    """
+
+    pairs = True  # it reads Examples with two texts
+    # Six families of features make rows longer than those of one text, so less is enough.
+    grids = GRIDS | {"logistic": (0.1, 0.3, 1.0, 3.0, 10.0)}
+
+    def __init__(
+        self,
+        classifier: Literal["logistic", "svm", "bayes"] = "logistic",
+        words: list[int] = [1, 2],  # noqa: B006 -- never changed; a list is what a config holds
+        minimum: int = 1,
+        size: int = 0,
+        lowercase: bool = True,
+        sublinear: bool = True,
+        strength: float = 0.0,
+        balanced: bool = False,
+    ) -> None:
+        super().__init__(
+            classifier, words, [], minimum, size, lowercase, sublinear, strength, balanced
+        )
+        limits = span("words", words)
+        if limits is None:
+            raise UserError("classic 'tfidf-pair': words is []; give the shortest and longest.")
+        single = (1, 1)
+        self.families = {
+            view: Grams(word_grams, limits if view in ("first", "second") else single, lowercase,
+                        sublinear)
+            for view in VIEWS
+        }  # fmt: skip
+
+    def view(self, family: str, texts: Iterable[Example]) -> list[str]:  # type: ignore[override]
+        """What one family of features reads of each pair."""
+        return [_view(family, example) for example in texts]
+
+
+def _view(family: str, example: Example) -> str:
+    first, second = example.text, example.other or ""
+    if family in ("first", "second"):
+        return first if family == "first" else second
+    one, two = (TOKEN.findall(text.lower()) for text in (first, second))
+    if family == "overlap":
+        return " ".join(_overlap(one, two))
+    left, right = set(one), set(two)
+    kept = {"shared": (two, left & right), "added": (two, right - left)}
+    words, chosen = kept.get(family, (one, left - right))
+    return " ".join(word for word in words if word in chosen)
+
+
+def _overlap(one: list[str], two: list[str]) -> list[str]:
+    """Staircases of what each text has of the other, and of how much longer one is."""
+    pairs = [set(pairwise(words)) for words in (one, two)]
+    longest = max(len(one), len(two), 1)
+    heights = {
+        "words": _share(set(one) & set(two), set(one) | set(two)),
+        "inside": _share(set(one) & set(two), set(two)),
+        "covered": _share(set(one) & set(two), set(one)),
+        "runs": _share(pairs[0] & pairs[1], pairs[0] | pairs[1]),
+        "longer": max(len(two) - len(one), 0) / longest,
+        "shorter": max(len(one) - len(two), 0) / longest,
+    }
+    return [f"{name}{i}" for name, high in heights.items() for i in range(round(STEPS * high) + 1)]
+
+
+def _share(some: set, of: set) -> float:
+    return len(some) / len(of) if of else 0.0

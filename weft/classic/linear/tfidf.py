@@ -1,0 +1,284 @@
+"""TF-IDF and a linear model: the generation before neural nets, and the baseline for the rest.
+
+n texts   V n-grams   C scores   K weight columns: C, or 1 for two classes
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from weft import jsonio
+from weft.classic.linear.regularisation import GRIDS, Fit, choose, fit_for, scores
+from weft.classic.linear.sklearn_fit import Weights, check_size
+from weft.classic.linear.tfidf_vectorizer import (
+    Grams,
+    character_grams,
+    empty,
+    grams_cover,
+    span,
+    word_grams,
+)
+from weft.classic.progress import Listen, Progress, nobody
+from weft.classic.weights_io import WEIGHTS, damaged, read
+from weft.errors import UserError
+from weft.registry import register
+from weft.storage import replacing, write_text
+from weft.tasks.regress import Scale
+from weft.tasks.task import Space, Task
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+LARGEST = 20_000_000  # weights, all classes together
+CHARACTERS = 10_000_000  # of the training texts, up to which their n-grams are counted
+VOCABULARY = "vocabulary.json"
+
+
+@register("classic", "tfidf")
+class TfIdf:
+    """Word and character n-grams, weighted by TF-IDF, under a linear model.
+
+    `words` and `characters` name the shortest and longest n-gram, [] for none. `strength` is how
+    closely the training data is followed: C of the logistic regression and of the SVM, and one over
+    the smoothing of naive Bayes and over the penalty of ridge regression; 0 chooses the best of a
+    few on dev. `balanced` gives every class the same weight, however rare. `size` is how many
+    n-grams of each family are kept, the most frequent ones; 0 stands for as many as memory allows.
+    """
+
+    tunes = True  # fit takes the dev part
+    grids = GRIDS
+
+    def __init__(
+        self,
+        classifier: Literal["logistic", "svm", "bayes"] = "logistic",
+        words: list[int] = [1, 2],  # noqa: B006 -- never changed; a list is what a config holds
+        characters: list[int] = [2, 5],  # noqa: B006
+        minimum: int = 1,
+        size: int = 0,
+        lowercase: bool = True,
+        sublinear: bool = True,
+        strength: float = 0.0,
+        balanced: bool = False,
+    ) -> None:
+        if strength < 0:
+            raise UserError(
+                f"classic 'tfidf': strength is {strength}; it must be above 0, or 0 to choose it "
+                "on dev."
+            )
+        self.classifier = classifier
+        self.minimum = minimum
+        self.size = size
+        self.strength = strength
+        self.balanced = balanced
+        self.remarks: list[str] = []  # about the fit, in words
+        families = (("words", words, word_grams), ("characters", characters, character_grams))
+        self.families = {
+            name: Grams(split, limits, lowercase, sublinear)
+            for name, given, split in families
+            if (limits := span(name, given))
+        }
+        if not self.families:
+            raise UserError("classic 'tfidf': words and characters are both []; give at least one.")
+        self.weights = np.zeros((0, 0), dtype=np.float32)  # (V, K)
+        self.bias = np.zeros(0, dtype=np.float32)  # (C,)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed can give another model."""
+        return self.classifier == "svm"
+
+    def fit(
+        self,
+        texts: Iterable[str],
+        targets: np.ndarray,
+        task: Task,
+        space: Space,
+        seed: int = 0,
+        watch: Listen = nobody,
+        dev: tuple[Sequence[Any], np.ndarray] | None = None,
+        metric: str = "",
+    ) -> None:
+        """Learn the n-grams and the linear model; `texts` is gone through once for each family."""
+        if isinstance(space, Scale) and self.classifier != "logistic":
+            raise UserError(
+                f"classic 'tfidf': classifier '{self.classifier}' cannot predict a number. "
+                "Leave it out: task 'regress' always uses ridge regression."
+            )
+        check_size(self.classifier, len(targets), space.size, len(dev[0]) if dev else 0)
+        watch(Progress(0.0, "counting n-grams"))
+        rows = self._learn(texts, space)
+        from threadpoolctl import threadpool_limits
+
+        watch(Progress(0.5, "fitting the weights"))
+        fit = fit_for(self.classifier, task, space, seed, self.balanced)
+        with threadpool_limits(1):  # more threads than idle cores make the optimiser crawl
+            if self.strength:
+                (weights, bias), *_ = fit(rows, targets, [self.strength])
+            else:
+                weights, bias = self._choose(rows, targets, dev, fit, task, space, metric)
+        # Rounded now, so that a saved and loaded model gives the same scores to the last bit.
+        self.weights = np.ascontiguousarray(weights, dtype=np.float32)
+        self.bias = np.ascontiguousarray(bias, dtype=np.float32)
+
+    def _choose(
+        self,
+        rows: "csr_matrix",
+        targets: np.ndarray,
+        dev: tuple[Sequence[Any], np.ndarray] | None,
+        fit: Fit,
+        task: Task,
+        space: Space,
+        metric: str,
+    ) -> Weights:
+        """Fit at several strengths, without and with character n-grams; keep the best on dev."""
+        grid = self.grids["ridge" if isinstance(space, Scale) else self.classifier]
+        held = None if dev is None else (self._rows(dev[0]), dev[1])
+        best = choose(fit, rows, targets, held, grid, task, space, metric)
+        said = ""
+        characters = self.families.get("characters")
+        if characters is not None and characters.index and len(self.families) > 1:
+            count = rows.shape[1] - len(characters.index)
+            fewer = None if held is None else (held[0][:, :count], held[1])
+            alone = choose(fit, rows[:, :count], targets, fewer, grid, task, space, metric)
+            said = ", with character n-grams"
+            if not best.quality > alone.quality:
+                best, said = alone, ", without character n-grams"
+                characters.index, characters.idf = {}, characters.idf[:0]
+        self.remarks.append(f"{best}{said}")
+        return best.weights
+
+    def _learn(self, texts: Iterable[str], space: Space) -> "csr_matrix":
+        """Learn the vocabulary of each family; return the rows of the training texts."""
+        families = self.families.values()
+        # The optimiser holds some twenty numbers for every weight.
+        most = max(1, LARGEST // len(families) // (space.size if space.size > 2 else 1))
+        size = min(self.size or most, most)
+        blocks: list[csr_matrix] = []
+        for name, grams in self.families.items():
+            seen, minimum = self.view(name, texts), self.minimum
+            if name == "characters" and blocks:
+                read = sum(map(len, seen))
+                if read > CHARACTERS:
+                    self.remarks.append(
+                        f"character n-grams are left out: {read:,} characters of text are more "
+                        f"than {CHARACTERS:,}, and in long texts words say enough"
+                    )
+                    blocks.append(empty(blocks[0].shape[0]))
+                    continue
+                minimum = max(2, minimum)  # one text says little about a part of a word
+            blocks.append(grams.learn(seen, minimum, size))
+        rows = _join(blocks)
+        if not rows.shape[1]:
+            raise UserError(
+                f"classic 'tfidf': no n-gram occurs in {self.minimum} training texts. "
+                "Lower classic.minimum or add texts."
+            )
+        return rows
+
+    def _rows(self, texts: Sequence[Any]) -> "csr_matrix":
+        blocks = [grams.rows(self.view(name, texts)) for name, grams in self.families.items()]
+        return _join(blocks)
+
+    def view(self, family: str, texts: Any) -> Any:
+        """What one family of n-grams reads of the texts: all of them, as they are."""
+        return texts
+
+    def scores(self, texts: Sequence[str]) -> np.ndarray:
+        """Logits (n, C), or a standardised number (n, 1)."""
+        assert len(self.bias), "fit or load comes first"
+        if not len(texts):
+            return np.zeros((0, len(self.bias)), dtype=np.float32)
+        return scores(self._rows(texts), (self.weights, self.bias))
+
+    def coverage(self, texts: Sequence[str]) -> np.ndarray:
+        """(n,) The fraction of each text's words that some known n-gram is in; 0 without a word."""
+        return np.array([grams_cover(text, self.families.values()) for text in texts], float)
+
+    def contributions(self, text: str, direction: np.ndarray) -> list[tuple[int, int, float]]:
+        """(start, end, weight) of the tokens; the weights sum to (scores − bias) · direction.
+
+        `direction` (C,) says which score is asked about. What an n-gram adds is shared equally by
+        its occurrences, and there by its tokens.
+        """
+        # Of two classes only the second has weights.
+        columns = direction[-self.weights.shape[1] :]  # (K,)
+        out, first = [], 0
+        rows = _join([grams.rows([text]) for grams in self.families.values()])  # (1, V)
+        values = dict(zip(rows.indices.tolist(), rows.data.tolist(), strict=True))
+        for grams in self.families.values():
+            places = [(first + column, spans) for column, spans in grams.places(text)]
+            count = Counter(column for column, _ in places)
+            for column, spans in places:
+                added = values[column] * float(self.weights[column] @ columns)
+                share = added / count[column] / len(spans)
+                out += [(start, end, share) for start, end in spans]
+            first += len(grams.index)
+        return out
+
+    def parameters(self) -> int:
+        """How many numbers were learned for the scores."""
+        return self.weights.size + self.bias.size
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Refused: a row has one number for each of thousands of n-grams."""
+        raise UserError(
+            "A 'tfidf' model has no sentence vectors: its rows have one column for each of "
+            f"{len(self.weights)} n-grams. Use another one, for example the recipe 'fasttext'."
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write weights.safetensors and vocabulary.json."""
+        from safetensors.numpy import save_file
+
+        terms = {name: list(grams.index) for name, grams in self.families.items()}
+        text = json.dumps(terms, ensure_ascii=False, separators=(",", ":"))
+        # surrogatepass: half a character in the training text must not stop the save.
+        write_text(folder / VOCABULARY, text, errors="surrogatepass")
+        arrays = {f"idf.{name}": grams.idf for name, grams in self.families.items()}
+        with replacing(folder / WEIGHTS) as part:
+            save_file({"weights": self.weights, "bias": self.bias, **arrays}, part)
+
+    @classmethod
+    def load(cls, folder: Path, settings: dict[str, Any]) -> "TfIdf":
+        """The model that `save` wrote, under the settings it was made with."""
+        model = cls(**{key: value for key, value in settings.items() if key != "kind"})
+        terms = _read_vocabulary(folder / VOCABULARY, list(model.families))
+        names = {"weights", "bias", *(f"idf.{name}" for name in model.families)}
+        arrays = read("tfidf", folder / WEIGHTS, names)
+        for name, grams in model.families.items():
+            grams.index = {term: i for i, term in enumerate(terms[name])}
+            grams.idf = arrays[f"idf.{name}"]
+            if not len(terms[name]) == len(grams.index) == len(grams.idf):
+                raise damaged("tfidf", folder / VOCABULARY, f"its {name} do not match {WEIGHTS}")
+        model.weights, model.bias = arrays["weights"], arrays["bias"]
+        fits = model.weights.ndim == 2 and model.bias.ndim == 1
+        if not fits or len(model.weights) != sum(map(len, terms.values())):
+            raise damaged("tfidf", folder / WEIGHTS, f"its shapes do not match {VOCABULARY}")
+        if model.weights.shape[1] not in ({1, 2} if len(model.bias) == 2 else {len(model.bias)}):
+            raise damaged("tfidf", folder / WEIGHTS, "weights and bias do not match")
+        return model
+
+
+def _join(blocks: list["csr_matrix"]) -> "csr_matrix":
+    from scipy.sparse import hstack
+
+    return blocks[0] if len(blocks) == 1 else hstack(blocks, format="csr")
+
+
+def _read_vocabulary(path: Path, families: list[str]) -> dict[str, list[str]]:
+    try:
+        terms = jsonio.parse(path.read_bytes().decode("utf-8", "surrogatepass"), path)
+    except FileNotFoundError:
+        raise damaged("tfidf", path, "the file is missing") from None
+    except ValueError as error:  # covers bad UTF-8 and bad JSON
+        raise damaged("tfidf", path, str(error)) from error
+    if not isinstance(terms, dict) or sorted(terms) != sorted(families):
+        raise damaged("tfidf", path, f"it should hold {' and '.join(families)}")
+    for name, entries in terms.items():
+        if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
+            raise damaged("tfidf", path, f"'{name}' is not a list of texts")
+    return terms

@@ -1,0 +1,130 @@
+"""What `weft explain` prints of a word in many contexts, and of words that fit in blanks."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.explain import Explanation
+    from weft.explain.contexts import Contexts
+    from weft.predict import Predictor
+    from weft.run.data import Data
+
+LISTED = 40  # occurrences in the terminal
+BESIDE, LEAST = 40, 12  # columns beside a context, and those on each side of its word
+BAR = 30  # columns of the longest bar
+
+
+def compare(
+    predictor: "Predictor",
+    data: "Data",
+    path: str,
+    word: str,
+    layer: int | None,
+    limit: int,
+    output: str,
+    as_json: bool,
+) -> None:
+    """One word in the texts of a file: its vectors, on the terminal and as a page."""
+    from weft.explain.contexts import contexts
+    from weft.run.data import source
+    from weft.terminal import Terminal
+    from weft.text.example import Tally
+
+    tally = Tally()
+    texts = source(data, path, tally, manner="texts")()  # blank lines stand between paragraphs
+    found = contexts(predictor, texts, word, layer, limit)
+    for line in tally.lines():
+        typer.echo(f"note: {line}", err=True)
+    if found.unread:
+        told = f"{found.unread} occurrences lie beyond what the model reads"
+        typer.echo(f"note: {told}", err=True)
+    if found.cut:
+        told = f"the first {limit} texts with the word are read; --limit changes that"
+        typer.echo(f"note: {told}", err=True)
+    if output:
+        from weft.report.pages.contexts import write
+
+        write(Path(output), found, path, command=["weft", *sys.argv[1:]])
+    if as_json:
+        _print_json(found)
+    else:
+        _show(Terminal(soft_wrap=not sys.stdout.isatty()), found)
+    if output:
+        typer.echo(f"page: {output}", err=as_json)
+
+
+def _print_json(found: "Contexts") -> None:
+    """A line an occurrence."""
+    for i, (one, near) in enumerate(zip(found.found, found.nearest, strict=True), 1):
+        row = {
+            "number": i,
+            "text": one.text,
+            "start": one.start,
+            "end": one.end,
+            "label": one.label or None,
+            "where": one.where,
+            "nearest": [[j + 1, round(cosine, 4)] for j, cosine in near],
+        }
+        typer.echo(json.dumps(row, ensure_ascii=False))
+
+
+def _show(console: "Console", found: "Contexts") -> None:
+    """Each occurrence in its context, with the numbers of those nearest to it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("", justify="right")
+    table.add_column("context", no_wrap=True)
+    if found.labels:
+        table.add_column("label")
+    table.add_column("nearest", no_wrap=True)
+    taken = len(found.word) + max(map(len, found.labels), default=0) + BESIDE
+    room = max(LEAST, (console.width - taken) // 2)
+    for i, (one, near) in enumerate(zip(found.found, found.nearest, strict=True), 1):
+        if i > LISTED:
+            break
+        before, word, after = one.excerpt(room)
+        context = Text(before).append(word, "bold").append(after)
+        others = Text("  ").join(
+            Text(str(j + 1)).append(f" {cosine:.2f}", "dim") for j, cosine in near
+        )
+        table.add_row(str(i), context, *([Text(one.label)] if found.labels else []), others)
+    console.print(table)
+    if len(found.found) > LISTED:
+        console.print(
+            f"… and {len(found.found) - LISTED} more (-o PAGE.html shows all)", style="dim"
+        )
+    if found.labels:
+        same, of = found.agreeing
+        console.print(f"\nThe nearest has the same label for {same} of {of}.")
+
+
+def show_blanks(console: "Console", one: "Explanation") -> None:
+    """The words that fit best in each blank, with bars of their chances."""
+    from rich.text import Text
+
+    console.print(Text(one.text))
+    for k, words in enumerate(one.answer.blanks, 1):
+        wide = max(len(word) for word, _ in words)
+        for n, (word, chance) in enumerate(words):
+            front = f"{k:3}  " if n == 0 and len(one.answer.blanks) > 1 else "     "
+            line = Text(front, "dim").append(
+                f"{word:<{wide}}", "bold not dim" if not n else "not dim"
+            )
+            line.append(f"  {chance:.3f} ", "dim").append("█" * round(BAR * chance), "not dim")
+            console.print(line)
+
+
+def show_silent(console: "Console") -> None:
+    """What can be seen of a model that only makes vectors."""
+    console.print(
+        "This model gives vectors, not answers. -o PAGE.html draws where its heads look; FILE "
+        "--contexts WORD compares a word in many texts."
+    )

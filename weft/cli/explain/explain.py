@@ -1,0 +1,306 @@
+"""weft explain"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli import options
+from weft.cli.progress import counting
+from weft.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from weft.explain import Explanation, Faithfulness
+    from weft.explain.run import Study
+    from weft.text.example import Example
+
+FOR, AGAINST = (232, 119, 70), (92, 151, 214)  # under black letters, on any terminal
+STRONGEST = 5  # words listed under a text
+CHOICES = 3  # of each word that are listed
+
+
+def explain(
+    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
+    source: Annotated[
+        str | None,
+        typer.Argument(help="A text, or a file in any format; - is stdin; A,B are two files."),
+    ] = None,
+    output: Annotated[str, typer.Option("-o", "--output", help="Write a page, PAGE.html.")] = "",
+    method: Annotated[
+        str, typer.Option(help="One method, or all; by default those that are needed.")
+    ] = "",
+    target: Annotated[
+        str, typer.Option(help="The label to explain; by default the one that is answered.")
+    ] = "",
+    word: Annotated[
+        str,
+        typer.Option(help="The word to explain, by number or itself; else the least certain one."),
+    ] = "",
+    column: Annotated[
+        str, typer.Option(help="Of several things said of a word, the one to explain: upos, head.")
+    ] = "",
+    contexts: Annotated[
+        str, typer.Option(help="Compare this word's vectors wherever it stands in the texts.")
+    ] = "",
+    layer: Annotated[
+        int | None,
+        typer.Option(help="With --contexts, the layer of the pre-trained network; else the last."),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Texts of a file that are explained.")] = 50,
+    as_json: options.Json = False,
+    text: Annotated[
+        str, typer.Option(help="Column of the text; without SOURCE the text itself.")
+    ] = "",
+    other: Annotated[
+        str, typer.Option(help="Column of the second text; of a text, the second text itself.")
+    ] = "",
+    label: options.Label = "",
+    problems: options.Problems = "error",
+    device: options.Device = "auto",
+    replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+    trust: options.Trust = [],  # noqa: B006
+) -> None:
+    """Show which words made the model answer as it does, and how far to trust that."""
+    from weft.cli.explain.inputs import asked, of_files, of_texts
+    from weft.explain.run import ALL, study
+    from weft.predict import load
+    from weft.text.example import Tally
+
+    if limit < 1:
+        raise UserError(f"--limit should be 1 or more, got {limit}.")
+    if layer is not None and not contexts:
+        raise UserError("--layer goes with --contexts WORD, whose vectors it chooses.")
+    if contexts and (method or target or word or column):
+        raise UserError(
+            "--contexts shows vectors and weighs no words: leave out --method, --target, --word "
+            "and --column."
+        )
+    if output and not output.endswith((".html", ".htm")):
+        raise UserError(f"-o {output}: the page should be called something.html.")
+    source, is_file = asked(source, text, other)
+    if contexts and not is_file:
+        raise UserError("--contexts needs a file with several texts that hold the word.")
+    predictor = load(model, device=device, replay=replay)
+    tally = Tally()
+    examples = [] if is_file else of_texts(predictor, source, other)
+    if is_file:
+        data = options.asked_of(
+            predictor,
+            source,
+            text=options.column(text),
+            other=options.column(other),
+            label=options.column(label),
+            problems=options.handling(problems),
+        )
+        if contexts:
+            from weft.cli.explain.contexts import compare
+
+            compare(predictor, data, source, contexts, layer, limit, output, as_json)
+            return
+        examples = of_files(predictor, data, source, limit, tally)
+    wanted = method or (ALL if output or (is_file and not as_json) else "")
+    with counting("texts") as count:
+        found = study(
+            predictor,
+            examples,
+            method=wanted,
+            target=target or None,
+            compare=bool(output) or is_file,
+            word=word,
+            column=column,
+            watch=count,
+        )
+    for line in tally.lines():
+        typer.echo(f"note: {line}", err=True)
+    if output:
+        from weft.report.pages.explain import write
+
+        write(Path(output), found, predictor, command=["weft", *sys.argv[1:]])
+    if as_json:
+        _print_json(found)
+    else:
+        _show(found, is_file)
+    if output:
+        typer.echo(f"page: {output}", err=as_json)
+
+
+def _print_json(found: "Study") -> None:
+    for number, explanations in enumerate(found.explained.values()):
+        for i, one in enumerate(explanations):
+            row = one.to_json()
+            if found.written and not number:  # how it was written is said once
+                row |= found.written[i].to_json()
+            if found.chances:
+                row["chances"] = [choices[:CHOICES] for choices in found.chances[i]]
+            typer.echo(json.dumps(row, ensure_ascii=False))
+    for faithful in found.faithful.values():
+        typer.echo(json.dumps(faithful.to_json()))
+
+
+def _show(found: "Study", is_file: bool) -> None:
+    from weft.terminal import Terminal
+
+    console = Terminal(soft_wrap=not sys.stdout.isatty())
+    listed = list(found.explained.items())[: 1 if is_file else None]
+    for i in found.order() if is_file else [0]:
+        _show_said(console, found, i, close=not is_file)
+        for name, explanations in listed:
+            if len(listed) > 1:
+                console.print(f"  {name}", style="dim")
+            if name:
+                _show_words(console, explanations[i])
+        console.print()
+    if is_file and found.faithful:
+        console.print(f"Words weighed by {listed[0][0]}.", style="dim")
+        _show_methods(console, list(found.faithful.values()))
+
+
+def _show_said(console: "Console", found: "Study", i: int, close: bool) -> None:
+    """What the model says of a text, by what it says."""
+    from weft.cli.explain.contexts import show_blanks, show_silent
+    from weft.cli.explain.generation import show_text
+
+    one = found.first[i]
+    wrong = found.examples[i] if found.wrong(i) else None
+    said = one.answer.structure
+    if one.answer.blanks:
+        show_blanks(console, one)
+        return
+    if one.answer.value is None:
+        show_silent(console)
+        return
+    if said is not None:
+        _show_drawing(console, found, i, listed=close)
+    if one.at is not None:
+        _show_word(console, one)
+    elif found.written:
+        label = None if wrong is None else wrong.label
+        show_text(console, found.written[i], one, label, close=close)
+    elif said is None or said.kind == "answer":
+        _show_answer(console, one, wrong)
+
+
+def _show_drawing(console: "Console", found: "Study", i: int, listed: bool) -> None:
+    """What is said of the whole sentence and, of one that is looked at closely, of every word."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from weft.report.drawings.draw import in_terminal
+
+    one = found.first[i]
+    assert one.answer.structure is not None
+    console.print(in_terminal(one.answer.structure, found.right(i)), soft_wrap=True)
+    if not listed or one.at is None or one.at.step < 0:
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("", "word", one.at.column, "or else", " "):
+        table.add_column(name, justify="right" if not name else "left")
+    pairs = zip(found.examples[i].words, found.chances[i], strict=True)
+    for k, (word, choices) in enumerate(pairs):
+        cells = [
+            Text(name).append(f" {chance:.3f}", style="dim") for name, chance in choices[:CHOICES]
+        ]
+        style = "bold" if k == one.at.step else ""
+        table.add_row(str(k + 1), Text(word), *cells, style=style)
+    console.print()
+    console.print(table)
+    console.print()
+
+
+def _show_word(console: "Console", one: "Explanation") -> None:
+    """What is said of the word that is explained."""
+    from rich.text import Text
+
+    assert one.at is not None
+    line = Text(f"{one.at.step + 1} {one.at.name}  " if one.at.step >= 0 else "")
+    line.append(one.at.said, style="bold").append(f"  {one.sure:.3f}")
+    if one.at.gold and one.at.gold != one.at.said:
+        line.append(f"  labelled {one.at.gold}", style="red")
+    if one.target != one.at.said:
+        line.append(f"  weighed for {one.target}", style="dim")
+    console.print(line)
+
+
+def _show_answer(console: "Console", one: "Explanation", wrong: "Example | None") -> None:
+    from rich.text import Text
+
+    value = one.answer.value
+    line = Text(_plain(value) if value != "" else "no answer", style="bold")
+    if not isinstance(value, float):
+        line.append(f"  {one.answer.score:.3f}", style="not bold")
+    if wrong is not None:
+        line.append(f"  labelled {_plain(wrong.label)}", style="not bold red")
+    if one.target not in ("", _plain(value)) and not isinstance(value, float):
+        line.append(f"  weighed for {one.target}", style="not bold dim")
+    if one.answer.coverage < 1:
+        line.append(f"  only {one.answer.coverage:.0%} of it was read", style="not bold dim")
+    console.print(line)
+
+
+def _plain(label: object) -> str:
+    from weft.text.example import Answers
+
+    if isinstance(label, Answers):
+        return " | ".join(dict.fromkeys(label.texts)) or "no answer"
+    return ", ".join(label) if isinstance(label, tuple) else str(label)
+
+
+def _show_words(console: "Console", one: "Explanation") -> None:
+    from rich.text import Text
+
+    console.print(Text("  ").append_text(_coloured(one)))
+    strongest = ", ".join(
+        f"“{one.text[word.start : word.end]}” {word.weight:+.3g}"
+        for word in one.strongest(STRONGEST)
+        if word.weight
+    )
+    if strongest:
+        console.print(Text(f"  {strongest}", style="dim"))
+
+
+def _coloured(one: "Explanation") -> "Text":
+    """The text, or the passages that matter, with words on grounds of their weight."""
+    from rich.text import Text
+
+    from weft.report.drawings.highlight import depth, left_out, passages
+
+    strongest = max((abs(word.weight) for word in one.words), default=0.0)
+    out = Text()
+    for passage in passages(one):
+        if gap := left_out(passage):
+            out.append(f" {gap} ", style="dim")
+        before = None
+        for word in passage.words:
+            if before is not None:
+                out.append(" " if one.text[before : word.start] else "")
+            shade = depth(word, strongest)
+            ground = [round(255 - (255 - c) * abs(shade)) for c in (FOR if shade > 0 else AGAINST)]
+            style = f"black on rgb({','.join(map(str, ground))})" if shade else ""
+            out.append(one.text[word.start : word.end], style=style)
+            before = word.end
+    return out
+
+
+def _show_methods(console: "Console", found: "list[Faithfulness]") -> None:
+    """How much faster than chance the answer falls as each method's words are removed."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("method")
+    for name in ("AOPC", "random order", "better by", "texts"):
+        table.add_column(name, justify="right")
+    for one in found:
+        gain = f"{one.gain.value:.3f} [{one.gain.low:.3f}, {one.gain.high:.3f}]"
+        table.add_row(
+            one.method,
+            f"{one.aopc.value:.3f}",
+            f"{one.random.value:.3f}",
+            gain.replace("[", r"\["),
+            str(one.gain.n),
+        )
+    console.print(table)

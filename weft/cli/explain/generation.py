@@ -1,0 +1,122 @@
+"""What `weft explain` prints of a text that was written, or heard."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from weft.explain import Explanation
+    from weft.explain.generation import Writing
+
+SURPRISE = (232, 119, 70)  # under black letters, on any terminal
+OTHERS = 2  # choices beside each token
+TOKENS = 60  # lines of a table
+OPEN = 4  # hypotheses of a step
+AFTER = 3  # steps of a beam behind the end of its answer
+
+
+def show_text(
+    console: "Console", found: "Writing", one: "Explanation", wrong: Any, *, close: bool
+) -> None:
+    """The tokens on grounds of their surprise; of one that is looked at closely, every step."""
+    from rich.text import Text
+
+    told = Text("  ").append(f"{one.answer.score:.3f}", "dim")
+    if found.heard:
+        told = Text("  ").append(f"perplexity {one.answer.value:.4g} a token", "dim")
+    console.print(coloured(found, one.text).append_text(told))
+    if wrong is not None and not found.heard:
+        right = " | ".join(wrong) if isinstance(wrong, tuple) else str(wrong)
+        console.print(Text("right  ", "green").append(right, "not green"))
+    if not close:
+        return
+    console.print()
+    _table(console, found)
+    if len(found.found) > 1:
+        console.print()
+        for text, score in found.found:
+            console.print(Text(f"{score:8.3f}  ", "dim").append(text, "not dim"))
+    if found.nodes:
+        console.print()
+        _steps(console, found)
+    console.print()
+
+
+def coloured(found: "Writing", text: str) -> "Text":
+    """The text, each token on a ground of its surprise."""
+    from rich.text import Text
+
+    from weft.explain.generation import END
+    from weft.report.drawings.generation import depth
+
+    out, at = Text(), 0
+    pieces = any(token.text.startswith(" ") for token in found.tokens)  # that bring their spaces
+    for k, token in enumerate(found.tokens):
+        start, end = token.place
+        shown = token.text
+        if found.heard:
+            shown = text[start:end]
+            out.append(text[at:start])
+            at = max(at, end)
+        elif not k:
+            shown = shown.lstrip() or shown
+        elif not pieces or shown == END:
+            out.append(" ")
+        deep = depth(token.chance)
+        ground = [round(255 - (255 - c) * deep) for c in SURPRISE]
+        out.append(shown, f"black on rgb({','.join(map(str, ground))})" if deep else "")
+    return out
+
+
+def _table(console: "Console", found: "Writing") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from weft.report.drawings.generation import lines
+
+    rows = lines(found)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    named = any(row["others"] for row in rows)
+    heads = ("token", "chance", *(("or else",) if named else ()))
+    for name in (*heads, *(("looked at",) if _looks(found) else ())):
+        table.add_column(name, justify="right" if name == "chance" else "left")
+    for row in rows[:TOKENS]:
+        others = Text("  ").join(
+            Text(name).append(f" {chance:.3f}", "dim") for name, chance in row["others"][:OTHERS]
+        )
+        cells = [Text(row["text"]), Text(f"{row['chance']:.3f}"), *([others] if named else [])]
+        table.add_row(*cells, *([Text(row["looks"])] if _looks(found) else []))
+    console.print(table)
+    if len(rows) > TOKENS:
+        console.print(
+            f"… and {len(rows) - TOKENS} tokens more (-o PAGE.html shows all)", style="dim"
+        )
+
+
+def _looks(found: "Writing") -> bool:
+    return found.attention is not None and not found.heard
+
+
+def _steps(console: "Console", found: "Writing") -> None:
+    """The open hypotheses of every step, best first, and those that ended; the answer's in bold."""
+    from rich.text import Text
+
+    console.print(
+        "beams, step by step: log-probability so far; → ended with this score", style="dim"
+    )
+    steps = max(node.step for node in found.nodes) + 1
+    # A beam looks on behind the end of the answer, sometimes for long.
+    shown = min(steps, max((node.step for node in found.nodes if node.wins), default=0) + AFTER + 1)
+    for step in range(shown):
+        line = Text(f"{step + 1:4}  ", "dim")
+        here = [node for node in found.nodes if node.step == step]
+        still = [n for n in here if n.fate == "open"]
+        ends = [n for n in here if n.fate != "open"]
+        for node in (*still[:OPEN], *(n for n in still[OPEN:] if n.wins), *ends):
+            line.append(node.token.strip() or "␣", "bold green" if node.wins else "not dim")
+            value = f" {node.total:.2f}" if node.score is None else f" → {node.score:.2f}"
+            line.append(f"{value}   ", "dim")
+        console.print(line)
+    if shown < steps:
+        console.print(f"… and {steps - shown} steps more (-o PAGE.html shows all)", style="dim")

@@ -1,0 +1,94 @@
+"""What `weft explain` is asked about: a text, two of them, or those of a file or of two."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import typer
+
+from weft.errors import UserError
+
+if TYPE_CHECKING:
+    from weft.predict import Predictor
+    from weft.run.data import Data
+    from weft.text.example import Example, Tally
+
+FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz", ".conllu", ".conll")
+
+
+def asked(source: str | None, text: str, other: str) -> tuple[str, bool]:
+    """The source, and whether it is files or standard input.
+
+    Without one, --text is the text itself where --other is beside it or it has spaces, as the names
+    of columns seldom do.
+    """
+    if source is None and text and (other or _spaced(text)):
+        return text, False
+    source = "-" if source is None else source
+    return source, names_files(source)
+
+
+def names_files(source: str) -> bool:
+    """Whether a source is a file, or files joined by commas, and not a text; or a UserError."""
+    if source == "-" or os.path.exists(source):
+        return True
+    parts = [part.strip() for part in source.split(",")]
+    if len(parts) > 1 and any(map(os.path.isfile, parts)):
+        # One of a pair may be missing, and is named when it is read; a text has spaces.
+        return all(os.path.isfile(part) or not _spaced(part) for part in parts)
+    if not _spaced(source) and source.lower().endswith(FILES):
+        raise UserError(f"{source}: no such file. To explain these words, put them into a file.")
+    return False
+
+
+def of_texts(predictor: "Predictor", text: str, other: str) -> "list[Example]":
+    """One text, or two that belong together."""
+    from weft.text.example import Example
+
+    if other and not predictor.pairs:
+        raise UserError(
+            "This model reads one text at a time. Leave out --other, which is the second of two."
+        )
+    if predictor.pairs and not other:
+        raise UserError(
+            "This model reads two texts, and here is one. Give the second with --other, or a file "
+            "with both."
+        )
+    return [Example(text, other=other or None)]
+
+
+def of_files(
+    predictor: "Predictor", data: "Data", path: str, limit: int, tally: "Tally"
+) -> "list[Example]":
+    """The first examples of a file, or of two whose lines are pairs of texts."""
+    stream = _pairs(data, path, tally) if predictor.pairs else None
+    if stream is None:
+        from weft.run.data import manner_of, source
+
+        # A text with blanks is a line, though the model learned from documents.
+        usual = predictor.config["task"]["kind"] != "masked"
+        manner = manner_of(predictor.config["task"]) if usual else "labelled"
+        stream = source(data, path, tally, manner=manner)()
+    examples = list(islice(stream, limit))
+    if next(stream, None) is not None:
+        typer.echo(f"note: the first {limit} texts are explained; --limit changes that", err=True)
+    return examples
+
+
+def _pairs(data: "Data", path: str, tally: "Tally") -> "Iterator[Example] | None":
+    """The lines of two files side by side; None where one file holds both texts."""
+    from weft.text.formats.parallel import read_parallel, sides
+
+    files = sides(path)
+    if len(files) == 1:
+        return None
+    if len(files) > 2:
+        raise UserError(f"{path}: two texts come from two files, and here are {len(files)}.")
+    found = read_parallel(*files, problems=data.problems, tally=tally)
+    return (replace(one, other=str(one.label), label=None) for one in found)
+
+
+def _spaced(name: str) -> bool:
+    return any(c.isspace() for c in name)

@@ -1,0 +1,198 @@
+"""weft vectors neighbours, analogy, convert: asking word vectors, and changing their format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli import options
+
+if TYPE_CHECKING:
+    from weft.vectors.store import Found, Vectors
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Word vectors in any known format.")]
+Count = Annotated[int, typer.Option("-k", min=1, help="How many answers.")]
+Json = Annotated[bool, typer.Option("--json", help="One object a query.")]
+Duplicates = Annotated[
+    str, typer.Option(help="A word that comes twice: error, or first to keep the first vector.")
+]
+
+
+def neighbours(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Word vectors in any known format; with --texts, a model folder."
+        ),
+    ],
+    words: Annotated[list[str], typer.Argument(metavar="WORD…", help="Words to look around.")],
+    texts: Annotated[
+        str, typer.Option(help="Look among the texts of this file, by the vectors of a model.")
+    ] = "",
+    text: options.Text = "",
+    problems: options.Problems = "error",
+    k: Count = 10,
+    as_json: Json = False,
+    approximate: Annotated[
+        bool, typer.Option(help="Search a graph (usearch), kept beside FILE: for millions.")
+    ] = False,
+    duplicates: Duplicates = "error",
+    trust: options.Trust = [],  # noqa: B006
+) -> None:
+    """Print the nearest words by cosine; for several words a table, a column a query.
+
+    With --texts, FILE is a model and what is near are texts: `neighbours RUN "A dog runs." --texts
+    corpus.txt`.
+    """
+    if texts:
+        _among_texts(file, words, (texts, text, problems), k, as_json)
+        return
+    vectors = _opened(file, duplicates)
+    if approximate:
+        _graph(vectors, file)
+        found = [vectors.neighbours(word, k, approximate=True) for word in words]
+    else:
+        found = vectors.neighbour_lists(words, k)
+    if as_json:
+        for word, near in zip(words, found, strict=True):
+            _say(_object({"word": word}, "neighbours", near))
+    elif len(words) == 1:
+        _scored(found[0])
+    else:
+        _table(words, found)
+
+
+def analogy(
+    file: File,
+    a: Annotated[str, typer.Argument(metavar="A", help="A is to B …")],
+    b: Annotated[str, typer.Argument(metavar="B")],
+    c: Annotated[str, typer.Argument(metavar="C", help="… as C is to what?")],
+    k: Count = 5,
+    method: Annotated[str, typer.Option(help="add (3CosAdd) or multiply (3CosMul).")] = "add",
+    as_json: Json = False,
+    duplicates: Duplicates = "error",
+) -> None:
+    """Print the words that are to C what B is to A: `analogy FILE man king woman`."""
+    found = _opened(file, duplicates).analogy(a, b, c, k, method)  # type: ignore[arg-type]
+    if as_json:
+        _say(_object({"a": a, "b": b, "c": c, "method": method}, "answers", found))
+    else:
+        _scored(found)
+
+
+def convert(
+    file: File,
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="Its ending says the format.")],
+    format: Annotated[
+        str,
+        typer.Option(help="Where the ending does not say it: glove, fasttext, word2vec-binary…"),
+    ] = "",
+    duplicates: Duplicates = "error",
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
+) -> None:
+    """Write word vectors in another format: .txt .vec .glove.txt .bin .npz .npy .safetensors."""
+    from weft.errors import UserError
+    from weft.vectors.files import writable
+
+    writable(output, format)
+    if output.exists() and not overwrite:
+        raise UserError(f"{output} exists. Pass --overwrite to replace it.")
+    vectors = _opened(file, duplicates)
+    vectors.save(output, format)
+    typer.echo(f"{output}: {len(vectors):,} words, {vectors.width} wide", err=True)
+
+
+def _among_texts(
+    model: Path, queries: list[str], source: tuple[str, str, str], k: int, as_json: bool
+) -> None:
+    """The texts of a file that are nearest to each query, by a model's sentence vectors.
+
+    `source` is the file, the column of its texts, and what to do with bad rows.
+    """
+    from weft.cli.progress import counting
+    from weft.predict import load
+    from weft.predict.semantic_search import nearest
+    from weft.text.read import Columns, read
+
+    file, text, problems = source
+
+    def written(count: Callable[[int], None]) -> Iterator[str]:
+        columns = Columns(text=options.column(text) if text else None, label="")
+        chosen = options.handling(problems)
+        for example in read(file, columns=columns, problems=chosen, keep_empty=True):
+            count(1)
+            if example.text.strip():  # blank lines stand between the paragraphs of any text
+                yield example.text
+
+    with counting("texts") as count:
+        found = nearest(load(model), queries, written(count), k)
+    for number, (query, near) in enumerate(zip(queries, found, strict=True)):
+        if as_json:
+            pairs = [{"text": text, "score": round(score, 6)} for text, score in near]
+            typer.echo(json.dumps({"text": query, "neighbours": pairs}, ensure_ascii=False))
+            continue
+        if len(queries) > 1:
+            typer.echo(f"{'' if not number else chr(10)}{query}")
+        for text, score in near:
+            typer.echo(f"{score:.4f}  {' '.join(text.split())}")
+
+
+def _opened(file: Path, duplicates: str) -> Vectors:
+    from weft.errors import unknown_name
+    from weft.vectors.store import Vectors
+
+    if duplicates not in ("error", "first"):
+        raise unknown_name("choice", duplicates, ("error", "first"), "--duplicates")
+    return Vectors.load(file, duplicates=duplicates)  # type: ignore[arg-type]
+
+
+def _graph(vectors: Vectors, file: Path) -> None:
+    """Open the graph beside the file; make it where there is none, or an older one."""
+    from weft.vectors.neighbours import Approximate
+
+    place = file.with_name(file.name + ".usearch")
+    if place.is_file() and place.stat().st_mtime >= file.stat().st_mtime:
+        vectors.graph = Approximate.open(str(place), len(vectors), vectors.width)
+        return
+    typer.echo(f"Making {place}, once, of {len(vectors):,} words …", err=True)
+    vectors.graph.save(str(place))
+
+
+def _object(query: dict[str, str], name: str, found: Found) -> str:
+    pairs = [{"word": word, "score": round(score, 6)} for word, score in found]
+    return json.dumps({**query, name: pairs}, ensure_ascii=False)
+
+
+def _scored(found: Found) -> None:
+    for word, score in found:
+        _say(f"{score:.4f}  {word}")
+
+
+def _table(words: list[str], found: list[Found]) -> None:
+    """Collobert et al. (2011), table 7: queries in capitals above their neighbours."""
+    from rich.cells import cell_len
+
+    pairs = zip(words, found, strict=True)
+    columns = [[word.upper(), *(near for near, _ in lists)] for word, lists in pairs]
+    columns = [[_shown(cell) for cell in column] for column in columns]
+    widths = [max(map(cell_len, column)) for column in columns]
+    height = max(map(len, columns))
+    for line in range(height):
+        cells = [column[line] if line < len(column) else "" for column in columns]
+        padded = [c + " " * (w - cell_len(c)) for c, w in zip(cells, widths, strict=True)]
+        _say("  ".join(padded).rstrip())
+
+
+def _say(line: str) -> None:
+    typer.echo(_shown(line))
+
+
+def _shown(text: str) -> str:
+    """Bytes of a word that are no UTF-8 cannot be printed."""
+    from weft.embed.subwords import spelled
+
+    return spelled(text).decode("utf-8", "replace")

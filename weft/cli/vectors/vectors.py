@@ -1,0 +1,16 @@
+"""weft vectors: learn word vectors, ask them, measure them, change their format."""
+
+import typer
+
+from weft.cli.vectors import evaluate, query, train
+
+app = typer.Typer(
+    name="vectors", help="Word vectors: train, ask, evaluate, align, plot.", no_args_is_help=True
+)
+app.command("train")(train.train)
+app.command("neighbours")(query.neighbours)
+app.command("analogy")(query.analogy)
+app.command("convert")(query.convert)
+app.command("evaluate")(evaluate.evaluate)
+app.command("align")(evaluate.align)
+app.command("plot")(evaluate.plot)

@@ -1,0 +1,215 @@
+"""A convolutional decoder with attention in every block (Gehring et al. 2017).
+
+B rows   T steps   S steps of the memory   M its width   E width of a word   H hidden width
+L layers   V words   P steps of the past that a layer keeps
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from weft.attend.scores import masked_softmax
+from weft.batch import Padded
+from weft.decode.decoders.output_layer import Read, Words, folded, opened
+from weft.decode.search.state import Shared
+from weft.embed.activations import sensible
+from weft.embed.position import Learned
+from weft.errors import UserError
+from weft.registry import register
+
+HALF = math.sqrt(0.5)  # keeps the variance of a sum of two at that of one
+
+
+class ConvolutionalState(NamedTuple):
+    """The last inputs of every layer, and the source."""
+
+    past: Tensor  # (B, L, P, H)
+    position: Tensor  # (B,) of the next word
+    weights: Tensor  # (B, S) where the last step looked
+    keys: Any  # (B, S, E) and so the values; these and the mask may be shared
+    values: Any
+    mask: Any  # (B, S)
+
+    def shared(self) -> "ConvolutionalState":
+        """The same for a search that keeps one memory for all beams of a prompt."""
+        keys, values, mask = (Shared(opened(p)) for p in (self.keys, self.values, self.mask))
+        return self._replace(keys=keys, values=values, mask=mask)
+
+
+class Normed(nn.Module):
+    """A matrix over `span` steps as directions and lengths (Salimans and Kingma 2016).
+
+    `gain` is the variance that the first weights give a sum of inputs of variance one.
+    """
+
+    def __init__(self, inputs: int, outputs: int, span: int = 1, gain: float = 1.0):
+        super().__init__()
+        self.direction = nn.Parameter(torch.empty(outputs, inputs, span))
+        nn.init.normal_(self.direction, std=math.sqrt(gain / (inputs * span)))
+        self.length = nn.Parameter(self.direction.detach().flatten(1).norm(dim=1))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T + span - 1, inputs) -> (B, T, outputs)."""
+        size = self.direction.flatten(1).norm(dim=1)
+        weight = self.direction * (self.length / size)[:, None, None]
+        if weight.shape[2] == 1:
+            return F.linear(x, weight[:, :, 0], self.bias)
+        if x.shape[1] == weight.shape[2]:  # one step: a product is faster than a convolution
+            return F.linear(x.transpose(1, 2).flatten(1), weight.flatten(1), self.bias)[:, None]
+        return F.conv1d(x.transpose(1, 2), weight, self.bias).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """A causal convolution with a gate, then attention, then the residual."""
+
+    def __init__(self, width: int, hidden: int, kernel: int, dropout: float):
+        super().__init__()
+        kept = 1 - dropout
+        self.past = kernel - 1
+        self.dropout = nn.Dropout(dropout)
+        self.convolve = Normed(hidden, 2 * hidden, kernel, 4 * kept)
+        self.query = Normed(hidden, width)
+        self.context = Normed(width, hidden)
+
+    def forward(
+        self, x: Tensor, past: Tensor, words: Tensor, state: ConvolutionalState
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The next layer's input, the inputs to keep (B, P, H) and the weights (B, T, S)."""
+        joined = torch.cat([past.to(x.dtype), x], dim=1)  # (B, P+T, H)
+        gated = F.glu(self.convolve(self.dropout(joined)), dim=2)  # (B, T, H)
+        query = (self.query(gated) + words) * HALF  # (B, T, E)
+        found, weights = _look(query, opened(state.keys), opened(state.values), opened(state.mask))
+        mixed = (gated + self.context(found)) * HALF  # (B, T, H)
+        return (mixed + x) * HALF, joined[:, joined.shape[1] - self.past :], weights
+
+
+def _look(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """What the queries find, (B, T, E), and where, (B, T, S)."""
+    scores = folded(query, len(keys)) @ keys.to(query.dtype).transpose(1, 2)
+    weights = masked_softmax(scores, mask[:, None])
+    # An average of m steps has 1/m of their variance; √m gives it back.
+    grown = mask.sum(1).sqrt()[:, None, None].to(values.dtype)
+    found = (weights.to(values.dtype) @ values) * grown
+    shape = query.shape[:2]
+    return found.reshape(*shape, values.shape[2]), weights.reshape(*shape, mask.shape[1])
+
+
+@register("decoder", "cnn")
+class Convolutional(nn.Module):
+    """Gated causal convolutions, each with its own attention, over learned positions.
+
+    Where the caller has the embedded source as well, attention finds the sum of states and words
+    as in the paper; else the states alone. The weights that come back are the layers' average.
+    """
+
+    causal, reads = True, True
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        memory_size: int,
+        width: int = 256,
+        hidden: int = 256,
+        layers: int = 4,
+        kernel: int = 3,
+        limit: int = 1024,
+        dropout: float = 0.1,
+        tied: bool = False,
+    ):
+        super().__init__()
+        sizes = {"width": width, "hidden": hidden, "layers": layers, "kernel": kernel}
+        sensible("decoder 'cnn'", dropout, limit=limit, **sizes)
+        self.limit: int | None = limit
+        self.hidden_size = width
+        self.past = (kernel - 1, hidden)
+        self.words = Words(vocabulary_size, width, width, tied)
+        self.positions = Learned(width, limit)
+        nn.init.normal_(self.positions.table, std=0.1)
+        kept = 1 - dropout
+        self.enter = Normed(width, hidden, gain=kept)
+        same = memory_size == width
+        self.memory = nn.Identity() if same else Normed(memory_size, width)
+        self.blocks = nn.ModuleList(Block(width, hidden, kernel, dropout) for _ in range(layers))
+        self.leave = Normed(hidden, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def start(
+        self, memory: Padded, weights: bool = True, embedded: Padded | None = None
+    ) -> ConvolutionalState:
+        """The state before the first word; `embedded` are the source's word vectors.
+
+        Attention weights are there whether or not they are asked for.
+        """
+        B, S = memory.data.shape[:2]
+        keys = memory.with_data(self.memory(memory.with_data(memory.data).data)).data  # (B, S, E)
+        values = keys  # (B, S, E)
+        if embedded is not None:
+            if embedded.data.shape != keys.shape:
+                raise UserError(
+                    f"decoder 'cnn' adds source words of width {embedded.data.shape[2]} to "
+                    f"states of width {keys.shape[2]}. Set decoder.width to the embedder's width."
+                )
+            values = (keys + embedded.with_data(embedded.data).data) * HALF  # (B, S, E)
+        past = keys.new_zeros(B, len(self.blocks), *self.past)  # (B, L, P, H)
+        position = torch.zeros(B, dtype=torch.long, device=keys.device)  # (B,)
+        looked = torch.zeros(B, S, device=keys.device)  # (B, S)
+        return ConvolutionalState(past, position, looked, keys, values, memory.mask)
+
+    def step(self, ids: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
+        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
+        read, state = self.advance(ids, state)
+        return self.words.scores(read.features[:, 0]), state
+
+    def advance(self, ids: Tensor, state: ConvolutionalState) -> tuple[Read, ConvolutionalState]:
+        """One step without the scores, (B, 1, E)."""
+        return self._some(ids[:, None], state)
+
+    def read(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Read:
+        """All steps at once."""
+        state = self.start(memory, embedded=embedded)
+        if not targets.data.shape[1]:
+            none = state.keys.new_zeros(len(targets), 0, state.keys.shape[2])
+            return Read(none, none, state.weights[:, None][:, :0])
+        return self._some(targets.data, state)[0]
+
+    def features(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Tensor:
+        """What is scored at every step, (B, T, F)."""
+        return self.read(targets, memory, embedded).features
+
+    def forward(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Tensor:
+        scores = self.words.scores(self.features(targets, memory, embedded))  # (B, T, V)
+        return scores
+
+    def _some(self, ids: Tensor, state: ConvolutionalState) -> tuple[Read, ConvolutionalState]:
+        T = ids.shape[1]
+        words = self.words.vectors(ids) + self._places(state.position, T)  # (B, T, E)
+        words = self.dropout(words)
+        x = self.enter(words)  # (B, T, H)
+        kept, looked = [], []
+        for layer, block in enumerate(self.blocks):
+            x, past, weights = block(x, state.past[:, layer], words, state)
+            kept.append(past)
+            looked.append(weights)
+        mean = torch.stack(looked).mean(0)  # (B, T, S)
+        past = torch.stack(kept, dim=1)  # (B, L, P, H)
+        state = state._replace(past=past, position=state.position + T, weights=mean[:, -1])
+        left = self.leave(x)  # (B, T, E)
+        return Read(self.dropout(left), left, mean), state
+
+    def _places(self, position: Tensor, steps: int) -> Tensor:
+        """The vectors of the next positions, (B, T, E)."""
+        # Only on the host can this be asked without waiting; whoever steps keeps to `limit`.
+        if (
+            position.is_cpu
+            and len(position)
+            and int(position.max()) + steps > len(self.positions.table)
+        ):
+            raise UserError(
+                f"A sequence of {int(position.max()) + steps} steps, but the positions of decoder "
+                f"'cnn' end at {len(self.positions.table)}. Raise decoder.limit, or truncate."
+            )
+        return self.positions.table[position[:, None] + torch.arange(steps, device=position.device)]

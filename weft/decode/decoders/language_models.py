@@ -1,0 +1,369 @@
+"""Language models: Bengio's window, recurrent ones that carry their state, and both directions.
+
+B rows   T steps   V words   E width of a word   H hidden width   L layers   C words of a window
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from weft.batch import Padded
+from weft.decode.decoders.output_layer import Read, Words
+from weft.decode.decoders.recurrent import Cell, Pair, stack, unroll
+from weft.embed.activations import sensible
+from weft.embed.characters import reverse
+from weft.encode import rnn
+from weft.errors import UserError
+from weft.registry import register
+
+
+class Carried(NamedTuple):
+    """What a language model made of a piece of text, and where it stands after it."""
+
+    features: Tensor  # (B, T, F) what the scores are a matrix times
+    state: Any
+    raw: Tensor  # (B, T, H) the last layer's states
+    dropped: Tensor  # (B, T, H) the same after dropout
+
+
+@register("decoder", "nnlm")
+class Feedforward(nn.Module):
+    """The neural probabilistic language model (Bengio et al. 2003).
+
+    The vectors x of the last `context` words give b + W x + U tanh(d + H x); the direct connections
+    W are there with `direct`. Before the beginning stand zero vectors.
+    """
+
+    causal, reads = True, False
+    limit: int | None = None
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        width: int = 100,
+        context: int = 4,
+        hidden: int = 200,
+        direct: bool = False,
+        dropout: float = 0.0,
+        tied: bool = False,
+    ):
+        super().__init__()
+        where = "decoder 'nnlm'"
+        sensible(where, dropout, width=width, context=context, hidden=hidden)
+        if direct and tied:
+            raise UserError(f"{where}: direct connections have a matrix of their own; not 'tied'.")
+        self.context, self.direct = context, direct
+        features = hidden + (context * width if direct else 0)
+        self.words = Words(vocabulary_size, width, features, tied)
+        self.hidden = nn.Linear(context * width, hidden)
+        self.dropout = nn.Dropout(dropout)
+
+    def start(self, batch: int, device: Any = None) -> Tensor:
+        """No words yet, (B, C-1)."""
+        return torch.zeros(batch, self.context - 1, dtype=torch.long, device=device)
+
+    def step(self, ids: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
+        read, state = self.advance(ids, state)
+        return self.words.scores(read.features[:, 0]), state
+
+    def advance(self, ids: Tensor, state: Tensor) -> tuple[Read, Tensor]:
+        """One step without the scores, (B, 1, F)."""
+        joined = torch.cat([state, ids[:, None]], dim=1)  # (B, C)
+        features, tanh = self._windows(joined)
+        return Read(features, tanh, None), joined[:, 1:]
+
+    def carry(self, ids: Padded, state: Tensor | None = None) -> Carried:
+        """The features of every step, and the last words of each row for the next piece."""
+        state = self.start(len(ids), ids.data.device) if state is None else state
+        joined = torch.cat([state, ids.data], dim=1)  # (B, C-1+T)
+        features, tanh = self._windows(joined)
+        at = ids.lengths[:, None] + torch.arange(self.context - 1)
+        last = joined.gather(1, at.to(joined.device))  # (B, C-1)
+        return Carried(features, last, tanh, self.dropout(tanh))
+
+    def features(self, ids: Padded) -> Tensor:
+        """What is scored at every step, (B, T, F)."""
+        return self.carry(ids).features
+
+    def forward(self, ids: Padded) -> Tensor:
+        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        return scores
+
+    def _windows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """What is scored and the hidden layer, for every whole window of ids (B, C-1+T)."""
+        vectors = self.words.vectors(ids)  # (B, C-1+T, E)
+        if vectors.shape[1] < self.context:
+            x = vectors.new_zeros(len(ids), 0, self.hidden.in_features)
+        else:
+            x = vectors.unfold(1, self.context, 1).transpose(2, 3).flatten(2)  # (B, T, C*E)
+        x = self.dropout(x)
+        tanh = self.hidden(x).tanh()  # (B, T, H)
+        features = self.dropout(tanh)  # (B, T, H)
+        if self.direct:
+            features = torch.cat([features, x.to(features.dtype)], dim=2)
+        return self.words.narrow(features), tanh
+
+
+class LanguageState(NamedTuple):
+    """The state of every layer after the last word."""
+
+    hidden: Tensor  # (B, L, H)
+    cell: Tensor | None  # (B, L, H) of an LSTM
+
+
+@register("decoder", "rnn-lm")
+class RecurrentModel(nn.Module):
+    """An Elman, GRU or LSTM language model whose state can be carried from piece to piece.
+
+    `dropout` acts on the words, between layers and before the scores, unless `input_dropout` or
+    `between_dropout` say otherwise. The options of Merity et al. (2018): with `variational` one
+    mask serves all steps of a row (Gal and Ghahramani 2016), `word_dropout` hides words of the
+    vocabulary, `weight_drop` drops recurrent weights, `ar` and `tar` weigh how large states are and
+    how much they change.
+    """
+
+    causal, reads = True, False
+    limit: int | None = None
+    steady = True  # learning never waits for the device, if rows are full
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        width: int = 256,
+        hidden: int = 256,
+        layers: int = 1,
+        cell: Cell = "lstm",
+        dropout: float = 0.0,
+        input_dropout: float | None = None,
+        between_dropout: float | None = None,
+        variational: bool = False,
+        word_dropout: float = 0.0,
+        weight_drop: float = 0.0,
+        ar: float = 0.0,
+        tar: float = 0.0,
+        tied: bool = False,
+    ):
+        super().__init__()
+        where = "decoder 'rnn-lm'"
+        self.dropout = dropout
+        self.input_dropout = dropout if input_dropout is None else input_dropout
+        self.between_dropout = dropout if between_dropout is None else between_dropout
+        sensible(where, dropout, width=width, hidden=hidden, layers=layers)
+        shares = {
+            "input_dropout": self.input_dropout,
+            "between_dropout": self.between_dropout,
+            "word_dropout": word_dropout,
+            "weight_drop": weight_drop,
+        }
+        for name, share in shares.items():
+            if not 0 <= share < 1:
+                raise UserError(f"{where}: '{name}' should be from 0 to below 1, got {share}.")
+        self.variational, self.weight_drop = variational, weight_drop
+        self.word_dropout = word_dropout
+        self.ar, self.tar, self.cell = ar, tar, cell
+        deviation = min(0.1, width**-0.5) if tied else 0.1
+        self.words = Words(vocabulary_size, width, hidden, tied, deviation)
+        self.net = stack(cell, width, hidden, layers, self.between_dropout)
+
+    def start(self, batch: int, device: Any = None) -> LanguageState:
+        """The state before the first word: zero."""
+        weight = self.words.table.weight
+        shape = (batch, self.net.num_layers, self.net.hidden_size)  # (B, L, H)
+        zero = torch.zeros(shape, dtype=weight.dtype, device=device)
+        return LanguageState(zero, zero.clone() if self.cell == "lstm" else None)
+
+    def step(self, ids: Tensor, state: LanguageState) -> tuple[Tensor, LanguageState]:
+        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
+        read, state = self.advance(ids, state)
+        return self.words.scores(read.features[:, 0]), state
+
+    def advance(self, ids: Tensor, state: LanguageState) -> tuple[Read, LanguageState]:
+        """One step without the scores, (B, 1, F)."""
+        made = self._some(ids[:, None], state, None)
+        return Read(made.features, made.raw, None), made.state
+
+    def carry(self, ids: Padded, state: LanguageState | None = None) -> Carried:
+        """A piece of text and the state after it, cut from the graph (truncated BPTT).
+
+        Hand the state to the next piece of the same rows.
+        """
+        state = self.start(len(ids), ids.data.device) if state is None else state
+        made = self._some(ids.data, state, None if ids.full else ids.lengths)
+        hidden, cell = made.state
+        cut = LanguageState(hidden.detach(), None if cell is None else cell.detach())
+        return made._replace(state=cut)
+
+    def features(self, ids: Padded) -> Tensor:
+        """What is scored at every step, (B, T, F)."""
+        state = self.start(len(ids), ids.data.device)
+        return self._some(ids.data, state, None).features
+
+    def forward(self, ids: Padded) -> Tensor:
+        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        return scores
+
+    def penalty(self, carried: Carried, ids: Padded) -> Tensor:
+        """`ar` times the mean square of the dropped states plus `tar` times that of the change
+        from step to step, both times the number of words: to be added to a summed loss."""
+        words = int(ids.lengths.sum())
+        total = carried.raw.new_zeros((), dtype=torch.float32)
+        if self.ar:
+            squares = carried.dropped.float().square().mean(2)  # (B, T)
+            total = total + self.ar * (squares if ids.full else squares[ids.mask]).sum()
+        if self.tar and ids.data.shape[1] > 1:
+            change = (carried.raw[:, 1:] - carried.raw[:, :-1]).float().square().mean(2)
+            if ids.full:
+                return total + self.tar * words * change.mean()
+            both = ids.mask[:, 1:]
+            total = total + self.tar * words * change[both].sum() / both.sum().clamp(min=1)
+        return total
+
+    def _some(self, ids: Tensor, state: LanguageState, lengths: Tensor | None) -> Carried:
+        vectors = self._dropped(self._vectors(ids), self.input_dropout)  # (B, T, E)
+        special = self.training and (self.variational or self.weight_drop > 0)
+        if not ids.shape[1]:
+            raw = vectors.new_zeros(*ids.shape, self.net.hidden_size)  # (B, 0, H)
+            after: Pair = (state.hidden, state.cell)
+        elif lengths is not None:
+            assert not special, "carried states of rows that end early are not for training"
+            raw, after = self._packed(vectors, state, lengths)
+        elif special:
+            raw, after = self._layers(vectors, state)
+        else:
+            raw, after = unroll(self.net, vectors, (state.hidden, state.cell))
+        dropped = self._dropped(raw, self.dropout)  # (B, T, H)
+        return Carried(self.words.narrow(dropped), LanguageState(*after), raw, dropped)
+
+    def _vectors(self, ids: Tensor) -> Tensor:
+        """The words' vectors; in training, whole words of the vocabulary may be missing."""
+        if not (self.training and self.word_dropout):
+            return self.words.vectors(ids)
+        kept = torch.rand(self.words.size, 1, device=ids.device) >= self.word_dropout
+        scale = F.embedding(ids, kept / (1 - self.word_dropout))  # (B, T, 1)
+        return self.words.vectors(ids) * scale
+
+    def _dropped(self, x: Tensor, share: float) -> Tensor:
+        if not (self.training and share):
+            return x
+        if not self.variational:
+            return F.dropout(x, share)
+        return x * F.dropout(torch.ones_like(x[:, :1]), share)
+
+    def _layers(self, data: Tensor, state: LanguageState) -> tuple[Tensor, Pair]:
+        """Layer by layer, with dropout on the recurrent weights and one mask for all steps."""
+        hidden, cells = [], []
+        for layer in range(self.net.num_layers):
+            if layer:
+                data = self._dropped(data, self.between_dropout)
+            weights = [getattr(self.net, f"{name}_l{layer}") for name in rnn.WEIGHTS]
+            weights[1] = F.dropout(weights[1], self.weight_drop)
+            first = state.hidden[None, :, layer].to(data.dtype).contiguous()  # (1, B, H)
+            rest = (weights, True, 1, 0.0, True, False, True)
+            if state.cell is None:
+                run = torch.gru if self.cell == "gru" else torch.rnn_tanh
+                data, last = run(data, first, *rest)
+            else:
+                second = state.cell[None, :, layer].to(data.dtype).contiguous()  # (1, B, H)
+                data, last, cell = torch.lstm(data, (first, second), *rest)
+                cells.append(cell[0])
+            hidden.append(last[0])
+        return data, (torch.stack(hidden, 1), torch.stack(cells, 1) if cells else None)
+
+    def _packed(self, data: Tensor, state: LanguageState, lengths: Tensor) -> tuple[Tensor, Pair]:
+        """Each row's state after its own last word; a row of none keeps the one it had."""
+        sizes = lengths.clamp(min=1)  # PyTorch refuses empty rows
+        packed = pack_padded_sequence(data, sizes, batch_first=True, enforce_sorted=False)
+        hidden = state.hidden.to(data.dtype).transpose(0, 1).contiguous()  # (L, B, H)
+        none = (lengths == 0).to(data.device)[:, None, None]
+        if state.cell is None:
+            out, last = self.net(packed, hidden)
+            cell = None
+        else:
+            second = state.cell.to(data.dtype).transpose(0, 1).contiguous()  # (L, B, H)
+            out, (last, kept) = self.net(packed, (hidden, second))
+            cell = torch.where(none, state.cell, kept.transpose(0, 1))  # (B, L, H)
+        raw, _ = pad_packed_sequence(out, batch_first=True, total_length=data.shape[1])
+        return raw, (torch.where(none, state.hidden, last.transpose(0, 1)), cell)
+
+
+@register("decoder", "bidirectional-lm")
+class Bidirectional(nn.Module):
+    """Scores every word from the words on both sides of it.
+
+    "mask" reads both ways through all layers, so the words asked for must be hidden in what it
+    reads (see `masked`). "skip" keeps the directions apart and scores the word at t from the
+    forward state of t-1 beside the backward state of t+1, which have not seen it.
+    """
+
+    causal, reads = False, False
+    limit: int | None = None
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        width: int = 256,
+        hidden: int = 256,
+        layers: int = 1,
+        cell: Cell = "lstm",
+        by: Literal["mask", "skip"] = "skip",
+        dropout: float = 0.0,
+        tied: bool = False,
+    ):
+        super().__init__()
+        sensible("decoder 'bidirectional-lm'", dropout, width=width, hidden=hidden, layers=layers)
+        deviation = min(0.1, width**-0.5) if tied else 0.1
+        self.words = Words(vocabulary_size, width, 2 * hidden, tied, deviation)
+        self.by = by
+        both = by == "mask"
+        self.nets = nn.ModuleList(
+            rnn.Recurrent(width, hidden, layers, cell, both, dropout)
+            for _ in range(1 if both else 2)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def features(self, ids: Padded) -> Tensor:
+        """What is scored at every step, (B, T, F)."""
+        x = ids.with_data(self.dropout(self.words.vectors(ids.data)))
+        if len(self.nets) == 1:
+            states = self.nets[0](x).data  # (B, T, 2*H)
+        else:
+            states = self._skipped(x)  # (B, T, 2*H)
+        return self.words.narrow(self.dropout(states))
+
+    def forward(self, ids: Padded) -> Tensor:
+        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        return scores
+
+    def _skipped(self, x: Padded) -> Tensor:
+        """The forward state of the step before beside the backward one of the step after."""
+        ahead = self.nets[0](x).data  # (B, T, H)
+        turned = self.nets[1](x.with_data(reverse(x.data, x.lengths))).data  # (B, T, H)
+        back = reverse(turned, x.lengths)  # (B, T, H)
+        before = F.pad(ahead, (0, 0, 1, 0))[:, :-1]  # (B, T, H)
+        after = F.pad(back, (0, 0, 0, 1))[:, 1:]  # (B, T, H)
+        return torch.cat([before, after], dim=2)
+
+
+def masked(
+    ids: Padded, mask: int, words: range, share: float = 0.15, generator: Any = None
+) -> tuple[Padded, Tensor]:
+    """Ids with some of them hidden, and which (B, T): at least one in every row that has a word.
+
+    Of the chosen ones 80 % become `mask`, 10 % another word and 10 % stay (Devlin et al. 2019).
+    Only ids within `words` are chosen, and others are drawn from there.
+    """
+    device = ids.data.device
+    real = ids.mask & (ids.data >= words.start) & (ids.data < words.stop)  # (B, T)
+    draw = torch.rand(ids.data.shape, generator=generator, device=device)
+    draw = draw.masked_fill(~real, 2.0)  # (B, T)
+    chosen = real & ((draw < share) | (draw == draw.amin(1, keepdim=True)))  # (B, T)
+    fate = torch.rand(ids.data.shape, generator=generator, device=device)  # (B, T)
+    other = torch.randint(
+        words.start, words.stop, ids.data.shape, generator=generator, device=device
+    )
+    hidden = torch.where(fate < 0.8, mask, torch.where(fate < 0.9, other, ids.data))
+    return ids.with_data(torch.where(chosen, hidden, ids.data)), chosen

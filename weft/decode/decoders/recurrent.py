@@ -1,0 +1,212 @@
+"""Recurrent decoders: the source as their first state, at every step, or through attention.
+
+B rows   T steps   S steps of the memory   M its width   E width of a word   H hidden width
+L layers   V words   F width of what is scored
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from weft import registry
+from weft.attend.scores import masked_softmax
+from weft.batch import Padded
+from weft.decode.decoders.output_layer import Read, Words, folded, opened
+from weft.decode.search.state import Shared
+from weft.embed.activations import sensible
+from weft.encode import rnn
+from weft.errors import UserError
+from weft.registry import register
+
+Cell = Literal["rnn", "gru", "lstm"]
+Pair = tuple[Tensor, Tensor | None]  # hidden state and, of an LSTM, cell: each (B, L, H)
+
+
+class RecurrentState(NamedTuple):
+    """Where a recurrent decoder stands; what an option does not need is None."""
+
+    hidden: Tensor  # (B, L, H)
+    cell: Tensor | None  # (B, L, H) of an LSTM
+    vector: Tensor | None  # (B, M) the source at every step
+    fed: Tensor | None  # (B, H) the attentional vector of the step before
+    covered: Tensor | None  # (B, S) the attention that each step has had
+    weights: Tensor | None  # (B, S) where the last step looked
+    keys: Any  # (B, S, K) the memory, prepared for the score; with the next two, maybe shared
+    memory: Any  # (B, S, M)
+    mask: Any  # (B, S)
+
+    def shared(self) -> "RecurrentState":
+        """The same for a search that keeps one memory for all beams of a prompt."""
+        if self.memory is None:
+            return self
+        keys, memory, mask = (Shared(opened(p)) for p in (self.keys, self.memory, self.mask))
+        return self._replace(keys=keys, memory=memory, mask=mask)
+
+
+def stack(cell: Cell, input_size: int, hidden: int, layers: int, dropout: float) -> nn.RNNBase:
+    """Layers in one direction, with the first weights that the encoders have."""
+    return rnn.Recurrent(input_size, hidden, layers, cell, False, dropout).net
+
+
+def unroll(net: nn.RNNBase, data: Tensor, state: Pair) -> tuple[Tensor, Pair]:
+    """The states of every step (B, T, H), and the last one of every layer."""
+    first = state[0].to(data.dtype).transpose(0, 1).contiguous()  # (L, B, H)
+    if state[1] is None:
+        out, hidden = net(data, first)
+        return out, (hidden.transpose(0, 1), None)
+    second = state[1].to(data.dtype).transpose(0, 1).contiguous()  # (L, B, H)
+    out, (hidden, cell) = net(data, (first, second))
+    return out, (hidden.transpose(0, 1), cell.transpose(0, 1))
+
+
+@register("decoder", "rnn")
+class Recurrent(nn.Module):
+    """Elman, GRU or LSTM layers that write one word a step.
+
+    In every case the `summary` of the memory makes the first state, s₀ = tanh(W c + b). `source`
+    says what else: nothing (Sutskever et al. 2014), the same summary beside every input word (Cho
+    et al. 2014), or attention (Luong et al. 2015): the state s asks, the memory answers with c, and
+    tanh(W [c; s]) is scored. With `input_feeding` that vector is also part of the next input. With
+    `coverage` the score also knows how much attention each step has had (See et al. 2017).
+    """
+
+    causal, reads = True, True
+    limit: int | None = None
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        memory_size: int,
+        directions: int = 1,
+        width: int = 256,
+        hidden: int = 256,
+        layers: int = 1,
+        cell: Cell = "lstm",
+        source: Literal["start", "every", "attention"] = "attention",
+        score: str = "additive",
+        input_feeding: bool = False,
+        coverage: bool = False,
+        summary: Literal["last", "mean", "max"] = "last",
+        dropout: float = 0.0,
+        tied: bool = False,
+    ):
+        super().__init__()
+        where = "decoder 'rnn'"
+        sensible(where, dropout, width=width, hidden=hidden, layers=layers)
+        self.attends = source == "attention"
+        if (input_feeding or coverage) and not self.attends:
+            asked = "input_feeding" if input_feeding else "coverage"
+            raise UserError(f"{where}: '{asked}' needs source = \"attention\", got {source!r}.")
+        if coverage and score != "additive":
+            raise UserError(f"{where}: 'coverage' needs score = \"additive\", got {score!r}.")
+        self.every, self.feeds, self.covers = source == "every", input_feeding, coverage
+        deviation = min(0.1, width**-0.5) if tied else 0.1
+        self.words = Words(vocabulary_size, width, hidden, tied, deviation)
+        entering = width + (memory_size if self.every else 0) + (hidden if input_feeding else 0)
+        self.net = stack(cell, entering, hidden, layers, dropout)
+        self.hidden_size, self.layers, self.kept = hidden, layers, 2 if cell == "lstm" else 1
+        sizes = {"input_size": memory_size, "directions": directions}
+        self.summary = registry.build("pool", {"kind": summary}, **sizes)
+        self.first = nn.Linear(memory_size, self.kept * layers * hidden)
+        self.dropout = nn.Dropout(dropout)
+        if self.attends:
+            spec = {"kind": score, **({"coverage": True} if coverage else {})}
+            sizes = {"query_size": hidden, "memory_size": memory_size}
+            self.score = registry.build("score", spec, **sizes)
+            self.mix = nn.Linear(memory_size + hidden, hidden)
+
+    def start(self, memory: Padded, weights: bool = True) -> RecurrentState:
+        """The state before the first word; with attention, weights are there asked for or not."""
+        memory = memory.with_data(memory.data)
+        vector = self.summary(memory)[0]  # (B, M)
+        first = self.first(vector).tanh().view(len(memory), self.kept, self.layers, -1)
+        hidden = first[:, 0]  # (B, L, H)
+        cell = first[:, 1] if self.kept == 2 else None  # (B, L, H)
+        if not self.attends:
+            kept = vector if self.every else None
+            return RecurrentState(hidden, cell, kept, None, None, None, None, None, None)
+        empty = memory.data.new_zeros(memory.data.shape[:2], dtype=torch.float32)  # (B, S)
+        return RecurrentState(
+            hidden,
+            cell,
+            None,
+            torch.zeros_like(hidden[:, 0]) if self.feeds else None,
+            empty if self.covers else None,
+            empty,
+            self.score.prepare(memory.data),
+            memory.data,
+            memory.mask,
+        )
+
+    def step(self, ids: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
+        read, state = self.advance(ids, state)
+        return self.words.scores(read.features[:, 0]), state
+
+    def advance(self, ids: Tensor, state: RecurrentState) -> tuple[Read, RecurrentState]:
+        """One step without the scores, (B, 1, F)."""
+        return self._some(self.dropout(self.words.vectors(ids[:, None])), state)
+
+    def read(self, targets: Padded, memory: Padded) -> Read:
+        """All steps at once where no step needs the attention of the one before."""
+        state = self.start(memory)
+        vectors = self.dropout(self.words.vectors(targets.data))  # (B, T, E)
+        if not vectors.shape[1]:
+            return self._nothing(vectors, state)
+        if not (self.feeds or self.covers):
+            return self._some(vectors, state)[0]
+        reads = []
+        for vector in vectors.split(1, dim=1):  # (B, 1, E)
+            one, state = self._some(vector, state)
+            reads.append(one)
+        features, hidden, weights = zip(*reads, strict=True)
+        return Read(torch.cat(features, 1), torch.cat(hidden, 1), torch.cat(weights, 1))
+
+    def features(self, targets: Padded, memory: Padded) -> Tensor:
+        """What is scored at every step, (B, T, F)."""
+        return self.read(targets, memory).features
+
+    def forward(self, targets: Padded, memory: Padded) -> Tensor:
+        scores = self.words.scores(self.features(targets, memory))  # (B, T, V)
+        return scores
+
+    def _some(self, vectors: Tensor, state: RecurrentState) -> tuple[Read, RecurrentState]:
+        """As many steps as there are vectors; with feeding or coverage that must be one."""
+        entering = [vectors]
+        if state.vector is not None:
+            entering.append(state.vector[:, None].expand(-1, vectors.shape[1], -1))
+        if state.fed is not None:
+            entering.append(state.fed[:, None])
+        data = torch.cat([part.to(vectors.dtype) for part in entering], dim=2)
+        out, (hidden, cell) = unroll(self.net, data, (state.hidden, state.cell))
+        state = state._replace(hidden=hidden, cell=cell)
+        if not self.attends:
+            return Read(self.words.narrow(self.dropout(out)), out, None), state
+        joined, weights = self._look(out, state)
+        state = state._replace(weights=weights[:, -1])
+        if state.fed is not None:
+            state = state._replace(fed=joined[:, -1])
+        if state.covered is not None:
+            state = state._replace(covered=state.covered + weights[:, -1])
+        return Read(self.words.narrow(self.dropout(joined)), out, weights), state
+
+    def _look(self, queries: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
+        """The attentional vectors (B, T, H) and the weights (B, T, S)."""
+        keys, memory, mask = opened(state.keys), opened(state.memory), opened(state.mask)
+        if state.covered is None:
+            scores = self.score.compare(folded(queries, len(keys)), keys)
+        else:
+            times = len(queries) // max(len(keys), 1)
+            keys, memory, mask = (x.repeat_interleave(times, 0) for x in (keys, memory, mask))
+            scores = self.score.compare(queries, keys, state.covered)
+        weights = masked_softmax(scores, mask[:, None])
+        found = weights.to(memory.dtype) @ memory
+        context = found.reshape(*queries.shape[:2], found.shape[2])  # (B, T, M)
+        joined = self.mix(torch.cat([context, queries.to(context.dtype)], dim=2)).tanh()
+        return joined, weights.reshape(*queries.shape[:2], weights.shape[2])
+
+    def _nothing(self, vectors: Tensor, state: RecurrentState) -> Read:
+        none = vectors.new_zeros(*vectors.shape[:2], self.hidden_size)  # (B, 0, H)
+        weights = None if state.weights is None else state.weights[:, None][:, :0]
+        return Read(self.words.narrow(none), none, weights)

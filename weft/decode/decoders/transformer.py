@@ -1,0 +1,442 @@
+"""Transformer decoders: with a memory for translation, without one as a language model.
+
+B rows   T steps   P steps of the past   S steps of the memory   M its width   H hidden width
+N heads   K width per head   V words
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from weft.attend import transformer_block as attend
+from weft.attend.multihead import MultiHead
+from weft.batch import Padded
+from weft.decode.decoders import kv_cache as rooms
+from weft.decode.decoders import small_batch
+from weft.decode.decoders.kv_cache import Pair, Place, Room
+from weft.decode.decoders.output_layer import Read, Words, folded, opened
+from weft.decode.search.state import Shared, Unmoved
+from weft.embed.activations import sensible
+from weft.embed.position import Learned, Sinusoidal, sinusoidal
+from weft.errors import UserError
+from weft.registry import register
+
+Activation = Literal["relu", "gelu", "gelu-tanh"]
+ROOM = 32  # steps that the room of a fixed cache is a multiple of, so that shapes come again
+
+
+class TransformerState(NamedTuple):
+    """Keys and values of every layer, of the words so far and of the memory.
+
+    Without `position` they grow by concatenation. With it they have room for a fixed number of
+    steps and are written in place, each row at its own position: shapes never change, and a state
+    that has been stepped may not be stepped again (`reorder` copies, so search is safe). With
+    `beams` a kernel looks at what is filled and no more, and beams that change places leave their
+    keys and values where they were written.
+    """
+
+    past: Any  # tuple[Pair | None, ...], maybe unmoved; None: nothing was read nor is to be kept
+    memory: Any  # tuple[Pair, ...]; this and the mask may be shared
+    mask: Any  # (B, S) real steps of the memory, with `beams` (B,) how many; None where all are
+    position: Tensor | None  # (B,) of the next word
+    weights: Tensor | None  # (B, S) where the last step looked, if that was asked for
+    rows: Tensor | None = None  # (B, P) int32 which beam of its prompt wrote each place
+    beams: int = 0  # rows of a prompt, next to each other; 0: the past moves with its row
+
+    def shared(self) -> "TransformerState":
+        """The same for a search that keeps one memory for all beams of a prompt."""
+        return self._replace(memory=Shared(opened(self.memory)), mask=Shared(opened(self.mask)))
+
+    def reach(self) -> int:
+        """How many steps of a fixed room are in use, of all rows; waits for the device."""
+        return 0 if self.position is None or not len(self.position) else int(self.position.max())
+
+    def within(self, steps: int) -> "TransformerState":
+        """The same state with a view of the first steps of its room only."""
+        return self._replace(past=tuple((k[:, :, :steps], v[:, :, :steps]) for k, v in self.past))
+
+    def unmoved(self, beams: int) -> "TransformerState":
+        """The same for a search of so many beams, before its rows are spread."""
+        if beams < 2:
+            return self._replace(beams=beams)
+        B, _, P, _ = self.past[0][0].shape
+        rows = torch.zeros((B, P), dtype=torch.int32, device=self.past[0][0].device)
+        return self._replace(past=Unmoved(self.past), rows=rows, beams=beams)
+
+
+class Block(attend.Block):
+    """The encoder's block, causal, with attention to the memory if there is one."""
+
+    def __init__(
+        self,
+        hidden: int,
+        heads: int,
+        feed: int,
+        memory_size: int = 0,
+        norm: Literal["pre", "post"] = "pre",
+        dropout: float = 0.0,
+        activation: Activation = "gelu",
+        inner_dropout: bool = True,
+    ):
+        super().__init__(hidden, heads, feed, norm, dropout, activation, inner_dropout)
+        inner = dropout if inner_dropout else 0.0
+        self.cross = MultiHead(hidden, heads, inner, memory_size) if memory_size else None
+        self.cross_norm = nn.LayerNorm(hidden) if memory_size else None
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Tensor,
+        past: Pair | None = None,
+        memory: Pair | None = None,
+        room: Room | Place | None = None,
+        mask: Tensor | None = None,
+        weights: bool = False,
+    ) -> tuple[Tensor, Pair | None, Tensor | None]:
+        """The steps (B, T, H), a growing past with them in it, and the weights (B, N, T, S).
+
+        Takes and gives only what it needs, so that one compiled function serves all blocks.
+        """
+        y = self.attention_norm(x) if self.norm_first else x
+        mixed, past = self._itself(y, past, room)
+        x = self._added(x, mixed, self.attention_norm)  # (B, T, H)
+        shares = None
+        if self.cross is not None and self.cross_norm is not None and memory is not None:
+            y = self.cross_norm(x) if self.norm_first else x
+            mixed, shares = self._memory(y, self.cross, memory, mask, weights)
+            x = self._added(x, mixed.view_as(x), self.cross_norm)  # (B, T, H)
+        y = self.feed_norm(x) if self.norm_first else x
+        return self._added(x, self._feed(y), self.feed_norm), past, shares
+
+    def _itself(
+        self, y: Tensor, past: Pair | None, room: Room | Place | None
+    ) -> tuple[Tensor, Pair | None]:
+        """What the steps find in themselves and the past (B, T, H), and a past that grew."""
+        q, k, v = self.attention.three(y)  # each (B, N, T, K)
+        if past is None:
+            return self.attention.mix(q, k, v, causal=True)[0], None
+        if isinstance(room, Place):
+            return self.attention.output(room.attend(q, k, v, past)), None
+        if room is not None:
+            return self.attention.joined(room.attend(q, k, v, past)), None
+        if past[0].shape[2]:
+            pairs = zip(past, (k, v), strict=True)
+            k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in pairs)
+        return self.attention.mix(q, k, v, causal=True)[0], (k, v)
+
+    def _memory(
+        self, y: Tensor, cross: MultiHead, memory: Pair, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the steps find in the memory, and the weights (B, N, T, S) if they are wanted."""
+        if mask is not None and mask.dim() == 1:
+            if y.shape[1] == 1:
+                q = cross.query(y).unflatten(2, (cross.heads, -1)).transpose(1, 2)  # (B, N, 1, K)
+                return cross.output(rooms.look(q, *memory, mask)), None
+            mask = torch.arange(memory[0].shape[2], device=mask.device) < mask[:, None]  # (B, S)
+        return cross.look(folded(y, len(memory[0])), *memory, mask, weights=weights)
+
+    def _added(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
+        added = x + self.dropout(made)
+        return added if self.norm_first else norm(added).to(x.dtype)
+
+
+class Stack(nn.Module):
+    """What decoders with and without a memory share: words, positions, blocks."""
+
+    causal, reads = True, False
+    name = ""
+    low = False  # under autocast, what blocks add to is in half precision as well
+    few = 0  # rows up to which a step goes by kernels of its own, where it is laid out for steps
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        memory_size: int,
+        hidden: int,
+        layers: int,
+        heads: int,
+        feed: int,
+        norm: Literal["pre", "post"],
+        positions: Literal["sinusoidal", "learned"],
+        limit: int,
+        dropout: float,
+        activation: Activation,
+        tied: bool,
+        bias: bool,
+        inner_dropout: bool = True,
+    ):
+        super().__init__()
+        where = f"decoder '{self.name}'"
+        sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        if feed < 0:
+            raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
+        self.learned = positions == "learned"
+        self.limit = limit if self.learned else None
+        # Waves have size one, and so should the words they are added to; but a tied table must be
+        # smaller to score with, so Vaswani et al. (2017) multiply by √H on the way in.
+        self.scale = 1.0 if self.learned else hidden**0.5
+        deviation = 0.02 if self.learned else hidden**-0.5
+        self.words = Words(vocabulary_size, hidden, hidden, tied, deviation, bias)
+        self.positions = (Learned if self.learned else Sinusoidal)(hidden, limit)
+        self.dropout, self.entrance = nn.Dropout(dropout), attend.Entrance()
+        self.heads, self.hidden_size = heads, hidden
+        shape = (hidden, heads, feed or 4 * hidden, memory_size, norm, dropout, activation)
+        self.blocks = nn.ModuleList(Block(*shape, inner_dropout) for _ in range(layers))
+        # Pre-norm blocks leave their sum unnormalised.
+        self.norm = attend.Norm(hidden) if norm == "pre" else nn.Identity()
+
+    def step(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
+        read, state = self.advance(ids, state)
+        features = read.features[:, 0]
+        if len(ids) <= self.few:
+            return small_batch.product(features, self.words.weight, self.words.bias), state
+        return self.words.scores(features), state
+
+    def advance(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
+        """One step without the scores, (B, 1, H)."""
+        return self._some(ids[:, None], state)
+
+    def extend(self, ids: Padded, state: TransformerState) -> tuple[Read, TransformerState]:
+        """Several steps at once, such as a prompt; rows of different lengths need a fixed cache."""
+        if state.position is None and not ids.full:
+            raise UserError(
+                "Prompts of different lengths cannot share a growing cache. "
+                "Start with a limit, or group them by length."
+            )
+        read, after = self._some(ids.data, state)
+        if state.position is None:
+            return read, after
+        # What the padding wrote lies behind each row's position and is overwritten before it shows.
+        ends = state.position + ids.lengths.to(state.position.device)
+        return read, after._replace(position=ends)
+
+    def fixed(self, state: TransformerState, steps: int, beams: int = 0) -> TransformerState | None:
+        """The state with room for so many steps more; None where positions end before.
+
+        With `beams` it is for a search of so many, 1 where rows never change places, on a device
+        that has a kernel for it (`room.has_kernel`).
+        """
+        if state.position is None and state.past[0] is not None:
+            grown = state.past[0][0].shape[2]
+            if self.learned and grown + steps > len(self.positions.table):
+                return None
+            self._reach(grown + steps)
+            size = -(-(grown + steps) // ROOM) * ROOM
+            pairs, first = list(state.past), state.past[0][0]
+            past = rooms.begun(pairs, size) if grown else rooms.empty(first, size, len(pairs))
+            position = torch.full((len(first),), grown, device=first.device)
+            state = state._replace(past=past, position=position)
+        if not beams or state.beams or state.position is None:
+            return state
+        return _counted(state).unmoved(beams)
+
+    def _some(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
+        pasts = state.past.value if isinstance(state.past, Unmoved) else state.past
+        grown = 0 if pasts[0] is None else pasts[0][0].shape[2]
+        first = grown if state.position is None else state.position
+        vectors = self.words.vectors(ids)  # (B, T, H)
+        vectors = vectors if self.learned else vectors * self.scale
+        kind = attend.of_products(vectors) if self.low else vectors.dtype
+        parts = [vectors, self._places(first, ids.shape[1], vectors)]
+        x = self.entrance(parts, self.dropout, None, kind)  # (B, T, H)
+        memory, mask, asked = opened(state.memory), opened(state.mask), state.weights is not None
+        room = _room(state, ids.shape[1], pasts[0])
+        past, shares = [], None
+        counted = len(memory) == 0 or (mask is not None and mask.dim() == 1)
+        if isinstance(room, Place) and len(ids) <= self.few and counted:
+            x = small_batch.through(self.blocks, x, pasts, memory, room, mask)
+        else:
+            for i, block in enumerate(self.blocks):
+                own = memory[i] if memory else None
+                x, now, shares = block(x, pasts[i], own, room, mask, asked)
+                past.append(now)
+        x = self.norm(x)  # (B, T, H)
+        weights = None if shares is None else shares.mean(1).reshape(*ids.shape, shares.shape[3])
+        if state.position is None:
+            state = state._replace(past=tuple(past))
+        else:  # what has room was written in place
+            state = _stepped(state, state.position, ids.shape[1])
+        if weights is not None:
+            state = state._replace(weights=weights[:, -1])
+        return Read(self.words.narrow(x), x, weights), state
+
+    def _places(self, first: int | Tensor, steps: int, like: Tensor) -> Tensor:
+        """The vectors of positions, (T, H), or (B, T, H) where rows stand at different ones."""
+        if isinstance(first, int):
+            self._reach(first + steps)
+            return self.positions.table[first : first + steps].to(like.dtype)
+        at = first[:, None] + torch.arange(steps, device=first.device)  # (B, T)
+        return self.positions.table[at].to(like.dtype)
+
+    def _reach(self, steps: int) -> None:
+        """Waves are computed as far as they are needed; learned positions end."""
+        table = self.positions.table
+        if steps <= len(table):
+            return
+        if self.learned:
+            raise UserError(
+                f"A sequence of {steps} steps, but the positions of decoder '{self.name}' end at "
+                f"{len(table)}. Raise decoder.limit, or truncate."
+            )
+        grown = sinusoidal(max(steps, 2 * len(table)), table.shape[1])
+        self.positions.table = grown.to(table.device, table.dtype)
+
+    def _none(self) -> tuple[None, ...]:
+        return (None,) * len(self.blocks)
+
+    def _begun(
+        self, batch: int, device: Any, memory: tuple[Pair, ...], mask: Tensor | None, limit: int
+    ) -> TransformerState:
+        """An empty past, growing or with room for `limit` steps."""
+        self._reach(limit)
+        shape = (batch, self.heads, limit, self.hidden_size // self.heads)  # (B, N, P, K)
+        empty = {"dtype": _dtype(self.words.table.weight), "device": device}
+        past = rooms.empty(
+            torch.zeros((batch, self.heads, 0, shape[3]), **empty), limit, len(self.blocks)
+        )
+        position = torch.zeros(batch, dtype=torch.long, device=device) if limit else None
+        return TransformerState(past, memory, mask, position, None)
+
+
+@register("decoder", "transformer")
+class Transformer(Stack):
+    """Blocks of self-attention and attention to a memory (Vaswani et al. 2017).
+
+    `feed` is the inner width of the perceptrons, 4·hidden unless given. Learned positions end at
+    `limit`. The weights that come back are the mean of the last layer's heads. With
+    `inner_dropout` attention weights and the insides of the perceptrons are dropped as well.
+    """
+
+    reads, name = True, "transformer"
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        memory_size: int,
+        hidden: int = 256,
+        layers: int = 3,
+        heads: int = 4,
+        feed: int = 0,
+        norm: Literal["pre", "post"] = "pre",
+        positions: Literal["sinusoidal", "learned"] = "sinusoidal",
+        limit: int = 512,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        tied: bool = True,
+        inner_dropout: bool = True,
+    ):
+        shape = (hidden, layers, heads, feed, norm, positions, limit, dropout, activation)
+        super().__init__(vocabulary_size, memory_size, *shape, tied, True, inner_dropout)
+
+    def start(self, memory: Padded, weights: bool = False, limit: int = 0) -> TransformerState:
+        """The state before the first word; the memory's keys and values are made here, once.
+
+        With a `limit` the cache has that many steps and never changes its shape.
+        """
+        memory = memory.with_data(memory.data)
+        made = tuple(block.cross.project(memory.data) for block in self.blocks)  # type: ignore[union-attr, operator]
+        mask = None if memory.full else memory.mask
+        state = self._begun(len(memory), memory.data.device, made, mask, limit)
+        if weights:
+            empty = torch.zeros(memory.data.shape[:2], device=memory.data.device)  # (B, S)
+            state = state._replace(weights=empty)
+        return state
+
+    def read(self, targets: Padded, memory: Padded, weights: bool = True) -> Read:
+        """All steps at once."""
+        state = self.start(memory, weights=weights)
+        return self._some(targets.data, state._replace(past=self._none()))[0]
+
+    def features(self, targets: Padded, memory: Padded) -> Tensor:  # type: ignore[override]
+        """What is scored at every step, (B, T, F); without the weights attention is faster."""
+        return self.read(targets, memory, False).features
+
+    def forward(self, targets: Padded, memory: Padded) -> Tensor:
+        scores = self.words.scores(self.features(targets, memory))  # (B, T, V)
+        return scores
+
+
+@register("decoder", "gpt")
+class GPT(Stack):
+    """A Transformer without a memory, as a language model in GPT-2's layout.
+
+    Pre-norm blocks, learned positions, one table for words and scores, weights that start small
+    and smaller still where they add to the residual (Radford et al. 2019). `model` names where they
+    come from otherwise; the constructor never opens it, whoever makes a fresh model does.
+
+    With train.precision = "bf16" the sum that runs through the blocks is in half precision too, so
+    that norms and sums move half the bytes; norms, softmax and the loss compute in single
+    precision, and weights and their gradients stay in it.
+    """
+
+    name, low = "gpt", True
+    steady = True  # learning never waits for the device
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        hidden: int = 384,
+        layers: int = 6,
+        heads: int = 6,
+        feed: int = 0,
+        limit: int = 256,
+        dropout: float = 0.1,
+        activation: Activation = "gelu-tanh",
+        tied: bool = True,
+        model: str = "",
+    ):
+        shape = (hidden, layers, heads, feed, "pre", "learned", limit, dropout, activation)
+        super().__init__(vocabulary_size, 0, *shape, tied, False, False)  # type: ignore[arg-type]
+        self.model = model
+        for block in self.blocks:  # GPT-2 drops attention weights, but nothing inside the MLP
+            block.attention.dropout = dropout  # type: ignore[union-attr, assignment]
+        for name, weight in self.blocks.named_parameters():
+            if weight.dim() == 2:
+                last = name.endswith(("output.weight", "feed_out.weight"))
+                nn.init.normal_(weight, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
+
+    def start(self, batch: int, device: Any = None, limit: int = 0) -> TransformerState:
+        """The state before the first word; with a `limit` the cache never changes its shape."""
+        return self._begun(batch, device, (), None, limit)
+
+    def features(self, ids: Padded) -> Tensor:
+        """What is scored at every step, (B, T, H)."""
+        state = TransformerState(self._none(), (), None, None, None)
+        return self._some(ids.data, state)[0].features
+
+    def forward(self, ids: Padded) -> Tensor:
+        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        return scores
+
+
+def _room(state: TransformerState, steps: int, begun: Pair | None) -> Room | Place | None:
+    """Where so many steps go, and what they see, in a state that has room."""
+    if state.position is None or begun is None:
+        return None
+    if state.beams and steps == 1:
+        return Place(state.position, state.rows, state.beams)
+    return rooms.entered(state.position, steps, begun[0], state.rows, state.beams)
+
+
+def _stepped(state: TransformerState, position: Tensor, steps: int) -> TransformerState:
+    """A state with room behind its next steps."""
+    rows = state.rows
+    if rows is not None:
+        rows = rooms.signed(rows, position, steps, state.beams)
+    return state._replace(position=position + steps, rows=rows)
+
+
+def _counted(state: TransformerState) -> TransformerState:
+    """The state with how many steps of the memory are real, unless weights are asked for."""
+    mask = opened(state.mask)
+    if mask is None or state.weights is not None:
+        return state
+    lengths = mask.sum(1)  # (B,)
+    return state._replace(mask=Shared(lengths) if isinstance(state.mask, Shared) else lengths)
+
+
+def _dtype(weight: Tensor) -> torch.dtype:
+    """What attention will work in."""
+    kind = weight.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype

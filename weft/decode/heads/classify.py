@@ -1,0 +1,77 @@
+"""One vector -> the scores of an answer: a label, several labels, or a number.
+
+B rows   H width of the vector   C scores
+"""
+
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from weft.embed.activations import ACTIVATIONS, Activation, sensible
+from weft.errors import UserError
+from weft.registry import register
+
+
+@register("head", "linear")
+class Linear(nn.Module):
+    """One matrix."""
+
+    def __init__(self, input_size: int, outputs: int, dropout: float = 0.0):
+        super().__init__()
+        sensible("head 'linear'", dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.score = nn.Linear(input_size, outputs)
+
+    def forward(self, vector: Tensor) -> Tensor:
+        scores = self.score(self.dropout(vector))  # (B, C)
+        return scores
+
+
+@register("head", "logistic")
+class Logistic(Linear):
+    """One matrix, fitted by logistic regression over vectors that do not learn.
+
+    `strength` is C, or one over the penalty of ridge regression for a number; 0 chooses the best of
+    a few on dev. `balanced` gives every class the same weight, however rare.
+    """
+
+    fitted = True  # at once, not by gradient descent
+
+    def __init__(
+        self, input_size: int, outputs: int, strength: float = 0.0, balanced: bool = False
+    ):
+        super().__init__(input_size, outputs)
+        if strength < 0:
+            raise UserError(
+                f"head 'logistic': strength is {strength}; it must be above 0, or 0 to choose it "
+                "on dev."
+            )
+        self.strength, self.balanced = strength, balanced
+
+
+@register("head", "mlp")
+class MLP(nn.Module):
+    """`layers` hidden layers before the scores, each with its activation and dropout."""
+
+    def __init__(
+        self,
+        input_size: int,
+        outputs: int,
+        hidden: int = 128,
+        layers: int = 1,
+        activation: Activation = "relu",
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        sensible("head 'mlp'", dropout, hidden=hidden, layers=layers)
+        sizes = [input_size] + [hidden] * layers
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.activation = ACTIVATIONS[activation]()
+        self.dropout = nn.Dropout(dropout)
+        self.score = nn.Linear(hidden, outputs)
+
+    def forward(self, vector: Tensor) -> Tensor:
+        for layer in self.layers:
+            vector = self.activation(layer(self.dropout(vector)))  # (B, H)
+        scores = self.score(self.dropout(vector))  # (B, C)
+        return scores

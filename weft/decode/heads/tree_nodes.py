@@ -1,0 +1,59 @@
+"""A state for every node of a tree -> the scores of its label.
+
+B trees   T nodes of the largest one   H width of a state   C labels
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from weft.batch import Padded
+from weft.decode.heads.tag import Column
+from weft.embed.activations import sensible
+from weft.errors import UserError
+from weft.registry import register
+
+
+@dataclass(frozen=True)
+class NodeScores:
+    """What a model says of the label of every node."""
+
+    labels: Padded  # (B, T, C)
+
+    def loss(self, target: Tensor) -> tuple[Tensor, int]:
+        """The summed loss of labels (B, T, ·), nodes without one left out, and how many nodes."""
+        scores = self.labels.data.float().transpose(1, 2)  # (B, C, T)
+        wanted = target[:, : scores.shape[2], 0].clamp(min=-1)
+        total = F.cross_entropy(scores, wanted, reduction="sum", ignore_index=-1)
+        return total, int(self.labels.lengths.sum())
+
+    def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each row the best label (T, 1) of every node, and the probability of each (T, C)."""
+        shares = self.labels.data.float().softmax(2).cpu().numpy()
+        return [
+            (share[:length].argmax(1)[:, None], share[:length])
+            for share, length in zip(shares, self.labels.lengths.tolist(), strict=True)
+        ]
+
+
+@register("head", "nodes")
+class NodeLabels(nn.Module):
+    """A label for every node, each from its own state."""
+
+    task = "nodes"
+
+    def __init__(self, input_size: int, outputs: Sequence[Column], dropout: float = 0.0):
+        super().__init__()
+        sensible("head 'nodes'", dropout)
+        if not isinstance(outputs, (list, tuple)):
+            raise UserError("The head 'nodes' needs the task 'nodes'. Set task.kind to 'nodes'.")
+        self.dropout = nn.Dropout(dropout)
+        self.score = nn.Linear(input_size, len(outputs[0][0]))
+
+    def forward(self, states: Padded) -> NodeScores:
+        if not isinstance(states, Padded):
+            raise UserError("The head 'nodes' reads every node. Set pool.kind to 'none'.")
+        return NodeScores(states.with_data(self.score(self.dropout(states.data))))

@@ -1,0 +1,119 @@
+"""Labels that are probably meant to be one: variants in case, spaces and number, and typos."""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.doctor.checks.encoding import INVISIBLE
+from weft.doctor.library import library
+from weft.errors import LONGEST_NAME
+
+COMPARED = 5_000  # labels compared with each other for typos; variants are found among any number
+RARE = 10  # how many times as frequent the right spelling is when a typo is clear
+CASE, UNICODE, UNSEEN = "case or spaces", "NFC and NFD", "an invisible character"
+SURE = (CASE, UNICODE, UNSEEN)
+_SEPARATORS = re.compile(r"[\s_\-]+")
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A label that looks like a more frequent one."""
+
+    label: str
+    meant: str
+    kind: str  # CASE, UNICODE, UNSEEN, 'number' or 'typo'
+    clear: bool  # safe to repair without asking
+
+
+def twins(counts: Mapping[str, int]) -> list[Twin]:
+    """Every label that is probably another one, once, with the likeliest right form."""
+    ranked = sorted(counts, key=lambda label: (-counts[label], label))
+    found: dict[str, Twin] = {}
+    for label, meant, kind in (*_variants(ranked), *_plurals(ranked)):
+        clear = kind in SURE or counts[meant] >= RARE * counts[label]
+        found.setdefault(label, Twin(label, meant, kind, clear))
+    for label, meant in _typos([label for label in ranked if label not in found], counts):
+        found.setdefault(label, Twin(label, meant, "typo", counts[meant] >= RARE * counts[label]))
+    return [found[label] for label in ranked if label in found]
+
+
+def plain(label: str) -> str:
+    """A label without its case, its separators, what cannot be seen and the spaces around it."""
+    folded = INVISIBLE.sub("", unicodedata.normalize("NFKC", label)).casefold().strip()
+    return _SEPARATORS.sub(" ", folded)
+
+
+def _variants(ranked: list[str]) -> Iterator[tuple[str, str, str]]:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for label in ranked:
+        groups[plain(label)].append(label)
+    for group in groups.values():
+        first = next(filter(_is_clean, group), group[0])
+        yield from ((label, first, _difference(label, first)) for label in group if label != first)
+
+
+def _is_clean(label: str) -> bool:
+    return unicodedata.is_normalized("NFC", label) and not INVISIBLE.search(label)
+
+
+def _difference(label: str, meant: str) -> str:
+    """What sets two labels apart that look the same, or nearly."""
+    if unicodedata.normalize("NFC", label) == unicodedata.normalize("NFC", meant):
+        return UNICODE
+    if INVISIBLE.sub("", label) == INVISIBLE.sub("", meant):
+        return UNSEEN
+    return CASE
+
+
+def _plurals(ranked: list[str]) -> Iterator[tuple[str, str, str]]:
+    first: dict[str, str] = {}
+    for label in ranked:
+        stem = " ".join(_singular(word) for word in plain(label).split(" "))
+        meant = first.setdefault(stem, label)
+        if plain(meant) != plain(label):
+            yield label, meant, "number"
+
+
+def _singular(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def _typos(ranked: list[str], counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """(rarer, more frequent) labels that one or two slips of the finger set apart."""
+    if len(ranked) < 2:
+        return
+    names = [name for name in ranked[:COMPARED] if len(name) <= LONGEST_NAME]
+    forms = [plain(label) for label in names]
+    distance = library("rapidfuzz.distance.OSA", "Finding typos in labels").distance
+    cdist = library("rapidfuzz.process", "Finding typos in labels").cdist
+    slips = cdist(forms, forms, scorer=distance, score_cutoff=2, dtype=np.uint8)  # above it: 3
+    close: dict[int, list[int]] = defaultdict(list)
+    for left, right in np.argwhere(np.triu((slips > 0) & (slips <= 2))).tolist():
+        close[right].append(left)
+    for right, lefts in close.items():
+        for left in sorted(lefts, key=lambda left: (slips[left, right], left)):
+            pair = (forms[right], forms[left], int(slips[left, right]))
+            if _is_typo(*pair, counts[names[right]], counts[names[left]]):
+                yield names[right], names[left]
+                break
+
+
+def _is_typo(typo: str, right: str, slips: int, count: int, often: int) -> bool:
+    if _DIGITS.sub("", typo) == _DIGITS.sub("", right):
+        return False  # level1 and level2 are meant to differ
+    short, seldom = min(len(typo), len(right)), count * RARE <= often
+    if slips == 2:  # import and export, hypertension and hypotension: only where one is rare
+        return seldom and short >= 7 and typo[0] == right[0]
+    if short <= 5:
+        # NM for NUM, but never one of two letters: en and es are languages.
+        return seldom and (short > 3 or (len(typo) + len(right) > 4 and count <= 3))
+    # Words that a prefix sets apart (moral, amoral) are words; inside, one letter seldom does that.
+    prefixed = typo.endswith(right) or right.endswith(typo)
+    return seldom or not prefixed

@@ -1,0 +1,64 @@
+"""BiDAF (Seo et al. 2017): a passage read in the light of a question.
+
+B rows   T steps of the passage   S steps of the question   E width of a step   H hidden width
+"""
+
+import torch
+from torch import Tensor, nn
+
+from weft.attend.scores import masked_softmax
+from weft.batch import Padded
+from weft.embed.activations import sensible
+from weft.encode.rnn import Recurrent
+from weft.registry import register
+
+
+@register("pair", "bidaf")
+class BiDAF(nn.Module):
+    """Attention both ways between a question and a passage, then two BiLSTMs over the passage.
+
+    A contextual BiLSTM makes u of the question and h of the passage. Of s_tj = w·[h_t; u_j; h_t ⊙
+    u_j] come ũ_t = Σ_j softmax_j(s_tj) u_j and h̃ = Σ_t softmax_t(max_j s_tj) h_t, and of them
+    g_t = [h_t; ũ_t; h_t ⊙ ũ_t; h_t ⊙ h̃]. M is a BiLSTM of `layers` over G, and a state is
+    [g_t; m_t]. The paper has a `highway` encoder over words and characters before it, and behind
+    it a head `span` with its `own_end`.
+    """
+
+    apart = True
+    single = False
+    directions = 2
+
+    def __init__(self, input_size: int, hidden: int = 100, layers: int = 2, dropout: float = 0.2):
+        super().__init__()
+        sensible("pair 'bidaf'", dropout, hidden=hidden, layers=layers)
+        self.dropout = nn.Dropout(dropout)
+        self.context = Recurrent(input_size, hidden)
+        wide = self.context.output_size  # 2*H
+        self.passage, self.question = nn.Linear(wide, 1, bias=False), nn.Linear(wide, 1, bias=False)
+        self.both = nn.Parameter(torch.randn(wide) / wide**0.5)
+        self.model = Recurrent(4 * wide, hidden, layers, dropout=dropout)
+        self.modelled = self.model.output_size  # how much of a state, at its end, is M
+        self.output_size = 4 * wide + self.modelled
+
+    def forward(self, question: Padded, passage: Padded) -> Padded:
+        """(B, S, E) and (B, T, E) -> (B, T, 10*H), one state for each step of the passage."""
+        u, h = (self.context(x.with_data(self.dropout(x.data))) for x in (question, passage))
+        g = self._aware(h, u)  # (B, T, 8*H)
+        modelled = self.model(h.with_data(self.dropout(g))).data  # (B, T, 2*H)
+        return h.with_data(torch.cat([g, modelled], dim=2))
+
+    def _aware(self, h: Padded, u: Padded) -> Tensor:
+        """Each state of the passage beside what it means for the question."""
+        scores = self._scores(h.data, u.data)  # (B, T, S)
+        there = masked_softmax(scores, u.mask[:, None])  # (B, T, S)
+        asked = there.to(u.data.dtype) @ u.data  # (B, T, 2*H)
+        lowest = torch.finfo(scores.dtype).min
+        nearest = scores.masked_fill(~u.mask[:, None], lowest).amax(2)  # (B, T)
+        back = masked_softmax(nearest, h.mask)  # (B, T)
+        told = (back.to(h.data.dtype)[:, None] @ h.data).expand_as(h.data)  # (B, T, 2*H)
+        return torch.cat([h.data, asked, h.data * asked, h.data * told], dim=2)
+
+    def _scores(self, h: Tensor, u: Tensor) -> Tensor:
+        """w·[h; u; h ⊙ u] of every pair, without the (B, T, S, 6*H) that it is written with."""
+        product = (h * self.both) @ u.transpose(1, 2)  # (B, T, S)
+        return product + self.passage(h) + self.question(u).transpose(1, 2)

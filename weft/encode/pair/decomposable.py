@@ -1,0 +1,104 @@
+"""Decomposable attention (Parikh et al. 2016): attend, compare, aggregate.
+
+B rows   T steps of a text   S steps of the other   E width of a step   H hidden width
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from weft.attend.aligned import aligned
+from weft.attend.scores import masked_softmax
+from weft.batch import Padded
+from weft.embed.activations import sensible
+from weft.encode.pair.bi_encoder import Beside
+from weft.errors import UserError
+from weft.registry import register
+
+
+@register("pair", "decomposable")
+class Decomposable(nn.Module):
+    """Each word is compared with what it is aligned to in the other text; no order is read.
+
+    e_ij = F(a_i)·F(b_j), β_i = Σ_j softmax_j(e_ij) b_j, v_i = G([a_i; β_i]), and the same with the
+    texts exchanged. The aggregation is a `sum` pool, and its H an `mlp` head. `intra` puts before
+    it the attention within each text: [a_i; Σ_j softmax_j(f_ij + d_{i−j}) a_j], where all distances
+    beyond `distances` share one bias. `null` is a word in front of each text to be aligned to by
+    words that have no counterpart.
+    """
+
+    apart = True
+    single = False
+    directions = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden: int = 200,
+        layers: int = 2,
+        dropout: float = 0.2,
+        intra: bool = False,
+        distances: int = 10,
+        null: bool = True,
+    ):
+        super().__init__()
+        sensible("pair 'decomposable'", dropout, hidden=hidden, layers=layers)
+        if distances < 0:
+            raise UserError(f"pair 'decomposable': 'distances' should be 0 or more: {distances}.")
+        self.output_size, self.distances = hidden, distances
+        self.null = nn.Parameter(torch.randn(input_size) / input_size**0.5) if null else None
+        self.within = None
+        width = input_size
+        if intra:
+            self.within = _feed(input_size, hidden, layers, dropout)
+            self.bias = nn.Parameter(torch.zeros(2 * distances + 2))  # the last: farther away
+            width = 2 * input_size
+        self.attend = _feed(width, hidden, layers, dropout)
+        self.compare = _feed(2 * width, hidden, layers, dropout)
+
+    def forward(self, first: Padded, second: Padded) -> tuple[Padded, Padded]:
+        """(B, T, E) and (B, S, E) -> what the comparison says of each step."""
+        first, second = (self._looked(self._with_null(x)) for x in (first, second))
+        scores = self.attend(first.data) @ self.attend(second.data).transpose(1, 2)  # (B, T, S)
+        beta, alpha = aligned(first, second, scores)
+        return self._compared(first, beta), self._compared(second, alpha)
+
+    def join(self, width: int) -> nn.Module:
+        """What makes one vector of two that are so wide."""
+        return Beside(width)
+
+    def _compared(self, x: Padded, other: Tensor) -> Padded:
+        compared = self.compare(torch.cat([x.data, other], dim=2))  # (B, T, H)
+        return x.with_data(compared)
+
+    def _with_null(self, x: Padded) -> Padded:
+        if self.null is None:
+            return x
+        null = self.null.to(x.data.dtype).expand(len(x), 1, -1)
+        return Padded(torch.cat([null, x.data], dim=1), x.lengths + 1)
+
+    def _looked(self, x: Padded) -> Padded:
+        """Each step beside the average of its own text, as it looks from there."""
+        if self.within is None:
+            return x
+        seen = self.within(x.data)  # (B, T, H)
+        scores = seen @ seen.transpose(1, 2) + self._distance(x.data.shape[1])  # (B, T, T)
+        weights = masked_softmax(scores, x.mask[:, None])  # (B, T, T)
+        own = weights.to(x.data.dtype) @ x.data  # (B, T, E)
+        return x.with_data(torch.cat([x.data, own], dim=2))
+
+    def _distance(self, steps: int) -> Tensor:
+        """(T, T) the bias d_{i−j} of each pair of steps."""
+        places = torch.arange(steps, device=self.bias.device)
+        apart = places[:, None] - places  # (T, T)
+        far = apart.abs() > self.distances
+        return self.bias[(apart + self.distances).masked_fill(far, 2 * self.distances + 1)]
+
+
+def _feed(width: int, hidden: int, layers: int, dropout: float) -> nn.Sequential:
+    """A feed-forward network with ReLUs, the last one too."""
+    parts: list[nn.Module] = []
+    for before, after in pairwise([width] + [hidden] * layers):
+        parts += [nn.Dropout(dropout), nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*parts)

@@ -1,0 +1,53 @@
+"""ESIM (Chen et al. 2017): two encoded texts are aligned, compared, and read once more.
+
+B rows   T steps of a text   S steps of the other   E width of a state   H hidden width
+"""
+
+import torch
+from torch import Tensor, nn
+
+from weft.attend.aligned import aligned
+from weft.batch import Padded
+from weft.embed.activations import sensible
+from weft.encode.pair.bi_encoder import Beside
+from weft.encode.rnn import Recurrent
+from weft.registry import register
+
+
+@register("pair", "esim")
+class ESIM(nn.Module):
+    """Soft alignment of two BiLSTMs, enhanced, under another BiLSTM.
+
+    e_ij = a_i·b_j, ã_i = Σ_j softmax_j(e_ij) b_j, m = [a; ã; a − ã; a ⊙ ã], and the composition is
+    a BiLSTM over relu(W m + b), the same for both texts. The encoder before it is the input
+    encoding (an `rnn`), the pool is `mean+max`, and the head an `mlp` with tanh.
+    """
+
+    apart = True
+    single = False
+    directions = 2  # of the composition
+
+    def __init__(self, input_size: int, hidden: int = 300, dropout: float = 0.5):
+        super().__init__()
+        sensible("pair 'esim'", dropout, hidden=hidden)
+        self.project = nn.Linear(4 * input_size, hidden)
+        self.activation = nn.ReLU()
+        self.dropout = nn.Dropout(dropout)
+        self.compose = Recurrent(hidden, hidden)
+        self.output_size = self.compose.output_size
+
+    def forward(self, first: Padded, second: Padded) -> tuple[Padded, Padded]:
+        """(B, T, E) and (B, S, E) states -> (B, T, 2*H) and (B, S, 2*H)."""
+        scores = first.data @ second.data.transpose(1, 2)  # (B, T, S)
+        of_second, of_first = aligned(first, second, scores)
+        return self._composed(first, of_second), self._composed(second, of_first)
+
+    def join(self, width: int) -> nn.Module:
+        """What makes one vector of two that are so wide."""
+        return Beside(width)
+
+    def _composed(self, x: Padded, other: Tensor) -> Padded:
+        own = x.data
+        enhanced = torch.cat([own, other, own - other, own * other], dim=2)  # (B, T, 4*E)
+        local = self.dropout(self.activation(self.project(enhanced)))  # (B, T, H)
+        return self.compose(x.with_data(local))

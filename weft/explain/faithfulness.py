@@ -1,0 +1,147 @@
+"""Are the weights true? Words are taken out, or put in, in the order of their weight.
+
+A method is faithful when the answer falls quickly as its strongest words go (deletion) and rises
+quickly as they come (insertion), compared with words in random order. AOPC (Samek et al. 2017), in
+the form of DeYoung et al. (2020): the mean fall of the target's probability over the shares of
+words removed.
+
+n texts   F shares of the words
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.explain.explanation import Explanation, Target, Word, target_of
+from weft.explain.words import remaining
+from weft.metrics.bootstrap import interval
+from weft.metrics.value import Figure
+from weft.predict.predictor import Predictor
+from weft.tasks.task import Answer
+
+SHARES = tuple(k / 10 for k in range(11))
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """How much better than chance a method orders the words of some texts."""
+
+    method: str
+    aopc: Figure  # with 95 % bootstrap intervals over the texts
+    random: Figure  # the same with words in random order
+    gain: Figure  # the difference, text by text
+    shares: tuple[float, ...]  # (F,) of the words deleted or inserted
+    deletion: tuple[float, ...]  # (F,) the target's mean probability, strongest words gone first
+    insertion: tuple[float, ...]  # strongest words there first
+    random_deletion: tuple[float, ...]
+    random_insertion: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        figures = {name: getattr(self, name).to_json() for name in ("aopc", "random", "gain")}
+        curves = ("shares", "deletion", "insertion", "random_deletion", "random_insertion")
+        return {"method": self.method, **figures, **{c: list(getattr(self, c)) for c in curves}}
+
+
+def faithfulness(
+    predictor: Predictor,
+    explanations: Sequence[Explanation],
+    *,
+    draws: int = 5,
+    seed: int = 0,
+    known: dict[Any, Answer] | None = None,
+) -> Faithfulness:
+    """Deletion and insertion curves of one method on some texts, beside `draws` random orders.
+
+    The random orders depend on the seed and the words only, so all methods meet the same ones;
+    a `known` dictionary, given again, keeps their answers from one method to the next.
+    """
+    known = {} if known is None else known
+    some = [e for e in explanations if e.words]
+    if not some:
+        raise UserError("There is no text with words to measure faithfulness on.")
+    plans = [orders(e.words, draws, seed) for e in some]
+    texts = [[curve_texts(e, order) for order in plan] for e, plan in zip(some, plans, strict=True)]
+    _ask(predictor, texts, known)
+    curves = np.stack(
+        [
+            _chances(target_of(predictor, e.target, e.answer), of_text, known)
+            for e, of_text in zip(some, texts, strict=True)
+        ]
+    )  # (n, 1 + draws, 2, F)
+    return measured(some[0].method, curves, seed)
+
+
+def measured(method: str, curves: np.ndarray, seed: int = 0) -> Faithfulness:
+    """The figures of (n, 1 + draws, 2, F) curves: of each text its own order, then random ones."""
+    own, chance = curves[:, 0], curves[:, 1:].mean(1)  # (n, 2, F)
+    drop, by_chance = _aopc(own[:, 0]), _aopc(chance[:, 0])  # (n,)
+    mean, random_mean = own.mean(0), chance.mean(0)  # (2, F)
+    return Faithfulness(
+        method=method,
+        aopc=interval(_mean, drop, seed=seed),
+        random=interval(_mean, by_chance, seed=seed),
+        gain=interval(_mean, drop - by_chance, seed=seed),
+        shares=SHARES,
+        deletion=tuple(mean[0].tolist()),
+        insertion=tuple(mean[1].tolist()),
+        random_deletion=tuple(random_mean[0].tolist()),
+        random_insertion=tuple(random_mean[1].tolist()),
+    )
+
+
+def _aopc(deletion: np.ndarray) -> np.ndarray:
+    """(n, F) -> (n,) the mean fall from the whole text, over the shares that remove something."""
+    return (deletion[:, :1] - deletion[:, 1:]).mean(1)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean())
+
+
+def orders(words: Sequence[Word], draws: int, seed: int) -> list[list[int]]:
+    """The words by weight, strongest support of the target first; then random orders."""
+    own = sorted(range(len(words)), key=lambda i: -words[i].weight)
+    places = [seed, *(word.start for word in words)]
+    random = np.random.default_rng(places)
+    return [own, *(random.permutation(len(words)).tolist() for _ in range(draws))]
+
+
+def first_words(order: list[int]) -> list[set[int]]:
+    """At every share of a curve, the words that have had their turn."""
+    return [set(order[: math.ceil(share * len(order) - 1e-9)]) for share in SHARES]
+
+
+def curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[Any], list[Any]]:
+    """The texts along the deletion and the insertion curve."""
+    words = explanation.words
+    deleted: list[Any] = []
+    inserted: list[Any] = []
+    for first in first_words(order):
+        for out, inside in ((deleted, False), (inserted, True)):
+            kept = [(w.start, w.end) for i, w in enumerate(words) if (i in first) == inside]
+            out.append(remaining(explanation.text, kept, explanation.second))
+    return deleted, inserted
+
+
+def _ask(predictor: Predictor, texts: list, known: dict[Any, Answer]) -> None:
+    """Answer every text that has no answer yet."""
+    new = {
+        text: None
+        for plan in texts
+        for curves in plan
+        for curve in curves
+        for text in curve
+        if text not in known
+    }
+    known.update(zip(new, predictor.stream(new), strict=True))
+
+
+def _chances(target: Target, texts: list, known: dict[Any, Answer]) -> np.ndarray:
+    """(1 + draws, 2, F) the target's probability along every curve."""
+    return np.array(
+        [[[target.chance(known[text]) for text in curve] for curve in both] for both in texts]
+    )

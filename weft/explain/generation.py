@@ -1,0 +1,275 @@
+"""How a text came to be written: the chance of every token, where the model looked, the beams.
+
+T tokens of the answer   S tokens of the source   V words   L layers   N heads   B texts
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.batch import Padded
+from weft.decode.decoders.transformer import Stack
+from weft.decode.search.beam import Beams
+from weft.decode.search.hypotheses import Hypothesis
+from weft.decode.search.search import search
+from weft.decode.search.state import device_of
+from weft.explain.beams import Node, tree
+from weft.predict.neural import Neural
+from weft.predict.predictor import Predictor
+from weft.text.example import Example
+from weft.tokens.vocabulary import SPECIALS, UNK
+
+OTHERS = 5  # words that might have stood in a token's place
+END = "⏎"  # what is shown for the token that ends a text
+UNKNOWN = SPECIALS.index(UNK)
+MARKS = frozenset(SPECIALS) - {UNK}  # that stand in no text; the end has a sign of its own
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token, how probable it was where it stands, and what else was."""
+
+    text: str
+    chance: float
+    others: tuple[tuple[str, float], ...] = ()  # the most probable ones, falling; itself too
+    place: tuple[int, int] = (0, 0)  # in the text, where that is given
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Everything that is shown of one text that was written, or heard."""
+
+    tokens: tuple[Token, ...]  # (T,) of the answer; of a language model those of the text
+    source: tuple[str, ...] = ()  # (S,) what was read
+    attention: np.ndarray | None = None  # (L, N, T, S) each row sums to 1
+    nodes: tuple[Node, ...] = ()  # every hypothesis of a beam search
+    found: tuple[tuple[str, float], ...] = ()  # the best texts with their scores
+    heard: bool = False  # of a language model: tokens look at the tokens before them
+
+    def to_json(self) -> dict[str, Any]:
+        """Tokens with their chances, what else was found, and the mean of the attention."""
+        tokens = [[t.text, t.chance, [list(other) for other in t.others]] for t in self.tokens]
+        out: dict[str, Any] = {"tokens": tokens}
+        if self.found:
+            out["found"] = [list(one) for one in self.found]
+        if self.attention is not None:
+            mean = self.attention.mean((0, 1)).round(4).tolist()
+            out |= {"source": list(self.source), "attention": mean}
+        return out
+
+
+def written(predictor: Predictor, given: str | Example) -> Writing:
+    """What a model that answers with a text did to write its answer to a text or a matrix."""
+    engine, space = _neural(predictor), predictor.space
+    vectors = engine.reads == "vectors"
+    example = Example(given) if isinstance(given, str) else given
+    text = example.text if vectors else asked(predictor, example).text
+    rows, source = next(engine.batches([example if vectors else text]))
+    with torch.inference_mode():
+        reading = engine.model.read(source)
+        head: Any = engine.model.head
+        steps: list[Beams] = []
+        hypotheses, chosen = _searched(reading.scores, head, steps)
+        ids = [*chosen.ids, *([head.last] if chosen.ended else [])]
+        logps = _logps(head.decoder.step, reading.scores.start(), head.first, ids)  # (T, V)
+        looks = _attention(head, reading.states, ids)
+    name = _names(space, head.last, rows[0].words)
+    spans = rows[0].spans
+    if vectors:
+        read = [str(k) for k in range(1, len(rows[0].ids) + 1)]
+    else:
+        assert spans is not None
+        read = [text[start:end] for start, end in spans.tolist()]
+    if looks is not None:
+        read = ["·"] * (looks.shape[3] - len(read)) + read  # a [CLS] in front
+    return Writing(
+        tokens=_tokens(ids, np.exp(chosen.logps), logps, name),
+        source=tuple(read),
+        attention=looks,
+        nodes=tree(steps, chosen, head.last, name),
+        found=tuple((_said(predictor, one, rows[0].words), one.score) for one in hypotheses),
+    )
+
+
+def heard(predictor: Predictor, text: str) -> Writing:
+    """How probable a language model makes each token of a text, and what it would have put."""
+    engine: Any = predictor.engine
+    (found,) = engine.likelihoods([text])
+    ids, chances = found.table[:, 0].tolist(), found.chances[:, 0]
+    model = getattr(engine, "model", None)
+    logps, looks = None, None
+    if model is not None and model.head.decoder.causal:
+        with torch.inference_mode():
+            logps, looks = _ahead(model.head, ids, engine.runtime.device)
+    name = _names(predictor.space, predictor.space.size[2])
+    tokens = _tokens(ids, chances, logps, name, found.places)
+    return Writing(tokens, attention=looks, heard=True)
+
+
+def answer_chances(predictor: Predictor, texts: Sequence[str], answer: Sequence[int]) -> np.ndarray:
+    """(B,) the mean log-probability a token of one answer, for each of some sources as read."""
+    engine = _neural(predictor)
+    head: Any = engine.model.head
+    out = np.full(len(texts), np.nan)
+    for rows, source in engine.batches(texts):
+        with torch.inference_mode():
+            scores = engine.model.read(source).scores
+            sums = _sums(head.decoder.step, scores.start(), head.first, answer, len(rows))
+        for row, value in zip(rows, sums.tolist(), strict=True):
+            if np.isnan(out[row.text]):  # of a long text, the first window
+                out[row.text] = value / max(len(answer), 1)
+    return out
+
+
+def answer_ids(predictor: Predictor, text: str) -> list[int]:
+    """The tokens of the answer to a text as read, with the one that ended it if one did."""
+    found = predictor.engine.scores([text]).scores[0]
+    ended = len(found.chances) > len(found.table)
+    last = _neural(predictor).model.head.last
+    return [*found.table[:, 0].tolist(), *([last] if ended else [])]
+
+
+def attends(predictor: Predictor) -> bool:
+    """Whether the tokens of an answer look at those of the source."""
+    decoder = _inner(_neural(predictor).model.head)
+    return isinstance(decoder, Stack) or getattr(decoder, "attends", True)
+
+
+def asked(predictor: Predictor, example: Example) -> Example:
+    """An example with the text that the model reads: of a record, its slots and values as one."""
+    given = getattr(predictor.task, "given", None)
+    one = example if given is None else given(example, predictor.space, "the text")
+    return example if isinstance(one, str) else one
+
+
+def _neural(predictor: Predictor) -> Neural:
+    assert isinstance(predictor.engine, Neural)
+    return predictor.engine
+
+
+def _searched(scores: Any, head: Any, steps: list[Beams]) -> tuple[list[Hypothesis], Hypothesis]:
+    """All that the search kept, best first, and the best; every step of a beam is noted."""
+
+    def watched(body: Callable[..., Any]) -> Callable[..., Any]:
+        def step(run: Any) -> Any:
+            run = body(run)
+            if isinstance(run, Beams):
+                steps.append(run)
+            return run
+
+        return step
+
+    settings = head.search
+    if settings.method == "beam":
+        settings = replace(settings, best=settings.width)
+    state = scores.start()
+    found = search(
+        head.decoder.step, state.shared() if hasattr(state, "shared") else state, settings,
+        batch=1, bos=head.first, eos=head.last, rules=head.rules, faster=watched,
+    )[0]  # fmt: skip
+    return found, found[0]
+
+
+def _logps(step: Callable[..., Any], state: Any, first: int, ids: Sequence[int]) -> np.ndarray:
+    """(T, V) the log-probability of every word in the place of each token."""
+    rows, now = [], first
+    for wanted in ids:
+        scores, state = step(torch.tensor([now], device=device_of(state)), state)
+        rows.append(scores[0].float().log_softmax(-1))
+        now = wanted
+    return torch.stack(rows).cpu().numpy() if rows else np.zeros((0, 0), np.float32)
+
+
+def _sums(
+    step: Callable[..., Any], state: Any, first: int, ids: Sequence[int], batch: int
+) -> Tensor:
+    """(B,) the log-probability of one sequence after each source."""
+    device = device_of(state)
+    now = torch.full((batch,), first, device=device)
+    total = torch.zeros(batch, device=device)
+    for wanted in ids:
+        scores, state = step(now, state)
+        total = total + scores.float().log_softmax(-1)[:, wanted]
+        now = torch.full((batch,), wanted, device=device)
+    return total
+
+
+def _inner(head: Any) -> Any:
+    """The decoder itself, without the pointer that copies around it."""
+    return getattr(head.decoder, "decoder", head.decoder)
+
+
+def _attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarray | None:
+    """(L, N, T, S) where each token of the answer looked as it was chosen."""
+    decoder = _inner(head)
+    size = decoder.words.size
+    given = [head.first, *ids[:-1]] if ids else []
+    known = [i if i < size else UNKNOWN for i in given]
+    targets = Padded.from_rows([known]).to(memory.data.device)
+    if not isinstance(decoder, Stack):
+        weights = decoder.read(targets, memory).weights  # (1, T, S)
+        return None if weights is None else weights[None].float().cpu().numpy()
+    caught: list[Tensor] = []
+    hooks = [
+        block.register_forward_hook(lambda _, __, made: caught.append(made[2]))
+        for block in decoder.blocks
+    ]
+    try:
+        decoder.read(targets, memory, weights=True)  # type: ignore[operator]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return torch.stack([shares[0] for shares in caught]).float().cpu().numpy()
+
+
+def _ahead(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """(T, V) log-probabilities before each token of a text, and where a Transformer looks."""
+    decoder, seen = head.decoder, list(ids)[: head.view]
+    given = Padded.from_rows([[head.first, *seen[:-1]] if seen else []]).to(device)
+    caught: list[Tensor] = []
+
+    def catch(block: Any, inputs: tuple[Any, ...]) -> None:
+        steps = block.attention_norm(inputs[0]) if block.norm_first else inputs[0]
+        caught.append(block.attention(steps, causal=True, weights=True)[1][0])  # (N, T, T)
+
+    blocks = decoder.blocks if isinstance(decoder, Stack) else ()
+    hooks = [block.register_forward_pre_hook(catch) for block in blocks]
+    try:
+        features = decoder.features(given)  # (1, T, F)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    logps = decoder.words.scores(features)[0].float().log_softmax(-1).cpu().numpy()
+    return logps, torch.stack(caught).float().cpu().numpy() if caught else None
+
+
+def _names(space: Any, last: int, copied: Sequence[str] = ()) -> Callable[[int], str]:
+    """How a token is written for people."""
+    return lambda token: END if token == last else space.piece(token, copied) or f"#{token}"
+
+
+def _tokens(
+    ids: Sequence[int],
+    chances: Sequence[float] | np.ndarray,
+    logps: np.ndarray | None,
+    name: Callable[[int], str],
+    places: Sequence[tuple[int, int]] = (),
+) -> tuple[Token, ...]:
+    out = []
+    for t, (token, chance) in enumerate(zip(ids, chances, strict=True)):
+        others: tuple[tuple[str, float], ...] = ()
+        if logps is not None and t < len(logps):
+            best = np.argsort(-logps[t], kind="stable")[: OTHERS + len(MARKS)].tolist()
+            chosen = [i for i in best if name(i) not in MARKS][:OTHERS]
+            others = tuple((name(i), float(np.exp(logps[t, i]))) for i in chosen)
+        place = tuple(places[t]) if places else (0, 0)
+        out.append(Token(name(token), float(chance), others, (int(place[0]), int(place[1]))))
+    return tuple(out)
+
+
+def _said(predictor: Predictor, one: Hypothesis, copied: Sequence[str]) -> str:
+    return predictor.space.text(np.array(one.ids, np.int64), copied)  # type: ignore[attr-defined]

@@ -1,0 +1,230 @@
+"""Some texts explained by several methods, and the methods compared: what the verb shows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import UserError
+from weft.explain.explanation import Chances, Explanation
+from weft.explain.faithfulness import Faithfulness, faithfulness
+from weft.explain.method import chosen, explain, methods, unweighed, writes
+from weft.metrics.squad import judged
+from weft.predict.predictor import Predictor
+from weft.tasks.annotation import Structure
+from weft.tasks.task import Answer
+from weft.text.example import Answers, Example
+
+if TYPE_CHECKING:
+    from weft.explain.generation import Writing
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Study:
+    """One list of explanations a method, in the order of the texts, and how faithful it is."""
+
+    examples: Sequence[Example]
+    explained: dict[str, list[Explanation]]  # the method to show first comes first; "" is none
+    faithful: dict[str, Faithfulness]
+    chances: Sequence[Chances] = ()  # of every word of each text, where words are answered
+    gold: Sequence[Structure | None] = ()  # and what is right, where that is known
+    written: "Sequence[Writing]" = ()  # how each answer was written, or each text heard
+
+    @property
+    def first(self) -> list[Explanation]:
+        """The explanations of the method that is shown first."""
+        return next(iter(self.explained.values()))
+
+    def right(self, i: int) -> Structure | None:
+        """What is right at every word of a text, where words are answered and that is known."""
+        return self.gold[i] if self.gold else None
+
+    def wrong(self, i: int) -> bool:
+        """Whether an example has a label and the answer is another."""
+        if at := self.first[i].at:
+            return bool(at.gold) and at.gold != at.said
+        label, value = self.examples[i].label, self.first[i].answer.value
+        if label is None or isinstance(value, float):
+            return False
+        if isinstance(label, Answers):
+            return not judged(value, label.texts or [""])[0]
+        if self.written and isinstance(label, tuple):
+            return value not in label
+        if isinstance(value, tuple):
+            return set(value) != set(label if isinstance(label, tuple) else (str(label),))
+        return value != str(label)
+
+    def order(self) -> list[int]:
+        """The texts as they are looked at: mistakes first, the surest ones before the others."""
+        return sorted(
+            range(len(self.examples)),
+            key=lambda i: (0, -self.first[i].sure) if self.wrong(i) else (1, 0.0),
+        )
+
+
+def study(
+    predictor: Predictor,
+    examples: Sequence[Example],
+    *,
+    method: str = ALL,
+    target: str | None = None,
+    compare: bool = True,
+    word: str = "",
+    column: str = "",
+    watch: Callable[[int], None] = lambda texts: None,
+) -> Study:
+    """Explain the examples by one method or "all"; with `compare`, also measure faithfulness.
+
+    Of a model that answers at every word, one `word` of each is explained, by default the least
+    certain one, and of several columns of tags one `column`.
+    """
+    if not any(example.text.strip() for example in examples):
+        where = f"{examples[0].file}: " if examples and examples[0].file else ""
+        raise UserError(f"{where}there is no text to explain. Give one with at least a word.")
+    names = methods(predictor) if method == ALL else (chosen(predictor, method),)
+    if writes(predictor):
+        if word or column or target:
+            raise UserError(
+                "--word, --column and --target do not fit a model that writes: what is explained "
+                "is the whole answer. Leave them out."
+            )
+        return _writing(predictor, examples, names, compare=compare, watch=watch)
+    if unweighed(predictor):
+        if word or column or target:
+            raise UserError(
+                "--word, --column and --target do not fit this model: no words are weighed for "
+                "what it says. Leave them out."
+            )
+        return _unweighed(predictor, examples)
+    if predictor.by_word:
+        some = tuple(filter(None, names))
+        return _by_word(
+            predictor, examples, some, target=target or "", compare=compare, word=word,
+            column=column, watch=watch,
+        )  # fmt: skip
+    if word or column:
+        what = "--word" if word else "--column"
+        raise UserError(f"{what} is for models that answer at every word; this one has one answer.")
+    texts = [example if predictor.pairs else example.text for example in examples]
+    explained, faithful = {}, {}
+    known: dict[Any, Answer] = {}
+    for name in names:
+        explained[name] = explain(predictor, texts, method=name, target=target)
+        if compare:
+            faithful[name] = faithfulness(predictor, explained[name], known=known)
+        watch(len(texts))
+    return Study(examples, explained, faithful)
+
+
+def _unweighed(predictor: Predictor, examples: Sequence[Example]) -> Study:
+    """What the model says of each text; one that only makes vectors says nothing."""
+    silent = unweighed(predictor) == "embed"
+    if silent and len(examples) > 1:
+        raise UserError(
+            "This model gives vectors, not answers. Give one text to see where its heads look, or "
+            "--contexts WORD to see a word in all texts."
+        )
+    answers = [Answer(None, 0.0)] if silent else predictor(examples)
+    return Study(
+        examples,
+        {"": [Explanation(e.whole, a, "", "", ()) for e, a in zip(examples, answers, strict=True)]},
+        {},
+        gold=[_span_of(predictor, e, a) for e, a in zip(examples, answers, strict=True)],
+    )
+
+
+def _span_of(predictor: Predictor, example: Example, answer: Answer) -> Structure | None:
+    """The right answer to a question, where it is known."""
+    if not isinstance(example.label, Answers):
+        return None
+    return predictor.task.gold(example, predictor.space, answer)  # type: ignore[attr-defined]
+
+
+def _writing(
+    predictor: Predictor,
+    examples: Sequence[Example],
+    names: Sequence[str],
+    *,
+    compare: bool,
+    watch: Callable[[int], None],
+) -> Study:
+    """How each answer was written, and which words of the source it needed."""
+    from weft.explain.generation import asked, heard, written
+
+    if writes(predictor) == "language":
+        answers = predictor([example.text for example in examples])
+        shown = []
+        for example in examples:
+            shown.append(heard(predictor, example.text))
+            watch(1)
+        pairs = zip(examples, answers, strict=True)
+        return Study(examples, {"": [Explanation(e.text, a, "", "", ()) for e, a in pairs]}, {},
+                     written=shown)  # fmt: skip
+    from weft.explain.seq2seq import faithfulness_of, weigh
+
+    if any(names):  # words are removed from what is read, not from the brackets of a record
+        examples = [asked(predictor, example) for example in examples]
+    shown = [written(predictor, example) for example in examples]
+    if not any(names):  # vectors are no words that could be weighed
+        pairs = zip(examples, predictor(examples), strict=True)
+        bare = [Explanation(e.text, a, "", "", ()) for e, a in pairs]
+        return Study(examples, {"": bare}, {}, written=shown)
+    explained, faithful = {}, {}
+    for name in names:
+        explained[name] = weigh(predictor, examples, shown, name)
+        if compare:
+            faithful[name] = faithfulness_of(predictor, explained[name])
+        watch(len(examples))
+    return Study(examples, explained, faithful, written=shown)
+
+
+def _by_word(
+    predictor: Predictor,
+    examples: Sequence[Example],
+    names: Sequence[str],
+    *,
+    target: str,
+    compare: bool,
+    word: str,
+    column: str,
+    watch: Callable[[int], None],
+) -> Study:
+    """One word of each sentence that has any."""
+    from weft.explain.token_level import (
+        answered,
+        faithfulness_at,
+        gold_of,
+        question,
+        weigh,
+        weighable,
+    )
+
+    found = [pair for pair in answered(predictor, examples) if pair[0].words]
+    if not found:
+        raise UserError("There is no word in these texts that the model reads.")
+    kept = [example for example, _ in found]
+    gold = [gold_of(predictor, example) for example in kept]
+    if not names or not all(weighable(answer) for _, answer in found):
+        if word or target or column:
+            reason = (
+                "there is no score of a single word here that they could choose"
+                if names
+                else "words are weighed only in neural models"
+            )
+            raise UserError(
+                f"--word, --column and --target do not fit: {reason}. Leave them out: what is said "
+                "of the sentence is drawn."
+            )
+        bare = [Explanation(e.text, a, "", "", ()) for e, a in found]
+        return Study(kept, {"": bare}, {}, gold=gold)
+    asked = [
+        question(predictor, e, a, word=word, column=column, target=target) for e, a in found
+    ]  # fmt: skip
+    explained, faithful = {}, {}
+    for name in names:
+        explained[name] = [weigh(one, name) for one in asked]
+        if compare:
+            faithful[name] = faithfulness_at(asked, explained[name])
+        watch(len(asked))
+    return Study(kept, explained, faithful, [one.chances for one in asked], gold)

@@ -1,0 +1,244 @@
+"""One word of a sentence as a neural model meets it: the scores of what it may say of that word.
+
+B rows   T steps   W words among them   E embedding width   C choices   M ways to hide words
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from weft.batch import Padded
+from weft.batch.indexer import Row
+from weft.decode.heads.biaffine import UNKNOWN
+from weft.decode.heads.crf import CRF
+from weft.decode.heads.crf_dp import widest
+from weft.decode.heads.tag import TagScores
+from weft.encode.transformer import Transformer
+from weft.errors import UserError
+from weft.explain.attention import between_words, follows, rollout
+from weft.explain.explanation import Target
+from weft.explain.gradients import (
+    STEPS,
+    attributions,
+    instead,
+    repeated,
+    unknown,
+    word_table,
+)
+from weft.model import Model
+from weft.predict.neural import Neural
+from weft.text.example import Example
+
+NEVER = -1e4  # of what a chain forbids: as good as -inf, and it has a gradient
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a step: a tag of one column, its head, its relation, or a node's label."""
+
+    what: Literal["tag", "head", "relation", "label"]
+    column: int = 0  # of tags
+    heads: tuple[int, ...] = ()  # of relations: the head of each word, 0 the root
+
+
+@dataclass(frozen=True)
+class Spot:
+    """One step of one row, and which choices the model has there.
+
+    A hidden word is read as an unknown one without letters, or as one unknown piece where words
+    are read by their pieces: unlike a removed one it leaves every word in its place. All of them
+    hidden is where integrated gradients start.
+    """
+
+    model: Model
+    source: Padded  # (1, T)
+    row: Row
+    step: int  # in the row
+    wanted: Wanted
+    possible: tuple[int, ...]  # (C,) the numbers of the choices, without what is forbidden here
+    piece: int = 0  # what a hidden word is read as where pieces are read, counted from 1
+
+    @cached_property
+    def words(self) -> np.ndarray:
+        """(W,) the steps that are words: all of them, or the leaves of a tree."""
+        size = self.source.data.shape[1]
+        if self.source.parents is None:
+            return np.arange(size)
+        return np.setdiff1d(np.arange(size), self.source.parents.numpy())
+
+    def scores(self, hidden: np.ndarray) -> np.ndarray:
+        """(M, C) the scores of the choices while words (M, W) are hidden."""
+        together = max(1, STEPS // max(1, self.source.data.shape[1]))
+        out = []
+        with torch.inference_mode():
+            for start in range(0, len(hidden), together):
+                embedded = self.model.embed(self._hide(hidden[start : start + together]))
+                out.append(self._read(self.model, embedded).double().cpu().numpy())
+        return np.concatenate(out)
+
+    def chances(self, hidden: np.ndarray) -> np.ndarray:
+        """(M, C) the probabilities of the choices while words (M, W) are hidden."""
+        found = self.scores(hidden)
+        found = np.exp(found - found.max(1, keepdims=True))
+        return found / found.sum(1, keepdims=True)
+
+    def slopes(self, target: Target, steps: int) -> np.ndarray:
+        """(W,) the share of each word by integrated gradients; 0 steps is gradient × input."""
+        if self.model.subwords and (table := word_table(self.model)) is not None:
+            return self._slopes_of_pieces(table, target, steps)
+        with torch.no_grad():
+            embedded = self.model.embed(self.source)  # (1, T, E)
+            none = self._hide(np.ones((1, len(self.words)), bool))
+            nothing = self.model.embed(none).data if steps else None
+        directions = torch.from_numpy(target.direction).to(embedded.data)[None]  # (1, C)
+        found = attributions(self.model, embedded, directions, steps, nothing, self._read)
+        return found[0].double().cpu().numpy()[self.words]
+
+    def _slopes_of_pieces(self, table: nn.Embedding, target: Target, steps: int) -> np.ndarray:
+        """(W,) the same from the pieces on that a pre-trained network reads, summed over words."""
+        network: Any = self.model.embedders[0]
+        (given,) = self.model.given(self.source)
+        read, owners = network.read(given), network.owners(given)  # (1, S)
+        with torch.no_grad():
+            embedded = read.with_data(table(read.data))  # (1, S, E)
+            nothing = table(read.data.masked_fill(owners >= 0, self.piece - 1))
+
+        def score(model: Model, points: Padded) -> Tensor:
+            times = len(points)
+            pieces = tuple(piece.repeat(times, 1, 1) for piece in self.source.pieces)
+            again = replace(repeated(self.source, times), pieces=pieces)
+            with instead(table, points.data):
+                return self._read(model, model.embed(again))
+
+        directions = torch.from_numpy(target.direction).to(embedded.data)[None]  # (1, C)
+        base = nothing if steps else None
+        found = attributions(self.model, embedded, directions, steps, base, score)[0]  # (S,)
+        inside = owners[0] >= 0
+        sums = found.new_zeros(self.source.data.shape[1])
+        return sums.index_add(0, owners[0][inside], found[inside]).double().cpu().numpy()
+
+    def falls(self, target: Target) -> np.ndarray:
+        """(W,) how far scores · direction falls when each word is hidden."""
+        size = len(self.words)
+        found = self.scores(np.eye(size + 1, size, -1, dtype=bool)) @ target.direction
+        return found[0] - found[1:]
+
+    def looks(self) -> np.ndarray:
+        """(W,) how much of the step's state came from each word, by attention rollout."""
+        model, encoder = self.model, self.model.encoder
+        found = torch.zeros(self.source.data.shape[1], device=self.source.data.device)
+        found[self.step] = 1
+        with torch.inference_mode():
+            if isinstance(encoder, Transformer):
+                layers = encoder.weights(model.embed(self.source))  # (1, N, T, T) each
+                flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
+                front = encoder.leading
+                found = flow[self.step + front, front:]
+            if follows(model):
+                (given,) = model.given(self.source)
+                found = found @ between_words(model.embedders[0], given)[0]
+        return found.double().cpu().numpy()
+
+    def _hide(self, hidden: np.ndarray) -> Padded:
+        """(M, T) rows with these words unknown and without pieces."""
+        steps = np.zeros((len(hidden), self.source.data.shape[1]), bool)
+        steps[:, self.words] = hidden
+        gone = torch.from_numpy(steps).to(self.source.data.device)
+        nothing = unknown(self.source)
+        if self.model.subwords:
+            nothing.pieces[0][:, :, 0] = self.piece
+        pieces = zip(self.source.pieces, nothing.pieces, strict=True)
+        return replace(
+            repeated(self.source, len(hidden)),
+            data=torch.where(gone, nothing.data, self.source.data),
+            pieces=tuple(torch.where(gone[:, :, None], none, own) for own, none in pieces),
+        )
+
+    def _read(self, model: Model, embedded: Padded) -> Tensor:
+        states, _ = model.pool(model.encoder(embedded))
+        found = scores_at(model.head(states), self.step, self.wanted)
+        return found[:, list(self.possible)]
+
+
+def spot(engine: Neural, example: Example, step: int, wanted: Wanted) -> Spot:
+    """The spot of one word of an example, in the row that holds it; step -1 is a tree's root."""
+    row, source = _row_of(engine, example, max(step, 0))
+    here = source.data.shape[1] - 1 if step < 0 else step - row.start
+    with torch.inference_mode():
+        scores = scores_at(engine.model(source), here, wanted)[0].double()
+    possible = (scores > scores.max() + NEVER / 2).nonzero()[:, 0].tolist()
+    piece = engine.indexer.tokenizer.unknown + 1
+    return Spot(engine.model, source, row, here, wanted, tuple(possible), piece)
+
+
+def scores_at(found: Any, step: int, wanted: Wanted) -> Tensor:
+    """(B, C) scores of what may be said of one step, such that their softmax is the probability."""
+    if wanted.what == "label":
+        return found.labels.data[:, step].float()
+    if wanted.what == "head":
+        return found.arcs.arcs[:, step].float()
+    if wanted.what == "relation":
+        heads = torch.full_like(found.arcs.arcs[:, :, 0], UNKNOWN, dtype=torch.long)  # (B, T)
+        heads[:, step] = wanted.heads[step]
+        return found.head.arcs.labels(found.arcs, heads).float()
+    tags = _tags(found)
+    own, chain = tags.columns[wanted.column], tags.chains[wanted.column]
+    return own.data[:, step].float() if chain is None else through(chain, own.data, step)
+
+
+def shares(found: Any, wanted: Wanted) -> Tensor:
+    """(B, T, C) the probability of everything that may be said of each step."""
+    if wanted.what == "label":
+        return found.labels.data.float().softmax(2)
+    if wanted.what == "head":
+        return found.arcs.arcs.float().softmax(2)
+    if wanted.what == "relation":
+        heads = torch.tensor(wanted.heads, device=found.arcs.arcs.device)[None]  # (1, T)
+        return found.head.arcs.labels(found.arcs, heads).float().softmax(1)[None]
+    tags = _tags(found)
+    own, chain = tags.columns[wanted.column], tags.chains[wanted.column]
+    return own.data.float().softmax(2) if chain is None else chain.marginals(own)
+
+
+def _tags(found: Any) -> TagScores:
+    return found if isinstance(found, TagScores) else found.tags
+
+
+def _row_of(engine: Neural, example: Example, step: int) -> tuple[Row, Padded]:
+    """The row of a sentence that holds a word, alone in its batch."""
+    for rows, source in engine.batches([example]):  # type: ignore[list-item]
+        for b, row in enumerate(rows):
+            if row.start <= step < row.start + len(row.ids):
+                return row, _alone(source, b)
+    raise UserError(f"{example.where}: there is no word {step + 1} in what the model reads.")
+
+
+def through(chain: CRF, emissions: Tensor, step: int) -> Tensor:
+    """(B, C) log of the summed scores of all sequences with each label at one step.
+
+    As plain steps and not `chain.log_partition`, whose gradient cannot be taken again.
+    """
+    own = emissions.to(widest(emissions.device))  # (B, T, C)
+    learned = (chain.start, chain.transitions, chain.end)
+    rules = (chain.may_start, chain.may_follow, chain.may_end)
+    start, follow, end = (
+        torch.where(rule, w.to(own.dtype), NEVER) for w, rule in zip(learned, rules, strict=True)
+    )
+    left = own[:, 0] + start  # (B, C)
+    for t in range(1, step + 1):
+        left = (left[:, :, None] + follow).logsumexp(1) + own[:, t]
+    right = end.expand_as(left)
+    for t in range(own.shape[1] - 1, step, -1):
+        right = ((right + own[:, t])[:, None] + follow).logsumexp(2)
+    return left + right
+
+
+def _alone(source: Padded, b: int) -> Padded:
+    length = int(source.lengths[b])
+    pieces = tuple(p[b : b + 1, :length] for p in source.pieces)
+    parents = None if source.parents is None else source.parents[b : b + 1, :length]
+    return Padded(source.data[b : b + 1, :length], source.lengths[b : b + 1], pieces, parents)

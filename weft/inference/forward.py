@@ -1,0 +1,65 @@
+"""Reading a store of rows with a model: batches of similar length in, the store's order out."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.batch import Padded, Store, for_reading
+from weft.model import Model, Reading
+from weft.runtime import Runtime, threads
+
+ROWS, BUDGET = 256, 16384  # of a batch that is only read: no gradients, so it may be larger
+FEW = 512  # steps that one thread reads alone; on a busy machine several would wait for each other
+
+
+def readings(model: Model, store: Store, runtime: Runtime) -> Iterator[tuple[np.ndarray, Reading]]:
+    """The row numbers and the reading of each batch, shortest rows first."""
+    yield from _batches(model, store, runtime, model.read)
+
+
+def known(
+    model: Model, store: Store, runtime: Runtime
+) -> Iterator[tuple[np.ndarray, tuple[Tensor, ...]]]:
+    """The row numbers of each batch, and what networks that do not learn make of its steps."""
+    yield from _batches(model, store, runtime, model.known)
+
+
+def _batches(
+    model: Model, store: Store, runtime: Runtime, read: Callable[[Padded], Any]
+) -> Iterator[tuple[np.ndarray, Any]]:
+    model.eval()
+    with torch.inference_mode():
+        for batch in for_reading(store, rows=ROWS, budget=BUDGET):
+            alone = batch.source.data.numel() <= FEW
+            with runtime.autocast(), threads(1 if alone else 0):
+                found = read(batch.source.to(runtime.device))
+            yield batch.rows, found
+
+
+def scores(
+    model: Model,
+    store: Store,
+    runtime: Runtime,
+    take: Callable[[Reading], Tensor] = lambda reading: reading.scores,
+) -> np.ndarray:
+    """(rows, scores), or whatever else is taken from each reading, in the store's order."""
+    found, order = [], []
+    for rows, reading in readings(model, store, runtime):
+        found.append(take(reading).float())
+        order.append(rows)
+    together = torch.cat(found).cpu().numpy()
+    out = np.empty_like(together)
+    out[np.concatenate(order)] = together
+    return out
+
+
+def decoded(model: Model, store: Store, runtime: Runtime) -> list[Any]:
+    """What a model that answers at every word says of each row, in the store's order."""
+    out: list[Any] = [None] * len(store)
+    for rows, answers in _batches(model, store, runtime, model):
+        for row, found in zip(rows.tolist(), answers.decode(), strict=True):
+            out[row] = found
+    return out

@@ -1,0 +1,130 @@
+"""Linear layers with their weights laid out once for the processor, to be used many times.
+
+N rows   I width in   O width out
+"""
+
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Numbers = Literal["float32", "int8"]
+Activation = Literal["none", "relu", "gelu", "gelu-tanh"]
+# How oneDNN names what follows a product: the function, and how it is computed.
+AFTER: dict[str, tuple[str, str]] = {
+    "none": ("none", ""),
+    "relu": ("relu", ""),
+    "gelu": ("gelu", "none"),
+    "gelu-tanh": ("gelu", "tanh"),
+}
+LEVELS = 127  # of whole numbers on each side of zero
+SMALL = 16  # width of a layer to try them with
+TINY = 1e-12  # rows of zeros have a scale as well
+
+
+@cache
+def packs(weights: str = "float32") -> bool:
+    """Whether oneDNN's linear layers are here and work; torch promises neither."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    x, weight = torch.ones(1, SMALL), torch.ones(SMALL, SMALL)
+    try:
+        layer = LAYERS[weights](weight, torch.ones(SMALL))
+        found = (layer(x), layer.plus(x, x) - x)
+    except (AttributeError, ImportError, RuntimeError, TypeError, ValueError):
+        return False
+    wanted = torch.full((1, SMALL), SMALL + 1.0)
+    return all(torch.allclose(made, wanted, rtol=0.02) for made in found)
+
+
+class Linear:
+    """x·Wᵀ + b, then an activation, in fp32; weights are copied into the layout of oneDNN.
+
+    With few rows this reads memory at full speed, which MKL behind `nn.Linear` does not on every
+    processor.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none"):
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
+        self.bias = None if bias is None else bias.detach().clone()
+        self.after, self.algorithm = AFTER[activation]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(
+            x, self.weight, self.bias, self.after, [], self.algorithm
+        )  # (N, O)
+
+    def plus(self, x: Tensor, other: Tensor) -> Tensor:
+        """The same without an activation, added to `other` (N, O)."""
+        return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
+
+
+class Int8(Linear):
+    """The same with weights of 8 bits, a scale for each output, and rows rounded as they come.
+
+    Each row is spread over all 256 levels from its least to its greatest number, so that rows do
+    not see each other. Of Dettmers et al. 2022 this is the vector-wise product, with an offset.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none"):
+        weight = weight.detach()
+        self.scale = weight.abs().amax(1).clamp(min=TINY) / LEVELS  # (O,)
+        whole = (weight / self.scale[:, None]).round().to(torch.int8)  # (O, I)
+        # x = size·u + low for levels u, so x·w = size·u·w + low·Σw.
+        self.sums = (whole.sum(1) * self.scale).numpy()  # (O,)
+        self.weight = torch.ops.onednn.qlinear_prepack(whole, None)
+        self.zero = torch.zeros(len(weight), dtype=torch.int64)
+        own = torch.zeros(len(weight)) if bias is None else bias.detach().clone()
+        self.added = own.numpy()  # (O,)
+        self.activation = list(AFTER).index(activation)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        from weft.kernels.cpu.int8 import finished
+
+        made, size, low = self._product(x)
+        finished(made.numpy(), size, low, self.sums, self.added, self.activation)
+        return made  # (N, O)
+
+    def plus(self, x: Tensor, other: Tensor) -> Tensor:
+        from weft.kernels.cpu.int8 import finished_onto
+
+        made, size, low = self._product(x)
+        finished_onto(made.numpy(), size, low, self.sums, self.added, other.numpy())
+        return made  # (N, O)
+
+    def _product(self, x: Tensor) -> tuple[Tensor, np.ndarray, np.ndarray]:
+        """Products of the levels with weights (N, O), and each row's size of a level and offset."""
+        from weft.kernels.cpu.int8 import rounded
+
+        whole, ends = torch.empty(x.shape, dtype=torch.uint8), np.empty((2, len(x)), np.float32)
+        rounded(x.numpy(), whole.numpy(), *ends)
+        made = torch.ops.onednn.qlinear_pointwise(
+            whole, 1.0, 0, self.weight, self.scale, self.zero, None, 1.0, 0, torch.float32,
+            "none", [], "",
+        )  # fmt: skip
+        return made, ends[0], ends[1]
+
+
+class Norm:
+    """A layer norm, with weights of its own."""
+
+    def __init__(self, norm: nn.LayerNorm):
+        self.weight, self.bias = norm.weight.detach().clone(), norm.bias.detach().clone()
+        self.eps = norm.eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
+
+
+def activation_of(module: nn.Module) -> Activation:
+    """What a module that activates is called here."""
+    if isinstance(module, nn.GELU):
+        return "gelu-tanh" if module.approximate == "tanh" else "gelu"
+    assert isinstance(module, nn.ReLU)
+    return "relu"
+
+
+LAYERS: dict[str, type[Linear]] = {"float32": Linear, "int8": Int8}

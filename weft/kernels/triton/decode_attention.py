@@ -1,0 +1,155 @@
+"""Attention of one step on a GPU, in Triton: only what is filled of a past or a memory is read.
+
+R rows   B rows of a memory   P places of a room   S steps of the memory   N heads
+K width per head   W beams of a prompt
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from weft.kernels.triton.launch import early
+
+# Places that a program looks at at once, and its warps. Few programs leave most of the device
+# idle: each should have its whole past under way at once. Many share the registers of a
+# multiprocessor, and several of them at a time hide each other's waiting; where a past is short as
+# well, small ones are soonest done. Measured on an H200: 4.3, 6.4 and 8.3 µs.
+FEW, MANY, SHORT = (256, 8), (64, 4), (32, 2)
+CROWD = 256  # programs that are many
+SOON = 64  # places that are a short past
+SIZE = 256 * 64  # places times width, at most
+LOW = tl.constexpr(-1e30)  # a score that no other is below
+
+
+@triton.jit
+def _step(  # type: ignore[no-untyped-def]
+    q, k, v, keys, values, position, rows, out,
+    q_row, q_head, k_row, k_head, v_row, v_head, room_row, room_head, room_place, rows_row,
+    heads, scale,
+    K: tl.constexpr, WIDTH: tl.constexpr, BEAMS: tl.constexpr, BLOCK: tl.constexpr,
+    PAST: tl.constexpr, TABLE: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """One row and head a program: what its query finds in the past or in a memory.
+
+    In the past it also finds itself, after its key and value were written there.
+    """
+    program = tl.program_id(0)
+    row, head = (program // heads).to(tl.int64), program % heads
+    column = tl.arange(0, WIDTH)
+    real = column < K
+    kind = keys.dtype.element_ty
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
+    asked = tl.load(q + row * q_row + head * q_head + column, mask=real, other=0.0)
+    query = asked.to(kind).to(tl.float32) * scale
+    if PAST:
+        at = tl.load(position + row).to(tl.int32)
+        key = tl.load(k + row * k_row + head * k_head + column, mask=real, other=0.0).to(kind)
+        value = tl.load(v + row * v_row + head * v_head + column, mask=real, other=0.0).to(kind)
+        mine = row * room_row + head * room_head + at * room_place + column
+        # Nobody reads this place now: all rows of a prompt stand at the same one.
+        tl.store(keys + mine, key, mask=real)
+        tl.store(values + mine, value, mask=real)
+        own = tl.sum(query * key.to(tl.float32), 0)
+        last = value.to(tl.float32)
+    else:
+        at = tl.load(position + row // BEAMS).to(tl.int32)
+        last = tl.zeros((WIDTH,), tl.float32)
+        own = tl.sum(last, 0) + LOW  # it counts only where the memory is empty
+    # Every place of a block has sums of its own, which meet once, at the end.
+    top = tl.zeros((BLOCK,), tl.float32) + own
+    mass = tl.zeros((BLOCK,), tl.float32)
+    mixed = tl.zeros((BLOCK, WIDTH), tl.float32)
+    for start in range(0, at, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        filled = place < at
+        if TABLE:
+            beam = tl.load(rows + row * rows_row + place, mask=filled, other=0)
+            source = (row // BEAMS) * BEAMS + beam.to(tl.int64)
+        elif PAST:
+            source = row + tl.zeros((BLOCK,), tl.int64)
+        else:
+            source = row // BEAMS + tl.zeros((BLOCK,), tl.int64)
+        there = source * room_row + head * room_head + place * room_place
+        both = filled[:, None] & real[None, :]
+        near = tl.load(keys + there[:, None] + column[None, :], mask=both, other=0.0)
+        far = tl.load(values + there[:, None] + column[None, :], mask=both, other=0.0)
+        score = tl.sum(near.to(tl.float32) * query[None, :], 1)
+        score = tl.where(filled, score, float("-inf"))
+        higher = tl.maximum(top, score)
+        fade, share = tl.exp(top - higher), tl.exp(score - higher)
+        mass = mass * fade + share
+        mixed = mixed * fade[:, None] + share[:, None] * far.to(tl.float32)
+        top = higher
+    highest = tl.max(top, 0)
+    fade, share = tl.exp(top - highest), tl.exp(own - highest)
+    whole = tl.sum(mass * fade, 0) + share
+    found = tl.sum(mixed * fade[:, None], 0) + share * last
+    tl.store(out + row * heads * K + head * K + column, (found / whole).to(kind), mask=real)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    position: Tensor,
+    rows: Tensor | None,
+    beams: int,
+    shape: tuple[int, int] | None = None,
+) -> Tensor:
+    """What queries (R, N, 1, K) find in rooms (R, N, P, K) and their own step, (R, 1, N*K).
+
+    Keys and values `k` and `v` of the step are written at `position` (R,) of the rooms first. The
+    `beams` rows of a prompt are next to each other, and `rows` (R, P) says which of them wrote each
+    place. `shape` is how many places a program looks at at once, and its warps.
+    """
+    assert keys.stride() == values.stride()
+    return _started(q, k, v, keys, values, position, rows, beams, True, shape)
+
+
+def look(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    lengths: Tensor,
+    shape: tuple[int, int] | None = None,
+) -> Tensor:
+    """What queries (R, N, 1, K) find in a memory (B, N, S, K) of some lengths (B,), (R, 1, N*K).
+
+    The rows that share a row of the memory are next to each other. In an empty one are zeros.
+    """
+    if keys.stride() != values.stride():
+        keys, values = keys.contiguous(), values.contiguous()
+    beams = len(q) // len(keys)
+    return _started(q, q, q, keys, values, lengths, None, beams, False, shape)
+
+
+def _started(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, position: Tensor,
+    rows: Tensor | None, beams: int, past: bool, shape: tuple[int, int] | None,
+) -> Tensor:  # fmt: skip
+    R, N, _, K = q.shape
+    assert all(part.stride(3) == 1 or K == 1 for part in (q, k, v, keys))
+    out = torch.empty(R, 1, N * K, dtype=keys.dtype, device=q.device)
+    width = triton.next_power_of_2(K)
+    usual = FEW if R * N < CROWD else SHORT if keys.shape[2] <= SOON else MANY
+    block, warps = shape or usual
+    block = min(block, max(SIZE // width, 16), max(triton.next_power_of_2(keys.shape[2]), 16))
+    warps = min(warps, max(block * width // 512, 1))  # a vector of every array for each thread
+    # Triton starts its programs on the current device, which need not be the queries'.
+    with torch.get_device_module(q.device).device(q.device):
+        _step[(R * N,)](
+            q, k, v, keys, values, position, position if rows is None else rows, out,
+            q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
+            *keys.stride()[:3], 0 if rows is None else rows.stride(0), N, K**-0.5,
+            K=K, WIDTH=width, BEAMS=beams, BLOCK=block, PAST=past, TABLE=rows is not None,
+            num_warps=warps, **early(q),
+        )  # fmt: skip
+    return out

@@ -1,0 +1,214 @@
+"""Products of few rows on a GPU, in Triton: a norm before, a sum behind, and weights ahead of time.
+
+R rows   K width of what goes in   F width of what comes out
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from weft.kernels.triton.launch import early
+
+SIZE = 16384  # numbers of a matrix that a program holds
+UNIT = 16  # rows of a matrix unit
+HELD = 1024  # numbers of a row that are held at once for matrix units
+PART = 512  # and those of longer rows
+
+
+@triton.jit
+def _normed(x, gain, shift, column, real, size, eps):  # type: ignore[no-untyped-def]
+    """A row in single precision with mean 0 and variance 1, times its gain."""
+    mean = tl.sum(x, 0) / size
+    apart = tl.where(real, x - mean, 0.0)
+    scale = tl.rsqrt(tl.sum(apart * apart, 0) / size + eps)
+    weight = tl.load(gain + column, mask=real, other=0.0).to(tl.float32)
+    return apart * scale * weight + tl.load(shift + column, mask=real, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _activated(made, kind, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+    """What comes out, after it was rounded as it is where product and activation are apart."""
+    if ACTIVATION == "relu":
+        made = tl.maximum(made, 0.0)
+    if ACTIVATION == "gelu":
+        made = made.to(kind).to(tl.float32)
+        made = 0.5 * made * (1 + tl.erf(made * 0.7071067811865476))
+    if ACTIVATION == "gelu-tanh":
+        made = made.to(kind).to(tl.float32)
+        inner = 0.7978845608028654 * (made + 0.044715 * made * made * made)
+        made = made / (1 + tl.exp(-2 * inner))
+    return made
+
+
+@triton.jit
+def _product(  # type: ignore[no-untyped-def]
+    x, weight, bias, gain, shift, added, added_gain, added_shift, out,
+    x_row, added_row, weight_row, size, width, eps, added_eps,
+    ROWS: tl.constexpr, K: tl.constexpr, F: tl.constexpr, ALL: tl.constexpr,
+    BIAS: tl.constexpr, NORM: tl.constexpr, ACTIVATION: tl.constexpr, ADDED: tl.constexpr,
+    ADDED_NORM: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Some columns of all rows: `F` of `width`, from rows of `size` numbers."""
+    place = tl.arange(0, K)
+    here = place < size
+    column = tl.program_id(0) * F + tl.arange(0, F)
+    real = column < width
+    kind = out.dtype.element_ty
+    at = weight + column.to(tl.int64)[:, None] * weight_row + place[None, :]
+    # Nothing that runs before changes weights, so that they need not wait for it.
+    matrix = tl.load(at, mask=real[:, None] & here[None, :], other=0.0)
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
+    numbers = matrix.to(tl.float32)
+    if BIAS:
+        constant = tl.load(bias + column, mask=real, other=0.0).to(tl.float32)
+    for row in tl.static_range(ROWS):
+        given = tl.load(x + row * x_row + place, mask=here, other=0.0).to(tl.float32)
+        if NORM:
+            given = _normed(given, gain, shift, place, here, size, eps).to(kind).to(tl.float32)
+        made = tl.sum(numbers * given[None, :], 1)
+        if BIAS:
+            made += constant
+        made = _activated(made, kind, ACTIVATION)
+        if ADDED:
+            own = tl.load(added + row * added_row + column, mask=real, other=0.0).to(tl.float32)
+            if ADDED_NORM:
+                whole = tl.arange(0, ALL)
+                there = whole < width
+                others = tl.load(added + row * added_row + whole, mask=there, other=0.0)
+                others = others.to(tl.float32)
+                mean = tl.sum(others, 0) / width
+                apart = tl.where(there, others - mean, 0.0)
+                scale = tl.rsqrt(tl.sum(apart * apart, 0) / width + added_eps)
+                own = (own - mean) * scale
+                own *= tl.load(added_gain + column, mask=real, other=0.0).to(tl.float32)
+                own += tl.load(added_shift + column, mask=real, other=0.0).to(tl.float32)
+                own = own.to(kind).to(tl.float32)
+            made = made.to(kind).to(tl.float32) + own
+        tl.store(out + row * width + column, made.to(kind), mask=real)
+
+
+@triton.jit
+def _several(  # type: ignore[no-untyped-def]
+    x, weight, bias, gain, shift, added, added_gain, added_shift, out,
+    x_row, added_row, weight_row, rows, size, width, eps, added_eps,
+    R: tl.constexpr, K: tl.constexpr, F: tl.constexpr, ALL: tl.constexpr, WHOLE: tl.constexpr,
+    BIAS: tl.constexpr, NORM: tl.constexpr, ACTIVATION: tl.constexpr, ADDED: tl.constexpr,
+    ADDED_NORM: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """The same by matrix units: all rows at once, `WHOLE` or `K` numbers of each at a time."""
+    place = tl.arange(0, K)
+    column = tl.program_id(0) * F + tl.arange(0, F)
+    real = column < width
+    row = tl.arange(0, R)
+    there = row < rows
+    kind = out.dtype.element_ty
+    first = weight + column.to(tl.int64)[:, None] * weight_row + place[None, :]
+    if WHOLE:
+        here = place < size
+        matrix = tl.load(first, mask=real[:, None] & here[None, :], other=0.0)
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
+    given = x + row[:, None] * x_row + place[None, :]
+    if WHOLE:
+        numbers = tl.load(given, mask=there[:, None] & here[None, :], other=0.0)
+        if NORM:
+            single = numbers.to(tl.float32)
+            mean = tl.sum(single, 1) / size
+            apart = tl.where(here[None, :], single - mean[:, None], 0.0)
+            scale = tl.rsqrt(tl.sum(apart * apart, 1) / size + eps)
+            by = tl.load(gain + place, mask=here, other=0.0).to(tl.float32)
+            and_ = tl.load(shift + place, mask=here, other=0.0).to(tl.float32)
+            numbers = (apart * scale[:, None] * by[None, :] + and_[None, :]).to(kind)
+        made = tl.dot(numbers, tl.trans(matrix))
+    else:
+        made = tl.zeros((R, F), tl.float32)
+        for start in range(0, size, K):
+            here = start + place < size
+            numbers = tl.load(given + start, mask=there[:, None] & here[None, :], other=0.0)
+            matrix = tl.load(first + start, mask=real[:, None] & here[None, :], other=0.0)
+            made = tl.dot(numbers, tl.trans(matrix), made)
+    if BIAS:
+        made += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
+    made = _activated(made, kind, ACTIVATION)
+    both = there[:, None] & real[None, :]
+    if ADDED:
+        own = tl.load(added + row[:, None] * added_row + column[None, :], mask=both, other=0.0)
+        own = own.to(tl.float32)
+        if ADDED_NORM:
+            whole = tl.arange(0, ALL)
+            inside = there[:, None] & (whole < width)[None, :]
+            others = tl.load(
+                added + row[:, None] * added_row + whole[None, :], mask=inside, other=0.0
+            ).to(tl.float32)
+            mean = tl.sum(others, 1) / width
+            apart = tl.where(inside, others - mean[:, None], 0.0)
+            scale = tl.rsqrt(tl.sum(apart * apart, 1) / width + added_eps)
+            by = tl.load(added_gain + column, mask=real, other=0.0).to(tl.float32)
+            and_ = tl.load(added_shift + column, mask=real, other=0.0).to(tl.float32)
+            own = (own - mean[:, None]) * scale[:, None] * by[None, :] + and_[None, :]
+            own = own.to(kind).to(tl.float32)
+        made = made.to(kind).to(tl.float32) + own
+    tl.store(out + row[:, None] * width + column[None, :], made.to(kind), mask=both)
+
+
+def product(
+    x: Tensor, weight: Tensor, bias: Tensor | None, gain: Tensor | None, shift: Tensor | None,
+    eps: float, activation: str, added: Tensor | None, added_gain: Tensor | None,
+    added_shift: Tensor | None, added_eps: float, shape: tuple[int, int] | None = None,
+) -> Tensor:  # fmt: skip
+    """Rows (R, K) times a matrix (F, K), normalised before and added to others behind; see `few`.
+
+    `shape` is how many columns a program makes, and its warps.
+    """
+    (R, K), N = x.shape, len(weight)
+    assert all(part.stride(1) == 1 for part in (x, weight, _or(added, x)))
+    out = torch.empty(R, N, dtype=x.dtype, device=x.device)
+    wide = max(triton.next_power_of_2(K), UNIT)
+    units = R > 1 and x.dtype != torch.float32 and (wide <= HELD or gain is None)
+    columns, warps = shape or (_for_units(N, wide) if units else _shape(N, wide))
+    given = (
+        x, weight, _or(bias, x), _or(gain, x), _or(shift, x), _or(added, x), _or(added_gain, x),
+        _or(added_shift, x), out, x.stride(0), 0 if added is None else added.stride(0),
+        weight.stride(0),
+    )  # fmt: skip
+    how: Any = {
+        "F": columns, "ALL": triton.next_power_of_2(N) if added_gain is not None else 1,
+        "BIAS": bias is not None, "NORM": gain is not None, "ACTIVATION": activation,
+        "ADDED": added is not None, "ADDED_NORM": added_gain is not None, "num_warps": warps,
+        **early(x),
+    }  # fmt: skip
+    grid = (triton.cdiv(N, columns),)
+    # Triton starts its programs on the current device, which need not be the rows'.
+    with torch.get_device_module(x.device).device(x.device):
+        if units:
+            how |= {"R": max(triton.next_power_of_2(R), UNIT), "WHOLE": wide <= HELD}
+            how |= {"K": wide if wide <= HELD else PART}
+            _several[grid](*given, R, K, N, eps, added_eps, **how)
+        else:
+            _product[grid](*given, K, N, eps, added_eps, ROWS=R, K=wide, **how)
+    return out
+
+
+def _shape(columns: int, wide: int) -> tuple[int, int]:
+    """Columns of a program and its warps: about as many programs as there are multiprocessors."""
+    each = 16 if columns >= 3000 else 8 if columns >= 1024 else 4
+    each = max(min(each, SIZE // wide), 1)
+    return each, 4 if wide <= 1024 else 8
+
+
+def _for_units(columns: int, wide: int) -> tuple[int, int]:
+    """The same for matrix units; measured on an H200."""
+    return (64, 4) if columns >= 16384 and wide <= 512 else (32, 8)
+
+
+def _or(given: Tensor | None, other: Tensor) -> Tensor:
+    return other if given is None else given

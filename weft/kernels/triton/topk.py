@@ -1,0 +1,89 @@
+"""The largest numbers of rows on a GPU, in Triton: first of short pieces, then of what these found.
+
+N rows   V numbers of a row   K that are wanted   C pieces of a row
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from weft.kernels.triton.launch import early
+
+PIECE = 512  # numbers that one warp looks through
+NOWHERE = tl.constexpr(-(2**63))  # below every key
+
+
+@triton.jit
+def _keys(value, place):  # type: ignore[no-untyped-def]
+    """Whole numbers in the order of values; of equal ones the first is the largest, NaN as inf."""
+    value = tl.where(value == value, value.to(tl.float32), float("inf"))
+    value = tl.where(value == 0.0, 0.0, value)  # -0 is no less than 0
+    bits = value.to(tl.int32, bitcast=True)
+    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return (bits.to(tl.int64) << 32) | (0x7FFFFFFF - place).to(tl.int64)
+
+
+@triton.jit
+def _pieces(  # type: ignore[no-untyped-def]
+    values, found, row_size, size, pieces, WANTED: tl.constexpr, PIECE: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """Keys of the largest of one piece, largest first."""
+    row, piece = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
+    place = piece * PIECE + tl.arange(0, PIECE)
+    value = tl.load(values + row * row_size + place, mask=place < size, other=0.0)
+    keys = tl.where(place < size, _keys(value, place), NOWHERE)
+    out = found + (row * pieces + piece) * WANTED
+    for i in tl.static_range(WANTED):
+        best = tl.max(keys, 0)
+        tl.store(out + i, best)
+        keys = tl.where(keys == best, NOWHERE, keys)
+
+
+@triton.jit
+def _together(  # type: ignore[no-untyped-def]
+    values, found, out, places, row_size, count, WANTED: tl.constexpr, COUNT: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """The largest of what the pieces of one row found."""
+    row = tl.program_id(0).to(tl.int64)
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
+    each = tl.arange(0, COUNT)
+    keys = tl.load(found + row * count + each, mask=each < count, other=NOWHERE)
+    for i in tl.static_range(WANTED):
+        best = tl.max(keys, 0)
+        place = 0x7FFFFFFF - (best & 0xFFFFFFFF)
+        tl.store(places + row * WANTED + i, place)
+        tl.store(out + row * WANTED + i, tl.load(values + row * row_size + place))
+        keys = tl.where(keys == best, NOWHERE, keys)
+
+
+def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest of each row (N, V) and their places, both (N, count), largest first."""
+    N, V = values.shape
+    assert values.stride(1) == 1
+    pieces = triton.cdiv(V, PIECE)
+    found = torch.empty(N, pieces, count, dtype=torch.int64, device=values.device)
+    out = torch.empty(N, count, dtype=values.dtype, device=values.device)
+    places = torch.empty(N, count, dtype=torch.int64, device=values.device)
+    size = triton.next_power_of_2(pieces * count)
+    # Triton starts its programs on the current device, which need not be the rows'.
+    with torch.get_device_module(values.device).device(values.device):
+        _pieces[(N, pieces)](
+            values, found, values.stride(0), V, pieces, WANTED=count, PIECE=PIECE, num_warps=1,
+            **early(values),
+        )  # fmt: skip
+        _together[(N,)](
+            values, found, out, places, values.stride(0), pieces * count, WANTED=count, COUNT=size,
+            num_warps=min(max(size // 512, 1), 8), **early(values),
+        )  # fmt: skip
+    return out, places

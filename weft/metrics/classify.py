@@ -1,0 +1,197 @@
+"""Counts for one label or several labels a text: accuracy, precision, recall, F1, correlation.
+
+R resamples   P distinct outcomes   C labels   n examples
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.metrics.bootstrap import bootstrapped, ratio
+from weft.metrics.value import Figure
+
+UNSEEN = -1  # gold index of a label that the model never saw in training
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """How one class fares; support is how often it is the right answer."""
+
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+class Classification:
+    """One label a text, as a confusion count.
+
+    Macro-F1 is the plain mean over the classes that occur in gold or prediction. Gold labels the
+    model never saw (index -1) are wrong whatever is predicted and together form one class of F1 0.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.cells: Counter[tuple[int, int]] = Counter()  # (gold, predicted) -> examples
+
+    def add(self, predicted: np.ndarray, gold: np.ndarray) -> None:
+        assert predicted.shape == gold.shape
+        assert predicted.ndim == 1
+        assert not len(gold) or (gold.min() >= UNSEEN and gold.max() < self.size)
+        assert not len(gold) or (predicted.min() >= 0 and predicted.max() < self.size)
+        pairs, counts = np.unique(np.stack([gold, predicted]), axis=1, return_counts=True)
+        for g, p, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+            self.cells[int(g), int(p)] += count
+
+    def merge(self, other: "Classification") -> None:
+        assert self.size == other.size
+        self.cells.update(other.cells)
+
+    @property
+    def n(self) -> int:
+        return self.cells.total()
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """(C + 1, C) examples by gold row and predicted column; the last row is gold never seen."""
+        table = np.zeros((self.size + 1, self.size), dtype=np.int64)
+        for (gold, predicted), count in self.cells.items():
+            table[gold, predicted] = count  # UNSEEN, -1, is the last row
+        return table
+
+    def per_class(self) -> list[ClassFigures]:
+        """Precision, recall, F1 and support of each class, in the order of the labels."""
+        right, said, true = (np.zeros(self.size, dtype=np.int64) for _ in range(3))
+        for (gold, predicted), count in self.cells.items():
+            said[predicted] += count
+            if gold != UNSEEN:
+                true[gold] += count
+            if gold == predicted:
+                right[gold] += count
+        return by_class(right, said, true)
+
+    def figures(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Figure]:
+        cells = sorted(self.cells)  # so that figures do not depend on the order of adding
+        gold, predicted = np.array(cells, dtype=np.int64).reshape(-1, 2).T
+        counts = np.array([self.cells[cell] for cell in cells], dtype=np.int64)
+
+        def accuracy(block: np.ndarray) -> np.ndarray:
+            return ratio(block[:, gold == predicted].sum(1), block.sum(1))
+
+        def macro_f1(block: np.ndarray) -> np.ndarray:
+            true = _group(block, gold, self.size)  # (R, C + 1)
+            said = _group(block, predicted, self.size)
+            right = _group(block * (gold == predicted), gold, self.size)
+            return _macro(right, said, true)
+
+        def matthews(block: np.ndarray) -> np.ndarray:
+            true = _group(block, gold, self.size).astype(float)  # (R, C + 1)
+            said = _group(block, predicted, self.size).astype(float)
+            right = block[:, gold == predicted].sum(1)
+            return _correlation(right, said, true)
+
+        statistics = {"accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews}
+        return bootstrapped(statistics, counts, resamples, seed, level)
+
+
+class LabelSets:
+    """Several labels a text, as counts of distinct (gold, predicted) pairs of 0/1 rows.
+
+    Accuracy is exact match of the whole set. Micro-F1 pools every label decision; macro-F1 is the
+    plain mean over the labels that occur in gold or prediction.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rows: Counter[bytes] = Counter()  # gold row then predicted row, packed -> examples
+
+    def add(self, predicted: np.ndarray, gold: np.ndarray) -> None:
+        assert predicted.shape == gold.shape
+        assert predicted.shape[1:] == (self.size,)
+        packed = np.packbits(np.concatenate([gold > 0, predicted > 0], axis=1), axis=1)
+        self.rows.update(row.tobytes() for row in packed)
+
+    def merge(self, other: "LabelSets") -> None:
+        assert self.size == other.size
+        self.rows.update(other.rows)
+
+    @property
+    def n(self) -> int:
+        return self.rows.total()
+
+    def per_class(self) -> list[ClassFigures]:
+        """Precision, recall, F1 and support of each label, in the order of the labels."""
+        gold, predicted, counts = self._unpack()
+        right = counts @ (gold & predicted).astype(np.int64)
+        return by_class(right, counts @ predicted.astype(np.int64), counts @ gold.astype(np.int64))
+
+    def figures(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Figure]:
+        gold, predicted, counts = self._unpack()
+        exact = (gold == predicted).all(1)
+        # Matrix products of floats run on BLAS; those of integers do not, and counts stay exact.
+        true_, said_, right_ = (m.astype(float) for m in (gold, predicted, gold & predicted))
+
+        def accuracy(block: np.ndarray) -> np.ndarray:
+            return ratio(block[:, exact].sum(1), block.sum(1))
+
+        def micro_f1(block: np.ndarray) -> np.ndarray:
+            right, said, true = (block @ m.sum(1) for m in (right_, said_, true_))
+            return ratio(2 * right, said + true)
+
+        def macro_f1(block: np.ndarray) -> np.ndarray:
+            weights = block.astype(float)  # (R, P)
+            return _macro(weights @ right_, weights @ said_, weights @ true_)
+
+        statistics = {"micro_f1": micro_f1, "macro_f1": macro_f1, "accuracy": accuracy}
+        return bootstrapped(statistics, counts, resamples, seed, level)
+
+    def _unpack(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Distinct gold rows and predicted rows (P, C) of booleans, and how often each came."""
+        keys = sorted(self.rows)
+        width = (2 * self.size + 7) // 8
+        packed = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, width)
+        bits = np.unpackbits(packed, axis=1, count=2 * self.size).astype(bool)
+        counts = np.array([self.rows[key] for key in keys], dtype=np.int64)
+        return bits[:, : self.size], bits[:, self.size :], counts
+
+
+def _macro(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Mean F1 over the classes that occur, for each row of (R, C) counts."""
+    occurs = said + true > 0
+    return ratio(ratio(2 * right, said + true).sum(1), occurs.sum(1))
+
+
+def _correlation(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Matthews' correlation of gold and prediction, for any number of classes (Gorodkin 2004).
+
+    It is 0 where one answer is given to all, however often that is right.
+    """
+    n = true.sum(1)  # (R,)
+    spread = (n**2 - (said**2).sum(1)) * (n**2 - (true**2).sum(1))
+    return ratio(n * right - (said * true).sum(1), np.sqrt(spread))
+
+
+def _group(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
+    """Sums of the columns of (R, P) that share an index, as (R, size + 1); index -1 comes last."""
+    order = np.argsort(index, kind="stable")
+    found, starts = np.unique(index[order], return_index=True)
+    out = np.zeros((len(block), size + 1), dtype=block.dtype)
+    out[:, found] = np.add.reduceat(block[:, order], starts, axis=1)
+    return out
+
+
+def by_class(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[ClassFigures]:
+    """How each class fares, from counts (C,)."""
+    rows = zip(
+        ratio(right, said).tolist(),
+        ratio(right, true).tolist(),
+        ratio(2 * right, said + true).tolist(),
+        true.tolist(),
+        strict=True,
+    )
+    return [ClassFigures(*row) for row in rows]

@@ -1,0 +1,113 @@
+"""Labelled bracket scores by the rules of evalb with the parameters COLLINS.prm.
+
+Words tagged as punctuation or as a trace are taken out first, brackets left empty go with them,
+TOP is not counted, a label ends at its first - or =, and ADVP equals PRT.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.metrics.bootstrap import ratio
+from weft.metrics.sentence_counts import SentenceCounts
+from weft.metrics.value import Figure
+
+DELETED = frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."})
+EQUAL = {"PRT": "ADVP"}
+
+Span = tuple[str, int, int]  # label, start, end: one bracket of the tree, chains written out
+
+
+@dataclass(frozen=True)
+class Bracketed:
+    """The brackets of one tree above the tags, and the tag of every word."""
+
+    spans: Sequence[Span]
+    tags: Sequence[str]
+
+
+class Brackets:
+    """Precision, recall and F1 of labelled brackets, complete match and crossing brackets.
+
+    `f1` pools all brackets; `complete` is the share of sentences whose brackets are all right;
+    `crossing` is the mean number of predicted brackets that cross a gold one, `no_crossing` the
+    share of sentences without. As in evalb, sentences whose words differ once punctuation is
+    out (the tags disagree on what it is) are `errors`, and those without any word left
+    `skipped`; both are counted and left out.
+    """
+
+    WIDTH = 6  # gold brackets, said, right, complete, crossing, any crossing
+
+    def __init__(self) -> None:
+        self.counts = SentenceCounts(self.WIDTH)
+        self.errors = 0
+        self.skipped = 0
+
+    def add(self, predicted: Sequence[Bracketed], gold: Sequence[Bracketed]) -> None:
+        """Count sentences: the brackets predicted and the right ones."""
+        assert len(predicted) == len(gold)
+        for said, true in zip(predicted, gold, strict=True):
+            kept = _kept(said)
+            if not kept.any():
+                self.skipped += 1
+            elif len(said.tags) != len(true.tags) or (kept != _kept(true)).any():
+                self.errors += 1
+            else:
+                self.counts.add(_row(_brackets(said, kept), _brackets(true, kept)))
+
+    def merge(self, other: "Brackets") -> None:
+        self.counts.merge(other.counts)
+        self.errors += other.errors
+        self.skipped += other.skipped
+
+    @property
+    def n(self) -> int:
+        return self.counts.n
+
+    def figures(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Figure]:
+        statistics = {
+            "f1": lambda sums: ratio(2 * sums[:, 2], sums[:, 0] + sums[:, 1]),
+            "precision": lambda sums: ratio(sums[:, 2], sums[:, 1]),
+            "recall": lambda sums: ratio(sums[:, 2], sums[:, 0]),
+            "complete": lambda sums: ratio(sums[:, 3], sums[:, 6]),
+            "crossing": lambda sums: ratio(sums[:, 4], sums[:, 6]),
+            "no_crossing": lambda sums: ratio(sums[:, 6] - sums[:, 5], sums[:, 6]),
+        }
+        return self.counts.figures(statistics, resamples, seed, level)
+
+
+def _kept(tree: Bracketed) -> np.ndarray:
+    return np.array([tag not in DELETED for tag in tree.tags], dtype=bool)
+
+
+def _brackets(tree: Bracketed, kept: np.ndarray) -> Counter[Span]:
+    """What is counted of a tree, with positions among the words that are kept."""
+    place = np.concatenate([[0], np.cumsum(kept)]).tolist()
+    found: Counter[Span] = Counter()
+    for name, start, end in tree.spans:
+        label = name.split("-")[0].split("=")[0]
+        if place[start] < place[end] and label not in DELETED:
+            found[EQUAL.get(label, label), place[start], place[end]] += 1
+    return found
+
+
+def _row(said: Counter[Span], true: Counter[Span]) -> tuple[int, ...]:
+    right, crossing = (said & true).total(), _crossing(said, true)
+    complete = right == said.total() == true.total()
+    return (true.total(), said.total(), right, int(complete), crossing, int(crossing > 0))
+
+
+def _crossing(said: Counter[Span], true: Counter[Span]) -> int:
+    """Predicted brackets that overlap some gold one without either holding the other."""
+    edges = np.array([(start, end) for _, start, end in true], dtype=np.int64).reshape(-1, 2)
+    starts, ends = edges.T
+    crossing = 0
+    for (_, start, end), count in said.items():
+        before = (starts < start) & (start < ends) & (ends < end)
+        after = (start < starts) & (starts < end) & (end < ends)
+        crossing += count * bool((before | after).any())
+    return crossing

@@ -1,0 +1,84 @@
+"""Counts of labelled spans found exactly: precision, recall and F1 as the CoNLL tasks define them.
+
+R resamples   P distinct outcomes of a sentence
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.metrics.bootstrap import bootstrapped, ratio
+from weft.metrics.classify import ClassFigures, by_class
+from weft.metrics.value import Figure
+
+Span = tuple[str, int, int]  # label, first word, the word after the last
+
+
+class Chunks:
+    """Spans, right when label and both borders are: conlleval's counts, pooled over all types.
+
+    Token accuracy is among the figures once `add` was told how many words had the right tag. The
+    intervals are over sentences.
+    """
+
+    def __init__(self) -> None:
+        # (spans right, predicted, true; words right, words) of a sentence -> sentences
+        self.sentences: Counter[tuple[int, ...]] = Counter()
+        self.right: Counter[str] = Counter()  # by label
+        self.said: Counter[str] = Counter()
+        self.true: Counter[str] = Counter()
+
+    def add(
+        self,
+        predicted: Sequence[Sequence[Span]],
+        gold: Sequence[Sequence[Span]],
+        tags: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Count the spans of some sentences, and of each (words with the right tag, words)."""
+        assert len(predicted) == len(gold)
+        assert not tags or len(tags) == len(gold)
+        known = tags or [(0, 0)] * len(gold)
+        for said, true, words in zip(predicted, gold, known, strict=True):
+            # As sets: a span that is given twice is one span.
+            ours, theirs = set(said), set(true)
+            both = ours & theirs
+            outcome = (len(both), len(ours), len(theirs), *words)
+            self.sentences[outcome] += 1
+            for count, spans in ((self.right, both), (self.said, ours), (self.true, theirs)):
+                count.update(label for label, _, _ in spans)
+
+    def merge(self, other: "Chunks") -> None:
+        self.sentences.update(other.sentences)
+        self.right.update(other.right)
+        self.said.update(other.said)
+        self.true.update(other.true)
+
+    @property
+    def n(self) -> int:
+        return self.sentences.total()
+
+    def per_class(self) -> dict[str, ClassFigures]:
+        """Precision, recall, F1 and support of each type of span, by name."""
+        names = sorted(self.said | self.true)
+        counts = (
+            np.array([count[name] for name in names], dtype=np.int64)
+            for count in (self.right, self.said, self.true)
+        )
+        return dict(zip(names, by_class(*counts), strict=True))
+
+    def figures(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Figure]:
+        outcomes = sorted(self.sentences)  # so that figures do not depend on the order of adding
+        table = np.array(outcomes, dtype=np.float64).reshape(-1, 5)  # (P, 5)
+        counts = np.array([self.sentences[outcome] for outcome in outcomes], dtype=np.int64)
+        right, said, true, good, words = table.T
+        statistics = {
+            "f1": lambda block: ratio(block @ (2 * right), block @ (said + true)),
+            "precision": lambda block: ratio(block @ right, block @ said),
+            "recall": lambda block: ratio(block @ right, block @ true),
+        }
+        if words.any():
+            statistics["accuracy"] = lambda block: ratio(block @ good, block @ words)
+        return bootstrapped(statistics, counts, resamples, seed, level)

@@ -1,0 +1,93 @@
+"""Counts of words with the right tag, in one column of tags or several at once.
+
+R resamples   P distinct outcomes of a sentence   K columns
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from weft.metrics.bootstrap import bootstrapped, ratio
+from weft.metrics.value import Figure
+
+Columns = Sequence[Sequence[str]]  # of a sentence: for each column, the tags of the words
+
+
+class Tagging:
+    """A tag for every word in each column: how many words and how many whole sentences are right.
+
+    The figures are `NAME` (words) and `NAME_sentences` for each column, `NAME_unknown` (words that
+    training never saw) once `add` was told which those are, and, with several columns, `all` and
+    `all_sentences` for words right in every one. The intervals are over sentences.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        assert columns
+        self.columns = tuple(columns)
+        self.told = False  # which words are unknown
+        # (words, unknown words, those right in each column, unknown ones right) -> sentences
+        self.sentences: Counter[tuple[int, ...]] = Counter()
+        self.confused: list[Counter[tuple[str, str]]] = [Counter() for _ in columns]
+
+    def add(
+        self,
+        predicted: Sequence[Columns],
+        gold: Sequence[Columns],
+        unknown: Sequence[Sequence[bool]] | None = None,
+    ) -> None:
+        """Count some sentences, and which of their words are unknown."""
+        assert len(predicted) == len(gold)
+        self.told = self.told or unknown is not None
+        for i, (said, true) in enumerate(zip(predicted, gold, strict=True)):
+            right = [
+                np.array([a == b for a, b in zip(ours, theirs, strict=True)], bool)
+                for ours, theirs in zip(said, true, strict=True)
+            ]
+            assert len(right) == len(self.columns)
+            for count, ours, theirs in zip(self.confused, said, true, strict=True):
+                count.update(zip(theirs, ours, strict=True))
+            words = len(right[0])
+            new = np.zeros(words, bool) if unknown is None else np.array(unknown[i], bool)
+            assert all(len(each) == words for each in (*right, new))
+            if words:
+                right = [*right, np.logical_and.reduce(right)]
+                outcome = [words, new.sum(), *(r.sum() for r in right)]
+                self.sentences[tuple(map(int, [*outcome, *((r & new).sum() for r in right)]))] += 1
+
+    def merge(self, other: "Tagging") -> None:
+        assert self.columns == other.columns
+        self.told = self.told or other.told
+        self.sentences.update(other.sentences)
+        for mine, theirs in zip(self.confused, other.confused, strict=True):
+            mine.update(theirs)
+
+    @property
+    def n(self) -> int:
+        return self.sentences.total()
+
+    def confusion(self, column: str) -> Counter[tuple[str, str]]:
+        """(gold, predicted) -> words, of one column."""
+        return Counter(self.confused[self.columns.index(column)])
+
+    def figures(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Figure]:
+        outcomes = sorted(self.sentences)  # so that figures do not depend on the order of adding
+        width = len(self.columns) + 1
+        table = np.array(outcomes, dtype=np.float64).reshape(-1, 2 + 2 * width).T  # (2+2*K+2, P)
+        counts = np.array([self.sentences[outcome] for outcome in outcomes], dtype=np.int64)
+        words, new, right, right_new = table[0], table[1], table[2 : 2 + width], table[2 + width :]
+        statistics: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
+        names = (*self.columns, "all") if len(self.columns) > 1 else self.columns
+        for name, good, good_new in zip(names, right, right_new, strict=False):
+            statistics[name] = _share(good, words)
+            statistics[f"{name}_sentences"] = _share(good == words, np.ones_like(words))
+            if self.told:
+                statistics[f"{name}_unknown"] = _share(good_new, new)
+        return bootstrapped(statistics, counts, resamples, seed, level)
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """The quotient of two sums over sentences, of (R, P) counts."""
+    return lambda block: ratio(block @ part.astype(np.float64), block @ whole)

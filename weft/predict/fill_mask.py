@@ -1,0 +1,75 @@
+"""Texts with blanks, [MASK] or <mask>: the words that fit best in each."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.batch.indexer import Indexer
+from weft.inference.mlm_scoring import Asked, filled
+from weft.model import Model
+from weft.runtime import Runtime
+from weft.tasks.mlm import BLANK, Filled, check_blanks
+from weft.tokens.offsets import SPACE
+from weft.tokens.tokenizer import SPACED, Tokenizer
+
+BEST = 5  # words of each blank
+
+
+def fill(
+    texts: Sequence[str], model: Model, indexer: Indexer, runtime: Runtime
+) -> tuple[list[Filled], np.ndarray]:
+    """What fits in the blanks of each text, and (texts,) how much of each was read."""
+    rows: list[Asked] = []
+    owners: list[int] = []
+    covered = np.ones(len(texts))
+    for i, text in enumerate(texts):
+        if not text.strip():
+            covered[i] = 0.0
+            continue
+        for row, share in asked(text, indexer, f"text {i + 1}"):
+            rows.append(row)
+            owners.append(i)
+            covered[i] = share
+    tokenizer = indexer.tokenizer
+    blanks: list[list[tuple[tuple[str, float], ...]]] = [[] for _ in texts]
+    for owner, (ids, chances) in zip(
+        owners, filled(model, rows, tokenizer.ordinary, BEST, runtime), strict=True
+    ):
+        for some, own in zip(ids.tolist(), chances.tolist(), strict=True):
+            words = (word_of(tokenizer, word) for word in some)
+            blanks[owner].append(tuple(zip(words, own, strict=True)))
+    found = [Filled(text, tuple(own)) for text, own in zip(texts, blanks, strict=True)]
+    return found, covered
+
+
+def asked(text: str, indexer: Indexer, where: str) -> list[tuple[Asked, float]]:
+    """The text as rows in which all its blanks are asked for, each with the share that is read.
+
+    A text longer than what the model reads becomes a row for each blank, which stands in its
+    middle.
+    """
+    tokenizer, frame = indexer.tokenizer, indexer.frame
+    assert tokenizer.mask is not None
+    parts = tokenizer.ids(BLANK.split(check_blanks(text, where)))
+    ids = np.concatenate(
+        [piece for part in parts for piece in (part, np.array([tokenizer.mask], np.int32))][:-1]
+    )
+    steps = (np.cumsum([len(part) + 1 for part in parts[:-1]]) - 1).tolist()
+    room = len(ids) if indexer.limit is None else indexer.limit - frame.room()
+    ahead = len(frame.before)
+    if len(ids) <= room:
+        return [(Asked(frame.put(ids)[0], [ahead + step for step in steps]), 1.0)]
+    out = []
+    for step in steps:
+        start = min(max(step - room // 2, 0), len(ids) - room)
+        own = frame.put(ids[start : start + room])[0]
+        out.append((Asked(own, [ahead + step - start]), room / len(ids)))
+    return out
+
+
+def word_of(tokenizer: Tokenizer, word: int) -> str:
+    """A token as people write it; a piece that goes on with a word keeps its "##"."""
+    entry = tokenizer.vocabulary[word]
+    if entry.startswith("##"):
+        return entry
+    return tokenizer.decode([word]).strip() or entry.lstrip(SPACE + SPACED)

@@ -1,0 +1,71 @@
+"""Examples made ready for a task: the words it reads, and trees from a parser where it has none."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from weft.errors import UserError
+from weft.text.annotation.trees import Tree, nodes, parse
+from weft.text.example import Example, Tally
+
+CHUNK = 1024  # texts that are parsed together
+
+Parser = Callable[[list[str]], list[Any]]  # texts -> Answers with trees
+
+
+def prepared(
+    examples: Iterable[Example],
+    task: Any,
+    tally: Tally,
+    problems: str = "error",
+    parser: Parser | None = None,
+) -> Iterator[Example]:
+    """The examples as the task reads them; what it cannot read is an error, or left out."""
+    prepare = getattr(task, "prepare", None)
+    if prepare is None:
+        yield from examples
+        return
+    stream = iter(examples)
+    while chunk := list(islice(stream, CHUNK)):
+        for example in chunk if parser is None else grown(chunk, parser):
+            try:
+                yield prepare(example, tally)
+            except UserError:
+                if problems == "error":
+                    raise
+                tally.add("rows the task cannot read skipped", example.where)
+
+
+def grown(examples: Sequence[Example], parser: Parser) -> list[Example]:
+    """The same with a tree for every text that has a word, from the parser where the file has none.
+
+    The root has the label of the text, the nodes under it have none.
+    """
+    out = list(examples)
+    bare = [i for i, example in enumerate(out) if example.tree is None]
+    for i, answer in zip(bare, parser([out[i].text for i in bare]), strict=True):
+        seen, label = answer.structure, out[i].label
+        if seen is not None and seen.tree is not None:
+            tree = _bare(seen.tree, label if isinstance(label, str) else "")
+            out[i] = replace(out[i], tree=tree, places=seen.places)
+    return out
+
+
+def written(text: str) -> Example:
+    """A text as an Example, with its tree where it is one in brackets."""
+    if text.lstrip().startswith("("):
+        try:
+            return Example(text, tree=parse(text))
+        except UserError:
+            pass  # a sentence that begins with a bracket
+    return Example(text)
+
+
+def _bare(tree: Tree, label: str) -> Tree:
+    """The tree with nothing but this label at its root."""
+    done: list[Tree] = []  # finished sub-trees; the nearest to the right is on top
+    for node in reversed(list(nodes(tree))):
+        own = tuple(done.pop() for _ in node.children)
+        done.append(Tree("", node.word, own))
+    return Tree(label, done[0].word, done[0].children)

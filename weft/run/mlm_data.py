@@ -1,0 +1,88 @@
+"""The parts of a run that are a pre-training's own: documents to hide words of, and to judge."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from weft.batch.documents import Documents, tokenised
+from weft.batch.mlm_collator import Masked
+from weft.errors import UserError
+from weft.inference.mlm_scoring import judged
+from weft.model import Model
+from weft.run.data import Source
+from weft.run.lm_data import few_updates, windows
+from weft.runtime import Runtime
+from weft.tasks.mlm import SEED, Judged
+from weft.train.settings import Settings
+
+if TYPE_CHECKING:
+    from weft.run.neural import Run
+
+
+def check_parts(full: dict[str, Any]) -> None:
+    """What learns raw text has a head for that, and a pool that learns what follows, or none."""
+    head, pool, follows = full["head"]["kind"], full["pool"]["kind"], full["task"]["next"]
+    if head != "masked":
+        raise UserError(f"The task 'masked' needs the head 'masked', not '{head}'.")
+    if "pair" in full:
+        raise UserError("The task 'masked' makes pairs itself: remove [pair].")
+    if follows != (pool == "cls") or pool in ("none", "mean+max"):
+        fix = "'cls', which learns what follows" if follows else "'mean', 'max' or 'first'"
+        told = "true" if follows else "false"
+        raise UserError(f"With task.next = {told}, set pool.kind to {fix}; it is '{pool}'.")
+
+
+def documents(run: "Run", source: Source | None, name: str) -> Documents | None:
+    """The documents of a split, tokenised."""
+    if source is None:
+        return None
+    space: Any = run.space
+    task: Any = run.task
+
+    def texts() -> Iterator[tuple[str, int]]:
+        for example in run.watch.reading(source(), f"tokenising {name}"):
+            yield example.text, example.line
+
+    run.tally.open = True
+    found = tokenised(texts(), space.tokenizer, task.whole_words, run.folder)
+    run.tally.open = False
+    return found
+
+
+def learned(run: "Run", model: Model) -> Documents:
+    """The training documents, or a UserError where there are too few."""
+    task: Any = run.task
+    limit = model.limit
+    if limit is not None and task.longest > limit:
+        name = "window" if task.window > limit else "long_window"
+        raise UserError(
+            f"task.{name} is {getattr(task, name)}, but the model reads at most {limit} tokens. "
+            "Lower it, or raise embedder.limit."
+        )
+    found = documents(run, run.splits.train, "train")
+    assert found is not None
+    if task.next and len(found.written) < 2:
+        raise UserError(
+            f"{run.data.train or 'The training text'}: {len(found.written)} document, and to learn "
+            "what follows takes at least 2. Put blank lines between documents, say what a line is "
+            "(data.documents = sentences, paragraphs or lines), or set task.next=false and "
+            "pool.kind=mean."
+        )
+    if told := few_updates(found.size, task.window, run.settings):
+        run.watch.say(f"note: {told}")
+    return found
+
+
+def batches(found: Documents, model: Model, task: Any, space: Any, settings: Settings) -> Masked:
+    """The batches of documents in which words are hidden."""
+    masking = task.masking(space, model.frame)
+    rows = windows(found.size, task.window, settings)
+    return Masked(found, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
+
+
+def measured(model: Model, found: Documents, task: Any, space: Any, runtime: Runtime) -> Any:
+    """The measure of documents, with the same words hidden every time."""
+    measure = task.measure(space)
+    masking = task.masking(space, model.frame, phases=False)
+    rows = judged(model, found, masking, runtime, SEED)
+    measure.add([Judged(*row) for row in rows.tolist()])
+    return measure

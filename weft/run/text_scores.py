@@ -1,0 +1,120 @@
+"""Answers that are texts, and texts that are foretold: what each adds to a figure of the corpus.
+
+n texts   K numbers of a text
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.metrics.bootstrap import ratio
+from weft.metrics.per_sentence import Comparison, SentenceMeasure, compared
+from weft.metrics.perplexity import size
+from weft.metrics.sentence_counts import Statistic
+from weft.run.data import Data
+from weft.run.split import digest
+from weft.text.formats.parallel import sides
+
+WRITING = ("seq2seq", "language")  # tasks whose answers are texts, or what texts cost
+LOWER = {
+    *("mse", "slot_error", "missing", "wrong", "added", "unknown"),
+    *("perplexity", "token_perplexity", "perplexity_known", "pseudo_perplexity"),
+    *("bits_per_character", "backward_perplexity"),
+}
+CHECKPOINT = "checkpoint"  # what a training begins with, among the contents that decide it
+Answer = Mapping[str, Any]  # a line of predictions.jsonl
+
+
+class Nats(SentenceMeasure):
+    """What the words of texts cost on average; e to it is their perplexity.
+
+    Two models are paired on this logarithm: a perplexity itself is ruled by its largest values.
+    Words are those of the text, whatever tokens a model cuts it into.
+    """
+
+    def __init__(self, metric: str, ends: bool) -> None:
+        super().__init__(2)  # nats, words
+        self.metric, self.ends = metric, ends  # with `ends`, the end of a text counts as a word
+
+    def add(self, predicted: Sequence[Answer], gold: Sequence[str]) -> None:
+        """Count texts: the perplexity of each one's tokens and how many there are, and the text."""
+        for answer, text in zip(predicted, gold, strict=True):
+            nats = math.log(max(answer["value"], 1e-300)) * answer["tokens"]
+            self.add_row([nats, size(text).words + self.ends])
+
+    def statistics(self) -> Mapping[str, Statistic]:
+        return {self.metric: lambda sums: ratio(sums[:, 0], sums[:, 1])}
+
+
+def contents(data: Data, pretrained: str = "") -> dict[str, str]:
+    """A digest of each file that a [data] section names, and of those that belong to it.
+
+    With them comes that of the checkpoint where a training begins with one.
+    """
+    paths = {"train": data.train, "dev": data.dev, "test": data.test}
+    found = {
+        name: "".join(map(digest, sides(path, data.target, data.references)))
+        for name, path in paths.items()
+        if path
+    }
+    if pretrained:
+        from weft.convert.locate import located
+
+        found[CHECKPOINT] = digest(str(located(pretrained)))
+    return found
+
+
+def checkpoint(full: Mapping[str, Any]) -> str:
+    """The checkpoint that filled settings begin with; nothing where they begin at random."""
+    tables = full.get("embedder", full.get("decoder", {}))
+    listed = tables if isinstance(tables, list) else [tables]
+    return next((str(one["model"]) for one in listed if one.get("model")), "")
+
+
+def sentences(task: Any, metric: str, seeds: Sequence[Sequence[Answer]]) -> SentenceMeasure | None:
+    """The counts of each text behind a corpus figure, the mean over trainings with several seeds.
+
+    BLEU, chrF and perplexity do not change when all counts are multiplied, so that this is the
+    figure of the answers of all seeds together. None where the figure is no such sum, or where
+    the trainings did not answer the same texts.
+    """
+    tables = []
+    for answers in seeds:
+        measure = _part(task, metric)
+        if measure is None:
+            return None
+        if isinstance(measure, Nats):
+            measure.add(answers, [a["text"] for a in answers])
+        else:
+            measure.add([a["value"] for a in answers], [a["label"] for a in answers])
+        tables.append(measure.table())
+    found = _part(task, metric)
+    if found is None or len({len(table) for table in tables}) != 1:
+        return None
+    found.rows = [tuple(row) for row in np.mean(tables, axis=0).tolist()]
+    return found
+
+
+def difference(
+    task: Any, metric: str, first: Sequence[Sequence[Answer]], second: Sequence[Sequence[Answer]]
+) -> Comparison | None:
+    """The paired bootstrap between two systems, each with the answers of its seeds."""
+    one, other = (sentences(task, metric, seeds) for seeds in (first, second))
+    if one is None or other is None or one.n != other.n:
+        return None
+    return compared(one, other, metric)
+
+
+def _part(task: Any, metric: str) -> SentenceMeasure | None:
+    """A new measure of one figure, out of those that a task has."""
+    if "perplexity" in metric:
+        return Nats(metric, getattr(task, "lines", True))
+    whole = task.measure(None)  # nothing of the answers' space is needed: they are texts here
+    whole = getattr(whole, "figures_of", whole)
+    for each in getattr(whole, "measures", (whole,)):
+        plain = isinstance(each, SentenceMeasure) and type(each).table is SentenceMeasure.table
+        if plain and metric in each.statistics():
+            return each
+    return None

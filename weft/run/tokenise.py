@@ -1,0 +1,188 @@
+"""The rows of numbers that a split becomes, and what held-out ones keep to be measured by."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.batch import Store
+from weft.batch.indexer import Indexer, Row
+from weft.errors import UserError
+from weft.model import UNKNOWN, Model
+from weft.predict.neural import window_of
+from weft.run.data import Data, Source, counted
+from weft.tasks.annotation import Found
+from weft.tasks.extractive_qa import Window, pointed, where
+from weft.tasks.task import Space, Task
+from weft.text.example import UNKNOWN_WORDS, Example, Tally
+from weft.train.logger import Watch
+
+CHUNK = 10_000  # texts tokenised together
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The right answers of a row, the words it can copy, and the record it came from."""
+
+    right: Any
+    words: tuple[str, ...]
+    fields: tuple[tuple[str, str], ...]
+    window: Window | None = None  # what of a passage it is, where answers are looked for in one
+
+
+@dataclass
+class Stores:
+    """Makes stores of the splits of one training."""
+
+    task: Task
+    space: Space
+    data: Data
+    folder: Path
+    watch: Watch
+    tally: Tally
+    model: Model
+    index: Indexer
+    asked: list[Asked] = field(default_factory=list)  # of each dev row, where texts are measured
+    examples: int = 0  # of a split that have become rows
+
+    def of(self, examples: Source, name: str) -> Store:
+        """Tokenise a split once; what is cut or left out goes into the tally."""
+        model = self.model
+        if model.pooling == "decoder" and self.index.policy == "windows":
+            raise UserError(
+                'data.truncate = "windows" would write a text for every window. Choose another, '
+                'such as "head".'
+            )
+        if hasattr(self.task, "placed") and self.index.policy == "head+tail":
+            raise UserError(
+                'data.truncate = "head+tail" would let an answer reach over what is not read. '
+                'Choose another, such as "windows".'
+            )
+        self.examples = 0
+        columns = getattr(self.space, "width", 0) if model.by_word else 0
+        trees = model.reads == "trees"
+        store = Store(
+            self.index.kinds, self.folder, columns=columns, trees=trees,
+            features=model.features, pairs=model.reads == "pairs",
+        )  # fmt: skip
+        self.tally.open = True
+        rows = self.watch.reading(counted(examples, self.data, self.tally), f"tokenising {name}")
+        kept = self._with_targets(self._lessons(rows, name))
+        while chunk := list(islice(kept, CHUNK)):
+            if model.reads in ("text", "pairs", "vectors"):
+                self._texts(chunk, store, name)
+            else:
+                self._words(chunk, store, name)
+        self.tally.open = False
+        return store.close()
+
+    def _lessons(self, rows: Iterator[Example], name: str) -> Iterator[Example]:
+        """One for each right answer where a model learns; where it is measured, all together."""
+        task: Any = self.task
+        if name == "train" and hasattr(task, "lessons"):
+            return (lesson for example in rows for lesson in task.lessons(example))
+        return task.together(rows) if hasattr(task, "together") else rows
+
+    def _with_targets(self, examples: Iterator[Example]) -> Iterator[tuple[Example, Any]]:
+        for example in examples:
+            try:
+                yield example, self.task.target(example, self.space)
+            except UserError:
+                if self.data.problems == "error":
+                    raise
+                self.tally.add("unknown labels skipped", example.where)
+
+    def _words(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
+        """Rows of words, or of the nodes of trees."""
+        given = [example for example, _ in chunk]
+        trees = self.model.reads == "trees"
+        for row in self.index.trees(given) if trees else self.index.sentences(given):
+            example, target = chunk[row.text]
+            if self.model.reads == "words" and not self.model.whole:
+                target = target[row.start : row.start + len(row.ids)]
+            self._note_unknown(row, example, name)
+            store.append(row.ids, target, example.line, row.pieces, row.parents)
+
+    def _note_unknown(self, row: Row, example: Example, name: str) -> None:
+        """Count a text some of whose words the model cannot tell apart."""
+        if row.read and row.coverage < row.read:
+            self.tally.add(f"{name} {UNKNOWN_WORDS}", f"{example.where} ({row.unknown})")
+
+    def _texts(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
+        """Rows of the tokens of texts, or of vectors."""
+        self._check_lengths(chunk)
+        task: Any = self.task
+        for row in self._indexed([example for example, _ in chunk]):
+            example, target = chunk[row.text]
+            window = None
+            if hasattr(task, "placed"):
+                window = window_of(self.model, row, example.other or "", self.examples + row.text)
+                target = self._placed(target, window, example, name)
+                if target is None:
+                    continue
+            if name == "dev" and hasattr(task, "right"):
+                self.asked.append(Asked(task.right(example), row.words, example.fields, window))
+            if row.read < 1:
+                what = f"{name} texts read only in part"
+                self.tally.add(what, f"{example.where} ({row.read:.0%})")
+            self._note_unknown(row, example, name)
+            if row.clipped:
+                self.tally.add(f"{name} texts with words too long to spell out", example.where)
+            if beyond := self.model.beyond:  # what was cut off the source cannot be copied
+                seen = (target < beyond) | np.isin(target, row.ids)
+                target = np.where(seen, target, UNKNOWN)
+            store.append(row.ids, target, example.line, row.pieces, second=row.second)
+        self.examples += len(chunk)
+
+    def _placed(self, target: Any, window: Window, example: Example, name: str) -> Any:
+        """The steps of an answer in a row; nothing where there are none to be learned."""
+        task: Any = self.task
+        steps = task.placed(target, window.spans)
+        if name == "train" and steps[0] >= 0:
+            (first, last), ((start, end),) = steps.tolist(), target.tolist()
+            if (window.spans[first, 0], window.spans[last, 1]) != (start, end):
+                self.tally.add("train answers widened to whole tokens", where(example))
+            if last - first >= task.longest:
+                told = f"train answers of more than {task.longest} tokens (task.longest)"
+                self.tally.add(told, where(example))
+        learned = name != "train" or task.no_answer or steps[0] >= 0
+        return steps if learned else None
+
+    def _indexed(self, given: list[Example]) -> Iterator[Row]:
+        def where(i: int) -> str:
+            return given[i].where
+
+        if self.model.features:
+            return self.index.matrices(given, self.model.features, where)
+        others = [e.other or "" for e in given] if self.model.reads == "pairs" else ()
+        return self.index.rows([example.text for example in given], where, others=others)
+
+    def _check_lengths(self, chunk: list[tuple[Example, Any]]) -> None:
+        most = getattr(getattr(self.model.head, "decoder", None), "limit", None) or math.inf
+        for example, target in chunk if most < math.inf else ():
+            if len(target) > most:
+                raise UserError(
+                    f"{example.where}: the target has {len(target)} tokens, and the decoder "
+                    f"writes at most {most}. Shorten it, or raise decoder.limit."
+                )
+
+
+def found_in(rows: Iterable[Any], asked: Sequence[Asked], store: Store) -> tuple[list[Any], Any]:
+    """What was decoded of each row, and what is right."""
+    windows = [own.window for own in asked if own.window is not None]
+    if windows:
+        right = {window.text: own.right for window, own in zip(windows, asked, strict=True)}
+        merged = pointed(zip(windows, rows, strict=True), max(right) + 1)
+        return [merged[text] for text in right], list(right.values())
+    found = [Found(*row) for row in rows]
+    if not asked:
+        return found, list(store.targets)
+    whole = [
+        replace(one, words=own.words, fields=own.fields)
+        for one, own in zip(found, asked, strict=True)
+    ]
+    return whole, [own.right for own in asked]

@@ -1,0 +1,433 @@
+"""A training with evaluations, checkpoints and early stopping around its updates."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from weft.batch import Batches, Position, Store, labelled
+from weft.batch.documents import Documents
+from weft.batch.lm_windows import Stream
+from weft.batch.mlm_collator import Masked
+from weft.errors import UserError, out_of_memory
+from weft.inference.forward import decoded, scores
+from weft.machine import cores
+from weft.metrics.value import LOWER
+from weft.model import Model
+from weft.progress import Stage, duration
+from weft.run import lm_data, mlm_data
+from weft.run.tokenise import found_in
+from weft.runtime import seed_everything
+from weft.storage import write_text
+from weft.train import checkpoint
+from weft.train.course import Course
+from weft.train.cuda_graphs import WARM, setup_work, updates_ahead
+from weft.train.fall import Fall
+from weft.train.feature_cache import tell
+from weft.train.gradient_diagnostics import Health, examine, first_bad, sample
+from weft.train.logger import Refused, forget_after
+from weft.train.loop import NotFinite, Progress, Trainee, averaged, check, fit, rehearse
+from weft.train.threads import ThreadChoice, thread_counts
+from weft.train.time_budget import Clock
+
+if TYPE_CHECKING:
+    from weft.run.neural import Run
+
+MINUTE = 60  # seconds between checkpoints when nothing else is said
+HALF = 0.5  # of the time there is, at most, to read what is then known
+REHEARSED = 4  # of the next batches, with which threads are timed
+REPLAY = 1000  # updates that are done again to find what went wrong, at most
+
+Rows = Store | Stream | Documents  # what is learned from
+
+
+class Loop:
+    """`fit` with evaluations, checkpoints and early stopping around it."""
+
+    def __init__(self, run: "Run", model: Model, train: Rows, dev: Store | Documents | None):
+        self.run_, self.model, self.dev, self.train = run, model, dev, train
+        self.settings, self.watch = run.settings, run.watch
+        self.folder = run.folder / "checkpoints"
+        self.folder.mkdir(exist_ok=True)
+        self.trainee = Trainee.fresh(model, self.settings)
+        self.batches = _batches(run, train, model)
+        self.metric = self.settings.metric or run.task.metric
+        self.best: float | None = None
+        self.course = Course(self.metric)
+        self.stale = 0
+        self.saved = time.perf_counter()
+        self.clock = Clock(run.started, self.settings.minutes)
+        self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
+        self.fall = Fall()
+        self.before: dict[str, Tensor] | None = None  # the weights before an update
+        self.turned = False  # to long windows, where BERT reads short ones first
+        counts = thread_counts(self.settings.threads, run.runtime.device.type == "cpu")
+        self.choice = ThreadChoice(counts, again=self.settings.compile is not True)
+
+    def run(self, resume: bool) -> None:
+        """Train, and leave the best weights in the model."""
+        if resume and (self.folder / "last.safetensors").is_file():
+            self._restore()
+        else:
+            forget_after(self.run_.folder / "metrics.jsonl", -1)
+        self._choose_threads()
+        self.run_.threads.append((self.trainee.step, torch.get_num_threads()))
+        self._read_once()
+        self._remember()
+        unit = "tokens" if self.model.speaks else "examples"
+        try:
+            with self.watch.during("training", unit, announce=False) as stage:
+                self._train(stage)
+        except NotFinite as error:
+            raise self._explained(error) from None
+        self.run_.updates, self.run_.training_seconds = self.trainee.step, self.clock.seconds
+        self._load_best()
+        self.run_.losses = self.fall.ends
+        if self.dev is not None:
+            self.run_.rising = self.course.rising(self.settings.epochs, len(self.dev))
+        if self.trainee.trouble:
+            self.watch.say(f"note: {self.trainee.trouble}; it went on without")
+        if health := self._health():
+            path = self.run_.folder / "health.json"
+            write_text(path, json.dumps(health.to_json(), ensure_ascii=False) + "\n")
+
+    def _train(self, stage: Stage) -> None:
+        for progress in self._updates():
+            self.watch.update(progress, stage, self.settings.epochs, self.clock.left)
+            self._count(progress)
+            late = self.clock.late
+            if late or self._due(progress):
+                began = time.perf_counter()
+                self._evaluate(progress)
+                self.clock.count_evaluation(time.perf_counter() - began)
+            self._save_when_due(progress)
+            if late and progress.share < 1:
+                self._note_the_clock(progress)
+                break
+            self._choose_threads()
+            self._remember()
+
+    def _read_once(self) -> None:
+        """Let a network that does not learn read every row before the epochs, not in each."""
+        if self.settings.epochs < 2 or not self.model.held or self._stopped():
+            return
+        began = time.perf_counter()
+        for name, rows in (("train", self.train), ("dev", self.dev)):
+            if isinstance(rows, Store):
+                what = f"reading {name} once: the network does not learn"
+
+                def heard(share: float, what: str = what) -> bool:
+                    self.watch.share(share, what)
+                    return self.clock.spent < HALF
+
+                with self.watch.during(what):
+                    kept = tell(self.model, rows, self.run_.runtime, self.run_.folder, heard)
+                if not kept:
+                    self.watch.say(
+                        f"note: the frozen network reads {name} in every epoch: there is no room "
+                        "on the disk, or no time, to keep what it makes of it"
+                    )
+        self.clock.begun += time.perf_counter() - began  # it counts the epochs
+
+    def _choose_threads(self) -> None:
+        """Use the faster of one thread and all, where nobody has said how many, and log it."""
+        if not self.choice.due:
+            return
+        before = torch.get_num_threads()
+        trainee, settings, runtime = self.trainee, self.settings, self.run_.runtime
+        works = [
+            partial(rehearse, trainee, self.run_.task, batch, settings, runtime)
+            for batch, _ in islice(iter(self.batches), REHEARSED)
+        ]
+        if not works:
+            return
+        found = self.choice.choose(works, updates_ahead(self.batches, settings))
+        now, step = torch.get_num_threads(), trainee.step
+        if now != before or not step:
+            self.watch.say(f"threads: {now} (a batch takes {found})")
+        if step and now != before:
+            self.run_.threads.append((step, now))
+        seconds = {str(count): took for count, took in found.seconds.items()}
+        self.watch.event("threads", step=step, threads=now, batch_seconds=seconds)
+
+    def _due(self, progress: Progress) -> bool:
+        """Whether it is time for an evaluation, as it is at the end in any case."""
+        every = self.settings.evaluate_every
+        due = progress.step % every == 0 if every else progress.ends_epoch
+        return due or (progress.ends_epoch and progress.share >= 1)
+
+    def _updates(self) -> Iterator[Progress]:
+        if self._stopped():
+            return
+        run, began = self.run_, time.perf_counter()
+        if work := setup_work(self.model, self.settings, run.runtime, self.batches):
+            self.watch.say(f"{work} …")
+        for number, progress in enumerate(
+            fit(
+                self.trainee, run.task, self.batches, self.settings, run.runtime,
+                updates_that_fit=self.clock.updates_that_fit,
+            ),
+            1,
+        ):  # fmt: skip
+            if work and number == WARM + 1:
+                self.watch.say(f"{work}: done in {duration(time.perf_counter() - began)}")
+            self.clock.count_update()
+            yield progress
+            if self._stopped():
+                self.watch.say(
+                    f"stopped early: {self.metric} no better for {self.stale} evaluations"
+                )
+                return
+
+    def _note_the_clock(self, progress: Progress) -> None:
+        done, all_ = progress.share * self.settings.epochs, self.settings.epochs
+        self.run_.completed = progress.share
+        self.run_.stopped = f"stopped by the clock after {done:.1f} of {all_} epochs"
+        if isinstance(self.batches, Masked) and self.batches.long_ahead(progress.share):
+            self.run_.stopped += (
+                f"; long windows were never read, and places beyond {self.batches.masking.window} "
+                "are as they began (task.long_share=0, or fewer epochs)"
+            )
+        self.watch.say(f"{self.run_.stopped} (train.minutes)")
+
+    def _stopped(self) -> bool:
+        return bool(self.settings.patience) and self.stale >= self.settings.patience
+
+    def _count(self, progress: Progress) -> None:
+        self.losses[0] = self.losses[0] + progress.total  # stays on the device
+        self.losses[1] += progress.count
+        self.fall.add(progress)
+
+    def _evaluate(self, progress: Progress) -> None:
+        check(self.trainee)
+        loss = float(self.losses[0]) / max(self.losses[1], 1)
+        self.losses = [0.0, 0]
+        where = {"step": progress.step, "epoch": progress.position.epoch}
+        values = {"loss": loss, "rate": progress.rate, "gradient": float(progress.norm)}
+        words = f"epoch {progress.share * self.settings.epochs:.1f}  update {progress.step}"
+        words += f"  loss {loss:.4f}"
+        better, found = True, {}
+        with averaged(self.trainee):
+            if self.dev is not None:
+                with self.watch.during("measuring dev", announce=False):
+                    found = self._measure(self.dev)
+                values |= {f"dev_{name}": value for name, value in found.items()}
+                if self.metric not in found:
+                    known = ", ".join(found)
+                    raise UserError(f"train.metric is '{self.metric}'; this task has {known}.")
+                now = found[self.metric]
+                self.course.add(progress.share, now)
+                self._turn(progress)
+                better = self._better(now)
+                words += f"  dev {self.metric} {now:.4f}{'  best' if better else ''}"
+            if better:
+                self._write_best()
+        self.stale = 0 if better else self.stale + 1
+        self.watch.event("evaluation", **where, **values, best=better)
+        self.watch.say(words)
+        if self.settings.diagnose and (health := self._health(self.before)):
+            self.watch.event("health", **health.to_json())
+        self._save(progress)
+        if self.run_.heard is not None and found:
+            self.run_.heard(progress.step, found)
+
+    def _remember(self) -> None:
+        """Copy the weights, so that what the next update does to them can be seen."""
+        if self.settings.diagnose:
+            now = {name: p.detach() for name, p in self.model.named_parameters()}
+            self.before = self.before or {name: p.clone() for name, p in now.items()}
+            for name, copy in self.before.items():
+                copy.copy_(now[name])
+
+    def _health(self, before: dict[str, Tensor] | None = None) -> Health | None:
+        """How gradients reach the layers; nothing that a finished training could fail over."""
+        runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip
+        if not isinstance(self.train, Store):
+            self.watch.say("gradients: not looked at while text itself is learned")
+            return None
+        try:
+            rows = sample(self.train)
+            found = examine(self.model, self.run_.task, rows, runtime, step, before, clip)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            self.watch.say("note: not enough memory to look at the gradients")
+            return None
+        self.watch.say(f"gradients {found.level}: {found.verdict}")
+        return found
+
+    def _measure(self, store: Store | Documents) -> dict[str, float]:
+        task, space = self.run_.task, self.run_.space
+        measure = task.measure(space)
+        if isinstance(store, Documents):
+            measure = mlm_data.measured(self.model, store, task, space, self.run_.runtime)
+        elif self.model.speaks:
+            measure = lm_data.measured(self.model, store, task, space, self.run_.runtime)
+        elif self.model.by_word:
+            with getattr(self.model.head, "in_a_hurry", nullcontext)():
+                decoding = decoded(self.model, store, self.run_.runtime)
+            rows, right = found_in(decoding, self.run_.asked, store)
+            settled = task.tune(rows, right, space) if task.tuned else space
+            measure.add(task.predicted(rows, settled), right)
+        else:
+            found = scores(self.model, store, self.run_.runtime)
+            answers = task.predicted(found, task.tune(found, store.targets, space))
+            measure.add(answers, store.targets)
+        return {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+
+    @property
+    def _order(self) -> dict[str, int]:
+        """What the order of rows within an epoch hangs on."""
+        return {name: getattr(self.settings, name) for name in ("batch", "budget", "seed")}
+
+    def _turn(self, progress: Progress) -> None:
+        """Forget what was best of short windows once long ones are read: dev has short ones."""
+        long = isinstance(self.batches, Masked) and self.batches.long(progress.share)
+        if long and not self.turned:
+            self.turned, self.best = True, None
+
+    def _better(self, now: float) -> bool:
+        if not np.isfinite(now):
+            return False
+        lower = self.metric in LOWER
+        better = self.best is None or (now < self.best if lower else now > self.best)
+        if better:
+            self.best = now
+        return better
+
+    def _write_best(self) -> None:
+        weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
+        checkpoint.replace(self.folder / "best.safetensors", save(weights))
+
+    def _save_when_due(self, progress: Progress) -> None:
+        every = self.settings.save_every
+        old = time.perf_counter() - self.saved > MINUTE
+        if progress.step % every == 0 if every else old:
+            self._save(progress)
+
+    def _save(self, progress: Progress) -> None:
+        check(self.trainee)  # what is kept is known to be good
+        extra = {
+            "best": self.best,
+            "stale": self.stale,
+            "loss": [float(self.losses[0]), self.losses[1]],
+            "seconds": self.clock.seconds,
+            "turned": self.turned,
+            "course": self.course.points,
+            "order": self._order,
+            "decay_left": self.trainee.decay_left,
+            "threads": torch.get_num_threads(),
+        }
+        path = self.folder / "last.safetensors"
+        checkpoint.write(path, self.trainee, progress.position, self.run_.runtime, extra)
+        self.saved = time.perf_counter()
+
+    def _restore(self) -> None:
+        path = self.folder / "last.safetensors"
+        position, extra = checkpoint.read(path, self.trainee, self.run_.runtime)
+        if position.batch and extra.get("order", self._order) != self._order:
+            raise Refused(
+                f"{path} is from the middle of an epoch with {_told(extra['order'])}, and cannot "
+                f"go on with {_told(self._order)}. Put it back, or train into another folder."
+            )
+        self.batches.position = position
+        self.best, self.stale = extra["best"], extra["stale"]
+        self.losses, self.turned = list(extra["loss"]), extra.get("turned", False)
+        self.course.points = [(share, figure) for share, figure in extra.get("course", [])]
+        self.trainee.decay_left = extra.get("decay_left")
+        before = extra.get("seconds", 0.0)
+        self.clock = Clock(self.run_.started, self.settings.minutes, before)
+        forget_after(self.run_.folder / "metrics.jsonl", self.trainee.step)
+        self._restore_threads(extra.get("threads", 0))
+
+    def _restore_threads(self, before: int) -> None:
+        """Go on with as many threads as before: with others, sums differ in their last bits."""
+        fixed, resumed = self.settings.threads, f"resumed after update {self.trainee.step}"
+        if before and not fixed:
+            torch.set_num_threads(before)
+            self.choice.wait()
+        now = torch.get_num_threads()
+        self.watch.say(f"{resumed}, with {now} thread{'s' if now > 1 else ''}")
+        if before and fixed and fixed != before:
+            self.watch.say(
+                f"note: it had {before} before; the weights will differ in their last bits from "
+                "those of a training without a break"
+            )
+        elif now > (there := cores()):
+            self.watch.say(
+                f"note: it goes on with {now} threads on {there} core{'s' if there > 1 else ''}, "
+                f"which is slow; with train.threads={there} the weights will differ in their last "
+                "bits"
+            )
+
+    def _load_best(self) -> None:
+        best = self.folder / "best.safetensors"
+        if best.is_file():
+            self.model.load_state_dict(load_file(best), strict=True)
+
+    def _explained(self, error: NotFinite) -> UserError:
+        lines = sorted({self.train.line(row) for row in error.update.rows})
+        shown = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
+        kept = self.folder / "last.safetensors"
+        state = f"The last good state is in {kept}" if kept.is_file() else "Nothing was saved yet"
+        first = self._first_bad(error.update)
+        where = f"What first was not finite is {first}. " if first else ""
+        return UserError(
+            f"{error} {where}The batch holds lines {shown} of the training file. {state}. Lower "
+            "train.learning_rate, set train.clip=1, or look at those lines; then --resume."
+        )
+
+    def _first_bad(self, update: Progress) -> str | None:
+        """Train again up to an update that failed, and look where its numbers went wrong."""
+        run, last = self.run_, self.folder / "last.safetensors"
+        if last.is_file():
+            self.batches.position, _ = checkpoint.read(last, self.trainee, run.runtime)
+        else:
+            seed_everything(self.settings.seed)
+            self.model.load_state_dict(run._model(run._read(resume=True)[0]).state_dict())
+            self.trainee = Trainee.fresh(self.model, self.settings)
+            self.batches.position = Position()
+        missing = update.step - 1 - self.trainee.step
+        if missing > REPLAY:
+            return None
+        self.trainee.unchecked, self.trainee.looked = [], None
+        again = fit(self.trainee, run.task, self.batches, self.settings, run.runtime)
+        try:
+            for _ in islice(again, missing):
+                pass
+        except NotFinite:
+            return None
+        if not isinstance(self.train, Store):
+            batch, _ = next(iter(self.batches))
+            batch = replace(batch, carried=self.trainee.carried)
+        else:
+            batch = labelled(self.train, np.array(update.rows))
+        return first_bad(self.model, run.task, batch, run.runtime)
+
+
+def _batches(run: "Run", train: Rows, model: Model) -> Batches:
+    settings = run.settings
+    if isinstance(train, Stream):
+        return lm_data.pieces(train, model, settings)
+    if isinstance(train, Documents):
+        return mlm_data.batches(train, model, run.task, run.space, settings)
+    return Batches(
+        train,
+        rows=settings.batch,
+        budget=settings.budget,
+        seed=settings.seed,
+        epochs=settings.epochs,
+    )
+
+
+def _told(order: dict[str, int]) -> str:
+    return ", ".join(f"train.{name}={value}" for name, value in order.items())

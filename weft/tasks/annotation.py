@@ -1,0 +1,73 @@
+"""What an answer, or the right one, says of the words of a text: what drawings are made of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.text.annotation.trees import Builder, Tree, feed, format, tokens
+
+Place = tuple[int, int]  # characters from, up to
+ROWS = ("words", "places", "tags", "spans", "heads", "relations", "scores")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a model that answers at every word found in one sentence, as numbers."""
+
+    table: np.ndarray  # (T, K) tags and heads of words, or spans, or labels of nodes
+    chances: np.ndarray  # how probable each is
+    words: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
+    tree: Tree | None = None  # the tree it was read along, where the model reads trees
+    fields: tuple[tuple[str, str], ...] = ()  # the record it was read from, where it was one
+
+    @property
+    def score(self) -> float:
+        """The geometric mean of the probabilities; 1 where there is nothing to be unsure of."""
+        if not self.chances.size:
+            return 1.0
+        return float(np.exp(np.log(np.maximum(self.chances, 1e-12)).mean()))
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One sentence with its tags, spans, arcs or tree; what the task does not say is empty."""
+
+    kind: str  # "tags", "spans", "arcs", "constituents", "nodes" or "answer"
+    words: tuple[str, ...]  # of an answer in a passage its text, as one
+    places: tuple[Place, ...] = ()
+    text: str = ""  # what places count in; empty: the words with spaces between them
+    tags: tuple[str, ...] = ()  # one a word; of several columns joined by spaces
+    spans: tuple[tuple[int, int, str], ...] = ()  # characters from, up to, label
+    heads: tuple[int, ...] = ()  # one a word, counted from 1; 0 the root
+    relations: tuple[str, ...] = ()  # one a word
+    tree: Tree | None = None  # of constituents, or with a label at every node
+    scores: tuple[float, ...] = ()  # of each node of `tree`, as `nodes` orders them, from -1 to 1
+
+    def to_json(self) -> dict[str, Any]:
+        """What there is to say, as plain values."""
+        out = {name: list(getattr(self, name)) for name in ROWS if getattr(self, name)}
+        return {"kind": self.kind} | out | ({"tree": format(self.tree)} if self.tree else {})
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any], text: str = "") -> "Structure":
+        """What `to_json` wrote, and the text that its places count in."""
+        rows = {name: tuple(map(_value, saved.get(name, ()))) for name in ROWS}
+        tree = _tree(saved["tree"]) if "tree" in saved else None
+        return cls(saved["kind"], text=text, tree=tree, **rows)
+
+
+def _value(item: Any) -> Any:
+    return tuple(item) if isinstance(item, list) else item
+
+
+def _tree(written: str) -> Tree | None:
+    """A tree as `format` writes it, where a leaf may have no label: ( word)."""
+    builder, out = Builder(), None
+    for token, column in tokens(written):
+        if token == "(":
+            builder.open("tree", column, "" if written[column] == " " else None)
+        else:
+            out = feed(builder, token, "tree", column)
+    return out

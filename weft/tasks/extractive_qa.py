@@ -1,0 +1,290 @@
+"""Answer spans: a question and a passage -> the stretch of the passage that answers, or none.
+
+n questions
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.metrics.squad import AnswerSpans, judged, overlap
+from weft.registry import register
+from weft.tasks.annotation import Structure
+from weft.tasks.pair import Two
+from weft.tasks.task import Answer, Loss
+from weft.text.example import Answers, Example, Tally
+from weft.text.formats.squad import check_answers, found_in
+from weft.text.line_source import SKIP
+
+if TYPE_CHECKING:
+    from weft.batch import Labelled
+
+FIRST = 1000  # questions that say whether there are some without an answer
+ANSWER = "answer"  # what a drawing marks in a passage
+
+# First and last step; the scores of this span, of none, and of all spans together.
+Scored = tuple[int, int, float, float, float]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What answers can be, and how much better "none" has to be to be said."""
+
+    longest: int
+    no_answer: bool
+    threshold: float = 0.0
+
+    @property
+    def size(self) -> tuple[int, bool]:
+        return self.longest, self.no_answer
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "longest": self.longest, "no_answer": self.no_answer, "threshold": self.threshold,
+        }  # fmt: skip
+
+
+class Window(NamedTuple):
+    """One row of a passage: which question it belongs to, and where its steps stand."""
+
+    text: int
+    passage: str
+    spans: np.ndarray  # (T, 2) characters from, up to; empty where a step is not of the passage
+
+
+@dataclass(frozen=True)
+class Pointed:
+    """The best span over all windows of a passage, and how good "no answer" is."""
+
+    passage: str
+    start: int
+    end: int
+    score: float  # of first and last step, added: comparable between windows
+    nothing: float  # the lowest of "no answer" over the windows; -inf where it is not possible
+    chance: float  # the share of this span among all, those of other windows too
+    no_chance: float  # and that of "no answer"
+
+    @property
+    def text(self) -> str:
+        return self.passage[self.start : self.end]
+
+    @property
+    def margin(self) -> float:
+        """How much better no answer is than this one."""
+        return self.nothing - self.score
+
+
+def pointed(rows: Iterable[tuple[Window, Scored]], count: int) -> list[Pointed]:
+    """What was found for each of `count` questions: of its windows the best span wins.
+
+    Raw scores are compared, as BERT's own code does; none counts with its lowest score.
+    """
+    found: list[list[tuple[Window, Scored]]] = [[] for _ in range(count)]
+    for window, best in rows:
+        found[window.text].append((window, best))
+    return [_merged(own) if own else Pointed("", 0, 0, 0.0, 0.0, 0.0, 0.0) for own in found]
+
+
+def _merged(rows: Sequence[tuple[Window, Scored]]) -> Pointed:
+    window, (first, last, score, *_) = max(rows, key=lambda row: row[1][2])
+    nothing = min(best[3] for _, best in rows)
+    # That there is none in one window does not speak against what is found in another.
+    whole = float(np.logaddexp.reduce([*(best[4] for _, best in rows), nothing]))
+    start, end = int(window.spans[first][0]), int(window.spans[last][1])
+    return Pointed(
+        window.passage, start, end, score, nothing,
+        float(np.exp(score - whole)), float(np.exp(nothing - whole)),
+    )  # fmt: skip
+
+
+@register("task", "span")
+class Span(Two):
+    """The stretch of a passage that answers a question: extractive question answering.
+
+    Answers have at most `longest` tokens. With `no_answer` some questions have none; how sure the
+    model must be to say so is tuned on dev. Of several right answers the one given most often is
+    learned, and all count in the measure.
+    """
+
+    head = "span"
+    metric = "f1"
+    higher_is_better = True
+
+    def __init__(self, no_answer: bool = False, longest: int = 30) -> None:
+        if longest < 1:
+            raise UserError(f"task 'span': 'longest' should be at least 1, got {longest}.")
+        self.no_answer, self.longest = no_answer, longest
+        self.tuned = no_answer
+
+    @staticmethod
+    def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+        """Questions may have no answer where one of the first has none and nothing else is said."""
+        if "no_answer" in given:
+            return {}
+        first = (example.label for example in islice(examples, FIRST))
+        return {"no_answer": any(label == Answers() for label in first)}
+
+    def prepare(self, example: Example, tally: Tally) -> Example:
+        """The example with its answers found in the passage; without any, only if that may be."""
+        example = super().prepare(example, tally)
+        label, passage = example.label, example.other or ""
+        if label is None:
+            if self.no_answer:
+                return replace(example, label=Answers())
+            raise UserError(
+                f"{where(example)}: there is no answer. Fill it in, or {SKIP}; if there are "
+                "questions without one, pass --set task.no_answer=true."
+            )
+        try:
+            if isinstance(label, (str, tuple)):
+                texts = (label,) if isinstance(label, str) else label
+                return replace(example, label=found_in(texts, passage))
+            if isinstance(label, Answers):
+                check_answers(label, passage)
+        except UserError as error:
+            raise UserError(f"{where(example)}: {error}") from None
+        if label == Answers():
+            self._answers(example)  # an error now, where rows can be left out
+        return example
+
+    def space(self, examples: Iterable[Example]) -> Questions:
+        """Nothing is learned of the answers but that there are some."""
+        file, some = "input", False
+        for example in examples:
+            file = example.file or file
+            some = some or bool(self._answers(example).texts)
+        if not some:
+            raise UserError(f"{file}: no question has an answer; there is nothing to learn.")
+        return Questions(self.longest, self.no_answer)
+
+    def load_space(self, saved: dict[str, Any]) -> Questions:
+        try:
+            return Questions(
+                int(saved["longest"]), bool(saved["no_answer"]), float(saved["threshold"])
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"The saved labels are damaged: {error!r}. Train again.") from error
+
+    def _answers(self, example: Example) -> Answers:
+        label = example.label
+        if not isinstance(label, Answers):
+            raise UserError(
+                f"{where(example)}: no answer that stands in the passage. Give SQuAD's JSON, or a "
+                "table with the columns question, context and answer."
+            )
+        if not label.texts and not self.no_answer:
+            raise UserError(
+                f"{where(example)}: this question has no answer. Set task.no_answer = true, or "
+                f"{SKIP}."
+            )
+        return label
+
+    def target(self, example: Example, space: Questions) -> np.ndarray:
+        """(1, 2) the characters from and up to of the answer that is learned; (0, 2) for none."""
+        answers = self._answers(example)
+        given = Counter(zip(answers.starts, answers.texts, strict=True))  # the first of equals wins
+        best = given.most_common(1)
+        return np.array([[s, s + len(t)] for (s, t), _ in best], np.int64).reshape(-1, 2)
+
+    def right(self, example: Example) -> tuple[str, ...]:
+        """All answers that are right, as they stand in the file."""
+        return self._answers(example).texts
+
+    def placed(self, target: np.ndarray, spans: np.ndarray) -> np.ndarray:
+        """(2,) the first and last step that hold an answer, by the places of the steps of a row.
+
+        It is [-1, -1] where there is none, or not the whole of it.
+        """
+        none = np.full(2, -1, np.int64)
+        real = np.flatnonzero(spans[:, 1] > spans[:, 0])
+        if not len(target) or not len(real):
+            return none
+        start, end = target[0]
+        if spans[real[0], 0] > start or spans[real[-1], 1] < end:
+            return none
+        own = real[(spans[real, 1] > start) & (spans[real, 0] < end)]
+        return own[[0, -1]] if len(own) else none
+
+    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+        return Loss(*scores.loss(batch.target))
+
+    def answers(self, scores: Sequence[Pointed], space: Questions) -> list[Answer]:
+        """The text of each answer, "" for none, with its probability and its place."""
+        return [self._answer(one, space) for one in scores]
+
+    def _answer(self, found: Pointed, space: Questions) -> Answer:
+        chances = (found.chance, found.no_chance)
+        if self._silent(found, space):
+            seen = marked(found.passage)
+            return Answer("", found.no_chance, scores=chances, structure=seen)
+        place = (found.start, found.end)
+        seen = marked(found.passage, place)
+        part = (*place, found.chance)
+        return Answer(found.text, found.chance, (part,), scores=chances, structure=seen)
+
+    def _silent(self, found: Pointed, space: Questions) -> bool:
+        return not found.text or (space.no_answer and found.margin > space.threshold)
+
+    def gold(self, example: Example, space: Questions, said: Answer | None = None) -> Structure:
+        """What is right, as an answer would show it: of several, what is nearest to `said`."""
+        passage, answers = example.other or "", self._answers(example)
+        learned = [(int(a), int(b)) for a, b in self.target(example, space)]
+        if said is None or not learned:
+            return marked(passage, *learned)
+        others = [(s, s + len(t)) for s, t in zip(answers.starts, answers.texts, strict=True)]
+        given = said.parts[0][:2] if said.parts else ()
+
+        def nearness(place: tuple[int, int]) -> tuple[float, bool]:
+            return overlap(said.value, passage[slice(*place)]), place == given
+
+        return marked(passage, max([*learned, *others], key=nearness))
+
+    def predicted(self, scores: Sequence[Pointed], space: Questions) -> list[str]:
+        return ["" if self._silent(one, space) else one.text for one in scores]
+
+    def tune(self, scores: Any, targets: Any, space: Questions) -> Questions:
+        """The threshold of "no answer" with the highest F1 on held-out questions."""
+        if not self.no_answer or not len(scores):
+            return space
+        f1 = np.array([
+            [judged(said, right, no_answer=True)[1] for said in (found.text, "")]
+            for found, right in zip(scores, targets, strict=True)
+        ])  # fmt: skip
+        margins = np.array([found.margin for found in scores])
+        return replace(space, threshold=best_threshold(margins, f1[:, 0], f1[:, 1]))
+
+    def measure(self, space: Questions) -> AnswerSpans:
+        return AnswerSpans(space.no_answer)
+
+
+def marked(passage: str, *places: tuple[int, int]) -> Structure:
+    """A passage with its answer, if it has one, for drawing."""
+    texts = tuple(passage[start:end] for start, end in places)
+    spans = tuple((start, end, ANSWER) for start, end in places)
+    return Structure(ANSWER, texts, text=passage, spans=spans)
+
+
+def best_threshold(margins: np.ndarray, answered: np.ndarray, silent: np.ndarray) -> float:
+    """The cut with the highest mean where those up to it are answered and those beyond are not.
+
+    It lies half-way between two neighbouring margins; of equally good ones the nearest to 0 wins.
+    """
+    order = np.argsort(margins, kind="stable")
+    sizes = margins[order].astype(np.float64)
+    gains = (answered - silent)[order]
+    totals = np.concatenate([[0.0], np.cumsum(gains)])  # of answering so many
+    apart = np.concatenate([[True], sizes[1:] > sizes[:-1], [True]])  # none falls between equals
+    edges = np.concatenate([[sizes[0] - 1], sizes, [sizes[-1] + 1]])
+    cuts = (edges[:-1] + edges[1:]) / 2
+    good = np.flatnonzero(apart & (totals >= totals[apart].max() - 1e-9))
+    return float(cuts[good[np.abs(cuts[good]).argmin()]])
+
+
+def where(example: Example) -> str:
+    """'file:line: question …': many questions stand on one line."""
+    return f"{example.where}: question '{example.id}'" if example.id else example.where

@@ -1,0 +1,250 @@
+"""Filling in hidden words, and telling what follows: how BERT is pre-trained on raw text.
+
+D documents
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft import registry
+from weft.errors import UserError
+from weft.metrics.bootstrap import ratio
+from weft.metrics.per_sentence import SentenceMeasure
+from weft.metrics.sentence_counts import Statistic
+from weft.registry import register
+from weft.tasks.task import Answer, Loss
+from weft.text.example import Example
+from weft.text.line_source import SKIP
+
+if TYPE_CHECKING:
+    from weft.batch import Labelled
+    from weft.batch.mlm_collator import Masking
+    from weft.tokens.special_tokens import Frame
+    from weft.tokens.tokenizer import Tokenizer
+
+BLANK = re.compile(r"\[MASK\]|<mask>")
+LARGEST = 700.0  # nats a token: e to this is still a number
+SEED = 0  # of what is hidden where a model is measured: always the same
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with blanks, and for each the words that fit best with their probabilities."""
+
+    text: str
+    blanks: tuple[tuple[tuple[str, float], ...], ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a document cost: nats, number and right ones of its hidden tokens; the same of its rows,
+    each asked whether its second segment follows the first."""
+
+    nats: float = 0.0
+    hidden: float = 0.0
+    right: float = 0.0
+    next_nats: float = 0.0
+    rows: float = 0.0
+    next_right: float = 0.0
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """What texts are written with, and whether the model is asked what follows."""
+
+    tokenizer: "Tokenizer"
+    follows: bool = True
+    shared: bool = True  # what is read is what is filled in
+
+    @property
+    def size(self) -> tuple[int, bool]:
+        """How many tokens there are, and whether it is asked what follows."""
+        return len(self.tokenizer), self.follows
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tokenizer": json.loads(self.tokenizer.to_json()), "next": self.follows}
+
+
+def check_blanks(text: str, where: str) -> str:
+    """The text, or a UserError where it has words and no blank among them."""
+    if text.strip() and not BLANK.search(text):
+        others = f", or {SKIP}" if ":" in where else ""  # of a file
+        raise UserError(
+            f"{where}: there is nothing to fill in. Write [MASK] or <mask> in the place of a "
+            f"word{others}."
+        )
+    return text
+
+
+@register("task", "masked")
+class Masked:
+    """Hidden words of documents are filled in (Devlin et al. 2019); labels are not looked at.
+
+    A row has `window` tokens, of the last `long_share` of the training `long_window`. Of its tokens
+    a `share` is chosen: 80 % are hidden, 10 % replaced, 10 % kept; with `whole_words` all tokens of
+    a word are. With `next` a row has two segments, and it is told whether the second follows the
+    first; the share `short` of such rows is shorter on purpose. Without, a row is one segment.
+    """
+
+    head = "masked"
+    metric = "perplexity"
+    higher_is_better = False
+    tuned = False
+    manner = "documents"
+
+    def __init__(
+        self,
+        tokenizer: dict[str, Any] | None = None,
+        window: int = 128,
+        long_window: int = 512,
+        long_share: float = 0.0,
+        share: float = 0.15,
+        short: float = 0.1,
+        next: bool = True,
+        whole_words: bool = False,
+    ) -> None:
+        for name, size in (("window", window), ("long_window", long_window)):
+            if size < 8:
+                raise UserError(f"task.{name} should be 8 or more, got {size}.")
+        for name, value in (("long_share", long_share), ("share", share), ("short", short)):
+            if not 0 <= value <= 1:
+                raise UserError(f"task.{name} should be from 0 to 1, got {value}.")
+        if not 0 < share < 1:
+            raise UserError(f"task.share should be above 0 and below 1, got {share}.")
+        self.tokenizer, self.next, self.whole_words = tokenizer or {}, next, whole_words
+        self.window, self.long_window, self.long_share = window, long_window, long_share
+        self.share, self.short = share, short
+
+    @property
+    def longest(self) -> int:
+        """The widest window that a model of it must read."""
+        return max(self.window, self.long_window) if self.long_share else self.window
+
+    def space(self, examples: Iterable[Example]) -> Lexicon:
+        """Learn the tokenizer, or read the one that was made before."""
+        section = dict(self.tokenizer)
+        if path := section.pop("path", ""):
+            from weft.tokens.tokenizer import Tokenizer
+
+            return self._with_mask(Tokenizer.load(Path(path)), f"{path}: this tokenizer")
+        kind = registry.build("tokenizer", section)
+        texts = (line for example in examples for line in example.text.split("\n"))
+        return self._with_mask(kind.train(texts), f"The tokenizer '{section['kind']}'")
+
+    def _with_mask(self, tokenizer: "Tokenizer", what: str) -> Lexicon:
+        if tokenizer.mask is None:
+            raise UserError(
+                f"{what} has neither <mask> nor [MASK], which stands for hidden words. Use one "
+                "that has: wordpiece, bpe or unigram."
+            )
+        return Lexicon(tokenizer, self.next)
+
+    def given(self, one: str | Example, space: Lexicon, where: str) -> str:
+        """The text with blanks that the engine is asked about."""
+        if isinstance(one, str):
+            return check_blanks(one, where)
+        return check_blanks(one.text, one.where if one.file else where)
+
+    def load_space(self, saved: dict[str, Any]) -> Lexicon:
+        from weft.tokens.tokenizer import Tokenizer
+
+        try:
+            text = json.dumps(saved["tokenizer"], ensure_ascii=False)
+            return Lexicon(Tokenizer.from_json(text), bool(saved["next"]))
+        except (KeyError, TypeError) as error:
+            raise UserError(f"The model's words are damaged: {error!r}. Train again.") from error
+
+    def masking(self, space: Lexicon, frame: "Frame", phases: bool = True) -> "Masking":
+        """What is hidden, and how; without `phases`, as a model is measured."""
+        from weft.batch.mlm_collator import Masking
+
+        assert space.tokenizer.mask is not None
+        return Masking(
+            space.tokenizer.mask, space.tokenizer.ordinary, frame, self.window, self.share,
+            self.whole_words, self.next, self.short, self.long_window,
+            self.long_share if phases else 0.0,
+        )  # fmt: skip
+
+    def target(self, example: Example, space: Lexicon) -> int:
+        return 0  # it is drawn anew whenever the document is read
+
+    def right(self, example: Example) -> None:
+        """Nothing is known of a document beside its text."""
+
+    def asked(self, example: Example) -> str:
+        """A short text of a document with a word left out, to see later if it is still filled in
+        alike."""
+        words = example.text.split("\n")[0].split()[:40]
+        if words:
+            words[len(words) // 2] = "[MASK]"
+        return " ".join(words)
+
+    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+        return Loss(*scores.loss(batch.target))
+
+    def listen(self, engine: Any, texts: Iterable[str], space: Lexicon) -> Iterator[Judged]:
+        """What each document costs a model, with the same words hidden every time."""
+        return engine.judged(texts, self, space)
+
+    def answers(self, scores: Sequence[Filled | Judged], space: Lexicon) -> list[Answer]:
+        """Blanks filled in; or of documents that were judged, their perplexities."""
+        return [_costs(one) if isinstance(one, Judged) else _filled(one) for one in scores]
+
+    def predicted(self, scores: Sequence[Judged], space: Lexicon) -> Sequence[Judged]:
+        return scores
+
+    def tune(self, scores: Any, targets: Any, space: Lexicon) -> Lexicon:
+        return space
+
+    def measure(self, space: Lexicon) -> "Blanks":
+        return Blanks(space.follows)
+
+
+class Blanks(SentenceMeasure):
+    """How well hidden tokens are filled in: perplexity of a token and accuracy; and, where that is
+    asked, how well it is told what follows. The interval is over documents."""
+
+    def __init__(self, follows: bool = True) -> None:
+        super().__init__(6, follows)
+        self.follows = follows
+
+    def add(self, predicted: Sequence[Judged], gold: Any = None) -> None:
+        """Count documents that were judged."""
+        for one in predicted:
+            self.add_row([one.nats, one.hidden, one.right, one.next_nats, one.rows, one.next_right])
+
+    def statistics(self) -> Mapping[str, Statistic]:
+        found: dict[str, Statistic] = {
+            "perplexity": lambda sums: np.exp(np.minimum(ratio(sums[:, 0], sums[:, 1]), LARGEST)),
+            "accuracy": lambda sums: ratio(sums[:, 2], sums[:, 1]),
+        }
+        if self.follows:
+            found["next_accuracy"] = lambda sums: ratio(sums[:, 5], sums[:, 4])
+            found["next_loss"] = lambda sums: ratio(sums[:, 3], sums[:, 4])
+        return found
+
+
+def _costs(found: Judged) -> Answer:
+    nats = found.nats / max(found.hidden, 1.0)
+    value = float(np.exp(min(nats, LARGEST)))
+    return Answer(value, value)
+
+
+def _filled(found: Filled) -> Answer:
+    """The text with the best word in every blank; a piece of a word joins what is before it."""
+    best = [words[0] for words in found.blanks]
+    parts = BLANK.split(found.text)
+    value = parts[0]
+    for (word, _), rest in zip(best, parts[1:], strict=True):
+        value = value.rstrip() + word[2:] if word.startswith("##") else value + word
+        value += rest
+    chances = [chance for _, chance in best]
+    score = float(np.exp(np.log(np.maximum(chances, 1e-300)).mean())) if best else 1.0
+    first = tuple(chance for _, chance in found.blanks[0]) if best else ()
+    return Answer(value, score, scores=first, tokens=tuple(best), blanks=found.blanks)

@@ -1,0 +1,114 @@
+"""What answers that are texts are written with: a vocabulary, copied words, values of a record."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.text.formats.records import CLOSE, OPEN, mark
+from weft.tokens.vocabulary import BOS, EOS
+
+if TYPE_CHECKING:
+    from weft.tokens.tokenizer import Tokenizer
+
+_MARK = re.compile(rf"{OPEN}[^{CLOSE}]*{CLOSE}")
+
+
+@dataclass(frozen=True)
+class Words:
+    """The tokenizer of the target or of both sides, and what else may be written."""
+
+    tokenizer: "Tokenizer"
+    shared: bool = False
+    copies: bool = False  # words of the source that are not in the vocabulary
+    slots: tuple[str, ...] = ()  # of the records it learned from
+    hidden: tuple[str, ...] = ()  # slots whose values are written back afterwards
+    width: int = 1  # a target is a table of one column
+
+    @cached_property
+    def size(self) -> tuple[int, int, int]:
+        """How many tokens there are, and which begin and end a text.
+
+        A tokenizer of whole words has none of its own for that; those come after its words.
+        """
+        known = {token: i for i, token in enumerate(self.tokenizer.vocabulary)}
+        size, ends = len(known), []
+        for token in (BOS, EOS):
+            ends.append(known.get(token, size))
+            size += token not in known
+        return size, ends[0], ends[1]
+
+    def written(self, text: str, source: str = "") -> np.ndarray:
+        """(T,) the ids of an answer and of its end; words of the source may be copied."""
+        if not self.copies:
+            (ids,) = self.tokenizer.ids([text])
+        else:
+            beyond = self.size[0]
+            ((_, strangers),) = self.tokenizer.extended([source], beyond)
+            ((tokens, _),) = self.tokenizer.extended([text], beyond, [strangers])
+            ids = tokens.ids
+        return np.append(ids, self.size[2]).astype(np.int64)
+
+    def text(
+        self, ids: np.ndarray, copied: Sequence[str] = (), fields: Sequence[tuple[str, str]] = ()
+    ) -> str:
+        """The text of some ids, up to the one that ends it.
+
+        `copied` are the source's strangers, `fields` the record whose values are written back.
+        """
+        kept, last = ids.ravel().tolist(), self.size[2]
+        kept = kept[: kept.index(last)] if last in kept else kept
+        size, others = len(self.tokenizer), self.strangers(copied, fields)
+        return self.tokenizer.decode((i for i in kept if i < size or i in others), others).strip()
+
+    def strangers(
+        self, copied: Sequence[str] = (), fields: Sequence[tuple[str, str]] = ()
+    ) -> dict[int, str]:
+        """What some ids stand for in the answer to one source: words that only it has."""
+        others = {self.size[0] + i: word for i, word in enumerate(copied)}
+        space = self.tokenizer.space  # a value is a word of its own
+        return others | {self._marks[s]: space + v for s, v in fields if s in self._marks}
+
+    def piece(self, token: int, copied: Sequence[str] = ()) -> str:
+        """One token as it stands in a text; where sub-words mark spaces, with its space."""
+        beyond, entries = self.size[0], self.tokenizer.vocabulary
+        if token >= beyond:
+            return copied[token - beyond] if token - beyond < len(copied) else ""
+        if token >= len(entries):
+            return EOS if token == self.size[2] else BOS
+        return entries[token].replace(self.tokenizer.space or "\0", " ")
+
+    @cached_property
+    def _marks(self) -> dict[str, int]:
+        known = {token: i for i, token in enumerate(self.tokenizer.vocabulary)}
+        return {slot: known[mark(slot)] for slot in self.hidden if mark(slot) in known}
+
+    @staticmethod
+    def without_marks(text: str) -> str:
+        """A text without the marks of slots, which a tokenizer should not learn to cut."""
+        return _MARK.sub(" ", text) if OPEN in text else text
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tokenizer": json.loads(self.tokenizer.to_json()), "shared": self.shared,
+            "copies": self.copies, "slots": list(self.slots), "hidden": list(self.hidden),
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> "Words":
+        """What `to_json` described."""
+        from weft.tokens.tokenizer import Tokenizer
+
+        try:
+            text = json.dumps(saved["tokenizer"], ensure_ascii=False)
+            return cls(
+                Tokenizer.from_json(text), bool(saved["shared"]), bool(saved["copies"]),
+                tuple(saved["slots"]), tuple(saved["hidden"]),
+            )  # fmt: skip
+        except (KeyError, TypeError) as error:
+            raise UserError(f"The target's words are damaged: {error!r}. Train again.") from error

@@ -1,0 +1,178 @@
+"""A label at every node of a tree, the root's for the text as a whole: sentiment of phrases.
+
+T nodes   C labels
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.metrics.structure.tree_nodes import NONE, UNSEEN, NodeLabels
+from weft.metrics.value import Figure
+from weft.registry import register
+from weft.tasks.annotation import Found, Structure
+from weft.tasks.tag_vocabulary import TagSets
+from weft.tasks.task import Answer, Loss
+from weft.text.annotation.trees import Tree
+from weft.text.example import Example, Tally
+from weft.untrusted import whole_number
+
+if TYPE_CHECKING:
+    from weft.batch import Labelled
+
+
+@register("task", "nodes")
+class Nodes:
+    """A label at every node of given trees, such as (3 (2 The) (4 good)); the root's is the text's.
+
+    Labels that are whole numbers are a scale; of an odd number of them the middle one is neutral,
+    and figures of the two sides without it are measured as well.
+    """
+
+    head = "nodes"
+    metric = "root"
+    higher_is_better = True
+    tuned = False
+
+    def prepare(self, example: Example, tally: Tally) -> Example:
+        """The example with its tree made binary, and the words of it."""
+        from weft.batch.trees import readable
+
+        if example.tree is None:
+            raise UserError(
+                f"{example.where}: there is no tree. Give bracketed trees such as "
+                "(3 (2 The) (4 good)), or a parser that makes them: data.parser=FOLDER, a model "
+                "trained with --recipe constituency."
+            )
+        return readable(example)
+
+    def space(self, examples: Iterable[Example]) -> TagSets:
+        seen: set[str] = set()
+        for example in examples:
+            seen.update(_flat(example).labels)
+        seen.discard("")
+        if len(seen) < 2:
+            found = f"the only label is {seen.pop()!r}" if seen else "no node has a label"
+            raise UserError(f"{found}. Write labels into the trees: (3 (2 The) (4 good)).")
+        whole = all(whole_number(label.removeprefix("-")) is not None for label in seen)
+        names = sorted(seen, key=int) if whole else sorted(seen)
+        return TagSets(("label",), (tuple(names),), beside=1)
+
+    def load_space(self, saved: dict[str, Any]) -> TagSets:
+        return TagSets.from_json(saved, beside=1)
+
+    def target(self, example: Example, space: TagSets) -> np.ndarray:
+        """(T, 2) the number of each node's label, -1 where it has none, and its parent."""
+        flat = _flat(example)
+        index = space.index[0]
+        labels = [index.get(label, UNSEEN) if label else NONE for label in flat.labels]
+        return np.stack([np.array(labels, np.int64), flat.parents], axis=1)
+
+    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+        return Loss(*scores.loss(batch.target))
+
+    def answers(self, scores: Sequence[Found], space: TagSets) -> list[Answer]:
+        """The label of each root; those of the other nodes are in the structure."""
+        return [self._answer(found, space) for found in scores]
+
+    def _answer(self, found: Found, space: TagSets) -> Answer:
+        if found.tree is None:
+            return Answer("", 0.0, structure=Structure("nodes", ()))
+        names = [space.name(0, int(number)) for number in found.table[:, 0]]
+        leaning = _leaning(found.chances)
+        tree, scores = _labelled(found.tree, names, leaning)
+        top = found.chances[-1]
+        return Answer(
+            names[-1], float(top.max()), scores=tuple(top.tolist()),
+            structure=Structure("nodes", found.words, found.places, tree=tree, scores=scores),
+        )  # fmt: skip
+
+    def gold(self, example: Example, space: TagSets) -> Structure:
+        """What is right, as an answer would show it."""
+        return Structure(
+            "nodes", example.words, example.places, example.text, tree=example.tree
+        )  # fmt: skip
+
+    def predicted(self, scores: Sequence[Found], space: TagSets) -> list[np.ndarray]:
+        """(T, 2) the label of each node, and whether it leans to the upper side of the scale."""
+        return [np.stack([found.table[:, 0], _above(found.chances)], axis=1) for found in scores]
+
+    def tune(self, scores: Any, targets: Any, space: TagSets) -> TagSets:
+        return space
+
+    def measure(self, space: TagSets) -> "NodeMeasure":
+        return NodeMeasure(space)
+
+
+class NodeMeasure:
+    """Right labels at the root and at all nodes."""
+
+    def __init__(self, space: TagSets) -> None:
+        self.counts = NodeLabels(len(space.entries[0]), neutral(space))
+
+    def add(self, predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]) -> None:
+        for ours, theirs in zip(predicted, gold, strict=True):
+            said, positive = ours[None, :, 0], ours[None, :, 1] > 0
+            self.counts.add(said, theirs[None, :, 0], theirs[None, :, 1], positive)
+
+    def merge(self, other: "NodeMeasure") -> None:
+        self.counts.merge(other.counts)
+
+    @property
+    def n(self) -> int:
+        return self.counts.n
+
+    def figures(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Figure]:
+        return self.counts.figures(resamples, seed, level)
+
+
+def neutral(space: TagSets) -> int | None:
+    """The middle of a scale of whole numbers, where it has one."""
+    labels = space.entries[0]
+    scale = all(whole_number(label.removeprefix("-")) is not None for label in labels)
+    return len(labels) // 2 if scale and len(labels) % 2 and len(labels) > 2 else None
+
+
+def _leaning(chances: np.ndarray) -> np.ndarray:
+    """(T,) from -1 to 1: where on the scale each node is expected."""
+    return chances @ np.linspace(-1, 1, chances.shape[1])
+
+
+def _above(chances: np.ndarray) -> np.ndarray:
+    """(T,) whether the labels above the middle are more probable than those below."""
+    half = chances.shape[1] // 2
+    return chances[:, -half:].sum(1) > chances[:, :half].sum(1)
+
+
+def _flat(example: Example) -> Any:
+    from weft.batch.trees import flatten
+
+    assert example.tree is not None, "prepared examples have one"
+    return flatten(example.tree)
+
+
+def _labelled(
+    tree: Tree, names: Sequence[str], scores: np.ndarray
+) -> tuple[Tree, tuple[float, ...]]:
+    """The tree with these labels, given children first, and the scores parents first."""
+    where: list[int] = []  # the step of each node, parents first
+    done: list[Tree] = []  # finished sub-trees
+    stack = [(tree, -1)]  # a node, and its place in `where` once its children are on their way
+    step = 0
+    while stack:
+        node, place = stack.pop()
+        if place < 0:
+            place = len(where)
+            where.append(0)
+            stack.append((node, place))
+            stack.extend((child, -1) for child in reversed(node.children))
+            continue
+        below = len(done) - len(node.children)
+        done[below:] = [Tree(names[step], node.word, tuple(done[below:]))]
+        where[place] = step
+        step += 1
+    return done[0], tuple(float(scores[i]) for i in where)

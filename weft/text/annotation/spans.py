@@ -1,0 +1,246 @@
+"""A text with labelled spans of characters: what makes them sound, how they become word tags."""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from weft.errors import UserError, unknown_name
+from weft.text.annotation import schemes
+from weft.text.annotation.schemes import Invalid, Span
+
+Unit = Literal["character", "utf16", "byte"]
+Borders = Literal["widen", "error", "discard"]
+
+_JOINER = "\u200d"
+_TONES = range(0x1F3FB, 0x1F400)  # skin tones
+_FLAGS = range(0x1F1E6, 0x1F200)  # two of these letters are one flag
+_TAGS = range(0xE0020, 0xE0080)  # spell out the flag of a region
+_LEAD, _VOWEL, _TAIL = range(0x1100, 0x1160), range(0x1160, 0x11A8), range(0x11A8, 0x1200)
+_BLOCKS = range(0xAC00, 0xD7A4)  # Hangul syllables; every 28th has no tail
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A text, its spans in order, and where it was found."""
+
+    text: str
+    spans: tuple[Span, ...] = ()
+    id: str = ""
+    file: str = ""
+    line: int = 0
+    others: tuple[str, ...] = ()  # lines of a stand-off file that are not spans
+    lines: tuple[int, ...] = ()  # of each span; empty: all stand on `line`
+
+    @property
+    def where(self) -> str:
+        """'file:line: text …', for messages."""
+        named = f": text '{self.id}'" if self.id else ""
+        return (f"{self.file}:{self.line}" if self.file else "input") + named
+
+
+@dataclass(frozen=True)
+class SpanFault:
+    """Something wrong with a span: its kind, the span, and what to do about it."""
+
+    kind: str
+    span: Span
+    told: str
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A span that does not fall on word borders, and the span it became; None: it is left out."""
+
+    span: Span
+    to: Span | None
+
+    def __str__(self) -> str:
+        label, start, end = self.span
+        became = f"became [{self.to.start}, {self.to.end})" if self.to else "was left out"
+        return f"{label} [{start}, {end}) {became}"
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A tag for each word, and the spans that had to give way."""
+
+    tags: tuple[str, ...]
+    moved: tuple[Moved, ...] = ()
+
+
+def faults(text: str, spans: Sequence[Span]) -> Iterator[SpanFault]:
+    """What is wrong with spans of characters, counted from 0 with the end excluded."""
+    sound = []
+    for span in spans:
+        fault = _fault(text, span)
+        if fault is None:
+            sound.append(span)
+        else:
+            yield SpanFault(fault[0], span, f"{_told(text, span)} {fault[1]}")
+    before: Span | None = None
+    for span in sorted(sound, key=lambda span: (span.start, span.end)):
+        if before is not None and span.start < before.end:
+            told = f"{_told(text, span)} overlaps {_told(text, before)}"
+            fix = "Keep one of the two: a word has one tag."
+            yield SpanFault("overlapping spans", span, f"{told}. {fix}")
+        if before is None or span.end > before.end:
+            before = span
+
+
+def inside_character(text: str, offset: int) -> bool:
+    """Whether an offset falls between code points that are read as one character.
+
+    Such as a letter and its accent, the parts of a flag, a family or a skin tone, the jamo of a
+    Hangul syllable, a carriage return and its line feed (after Unicode Annex 29).
+    """
+    if not 0 < offset < len(text):
+        return False
+    left, right = text[offset - 1], text[offset]
+    if left == "\r" or left == "\n":
+        return left == "\r" and right == "\n"
+    code = ord(right)
+    if right == _JOINER or code in _TONES or code in _TAGS or unicodedata.category(right)[0] == "M":
+        return True
+    if left == _JOINER:
+        return unicodedata.category(right) in ("So", "Sm")  # most pictures, and ↔
+    if code in _FLAGS:
+        run = 0
+        while run < offset and ord(text[offset - 1 - run]) in _FLAGS:
+            run += 1
+        return run % 2 == 1
+    return _one_syllable(ord(left), code)
+
+
+def in_characters(text: str, offsets: Sequence[int], unit: Unit) -> list[int]:
+    """Offsets counted in UTF-16 units or bytes of UTF-8, as offsets of characters.
+
+    An offset inside a character (half of a surrogate pair, a byte within) is an error.
+    """
+    if unit == "character":
+        return list(offsets)
+    if unit not in ("utf16", "byte"):
+        raise unknown_name("unit of offsets", unit, ("character", "utf16", "byte"))
+    starts: dict[int, int] = {}
+    reach = 0
+    for place, sign in enumerate(text):
+        starts[reach] = place
+        reach += len(sign.encode()) if unit == "byte" else 1 + (ord(sign) > 0xFFFF)
+    starts[reach] = len(text)
+    out = []
+    for offset in offsets:
+        # Beyond the text it stays beyond: the check of the span says so.
+        if 0 <= offset <= reach and offset not in starts:
+            near = max(place for place in starts if place < offset)
+            sign = text[starts[near]]
+            what = "bytes" if unit == "byte" else "UTF-16 units"
+            raise UserError(
+                f"the offset {offset} falls inside the character '{sign}', which takes more than "
+                f"one of the {what} counted. Move it to {near}, or count in another unit."
+            )
+        out.append(starts.get(offset, offset if offset < 0 else len(text) + offset - reach))
+    return out
+
+
+def align(
+    spans: Sequence[Span],
+    offsets: Sequence[tuple[int, int]],
+    *,
+    scheme: str = "IOB2",
+    borders: Borders = "widen",
+) -> Aligned:
+    """A tag for each word from spans of characters and the (start, end) of each word.
+
+    A span that cuts a word is widened to all of it, or is an error, or is left out; one that
+    covers no word, or after widening a word that is taken, is left out or an error. `moved` tells
+    of each.
+    """
+    if borders not in ("widen", "error", "discard"):
+        raise unknown_name("way with borders", borders, ("widen", "error", "discard"))
+    taken: list[Span] = []  # in words
+    moved: list[Moved] = []
+    reach = 0
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        words = [i for i, (a, b) in enumerate(offsets) if a < span.end and b > span.start]
+        wide = None
+        if words and words[0] >= reach:
+            wide = Span(span.label, offsets[words[0]][0], max(offsets[i][1] for i in words))
+        if wide != span:
+            if borders == "error":
+                raise _off_border(span, wide)
+            wide = wide if borders == "widen" else None
+            moved.append(Moved(span, wide))
+        if wide is not None:
+            reach = words[-1] + 1
+            taken.append(Span(span.label, words[0], reach))
+    return Aligned(tuple(schemes.tags(taken, len(offsets), scheme)), tuple(moved))
+
+
+def located(
+    tags: Sequence[str],
+    offsets: Sequence[tuple[int, int]],
+    *,
+    scheme: str = "IOB2",
+    invalid: Invalid = "error",
+) -> list[Span]:
+    """Spans of characters from a tag for each word: the other way round of `align`."""
+    found = schemes.spans(tags, scheme, invalid)
+    return [Span(label, offsets[a][0], offsets[b - 1][1]) for label, a, b in found]
+
+
+def _fault(text: str, span: Span) -> tuple[str, str] | None:
+    if span.start >= span.end:
+        return "span without length", "has no length. The end is excluded and must be larger."
+    if span.start < 0 or span.end > len(text):
+        told = f"reaches outside the text, which has {len(text)} characters."
+        return "span out of range", f"{told} Count from 0, the end excluded.{_units(text)}"
+    if not text[span.start : span.end].strip():
+        return "span of white space", "covers only white space. Move it, or remove it."
+    for offset in (span.start, span.end):
+        if inside_character(text, offset):
+            told = f"cuts a character in two at {offset}, '{_around(text, offset)}'."
+            return "span inside a character", f"{told} Move it to the edge.{_units(text)}"
+    return None
+
+
+def _units(text: str) -> str:
+    """A hint, where other ways of counting would give other numbers."""
+    if text.isascii():
+        return ""
+    far = any(ord(sign) > 0xFFFF for sign in text)
+    return " If they count bytes" + (" or UTF-16 units" * far) + ", say so with unit=."
+
+
+def _told(text: str, span: Span) -> str:
+    covered = text[max(0, span.start) : max(0, span.end)]
+    shown = covered if len(covered) <= 30 else f"{covered[:29]}…"
+    return f"the span {span.label} [{span.start}, {span.end}) '{shown}'"
+
+
+def _around(text: str, offset: int) -> str:
+    """The character around an offset that falls inside it."""
+    start, end = offset, offset
+    while inside_character(text, start):
+        start -= 1
+    while inside_character(text, end):
+        end += 1
+    return text[start:end]
+
+
+def _one_syllable(left: int, right: int) -> bool:
+    if left in _LEAD:
+        return right in _LEAD or right in _VOWEL or right in _BLOCKS
+    open_block = left in _BLOCKS and (left - _BLOCKS.start) % 28 == 0
+    if left in _VOWEL or open_block:
+        return right in _VOWEL or right in _TAIL
+    return (left in _TAIL or left in _BLOCKS) and right in _TAIL
+
+
+def _off_border(span: Span, wide: Span | None) -> UserError:
+    told = f"The span {span.label} [{span.start}, {span.end})"
+    if wide is None:
+        return UserError(f"{told} covers no word of its own. Remove it, or pass borders='discard'.")
+    return UserError(
+        f"{told} cuts words: they stand at [{wide.start}, {wide.end}). Move the span, or pass "
+        "borders='widen' to take whole words, 'discard' to leave it out."
+    )

@@ -1,0 +1,203 @@
+"""Which format a file is in, by its ending and its first lines."""
+
+import csv
+import io
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from weft import jsonio
+from weft.errors import UserError, unknown_name
+from weft.text import column_layout
+from weft.text.annotation import trees
+from weft.text.columns import LABEL_NAMES, TEXT_NAMES
+from weft.text.formats import brackets, conllu, squad, standoff
+from weft.text.line_source import Source, missing, peel
+
+FORMATS = (
+    *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
+    *("conllu", "conll", "spans", "standoff", "squad"),
+)
+PREFIX = "__label__"
+LARGEST_CELL = 10_000_000  # characters
+MATRICES = (".npy", ".npz")
+
+ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".ft": "fasttext",
+    ".fasttext": "fasttext",
+    ".ptb": "trees",
+    ".mrg": "trees",
+}
+
+# Files that hold more than one label a text; each has a reader of its own.
+STRUCTURES = ("conllu", "conll", "spans", "standoff", "squad")
+_STRUCTURE_ENDINGS = {
+    ".conllu": "conllu",
+    ".conllup": "conll",
+    ".conll": "conll",
+    ".iob": "conll",
+    ".iob2": "conll",
+    ".bio": "conll",
+    ".ann": "standoff",
+}
+
+
+def recognise(path: str | os.PathLike[str]) -> str:
+    """One of FORMATS or STRUCTURES; the contents are asked where the ending does not say."""
+    name = os.fspath(path)
+    if name != "-" and os.path.isdir(name):
+        return "standoff" if next(Path(name).rglob("*.ann"), None) else "folder"
+    if name != "-" and not os.path.exists(name):
+        raise missing(name)
+    if name == "-":
+        first = cast(io.BufferedReader, sys.stdin.buffer).peek(1)
+        return "jsonl" if first.lstrip().startswith(b"{") else "lines"
+    source = Source(name)
+    try:
+        return structure_of(source) or recognise_source(source)
+    finally:
+        source.close()
+
+
+def structure_of(source: Source) -> str:
+    """One of STRUCTURES, or "trees" over several lines; empty for a file of texts and labels."""
+    plain = Path(peel(source.path)[0])
+    known = _STRUCTURE_ENDINGS.get(plain.suffix)
+    if known == "standoff" or Path(source.path).with_suffix(".ann").exists():
+        return "standoff"
+    if source.path == "-" or ENDINGS.get(plain.suffix) not in (None, "tsv", "jsonl"):
+        return ""
+    head = source.head()
+    lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in head]
+    if ENDINGS.get(plain.suffix) == "jsonl" or (head and head[0].lstrip().startswith(b"{")):
+        if squad.is_squad("".join(lines)):
+            return "squad"
+        return "spans" if standoff.is_spans(lines[:100]) else ""
+    if known != "conll" and conllu.is_conllu(lines):
+        return "conllu"  # whatever its name
+    if known or column_layout.is_columns(lines):
+        return known or "conll"
+    bracketed = brackets.is_brackets(lines) or brackets.looks_bracketed(lines)
+    return "trees" if bracketed else ""
+
+
+def recognise_source(source: Source) -> str:
+    """The same for an open source, without losing its first lines."""
+    if source.path == "-":
+        # One line only: whoever types, or pipes slowly, should not wait for a thousand.
+        first = source.head(1)
+        return "jsonl" if first and first[0].lstrip().startswith(b"{") else "lines"
+    known = ENDINGS.get(Path(peel(source.path)[0]).suffix)
+    if known in ("parquet", "jsonl", "trees", "csv"):
+        return known
+    head = source.head()
+    if head and head[0].startswith(b"PAR1"):
+        return "parquet"
+    lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in head]
+    lines = [line for line in lines if line.strip()]
+    if any(line.startswith(PREFIX) for line in lines[:100]):
+        return "fasttext"
+    return known or _by_content(lines)
+
+
+def is_matrices(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds matrices itself, and not lines that name them."""
+    return os.fspath(path).endswith(MATRICES)
+
+
+def check_format(name: str) -> str:
+    """The name itself, when it is a format."""
+    if name not in FORMATS:
+        raise unknown_name("format", name, FORMATS)
+    return name
+
+
+def csv_reader(lines: Iterable[str], delimiter: str, strict: bool = True) -> Any:
+    """A reader of cells that may be longer than the 131,072 characters of Python's own limit."""
+    csv.field_size_limit(LARGEST_CELL)
+    return csv.reader(lines, delimiter=delimiter, strict=strict)
+
+
+def delimiter_of(line: str) -> str:
+    """The sign between the cells of a CSV file: a comma unless only another one separates."""
+    counts = {sign: _cell_count(line, sign) for sign in ",;\t"}
+    return "," if counts[","] > 1 else max(counts, key=lambda sign: counts[sign])
+
+
+def _cell_count(line: str, sign: str) -> int:
+    try:
+        return len(next(csv_reader([line], sign, strict=False), []))
+    except csv.Error:  # a bare carriage return, or a cell of a book's length: rows will tell
+        return line.count(sign) + 1
+
+
+def is_quoted(lines: Sequence[str]) -> bool:
+    """Whether tab-separated lines clearly use CSV quotes, rather than merely contain some.
+
+    They do when parsing each line and quoting its cells again, where needed or everywhere, gives
+    back exactly what was there. Prose with quotation marks never survives that.
+    """
+    if not any('"' in line for line in lines):
+        return False
+    try:
+        rows: list[list[str]] = [next(csv_reader([line], "\t"), []) for line in lines]
+    except csv.Error:
+        return False
+    if len(set(map(len, rows))) > 1:
+        return False
+
+    def again(needed_only: bool) -> list[str]:
+        return ["\t".join(_quote(cell, needed_only) for cell in row) for row in rows]
+
+    return list(lines) in (again(True), again(False))
+
+
+def _quote(cell: str, needed_only: bool) -> str:
+    if needed_only and '"' not in cell and "\t" not in cell:
+        return cell
+    return '"' + cell.replace('"', '""') + '"'
+
+
+def _by_content(lines: list[str]) -> str:
+    if not lines:
+        return "lines"
+    if lines[0].lstrip().startswith("{") and _is_object(lines[0]):
+        return "jsonl"
+    if lines[0].lstrip().startswith("(") and _mostly_trees(lines[:20]):
+        return "trees"
+    tabs, count = Counter(line.count("\t") for line in lines).most_common(1)[0]
+    if tabs and count >= 0.9 * len(lines):
+        return "tsv"
+    names = {cell.strip().strip('"').lower() for cell in lines[0].split(",")}
+    if names & set(TEXT_NAMES) and names & set(LABEL_NAMES):
+        return "csv"
+    return "lines"
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(jsonio.parse(line, ""), dict)
+    except UserError:
+        return False
+
+
+def _mostly_trees(lines: list[str]) -> bool:
+    good = 0
+    for line in lines:
+        try:
+            trees.parse(line)
+        except UserError:
+            continue
+        good += 1
+    return good * 2 > len(lines)

@@ -1,0 +1,125 @@
+"""Texts that are always at hand: made-up ones, and prose from Python's own documentation."""
+
+import ast
+import importlib.util
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from weft.errors import unknown_name
+from weft.registry import typed
+from weft.text.example import Example
+from weft.text.synthetic.memory_probe import recall
+from weft.text.synthetic.reviews import reviews as reviews
+from weft.text.synthetic.treebank import treebank as treebank
+
+# Modules with long docstrings that every Python since 3.10 has; the order is part of the corpus.
+_MODULES = (
+    *("argparse", "asyncio.tasks", "collections", "concurrent.futures._base", "configparser"),
+    *("contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "doctest"),
+    *("email.message", "enum", "fractions", "functools", "heapq", "http.client", "http.cookiejar"),
+    *("inspect", "ipaddress", "json", "locale", "logging", "logging.handlers", "mailbox"),
+    *("multiprocessing.pool", "optparse", "os", "pathlib", "pdb", "pickle", "pickletools"),
+    *("platform", "random", "selectors", "shutil", "smtplib", "socket", "statistics", "string"),
+    *("subprocess", "tarfile", "tempfile", "textwrap", "threading", "turtle", "typing"),
+    *("unittest.case", "unittest.mock", "urllib.request", "uuid", "warnings", "weakref", "zipfile"),
+)
+_SHORTEST = 8  # words of a paragraph
+_MARKUP = re.compile(r"\*\*|[*`]|(?<=\w)_(?=\s)|\[\d+\]|:\w+:(?=`)")
+_SENTENCE = re.compile(r"^[\"'(]?[A-Z].*[.!?:)]$")
+
+
+@typed
+def corpus(name: str) -> Any:
+    """A built-in corpus: 'reviews', 'recall' and 'treebank' in three splits, 'python-docs'."""
+    if name not in CORPORA:
+        raise unknown_name("corpus", name, CORPORA)
+    return CORPORA[name]()
+
+
+def planted(
+    count: int, seed: int = 0, *, classes: int = 3, decisive: int = 10, filler: int = 300
+) -> list[Example]:
+    """Made-up texts in which one word decides the label, to see whether explanations find it.
+
+    Among 5 to 40 filler words stands, anywhere, one of the `decisive` words of a class; `id` holds
+    its span, "start:end". The words are the same for every seed, the texts are not.
+    """
+    syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
+    names = random.Random(0)
+    words: dict[str, None] = {}
+    while len(words) < filler + classes * decisive:
+        words["".join(names.choices(syllables, k=names.choice((2, 3))))] = None
+    fill, deciding = list(words)[:filler], list(words)[filler:]
+    draw = random.Random(f"planted {seed}")
+    out = []
+    for i in range(count):
+        which = draw.randrange(classes)
+        chosen = draw.choice(deciding[which * decisive : (which + 1) * decisive])
+        texts = draw.choices(fill, k=draw.randint(5, 40))
+        place = draw.randint(0, len(texts))
+        start = sum(len(word) + 1 for word in texts[:place])
+        text = " ".join([*texts[:place], chosen, *texts[place:]])
+        where = f"{start}:{start + len(chosen)}"
+        out.append(Example(text, f"class{which}", id=where, file="planted", line=i + 1))
+    return out
+
+
+def python_docs() -> list[str]:
+    """Paragraphs of English from the documentation that comes with this Python, without code.
+
+    The same for one version of Python; other versions have edited their documentation.
+    """
+    found: dict[str, None] = {}
+    for text in (*_topics(), *_docstrings()):
+        for paragraph in _paragraphs(text):
+            found.setdefault(paragraph)
+    return list(found)
+
+
+def _topics() -> Iterator[str]:
+    from pydoc_data.topics import topics
+
+    for name in sorted(topics):
+        yield topics[name]
+
+
+def _docstrings() -> Iterator[str]:
+    for module in _MODULES:
+        spec = importlib.util.find_spec(module)
+        if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+            continue
+        tree = ast.parse(Path(spec.origin).read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield ast.get_docstring(node) or ""
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for block in re.split(r"\n[ \t]*\n", text):
+        lines = block.split("\n")
+        # Prose starts all its lines alike; code, tables, lists and signatures do not.
+        indents = {len(line) - len(line.lstrip()) for line in lines if line.strip()}
+        if len(indents) != 1:
+            continue
+        joined = " ".join(_MARKUP.sub("", block).split())
+        if _is_prose(joined):
+            yield joined.replace("::", ":")
+
+
+def _is_prose(text: str) -> bool:
+    words = text.split()
+    if len(words) < _SHORTEST or not _SENTENCE.match(text) or ">>>" in text:
+        return False
+    plain = sum(word.strip(".,;:!?()\"'").replace("-", "").isalpha() for word in words)
+    return plain >= 0.75 * len(words)
+
+
+CORPORA: dict[str, Callable[[], Any]] = {
+    "reviews": reviews,
+    "recall": recall,
+    "python-docs": python_docs,
+    "treebank": treebank,
+}

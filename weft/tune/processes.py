@@ -1,0 +1,78 @@
+"""Several processes on one search: each is started as `python -m weft.tune.processes`."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from weft.errors import UserError
+from weft.machine import cores
+from weft.registry import trusted, trusting
+from weft.run.processes import python_command
+from weft.tune.restart import restarts
+from weft.tune.study import Limits, Row, Study
+from weft.tune.trial import search
+
+PAUSE = 0.3  # seconds between looks at what the workers have done
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def together(study: Study, limits: Limits, workers: int, told: Callable[[Row], None]) -> None:
+    """Let workers do the whole search and the restarts; hear of every trial that ends."""
+    workers = min(workers, cores())
+    share = str(max(1, cores() // workers))
+    logs = study.folder / "workers"
+    logs.mkdir(exist_ok=True)
+    words = python_command("weft.tune.processes", str(study.folder), json.dumps(asdict(limits)))
+    words.append(json.dumps(trusted()))
+    known = {row.number for row in study.rows() if row.over}
+    running = []
+    for i in range(workers):
+        with open(logs / f"{i + 1}.txt", "w", encoding="utf-8") as log:
+            environment = {**os.environ, **dict.fromkeys(THREADS, share)}
+            running.append(subprocess.Popen(words, stdout=log, stderr=log, env=environment))
+    try:
+        while any(process.poll() is None for process in running):
+            time.sleep(PAUSE)
+            for row in study.rows():
+                if row.over and row.number not in known:
+                    known.add(row.number)
+                    told(row)
+    finally:
+        for process in running:
+            process.terminate()  # does nothing to one that has ended
+        for process in running:
+            process.wait()
+    if all(process.returncode for process in running):
+        said = (logs / "1.txt").read_text("utf-8").strip().splitlines()
+        raise UserError(f"Every worker failed; {logs / '1.txt'} ends: {said[-1] if said else ''}")
+
+
+def main(folder: str, wanted: str, trust: str) -> None:
+    """The work of one worker: trials, then restarts."""
+    with trusting(json.loads(trust)):
+        _work(folder, wanted)
+
+
+def _work(folder: str, wanted: str) -> None:
+    limits = Limits(**json.loads(wanted))
+    study = Study(Path(folder))
+    try:
+        search(study, limits)
+        best = study.best()
+        if best is not None and limits.seeds:
+            restarts(study, best.settings, limits)
+    finally:
+        study.close()
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

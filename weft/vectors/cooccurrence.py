@@ -1,0 +1,238 @@
+"""Who stands near whom, and how often: word pairs of a corpus counted in bounded memory.
+
+A dense block holds the pairs of frequent words, hashed tables the others. A part of a table that is
+full goes to a file; in the end each part is read back by itself, summed and put in random order.
+Which part a pair falls into is as good as random, so the whole result is in random order.
+
+V words   N running words   P parts of a table
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import UserError
+from weft.machine import cores
+
+if TYPE_CHECKING:
+    from weft.vectors.corpus import Corpus
+
+MEMORY = 2**30  # bytes that counting may take, beside the corpus
+PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("weight", np.float32)])
+ENTRY = np.dtype([("key", np.uint64), ("value", np.float64)])
+FULL = 0.7  # of a table's slots; above it, finding a free one takes long
+TOGETHER = 4  # parts that are summed at once, at most
+STEP = 2**20  # words counted between two reports
+LINE = 8  # float64 cells of a cache line
+
+
+@dataclass(frozen=True)
+class Cooccurrences:
+    """The pairs that occur, each unordered pair once and in random order, in an unnamed file."""
+
+    size: int  # V
+    pairs: int
+    file: IO[bytes]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Pairs start … stop as records of `first` ≤ `second` and `weight`."""
+        width = PAIR.itemsize
+        raw = os.pread(self.file.fileno(), (stop - start) * width, start * width)
+        return np.frombuffer(raw, PAIR)
+
+    def __len__(self) -> int:
+        return self.pairs
+
+
+def cooccurrences(
+    corpus: "Corpus",
+    window: int = 10,
+    *,
+    threads: int = 0,
+    memory: int = MEMORY,
+    folder: Path | None = None,
+    watch: Callable[[float], None] = lambda share: None,
+) -> Cooccurrences:
+    """Count 1/distance for every two words at most `window` apart in a sentence, both ways round.
+
+    A word beside itself so counts twice. `watch` hears the share of the corpus that lies behind;
+    `folder` is where the files are put.
+    """
+    threads = threads or cores()
+    words = len(corpus.ids)
+    if window < 1:
+        raise UserError(f"'window' should be at least 1, got {window}.")
+    if not words:
+        raise UserError("The corpus holds no words to count pairs of. Lower the minimum count.")
+    parts, slots = _layout(words * window, window, threads, memory)
+    block = _Block.fitting(len(corpus.words), memory // 4)
+    counters = [
+        _Counter(corpus, window, (i, threads), block, (parts, slots), folder)
+        for i in range(threads)
+    ]
+    with ThreadPoolExecutor(threads) as pool:
+        for stop in [*range(STEP, words, STEP), words]:
+            list(pool.map(_Counter.count, counters, [stop] * threads))
+            watch(stop / words)
+        list(pool.map(_Counter.pour, counters))
+        del block
+        return _written(len(corpus.words), counters, range(parts), pool, folder)
+
+
+def _layout(events: int, window: int, threads: int, memory: int) -> tuple[int, int]:
+    """Parts of each thread's table and slots of a part."""
+    # Half of the memory is for tables. Summing a part takes four times its entries; should no two
+    # events have met in a table, TOGETHER parts at once still fit into the other half.
+    entries = ENTRY.itemsize * events
+    parts = max(8, -(-8 * TOGETHER * entries // memory))
+    slots = min(memory // 2 // ENTRY.itemsize, 2 * threads * events) // threads // parts
+    least = 2 * window + 8  # room for one window above FULL, and for what any hash does unevenly
+    if memory // 2 // ENTRY.itemsize // threads // parts < 2 * least:
+        needed = (64 * TOGETHER * entries * ENTRY.itemsize * threads * least) ** 0.5
+        raise UserError(
+            f"{memory / 2**20:.0f} MB is too little to count pairs in: {events / window:,.0f} "
+            f"words with a window of {window} need {needed / 2**20 + 1:.0f} MB."
+        )
+    return parts, max(slots, 4 * least)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Cells for the pairs (i, j ≥ i) of frequent words: those whose ranks have a small product."""
+
+    rows: np.ndarray  # (V,) pair (i, j) has the cell rows[i] + j
+    reach: np.ndarray  # (V,) the first j of each row that has none
+    cells: np.ndarray
+
+    @classmethod
+    def fitting(cls, size: int, memory: int) -> "_Block":
+        """The largest block that takes no more than so many bytes."""
+        low, high = 0, size * size
+        while low < high:
+            middle = (low + high + 1) // 2
+            if cls._cells(size, middle) * 8 <= memory:
+                low = middle
+            else:
+                high = middle - 1
+        reach = cls._reach(size, low)
+        rows, total = np.zeros(size, np.int64), 0
+        for i in np.flatnonzero(reach > np.arange(size)):
+            # Rows are set so that a multiple of LINE begins a cache line: threads share none.
+            rows[i] = -(-total // LINE) * LINE - i // LINE * LINE
+            total = rows[i] + reach[i]
+        return cls(rows, reach, np.zeros(total + LINE))
+
+    @staticmethod
+    def _reach(size: int, product: int) -> np.ndarray:
+        return np.minimum(size, product // np.arange(1, size + 1))
+
+    @classmethod
+    def _cells(cls, size: int, product: int) -> int:
+        wide = cls._reach(size, product) - np.arange(size)
+        return int(wide[wide > 0].sum()) + 2 * LINE * int((wide > 0).sum())
+
+
+class _Counter:
+    """One thread's share of the pairs; every thread reads the whole corpus, none waits."""
+
+    def __init__(
+        self,
+        corpus: "Corpus",
+        window: int,
+        who: tuple[int, int],
+        block: _Block,
+        shape: tuple[int, int],
+        folder: Path | None,
+    ):
+        self.corpus, self.who = corpus, who
+        self.block: _Block | None = block
+        self.shares = np.r_[0.0, 1 / np.arange(1, window + 1)]
+        self.table = np.zeros(shape, ENTRY)  # (P, slots)
+        self.used = np.zeros(shape[0], np.int64)
+        self.limit = int(FULL * shape[1])
+        self.place = np.zeros(2, np.int64)
+        self.file = tempfile.TemporaryFile(dir=folder)
+        self.runs: list[list[tuple[int, int]]] = [[] for _ in range(shape[0])]  # (offset, entries)
+
+    def count(self, stop: int) -> None:
+        """Read on to a position of the corpus."""
+        from weft.vectors.kernels import cooccurrence as kernels
+
+        ids, ends = np.asarray(self.corpus.ids), np.asarray(self.corpus.ends)
+        given = (ids, ends, self.place, stop, self.shares, *self._places())
+        while not kernels.count(*given):
+            self._spill()
+
+    def pour(self) -> None:
+        """Move what is mine in the dense block to the table, and forget the block."""
+        from weft.vectors.kernels import cooccurrence as kernels
+
+        self.place[:] = 0
+        while not kernels.pour(self.place, *self._places()):
+            self._spill()
+        self.block = None
+        self.file.flush()
+
+    def entries(self, part: int) -> Iterator[np.ndarray]:
+        """What was counted of a part, in pieces whose keys repeat."""
+        for offset, entries in self.runs[part]:
+            raw = os.pread(self.file.fileno(), entries * ENTRY.itemsize, offset)
+            yield np.frombuffer(raw, ENTRY)
+        yield self._filled(part)
+
+    def _places(self) -> tuple[Any, ...]:
+        block, table = self.block, self.table
+        assert block is not None
+        dense = (block.rows, block.reach, block.cells)
+        return self.who, dense, (table["key"], table["value"], self.used), self.limit
+
+    def _spill(self) -> None:
+        """Write out the parts that are nearly full: the others will be so soon."""
+        for part in np.flatnonzero(self.used >= 0.9 * self.limit).tolist():
+            self.runs[part].append((self.file.tell(), int(self.used[part])))
+            self.file.write(self._filled(part).tobytes())
+            self.table[part] = 0
+            self.used[part] = 0
+
+    def _filled(self, part: int) -> np.ndarray:
+        row = self.table[part]
+        return row[row["key"] > 0]
+
+
+def _written(
+    size: int,
+    counters: list[_Counter],
+    parts: range,
+    pool: ThreadPoolExecutor,
+    folder: Path | None,
+) -> Cooccurrences:
+    """All parts summed, one after the other, in the file that is kept."""
+    file, pairs = tempfile.TemporaryFile(dir=folder), 0
+    for start in parts[::TOGETHER]:
+        some = parts[start : start + TOGETHER]
+        for summed in pool.map(_summed, some, [counters] * len(some)):
+            file.write(summed.tobytes())
+            pairs += len(summed)
+    file.flush()
+    return Cooccurrences(size, pairs, file)
+
+
+def _summed(part: int, counters: list[_Counter]) -> np.ndarray:
+    """The pairs of one part, in random order."""
+    entries = np.concatenate([piece for c in counters for piece in c.entries(part)])
+    order = np.argsort(entries["key"], kind="stable")
+    keys, values = entries["key"][order], entries["value"][order]
+    starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else order
+    keys = keys[starts] - np.uint64(1)
+    out = np.zeros(len(keys), PAIR)
+    out["first"], out["second"] = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
+    weights = np.add.reduceat(values, starts) if len(starts) else values
+    out["weight"] = np.where(out["first"] == out["second"], 2 * weights, weights)
+    np.random.Generator(np.random.PCG64(part)).shuffle(out)
+    return out
