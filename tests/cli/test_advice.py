@@ -53,8 +53,11 @@ def test_every_option_in_a_string_exists():
 
 @pytest.mark.parametrize("verb", [name for name in OFFERED if " " not in name and name != "list"])
 def test_a_verb_speaks_of_its_own_options(verb):
-    """Strings of weft/cli/VERB.py, fitted as an error is: no option is left that it lacks."""
-    path = Path("weft/cli") / f"{verb}.py"
+    """Strings of the verb's module, fitted as an error is: no option is left that it lacks."""
+    folder = Path("weft/cli")
+    path = (
+        folder / f"{verb}.py" if (folder / f"{verb}.py").is_file() else folder / verb / f"{verb}.py"
+    )
     for line, text in literals(path):
         for option in OPTION.findall(text):
             named = re.search(rf"weft \w+(?: \w+)?[^`]*{option}", text)

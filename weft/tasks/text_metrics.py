@@ -120,7 +120,7 @@ def _of(module: str, kind: str) -> Callable[[], SentenceMeasure]:
     def made() -> SentenceMeasure:
         from importlib import import_module
 
-        return getattr(import_module(f"weft.metrics.{module}"), kind)()
+        return getattr(import_module(f"weft.metrics.generation.{module}"), kind)()
 
     return made
 
@@ -135,12 +135,12 @@ _MADE: dict[str, Callable[[], SentenceMeasure]] = {
     "bleu": _bleu,
     "bleu-lower": lambda: _bleu(True, name="bleu_lower"),
     "bleu-tokenised": lambda: _bleu(True, "none", "bleu_tokenised"),
-    "chrf": _of("generation", "Chrf"),
+    "chrf": _of("text_overlap", "Chrf"),
     "rouge": _of("rouge", "Rouge"),
-    "exact": _of("generation", "ExactMatch"),
+    "exact": _of("text_overlap", "ExactMatch"),
     "nist": _of("nist", "Nist"),
-    "rouge-l": _of("captions", "CaptionRouge"),
-    "cider": _of("captions", "Cider"),
+    "rouge-l": _of("coco", "CaptionRouge"),
+    "cider": _of("coco", "Cider"),
     "slots": lambda: RecordErrors(Rules()),
     "restaurants": _restaurants,
 }
