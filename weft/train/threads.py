@@ -15,7 +15,7 @@ LEAST, ENOUGH = 3, 0.5  # of each count: measurements, and seconds of them
 MOST = 5.0  # seconds of measuring, once each count has one that counts
 SHARE = 0.01  # of the training's time, likewise
 SHORT_SECONDS = 10.0  # a training that one thread finishes by then is not worth comparing counts
-GAIN = 0.9  # a change has to take this share of the time, or the count stays
+MAX_TIME_RATIO = 0.75  # more threads must take at most this much of the time of fewer
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,16 @@ class Timing:
 
     seconds: dict[int, float]
 
-    def faster(self, now: int) -> int:
-        """Return the count that is clearly faster than `now`, or `now`."""
+    def fastest(self) -> int:
+        """Return the fastest count if it is clearly faster than the smallest one, else that one.
+
+        A small gain is not worth it: beside another process two threads may win while they are
+        timed and lose afterwards, and one thread never waits for the other.
+        """
         best = min(self.seconds, key=lambda count: self.seconds[count])
-        return best if self.seconds[best] < GAIN * self.seconds[now] else now
+        smallest = min(self.seconds)
+        is_faster = self.seconds[best] < MAX_TIME_RATIO * self.seconds[smallest]
+        return best if is_faster else smallest
 
     def __str__(self) -> str:
         return ", ".join(f"{1000 * s:.3g} ms with {n}" for n, s in self.seconds.items())
@@ -76,7 +82,7 @@ class ThreadChoice:
         # The first of each is not counted: threads are started, memory is laid out.
         means = {count: sum(some[1:]) / len(some[1:]) for count, some in seconds.items()}
         found = Timing(means)
-        torch.set_num_threads(found.faster(min(means) if first or now not in means else now))
+        torch.set_num_threads(found.fastest())
         self.wait(self.clock() - began)
         return found
 
