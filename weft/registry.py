@@ -3,6 +3,10 @@
 A kind is a folder; a part is a decorated class in any module of that folder. The constructor's
 signature is the part's schema, so defaults live in one place. Folders are read as text, so listing
 parts imports nothing, and building one part imports only the module it lives in.
+
+Parts of other packages have names, too: `@register` adds them when their module is imported, and a
+package can declare them as entry points of the group `weft.parts` ("encoder.mine"). Only trusted
+packages are imported, and a saved model finds only built-in parts and those of trusted packages.
 """
 
 import ast
@@ -13,12 +17,14 @@ import importlib.util
 import inspect
 import os
 import re
+import sys
 import types
 import typing
 from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +53,7 @@ DERIVED = {
     "frame",
     "modelled",
 }
+ENTRY_POINTS = "weft.parts"  # the group in which other packages declare their parts
 SHOWN = 80  # characters of a value in a message
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 P = typing.ParamSpec("P")
@@ -60,6 +67,7 @@ class Trust:
 
     packages: frozenset[str] = frozenset()
     source: Source = lambda name: ""
+    saved: bool = False  # the names come from a saved model
 
     def covers(self, module: str) -> bool:
         """Whether a module is a trusted package, or lies inside one."""
@@ -71,7 +79,9 @@ _TRUST = ContextVar("weft_trust", default=NOBODY)
 
 
 @contextlib.contextmanager
-def trusting(packages: Sequence[str] = (), source: Source | None = None) -> Iterator[None]:
+def trusting(
+    packages: Sequence[str] = (), source: Source | None = None, saved: bool | None = None
+) -> Iterator[None]:
     """Let parts of these packages be imported inside the block, beside those trusted around it.
 
     Everything else that is named 'package.module:Class' in a model or configuration is refused.
@@ -81,7 +91,11 @@ def trusting(packages: Sequence[str] = (), source: Source | None = None) -> Iter
         if not isinstance(name, str) or not _MODULE.fullmatch(name):
             raise UserError(f"trust: {name!r} is not the name of a package, such as 'mypackage'.")
     before = _TRUST.get()
-    now = Trust(before.packages | frozenset(names), source or before.source)
+    now = Trust(
+        before.packages | frozenset(names),
+        source or before.source,
+        before.saved if saved is None else saved,
+    )
     token = _TRUST.set(now)
     try:
         yield
@@ -94,17 +108,20 @@ def trusted() -> list[str]:
     return sorted(_TRUST.get().packages)
 
 
-def trusts(source: Callable[[typing.Any], Source]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def trusts(
+    source: Callable[[typing.Any], Source], saved: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function so that its `trust` holds while it runs.
 
-    `source` makes of its first argument what says where the names of parts come from.
+    `source` makes of its first argument what says where the names of parts come from; `saved`
+    says that they come from a saved model.
     """
 
     def around(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*given: P.args, **options: P.kwargs) -> R:
             bound = inspect.signature(function).bind(*given, **options).arguments
-            with trusting(bound.get("trust", ()), source(next(iter(bound.values())))):
+            with trusting(bound.get("trust", ()), source(next(iter(bound.values()))), saved):
                 return function(*given, **options)
 
         return call
@@ -162,14 +179,33 @@ class Part:
         return getattr(importlib.import_module(self.module), self.attribute)
 
 
-def register(kind: str, name: str) -> Callable[[type], type]:
-    """Decorate a class so that `kind = "name"` in a config finds it."""
-    assert kind in FOLDERS, kind
+_REGISTERED: dict[tuple[str, str], type] = {}  # parts of other packages that were imported
 
-    def mark(cls: type) -> type:
+
+def register(kind: str, name: str) -> Callable[[type], type]:
+    """Decorate a class so that `kind = "name"` in a config finds it.
+
+    Built-in parts are found by reading their folder; those of other modules from the moment on
+    that their module is imported.
+    """
+    if kind not in FOLDERS:
+        raise unknown_name("kind of part", kind, FOLDERS)
+
+    def add(cls: type) -> type:
+        if cls.__module__.partition(".")[0] == __package__:
+            return cls
+        where = f"{cls.__module__}:{cls.__qualname__}"
+        if ":" in name or name in parts(kind):
+            reason = "is built in" if name in parts(kind) else "may not contain a colon"
+            raise UserError(f"{where} registers {kind} '{name}', which {reason}. Choose another.")
+        other = _REGISTERED.get((kind, name))
+        if other is not None and f"{other.__module__}:{other.__qualname__}" != where:
+            first = f"{other.__module__}:{other.__qualname__}"
+            raise UserError(f"Two {kind}s are called '{name}': {first} and {where}.")
+        _REGISTERED[kind, name] = cls
         return cls
 
-    return mark
+    return add
 
 
 @functools.cache
@@ -194,9 +230,49 @@ def find(kind: str, name: str) -> type:
     if ":" in name:
         return _foreign(kind, name)
     known = parts(kind)
-    if name not in known:
-        raise unknown_name(kind, name, known)
-    return known[name].load()
+    if name in known:
+        return known[name].load()
+    return _registered(kind, name)
+
+
+def _registered(kind: str, name: str) -> type:
+    """Return the class that a user's module or an installed package registered by name."""
+    trust = _TRUST.get()
+    declared = declared_parts(kind)
+    if (kind, name) not in _REGISTERED:
+        for package in sorted(trust.packages - sys.modules.keys()):
+            _import_trusted(package)
+    if (kind, name) not in _REGISTERED and name in declared:
+        return _foreign(kind, declared[name])
+    if (kind, name) not in _REGISTERED:
+        others = [key for kind_, key in _REGISTERED if kind_ == kind]
+        raise unknown_name(kind, name, {*parts(kind), *others, *declared})
+    cls = _REGISTERED[kind, name]
+    if trust.saved and not trust.covers(cls.__module__):
+        source = trust.source(name)
+        where = f"{source}: " if source else ""
+        raise _untrusted(where, kind, f"{cls.__module__}:{cls.__qualname__}", cls.__module__)
+    return cls
+
+
+def _import_trusted(package: str) -> None:
+    """Import a trusted package, which registers its parts; one that does not exist is passed by."""
+    try:
+        importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{package}.".startswith(f"{error.name}."):
+            raise UserError(f"Cannot import the trusted package '{package}': {error}.") from error
+
+
+def declared_parts(kind: str) -> dict[str, str]:
+    """Return the parts that installed packages declare as entry points: name -> module:Class."""
+    points = metadata.entry_points(group=ENTRY_POINTS)
+    found = {point.name: point.value for point in points}
+    return {
+        name.partition(".")[2]: value
+        for name, value in sorted(found.items())
+        if name.startswith(f"{kind}.")
+    }
 
 
 def _foreign(kind: str, name: str) -> type:

@@ -40,6 +40,9 @@ def show(
         for option, default in part.options:
             if option not in registry.DERIVED:
                 typer.echo(f"    {option} = {default or '(required)'}")
+    for name, value in registry.declared_parts(kind).items():
+        package = value.partition(".")[0].partition(":")[0]
+        typer.echo(name if names else f"{name:<18} {value} (installed; needs --trust {package})")
 
 
 def _measured(score: dict[str, Any]) -> str:

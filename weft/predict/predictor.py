@@ -192,7 +192,7 @@ def _model_json(folder: str | Path) -> registry.Source:
 
 
 @registry.typed
-@registry.trusts(_model_json)
+@registry.trusts(_model_json, saved=True)
 def load(
     folder: str | Path,
     *,
