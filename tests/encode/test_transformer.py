@@ -50,7 +50,7 @@ def test_a_block_is_pytorchs_layer(norm, activation, training):
     x = sample()
     expected = theirs(x.data, src_key_padding_mask=~x.mask)
     for weights in (False, True):
-        got, _ = block(x.data, x.mask, weights=weights)
+        got, _ = block(x.data, x.mask, return_weights=weights)
         torch.testing.assert_close(got[x.mask], expected[x.mask], **CLOSE)
     torch.testing.assert_close(block(x.data)[0], theirs(x.data), **CLOSE)
 

@@ -37,6 +37,18 @@ def attend(query: Tensor, memory: Padded, score: Score) -> tuple[Tensor, Tensor]
     return summary, weights
 
 
+def soft_align(first: Padded, second: Padded, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Average each text at the steps of the other, weighted by scores (B, T, S) of all pairs.
+
+    Returns (B, T, H) from the second text and (B, S, H) from the first.
+    """
+    to_second = masked_softmax(scores, second.mask[:, None])  # (B, T, S)
+    to_first = masked_softmax(scores.transpose(1, 2), first.mask[:, None])  # (B, S, T)
+    from_second = to_second.to(second.data.dtype) @ second.data  # (B, T, H)
+    from_first = to_first.to(first.data.dtype) @ first.data  # (B, S, H)
+    return from_second, from_first
+
+
 @register("score", "additive")
 class Additive(nn.Module):
     """u·tanh(W q + W' h + b) (Bahdanau et al. 2015); without `hidden`, as wide as the memory.

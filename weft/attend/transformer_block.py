@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from weft.attend.multihead import MultiHead
+from weft.attend.multihead import MultiHeadAttention
 from weft.embed.activations import ACTIVATIONS
 from weft.kernels.compile import Quick
 
@@ -64,7 +64,7 @@ class Block(Quick):
         super().__init__()
         self.norm_first = norm == "pre"
         inner = dropout if inner_dropout else 0.0
-        self.attention = MultiHead(hidden, heads, inner)
+        self.attention = MultiHeadAttention(hidden, heads, inner)
         self.attention_norm = nn.LayerNorm(hidden, eps)
         self.feed_in = nn.Linear(hidden, feed)
         self.feed_out = nn.Linear(feed, hidden)
@@ -79,16 +79,18 @@ class Block(Quick):
         self,
         x: Tensor,
         mask: Tensor | None = None,
-        weights: bool = False,
+        return_weights: bool = False,
         causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        asked: dict[str, Any] = {"mask": mask, "weights": weights, "causal": causal}
+        options: dict[str, Any] = {
+            "mask": mask, "return_weights": return_weights, "causal": causal,
+        }  # fmt: skip
         if self.norm_first:
-            mixed, shares = self.attention(self.attention_norm(x), **asked)
+            mixed, shares = self.attention(self.attention_norm(x), **options)
             x = x + self.dropout(mixed)  # (B, T, H)
             return x + self.dropout(self._feed(self.feed_norm(x))), shares
         kind = x.dtype  # a norm under autocast would make it wider
-        mixed, shares = self.attention(x, **asked)
+        mixed, shares = self.attention(x, **options)
         x = self.attention_norm(x + self.dropout(mixed)).to(kind)  # (B, T, H)
         return self.feed_norm(x + self.dropout(self._feed(x))).to(kind), shares
 

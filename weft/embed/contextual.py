@@ -178,7 +178,7 @@ class Stacked(Contextual):
         """Where each head of each layer looks: one (B, N, S, S) tensor a layer."""
         states, found = self._enter(x), []
         for block in self.blocks:
-            states, shares = block(states, x.mask, weights=True, causal=self.causal)
+            states, shares = block(states, x.mask, return_weights=True, causal=self.causal)
             found.append(shares)
         return found
 

@@ -82,7 +82,7 @@ class Transformer(nn.Module):
         x, states = self._enter(x)
         found = []
         for block in self.blocks:
-            states, shares = block(states, x.mask, weights=True)
+            states, shares = block(states, x.mask, return_weights=True)
             found.append(shares)
         return found
 

@@ -234,7 +234,7 @@ def _ahead(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray, np.n
 
     def catch(block: Any, inputs: tuple[Any, ...]) -> None:
         steps = block.attention_norm(inputs[0]) if block.norm_first else inputs[0]
-        caught.append(block.attention(steps, causal=True, weights=True)[1][0])  # (N, T, T)
+        caught.append(block.attention(steps, causal=True, return_weights=True)[1][0])  # (N, T, T)
 
     blocks = decoder.blocks if isinstance(decoder, Stack) else ()
     hooks = [block.register_forward_pre_hook(catch) for block in blocks]

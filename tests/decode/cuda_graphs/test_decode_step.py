@@ -286,15 +286,15 @@ def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
     block, laid = decoder.blocks[0], graphs.writer.blocks[0]
     assert laid is not block
     assert laid.feed_in.weight is block.feed_in.weight
-    assert block.attention.beside is None
-    kept = laid.attention.beside[0]
+    assert block.attention.fused_qkv is None
+    kept = laid.attention.fused_qkv[0]
     with torch.no_grad():
         block.attention.key.weight.neg_()
     after = graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS)
     same(after, plainly(decoder, memory(), WAYS[0]))
-    assert laid.attention.beside[0] is kept  # graphs read this memory
+    assert laid.attention.fused_qkv[0] is kept  # graphs read this memory
     torch.testing.assert_close(kept[H : 2 * H], block.attention.key.weight)
-    assert laid.cross.beside is None
+    assert laid.cross.fused_qkv is None
 
 
 def test_positions_grow_with_the_search():

@@ -43,7 +43,7 @@ def laid_out(decoder):
             p += 0.1 * torch.randn_like(p)
     writer = twin(decoder)
     for block in writer.blocks:
-        block.attention.lay_beside()
+        block.attention.fuse_qkv()
     writer.few = 99
     return writer
 

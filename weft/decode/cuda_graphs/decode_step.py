@@ -162,7 +162,7 @@ class Graphs:
         stamp = [(p.data_ptr(), p._version) for p in self.laid]
         if stamp != self.stamp:
             for look in self.looks:
-                look.lay_beside()
+                look.fuse_qkv()
             self.stamp = stamp
         return self.writer
 

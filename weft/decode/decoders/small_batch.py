@@ -94,7 +94,7 @@ def through(
     for i, block in enumerate(blocks):
         first = block.norm_first
         own = block.attention
-        weight, bias = own.beside
+        weight, bias = own.fused_qkv
         before = block.attention_norm if first else norm
         made = product(sums, weight, bias, before)  # (R, 3*H)
         q, k, v = (_heads(part, own.heads) for part in made.chunk(3, dim=1))

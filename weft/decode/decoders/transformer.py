@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attend import transformer_block as attend
-from weft.attend.multihead import MultiHead
+from weft.attend.multihead import MultiHeadAttention
 from weft.batch import Padded
 from weft.decode.decoders import kv_cache as rooms
 from weft.decode.decoders import small_batch
@@ -81,7 +81,7 @@ class Block(attend.Block):
     ):
         super().__init__(hidden, heads, feed, norm, dropout, activation, inner_dropout)
         inner = dropout if inner_dropout else 0.0
-        self.cross = MultiHead(hidden, heads, inner, memory_size) if memory_size else None
+        self.cross = MultiHeadAttention(hidden, heads, inner, memory_size) if memory_size else None
         self.cross_norm = nn.LayerNorm(hidden) if memory_size else None
 
     def forward(  # type: ignore[override]
@@ -112,20 +112,20 @@ class Block(attend.Block):
         self, y: Tensor, past: Pair | None, room: Room | Place | None
     ) -> tuple[Tensor, Pair | None]:
         """What the steps find in themselves and the past (B, T, H), and a past that grew."""
-        q, k, v = self.attention.three(y)  # each (B, N, T, K)
+        q, k, v = self.attention.project_qkv(y)  # each (B, N, T, K)
         if past is None:
-            return self.attention.mix(q, k, v, causal=True)[0], None
+            return self.attention.attend(q, k, v, causal=True)[0], None
         if isinstance(room, Place):
             return self.attention.output(room.attend(q, k, v, past)), None
         if room is not None:
-            return self.attention.joined(room.attend(q, k, v, past)), None
+            return self.attention.merge_heads(room.attend(q, k, v, past)), None
         if past[0].shape[2]:
             pairs = zip(past, (k, v), strict=True)
             k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in pairs)
-        return self.attention.mix(q, k, v, causal=True)[0], (k, v)
+        return self.attention.attend(q, k, v, causal=True)[0], (k, v)
 
     def _memory(
-        self, y: Tensor, cross: MultiHead, memory: Pair, mask: Tensor | None, weights: bool
+        self, y: Tensor, cross: MultiHeadAttention, memory: Pair, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """What the steps find in the memory, and the weights (B, N, T, S) if they are wanted."""
         if mask is not None and mask.dim() == 1:
@@ -133,7 +133,8 @@ class Block(attend.Block):
                 q = cross.query(y).unflatten(2, (cross.heads, -1)).transpose(1, 2)  # (B, N, 1, K)
                 return cross.output(rooms.look(q, *memory, mask)), None
             mask = torch.arange(memory[0].shape[2], device=mask.device) < mask[:, None]  # (B, S)
-        return cross.look(folded(y, len(memory[0])), *memory, mask, weights=weights)
+        q = cross.split_heads(cross.query(folded(y, len(memory[0]))))  # (B, N, T, K)
+        return cross.attend(q, *memory, mask, return_weights=weights)
 
     def _added(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
         added = x + self.dropout(made)
@@ -335,7 +336,7 @@ class Transformer(Stack):
         With a `limit` the cache has that many steps and never changes its shape.
         """
         memory = memory.with_data(memory.data)
-        made = tuple(block.cross.project(memory.data) for block in self.blocks)  # type: ignore[union-attr, operator]
+        made = tuple(block.cross.project_kv(memory.data) for block in self.blocks)  # type: ignore[union-attr, operator]
         mask = None if memory.full else memory.mask
         state = self._begun(len(memory), memory.data.device, made, mask, limit)
         if weights:

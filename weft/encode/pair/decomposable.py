@@ -8,8 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from weft.attend.aligned import aligned
-from weft.attend.scores import masked_softmax
+from weft.attend.scores import masked_softmax, soft_align
 from weft.batch import Padded
 from weft.embed.activations import sensible
 from weft.encode.pair.bi_encoder import Beside
@@ -61,7 +60,7 @@ class Decomposable(nn.Module):
         """(B, T, E) and (B, S, E) -> what the comparison says of each step."""
         first, second = (self._looked(self._with_null(x)) for x in (first, second))
         scores = self.attend(first.data) @ self.attend(second.data).transpose(1, 2)  # (B, T, S)
-        beta, alpha = aligned(first, second, scores)
+        beta, alpha = soft_align(first, second, scores)
         return self._compared(first, beta), self._compared(second, alpha)
 
     def join(self, width: int) -> nn.Module:

@@ -6,7 +6,7 @@ B rows   T steps of a text   S steps of the other   E width of a state   H hidde
 import torch
 from torch import Tensor, nn
 
-from weft.attend.aligned import aligned
+from weft.attend.scores import soft_align
 from weft.batch import Padded
 from weft.embed.activations import sensible
 from weft.encode.pair.bi_encoder import Beside
@@ -39,7 +39,7 @@ class ESIM(nn.Module):
     def forward(self, first: Padded, second: Padded) -> tuple[Padded, Padded]:
         """(B, T, E) and (B, S, E) states -> (B, T, 2*H) and (B, S, 2*H)."""
         scores = first.data @ second.data.transpose(1, 2)  # (B, T, S)
-        of_second, of_first = aligned(first, second, scores)
+        of_second, of_first = soft_align(first, second, scores)
         return self._composed(first, of_second), self._composed(second, of_first)
 
     def join(self, width: int) -> nn.Module:
