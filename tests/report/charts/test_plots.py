@@ -131,3 +131,14 @@ def test_a_constant_answer_can_be_drawn():
     same = np.ones((5, 2))
     assert "<svg" in histograms.against(same)
     assert "<svg" in histograms.residuals(same)
+
+
+def test_a_point_at_the_top_is_drawn_whole():
+    rows = [made("best", 1.0, 1.0, size_bytes=10**9), made("tfidf", 0.7, 0.1)]
+    found = verdict(rows)
+    assert found is not None
+    discs = re.findall(
+        r"<g[^>]*>\s*<use [^>]*fill-opacity: 0.28[^>]*/>", plots.scatter(rows, found)
+    )
+    assert len(discs) == 2
+    assert not any("clip-path" in disc for disc in discs)

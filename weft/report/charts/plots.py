@@ -69,7 +69,8 @@ def scatter(rows: Sequence[Row], verdict: Verdict) -> str:
             low, high = _bar(row)
             colour = ACCENT if chosen else INK
             axes.plot([x, x], [low * scale, high * scale], color=colour, lw=1.2, alpha=0.55)
-            axes.plot([x], [y], "o", color=colour, ms=2 * radius, alpha=0.28, mew=0)
+            disc = axes.plot([x], [y], "o", color=colour, ms=2 * radius, alpha=0.28, mew=0)
+            disc[0].set_clip_on(False)  # whole, also at the very top
             axes.plot([x], [y], "v" if row.recipe in outliers else "o", color=colour, ms=4.5)
         _latency_axis(axes, [row.p50_ms or 0.0 for row in able])
         axes.margins(0.14, 0.14)
