@@ -114,6 +114,17 @@ def test_records_with_hidden_values(tmp_path):
     assert evaluate(predictor, source(data, values["data.train"])()).n == 120
 
 
+def test_the_model_with_the_lowest_slot_error_is_kept(tmp_path):
+    values = {**restaurants(tmp_path), "task.delexicalise": ["name"], "train.metric": "slot_error"}
+    out = trained("seq2seq-records", tmp_path, values)
+    lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
+    events = [event for event in map(json.loads, lines) if "dev_slot_error" in event]
+    errors = [event["dev_slot_error"] for event in events]
+    assert errors[0] > min(errors)  # it falls in training
+    assert [event["dev_slot_error"] for event in events if event["best"]][-1] == min(errors)
+    assert out.figures["dev"]["slot_error"].value < errors[0]
+
+
 def dev_records(folder):
     from weft.run.split import from_files
 

@@ -15,10 +15,11 @@ from typing import Any
 from weft.compare.sentence_scores import UNITS, names
 from weft.config import Config, from_sections
 from weft.errors import UserError
+from weft.metrics.value import lower_is_better
 from weft.run.collapse import never_fell, no_better
 from weft.run.data import Data, Manner, Source, source
 from weft.run.split import TEST_SHARE, Holdout, Splits, folded, from_files, with_test
-from weft.run.text_scores import CHECKPOINT, LOWER, WRITING, checkpoint
+from weft.run.text_scores import CHECKPOINT, WRITING, checkpoint
 from weft.run.train import filled
 from weft.storage import write_text
 from weft.tasks.annotation import Structure
@@ -209,9 +210,7 @@ class Trial:
         result = Result(
             digest=self.digest,
             metric=metric,
-            higher_is_better=task.higher_is_better
-            if metric == task.metric
-            else metric not in LOWER,
+            higher_is_better=not lower_is_better(metric),
             figures={n: dataclasses.asdict(f) for n, f in outcome.figures["test"].items()},
             dev=None if dev is None else dev.value,
             seconds=record["seconds"],
@@ -237,7 +236,8 @@ class Trial:
             return reason
         rows = [a for a in self.answers() if "structure" not in a]
         pairs = [(row["label"], row["value"]) for row in rows]
-        reason = no_better(pairs, task.metric, task.higher_is_better, value, "test")
+        higher = not lower_is_better(task.metric)
+        reason = no_better(pairs, task.metric, higher, value, "test")
         # Text itself is learned slowly, and may be known from the start.
         return reason or ("" if self.writes else never_fell(record))
 

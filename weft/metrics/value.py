@@ -3,12 +3,18 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-# Figures that are better the lower they are.
-LOWER = frozenset(
-    {"mse", "perplexity", "token_perplexity", "perplexity_known", "bits_per_character", "unknown"}
-    | {"next_loss"}
-    | {"backward_perplexity"}
-)
+# The only list of metrics that improve as they fall; training, tuning and comparing all read it.
+_LOWER_IS_BETTER = frozenset((
+    *("mse", "next_loss", "crossing"),
+    *("slot_error", "missing", "wrong", "added"),
+    *("perplexity", "token_perplexity", "perplexity_known", "backward_perplexity"),
+    *("pseudo_perplexity", "bits_per_character", "unknown"),
+))  # fmt: skip
+
+
+def lower_is_better(name: str) -> bool:
+    """Return True if the metric of this name improves as it falls, such as an error rate."""
+    return name in _LOWER_IS_BETTER
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.run.text_scores import LOWER
+from weft.metrics.value import lower_is_better
 
 FEW = 30  # texts; of fewer nobody can tell what luck has decided
 
@@ -21,7 +21,7 @@ def floor(answers: Pairs, metric: str) -> float | None:
         return float(np.var([float(gold) for gold, _ in answers]))
     if metric == "accuracy":
         return Counter(plain(gold) for gold, _ in answers).most_common(1)[0][1] / len(answers)
-    return None if metric in LOWER else 0.0
+    return None if lower_is_better(metric) else 0.0
 
 
 def no_better(answers: Pairs, metric: str, higher: bool, value: float | None, split: str) -> str:

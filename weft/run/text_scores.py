@@ -18,11 +18,6 @@ from weft.run.split import digest
 from weft.text.formats.parallel import sides
 
 WRITING = ("seq2seq", "language")  # tasks whose answers are texts, or what texts cost
-LOWER = {
-    *("mse", "slot_error", "missing", "wrong", "added", "unknown"),
-    *("perplexity", "token_perplexity", "perplexity_known", "pseudo_perplexity"),
-    *("bits_per_character", "backward_perplexity"),
-}
 CHECKPOINT = "checkpoint"  # what a training begins with, among the contents that decide it
 Answer = Mapping[str, Any]  # a line of predictions.jsonl
 

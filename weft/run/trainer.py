@@ -21,7 +21,7 @@ from weft.batch.mlm_collator import Masked
 from weft.errors import UserError, out_of_memory
 from weft.inference.forward import decoded, scores
 from weft.machine import cores
-from weft.metrics.value import LOWER
+from weft.metrics.value import lower_is_better
 from weft.model import Model
 from weft.progress import Stage, duration
 from weft.run import lm_data, mlm_data
@@ -298,7 +298,7 @@ class Loop:
     def _better(self, now: float) -> bool:
         if not np.isfinite(now):
             return False
-        lower = self.metric in LOWER
+        lower = lower_is_better(self.metric)
         better = self.best is None or (now < self.best if lower else now > self.best)
         if better:
             self.best = now

@@ -56,7 +56,6 @@ class Classify:
     """
 
     head = "linear"
-    higher_is_better = True
 
     def __init__(
         self, several: bool = False, smoothing: float = 0.0, auxiliary: float = 0.0

@@ -44,7 +44,6 @@ class Constituency:
 
     head = "brackets"
     metric = "f1"
-    higher_is_better = True
     tuned = False
 
     def __init__(self, bits: str = "", tags: str = "") -> None:

@@ -36,7 +36,6 @@ class Embed:
 
     head = "none"
     metric = ""
-    higher_is_better = True
     tuned = False
 
     def space(self, examples: Iterable[Example]) -> Vectors:

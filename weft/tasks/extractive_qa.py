@@ -113,7 +113,6 @@ class Span(Two):
 
     head = "span"
     metric = "f1"
-    higher_is_better = True
 
     def __init__(self, no_answer: bool = False, longest: int = 30) -> None:
         if longest < 1:

@@ -118,7 +118,6 @@ class Language:
 
     head = "running"
     metric = "perplexity"  # of running text, bits_per_character: its words are not its units
-    higher_is_better = False
     tuned = False
 
     def __init__(

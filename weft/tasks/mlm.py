@@ -94,7 +94,6 @@ class Masked:
 
     head = "masked"
     metric = "perplexity"
-    higher_is_better = False
     tuned = False
     manner = "documents"
 

@@ -31,7 +31,6 @@ class Parse:
 
     head = "arcs"
     metric = "las"
-    higher_is_better = True
     tuned = False
 
     def __init__(self, tags: list[str] = []) -> None:  # noqa: B006 -- never changed

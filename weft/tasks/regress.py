@@ -44,7 +44,6 @@ class Regress:
 
     head = "linear"
     metric = "pearson"
-    higher_is_better = True
     tuned = False
 
     def __init__(self, auxiliary: float = 0.0) -> None:

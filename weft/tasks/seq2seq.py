@@ -39,7 +39,6 @@ class Seq2Seq:
     """
 
     head = "sequence"
-    higher_is_better = True
     tuned = False
 
     def __init__(

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.errors import UserError, unknown_name
 from weft.metrics.structure.chunks import Chunks
-from weft.metrics.structure.tags import Tagging
+from weft.metrics.structure.tags import Tagging, metric_name
 from weft.metrics.value import Figure
 from weft.registry import register
 from weft.tasks.annotation import Found, Structure
@@ -53,7 +53,6 @@ class Tag:
     """
 
     head = "tags"
-    higher_is_better = True
     tuned = False
 
     def __init__(
@@ -69,7 +68,7 @@ class Tag:
             raise unknown_name("way with invalid tags", invalid, ("error", "repair"), "task 'tag'")
         self.invalid = invalid
         self.learn = schemes.scheme_named(learn) if learn else self.scheme
-        one = self.columns[0] if self.columns else "tag"
+        one = metric_name(self.columns[0]) if self.columns else "tag"
         self.metric = "f1" if self.scheme else one if len(self.columns) < 2 else "all"
 
     @staticmethod

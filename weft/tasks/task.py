@@ -68,7 +68,6 @@ class Task(Protocol):
 
     head: str  # the head that answers it unless the config names another
     metric: str  # the figure that early stopping and the leaderboard look at
-    higher_is_better: bool
     tuned: bool  # whether `tune` has anything to decide
 
     def space(self, examples: Iterable[Example]) -> Space:

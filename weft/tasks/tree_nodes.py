@@ -33,7 +33,6 @@ class Nodes:
 
     head = "nodes"
     metric = "root"
-    higher_is_better = True
     tuned = False
 
     def prepare(self, example: Example, tally: Tally) -> Example:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from weft.metrics.value import LOWER
+from weft.metrics.value import lower_is_better
 
 LEAST = 0.01  # better in the last epoch, from which more epochs are worth a try
 SHARE = 0.02  # the same of figures that fall, such as perplexity, as a share of them
@@ -26,7 +26,7 @@ class Course:
         """
         if epochs < 2 or len(self.points) < 2 or self.points[-1][0] < 1:
             return ""
-        (_, now), lower = self.points[-1], self.metric in LOWER
+        (_, now), lower = self.points[-1], lower_is_better(self.metric)
         earlier = [figure for share, figure in self.points[:-1] if share <= 1 - 0.99 / epochs]
         sooner = [figure for _, figure in self.points[:-1]]
         if not earlier or now != (min if lower else max)([*sooner, now]):

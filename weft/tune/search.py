@@ -15,9 +15,10 @@ from typing import Any
 from weft import registry
 from weft.config import Config, dumps
 from weft.errors import UserError, unknown_name
+from weft.metrics.value import lower_is_better
 from weft.run.data import Data, counted, manner_of
 from weft.run.split import opened
-from weft.run.text_scores import LOWER, checkpoint, contents
+from weft.run.text_scores import checkpoint, contents
 from weft.run.train import filled, settled, versions
 from weft.storage import copy_folder, write_text
 from weft.tasks.task import built
@@ -211,7 +212,7 @@ def _plan(
     known = task.measure(task.space(examples)).figures(resamples=0)
     if metric not in known:
         raise unknown_name("metric", metric, known, "train.metric")
-    higher = task.higher_is_better if metric == task.metric else metric not in LOWER
+    higher = not lower_is_better(metric)
     return Plan(base, dimensions, metric, higher, contents(data, checkpoint(full)))
 
 

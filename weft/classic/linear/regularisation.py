@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.classic.linear.sklearn_fit import NEVER, Weights, fit_classes, fit_number, fit_sets
 from weft.errors import unknown_name
-from weft.metrics.value import LOWER
+from weft.metrics.value import lower_is_better
 from weft.tasks.regress import Scale
 from weft.tasks.task import Space, Task, figures
 
@@ -155,7 +155,7 @@ def _quality(
     name = metric or task.metric
     if name not in known:
         raise unknown_name("metric", name, known, "train.metric")
-    value = -known[name] if name in LOWER else known[name]
+    value = -known[name] if lower_is_better(name) else known[name]
     return name, value if math.isfinite(value) else -math.inf
 
 

@@ -9,9 +9,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from weft.metrics.bootstrap import bootstrapped, ratio
-from weft.metrics.value import Figure
+from weft.metrics.value import Figure, lower_is_better
 
 Columns = Sequence[Sequence[str]]  # of a sentence: for each column, the tags of the words
+
+
+def metric_name(column: str) -> str:
+    """Return the name of a column's accuracy: the column's, unless that is an error's ("wrong").
+
+    Metrics are ranked by name (`lower_is_better`), and accuracy must never rank as an error.
+    """
+    return f"{column}_accuracy" if lower_is_better(column) else column
 
 
 class Tagging:
@@ -79,7 +87,8 @@ class Tagging:
         counts = np.array([self.sentences[outcome] for outcome in outcomes], dtype=np.int64)
         words, new, right, right_new = table[0], table[1], table[2 : 2 + width], table[2 + width :]
         statistics: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
-        names = (*self.columns, "all") if len(self.columns) > 1 else self.columns
+        names = [metric_name(column) for column in self.columns]
+        names += ["all"] if len(self.columns) > 1 else []
         for name, good, good_new in zip(names, right, right_new, strict=False):
             statistics[name] = _share(good, words)
             statistics[f"{name}_sentences"] = _share(good == words, np.ones_like(words))
