@@ -150,6 +150,8 @@ def test_vocabulary_files(placed, tmp_path):
 
 
 def test_special_tokens_that_are_no_text(placed, tmp_path):
+    folder = placed("checkpoint-gpt2", **{"added_tokens.json": {"<|endofte\ud800xt|>": 258}})
+    assert r"added_tokens.json: '<|endofte\ud800xt|>' holds half" in bounded(folder, tmp_path)
     folder = placed("checkpoint-gpt2", **{"special_tokens_map.json": {"eos_token": "\ud800"}})
     with suppress(UserError):
         convert(str(folder), tmp_path / "out")

@@ -10,6 +10,7 @@ from weft.convert.tensors import named
 from weft.errors import UserError
 from weft.tokens.safety import check_ids
 from weft.tokens.tokenizer import Tokenizer, whole
+from weft.untrusted import has_surrogate
 
 FILE = "tokenizer.json"
 KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
@@ -37,6 +38,11 @@ def read(folder: Path, family: str) -> Tokenizer:
     added = _object(folder / "added_tokens.json")
     if not all(type(number) is int for number in added.values()):
         raise UserError(f"{folder / 'added_tokens.json'}: expected tokens with their ids.")
+    if broken := [token for token in added if has_surrogate(token)]:
+        raise UserError(
+            f"{folder / 'added_tokens.json'}: {broken[0][:60]!a} holds half of a surrogate "
+            "pair, which no token can."
+        )
     for token, number in sorted(added.items(), key=lambda item: item[1]):
         if raw.token_to_id(token) is None:
             raw.add_tokens([token])
