@@ -26,9 +26,9 @@ from record import Record, interleaved, options, ratios, spread
 from torch import Tensor
 
 from weft.batch import Padded
-from weft.decode.decoders.transformer import Transformer as Decoder
-from weft.decode.heads.seq2seq import Sequence
-from weft.decode.search.search import Rules, Settings
+from weft.decode.decoders.transformer import Seq2SeqTransformerDecoder as Decoder
+from weft.decode.heads.seq2seq import Seq2SeqHead
+from weft.decode.search.search import Constraints, SearchSettings
 from weft.encode.transformer import Transformer as Encoder
 
 END, WIDTH, LAYERS, HEADS, FEED = 0, 512, 6, 8, 2048
@@ -105,7 +105,7 @@ class Weft:
             ours.positions.table = other.embed_positions.weight.detach().clone()
             for block, layer in zip(ours.blocks, other.layers, strict=True):
                 _filled(block, layer)
-        self.head = Sequence(self.decoder, Settings(), vocabulary - 1, END).eval()
+        self.head = Seq2SeqHead(self.decoder, SearchSettings(), vocabulary - 1, END).eval()
         self.pad = vocabulary - 1
 
     @torch.no_grad()
@@ -113,10 +113,10 @@ class Weft:
         source = batch.padded(self.pad)
         vectors = self.decoder.words.table(source.data) * WIDTH**0.5  # (B, S, E)
         memory = self.encoder(source.with_data(vectors))
-        settings = Settings(
+        settings = SearchSettings(
             width=5, limit=batch.steps, normalise="length", alpha=1.0, weights=self.weights
         )
-        found = self.head(memory).written(settings, Rules(forbidden=[END, self.pad]))
+        found = self.head(memory).written(settings, Constraints(forbidden=[END, self.pad]))
         return [(row[0].ids, row[0].score) for row in found]
 
 

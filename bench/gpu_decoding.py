@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from weft.batch import Padded
-from weft.decode.cuda_graphs.decode_step import Graphs
+from weft.decode.cuda_graphs.decode_step import DecodeGraphs
 from weft.decode.decoders import kv_cache as rooms
-from weft.decode.decoders.lazy_source import Unread
+from weft.decode.decoders.lazy_source import LazySource
 from weft.decode.decoders.transformer import GPT
-from weft.decode.search.search import Rules, search
-from weft.decode.search.settings import Settings
+from weft.decode.search.search import Constraints, search
+from weft.decode.search.settings import SearchSettings
 
 if TYPE_CHECKING:
     from gpu_generation import Bench
@@ -36,10 +36,10 @@ WAYS: dict[str, dict[str, Any]] = {
 FEW = ("graphs",)
 
 
-def made_graphs(bench: Bench, decoder: Any, **how: Any) -> Graphs:
+def made_graphs(bench: Bench, decoder: Any, **how: Any) -> DecodeGraphs:
     """Graphs of a decoder on the device; on a processor, plain calls over the same memory."""
     capture = bench.runtime.captured if bench.runtime.graphs else (lambda work: work)
-    return Graphs(decoder, capture, **how)
+    return DecodeGraphs(decoder, capture, **how)
 
 
 def _gpt(bench: Bench) -> tuple[GPT, tuple[int, ...], int, int]:
@@ -58,15 +58,15 @@ def _prompts(bench: Bench, rows: int, steps: int, words: int) -> Tensor:
 
 
 @torch.no_grad()
-def _continued(ours: GPT, ids: Tensor, more: int, graphs: Graphs | None) -> list[list[int]]:
-    settings, rules = Settings(method="greedy", limit=more), Rules(forbidden=[0])
+def _continued(ours: GPT, ids: Tensor, more: int, graphs: DecodeGraphs | None) -> list[list[int]]:
+    settings, rules = SearchSettings(method="greedy", limit=more), Constraints(forbidden=[0])
     rows = Padded(ids[:, :-1], torch.full((len(ids),), ids.shape[1] - 1))
     state = ours.extend(rows, ours.start(len(ids), ids.device))[1]
     step, how, faster = ours.step, settings, None
     if graphs is not None:
         step, state, how, faster = graphs.ready(state, settings, rules)
     found = search(
-        step, state, how, batch=len(ids), bos=ids[:, -1], eos=0, rules=rules, faster=faster
+        step, state, how, batch=len(ids), bos=ids[:, -1], eos=0, constraints=rules, wrap_step=faster
     )
     return [row[0].ids for row in found]
 
@@ -168,9 +168,9 @@ class OnDevice(Weft):
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> list[tuple[list[int], float]]:
-        source = Unread(batch.padded(self.pad).to(self.device), self.read)
-        settings = Settings(width=5, limit=batch.steps, normalise="length", alpha=1.0)
-        found = self.head(source).written(settings, Rules(forbidden=[END, self.pad]))
+        source = LazySource(batch.padded(self.pad).to(self.device), self.read)
+        settings = SearchSettings(width=5, limit=batch.steps, normalise="length", alpha=1.0)
+        found = self.head(source).written(settings, Constraints(forbidden=[END, self.pad]))
         return [(row[0].ids, row[0].score) for row in found]
 
     def read(self, source: Padded) -> Padded:
@@ -288,7 +288,7 @@ def _memory(bench: Bench, dtype: torch.dtype, most: float, rows: int) -> None:
         return found.transpose(1, 2).reshape(asked.shape)
 
     def kernel() -> Tensor:
-        return rooms.look(q, keys, values, lengths)
+        return rooms.cross_attend(q, keys, values, lengths)
 
     apart = float((kernel().float() - usual().float()).abs().max())
     taken = [_microseconds(bench, work) for work in (usual, kernel)]
@@ -315,16 +315,16 @@ def _room(
     here, there = (tuple(first.clone().unbind()) for _ in range(2))
     # As when a past moves: every row has its own.
     if told is not None:
-        moved = rooms._sources(told, beams)
-        there = tuple(rooms._gathered(x, moved).contiguous() for x in there)
-    alone = rooms.entered(position, 1, there[0], None, 0)
+        moved = rooms._writer_rows(told, beams)
+        there = tuple(rooms._gather_past(x, moved).contiguous() for x in there)
+    alone = rooms.plan_write(position, 1, there[0], None, 0)
 
     def usual() -> Tensor:
         return alone.attend(q, k, v, there).transpose(1, 2).flatten(2)  # type: ignore[arg-type]
 
     def kernel(shape: tuple[int, int] | None) -> Tensor:
         if not rooms.has_kernel(bench.device, dtype, width):
-            return rooms.step(q, k, v, *here, position, told, beams)
+            return rooms.self_attend(q, k, v, *here, position, told, beams)
         from weft.kernels.triton.decode_attention import attend
 
         return attend(q, k, v, *here, position, told, beams, shape)
@@ -400,7 +400,7 @@ def _profiles(bench: Bench, gpt: list[tuple[int, str]], translation: list[tuple[
         bench.fresh()
 
 
-def _profiled(bench: Bench, what: str, graphs: Graphs, at: int, begun: float) -> None:
+def _profiled(bench: Bench, what: str, graphs: DecodeGraphs, at: int, begun: float) -> None:
     """The kernels of the step that was captured, from some place of the cache on."""
     ((slot,),) = graphs.slots.values()
     ((_, step),) = slot.graphs.items()

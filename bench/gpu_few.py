@@ -12,7 +12,7 @@ from gpu_decoding import _microseconds
 from torch import Tensor, nn
 
 from weft.decode.decoders import small_batch as kernels
-from weft.decode.search.constraints import largest
+from weft.decode.search.constraints import fast_topk
 
 if TYPE_CHECKING:
     from gpu_generation import Bench
@@ -56,7 +56,7 @@ def _measured(bench: Bench, rows: int, K: int, N: int) -> None:
 
     def kernel(shape: tuple[int, int] | None) -> Tensor:
         if not x.is_cuda:
-            return kernels.product(x, next_one(), bias, norm)
+            return kernels.fused_linear(x, next_one(), bias, norm)
         from weft.kernels.triton.fused_linear import product
 
         own = (norm.weight, norm.bias, norm.eps)
@@ -80,10 +80,10 @@ def _measured(bench: Bench, rows: int, K: int, N: int) -> None:
 
 def _largest(bench: Bench, rows: int, words: int, count: int) -> None:
     values = torch.randn(rows, words, device=bench.device)
-    same = bool((largest(values, count)[1] == values.topk(count).indices).all())
+    same = bool((fast_topk(values, count)[1] == values.topk(count).indices).all())
     taken = [
         _microseconds(bench, work)
-        for work in (lambda: values.topk(count), lambda: largest(values, count))
+        for work in (lambda: values.topk(count), lambda: fast_topk(values, count))
     ]
     bench.line(
         f"largest {count} of {rows} × {words}",

@@ -11,20 +11,20 @@ import time
 import torch
 from torch import Tensor
 
-from weft.decode.search.search import Settings, search
+from weft.decode.search.search import SearchSettings, search
 
 EOS = 3
 WAYS = {
-    "greedy": Settings(method="greedy"),
-    "beam 5": Settings(),
-    "beam 5, repetition and 3-grams": Settings(repetition=1.2, no_repeat=3),
-    "sample": Settings(method="sample"),
-    "top-k 50": Settings(method="sample", top_k=50),
-    "top-p 0.9": Settings(method="sample", top_p=0.9),
+    "greedy": SearchSettings(method="greedy"),
+    "beam 5": SearchSettings(),
+    "beam 5, repetition and 3-grams": SearchSettings(repetition=1.2, no_repeat=3),
+    "sample": SearchSettings(method="sample"),
+    "top-k 50": SearchSettings(method="sample", top_k=50),
+    "top-p 0.9": SearchSettings(method="sample", top_p=0.9),
 }
 
 
-def cost(settings: Settings, rows: int, vocabulary: int) -> float:
+def cost(settings: SearchSettings, rows: int, vocabulary: int) -> float:
     """Milliseconds a step; no sequence ends before the last."""
     width = settings.width if settings.method == "beam" else 1
     make = torch.Generator().manual_seed(1)
@@ -53,7 +53,7 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     for rows, vocabulary in ((1, 8000), (1, 32000), (32, 8000), (32, 32000)):
         for name, settings in WAYS.items():
-            limited = Settings(**{**vars(settings), "limit": given.steps})
+            limited = SearchSettings(**{**vars(settings), "limit": given.steps})
             spent = cost(limited, rows, vocabulary)
             print(f"{rows:3} rows, {vocabulary:6,} entries, {name:32} {spent:8.2f} ms a step")
 

@@ -14,9 +14,9 @@ from weft import registry
 from weft.batch import Padded
 from weft.batch.indexer import Pieces
 from weft.batch.padded import beside
-from weft.decode.decoders.lazy_source import Unread
+from weft.decode.decoders.lazy_source import LazySource
 from weft.decode.heads import auxiliary_lm
-from weft.decode.search.settings import Settings
+from weft.decode.search.settings import SearchSettings
 from weft.encode.pair.bi_encoder import check_marks, check_pooled
 from weft.errors import UserError
 from weft.tokens.special_tokens import BARE, Frame
@@ -64,7 +64,7 @@ class Model(nn.Module):
                 "The embedder 'vectors' reads no tokens, so no other can stand beside it."
             )
         if self.spoken:
-            auxiliary_lm.check(self.embedders, self.parts, self.apart)
+            auxiliary_lm.check_auxiliary(self.embedders, self.parts, self.apart)
         width = sum(map(_width, self.embedders))
         if "pair" in self.parts and not self.apart:
             self.pair = registry.build("pair", self.parts["pair"], input_size=width)
@@ -111,8 +111,8 @@ class Model(nn.Module):
             embedder.borrow(decoder.words.table, getattr(decoder, "scale", 1.0))
 
     def forward(self, source: Padded) -> Any:
-        if getattr(self.head, "reads_later", False):
-            return self.head(Unread(source, self.memory, self.limit))
+        if getattr(self.head, "accepts_lazy_source", False):
+            return self.head(LazySource(source, self.memory, self.limit))
         return self.read(source).scores
 
     def memory(self, source: Padded) -> Padded:
@@ -171,7 +171,7 @@ class Model(nn.Module):
         scores: Any = None if alone else self.score(vector, source)
         if self.spoken and self.training:
             table: Any = self.embedders[0].table
-            scores = auxiliary_lm.Spoken(scores, embedded, source.data, table.weight)
+            scores = auxiliary_lm.WithAuxiliaryLM(scores, embedded, source.data, table.weight)
         return Reading(states, vector, weights, scores)
 
     def encode(self, embedded: Padded) -> Padded:
@@ -285,7 +285,7 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "task": registry.fill("task", parts["task"], ("tokenizer",)),
             "decoder": registry.fill("decoder", parts["decoder"], DECODED),
-            "generate": registry.check(Settings, parts.get("generate", {}), "[generate]"),
+            "generate": registry.check(SearchSettings, parts.get("generate", {}), "[generate]"),
         }
     tables = parts["embedder"]
     embedder: Any = (
@@ -299,7 +299,7 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
             "embedder": embedder,
             "encoder": encoder,
             "decoder": registry.fill("decoder", parts["decoder"], DECODED),
-            "generate": registry.check(Settings, parts.get("generate", {}), "[generate]"),
+            "generate": registry.check(SearchSettings, parts.get("generate", {}), "[generate]"),
         }
     two = {"pair": registry.fill("pair", parts["pair"], ("input_size",))} if "pair" in parts else {}
     return {
@@ -315,8 +315,8 @@ def _writer(
     parts: Mapping[str, Any], size: int, directions: int, outputs: Any, copies: bool
 ) -> nn.Module:
     """The decoder of a model that answers with a text."""
-    from weft.decode.decoders.pointer_generator import Pointer
-    from weft.decode.heads.seq2seq import Sequence
+    from weft.decode.decoders.pointer_generator import PointerGenerator
+    from weft.decode.heads.seq2seq import Seq2SeqHead
 
     words, first, last = outputs
     known = {"vocabulary_size": words, "memory_size": size, "directions": directions}
@@ -326,15 +326,15 @@ def _writer(
             f"The decoder '{parts['decoder']['kind']}' reads no source. Use one that does: rnn, "
             "cnn or transformer."
         )
-    writer = Pointer(decoder, size) if copies else decoder
+    writer = PointerGenerator(decoder, size) if copies else decoder
     # As `weft generate` does: a word that stands for all unknown ones would always be wrong.
     marks = {SPECIALS.index(PAD), UNKNOWN, first} - {last}
-    return Sequence(writer, Settings(**parts["generate"]), first, last, marks)
+    return Seq2SeqHead(writer, SearchSettings(**parts["generate"]), first, last, marks)
 
 
 def _speaker(parts: Mapping[str, Any], outputs: Any) -> nn.Module:
     """The decoder of a language model."""
-    from weft.decode.heads.lm import Running
+    from weft.decode.heads.lm import LanguageModelHead
 
     words, first, last = outputs
     kind, task = parts["decoder"]["kind"], parts["task"]
@@ -345,8 +345,8 @@ def _speaker(parts: Mapping[str, Any], outputs: Any) -> nn.Module:
             "'seq2seq'."
         )
     decoder = registry.build("decoder", parts["decoder"], vocabulary_size=words)
-    search = Settings(**parts["generate"])
-    return Running(decoder, search, first, last, task["window"], task["overlap"])
+    search = SearchSettings(**parts["generate"])
+    return LanguageModelHead(decoder, search, first, last, task["window"], task["overlap"])
 
 
 def piece_maker(embedder: nn.Module) -> Pieces | None:

@@ -15,7 +15,7 @@ from weft import registry
 from weft.cli.advice import OPTION, fit_advice, options_of
 from weft.cli.main import app
 from weft.config import NEURAL
-from weft.decode.search.settings import Settings as Search
+from weft.decode.search.settings import SearchSettings as Search
 from weft.run.data import Data
 from weft.train.settings import Settings
 

@@ -9,8 +9,8 @@ from torch.utils._pytree import tree_map
 from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
-from weft.decode.losses import inputs, sequence_loss
-from weft.decode.search.state import spread
+from weft.decode.losses import sequence_loss, shift_right
+from weft.decode.search.state import expand_beams
 
 V, M = 13, 6
 LENGTHS, SOURCES = [5, 0, 1, 3], [3, 2, 0, 7]
@@ -141,7 +141,7 @@ def test_beams_can_share_a_memory(decoder):
     torch.manual_seed(7)
     ids = Padded(torch.randint(1, V, (8, 3)), torch.full((8,), 3))
     source = Padded(memory().data[twice], memory().lengths[twice])
-    state = spread(begin(decoder, weights=True).shared(), 2)
+    state = expand_beams(begin(decoder, weights=True).shared(), 2)
     close(stepped(decoder, ids, state)[0], run(decoder, ids, source))
 
 
@@ -255,7 +255,7 @@ def test_four_sentences_are_learnt_by_heart(name):
     sizes = {"hidden": 32, "feed": 32} if name in ("transformer", "gpt") else {"hidden": 32}
     decoder = build({"kind": name, **SMALL[name], **sizes}).train()
     wanted, source = targets([5, 2, 4, 3]), memory()
-    read = inputs(wanted, bos=2) if decoder.causal else wanted
+    read = shift_right(wanted, bos=2) if decoder.causal else wanted
     optimiser = torch.optim.Adam(decoder.parameters(), lr=0.01)
     for _ in range(120):
         loss, count = sequence_loss(run(decoder, read, source), wanted)

@@ -6,9 +6,16 @@ import torch.nn.functional as F
 
 from weft.batch import Padded
 from weft.decode import losses
-from weft.decode.decoders.language_models import RecurrentModel
-from weft.decode.decoders.recurrent import Recurrent
-from weft.decode.losses import chunked_loss, inputs, mixed, scheduled, sequence_loss, word_scores
+from weft.decode.decoders.language_models import RecurrentLM
+from weft.decode.decoders.recurrent import RecurrentDecoder
+from weft.decode.losses import (
+    chunked_loss,
+    mix_inputs,
+    scheduled_sampling,
+    sequence_loss,
+    shift_right,
+    token_log_probs,
+)
 
 V, H = 11, 5
 LENGTHS = torch.tensor([7, 0, 3])
@@ -102,7 +109,7 @@ def test_gradients_by_differences():
         return chunked_loss(features[None], weight, bias, whole, 0.2, chunk=3 * V)[0]
 
     def each(features, weight, bias):
-        return word_scores(features, weight, bias, ids, chunk=3 * V)
+        return token_log_probs(features, weight, bias, ids, chunk=3 * V)
 
     assert torch.autograd.gradcheck(total, (features, weight, bias))
     assert torch.autograd.gradcheck(each, (features, weight, bias))
@@ -113,8 +120,8 @@ def test_the_score_of_one_word_each():
     (features, weight, bias), targets = case()
     rows, ids = features.flatten(0, 1), targets.data.flatten()
     expected = F.linear(rows, weight, bias).log_softmax(1)[torch.arange(21), ids]
-    torch.testing.assert_close(word_scores(rows, weight, bias, ids, 2 * V), expected)
-    assert word_scores(rows[:0], weight, bias, ids[:0]).shape == (0,)
+    torch.testing.assert_close(token_log_probs(rows, weight, bias, ids, 2 * V), expected)
+    assert token_log_probs(rows[:0], weight, bias, ids[:0]).shape == (0,)
 
 
 def test_half_precision_adds_up_in_single():
@@ -122,7 +129,7 @@ def test_half_precision_adds_up_in_single():
     expected, _ = sequence_loss(F.linear(features, weight, bias), targets)
     with torch.autocast("cpu", torch.bfloat16):
         total, _ = chunked_loss(features, weight, bias, targets, chunk=3 * V)
-        each = word_scores(features.flatten(0, 1), weight, bias, targets.data.flatten())
+        each = token_log_probs(features.flatten(0, 1), weight, bias, targets.data.flatten())
     assert total.dtype == each.dtype == torch.float32
     torch.testing.assert_close(total, expected, rtol=0.02, atol=0.02)
     (total + each.sum()).backward()
@@ -131,7 +138,7 @@ def test_half_precision_adds_up_in_single():
 
 def test_what_a_decoder_reads():
     targets = Padded(torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([3, 2]))
-    read = inputs(targets, bos=2)
+    read = shift_right(targets, bos=2)
     assert read.data.tolist() == [[2, 5, 6], [2, 7, 0]]
     assert read.lengths.tolist() == [3, 2]
 
@@ -139,8 +146,8 @@ def test_what_a_decoder_reads():
 def decoders():
     torch.manual_seed(0)
     memory = Padded(torch.randn(3, 5, 4), torch.tensor([5, 2, 0]))
-    attention = Recurrent(V, 4, width=3, hidden=H, input_feeding=True).eval()
-    model = RecurrentModel(V, 3, H).eval()
+    attention = RecurrentDecoder(V, 4, width=3, hidden=H, input_feeding=True).eval()
+    model = RecurrentLM(V, 3, H).eval()
     given = Padded(torch.randint(1, V, (3, 7)), torch.tensor([7, 7, 7]))
     yield attention, given, attention.start(memory), lambda ids: attention(ids, memory)
     yield model, given, model.start(3, "cpu"), model
@@ -148,10 +155,10 @@ def decoders():
 
 def test_scheduled_sampling_from_none_to_all():
     for decoder, given, state, whole in decoders():
-        features = scheduled(decoder, given, state, 0.0)
+        features = scheduled_sampling(decoder, given, state, 0.0)
         scores = decoder.words.scores(features)
         torch.testing.assert_close(scores, whole(given), rtol=1e-5, atol=1e-5)
-        scores = decoder.words.scores(scheduled(decoder, given, state, 1.0, sample=False))
+        scores = decoder.words.scores(scheduled_sampling(decoder, given, state, 1.0, sample=False))
         own = torch.cat([given.data[:, :1], scores.argmax(2)[:, :-1]], dim=1)
         expected = whole(Padded(own, given.lengths))
         torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-5)
@@ -161,18 +168,18 @@ def test_scheduled_sampling_from_none_to_all():
 
 def test_sampled_words_follow_the_distribution():
     torch.manual_seed(0)
-    model = RecurrentModel(V, 3, H).eval()
+    model = RecurrentLM(V, 3, H).eval()
     with torch.no_grad():
         model.words.bias.normal_()[1] = -1.0
     given = Padded(torch.ones(4001, 2, dtype=torch.long), torch.full((4001,), 2))
     chosen = []
     model.words.table.register_forward_hook(lambda _, ids, __: chosen.append(ids[0]))
-    scheduled(model, given, model.start(4001), 1.0)
+    scheduled_sampling(model, given, model.start(4001), 1.0)
     shares = torch.bincount(chosen[1].flatten(), minlength=V) / 4001
     expected = model(Padded(given.data[:1, :1], torch.tensor([1])))[0, 0].softmax(0)
     assert (shares - expected).abs().max() < 0.03
     chosen.clear()
-    scheduled(model, given, model.start(4001), 0.25, sample=False)
+    scheduled_sampling(model, given, model.start(4001), 0.25, sample=False)
     best = expected.argmax()
     assert 0.2 < (chosen[1] == best).float().mean() < 0.3
 
@@ -181,7 +188,7 @@ def test_two_passes_mix_what_was_given_and_what_was_written():
     torch.manual_seed(0)
     given = Padded(torch.ones(101, 7, dtype=torch.long), torch.full((101,), 7))
     given.lengths[0] = 2
-    out = mixed(given, torch.full_like(given.data, 2), 0.3)
+    out = mix_inputs(given, torch.full_like(given.data, 2), 0.3)
     assert (out.data[:, 0] == 1).all()
     assert not out.data[0, 2:].any()
     assert 0.25 < (out.data[1:, 1:] == 2).float().mean() < 0.35
@@ -205,7 +212,7 @@ def test_words_are_aligned_for_a_kernel(monkeypatch, smoothing, chunk):
     (features, weight, bias), targets = case()
     expected, count = by_hand(features, weight, bias, targets, smoothing)
     wanted = torch.autograd.grad(expected * 3, (features, weight, bias))
-    monkeypatch.setattr(losses, "_kernel", lambda w: in_place)
+    monkeypatch.setattr(losses, "_fused_kernel", lambda w: in_place)
     total, words = chunked_loss(features, weight, bias, targets, smoothing, chunk=chunk)
     assert words == count
     torch.testing.assert_close(total, expected, rtol=1e-5, atol=1e-5)

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from weft.batch.padded import Padded
-from weft.decode.search.constraints import largest
-from weft.decode.search.search import Settings, Shared, copy_into, reorder
-from weft.decode.search.state import device_of, keep, leaves, spread
+from weft.decode.search.constraints import fast_topk
+from weft.decode.search.search import PerPrompt, SearchSettings, copy_into, reorder
+from weft.decode.search.state import device_of, expand_beams, iter_tensors, select_prompts
 from weft.errors import UserError
 
 
@@ -22,7 +22,7 @@ class Pair(NamedTuple):
 class Cache:
     pairs: list[Pair]
     used: int
-    memory: Shared
+    memory: PerPrompt
     none: None = None
     made: int = field(default=7, init=False)
 
@@ -30,7 +30,7 @@ class Cache:
 def cache(rows=3, prompts=3) -> Cache:
     pair = Pair(torch.arange(rows * 2).view(rows, 2), torch.arange(rows) * 10)
     memory = Padded(torch.arange(prompts * 5).view(prompts, 5), torch.tensor([5, 2, 4][:prompts]))
-    return Cache([pair, pair], 11, Shared({"memory": memory, "all": torch.tensor(3.0)}))
+    return Cache([pair, pair], 11, PerPrompt({"memory": memory, "all": torch.tensor(3.0)}))
 
 
 def test_rows_are_picked_everywhere_but_in_what_beams_share():
@@ -44,10 +44,10 @@ def test_rows_are_picked_everywhere_but_in_what_beams_share():
 
 
 def test_rows_are_spread_and_kept_prompt_by_prompt():
-    wide = spread(cache(), 2)
+    wide = expand_beams(cache(), 2)
     assert wide.pairs[0].value.tolist() == [0, 0, 10, 10, 20, 20]
     assert wide.memory.value["memory"].data.shape == (3, 5)
-    found = keep(wide, torch.tensor([2, 0]), 2)
+    found = select_prompts(wide, torch.tensor([2, 0]), 2)
     assert found.pairs[0].value.tolist() == [20, 20, 0, 0]
     assert found.memory.value["memory"].lengths.tolist() == [4, 5]
     assert found.memory.value["memory"].data[:, 0].tolist() == [10, 0]
@@ -55,7 +55,7 @@ def test_rows_are_spread_and_kept_prompt_by_prompt():
 
 
 def test_tensors_of_a_nest():
-    assert len(list(leaves(cache()))) == 7
+    assert len(list(iter_tensors(cache()))) == 7
     assert device_of({"nothing": 3}) == torch.device("cpu")
     old, new = cache(), reorder(cache(), torch.tensor([2, 1, 0]))
     place = old.pairs[0].value.data_ptr()
@@ -70,12 +70,12 @@ def test_the_largest_are_those_of_topk(size, count):
     values = torch.randn(7, size, generator=torch.Generator().manual_seed(size))
     values[2, : size // 2] = -torch.inf
     values[3, -1] = 9.0  # behind the last whole block
-    found, place = largest(values, count)
+    found, place = fast_topk(values, count)
     wanted, where = values.topk(min(count, size))
     assert torch.equal(found, wanted)
     assert torch.equal(place, where)
     values[5, 1] = torch.nan
-    assert largest(values, count)[0][5, 0].isnan()
+    assert fast_topk(values, count)[0][5, 0].isnan()
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_the_largest_are_those_of_topk(size, count):
 )
 def test_settings_that_make_no_sense(options, message):
     with pytest.raises(UserError, match=message):
-        Settings(**options)
+        SearchSettings(**options)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from weft.batch import Padded
-from weft.decode.decoders.transformer import GPT, Transformer
+from weft.decode.decoders.transformer import GPT, Seq2SeqTransformerDecoder
 from weft.embed.position import sinusoidal
 from weft.errors import UserError
 
@@ -46,7 +46,9 @@ def copied(ours, theirs):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_blocks_are_pytorchs(norm, activation):
-    ours = shaken(Transformer(V, M, H, 2, N, 7, norm, activation=activation, tied=False))
+    ours = shaken(
+        Seq2SeqTransformerDecoder(V, M, H, 2, N, 7, norm, activation=activation, tied=False)
+    )
     layer = nn.TransformerDecoderLayer(
         H, N, 7, activation=activation, batch_first=True, norm_first=norm == "pre"
     )
@@ -97,7 +99,10 @@ def test_gpt_is_pytorchs_encoder_with_a_causal_mask():
 
 
 def starts(limit):
-    gpt, decoder = shaken(GPT(V, H, 2, N, 7, limit=9)), shaken(Transformer(V, M, H, 2, N, 7))
+    gpt, decoder = (
+        shaken(GPT(V, H, 2, N, 7, limit=9)),
+        shaken(Seq2SeqTransformerDecoder(V, M, H, 2, N, 7)),
+    )
     yield gpt, gpt.start(3, "cpu", limit=limit), gpt(words())
     yield decoder, decoder.start(memory(), limit=limit), decoder(words(), memory())
 
@@ -138,7 +143,7 @@ def test_prompts_in_a_growing_cache_have_one_length():
 
 
 def test_the_memory_is_projected_once():
-    decoder = Transformer(V, M, H, 2, N, 7).eval()
+    decoder = Seq2SeqTransformerDecoder(V, M, H, 2, N, 7).eval()
     calls = []
     for block in decoder.blocks:
         block.cross.key.register_forward_hook(lambda *_: calls.append(1))
@@ -149,7 +154,7 @@ def test_the_memory_is_projected_once():
 
 
 def test_weights_that_were_asked_for_are_the_last_layers_mean():
-    decoder = shaken(Transformer(V, M, H, 2, N, 7))
+    decoder = shaken(Seq2SeqTransformerDecoder(V, M, H, 2, N, 7))
     found = []
     decoder.blocks[1].register_forward_hook(lambda _, __, out: found.append(out[2]))
     read = decoder.read(words(), memory())
@@ -160,7 +165,7 @@ def test_weights_that_were_asked_for_are_the_last_layers_mean():
 
 @pytest.mark.parametrize("inner", [True, False])
 def test_dropout_is_inside_the_parts_only_where_asked(inner):
-    decoder = shaken(Transformer(V, M, H, 2, N, 7, dropout=0.5, inner_dropout=inner))
+    decoder = shaken(Seq2SeqTransformerDecoder(V, M, H, 2, N, 7, dropout=0.5, inner_dropout=inner))
     expected = decoder(words(), memory())
     assert decoder.train()(words(), memory()).ne(expected).any()
     for part in (decoder, *decoder.blocks):
@@ -185,14 +190,14 @@ def test_learned_positions_end_and_waves_do_not():
         GPT(V, H, 1, N, limit=5)(words(6))
     with pytest.raises(UserError, match=message):
         GPT(V, H, 1, N, limit=5).start(3, limit=6)
-    short, long = (Transformer(V, M, H, 1, N, 7, limit=n).eval() for n in (2, 64))
+    short, long = (Seq2SeqTransformerDecoder(V, M, H, 1, N, 7, limit=n).eval() for n in (2, 64))
     long.load_state_dict(short.state_dict())
     torch.testing.assert_close(short(words(), memory()), long(words(), memory()))
 
 
 def test_options_that_make_no_sense():
     with pytest.raises(UserError, match=r"decoder 'transformer': 'feed' should be 0 .* got -1"):
-        Transformer(V, M, feed=-1)
+        Seq2SeqTransformerDecoder(V, M, feed=-1)
     with pytest.raises(UserError, match=r"hidden \(10\) must divide into heads \(3\)"):
         GPT(V, 10, heads=3)
 

@@ -16,7 +16,7 @@ from tests.run.test_seq2seq_inputs import trained as informed
 from weft.cli.explain.generation import show_text
 from weft.config import recipe
 from weft.decode.search.search import search
-from weft.decode.search.settings import Settings
+from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 from weft.explain.beams import Node, tree
 from weft.explain.explanation import Explanation
@@ -191,10 +191,10 @@ def test_the_open_hypotheses_are_those_of_a_plain_beam():
 
         return step
 
-    settings = Settings(method="beam", width=width, limit=6, normalise="none", best=3)
+    settings = SearchSettings(method="beam", width=width, limit=6, normalise="none", best=3)
     (best,) = search(
         lambda ids, state: (table[ids], state), torch.zeros(1, 1), settings, batch=1, bos=eos,
-        eos=eos, faster=watched,
+        eos=eos, wrap_step=watched,
     )  # fmt: skip
     nodes = tree(runs, best[0], eos, str)
     ways: list[tuple[int, ...]] = []

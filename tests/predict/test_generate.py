@@ -14,7 +14,7 @@ from tests.run.test_seq2seq_inputs import restaurants, strangers
 from tests.run.test_seq2seq_inputs import trained as informed
 from weft.batch import Padded
 from weft.config import recipe
-from weft.decode.search.allowed_phrases import Only
+from weft.decode.search.allowed_phrases import AllowedPhrases
 from weft.errors import UserError
 from weft.predict.generate import Writer, generate
 from weft.tokens.streaming_decoder import BROKEN
@@ -248,7 +248,7 @@ def test_only_some_words_are_written(models, name, method):
 
 
 def test_entries_that_begin_alike_and_forced_tokens():
-    rule = Only([[4], [4, 5, 6]], [[7, 4], [8]], size=11, eos=3, forced=[1, 0])
+    rule = AllowedPhrases([[4], [4, 5, 6]], [[7, 4], [8]], size=11, eos=3, forced=[1, 0])
 
     def after(*ids, row=1):
         (mask,) = rule(torch.tensor([ids], dtype=torch.long).view(1, -1), torch.tensor([row]))

@@ -14,7 +14,7 @@ from tests.run.test_parse import bracketed
 from tests.run.test_tag import conllu
 from weft import config as configuration
 from weft.batch import Batches, Labelled, Padded, Store
-from weft.decode.heads.auxiliary_lm import Spoken
+from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
 from weft.report.compare import compare
 from weft.run.pretrained import begin
 from weft.run.train import filled
@@ -128,7 +128,7 @@ def test_the_loss_is_that_of_the_answer_and_a_share_of_foretelling():
         right = rows.source.data[i, 1:length]
         wanted.append(F.cross_entropy(scores, right) if length > 1 else scores.sum() * 0)
     answered = model(rows.source)
-    assert isinstance(answered, Spoken)
+    assert isinstance(answered, WithAuxiliaryLM)
     torch.testing.assert_close(answered.nats(), torch.stack(wanted), rtol=0, atol=1e-5)
     plain = Classify().loss(answered.scores, rows)
     torch.testing.assert_close(with_words.total, plain.total + 0.7 * sum(wanted))

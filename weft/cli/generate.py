@@ -16,7 +16,7 @@ from weft.cli.progress import counting
 from weft.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
-    from weft.decode.search.settings import Settings
+    from weft.decode.search.settings import SearchSettings
     from weft.predict.generate import Token, Writer, Written
 
 CHUNK = 256  # prompts of a file that are answered together
@@ -97,7 +97,9 @@ def generate(
         out.lines(prompts or [""])
 
 
-def _settings(writer: "Writer", method: str, number: int, chosen: dict[str, Any]) -> "Settings":
+def _settings(
+    writer: "Writer", method: str, number: int, chosen: dict[str, Any]
+) -> "SearchSettings":
     """The settings of the search: those of the model, the options, and what they imply."""
     if method and method not in METHODS:
         raise unknown_name("method", method, METHODS, "--method")
@@ -166,7 +168,7 @@ class _Out:
     def __init__(
         self,
         writer: "Writer",
-        settings: "Settings",
+        settings: "SearchSettings",
         prefix: str,
         only: list[str],
         show: bool,

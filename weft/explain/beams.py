@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from weft.decode.search.beam import Beams
+from weft.decode.search.beam import BeamState
 from weft.decode.search.hypotheses import Hypothesis
 
 Fate = Literal["open", "ended", "cut"]  # goes on, ended by itself, or ended by the limit
@@ -29,7 +29,7 @@ class Node:
 
 
 def tree(
-    steps: Sequence[Beams], best: Hypothesis, last: int, name: Callable[[int], str]
+    steps: Sequence[BeamState], best: Hypothesis, last: int, name: Callable[[int], str]
 ) -> tuple[Node, ...]:
     """The nodes of a search of one prompt whose state was kept after every step."""
     nodes: list[Node] = []
@@ -66,7 +66,7 @@ def tree(
     return tuple(nodes)
 
 
-def _ended(run: Beams, step: int) -> list[tuple[int, int, float, float]]:
+def _ended(run: BeamState, step: int) -> list[tuple[int, int, float, float]]:
     """(token, beam before, log-probability, score) of what ended at a step, the best first."""
     pool = run.pool
     columns = (pool.rank, pool.time, pool.token, pool.slot, pool.logp)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from weft.batch import Padded
-from weft.decode.decoders.transformer import Stack
-from weft.decode.search.beam import Beams
+from weft.decode.decoders.transformer import TransformerDecoder
+from weft.decode.search.beam import BeamState
 from weft.decode.search.hypotheses import Hypothesis
 from weft.decode.search.search import search
 from weft.decode.search.state import device_of
@@ -72,7 +72,7 @@ def written(predictor: Predictor, given: str | Example) -> Writing:
     with torch.inference_mode():
         reading = engine.model.read(source)
         head: Any = engine.model.head
-        steps: list[Beams] = []
+        steps: list[BeamState] = []
         hypotheses, chosen = _searched(reading.scores, head, steps)
         ids = [*chosen.ids, *([head.last] if chosen.ended else [])]
         logps = _logps(head.decoder.step, reading.scores.start(), head.first, ids)  # (T, V)
@@ -136,7 +136,7 @@ def answer_ids(predictor: Predictor, text: str) -> list[int]:
 def attends(predictor: Predictor) -> bool:
     """Whether the tokens of an answer look at those of the source."""
     decoder = _inner(_neural(predictor).model.head)
-    return isinstance(decoder, Stack) or getattr(decoder, "attends", True)
+    return isinstance(decoder, TransformerDecoder) or getattr(decoder, "attends", True)
 
 
 def asked(predictor: Predictor, example: Example) -> Example:
@@ -151,13 +151,15 @@ def _neural(predictor: Predictor) -> Neural:
     return predictor.engine
 
 
-def _searched(scores: Any, head: Any, steps: list[Beams]) -> tuple[list[Hypothesis], Hypothesis]:
+def _searched(
+    scores: Any, head: Any, steps: list[BeamState]
+) -> tuple[list[Hypothesis], Hypothesis]:
     """All that the search kept, best first, and the best; every step of a beam is noted."""
 
     def watched(body: Callable[..., Any]) -> Callable[..., Any]:
         def step(run: Any) -> Any:
             run = body(run)
-            if isinstance(run, Beams):
+            if isinstance(run, BeamState):
                 steps.append(run)
             return run
 
@@ -169,7 +171,7 @@ def _searched(scores: Any, head: Any, steps: list[Beams]) -> tuple[list[Hypothes
     state = scores.start()
     found = search(
         head.decoder.step, state.shared() if hasattr(state, "shared") else state, settings,
-        batch=1, bos=head.first, eos=head.last, rules=head.rules, faster=watched,
+        batch=1, bos=head.first, eos=head.last, constraints=head.rules, wrap_step=watched,
     )[0]  # fmt: skip
     return found, found[0]
 
@@ -210,7 +212,7 @@ def _attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarray | No
     given = [head.first, *ids[:-1]] if ids else []
     known = [i if i < size else UNKNOWN for i in given]
     targets = Padded.from_rows([known]).to(memory.data.device)
-    if not isinstance(decoder, Stack):
+    if not isinstance(decoder, TransformerDecoder):
         weights = decoder.read(targets, memory).weights  # (1, T, S)
         return None if weights is None else weights[None].float().cpu().numpy()
     caught: list[Tensor] = []
@@ -236,7 +238,7 @@ def _ahead(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray, np.n
         steps = block.attention_norm(inputs[0]) if block.norm_first else inputs[0]
         caught.append(block.attention(steps, causal=True, return_weights=True)[1][0])  # (N, T, T)
 
-    blocks = decoder.blocks if isinstance(decoder, Stack) else ()
+    blocks = decoder.blocks if isinstance(decoder, TransformerDecoder) else ()
     hooks = [block.register_forward_pre_hook(catch) for block in blocks]
     try:
         features = decoder.features(given)  # (1, T, F)

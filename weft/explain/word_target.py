@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.batch.indexer import Row
-from weft.decode.heads.biaffine import UNKNOWN
+from weft.decode.heads.biaffine import IGNORED
 from weft.decode.heads.crf import CRF
-from weft.decode.heads.crf_dp import widest
-from weft.decode.heads.tag import TagScores
+from weft.decode.heads.crf_dp import accumulation_dtype
+from weft.decode.heads.tag import TagOutput
 from weft.encode.transformer import Transformer
 from weft.errors import UserError
 from weft.explain.attention import between_words, follows, rollout
@@ -182,7 +182,7 @@ def scores_at(found: Any, step: int, wanted: Wanted) -> Tensor:
     if wanted.what == "head":
         return found.arcs.arcs[:, step].float()
     if wanted.what == "relation":
-        heads = torch.full_like(found.arcs.arcs[:, :, 0], UNKNOWN, dtype=torch.long)  # (B, T)
+        heads = torch.full_like(found.arcs.arcs[:, :, 0], IGNORED, dtype=torch.long)  # (B, T)
         heads[:, step] = wanted.heads[step]
         return found.head.arcs.labels(found.arcs, heads).float()
     tags = _tags(found)
@@ -204,8 +204,8 @@ def shares(found: Any, wanted: Wanted) -> Tensor:
     return own.data.float().softmax(2) if chain is None else chain.marginals(own)
 
 
-def _tags(found: Any) -> TagScores:
-    return found if isinstance(found, TagScores) else found.tags
+def _tags(found: Any) -> TagOutput:
+    return found if isinstance(found, TagOutput) else found.tags
 
 
 def _row_of(engine: Neural, example: Example, step: int) -> tuple[Row, Padded]:
@@ -222,7 +222,7 @@ def through(chain: CRF, emissions: Tensor, step: int) -> Tensor:
 
     As plain steps and not `chain.log_partition`, whose gradient cannot be taken again.
     """
-    own = emissions.to(widest(emissions.device))  # (B, T, C)
+    own = emissions.to(accumulation_dtype(emissions.device))  # (B, T, C)
     learned = (chain.start, chain.transitions, chain.end)
     rules = (chain.may_start, chain.may_follow, chain.may_end)
     start, follow, end = (

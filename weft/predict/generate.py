@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from weft import registry
-from weft.decode.cuda_graphs.decode_step import Ready, most_steps
-from weft.decode.decoders.packed import prepared
-from weft.decode.decoders.prompt_continuation import Continuing, Window
-from weft.decode.search.allowed_phrases import Only
-from weft.decode.search.constraints import Rules
-from weft.decode.search.search import NO_RULES, search, stream
-from weft.decode.search.settings import Settings
+from weft.decode.cuda_graphs.decode_step import PreparedSearch, max_steps
+from weft.decode.decoders.packed import pack_if_possible
+from weft.decode.decoders.prompt_continuation import PromptContinuation, SlidingState
+from weft.decode.search.allowed_phrases import AllowedPhrases
+from weft.decode.search.constraints import Constraints
+from weft.decode.search.search import NO_CONSTRAINTS, search, stream
+from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, near_miss
 from weft.predict.predictor import Predictor, load
 from weft.text.example import Example
@@ -64,7 +64,7 @@ class Job:
     state: Any
     first: int | Tensor  # what goes in first, of all or (B,) of each
     before: list[list[int]]  # ids of the text that each of them continues
-    rules: Rules = NO_RULES
+    rules: Constraints = NO_CONSTRAINTS
     strangers: Sequence[Mapping[int, str]] = ()  # of each, words that only its source has
     beyond: int = 0  # how many ids these have, over those of the vocabulary
 
@@ -112,7 +112,7 @@ class Writer:
         engine: Any = self.engine
         if hasattr(engine, "part"):
             ngrams = engine.part.model
-            self.continuing = Continuing(ngrams)
+            self.continuing = PromptContinuation(ngrams)
             self.size = ngrams.size
             # Without lines of its own, a text goes on from a line break.
             self.bos = ngrams.marks.bos if self.space.lines else self.bos
@@ -125,16 +125,16 @@ class Writer:
             )
         limit = head.decoder.limit
         # Of positions that no training piece had, nothing was learned.
-        own = prepared(head.decoder)
-        self.continuing = Continuing(own, None if limit is None else head.window)
+        own = pack_if_possible(head.decoder)
+        self.continuing = PromptContinuation(own, None if limit is None else head.window)
 
-    def settled(self, given: Mapping[str, Any]) -> Settings:
+    def settled(self, given: Mapping[str, Any]) -> SearchSettings:
         """The model's own settings with those that are given in their place."""
         usual = self.predictor.config.get("generate") or {"method": "sample"}
-        return Settings(**registry.check(Settings, {**usual, **given}, "[generate]"))
+        return SearchSettings(**registry.check(SearchSettings, {**usual, **given}, "[generate]"))
 
     def write(
-        self, prompts: Sequence[str | np.ndarray], settings: Settings, *, prefix: str = "",
+        self, prompts: Sequence[str | np.ndarray], settings: SearchSettings, *, prefix: str = "",
         only: Sequence[str] = (), first: int = 0, file: str = "",
     ) -> list[list[Written]]:  # fmt: skip
         """Some texts for each prompt; `first` is the number of the first among all that come.
@@ -148,14 +148,14 @@ class Writer:
             step, state, how, faster = self._ready(job, settings)
             found = search(
                 step, state, how, batch=len(job.rows), bos=job.first, eos=self.eos,
-                rules=job.rules, faster=faster,
+                constraints=job.rules, wrap_step=faster,
             )  # fmt: skip
             for k, (row, hypotheses) in enumerate(zip(job.rows, found, strict=True)):
                 out[row] = [self._written(texts[row], job, k, one) for one in hypotheses]
         return out
 
     def stream(
-        self, prompt: str, settings: Settings, *, prefix: str = "", only: Sequence[str] = (),
+        self, prompt: str, settings: SearchSettings, *, prefix: str = "", only: Sequence[str] = (),
         first: int = 0, file: str = "",
     ) -> Iterator[Token]:  # fmt: skip
         """The tokens of one text as they are found; not of a beam, nor of several samples."""
@@ -164,7 +164,14 @@ class Writer:
         spelling = self._spelling(prompt, job, 0)
         step, state, how, faster = self._ready(job, settings)
         pieces = stream(
-            step, state, how, batch=1, bos=job.first, eos=self.eos, rules=job.rules, faster=faster
+            step,
+            state,
+            how,
+            batch=1,
+            bos=job.first,
+            eos=self.eos,
+            constraints=job.rules,
+            wrap_step=faster,
         )
         for (piece,) in pieces:
             ids = [*piece.ids, *[self.eos] * piece.ended]
@@ -174,20 +181,20 @@ class Writer:
                     text += spelling.rest()
                 yield Token(text, id, float(np.exp(logp)))
 
-    def _ready(self, job: Job, settings: Settings) -> Ready:
+    def _ready(self, job: Job, settings: SearchSettings) -> PreparedSearch:
         """How to search: by graphs of the device, unless an earlier part must be forgotten."""
-        plain, state = Ready(job.step, job.state, settings, None), job.state
+        plain, state = PreparedSearch(job.step, job.state, settings, None), job.state
         graphs = getattr(getattr(getattr(self.engine, "model", None), "head", None), "graphs", None)
-        if isinstance(state, Window):
+        if isinstance(state, SlidingState):
             most = self.continuing.limit or 0
-            if state.seen.shape[1] + most_steps(settings, job.rules) > most:
+            if state.seen.shape[1] + max_steps(settings, job.rules) > most:
                 return plain
             state = state.inner
         ready = plain if graphs is None else graphs.ready(state, settings, job.rules)
         return plain if ready.faster is None else ready
 
     def _jobs(
-        self, prompts: Sequence[str | Example], settings: Settings, prefix: str,
+        self, prompts: Sequence[str | Example], settings: SearchSettings, prefix: str,
         only: Sequence[str], first: int, file: str,
     ) -> Iterator[Job]:  # fmt: skip
         called = f"{file}:" if file else "Prompt "
@@ -239,7 +246,7 @@ class Writer:
 
     @torch.no_grad()
     def _sources(
-        self, prompts: Sequence[str | Example], names: Sequence[str], settings: Settings
+        self, prompts: Sequence[str | Example], names: Sequence[str], settings: SearchSettings
     ) -> Iterator[Job]:
         """What is to be answered, read by the encoder."""
         for name, prompt in zip(names, prompts, strict=True):
@@ -268,16 +275,16 @@ class Writer:
             chosen = [row.text for row in rows]
             yield replace(job, rows=chosen, before=before, strangers=strangers)
 
-    def _begun(self, scores: Any, settings: Settings) -> Job:
+    def _begun(self, scores: Any, settings: SearchSettings) -> Job:
         """The first step of some answers."""
-        head, memory, rules = scores.head, scores.memory, NO_RULES
+        head, memory, rules = scores.head, scores.memory, NO_CONSTRAINTS
         if head.beyond:
             decoder, state = head.decoder, scores.start()
         else:
-            decoder = prepared(head.decoder)
+            decoder = pack_if_possible(head.decoder)
             state = decoder.start(memory, weights=bool(settings.coverage))
         if settings.coverage and getattr(state, "weights", None) is not None:
-            rules = Rules(attention=lambda state: state.weights, source=memory.mask)
+            rules = Constraints(attention=lambda state: state.weights, source=memory.mask)
         beyond = getattr(state, "extra", 0)
         return Job([], decoder.step, state.shared(), head.first, [], rules, beyond=beyond)
 
@@ -296,7 +303,7 @@ class Writer:
 
     def _only(
         self, only: Sequence[str], forced: list[int], prompts: list[str], beyond: int
-    ) -> Only | None:
+    ) -> AllowedPhrases | None:
         entries = [text for text in only if text.strip()]
         if not entries:
             return None
@@ -308,7 +315,7 @@ class Writer:
         if forced or (self.continues and any(text and not text[-1].isspace() for text in prompts)):
             first = then  # something stands before it
         room = [len(forced)] * len(prompts) if forced else ()
-        return Only(first, then, size=self.size + beyond, eos=self.eos, forced=room)
+        return AllowedPhrases(first, then, size=self.size + beyond, eos=self.eos, forced=room)
 
     def strange(self, prompts: Sequence[str]) -> list[str]:
         """The words of some prompts that the model has no id for, each once.

@@ -47,7 +47,7 @@ def sections(config: Config) -> dict[str, Any]:
     path = tokenizer.pop("path", "")
     filled = registry.fill("tokenizer", tokenizer)
     generate = registry.check(
-        settings.Settings, {"method": "sample", **config["generate"]}, "[generate]"
+        settings.SearchSettings, {"method": "sample", **config["generate"]}, "[generate]"
     )
     return {"tokenizer": {**filled, "path": path} if path else filled, **out, "generate": generate}
 

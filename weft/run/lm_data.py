@@ -31,7 +31,9 @@ def stream(run: "Run", model: Model) -> Stream:
     if head.pieces is not None:
         _check_lines(run)
         space: Any = run.space
-        head.decoder.know([space.tokenizer.decode([i]) for i in range(len(space.tokenizer))])
+        head.decoder.set_vocabulary(
+            [space.tokenizer.decode([i]) for i in range(len(space.tokenizer))]
+        )
         forms = Forms(head.pieces)
     out = Stream(head.first, run.folder, forms=forms)
     place = ""
@@ -107,7 +109,7 @@ def pieces(found: Stream, model: Model, settings: Settings) -> Pieces:
     rows = windows(len(found), head.window, settings)
     return Pieces(
         found, rows=rows, window=head.window, seed=settings.seed, epochs=settings.epochs,
-        in_order=head.carries, both=head.both,
+        in_order=head.is_stateful, both=head.both,
     )  # fmt: skip
 
 

@@ -273,7 +273,7 @@ class Loop:
         elif self.model.speaks:
             measure = lm_data.measured(self.model, store, task, space, self.run_.runtime)
         elif self.model.by_word:
-            with getattr(self.model.head, "in_a_hurry", nullcontext)():
+            with getattr(self.model.head, "greedy_decoding", nullcontext)():
                 decoding = decoded(self.model, store, self.run_.runtime)
             rows, right = found_in(decoding, self.run_.asked, store)
             settled = task.tune(rows, right, space) if task.tuned else space

@@ -178,7 +178,7 @@ class Seq2Seq:
 
     def loss(self, scores: Any, batch: "Labelled") -> Loss:
         if self.copy:
-            return Loss(*scores.copying(batch.target, self.coverage))
+            return Loss(*scores.pointer_loss(batch.target, self.coverage))
         return Loss(*scores.loss(batch.target, self.smoothing, self.sampling))
 
     def answers(self, scores: Sequence[Found], space: Words) -> list[Answer]:

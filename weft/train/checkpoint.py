@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from weft.batch import Position
-from weft.decode.search.state import leaves
+from weft.decode.search.state import iter_tensors
 from weft.errors import UserError
 from weft.runtime import Runtime
 from weft.storage import write_bytes
@@ -30,7 +30,7 @@ def write(path: Path, trainee: Trainee, position: Position, runtime: Runtime, ex
         tensors[f"average.{name}"] = tensor
     for name, tensor in runtime.random_state().items():
         tensors[f"random.{name}"] = tensor
-    for i, tensor in enumerate(leaves(trainee.carried)):
+    for i, tensor in enumerate(iter_tensors(trainee.carried)):
         tensors[f"carried.{i}"] = tensor
     numbers = []
     for i, optimiser in enumerate(trainee.optimisers):

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from weft.batch import Batches, Labelled, Padded
 from weft.batch.lm_windows import Pieces
 from weft.batch.mlm_collator import Masked
-from weft.decode.cuda_graphs.decode_step import Graphs
-from weft.decode.search.state import copy_into, mapped
+from weft.decode.cuda_graphs.decode_step import DecodeGraphs
+from weft.decode.search.state import copy_into, map_tensors
 from weft.kernels.compile import compile_blocks, failed, undo
 from weft.runtime import Runtime, staged, uncached
 from weft.train.settings import Settings
@@ -33,7 +33,7 @@ def quicken(model: nn.Module, runtime: Runtime) -> None:
     head: Any = getattr(model, "head", None)
     decoder = getattr(head, "decoder", None)
     if runtime.graphs and hasattr(decoder, "words"):  # one that copies has other words every time
-        head.graphs = Graphs(decoder, runtime.captured)
+        head.graphs = DecodeGraphs(decoder, runtime.captured)
 
 
 def compile_for(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> int:
@@ -128,7 +128,7 @@ class Updates:
 
     def __call__(self, group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
         batch, trainee = group[0], self.trainee
-        begins = getattr(trainee.model.head, "carries", False) and trainee.carried is None
+        begins = getattr(trainee.model.head, "is_stateful", False) and trainee.carried is None
         if trainee.pieces > 1 and self.slots:
             self.slots.clear()  # their memory is wanted
             trainee.trouble = trainee.trouble or "memory does not suffice for updates as graphs"
@@ -176,7 +176,7 @@ class _Slot:
         here = batch.to(device)
         self.source, self.target = _kept(here.source), here.target.clone()
         self.batch = replace(here, source=self.source, target=self.target)
-        self.carried = mapped(torch.clone, trainee.carried, torch.clone)
+        self.carried = map_tensors(torch.clone, trainee.carried, torch.clone)
         self.total, self.norm = (torch.zeros((), device=device) for _ in range(2))
         self.groups = [group for one in trainee.optimisers for group in one.param_groups]
         self.learned = [p for group in self.groups for p in group["params"]]

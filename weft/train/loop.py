@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from weft.batch import Batches, Labelled, Position
-from weft.decode.search.state import leaves, mapped
+from weft.decode.search.state import iter_tensors, map_tensors
 from weft.errors import UserError, out_of_memory
 from weft.runtime import Runtime, free_memory
 from weft.train.cuda_graphs import compile_for, give_up_compiling, updates, updates_ahead
@@ -273,7 +273,7 @@ def _cut(batch: Labelled, parts: int) -> Iterator[Labelled]:
     start = 0
     for piece in batch.split(parts):
         stop = start + len(piece)
-        own = [part[start:stop] for part in leaves(batch.carried)]
+        own = [part[start:stop] for part in iter_tensors(batch.carried)]
         yield replace(piece, carried=refilled(batch.carried, own))
         start = stop
 
@@ -282,14 +282,14 @@ def joined(states: list[Any]) -> Any:
     """The states of some rows as one of all of them."""
     if len(states) == 1 or states[0] is None:
         return states[0]
-    parts = zip(*map(leaves, states), strict=True)
+    parts = zip(*map(iter_tensors, states), strict=True)
     return refilled(states[0], [torch.cat(rows) for rows in parts])
 
 
 def refilled(state: Any, tensors: Iterable[Tensor]) -> Any:
     """A state of the same make with other tensors, in the order of `leaves`."""
     rest = iter(tensors)
-    return mapped(lambda part: next(rest), state)
+    return map_tensors(lambda part: next(rest), state)
 
 
 def _follow(trainee: Trainee, decay: float) -> None:

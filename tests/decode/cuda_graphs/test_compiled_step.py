@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from weft.decode.cuda_graphs import compiled_step as module
-from weft.decode.cuda_graphs.compiled_step import TUNED, compiled
+from weft.decode.cuda_graphs.compiled_step import TUNING_OPTIONS, compile_step
 
 OTHER = {"max_autotune_gemm": True}
 
@@ -26,7 +26,7 @@ class Ids:
 def test_products_of_one_row_are_sums(rows, dtype):
     torch.manual_seed(1)
     x, weight, bias = (torch.randn(*shape).to(dtype) for shape in ((rows, 7), (5, 7), (5,)))
-    table = {torch.ops.aten.addmm.default: module._apart}
+    table = {torch.ops.aten.addmm.default: module._addmm_as_sum}
     made = make_fx(F.linear, decomposition_table=table)(x, weight, bias)
     names = [str(node.target) for node in made.graph.nodes]
     assert ("aten.addmm.default" in names) == (rows > 1)
@@ -45,13 +45,13 @@ def test_products_of_one_row_are_sums(rows, dtype):
 def test_only_one_row_on_a_gpu_is_made_of_sums(monkeypatch, ids, options, usual):
     asked = []
     monkeypatch.setattr(torch, "compile", lambda step, **how: asked.append(how))
-    compiled(print, ids, options)
+    compile_step(print, ids, options)
     (how,) = asked
     assert how["fullgraph"]
     assert how["dynamic"] is False
     assert ("options" in how, "backend" in how) == (usual, not usual)
     given = how["options"] if usual else how["backend"].args[0]
-    assert given == (options if usual else {**TUNED, **(options or {})})
+    assert given == (options if usual else {**TUNING_OPTIONS, **(options or {})})
 
 
 def test_the_usual_compiler_is_asked(monkeypatch):
@@ -65,10 +65,10 @@ def test_the_usual_compiler_is_asked(monkeypatch):
 
     monkeypatch.setattr(inductor, "compile_fx", compile_fx)
     before = torch.compiler.config.cache_key_tag
-    module._alone(TUNED, "graph", "inputs")
+    module._compile_single_row(TUNING_OPTIONS, "graph", "inputs")
     ((given, how, tag),) = asked
     assert given == ("graph", "inputs")
-    assert how["config_patches"] == TUNED
-    assert how["decompositions"][torch.ops.aten.addmm.default] is module._apart
+    assert how["config_patches"] == TUNING_OPTIONS
+    assert how["decompositions"][torch.ops.aten.addmm.default] is module._addmm_as_sum
     assert len(how["decompositions"]) > 100
     assert tag != before == torch.compiler.config.cache_key_tag

@@ -13,37 +13,37 @@ import torch
 
 from weft.batch import Padded
 from weft.decode.cuda_graphs import decode_step as module
-from weft.decode.cuda_graphs.decode_step import Graphs
-from weft.decode.decoders.convolutional import Convolutional
-from weft.decode.decoders.language_models import RecurrentModel
-from weft.decode.decoders.prompt_continuation import Continuing
-from weft.decode.decoders.recurrent import Recurrent
-from weft.decode.decoders.transformer import GPT, Transformer
-from weft.decode.heads.seq2seq import Sequence
-from weft.decode.search.constraints import Rules
-from weft.decode.search.search import NO_RULES, search, stream
-from weft.decode.search.settings import Settings
-from weft.decode.search.state import leaves
+from weft.decode.cuda_graphs.decode_step import DecodeGraphs
+from weft.decode.decoders.convolutional import ConvolutionalDecoder
+from weft.decode.decoders.language_models import RecurrentLM
+from weft.decode.decoders.prompt_continuation import PromptContinuation
+from weft.decode.decoders.recurrent import RecurrentDecoder
+from weft.decode.decoders.transformer import GPT, Seq2SeqTransformerDecoder
+from weft.decode.heads.seq2seq import Seq2SeqHead
+from weft.decode.search.constraints import Constraints
+from weft.decode.search.search import NO_CONSTRAINTS, search, stream
+from weft.decode.search.settings import SearchSettings
+from weft.decode.search.state import iter_tensors
 from weft.predict.generate import Job, Writer
 
 V, M, H, N, EOS = 13, 6, 6, 3, 3
 LENGTHS = [3, 2, 7]
 WAYS = [
-    Settings(method="greedy", limit=23),
-    Settings(width=3, best=3, limit=11),
-    Settings(width=4, groups=2, best=2, limit=11, no_repeat=2, repetition=1.3),
-    Settings(method="sample", samples=2, top_k=5, limit=23),
+    SearchSettings(method="greedy", limit=23),
+    SearchSettings(width=3, best=3, limit=11),
+    SearchSettings(width=4, groups=2, best=2, limit=11, no_repeat=2, repetition=1.3),
+    SearchSettings(method="sample", samples=2, top_k=5, limit=23),
 ]
 DECODERS = {
-    "transformer": lambda: Transformer(V, M, H, 2, N, 7),
-    "rnn": lambda: Recurrent(V, M, width=5, hidden=7),
-    "cnn": lambda: Convolutional(V, M, width=5, hidden=7, layers=2),
+    "transformer": lambda: Seq2SeqTransformerDecoder(V, M, H, 2, N, 7),
+    "rnn": lambda: RecurrentDecoder(V, M, width=5, hidden=7),
+    "cnn": lambda: ConvolutionalDecoder(V, M, width=5, hidden=7, layers=2),
 }
 
 
 @pytest.fixture(autouse=True)
 def _small_cache(monkeypatch):
-    monkeypatch.setattr(module, "SMALL", 4)  # so that it is outgrown
+    monkeypatch.setattr(module, "MIN_CACHE_STEPS", 4)  # so that it is outgrown
 
 
 def made(build):
@@ -87,20 +87,22 @@ def same(found, wanted, tolerance=1e-5):
 
 
 @torch.no_grad()
-def plainly(decoder, source, settings, rules=NO_RULES):
+def plainly(decoder, source, settings, rules=NO_CONSTRAINTS):
     state = decoder.start(source).shared()
-    return search(decoder.step, state, settings, batch=len(source), bos=2, eos=EOS, rules=rules)
+    return search(
+        decoder.step, state, settings, batch=len(source), bos=2, eos=EOS, constraints=rules
+    )
 
 
 @pytest.mark.parametrize("kind", DECODERS)
 @pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.groups}")
 def test_as_step_by_step(kind, settings):
     decoder, capture = made(DECODERS[kind]), Counted()
-    graphs = Graphs(decoder, capture)
+    graphs = DecodeGraphs(decoder, capture)
     wanted = plainly(decoder, memory(), settings)
     for turn in range(3):
         with torch.no_grad():
-            same(graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS), wanted)
+            same(graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS), wanted)
         if turn == 1:
             first = capture.captured
     assert 0 < first == capture.captured < capture.replayed  # later searches capture nothing
@@ -110,23 +112,23 @@ def test_as_step_by_step(kind, settings):
 
 def test_rows_are_filled_up_and_shapes_come_again():
     decoder, capture = made(DECODERS["transformer"]), Counted()
-    graphs, settings = Graphs(decoder, capture), WAYS[1]
+    graphs, settings = DecodeGraphs(decoder, capture), WAYS[1]
     shapes = []
     for rows in (3, 2, 1):
         source = memory(rows)
-        found = graphs.written(source, settings, NO_RULES, bos=2, eos=EOS)
+        found = graphs.written(source, settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, source, settings))
         shapes.append(len(graphs.slots))
     assert shapes == [1, 2, 3]
-    assert [module._rounded(n) for n in (1, 2, 3, 5, 6, 7, 33, 48, 49, 64)] == [
+    assert [module._round_up_rows(n) for n in (1, 2, 3, 5, 6, 7, 33, 48, 49, 64)] == [
         1, 2, 3, 6, 6, 8, 48, 48, 64, 64
     ]  # fmt: skip
 
 
 def test_rules_of_each_row_hold():
     decoder = made(DECODERS["transformer"])
-    rules = Rules(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], forbidden=[7], minimum=[2, 3, 1])
-    found = Graphs(decoder, Counted()).written(memory(), WAYS[1], rules, bos=2, eos=EOS)
+    rules = Constraints(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], forbidden=[7], minimum=[2, 3, 1])
+    found = DecodeGraphs(decoder, Counted()).written(memory(), WAYS[1], rules, bos=2, eos=EOS)
     same(found, plainly(decoder, memory(), WAYS[1], rules))
 
 
@@ -138,35 +140,37 @@ def prompted(decoder, ids):
     return decoder.carry(rows, state).state
 
 
-@pytest.mark.parametrize("build", [lambda: GPT(V, H, 2, N, limit=29), lambda: RecurrentModel(V, 5)])
+@pytest.mark.parametrize("build", [lambda: GPT(V, H, 2, N, limit=29), lambda: RecurrentLM(V, 5)])
 @pytest.mark.parametrize("settings", [WAYS[0], WAYS[3]], ids=lambda s: s.method)
 def test_language_models_go_on_from_a_prompt(build, settings):
     decoder, capture = made(build), Counted()
-    graphs = Graphs(decoder, capture)
+    graphs = DecodeGraphs(decoder, capture)
     torch.manual_seed(5)
     for steps in (5, 3):
         ids = torch.randint(4, V, (2, steps))
         rest = {"batch": 2, "bos": ids[:, -1], "eos": EOS}
         with torch.no_grad():
             wanted = search(decoder.step, prompted(decoder, ids), settings, **rest)
-            step, state, own, faster = graphs.ready(prompted(decoder, ids), settings, NO_RULES)
+            step, state, own, faster = graphs.ready(
+                prompted(decoder, ids), settings, NO_CONSTRAINTS
+            )
             assert faster is not None
-            same(search(step, state, own, **rest, faster=faster), wanted)
+            same(search(step, state, own, **rest, wrap_step=faster), wanted)
     assert len(graphs.slots) == 1  # prompts of all lengths have the same room
     assert capture.replayed > 3
 
 
 def test_two_streams_do_not_disturb_each_other():
     decoder = made(lambda: GPT(V, H, 2, N, limit=29))
-    graphs, settings = Graphs(decoder, Counted()), replace(WAYS[3], samples=1, check=1)
+    graphs, settings = DecodeGraphs(decoder, Counted()), replace(WAYS[3], samples=1, check=1)
 
     def pieces(seed, with_graphs):
-        rules = Rules(seeds=[seed])
+        rules = Constraints(seeds=[seed])
         step, state, own, faster = graphs.ready(decoder.start(1), settings, rules)
         if not with_graphs:
             step, state, own, faster = decoder.step, decoder.start(1), settings, None
         for (piece,) in stream(
-            step, state, own, batch=1, bos=2, eos=EOS, rules=rules, faster=faster
+            step, state, own, batch=1, bos=2, eos=EOS, constraints=rules, wrap_step=faster
         ):
             yield piece.ids
 
@@ -183,21 +187,21 @@ def test_two_streams_do_not_disturb_each_other():
 
 def test_where_graphs_cannot_be():
     decoder, capture = made(lambda: GPT(V, H, 2, N, limit=29)), Counted()
-    graphs = Graphs(decoder, capture)
+    graphs = DecodeGraphs(decoder, capture)
 
-    def faster(settings=WAYS[0], rules=NO_RULES):
+    def faster(settings=WAYS[0], rules=NO_CONSTRAINTS):
         return graphs.ready(decoder.start(2), settings, rules).faster
 
     assert faster() is not None
     assert faster(replace(WAYS[0], graphs="off")) is None
     assert faster(replace(WAYS[0], limit=30)) is None  # positions end before
-    assert faster(rules=Rules(allowed=lambda past, row: torch.ones(2, V).bool())) is None
-    assert faster(rules=Rules(allowed=torch.ones(V).bool())) is not None
+    assert faster(rules=Constraints(allowed=lambda past, row: torch.ones(2, V).bool())) is None
+    assert faster(rules=Constraints(allowed=torch.ones(V).bool())) is not None
     # A growing cache has another shape at every step, whatever it is handed to.
     rest = {"batch": 2, "bos": 2, "eos": EOS}
     with torch.no_grad():
         wanted = search(decoder.step, decoder.start(2), WAYS[0], **rest)
-        found = search(decoder.step, decoder.start(2), WAYS[0], **rest, faster=graphs.faster)
+        found = search(decoder.step, decoder.start(2), WAYS[0], **rest, wrap_step=graphs.faster)
     same(found, wanted)
     assert not capture.captured
 
@@ -207,9 +211,9 @@ def test_what_cannot_be_captured_goes_on_step_by_step():
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
     decoder = made(DECODERS["transformer"])
-    graphs = Graphs(decoder, refuse)
+    graphs = DecodeGraphs(decoder, refuse)
     same(
-        graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS),
+        graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS),
         plainly(decoder, memory(), WAYS[0]),
     )
     assert graphs.trouble == (
@@ -220,11 +224,11 @@ def test_what_cannot_be_captured_goes_on_step_by_step():
 
 def test_new_weights_are_seen_and_copies_start_afresh():
     decoder = made(DECODERS["transformer"])
-    graphs = Graphs(decoder, Counted())
-    before = graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS)
+    graphs = DecodeGraphs(decoder, Counted())
+    before = graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
     with torch.no_grad():
         decoder.words.table.weight.neg_()
-    after = graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS)
+    after = graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
     same(after, plainly(decoder, memory(), WAYS[0]))
     assert [row[0].ids for row in before] != [row[0].ids for row in after]
     decoder.graphs = graphs
@@ -233,34 +237,35 @@ def test_new_weights_are_seen_and_copies_start_afresh():
 
 def test_half_precision_is_a_copy():
     decoder = made(DECODERS["transformer"])
-    graphs = Graphs(decoder, Counted(), dtype=torch.bfloat16)
+    graphs = DecodeGraphs(decoder, Counted(), dtype=torch.bfloat16)
     assert decoder.words.table.weight.dtype == torch.float32
     low = Padded(memory().data.bfloat16(), memory().lengths)
     same(
-        graphs.written(low, WAYS[1], NO_RULES, bos=2, eos=EOS),
+        graphs.written(low, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS),
         plainly(graphs.decoder, low, WAYS[1]),
         tolerance=0.02,  # steps of padding are summed up with the others, in another order
     )
 
 
 def test_few_shapes_are_kept(monkeypatch):
-    monkeypatch.setattr(module, "KEPT", 2)
+    monkeypatch.setattr(module, "MAX_CACHED_SHAPES", 2)
     decoder = made(DECODERS["transformer"])
-    graphs = Graphs(decoder, Counted())
+    graphs = DecodeGraphs(decoder, Counted())
     for limit in (3, 4, 5, 4):
-        graphs.written(memory(), replace(WAYS[0], limit=limit), NO_RULES, bos=2, eos=EOS)
+        graphs.written(memory(), replace(WAYS[0], limit=limit), NO_CONSTRAINTS, bos=2, eos=EOS)
     assert [key[0][1].limit for key in graphs.slots] == [5, 4]
 
 
 def test_threads_do_not_share_the_memory_of_a_search():
     decoder = made(DECODERS["transformer"])
-    graphs = Graphs(decoder, Counted())
+    graphs = DecodeGraphs(decoder, Counted())
     many = [memory().with_data(memory().data * (i - 2)) for i in range(5)]
 
     def ask(i):
         with torch.no_grad():
             return [
-                row[0].ids for row in graphs.written(many[i], WAYS[0], NO_RULES, bos=2, eos=EOS)
+                row[0].ids
+                for row in graphs.written(many[i], WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
             ]
 
     wanted = [ask(i) for i in range(5)]
@@ -270,7 +275,7 @@ def test_threads_do_not_share_the_memory_of_a_search():
 
 
 def test_memory_belongs_to_its_search_from_the_moment_it_is_given():
-    graphs, run = Graphs(made(DECODERS["transformer"]), Counted()), [torch.zeros(2)]
+    graphs, run = DecodeGraphs(made(DECODERS["transformer"]), Counted()), [torch.zeros(2)]
     owners = [type("Owner", (), {})() for _ in range(2)]
     first, second = (graphs.slot("key", run, None, owner) for owner in owners)
     assert first is not second
@@ -281,8 +286,8 @@ def test_memory_belongs_to_its_search_from_the_moment_it_is_given():
 
 def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
     decoder = made(DECODERS["transformer"])
-    graphs = Graphs(decoder, Counted())
-    graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS)
+    graphs = DecodeGraphs(decoder, Counted())
+    graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
     block, laid = decoder.blocks[0], graphs.writer.blocks[0]
     assert laid is not block
     assert laid.feed_in.weight is block.feed_in.weight
@@ -290,7 +295,7 @@ def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
     kept = laid.attention.fused_qkv[0]
     with torch.no_grad():
         block.attention.key.weight.neg_()
-    after = graphs.written(memory(), WAYS[0], NO_RULES, bos=2, eos=EOS)
+    after = graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
     same(after, plainly(decoder, memory(), WAYS[0]))
     assert laid.attention.fused_qkv[0] is kept  # graphs read this memory
     torch.testing.assert_close(kept[H : 2 * H], block.attention.key.weight)
@@ -298,11 +303,11 @@ def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
 
 
 def test_positions_grow_with_the_search():
-    decoder = made(lambda: Transformer(V, M, H, 2, N, 7, limit=5))
-    graphs, settings = Graphs(decoder, Counted()), Settings(method="greedy", limit=5)
+    decoder = made(lambda: Seq2SeqTransformerDecoder(V, M, H, 2, N, 7, limit=5))
+    graphs, settings = DecodeGraphs(decoder, Counted()), SearchSettings(method="greedy", limit=5)
     for limit in (5, 41):
         settings = replace(settings, limit=limit, minimum=limit)
-        found = graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS)
+        found = graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, memory(), settings))
 
 
@@ -334,10 +339,10 @@ def test_a_whole_step_can_be_compiled(compiler, fails, by):
     compiler.fails = fails
     decoder, capture = made(DECODERS["transformer"]), Counted()
     settings = replace(WAYS[1], graphs="compiled") if by == "settings" else WAYS[1]
-    graphs = Graphs(decoder, capture, compiled=by == "graphs", options={"a": 1})
+    graphs = DecodeGraphs(decoder, capture, compiled=by == "graphs", options={"a": 1})
     wanted = plainly(decoder, memory(), WAYS[1])
     for _ in range(2):
-        same(graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS), wanted)
+        same(graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS), wanted)
     assert compiler.asked == [{"dynamic": False, "fullgraph": True, "options": {"a": 1}}]
     assert compiler.calls == 1 if fails else compiler.calls > 10
     assert graphs.trouble == (
@@ -350,13 +355,13 @@ def test_a_whole_step_can_be_compiled(compiler, fails, by):
 
 
 def test_a_shape_that_keeps_coming_is_compiled(compiler, monkeypatch):
-    monkeypatch.setattr(module, "LONG", 20)
+    monkeypatch.setattr(module, "COMPILE_AFTER_STEPS", 20)
     decoder = made(DECODERS["transformer"])
-    graphs, settings = Graphs(decoder, Counted()), replace(WAYS[0], minimum=15, limit=15)
+    graphs, settings = DecodeGraphs(decoder, Counted()), replace(WAYS[0], minimum=15, limit=15)
     for turn in range(3):
-        graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS)
+        graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         assert len(compiler.asked) == (turn > 0)
-    graphs.written(memory(), replace(settings, limit=16), NO_RULES, bos=2, eos=EOS)
+    graphs.written(memory(), replace(settings, limit=16), NO_CONSTRAINTS, bos=2, eos=EOS)
     assert len(compiler.asked) == 1  # another shape has only begun
 
 
@@ -365,7 +370,7 @@ def test_a_shape_that_keeps_coming_is_compiled(compiler, monkeypatch):
 def test_a_compiler_sees_the_whole_step(kind, settings):
     """Without a break, which would be an error here: a break costs more than it saves."""
     decoder = made(DECODERS.get(kind, lambda: GPT(V, H, 2, N, limit=29)))
-    rules, found = Rules(forbidden=[5, 6], minimum=[2] * 3), []
+    rules, found = Constraints(forbidden=[5, 6], minimum=[2] * 3), []
     if kind == "gpt":
         state, rows = decoder.extend(memory_of_ids(), decoder.start(3))[1], 3
     else:
@@ -373,13 +378,16 @@ def test_a_compiler_sees_the_whole_step(kind, settings):
 
     def traced(body):
         step = torch.compile(
-            lambda run: module._in_place(body, run), fullgraph=True, dynamic=False, backend="eager"
+            lambda run: module._step_in_place(body, run),
+            fullgraph=True,
+            dynamic=False,
+            backend="eager",
         )
 
         def call(run):
-            one, two = (module.mapped(torch.clone, run, torch.clone) for _ in range(2))
+            one, two = (module.map_tensors(torch.clone, run, torch.clone) for _ in range(2))
             step(one)
-            module._in_place(body, after := two)
+            module._step_in_place(body, after := two)
             if settings.method == "beam":  # what is not in the pool yet may be anything
                 one, two = (replace(each, pool=each.pool.rank) for each in (one, two))
             found.append((one, two))
@@ -389,12 +397,12 @@ def test_a_compiler_sees_the_whole_step(kind, settings):
 
     torch._dynamo.reset()
     with torch.no_grad():
-        step, state, how, _ = Graphs(decoder, Counted()).ready(state, settings, rules)
+        step, state, how, _ = DecodeGraphs(decoder, Counted()).ready(state, settings, rules)
         how = replace(how, limit=3)
-        search(step, state, how, batch=rows, bos=2, eos=EOS, rules=rules, faster=traced)
+        search(step, state, how, batch=rows, bos=2, eos=EOS, constraints=rules, wrap_step=traced)
     assert len(found) == 3
     for one, two in found:
-        for x, y in zip(leaves(one), leaves(two), strict=True):
+        for x, y in zip(iter_tensors(one), iter_tensors(two), strict=True):
             torch.testing.assert_close(x, y)
 
 
@@ -404,9 +412,9 @@ def memory_of_ids():
 
 def test_an_answer_is_written_by_graphs_where_there_are_any():
     decoder, capture = made(DECODERS["transformer"]), Counted()
-    head = Sequence(decoder, WAYS[1], 2, EOS).eval()
+    head = Seq2SeqHead(decoder, WAYS[1], 2, EOS).eval()
     wanted = head(memory()).written(WAYS[1])
-    head.graphs = Graphs(decoder, capture)
+    head.graphs = DecodeGraphs(decoder, capture)
     same(head(memory()).written(WAYS[1]), wanted)
     assert capture.captured > 0
     capture.captured = capture.replayed = 0
@@ -421,19 +429,24 @@ def test_prompts_are_continued_by_graphs_unless_some_is_forgotten(limit, graphed
     writer = Writer.__new__(Writer)
     head = SimpleNamespace(graphs=None)
     writer.engine = SimpleNamespace(model=SimpleNamespace(head=head))
-    writer.continuing = Continuing(decoder, 20)
+    writer.continuing = PromptContinuation(decoder, 20)
     settings, ids = replace(WAYS[0], limit=limit), torch.tensor([[4, 5, 6], [7, 8, 9]])
 
     def written():
         state = writer.continuing.start(ids[:, :-1])
         job = Job([0, 1], writer.continuing.step, state, ids[:, -1], [[], []])
         step, state, how, faster = writer._ready(job, settings)
-        rest = {"batch": 2, "bos": job.first, "eos": EOS, "rules": Rules(forbidden=[EOS])}
-        return search(step, state, how, **rest, faster=faster)
+        rest = {
+            "batch": 2,
+            "bos": job.first,
+            "eos": EOS,
+            "constraints": Constraints(forbidden=[EOS]),
+        }
+        return search(step, state, how, **rest, wrap_step=faster)
 
     with torch.no_grad():
         wanted = written()
-        head.graphs = Graphs(decoder, capture)
+        head.graphs = DecodeGraphs(decoder, capture)
         same(written(), wanted)
     assert (capture.replayed > 0) == graphed
     assert len(wanted[0][0].ids) == limit

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from weft.batch import Padded
-from weft.decode.decoders.convolutional import Convolutional, Normed
+from weft.decode.decoders.convolutional import ConvolutionalDecoder, WeightNormConv
 from weft.errors import UserError
 
 V, M, E, H, K = 11, 6, 5, 7, 3
@@ -14,9 +14,11 @@ LENGTHS = [3, 2, 7]
 def build(**options):
     torch.manual_seed(1)
     options = {"width": E, "hidden": H, "layers": 2, "kernel": K, "limit": 5, **options}
-    decoder = Convolutional(V, M, **options).eval()
+    decoder = ConvolutionalDecoder(V, M, **options).eval()
     for module in decoder.modules():
-        if isinstance(module, Normed):  # lengths and biases of their own, or they would not show
+        if isinstance(
+            module, WeightNormConv
+        ):  # lengths and biases of their own, or they would not show
             torch.nn.init.normal_(module.bias)
             torch.nn.init.uniform_(module.length, 0.5, 2.0)
     return decoder
@@ -82,7 +84,7 @@ def test_every_block_is_the_papers(with_words):
 
 def test_first_weights_keep_the_variance():
     torch.manual_seed(0)
-    layer = Normed(64, 257, 3, gain=4.0)
+    layer = WeightNormConv(64, 257, 3, gain=4.0)
     out = layer(torch.randn(11, 23, 64))
     assert 3.5 < out.var() < 4.5
     # The paper's 4 makes up for a gate that halves; a gate that varies lets a little more through.

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 
 from weft.batch import Padded
 from weft.batch.lm_windows import Forms, Pieces, Stream
-from weft.decode.decoders.elmo import TwoWays, sampled_loss
-from weft.decode.heads.lm import Running
+from weft.decode.decoders.elmo import BiLM, sampled_loss
+from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.losses import chunked_loss
-from weft.decode.search.settings import Settings
+from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 
 V, END = 17, 2
@@ -22,7 +22,7 @@ TEXTS = [["the", "cat", "sees"], ["It", "ends"], ["a", "naïve", "zebra", "ends"
 def decoder(seed=0, **options):
     torch.manual_seed(seed)
     small = {"width": 5, "hidden": 7, "filters": ((1, 3), (2, 5)), "character_width": 3}
-    return TwoWays(V, **{**small, "letters": 6, "dropout": 0.0, **options})
+    return BiLM(V, **{**small, "letters": 6, "dropout": 0.0, **options})
 
 
 def stream(model):
@@ -130,7 +130,7 @@ def test_directions_have_weights_of_their_own_and_share_the_rest():
 
 def test_ids_are_spelled_as_the_vocabulary_spells_them():
     model = decoder().eval()
-    model.know(["", "", "", "cat", "sees"])
+    model.set_vocabulary(["", "", "", "cat", "sees"])
     ids = Padded(torch.tensor([[2, 3, 4]]), torch.tensor([3]))
     pieces = torch.zeros(1, 3, 9, dtype=torch.long)
     for t, word in enumerate(["", "cat", "sees"]):
@@ -143,10 +143,12 @@ def test_ids_are_spelled_as_the_vocabulary_spells_them():
 
 
 def test_what_stands_in_front_of_a_text():
-    head = Running(decoder(), Settings(), first=END, last=END, window=0, overlap=0.5)
+    head = LanguageModelHead(
+        decoder(), SearchSettings(), first=END, last=END, window=0, overlap=0.5
+    )
     assert head.front.tolist() == [[END, 257, 258, 0, 0, 0, 0, 0, 0]]
     assert head.turns
-    assert head.carries
+    assert head.is_stateful
     assert not head.both
 
 

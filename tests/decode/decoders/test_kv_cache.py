@@ -27,20 +27,27 @@ from tests.decode.cuda_graphs.test_decode_step import (
 from tests.decode.decoders.test_lazy_source import Reader
 from weft.batch import Padded
 from weft.decode.cuda_graphs import decode_step as module
-from weft.decode.cuda_graphs.decode_step import Graphs
+from weft.decode.cuda_graphs.decode_step import DecodeGraphs
 from weft.decode.decoders import kv_cache, small_batch
-from weft.decode.decoders.transformer import GPT, Transformer
+from weft.decode.decoders.transformer import GPT, Seq2SeqTransformerDecoder
 from weft.decode.search import beam
-from weft.decode.search.constraints import Rules
-from weft.decode.search.search import NO_RULES, search
-from weft.decode.search.settings import Settings
-from weft.decode.search.state import Unmoved, keep, leaves, mapped, reorder, spread
+from weft.decode.search.constraints import Constraints
+from weft.decode.search.search import NO_CONSTRAINTS, search
+from weft.decode.search.settings import SearchSettings
+from weft.decode.search.state import (
+    Pinned,
+    expand_beams,
+    iter_tensors,
+    map_tensors,
+    reorder,
+    select_prompts,
+)
 
 BEAMS = [
-    Settings(width=2, limit=7),
+    SearchSettings(width=2, limit=7),
     WAYS[1],
     WAYS[2],
-    Settings(width=5, best=3, limit=13, normalise="length", alpha=1.0, stop="full"),
+    SearchSettings(width=5, best=3, limit=13, normalise="length", alpha=1.0, stop="full"),
 ]
 
 
@@ -50,7 +57,7 @@ def kernel(request, monkeypatch):
     monkeypatch.setattr(module, "has_kernel", lambda *_: True)
     if request.param == "few":
         monkeypatch.setattr(small_batch, "has_kernel", lambda *_: True)
-        monkeypatch.setattr(small_batch, "MOST", 99)
+        monkeypatch.setattr(small_batch, "SMALL_BATCH_ROWS", 99)
     return request.param
 
 
@@ -84,7 +91,7 @@ def test_a_single_step_sees_what_its_row_wrote():
         )
         shares = (q[b] @ near.transpose(1, 2) / 5**0.5).softmax(-1)
         wanted.append((shares @ far).transpose(0, 1).flatten(1))
-    found = kv_cache.step(q, k, v, keys, values, position, None, 1)
+    found = kv_cache.self_attend(q, k, v, keys, values, position, None, 1)
     torch.testing.assert_close(found, torch.stack(wanted))
     assert torch.equal(keys[1, :, 6], k[1, :, 0])
     assert torch.equal(values[2, :, 2], v[2, :, 0])
@@ -99,7 +106,7 @@ def test_rows_that_change_places_see_the_same_past(more):
     with torch.no_grad():
         moved = decoder.fixed(decoder.start(memory(2)), 9)
         still = decoder.fixed(decoder.start(memory(2)), 9, beams=3)
-        states = [spread(state, 3) for state in (moved, still)]
+        states = [expand_beams(state, 3) for state in (moved, still)]
         for t, places in enumerate(([0, 0, 2, 4, 3, 4], [1, 2, 2, 5, 5, 5], [2, 0, 0, 4, 4, 3])):
             found, states = zip(*(decoder.step(ids[:, t], s) for s in states), strict=True)
             torch.testing.assert_close(*found)
@@ -108,7 +115,7 @@ def test_rows_that_change_places_see_the_same_past(more):
             [2, 2, 2, 0], [0, 1, 0, 0], [0, 1, 0, 0], [1, 2, 1, 0], [1, 2, 1, 0], [1, 2, 0, 0]
         ]  # fmt: skip
         # Which rows of a prompt are left does not matter to it.
-        states = [keep(state, torch.tensor([1]), 3) for state in states]
+        states = [select_prompts(state, torch.tensor([1]), 3) for state in states]
         given = Padded(ids[3:, 3 : 3 + more], torch.tensor([more] * 3))
         reads, states = zip(*(decoder.extend(given, s) for s in states), strict=True)
         torch.testing.assert_close(reads[0].hidden, reads[1].hidden)
@@ -117,15 +124,15 @@ def test_rows_that_change_places_see_the_same_past(more):
 
 
 def test_only_a_change_of_places_leaves_unmoved_parts_alone():
-    state = (Unmoved(torch.arange(6).view(3, 2)), torch.arange(3))
+    state = (Pinned(torch.arange(6).view(3, 2)), torch.arange(3))
     index = torch.tensor([2, 0, 0])
     after = reorder(state, index)
     assert after[0] is state[0]
     assert after[1].tolist() == [2, 0, 0]
-    assert len(list(leaves(state))) == 2
-    assert spread(state, 2)[0].value.shape == (6, 2)
-    assert keep(state, torch.tensor([2]), 1)[0].value.tolist() == [[4, 5]]
-    assert mapped(torch.clone, state)[0].value is not state[0].value
+    assert len(list(iter_tensors(state))) == 2
+    assert expand_beams(state, 2)[0].value.shape == (6, 2)
+    assert select_prompts(state, torch.tensor([2]), 1)[0].value.tolist() == [[4, 5]]
+    assert map_tensors(torch.clone, state)[0].value is not state[0].value
 
 
 @pytest.mark.parametrize("shrink", [True, False])
@@ -134,25 +141,25 @@ def test_a_beam_over_an_unmoved_past_is_the_same(settings, shrink):
     """Rows end early and leave, a prefix is forced, and prompts have limits of their own."""
     decoder = made(DECODERS["transformer"])
     settings = replace(settings, shrink=shrink)
-    rules = Rules(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], forbidden=[7], minimum=[2, 3, 1])
+    rules = Constraints(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], forbidden=[7], minimum=[2, 3, 1])
     ends = {"batch": 3, "bos": 2, "eos": EOS}
-    for asked in (NO_RULES, rules):
+    for asked in (NO_CONSTRAINTS, rules):
         with torch.no_grad():
             begun = decoder.start(memory()).shared()
             one = decoder.fixed(begun, 23)
             two = decoder.fixed(begun, 23, beams=settings.width)
-            assert isinstance(two.past, Unmoved)
-            wanted = search(decoder.step, one, settings, rules=asked, **ends)
-            found = search(decoder.step, two, settings, rules=asked, **ends)
+            assert isinstance(two.past, Pinned)
+            wanted = search(decoder.step, one, settings, constraints=asked, **ends)
+            found = search(decoder.step, two, settings, constraints=asked, **ends)
         same(found, wanted, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("settings", [*WAYS, BEAMS[3]], ids=lambda s: f"{s.method}{s.width}")
 def test_graphs_over_an_unmoved_past(kernel, settings):
     decoder, capture = made(DECODERS["transformer"]), Counted()
-    graphs = Graphs(decoder, capture)
-    rules = Rules(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], minimum=[2, 3, 1])
-    for asked in (NO_RULES, rules):
+    graphs = DecodeGraphs(decoder, capture)
+    rules = Constraints(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], minimum=[2, 3, 1])
+    for asked in (NO_CONSTRAINTS, rules):
         wanted = plainly(decoder, memory(), settings, asked)
         for _ in range(2):
             same(graphs.written(memory(), settings, asked, bos=2, eos=EOS), wanted)
@@ -169,10 +176,10 @@ def test_graphs_over_an_unmoved_past(kernel, settings):
 def test_a_source_is_read_into_an_unmoved_past(kernel, settings):
     """By a graph from the second turn on, over what the search before left behind."""
     decoder, reader = made(DECODERS["transformer"]), Reader()
-    graphs = Graphs(decoder, Counted())
+    graphs = DecodeGraphs(decoder, Counted())
     for turn, lengths in enumerate([[3, 2, 7], [5, 1, 4], [2, 9, 6]]):
         given = reader.of(lengths, turn)
-        found = graphs.written(given, settings, NO_RULES, bos=2, eos=EOS)
+        found = graphs.written(given, settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, given.memory, settings))
     ((slot,),) = graphs.slots.values()
     assert [one.again is not None for one in slot.begun.values()] == [True]
@@ -182,14 +189,16 @@ def test_a_source_is_read_into_an_unmoved_past(kernel, settings):
 @pytest.mark.parametrize("settings", [WAYS[0], WAYS[1], WAYS[3]], ids=lambda s: s.method)
 def test_prompts_go_on_over_an_unmoved_past(kernel, settings):
     decoder = made(lambda: GPT(V, H, 2, N, limit=29))
-    graphs = Graphs(decoder, Counted())
+    graphs = DecodeGraphs(decoder, Counted())
     for length in (1, 5, 3):
         ids = torch.randint(4, V, (2, length), generator=torch.Generator().manual_seed(length))
         rest = {"batch": 2, "bos": ids[:, -1], "eos": EOS}
         with torch.no_grad():
             wanted = search(decoder.step, prompted(decoder, ids), settings, **rest)
-            step, state, own, faster = graphs.ready(prompted(decoder, ids), settings, NO_RULES)
-            same(search(step, state, own, **rest, faster=faster), wanted)
+            step, state, own, faster = graphs.ready(
+                prompted(decoder, ids), settings, NO_CONSTRAINTS
+            )
+            same(search(step, state, own, **rest, wrap_step=faster), wanted)
 
 
 @pytest.mark.parametrize("settings", WAYS[:3], ids=lambda s: f"{s.method}{s.groups}")
@@ -204,7 +213,7 @@ def test_a_compiled_step_over_an_unmoved_past(kernel, monkeypatch, kind, setting
         lambda step, options, **how: compiled(step, backend="aot_eager", **how),
     )
     decoder = made(DECODERS.get(kind, lambda: GPT(V, H, 2, N, limit=29)))
-    graphs = Graphs(decoder, Counted(), compiled=True)
+    graphs = DecodeGraphs(decoder, Counted(), compiled=True)
     ids = torch.tensor([[4, 5, 6], [7, 8, 9], [5, 5, 4]])
 
     def begun():
@@ -214,8 +223,8 @@ def test_a_compiled_step_over_an_unmoved_past(kernel, monkeypatch, kind, setting
     with torch.no_grad():
         wanted = search(decoder.step, begun(), settings, **ends)
         for _ in range(2):
-            step, state, how, faster = graphs.ready(begun(), settings, NO_RULES)
-            same(search(step, state, how, **ends, faster=faster), wanted)
+            step, state, how, faster = graphs.ready(begun(), settings, NO_CONSTRAINTS)
+            same(search(step, state, how, **ends, wrap_step=faster), wanted)
     ((slot,),) = graphs.slots.values()
     assert slot.compiled
     assert not graphs.trouble
@@ -225,7 +234,7 @@ def test_a_memory_is_shared_by_rows_next_to_each_other():
     torch.manual_seed(8)
     q, (keys, values) = torch.randn(6, N, 1, 5), torch.randn(2, 3, N, 7, 5)
     lengths = torch.tensor([4, 0, 7])
-    found = kv_cache.look(q, keys, values, lengths).unflatten(2, (N, 5))
+    found = kv_cache.cross_attend(q, keys, values, lengths).unflatten(2, (N, 5))
     for row in range(6):
         own = slice(int(lengths[row // 2]))
         shares = (q[row] @ keys[row // 2, :, own].transpose(1, 2) / 5**0.5).softmax(-1)
@@ -234,7 +243,7 @@ def test_a_memory_is_shared_by_rows_next_to_each_other():
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_row_with_an_empty_memory_finds_nothing_there(shared):
-    decoder = made(lambda: Transformer(V, M, H, 2, N, 7))
+    decoder = made(lambda: Seq2SeqTransformerDecoder(V, M, H, 2, N, 7))
     torch.manual_seed(2)
     source = Padded(torch.randn(3, 7, M), torch.tensor([3, 0, 7]))
     columns = torch.randint(4, V, (5, 3))
@@ -262,7 +271,11 @@ def test_attention_that_is_asked_for_comes_as_before(kernel):
 def test_a_processor_moves_its_past():
     assert not kv_cache.has_kernel(torch.device("cpu"), torch.float32, 64)
     decoder = made(DECODERS["transformer"])
-    state = Graphs(decoder, Counted()).ready(decoder.start(memory()), WAYS[1], NO_RULES).state
+    state = (
+        DecodeGraphs(decoder, Counted())
+        .ready(decoder.start(memory()), WAYS[1], NO_CONSTRAINTS)
+        .state
+    )
     assert (state.beams, state.rows) == (0, None)
 
 
@@ -275,9 +288,9 @@ def test_a_kernel_that_fails_is_left_out(monkeypatch):
 
     monkeypatch.setattr(module, "has_kernel", broken)
     decoder, capture = made(DECODERS["transformer"]), Counted()
-    graphs = Graphs(decoder, capture)
+    graphs = DecodeGraphs(decoder, capture)
     for _ in range(2):
-        found = graphs.written(memory(), WAYS[1], NO_RULES, bos=2, eos=EOS)
+        found = graphs.written(memory(), WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, memory(), WAYS[1]))
     assert calls == [(torch.device("cpu"), torch.float32, H // N)]
     assert graphs.trouble == (
@@ -293,12 +306,12 @@ def test_ranks_are_what_sorting_finds():
     values[0, 0, 3] = torch.nan
     values[1, :, 4:] = -torch.inf
     for count in (1, 4, 11):
-        found, places = beam.ranked(values, count)
+        found, places = beam.topk_by_comparison(values, count)
         wanted, _ = values.topk(count)
         torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
         torch.testing.assert_close(found, values.gather(-1, places), rtol=0, atol=0, equal_nan=True)
         assert all(len(set(row)) == count for row in places.flatten(0, 1).tolist())
-    assert beam.ranked(torch.tensor([1.0, 2, 2, 0]), 3)[1].tolist() == [1, 2, 0]
+    assert beam.topk_by_comparison(torch.tensor([1.0, 2, 2, 0]), 3)[1].tolist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize("settings", BEAMS, ids=lambda s: f"{s.width}-{s.groups}")
@@ -309,8 +322,8 @@ def test_a_beam_by_ranks_is_the_same(monkeypatch, settings):
 
     def noted(values, count):
         calls.append(count)
-        return beam.ranked(values, count)
+        return beam.topk_by_comparison(values, count)
 
-    monkeypatch.setattr(beam, "_best", noted)
+    monkeypatch.setattr(beam, "_topk", noted)
     same(plainly(decoder, memory(), settings), wanted, tolerance=0)
     assert len(calls) > 6

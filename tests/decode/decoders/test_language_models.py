@@ -5,7 +5,12 @@ import torch
 from torch import nn
 
 from weft.batch import Padded
-from weft.decode.decoders.language_models import Bidirectional, Feedforward, RecurrentModel, masked
+from weft.decode.decoders.language_models import (
+    BidirectionalLM,
+    FeedForwardLM,
+    RecurrentLM,
+    mask_tokens,
+)
 from weft.errors import UserError
 
 V, E, H = 13, 5, 3
@@ -23,7 +28,7 @@ def close(a, b):
 @pytest.mark.parametrize("direct", [False, True])
 def test_the_window_model_is_bengios(direct):
     torch.manual_seed(0)
-    model = Feedforward(V, E, context=3, hidden=H, direct=direct)
+    model = FeedForwardLM(V, E, context=3, hidden=H, direct=direct)
     text = ids()
     scores = model(text)
     U, W = model.words.scored[:, :H], model.words.scored[:, H:]
@@ -38,7 +43,7 @@ def test_the_window_model_is_bengios(direct):
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_the_recurrent_model_is_pytorchs(cell):
     torch.manual_seed(0)
-    model = RecurrentModel(V, E, H, layers=2, cell=cell).eval()
+    model = RecurrentLM(V, E, H, layers=2, cell=cell).eval()
     net = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[cell](E, H, 2, batch_first=True)
     net.load_state_dict(model.net.state_dict())
     states, _ = net(model.words.table.weight[ids().data])
@@ -46,10 +51,10 @@ def test_the_recurrent_model_is_pytorchs(cell):
 
 
 MODELS = {
-    "nnlm": lambda: Feedforward(V, E, context=4, hidden=H),
-    "nnlm of one word": lambda: Feedforward(V, E, context=1, hidden=H),
-    "lstm": lambda: RecurrentModel(V, E, H, layers=2),
-    "gru": lambda: RecurrentModel(V, E, H, cell="gru"),
+    "nnlm": lambda: FeedForwardLM(V, E, context=4, hidden=H),
+    "nnlm of one word": lambda: FeedForwardLM(V, E, context=1, hidden=H),
+    "lstm": lambda: RecurrentLM(V, E, H, layers=2),
+    "gru": lambda: RecurrentLM(V, E, H, cell="gru"),
 }
 
 
@@ -82,7 +87,7 @@ def test_rows_that_end_early_carry_their_own_state(name):
 
 
 def test_gradients_stop_between_pieces():
-    model = RecurrentModel(V, E, H)
+    model = RecurrentLM(V, E, H)
     made = model.carry(ids())
     assert made.raw.requires_grad
     assert not made.state.hidden.requires_grad
@@ -91,7 +96,7 @@ def test_gradients_stop_between_pieces():
 
 def test_one_mask_for_all_steps():
     torch.manual_seed(0)
-    model = RecurrentModel(V, 97, 89, dropout=0.5, variational=True).train()
+    model = RecurrentLM(V, 97, 89, dropout=0.5, variational=True).train()
     made = model.carry(ids())
     gone = made.dropped == 0
     assert torch.equal(gone, gone[:, :1].expand_as(gone))
@@ -107,7 +112,7 @@ def test_one_mask_for_all_steps():
 def test_layer_by_layer_is_the_whole_stack(cell):
     """The path that the special options take, with nothing dropped."""
     torch.manual_seed(0)
-    model = RecurrentModel(V, E, H, layers=3, cell=cell, variational=True).train()
+    model = RecurrentLM(V, E, H, layers=3, cell=cell, variational=True).train()
     special = model.carry(ids())
     model.variational = False
     plain = model.carry(ids())
@@ -120,7 +125,7 @@ def test_layer_by_layer_is_the_whole_stack(cell):
 
 def test_recurrent_weights_are_dropped_for_a_whole_piece():
     torch.manual_seed(0)
-    model = RecurrentModel(V, E, 31, cell="rnn", weight_drop=0.5).train()
+    model = RecurrentLM(V, E, 31, cell="rnn", weight_drop=0.5).train()
     text = ids(rows=1, steps=2)
     raw = model.carry(text).raw[0]
     assert not torch.equal(raw[1], model.carry(text).raw[0, 1])  # another draw
@@ -132,7 +137,7 @@ def test_recurrent_weights_are_dropped_for_a_whole_piece():
 
 def test_whole_words_are_hidden():
     torch.manual_seed(0)
-    model = RecurrentModel(V, E, H, word_dropout=0.5).train()
+    model = RecurrentLM(V, E, H, word_dropout=0.5).train()
     text = Padded(torch.arange(1, V).repeat(2)[None], torch.tensor([2 * (V - 1)]))
     vectors = model._vectors(text.data)
     gone = (vectors == 0).all(2)[0]
@@ -144,7 +149,7 @@ def test_whole_words_are_hidden():
 
 def test_penalties_are_merity_s():
     torch.manual_seed(0)
-    model = RecurrentModel(V, E, H, dropout=0.3, ar=2.0, tar=3.0).train()
+    model = RecurrentLM(V, E, H, dropout=0.3, ar=2.0, tar=3.0).train()
     text = Padded(ids().data, torch.tensor([6, 2, 1, 0]))
     made = model._some(text.data, model.start(4), None)
     squares = [
@@ -157,7 +162,7 @@ def test_penalties_are_merity_s():
     ]
     mean = [sum(each) / len(each) for each in (squares, changes)]
     close(model.penalty(made, text), 9 * (2.0 * mean[0] + 3.0 * mean[1]))
-    assert RecurrentModel(V, E, H).penalty(made, text) == 0
+    assert RecurrentLM(V, E, H).penalty(made, text) == 0
 
 
 def test_a_word_is_skipped_but_its_neighbours_are_read():
@@ -166,7 +171,7 @@ def test_a_word_is_skipped_but_its_neighbours_are_read():
     other = Padded(text.data.clone(), text.lengths)
     other.data[:, 2] = other.data[:, 2] % (V - 1) + 1
     for by, sees in (("skip", False), ("mask", True)):
-        model = Bidirectional(V, E, H, layers=2, by=by).eval()
+        model = BidirectionalLM(V, E, H, layers=2, by=by).eval()
         change = (model(text) - model(other)).abs().amax(2) > 1e-6
         assert change[:, 2].all() if sees else not change[:, 2].any()
         assert change[:, 0].all()
@@ -175,7 +180,7 @@ def test_a_word_is_skipped_but_its_neighbours_are_read():
 
 def test_skipping_joins_the_states_on_both_sides():
     torch.manual_seed(0)
-    model, text = Bidirectional(V, E, H).eval(), ids(rows=1)
+    model, text = BidirectionalLM(V, E, H).eval(), ids(rows=1)
     ahead, back = (nn.LSTM(E, H, batch_first=True) for _ in range(2))
     for ours, net in zip(model.nets, (ahead, back), strict=True):
         net.load_state_dict(ours.net.state_dict())
@@ -191,7 +196,7 @@ def test_hidden_words():
     torch.manual_seed(0)
     text = Padded(torch.randint(4, 97, (307, 101)), torch.randint(0, 102, (307,)))
     text.data[:, 5] = 2  # a special one
-    read, chosen = masked(text, mask=3, words=range(4, 97), share=0.2)
+    read, chosen = mask_tokens(text, mask=3, words=range(4, 97), share=0.2)
     assert not chosen[:, 5].any()
     assert not (chosen & ~text.mask).any()
     assert torch.equal(read.data[~chosen & text.mask], text.data[~chosen & text.mask])
@@ -206,12 +211,12 @@ def test_hidden_words():
 
 def test_options_that_make_no_sense():
     with pytest.raises(UserError, match=r"decoder 'nnlm': direct connections have .* not 'tied'"):
-        Feedforward(V, direct=True, tied=True)
+        FeedForwardLM(V, direct=True, tied=True)
     with pytest.raises(UserError, match=r"decoder 'nnlm': 'context' should be at least 1, got 0"):
-        Feedforward(V, context=0)
+        FeedForwardLM(V, context=0)
     with pytest.raises(UserError, match=r"'rnn-lm': 'weight_drop' should be .* below 1, got 1.0"):
-        RecurrentModel(V, weight_drop=1.0)
+        RecurrentLM(V, weight_drop=1.0)
     with pytest.raises(UserError, match=r"'rnn-lm': 'input_dropout' should be .* got -0.1"):
-        RecurrentModel(V, input_dropout=-0.1)
+        RecurrentLM(V, input_dropout=-0.1)
     with pytest.raises(UserError, match=r"'bidirectional-lm': 'layers' should be at least 1"):
-        Bidirectional(V, layers=0)
+        BidirectionalLM(V, layers=0)

@@ -18,11 +18,11 @@ from tests.decode.cuda_graphs.test_decode_step import (
 )
 from weft.batch import Padded
 from weft.decode.cuda_graphs import prefill
-from weft.decode.cuda_graphs.decode_step import Graphs
-from weft.decode.decoders.lazy_source import Unread
-from weft.decode.heads.seq2seq import Sequence
-from weft.decode.search.constraints import Rules
-from weft.decode.search.search import NO_RULES
+from weft.decode.cuda_graphs.decode_step import DecodeGraphs
+from weft.decode.decoders.lazy_source import LazySource
+from weft.decode.heads.seq2seq import Seq2SeqHead
+from weft.decode.search.constraints import Constraints
+from weft.decode.search.search import NO_CONSTRAINTS
 from weft.encode.rnn import Recurrent as RecurrentEncoder
 from weft.encode.transformer import Transformer as Encoder
 
@@ -46,7 +46,7 @@ class Reader:
     def of(self, lengths, seed, limit=None):
         torch.manual_seed(seed)
         ids = torch.randint(1, 17, (len(lengths), max(lengths)))
-        return Unread(Padded(ids, torch.tensor(lengths)), self, limit)
+        return LazySource(Padded(ids, torch.tensor(lengths)), self, limit)
 
 
 @torch.no_grad()
@@ -54,7 +54,7 @@ class Reader:
 @pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.groups}")
 def test_a_source_is_read_by_a_graph_once_its_shape_comes_again(kind, settings):
     decoder, reader, capture = made(DECODERS["transformer"]), Reader(kind), Counted()
-    graphs, rules = Graphs(decoder, capture), Rules(forbidden=[7])
+    graphs, rules = DecodeGraphs(decoder, capture), Constraints(forbidden=[7])
     for turn, lengths in enumerate([[3, 2, 7], [5, 1, 4], [9, 2], [31, 3], [31, 3, 4]]):
         given = reader.of(lengths, turn)
         found = graphs.written(given, settings, rules, bos=2, eos=EOS)
@@ -69,12 +69,12 @@ def test_a_source_is_read_by_a_graph_once_its_shape_comes_again(kind, settings):
 @torch.no_grad()
 def test_few_beginnings_are_kept(monkeypatch):
     """Each set of forbidden words is another."""
-    monkeypatch.setattr(prefill, "KEPT", 3)
+    monkeypatch.setattr(prefill, "MAX_CACHED_SHAPES", 3)
     decoder, reader = made(DECODERS["transformer"]), Reader()
-    graphs = Graphs(decoder, Counted())
+    graphs = DecodeGraphs(decoder, Counted())
     for word in range(5, 11):
         for turn in range(2):
-            given, rules = reader.of([3, 2], turn), Rules(forbidden=[word])
+            given, rules = reader.of([3, 2], turn), Constraints(forbidden=[word])
             found = graphs.written(given, WAYS[0], rules, bos=2, eos=EOS)
             same(found, plainly(decoder, given.memory, WAYS[0], rules))
     (slot,) = [slot for held in graphs.slots.values() for slot in held]
@@ -84,9 +84,9 @@ def test_few_beginnings_are_kept(monkeypatch):
 @torch.no_grad()
 def test_what_is_read_by_a_graph_sees_new_weights_and_new_rules():
     decoder, reader = made(DECODERS["transformer"]), Reader()
-    graphs = Graphs(decoder, Counted())
+    graphs = DecodeGraphs(decoder, Counted())
 
-    def right(rules=NO_RULES, settings=WAYS[1], **how):
+    def right(rules=NO_CONSTRAINTS, settings=WAYS[1], **how):
         given = reader.of([3, 2, 7], 5, **how)
         found = graphs.written(given, settings, rules, bos=2, eos=EOS)
         wanted = plainly(decoder, given.memory, settings, rules)
@@ -97,8 +97,12 @@ def test_what_is_read_by_a_graph_sees_new_weights_and_new_rules():
     reader.encoder.norm.weight.neg_()
     decoder.blocks[0].attention.key.weight.neg_()
     assert [one.score for one in right()] != [one.score for one in first]
-    assert first[0].ids[0] not in right(Rules(forbidden=[first[0].ids[0]]))[0].ids
-    for rules in (Rules(limit=[3, 4, 5]), Rules(prefix=[[5], [], [6, 5]]), NO_RULES):
+    assert first[0].ids[0] not in right(Constraints(forbidden=[first[0].ids[0]]))[0].ids
+    for rules in (
+        Constraints(limit=[3, 4, 5]),
+        Constraints(prefix=[[5], [], [6, 5]]),
+        NO_CONSTRAINTS,
+    ):
         right(rules)
     right(settings=replace(WAYS[1], limit=4))
     slots = len(graphs.slots)
@@ -115,10 +119,10 @@ def test_what_cannot_be_read_by_a_graph_is_read_as_ever():
             raise RuntimeError("operation not permitted when stream is capturing")
         return steps(work)
 
-    graphs = Graphs(decoder, refuse)
+    graphs = DecodeGraphs(decoder, refuse)
     for turn in range(3):
         given = reader.of([3, 2, 7], turn)
-        found = graphs.written(given, WAYS[1], NO_RULES, bos=2, eos=EOS)
+        found = graphs.written(given, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, given.memory, WAYS[1]))
     assert graphs.trouble.startswith("Reading could not be captured: RuntimeError: operation not")
     assert steps.replayed > 0
@@ -134,9 +138,9 @@ def test_a_source_is_read_in_the_precision_it_was_given_in():
     torch.testing.assert_close(low.memory.data, wanted)
     assert not torch.equal(high.memory.data, wanted)
     decoder = made(DECODERS["transformer"])
-    graphs = Graphs(decoder, Counted())
+    graphs = DecodeGraphs(decoder, Counted())
     for given in (low, low, high, high):
-        found = graphs.written(given, WAYS[1], NO_RULES, bos=2, eos=EOS)
+        found = graphs.written(given, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
         memory = given.memory.with_data(given.memory.data.float())
         same(found, plainly(decoder, memory, WAYS[1]), tolerance=0.02 if given is low else 1e-5)
 
@@ -145,31 +149,31 @@ def test_a_source_is_read_in_the_precision_it_was_given_in():
 def test_what_is_no_row_of_ids_is_read_as_it_is():
     """Vectors, say, or rows of two texts: there is nothing to fill them up with."""
     decoder, reader = made(DECODERS["transformer"]), Reader()
-    graphs, ends = Graphs(decoder, Counted()), {"bos": 2, "eos": EOS}
+    graphs, ends = DecodeGraphs(decoder, Counted()), {"bos": 2, "eos": EOS}
     vectors = Padded(torch.randn(3, 7, M), torch.tensor([3, 2, 7]))
     for _ in range(3):
-        given = Unread(vectors, reader.encoder)
-        found = graphs.written(given, WAYS[1], NO_RULES, **ends)
+        given = LazySource(vectors, reader.encoder)
+        found = graphs.written(given, WAYS[1], NO_CONSTRAINTS, **ends)
         same(found, plainly(decoder, given.memory, WAYS[1]))
     assert not any(slot.begun for held in graphs.slots.values() for slot in held)
     source = reader.of([3, 2, 7], 1).source
-    assert Unread(source, reader).plain
-    assert not Unread(replace(source, second=torch.tensor([1, 1, 3])), reader).plain
-    assert not Unread(replace(source, pieces=(source.data[..., None],)), reader).plain
-    assert [Unread(source, reader, limit).plain for limit in (31, 32)] == [False, True]
+    assert LazySource(source, reader).plain
+    assert not LazySource(replace(source, second=torch.tensor([1, 1, 3])), reader).plain
+    assert not LazySource(replace(source, pieces=(source.data[..., None],)), reader).plain
+    assert [LazySource(source, reader, limit).plain for limit in (31, 32)] == [False, True]
 
 
 @torch.no_grad()
 def test_a_head_that_writes_by_graphs_reads_later():
     decoder, reader, capture = made(DECODERS["transformer"]), Reader(), Counted()
-    head = Sequence(decoder, WAYS[1], 2, EOS).eval()
+    head = Seq2SeqHead(decoder, WAYS[1], 2, EOS).eval()
     given = reader.of([3, 2, 7], 1)
-    assert not head.reads_later
+    assert not head.accepts_lazy_source
     wanted = head(given.memory).written(WAYS[1])
     same(head(reader.of([3, 2, 7], 1)).written(WAYS[1]), wanted)
-    head.graphs = Graphs(decoder, capture)
-    assert head.reads_later
-    assert not head.train().reads_later
+    head.graphs = DecodeGraphs(decoder, capture)
+    assert head.accepts_lazy_source
+    assert not head.train().accepts_lazy_source
     head.eval()
     for _ in range(3):
         same(head(reader.of([3, 2, 7], 1)).written(WAYS[1]), wanted)

@@ -9,13 +9,13 @@ import torch
 
 from weft.batch import Padded
 from weft.decode.decoders import packed as module
-from weft.decode.decoders.packed import Prepared, prepared
-from weft.decode.decoders.recurrent import Recurrent
-from weft.decode.decoders.transformer import GPT, Transformer
-from weft.decode.heads.seq2seq import Sequence
+from weft.decode.decoders.packed import PackedDecoder, pack_if_possible
+from weft.decode.decoders.recurrent import RecurrentDecoder
+from weft.decode.decoders.transformer import GPT, Seq2SeqTransformerDecoder
+from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.search import constraints
-from weft.decode.search.search import Rules, Settings, search
-from weft.decode.search.state import reorder, spread
+from weft.decode.search.search import Constraints, SearchSettings, search
+from weft.decode.search.state import expand_beams, reorder
 from weft.errors import UserError
 
 V, M, H, N = 13, 6, 6, 3
@@ -27,10 +27,10 @@ SHAPES = [
     {"activation": "gelu-tanh", "layers": 1, "limit": 3},
 ]
 WAYS = {
-    "beam": Settings(width=3, best=3, limit=23),
-    "greedy": Settings(method="greedy", limit=23),
-    "sample": Settings(method="sample", samples=2, limit=23, top_p=0.9),
-    "groups": Settings(width=4, groups=2, best=2, limit=7, repetition=1.2, no_repeat=3),
+    "beam": SearchSettings(width=3, best=3, limit=23),
+    "greedy": SearchSettings(method="greedy", limit=23),
+    "sample": SearchSettings(method="sample", samples=2, limit=23, top_p=0.9),
+    "groups": SearchSettings(width=4, groups=2, best=2, limit=7, repetition=1.2, no_repeat=3),
 }
 
 
@@ -44,7 +44,7 @@ def shaken(model):
 
 def built(**options):
     shape = {"hidden": H, "layers": 2, "heads": N, "feed": 7, **options}
-    return shaken(Transformer(V, M, **shape))
+    return shaken(Seq2SeqTransformerDecoder(V, M, **shape))
 
 
 def memory(lengths=(5, 2, 0, 7, 1), garbage=0.0):
@@ -57,7 +57,7 @@ def found(decoder, settings, states=None, rules=None):
     states = memory() if states is None else states
     state = decoder.start(states).shared()
     ends = {"batch": len(states), "bos": BOS, "eos": EOS}
-    return search(decoder.step, state, settings, rules=rules or Rules(), **ends)
+    return search(decoder.step, state, settings, constraints=rules or Constraints(), **ends)
 
 
 def assert_same(one, other):
@@ -72,8 +72,8 @@ def assert_same(one, other):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_same_sequences(shape, way):
     decoder = built(**shape)
-    ready = prepared(decoder)
-    assert isinstance(ready, Prepared)
+    ready = pack_if_possible(decoder)
+    assert isinstance(ready, PackedDecoder)
     assert_same(found(ready, WAYS[way]), found(decoder, WAYS[way]))
 
 
@@ -83,7 +83,7 @@ def test_the_same_scores_step_by_step(shape):
     torch.manual_seed(4)
     ids = Padded(torch.randint(1, V, (5, 19)), torch.full((5,), 19))
     expected = decoder(ids, memory())
-    ready = prepared(decoder)
+    ready = pack_if_possible(decoder)
     state = ready.start(memory(garbage=1e9))
     for t, column in enumerate(ids.data.unbind(1)):
         scores, state = ready.step(column, state)
@@ -94,7 +94,7 @@ def test_the_same_scores_step_by_step(shape):
 
 def test_a_state_is_a_value():
     decoder = built()
-    ready = prepared(decoder)
+    ready = pack_if_possible(decoder)
     old, slow = ready.start(memory()), decoder.start(memory())
     for token in (5, 7):
         old, slow = (
@@ -116,27 +116,27 @@ def test_a_state_is_a_value():
 
 def test_beams_share_the_memory():
     decoder = built()
-    ready = prepared(decoder)
+    ready = pack_if_possible(decoder)
     ids = torch.arange(1, 11)
-    one, _ = ready.step(ids, spread(ready.start(memory()).shared(), 2))
-    other, _ = decoder.step(ids, spread(decoder.start(memory()), 2))
+    one, _ = ready.step(ids, expand_beams(ready.start(memory()).shared(), 2))
+    other, _ = decoder.step(ids, expand_beams(decoder.start(memory()), 2))
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_weights_that_were_asked_for():
     decoder = built()
-    ready = prepared(decoder)
+    ready = pack_if_possible(decoder)
     ours, theirs = ready.start(memory(), weights=True), decoder.start(memory(), weights=True)
     for token in (5, 7):
         ids = torch.full((5,), token)
         ours, theirs = ready.step(ids, ours)[1], decoder.step(ids, theirs)[1]
         torch.testing.assert_close(ours.weights, theirs.weights, rtol=1e-5, atol=1e-6)
-    rules = Rules(attention=lambda state: state.weights, source=memory().mask)
-    settings = Settings(width=2, limit=11, coverage=0.4)
+    rules = Constraints(attention=lambda state: state.weights, source=memory().mask)
+    settings = SearchSettings(width=2, limit=11, coverage=0.4)
 
     def looked(decoder):
         state = decoder.start(memory(), weights=True).shared()
-        return search(decoder.step, state, settings, batch=5, bos=BOS, eos=EOS, rules=rules)
+        return search(decoder.step, state, settings, batch=5, bos=BOS, eos=EOS, constraints=rules)
 
     assert_same(looked(ready), looked(decoder))
 
@@ -144,8 +144,8 @@ def test_weights_that_were_asked_for():
 def test_words_are_scored_in_pieces(monkeypatch):
     decoder = built()
     expected = found(decoder, WAYS["beam"])
-    monkeypatch.setattr(module, "PIECE", 5)
-    ready = prepared(decoder)
+    monkeypatch.setattr(module, "CHUNK_WORDS", 5)
+    ready = pack_if_possible(decoder)
     assert [part.weight.shape[0] for part in ready.packed.words] == [5, 5, 3]
     assert_same(found(ready, WAYS["beam"]), expected)
 
@@ -153,17 +153,17 @@ def test_words_are_scored_in_pieces(monkeypatch):
 @pytest.mark.parametrize("rows", [1, 2, 7])
 def test_rows_are_weighed_in_pieces(monkeypatch, rows):
     decoder = built()
-    rules = Rules(prefix=[[5], [], [6, 7], [8], []], forbidden=[9], minimum=[1, 3, 4, 1, 1])
+    rules = Constraints(prefix=[[5], [], [6, 7], [8], []], forbidden=[9], minimum=[1, 3, 4, 1, 1])
     for way in ("beam", "groups"):
         expected = found(decoder, WAYS[way], rules=rules)
         with monkeypatch.context() as patch:
-            patch.setattr(constraints, "PIECE", rows * V)
+            patch.setattr(constraints, "CPU_CHUNK_LOGITS", rows * V)
             assert found(decoder, WAYS[way], rules=rules) == expected
 
 
 def test_a_language_model_after_prompts():
     gpt = shaken(GPT(V, H, 2, N, 7, limit=31))
-    ready = prepared(gpt)
+    ready = pack_if_possible(gpt)
     prompts = Padded(torch.randint(1, V, (3, 4)), torch.tensor([4, 1, 3]))
     _, ours = ready.extend(prompts, ready.start(3))
     _, theirs = gpt.extend(prompts, gpt.start(3, limit=31))
@@ -176,24 +176,24 @@ def test_a_language_model_after_prompts():
 
 def test_int8_is_near_and_asked_for_in_the_settings():
     decoder = built(hidden=48, feed=96)
-    head = Sequence(decoder, Settings(), BOS, EOS).eval()
-    exact = head(memory()).written(Settings(method="greedy", limit=5))
-    near = head(memory()).written(Settings(method="greedy", limit=5, weights="int8"))
+    head = Seq2SeqHead(decoder, SearchSettings(), BOS, EOS).eval()
+    exact = head(memory()).written(SearchSettings(method="greedy", limit=5))
+    near = head(memory()).written(SearchSettings(method="greedy", limit=5, weights="int8"))
     apart = [abs(a[0].logps[0] - b[0].logps[0]) for a, b in zip(exact, near, strict=True)]
     assert 0 < max(apart) < 0.2
     message = r"Unknown choice 'int4' in generate.weights. Did you mean 'int8'\?"
     with pytest.raises(UserError, match=message):
-        Settings(weights="int4")
+        SearchSettings(weights="int4")
 
 
 def test_changed_weights_are_laid_out_again():
     decoder = built()
-    before = prepared(decoder)
-    assert prepared(decoder).packed is before.packed
+    before = pack_if_possible(decoder)
+    assert pack_if_possible(decoder).packed is before.packed
     old = found(before, WAYS["beam"])
     with torch.no_grad():
         decoder.blocks[1].feed_in.weight.mul_(3)
-    after = found(prepared(decoder), WAYS["beam"])
+    after = found(pack_if_possible(decoder), WAYS["beam"])
     assert_same(after, found(decoder, WAYS["beam"]))
     assert [row[0].logps for row in after] != [row[0].logps for row in old]
 
@@ -201,31 +201,33 @@ def test_changed_weights_are_laid_out_again():
 def test_what_was_laid_out_goes_with_the_decoder():
     gc.collect()  # what earlier tests have left must not go just now
     decoder = built()
-    prepared(decoder)
-    held = len(module._KEPT)
+    pack_if_possible(decoder)
+    held = len(module._CACHE)
     assert copy.deepcopy(decoder) is not decoder
     del decoder
     gc.collect()
-    assert len(module._KEPT) == held - 1
+    assert len(module._CACHE) == held - 1
 
 
 def test_what_cannot_be_prepared_stays_itself():
-    recurrent = shaken(Recurrent(V, M, width=5, hidden=7))
-    assert prepared(recurrent) is recurrent
-    assert prepared(built().train()).training
-    assert prepared(built().double()).words.table.weight.dtype == torch.float64
+    recurrent = shaken(RecurrentDecoder(V, M, width=5, hidden=7))
+    assert pack_if_possible(recurrent) is recurrent
+    assert pack_if_possible(built().train()).training
+    assert pack_if_possible(built().double()).words.table.weight.dtype == torch.float64
     decoder = built()
     with torch.autocast("cpu", torch.bfloat16):
-        assert prepared(decoder) is decoder
+        assert pack_if_possible(decoder) is decoder
 
 
 @pytest.mark.parametrize("kind", ["transformer", "rnn"])
 def test_a_head_writes_with_what_is_fastest(kind, monkeypatch):
-    decoder = built() if kind == "transformer" else shaken(Recurrent(V, M, width=5, hidden=7))
+    decoder = (
+        built() if kind == "transformer" else shaken(RecurrentDecoder(V, M, width=5, hidden=7))
+    )
     calls = []
-    step = Prepared.step
-    monkeypatch.setattr(Prepared, "step", lambda *given: calls.append(1) or step(*given))
-    head = Sequence(decoder, WAYS["beam"], BOS, EOS).eval()
+    step = PackedDecoder.step
+    monkeypatch.setattr(PackedDecoder, "step", lambda *given: calls.append(1) or step(*given))
+    head = Seq2SeqHead(decoder, WAYS["beam"], BOS, EOS).eval()
     states = memory((5, 2, 7))
     assert_same(head(states).written(WAYS["beam"]), found(decoder, WAYS["beam"], states))
     assert bool(calls) == (kind == "transformer")
@@ -235,6 +237,6 @@ def test_not_a_number_stays_one():
     decoder = built()
     states = memory()
     states.data[0, 0, 0] = torch.nan
-    ready = prepared(decoder)
+    ready = pack_if_possible(decoder)
     scores, _ = ready.step(torch.full((5,), 4), ready.start(states))
     assert scores.isnan().any(1).tolist() == [True, False, False, False, False]

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from weft.batch import Padded
-from weft.decode.decoders.convolutional import Convolutional
-from weft.decode.decoders.pointer_generator import Pointer, extended, known
-from weft.decode.decoders.recurrent import Recurrent
-from weft.decode.decoders.transformer import Transformer
+from weft.decode.decoders.convolutional import ConvolutionalDecoder
+from weft.decode.decoders.pointer_generator import PointerGenerator, extend_ids, ids_with_oov
+from weft.decode.decoders.recurrent import RecurrentDecoder
+from weft.decode.decoders.transformer import Seq2SeqTransformerDecoder
 from weft.decode.search.state import reorder
 from weft.errors import UserError
 from weft.tokens.vocabulary import Vocabulary
@@ -16,17 +16,17 @@ from weft.tokens.vocabulary import Vocabulary
 V, M, X = 11, 6, 2
 LENGTHS = [3, 2, 7, 0]
 DECODERS = {
-    "rnn": lambda: Recurrent(V, M, width=5, hidden=7),
-    "rnn with coverage": lambda: Recurrent(V, M, width=5, hidden=7, coverage=True),
-    "cnn": lambda: Convolutional(V, M, width=5, hidden=7, layers=2),
-    "transformer": lambda: Transformer(V, M, 4, 2, 2, 5),
+    "rnn": lambda: RecurrentDecoder(V, M, width=5, hidden=7),
+    "rnn with coverage": lambda: RecurrentDecoder(V, M, width=5, hidden=7, coverage=True),
+    "cnn": lambda: ConvolutionalDecoder(V, M, width=5, hidden=7, layers=2),
+    "transformer": lambda: Seq2SeqTransformerDecoder(V, M, 4, 2, 2, 5),
 }
 
 
 @pytest.fixture(params=DECODERS)
 def pointer(request):
     torch.manual_seed(1)
-    return Pointer(DECODERS[request.param](), M).eval()
+    return PointerGenerator(DECODERS[request.param](), M).eval()
 
 
 def case():
@@ -143,14 +143,14 @@ def test_half_precision_runs(pointer):
 
 def test_strangers_get_ids_of_their_own():
     vocabulary = Vocabulary(["<pad>", "<unk>", "a", "b"])
-    source, strangers = extended([["a", "x", "y", "x"], ["z", "b"]], vocabulary)
+    source, strangers = extend_ids([["a", "x", "y", "x"], ["z", "b"]], vocabulary)
     assert source.data.tolist() == [[2, 4, 5, 4], [4, 3, 0, 0]]
     assert strangers == [["x", "y"], ["z"]]
-    targets = known([["y", "z", "a"], ["z"]], vocabulary, strangers)
+    targets = ids_with_oov([["y", "z", "a"], ["z"]], vocabulary, strangers)
     assert targets.data.tolist() == [[5, 1, 2], [4, 0, 0]]
 
 
 def test_copying_needs_attention():
     message = r"Copying follows attention, but decoder 'rnn' has none. Set decoder.source = \"att"
     with pytest.raises(UserError, match=message):
-        Pointer(Recurrent(V, M, source="start"), M)
+        PointerGenerator(RecurrentDecoder(V, M, source="start"), M)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from weft.batch import Padded
-from weft.decode.decoders.recurrent import Recurrent
+from weft.decode.decoders.recurrent import RecurrentDecoder
 from weft.errors import UserError
 
 V, M, H, E = 11, 6, 6, 5
@@ -25,7 +25,7 @@ def words():
 def build(**options):
     torch.manual_seed(1)
     options = {"width": E, "hidden": H, **options}
-    return Recurrent(V, M, **options).eval()
+    return RecurrentDecoder(V, M, **options).eval()
 
 
 def first(decoder, source, row):

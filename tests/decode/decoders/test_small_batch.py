@@ -18,19 +18,23 @@ from tests.decode.cuda_graphs.test_decode_step import (
     same,
 )
 from weft.decode.cuda_graphs import decode_step as module
-from weft.decode.cuda_graphs.decode_step import Graphs, twin
+from weft.decode.cuda_graphs.decode_step import DecodeGraphs, copy_sharing_weights
 from weft.decode.decoders import output_layer, small_batch
-from weft.decode.decoders.transformer import GPT, Transformer
+from weft.decode.decoders.transformer import GPT, Seq2SeqTransformerDecoder
 from weft.decode.search import constraints
-from weft.decode.search.search import NO_RULES
-from weft.decode.search.settings import Settings
+from weft.decode.search.search import NO_CONSTRAINTS
+from weft.decode.search.settings import SearchSettings
 
 MADE = {
     "gpt": lambda: GPT(V, H, 3, N, limit=29),
     "untied": lambda: GPT(V, H, 2, N, limit=29, tied=False, activation="gelu"),
-    "before": lambda: Transformer(V, M, H, 3, N, 7, norm="pre", activation="gelu-tanh"),
-    "behind": lambda: Transformer(V, M, H, 3, N, 7, norm="post"),
-    "learned": lambda: Transformer(V, M, H, 2, N, 7, norm="post", positions="learned", tied=False),
+    "before": lambda: Seq2SeqTransformerDecoder(
+        V, M, H, 3, N, 7, norm="pre", activation="gelu-tanh"
+    ),
+    "behind": lambda: Seq2SeqTransformerDecoder(V, M, H, 3, N, 7, norm="post"),
+    "learned": lambda: Seq2SeqTransformerDecoder(
+        V, M, H, 2, N, 7, norm="post", positions="learned", tied=False
+    ),
 }
 
 FEATURES = {"dtype": torch.bfloat16, "is_cuda": True, "dim": lambda: 2}
@@ -41,7 +45,7 @@ def laid_out(decoder):
     with torch.no_grad():
         for p in decoder.parameters():  # norms and biases that do something
             p += 0.1 * torch.randn_like(p)
-    writer = twin(decoder)
+    writer = copy_sharing_weights(decoder)
     for block in writer.blocks:
         block.attention.fuse_qkv()
     writer.few = 99
@@ -54,14 +58,16 @@ def test_steps_of_few_rows_are_those_of_the_blocks(kind, monkeypatch):
     decoder = made(MADE[kind])
     writer = laid_out(decoder)
     calls, scored = [], []
-    through, product = small_batch.through, small_batch.product
-    monkeypatch.setattr(small_batch, "through", lambda *given: calls.append(1) or through(*given))
+    through, product = small_batch.run_blocks, small_batch.fused_linear
+    monkeypatch.setattr(
+        small_batch, "run_blocks", lambda *given: calls.append(1) or through(*given)
+    )
 
     def counted(x, weight, *rest, **more):
         scored.append(weight is decoder.words.weight)
         return product(x, weight, *rest, **more)
 
-    monkeypatch.setattr(small_batch, "product", counted)
+    monkeypatch.setattr(small_batch, "fused_linear", counted)
     state = decoder.start(memory()) if decoder.reads else decoder.start(3)
     one, two = state, writer.fixed(state, 6, beams=1)
     for ids in torch.randint(4, V, (6, 3)):
@@ -95,15 +101,17 @@ def test_attention_that_is_asked_for_comes_from_the_blocks():
     assert found.weights.sum() > 0
 
 
-@pytest.mark.parametrize(("feed", "rows"), [(7, small_batch.MOST), (small_batch.WIDEST + 1, 0)])
+@pytest.mark.parametrize(
+    ("feed", "rows"), [(7, small_batch.SMALL_BATCH_ROWS), (small_batch.MAX_INPUT_WIDTH + 1, 0)]
+)
 def test_wide_matrices_are_not_for_it(feed, rows, monkeypatch):
     monkeypatch.setattr(module, "has_kernel", lambda *_: True)
     monkeypatch.setattr(small_batch, "has_kernel", lambda *_: True)
-    decoder = made(lambda: Transformer(V, M, H, 1, N, feed))
-    graphs = Graphs(decoder, Counted())
-    graphs.written(memory(), Settings(width=3, limit=2), NO_RULES, bos=2, eos=EOS)
+    decoder = made(lambda: Seq2SeqTransformerDecoder(V, M, H, 1, N, feed))
+    graphs = DecodeGraphs(decoder, Counted())
+    graphs.written(memory(), SearchSettings(width=3, limit=2), NO_CONSTRAINTS, bos=2, eos=EOS)
     assert graphs.writer.few == rows
-    assert not small_batch.fits(object())
+    assert not small_batch.is_supported(object())
 
 
 def test_a_processor_has_no_kernel_for_it():
@@ -119,10 +127,10 @@ def test_one_that_fails_is_left_out(monkeypatch):
 
     monkeypatch.setattr(module, "has_kernel", lambda *_: True)
     monkeypatch.setattr(small_batch, "has_kernel", broken)
-    decoder, settings = made(MADE["before"]), Settings(width=3, limit=7)
-    graphs = Graphs(decoder, Counted())
+    decoder, settings = made(MADE["before"]), SearchSettings(width=3, limit=7)
+    graphs = DecodeGraphs(decoder, Counted())
     for _ in range(2):
-        found = graphs.written(memory(), settings, NO_RULES, bos=2, eos=EOS)
+        found = graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, memory(), settings))
     assert len(tries) == 1  # a kernel that fails is compiled once, not for every search
     assert graphs.trouble == (
@@ -134,7 +142,7 @@ def test_one_that_fails_is_left_out(monkeypatch):
 
 def test_a_device_without_the_kernel_for_the_largest_sorts():
     values = torch.randn(3, 900)
-    found, places = constraints._by_kernel(values, 4)
+    found, places = constraints._kernel_topk(values, 4)
     wanted = values.topk(4)
     assert torch.equal(found, wanted.values)
     assert torch.equal(places, wanted.indices)
@@ -143,21 +151,21 @@ def test_a_device_without_the_kernel_for_the_largest_sorts():
 
 def test_scores_of_an_odd_vocabulary_are_in_rows_for_matrix_units():
     features, weight = torch.randn(3, 5), torch.randn(21, 5)
-    made = output_layer._aligned(features, weight)
+    made = output_layer._padded_logits(features, weight)
     torch.testing.assert_close(made, features @ weight.T)
     assert made.stride() == (24, 1)
-    torch.library.opcheck(output_layer._aligned, (features, weight))
+    torch.library.opcheck(output_layer._padded_logits, (features, weight))
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("bias", [True, False])
 def test_such_scores_are_the_scores(bias, monkeypatch):
-    vocabulary = output_layer.Words(21, 5, 5, bias=bias)
+    vocabulary = output_layer.OutputLayer(21, 5, 5, bias=bias)
     for p in vocabulary.parameters():
         p += 1
     features = torch.randn(3, 5)
     wanted = vocabulary.scores(features)
-    monkeypatch.setattr(output_layer, "_awkward", lambda *_: True)
+    monkeypatch.setattr(output_layer, "_needs_row_padding", lambda *_: True)
     found = vocabulary.scores(features)
     assert found.stride() == ((21, 1) if bias else (24, 1))
     torch.testing.assert_close(found, wanted)
@@ -175,5 +183,8 @@ def test_such_scores_are_the_scores(bias, monkeypatch):
 )
 def test_only_what_units_cannot_write_is_written_otherwise(changes, expected):
     features = SimpleNamespace(**{**FEATURES, **changes})
-    assert output_layer._awkward(features, torch.empty(21, 5, dtype=torch.bfloat16)) is expected
-    assert not output_layer._awkward(features, torch.empty(24, 5, dtype=torch.bfloat16))
+    assert (
+        output_layer._needs_row_padding(features, torch.empty(21, 5, dtype=torch.bfloat16))
+        is expected
+    )
+    assert not output_layer._needs_row_padding(features, torch.empty(24, 5, dtype=torch.bfloat16))

@@ -9,7 +9,7 @@ import torch
 from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
-from weft.decode.heads.answer_span import SpanScores
+from weft.decode.heads.answer_span import AnswerSpanOutput
 from weft.errors import UserError
 from weft.tokens.special_tokens import Frame
 
@@ -58,7 +58,7 @@ def test_the_best_span_is_found(longest):
     torch.manual_seed(3)
     starts, ends = torch.randn(2, 11, 9)
     starts[:, [4, 8]] = ends[:, [4, 8]] = -math.inf
-    for row, best in enumerate(SpanScores(starts, ends, longest).decode()):
+    for row, best in enumerate(AnswerSpanOutput(starts, ends, longest).decode()):
         s, e = starts[row, 1:], ends[row, 1:]
         tried = {
             (i, j): float(s[i] + e[j])

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from tests.decode.heads.test_mst import is_tree
 from tests.fixtures.shapes import checked
 from weft.batch import Padded
-from weft.decode.heads.biaffine import Arcs
+from weft.decode.heads.biaffine import BiaffineScorer
 from weft.errors import UserError
 
 LENGTHS = [7, 3, 1]
@@ -23,7 +23,7 @@ def padded(rows, fill=-1) -> torch.Tensor:
 @pytest.fixture
 def head():
     torch.manual_seed(2)
-    return Arcs(11, 3, arc=5, label=4, dropout=0.3).eval()
+    return BiaffineScorer(11, 3, arc=5, label=4, dropout=0.3).eval()
 
 
 @pytest.fixture
@@ -183,6 +183,6 @@ def test_shape_comments_are_true(head, states):
 
 def test_options_that_make_no_sense():
     with pytest.raises(UserError, match="head 'arcs': 'arc' should be at least 1, got 0"):
-        Arcs(7, 3, arc=0)
+        BiaffineScorer(7, 3, arc=0)
     with pytest.raises(UserError, match=r"head 'arcs': 'dropout' .* got 1"):
-        Arcs(7, 3, dropout=1.0)
+        BiaffineScorer(7, 3, dropout=1.0)

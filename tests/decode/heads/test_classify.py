@@ -7,7 +7,7 @@ import torch
 
 from tests.fixtures.shapes import checked
 from weft import registry
-from weft.decode.heads.classify import MLP, Linear
+from weft.decode.heads.classify import LinearHead, MLPHead
 from weft.errors import UserError
 
 CASES = [
@@ -61,14 +61,14 @@ def test_shape_comments_are_true(head):
 
 
 def test_linear_is_one_matrix():
-    head = Linear(7, 3)
+    head = LinearHead(7, 3)
     x = torch.randn(7)
     expected = [sum(w * v for w, v in zip(row, x, strict=True)) for row in head.score.weight]
     torch.testing.assert_close(head(x[None])[0], torch.stack(expected) + head.score.bias)
 
 
 def test_mlp_is_its_formula():
-    head = MLP(7, 3, hidden=5, layers=2, activation="sigmoid")
+    head = MLPHead(7, 3, hidden=5, layers=2, activation="sigmoid")
     h = x = torch.randn(7)
     for layer in head.layers:
         h = torch.sigmoid(layer.weight @ h + layer.bias)
@@ -77,6 +77,6 @@ def test_mlp_is_its_formula():
 
 def test_options_that_make_no_sense():
     with pytest.raises(UserError, match="head 'mlp': 'layers' should be at least 1, got 0"):
-        MLP(7, 3, layers=0)
+        MLPHead(7, 3, layers=0)
     with pytest.raises(UserError, match=r"head 'linear': 'dropout' .* got 1"):
-        Linear(7, 3, dropout=1.0)
+        LinearHead(7, 3, dropout=1.0)

@@ -97,7 +97,7 @@ def test_a_batch_in_pieces_costs_the_same():
 
 
 def test_what_is_measured_adds_up_to_the_loss(monkeypatch):
-    monkeypatch.setattr(mlm, "CHUNK", 5 * V)
+    monkeypatch.setattr(mlm, "MAX_LOGITS", 5 * V)
     net, given = model(), batch()
     rows = net(given.source).judged(given.target)
     nats, hidden, _, next_nats, asked, _ = rows.sum(0).tolist()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.decode.heads import mst
-from weft.decode.heads.mst import projective_tree, spanning_tree, trees
+from weft.decode.heads.mst import best_trees, projective_tree, spanning_tree
 from weft.errors import UserError
 
 
@@ -148,7 +148,7 @@ def test_a_long_sentence_takes_no_cubic_time():
 def test_a_batch_is_its_sentences(projective, threads):
     rng = np.random.default_rng(3)
     scores, lengths = rng.normal(size=(5, 7, 8)).astype(np.float32), np.array([7, 1, 0, 5, 3])
-    heads = trees(scores, lengths, projective, threads)
+    heads = best_trees(scores, lengths, projective, threads)
     one = projective_tree if projective else spanning_tree
     for row, n in enumerate(lengths):
         np.testing.assert_array_equal(heads[row, :n], one(scores[row, :n, : n + 1]))
@@ -161,13 +161,13 @@ def test_scores_that_are_no_numbers(value):
     scores[1, 2, 0] = value
     for projective in (False, True):
         with pytest.raises(UserError, match=r"not finite .* diverged. Train again with a lower"):
-            trees(scores, np.array([7, 7, 7]), projective, threads=2)
+            best_trees(scores, np.array([7, 7, 7]), projective, threads=2)
 
 
 def test_too_long(monkeypatch):
-    monkeypatch.setattr(mst, "LONGEST_PROJECTIVE", 5)
+    monkeypatch.setattr(mst, "MAX_PROJECTIVE_WORDS", 5)
     with pytest.raises(UserError, match=r"of 7 words is too long for projective trees.* at 5\."):
         projective_tree(np.zeros((7, 8)))
-    monkeypatch.setattr(mst, "LONGEST", 6)
+    monkeypatch.setattr(mst, "MAX_WORDS", 6)
     with pytest.raises(UserError, match=r"of 7 words is too long for dependency trees.* at 6\."):
         spanning_tree(np.zeros((7, 8)))

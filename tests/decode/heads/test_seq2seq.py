@@ -4,26 +4,26 @@ import pytest
 import torch
 
 from weft.batch import Padded
-from weft.decode.decoders.convolutional import Convolutional
-from weft.decode.decoders.pointer_generator import Pointer
-from weft.decode.decoders.recurrent import Recurrent
-from weft.decode.decoders.transformer import Transformer
-from weft.decode.heads.seq2seq import Sequence
-from weft.decode.search.settings import Settings
+from weft.decode.decoders.convolutional import ConvolutionalDecoder
+from weft.decode.decoders.pointer_generator import PointerGenerator
+from weft.decode.decoders.recurrent import RecurrentDecoder
+from weft.decode.decoders.transformer import Seq2SeqTransformerDecoder
+from weft.decode.heads.seq2seq import Seq2SeqHead
+from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 
 V, M, FIRST, LAST = 11, 6, 9, 10
 DECODERS = {
-    "rnn": lambda: Recurrent(V, M, width=5, hidden=7, coverage=True),
-    "transformer": lambda: Transformer(V, M, 4, 2, 2, 5),
+    "rnn": lambda: RecurrentDecoder(V, M, width=5, hidden=7, coverage=True),
+    "transformer": lambda: Seq2SeqTransformerDecoder(V, M, 4, 2, 2, 5),
 }
 
 
 @pytest.fixture(params=DECODERS)
 def head(request):
     torch.manual_seed(3)
-    decoder = Pointer(DECODERS[request.param](), M)
-    return Sequence(decoder, Settings(width=3, limit=5), FIRST, LAST).eval()
+    decoder = PointerGenerator(DECODERS[request.param](), M)
+    return Seq2SeqHead(decoder, SearchSettings(width=3, limit=5), FIRST, LAST).eval()
 
 
 def case():
@@ -40,7 +40,7 @@ def test_stepping_gives_the_probabilities_of_training(head):
     """D6 with copy and coverage: the loss is what the steps of a search would say of the target."""
     memory, source, target = case()
     scores = head(memory, source)
-    total, count = scores.copying(target)
+    total, count = scores.pointer_loss(target)
     assert count == 9
     state, ids, said = scores.start().shared(), torch.full((3,), FIRST), torch.zeros(())
     for t in range(4):
@@ -57,7 +57,7 @@ def test_stepping_gives_the_probabilities_of_training(head):
 def test_coverage_adds_to_the_loss(head):
     memory, source, target = case()
     scores = head(memory, source)
-    assert scores.copying(target, 2.0)[0] > scores.copying(target)[0] + 1e-3
+    assert scores.pointer_loss(target, 2.0)[0] > scores.pointer_loss(target)[0] + 1e-3
 
 
 def test_a_search_writes_words_of_the_source(head):
@@ -82,16 +82,16 @@ def test_a_state_for_every_word_is_needed(head):
 @pytest.mark.parametrize(
     "decoder",
     [
-        lambda: Recurrent(V, M, width=5, hidden=7),
-        lambda: Recurrent(V, M, width=5, hidden=7, source="start"),
-        lambda: Convolutional(V, M, width=5, hidden=7, layers=2),
-        lambda: Transformer(V, M, 4, 2, 2, 5),
+        lambda: RecurrentDecoder(V, M, width=5, hidden=7),
+        lambda: RecurrentDecoder(V, M, width=5, hidden=7, source="start"),
+        lambda: ConvolutionalDecoder(V, M, width=5, hidden=7, layers=2),
+        lambda: Seq2SeqTransformerDecoder(V, M, 4, 2, 2, 5),
     ],
 )
 def test_a_memory_of_half_precision_is_read_in_that_of_the_weights(decoder, kind):
     """On a GPU recurrent layers give halves, and the search goes on in full precision."""
     torch.manual_seed(3)
-    head = Sequence(decoder(), Settings(width=3, limit=5), FIRST, LAST).eval()
+    head = Seq2SeqHead(decoder(), SearchSettings(width=3, limit=5), FIRST, LAST).eval()
     half = case()[0].data.to(kind)
     lengths = torch.tensor([7, 3, 5])
     found = head(Padded(half, lengths)).decode()

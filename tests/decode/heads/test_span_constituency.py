@@ -11,7 +11,7 @@ from tests.fixtures.shapes import checked
 from weft.batch import Padded
 from weft.decode.heads import cky
 from weft.decode.heads import span_constituency as module
-from weft.decode.heads.span_constituency import EMPTY, UNSEEN, Brackets, targets
+from weft.decode.heads.span_constituency import NO_LABEL, UNSEEN_LABEL, SpanScorer, gold_spans
 from weft.errors import UserError
 
 LENGTHS = [5, 3, 1]
@@ -44,7 +44,7 @@ def seed(request):
 @pytest.fixture
 def head(seed):
     torch.manual_seed(seed)
-    made = Brackets(11, 3, hidden=7)
+    made = SpanScorer(11, 3, hidden=7)
     torch.nn.init.normal_(made.second.weight, std=2.0)  # labels and the empty one both win
     torch.nn.init.constant_(made.second.bias, -2.0)
     torch.nn.init.normal_(made.bias)
@@ -84,7 +84,9 @@ def slow_best(scores, n, right=None):
         if right is None:
             return scores[span]
         wanted = right.get(span, 3)
-        return scores[span] + 1 - (0 if wanted == UNSEEN else F.one_hot(torch.tensor(wanted), 4))
+        return (
+            scores[span] + 1 - (0 if wanted == UNSEEN_LABEL else F.one_hot(torch.tensor(wanted), 4))
+        )
 
     totals = [sum(gain(span).max() for span in tree) for tree in bracketings(0, n)]
     tree = bracketings(0, n)[int(torch.stack(totals).argmax())]
@@ -112,8 +114,8 @@ def test_decoding_finds_the_best_tree(head, states):
 def test_loss_is_the_margin_with_its_gradients(head, states, unseen):
     gold = [list(row) for row in GOLD]
     if unseen:
-        gold[0][1] = (UNSEEN, 0, 2)
-    total, count = head.loss(head(states), targets(gold))
+        gold[0][1] = (UNSEEN_LABEL, 0, 2)
+    total, count = head.loss(head(states), gold_spans(gold))
     expected = torch.zeros(())
     for row, spans in zip(states.rows(), gold, strict=True):
         scores = slow_scores(head, row)
@@ -136,10 +138,10 @@ def test_loss_is_the_margin_with_its_gradients(head, states, unseen):
 
 @pytest.mark.parametrize("seed", [5])
 def test_no_loss_once_the_right_tree_wins_by_the_margin(states):
-    head = Brackets(11, 3, hidden=31)
+    head = SpanScorer(11, 3, hidden=31)
     optimiser = torch.optim.Adam(head.parameters(), lr=0.03)
     for _ in range(300):
-        total, _ = head.loss(head(states), targets(GOLD))
+        total, _ = head.loss(head(states), gold_spans(GOLD))
         optimiser.zero_grad()
         total.backward()
         optimiser.step()
@@ -152,7 +154,7 @@ def test_no_loss_once_the_right_tree_wins_by_the_margin(states):
 
 def test_garbage_in_the_padding_changes_nothing(head, states):
     wild = Padded(states.data + 99 * ~states.mask[:, :, None], states.lengths)
-    losses = [head.loss(head(x), targets(GOLD))[0] for x in (states, wild)]
+    losses = [head.loss(head(x), gold_spans(GOLD))[0] for x in (states, wild)]
     torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-5)
     assert head.decode(head(states)) == head.decode(head(wild))
 
@@ -164,17 +166,17 @@ def test_rows_do_not_see_each_other(head, states):
 
 
 def test_blocks_and_threads_make_no_difference(head, states, monkeypatch):
-    whole, loss = head.decode(head(states)), head.loss(head(states), targets(GOLD))[0]
-    monkeypatch.setattr(module, "BLOCK", 4)
+    whole, loss = head.decode(head(states)), head.loss(head(states), gold_spans(GOLD))[0]
+    monkeypatch.setattr(module, "SPANS_PER_CHUNK", 4)
     assert head.decode(head(states), threads=3) == whole
-    torch.testing.assert_close(head.loss(head(states), targets(GOLD), threads=3)[0], loss)
+    torch.testing.assert_close(head.loss(head(states), gold_spans(GOLD), threads=3)[0], loss)
 
 
 def test_rows_without_words_or_spans(head):
     x = Padded(torch.randn(3, 2, 11), torch.tensor([2, 0, 1]))
     found = head.decode(head(x))
     assert [len(row.spans) > 0 for row in found][:2] == [True, False]
-    total, count = head.loss(head(x), targets([[(1, 0, 2)], [], []]))
+    total, count = head.loss(head(x), gold_spans([[(1, 0, 2)], [], []]))
     assert count == 3
     assert total.isfinite()
 
@@ -183,7 +185,7 @@ def test_rows_without_words_or_spans(head):
 def test_the_search_tries_every_bracketing(n):
     rng = np.random.default_rng(n)
     for _ in range(53):
-        scores = rng.normal(size=cky.size(n)).round(rng.integers(0, 3))  # some with many ties
+        scores = rng.normal(size=cky.span_count(n)).round(rng.integers(0, 3))  # some with many ties
         found = cky.best_tree(scores, n)
         totals = [sum(scores[place(*span, n)] for span in tree) for tree in bracketings(0, n)]
         assert scores[found].sum() == pytest.approx(max(totals))
@@ -194,20 +196,20 @@ def test_the_search_tries_every_bracketing(n):
 
 def test_a_long_sentence():
     n = 499
-    found = cky.best_tree(np.random.default_rng(0).normal(size=cky.size(n)), n)
+    found = cky.best_tree(np.random.default_rng(0).normal(size=cky.span_count(n)), n)
     assert len(set(found.tolist())) == 2 * n - 1
 
 
 def test_too_long_and_no_numbers(head, monkeypatch):
     with pytest.raises(UserError, match=r"not finite .* diverged. Train again with a lower"):
         cky.best_tree(np.array([0.0, np.nan, 1.0]), 2)
-    monkeypatch.setattr(cky, "LONGEST", 4)
+    monkeypatch.setattr(cky, "MAX_WORDS", 4)
     with pytest.raises(UserError, match=r"of 5 words is too long for constituency .* at 4\."):
         head.decode(head(Padded(torch.zeros(1, 5, 11), torch.tensor([5]))))
 
 
 def test_targets_pad_with_nothing():
-    found = targets([[(2, 0, 3), (EMPTY, 0, 1)], [], [(1, 0, 1)]])
+    found = gold_spans([[(2, 0, 3), (NO_LABEL, 0, 1)], [], [(1, 0, 1)]])
     assert found.tolist() == [
         [[2, 0, 3], [-1, 0, 1]],
         [[-1, -1, -1], [-1, -1, -1]],
@@ -217,7 +219,7 @@ def test_targets_pad_with_nothing():
 
 def test_shape_comments_are_true(head, states):
     def work():
-        head.loss(head(states), targets(GOLD))
+        head.loss(head(states), gold_spans(GOLD))
         head.decode(head(states))
 
     assert checked("weft.decode.heads.span_constituency", work) >= 12
@@ -225,4 +227,4 @@ def test_shape_comments_are_true(head, states):
 
 def test_options_that_make_no_sense():
     with pytest.raises(UserError, match="head 'brackets': 'hidden' should be at least 1, got 0"):
-        Brackets(7, 3, hidden=0)
+        SpanScorer(7, 3, hidden=0)

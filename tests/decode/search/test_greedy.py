@@ -9,15 +9,28 @@ import pytest
 import torch
 
 from tests.fixtures.search_tables import BOS, EOS, Tables, everything
-from weft.decode.search.sampling import GOLDEN, draw, mix, streams, truncated, uniform
-from weft.decode.search.search import Rules, Settings, search, stream
+from weft.decode.search.sampling import (
+    GOLDEN_GAMMA,
+    mix64,
+    random_streams,
+    sample_tokens,
+    truncate_distribution,
+    uniform,
+)
+from weft.decode.search.search import Constraints, SearchSettings, search, stream
 from weft.errors import UserError
 
 
 def run(tables, settings, rules=None):
-    rules = rules or Rules()
+    rules = rules or Constraints()
     return search(
-        tables.step, tables.start(), settings, batch=tables.rows, bos=BOS, eos=EOS, rules=rules
+        tables.step,
+        tables.start(),
+        settings,
+        batch=tables.rows,
+        bos=BOS,
+        eos=EOS,
+        constraints=rules,
     )
 
 
@@ -42,7 +55,9 @@ def fits(counts: Counter, shares: dict) -> bool:
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 1.9])
 def test_whole_sequences_come_as_often_as_they_should(temperature):
     tables = Tables(rows=2)
-    settings = Settings(method="sample", samples=5003, limit=4, temperature=temperature, seed=3)
+    settings = SearchSettings(
+        method="sample", samples=5003, limit=4, temperature=temperature, seed=3
+    )
     for row, found in enumerate(run(tables, settings)):
         counts = Counter((*one.ids, EOS) if one.ended else (*one.ids,) for one in found)
         shares = {}
@@ -63,13 +78,13 @@ def test_whole_sequences_come_as_often_as_they_should(temperature):
             assert one.logps == pytest.approx(own, abs=1e-5)
 
 
-def drawn(logp: torch.Tensor, settings: Settings, count: int = 20011) -> Counter:
-    numbers = uniform(streams(range(count), 1, logp.device), torch.tensor(5))
-    return Counter(draw(logp.expand(count, -1), numbers, settings).tolist())
+def drawn(logp: torch.Tensor, settings: SearchSettings, count: int = 20011) -> Counter:
+    numbers = uniform(random_streams(range(count), 1, logp.device), torch.tensor(5))
+    return Counter(sample_tokens(logp.expand(count, -1), numbers, settings).tolist())
 
 
-def kept(logp: torch.Tensor, settings: Settings) -> set[int]:
-    left, place = truncated(logp[None], settings)
+def kept(logp: torch.Tensor, settings: SearchSettings) -> set[int]:
+    left, place = truncate_distribution(logp[None], settings)
     place = torch.arange(len(logp))[None] if place is None else place
     return {int(i) for i, value in zip(place[0], left[0], strict=True) if value > -math.inf}
 
@@ -84,7 +99,7 @@ def nucleus(shares: dict[int, float], mass: float, key) -> set[int]:
     return found
 
 
-def expected(logp: torch.Tensor, settings: Settings) -> dict[int, float]:
+def expected(logp: torch.Tensor, settings: SearchSettings) -> dict[int, float]:
     """Tokens and shares by the definitions of the truncations, one after the other."""
 
     def renewed(shares):
@@ -123,7 +138,7 @@ TRUNCATIONS = [
 
 @pytest.mark.parametrize("options", TRUNCATIONS, ids=str)
 def test_truncations_keep_what_they_should(options):
-    settings = Settings(method="sample", **options)
+    settings = SearchSettings(method="sample", **options)
     for seed in range(5):
         make = torch.Generator().manual_seed(seed)
         logp = (torch.randn(13, generator=make) * 2).log_softmax(-1)
@@ -142,7 +157,7 @@ def test_truncations_keep_what_they_should(options):
 def test_large_vocabularies_are_truncated_alike(options):
     """There only the first tokens are sorted, unless they hold too little."""
     make = torch.Generator().manual_seed(5)
-    settings = Settings(method="sample", **options)
+    settings = SearchSettings(method="sample", **options)
     for heat in (4.0, 0.1):
         logp = (torch.randn(5003, generator=make) * heat).double().log_softmax(-1)
         assert kept(logp, settings) == set(expected(logp, settings))
@@ -150,12 +165,12 @@ def test_large_vocabularies_are_truncated_alike(options):
 
 def test_random_numbers_are_those_of_splitmix64():
     seed = torch.tensor(1234567)
-    found = [int(mix(seed + torch.tensor(n) * GOLDEN)) % 2**64 for n in (1, 2, 3)]
+    found = [int(mix64(seed + torch.tensor(n) * GOLDEN_GAMMA)) % 2**64 for n in (1, 2, 3)]
     assert found == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
 def test_random_numbers_are_even_and_apart():
-    stream_ = streams(range(101), 7, torch.device("cpu"))
+    stream_ = random_streams(range(101), 7, torch.device("cpu"))
     assert len(set(stream_.tolist())) == 707
     numbers = torch.stack([uniform(stream_, torch.tensor(t)) for t in range(53)])  # (53, 707)
     assert 0 <= numbers.min() < numbers.max() < 1
@@ -169,7 +184,7 @@ def test_random_numbers_are_even_and_apart():
 
 
 def test_seeds_of_any_size():
-    wide = streams([-1, 2**64 - 1, 2**63, -(2**63), 2**200], 1, torch.device("cpu")).tolist()
+    wide = random_streams([-1, 2**64 - 1, 2**63, -(2**63), 2**200], 1, torch.device("cpu")).tolist()
     assert wide[0] == wide[1]
     assert wide[2] == wide[3]
     assert len(set(wide)) == 3
@@ -177,13 +192,13 @@ def test_seeds_of_any_size():
 
 def test_the_same_seed_draws_the_same_and_another_does_not():
     tables = Tables(rows=3, vocabulary=7)
-    settings = Settings(method="sample", samples=3, limit=9, seed=5)
+    settings = SearchSettings(method="sample", samples=3, limit=9, seed=5)
     first, again = run(tables, settings), run(tables, settings)
     assert first == again
     assert run(tables, replace(settings, seed=99)) != first
     assert len({tuple(one.ids) for one in first[0]}) > 1  # samples of a row differ
     tables.scores[1:] = tables.scores[:1]
-    found = run(tables, replace(settings, samples=1), Rules(seeds=[4, 4, 5]))
+    found = run(tables, replace(settings, samples=1), Constraints(seeds=[4, 4, 5]))
     assert found[0] == found[1] != found[2]
     more = run(tables, replace(settings, samples=5))
     fewer = search(tables.step, tables.start(), settings, batch=3, bos=BOS, eos=EOS)
@@ -195,11 +210,11 @@ def test_the_same_seed_draws_the_same_and_another_does_not():
 @pytest.mark.parametrize("shrink", [True, False])
 def test_streaming_gives_the_same_piece_by_piece(method, check, shrink):
     tables = Tables(rows=7, vocabulary=5)
-    settings = Settings(method=method, samples=2, limit=11, check=check, shrink=shrink)
-    rules = Rules(prefix=[[1, 4], [], [0], [], [], [2], []])
+    settings = SearchSettings(method=method, samples=2, limit=11, check=check, shrink=shrink)
+    rules = Constraints(prefix=[[1, 4], [], [0], [], [], [2], []])
     whole = run(tables, settings, rules)
     bursts = list(
-        stream(tables.step, tables.start(), settings, batch=7, bos=BOS, eos=EOS, rules=rules)
+        stream(tables.step, tables.start(), settings, batch=7, bos=BOS, eos=EOS, constraints=rules)
     )
     assert all(bursts)
     for row, hypotheses in enumerate(whole):
@@ -220,4 +235,4 @@ def test_streaming_gives_the_same_piece_by_piece(method, check, shrink):
 def test_a_beam_cannot_be_streamed():
     tables = Tables()
     with pytest.raises(UserError, match=r"A beam cannot be streamed.*'greedy' or 'sample'"):
-        next(stream(tables.step, tables.start(), Settings(), batch=3, bos=BOS, eos=EOS))
+        next(stream(tables.step, tables.start(), SearchSettings(), batch=3, bos=BOS, eos=EOS))

@@ -9,10 +9,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.fixtures.search_tables import BOS, EOS, Slow, Tables, everything, slow_beam
 from tests.fixtures.shapes import checked
-from weft.decode.search.search import Rules, Settings, copy_into, search
+from weft.decode.search.search import Constraints, SearchSettings, copy_into, search
 from weft.errors import UserError
 
-WIDE = Settings(width=131, best=131, limit=4)
+WIDE = SearchSettings(width=131, best=131, limit=4)
 NORMS = [
     ("none", 0.0),
     ("wu", 0.6),
@@ -32,7 +32,7 @@ def run(tables, settings, rules=None, rows=None, **more):
         batch=batch,
         bos=BOS,
         eos=EOS,
-        rules=rules or Rules(),
+        constraints=rules or Constraints(),
         **more,
     )
 
@@ -72,7 +72,7 @@ def test_a_wide_beam_is_enumeration(normalise, alpha, coverage):
 def test_a_narrow_beam_is_the_slow_one(normalise, alpha, width, coverage):
     """Also that stopping early changes nothing: the slow one never does."""
     tables = Tables(rows=7, vocabulary=5)
-    settings = Settings(
+    settings = SearchSettings(
         width=width, best=width, limit=11, normalise=normalise, alpha=alpha, coverage=coverage
     )
     found = run(tables, settings, tables.looking())
@@ -88,7 +88,7 @@ def test_it_stops_as_soon_as_nothing_can_win():
     for stop in ("exact", "likely", "full"):
         for best in (1, 3):
             tables.calls.clear()
-            settings = Settings(width=3, best=best, limit=101, alpha=0.6, stop=stop)
+            settings = SearchSettings(width=3, best=best, limit=101, alpha=0.6, stop=stop)
             run(tables, settings)
             steps[stop, best] = len(tables.calls)
     assert steps["full", 1] <= steps["likely", 1] <= steps["exact", 3] < 101
@@ -98,7 +98,7 @@ def test_it_stops_as_soon_as_nothing_can_win():
 
 def test_other_ways_to_stop_may_miss_the_best():
     tables = Tables(rows=7, vocabulary=5)
-    settings = Settings(width=2, limit=11, normalise="length", alpha=1.0)
+    settings = SearchSettings(width=2, limit=11, normalise="length", alpha=1.0)
     exact = [row[0].score for row in run(tables, settings)]
     for stop in ("full", "likely"):
         quick = [row[0].score for row in run(tables, replace(settings, stop=stop))]
@@ -110,7 +110,7 @@ def test_other_ways_to_stop_may_miss_the_best():
 @pytest.mark.parametrize(("normalise", "alpha"), NORMS[:4])
 def test_diverse_groups_are_the_slow_ones(groups, normalise, alpha):
     tables = Tables(rows=3, vocabulary=7)
-    settings = Settings(
+    settings = SearchSettings(
         width=6,
         best=6,
         limit=5,
@@ -125,24 +125,24 @@ def test_diverse_groups_are_the_slow_ones(groups, normalise, alpha):
 
 def test_beams_that_are_not_in_use_cost_later_groups_nothing():
     tables = Tables(rows=3, vocabulary=4)  # the first step cannot fill a group
-    settings = Settings(width=10, best=10, limit=4, groups=2, diversity=0.7)
+    settings = SearchSettings(width=10, best=10, limit=4, groups=2, diversity=0.7)
     for row, hypotheses in enumerate(run(tables, settings)):
         same(hypotheses, slow_beam(tables, row, settings), tables, row, settings)
 
 
 def test_one_group_is_plain_beam_search_and_groups_without_diversity_repeat_each_other():
     tables = Tables(rows=3, vocabulary=7)
-    plain = run(tables, Settings(width=3, best=3, limit=5))
-    assert run(tables, Settings(width=3, best=3, limit=5, groups=1, diversity=2.0)) == plain
-    twice = run(tables, Settings(width=6, best=6, limit=5, groups=2, diversity=0.0))
+    plain = run(tables, SearchSettings(width=3, best=3, limit=5))
+    assert run(tables, SearchSettings(width=3, best=3, limit=5, groups=1, diversity=2.0)) == plain
+    twice = run(tables, SearchSettings(width=6, best=6, limit=5, groups=2, diversity=0.0))
     assert twice == [[one for one in row for _ in range(2)] for row in plain]
-    apart = run(tables, Settings(width=6, best=6, limit=5, groups=2, diversity=5.0))
+    apart = run(tables, SearchSettings(width=6, best=6, limit=5, groups=2, diversity=5.0))
     assert all(len({ids(one) for one in row}) > 3 for row in apart)
 
 
 def test_greedy_is_a_beam_of_one():
     tables = Tables(rows=7, vocabulary=5)
-    settings = Settings(normalise="none", limit=13)
+    settings = SearchSettings(normalise="none", limit=13)
     ways = (replace(settings, method="greedy"), replace(settings, method="beam", width=1))
     found, wanted = (
         search(tables.step, tables.start(), way, batch=7, bos=BOS, eos=EOS) for way in ways
@@ -159,7 +159,7 @@ def test_greedy_is_a_beam_of_one():
 def test_rows_do_not_see_each_other(method, stop):
     """Alone, in any company, with batches that shrink or not, however often one looks."""
     tables = Tables(rows=7, vocabulary=5)
-    settings = Settings(method=method, width=3, best=3, samples=2, limit=13, stop=stop)
+    settings = SearchSettings(method=method, width=3, best=3, samples=2, limit=13, stop=stop)
     rules = replace(tables.looking(), seeds=[11, 5, 17, 3, 29, 2, 7])
     whole = run(tables, settings, rules)
     assert len({len(one.ids) for row in whole for one in row}) > 3
@@ -171,7 +171,7 @@ def test_rows_do_not_see_each_other(method, stop):
         ]
         assert (len(set(tables.calls)) > 1) == shrink
     for rows in ([4], [6, 0], [1, 1, 3]):
-        part = Rules(
+        part = Constraints(
             seeds=[rules.seeds[row] for row in rows],
             attention=tables.read,
             source=tables.source[rows],
@@ -187,7 +187,7 @@ def plain(one):
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 def test_attention_is_that_of_the_sequence(method):
     tables = Tables(rows=3, vocabulary=5)
-    settings = Settings(method=method, width=4, best=4, samples=4, limit=9)
+    settings = SearchSettings(method=method, width=4, best=4, samples=4, limit=9)
     rules = replace(tables.looking(), prefix=[[1, 4], [], [0]])
     for row, hypotheses in enumerate(run(tables, settings, rules)):
         for one in hypotheses:
@@ -198,7 +198,7 @@ def test_attention_is_that_of_the_sequence(method):
 
 def test_samples_and_greedy_are_scored_like_beams():
     tables = Tables(rows=3, vocabulary=5)
-    settings = Settings(method="sample", samples=5, limit=7, alpha=0.9, coverage=0.3)
+    settings = SearchSettings(method="sample", samples=5, limit=7, alpha=0.9, coverage=0.3)
     for row, hypotheses in enumerate(run(tables, settings, tables.looking())):
         for one in hypotheses:
             slow = Slow(ids(one), tuple(one.logps))
@@ -210,13 +210,13 @@ def test_a_forced_prefix(method):
     """Each row has its own; it is a condition: in the ids, not in score, length or limit."""
     tables = Tables(rows=3, vocabulary=5)
     prefix = [[1, 4, 0], [], [2]]
-    settings = Settings(method=method, width=3, best=3, samples=3, limit=5, minimum=2)
-    rules = Rules(prefix=prefix, forbidden=[4], seeds=[1, 2, 3])
+    settings = SearchSettings(method=method, width=3, best=3, samples=3, limit=5, minimum=2)
+    rules = Constraints(prefix=prefix, forbidden=[4], seeds=[1, 2, 3])
     found = run(tables, settings, rules)
     for row, hypotheses in enumerate(found):
         given = tuple(prefix[row])
         moved = Tables(rows=3, vocabulary=5)  # the same tables, but reading starts after the prefix
-        rest = Rules(forbidden=[4], seeds=[1, 2, 3])
+        rest = Constraints(forbidden=[4], seeds=[1, 2, 3])
         start = moved.start()
         cells = torch.tensor([moved.cell(given[:-1])] * 3) if given else start.cell[0]
         first = given[-1] if given else BOS
@@ -227,7 +227,7 @@ def test_a_forced_prefix(method):
             batch=3,
             bos=torch.tensor([first] * 3),
             eos=EOS,
-            rules=rest,
+            constraints=rest,
         )[row]
         if method != "sample":  # there the numbers of a step are other ones
             assert [one.ids[len(given) :] for one in hypotheses] == [one.ids for one in wanted]
@@ -248,16 +248,16 @@ def test_nothing_ends_inside_its_prefix(method):
     tables = Tables(rows=3, vocabulary=5)
     tables.scores[..., EOS] += 5
     prefix = [[1, 4, 0], [], [2]]
-    settings = Settings(method=method, width=2, samples=3, limit=2)
-    for given, row in zip(prefix, run(tables, settings, Rules(prefix=prefix)), strict=True):
+    settings = SearchSettings(method=method, width=2, samples=3, limit=2)
+    for given, row in zip(prefix, run(tables, settings, Constraints(prefix=prefix)), strict=True):
         assert all(one.ids[: len(given)] == given for one in row)
         assert all(len(one.logps) > len(given) for one in row)
 
 
 def test_what_is_forced_is_no_diversity():
     tables = Tables(rows=3, vocabulary=7)
-    settings = Settings(width=4, best=4, groups=2, diversity=3.0, limit=4, alpha=1.0)
-    long = run(tables, settings, Rules(prefix=[[1, 4]] * 3))
+    settings = SearchSettings(width=4, best=4, groups=2, diversity=3.0, limit=4, alpha=1.0)
+    long = run(tables, settings, Constraints(prefix=[[1, 4]] * 3))
     start = tables.start()
     start = replace(start, cell=(torch.tensor([tables.cell((1,))] * 3),))
     short = search(tables.step, start, settings, batch=3, bos=4, eos=EOS)
@@ -269,8 +269,8 @@ def test_what_is_forced_is_no_diversity():
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 def test_lengths_of_each_row(method):
     tables = Tables(rows=3, vocabulary=5)
-    settings = Settings(method=method, width=3, best=3, samples=5, limit=50)
-    found = run(tables, settings, Rules(limit=[1, 4, 9], minimum=[0, 4, 7]))
+    settings = SearchSettings(method=method, width=3, best=3, samples=5, limit=50)
+    found = run(tables, settings, Constraints(limit=[1, 4, 9], minimum=[0, 4, 7]))
     for row, low, high in zip(found, (1, 4, 7), (1, 4, 9), strict=True):
         sizes = [len(one.logps) for one in row]
         assert all(low <= size <= high for size in sizes)
@@ -283,7 +283,7 @@ def test_lengths_of_each_row(method):
 def test_an_end_may_come_at_the_minimum_and_not_before(minimum):
     tables = Tables(rows=5, vocabulary=5)
     tables.scores[..., EOS] += 2  # short sequences
-    settings = Settings(width=3, best=3, limit=7, minimum=minimum)
+    settings = SearchSettings(width=3, best=3, limit=7, minimum=minimum)
     found = run(tables, settings)
     for row, hypotheses in enumerate(found):
         wanted = slow_beam(tables, row, settings, lambda ids: ids[-1] != EOS or len(ids) >= minimum)
@@ -300,15 +300,17 @@ def test_no_ngram_comes_twice(size):
     tables = Tables(rows=5, vocabulary=5)
     tables.scores[..., EOS] -= 2  # long sequences
     for method in ("beam", "greedy", "sample"):
-        settings = Settings(method=method, width=3, best=3, limit=4, samples=3, no_repeat=size)
+        settings = SearchSettings(
+            method=method, width=3, best=3, limit=4, samples=3, no_repeat=size
+        )
         settings = replace(settings, limit=4 if size == 1 else 17)
         prefix = [[1, 4], [], [0], [1, 1, 4], [4]]
         if size == 1:
             prefix[3] = [1]
-        for row in run(tables, settings, Rules(prefix=prefix)):
+        for row in run(tables, settings, Constraints(prefix=prefix)):
             for one in row:
                 assert len(set(grams(one.ids, size))) == len(grams(one.ids, size))
-    free = run(tables, Settings(method="greedy", limit=17))
+    free = run(tables, SearchSettings(method="greedy", limit=17))
     assert any(len(set(grams(r[0].ids, size))) < len(grams(r[0].ids, size)) for r in free)
 
 
@@ -317,7 +319,9 @@ def test_blocked_ngrams_are_the_slow_ones(size):
     """Nothing else is blocked than what would repeat."""
     tables = Tables(rows=5, vocabulary=5)
     tables.scores[..., EOS] -= 1
-    settings = Settings(width=3, best=3, limit=6, no_repeat=size, alpha=1.0, normalise="length")
+    settings = SearchSettings(
+        width=3, best=3, limit=6, no_repeat=size, alpha=1.0, normalise="length"
+    )
     found = run(tables, settings)
     for row, hypotheses in enumerate(found):
         wanted = slow_beam(
@@ -331,9 +335,9 @@ def test_blocked_ngrams_are_the_slow_ones(size):
 
 def test_only_what_is_allowed():
     tables = Tables(rows=3, vocabulary=7)
-    settings = Settings(width=3, best=3, limit=6)
+    settings = SearchSettings(width=3, best=3, limit=6)
     mask = torch.tensor([True, True, False, True, False, True, False])
-    for rules in (Rules(allowed=mask), Rules(forbidden=[2, 4, 6])):
+    for rules in (Constraints(allowed=mask), Constraints(forbidden=[2, 4, 6])):
         for row, hypotheses in enumerate(run(tables, settings, rules)):
             wanted = slow_beam(tables, row, settings, lambda ids: not {2, 4, 6} & set(ids))
             same(hypotheses, wanted, tables, row, settings)
@@ -341,7 +345,7 @@ def test_only_what_is_allowed():
     each[:, EOS] = True
     for method in ("beam", "greedy", "sample"):
         other = replace(settings, method=method, samples=3)
-        for row, hypotheses in enumerate(run(tables, other, Rules(allowed=each))):
+        for row, hypotheses in enumerate(run(tables, other, Constraints(allowed=each))):
             assert all(each[row, token] for one in hypotheses for token in one.ids)
 
 
@@ -363,8 +367,8 @@ def test_what_is_allowed_may_depend_on_the_prefix(method):
         words = [token for token in ids if token != EOS]
         return words == sorted(words, reverse=True) and not (row == 1 and ids[0] == 6)
 
-    settings = Settings(method=method, width=3, best=3, samples=3, limit=6)
-    for row, hypotheses in enumerate(run(tables, settings, Rules(allowed=falling))):
+    settings = SearchSettings(method=method, width=3, best=3, samples=3, limit=6)
+    for row, hypotheses in enumerate(run(tables, settings, Constraints(allowed=falling))):
         if method == "beam":
             wanted = slow_beam(tables, row, settings, lambda ids, row=row: good(row, ids))
             same(hypotheses, wanted, tables, row, settings)
@@ -373,13 +377,13 @@ def test_what_is_allowed_may_depend_on_the_prefix(method):
 
 def test_fewer_sequences_than_beams():
     tables = Tables(rows=3, vocabulary=5)
-    found = run(tables, Settings(width=7, best=7, limit=2), Rules(forbidden=[0, 1, 2]))
+    found = run(tables, SearchSettings(width=7, best=7, limit=2), Constraints(forbidden=[0, 1, 2]))
     assert [sorted(ids(one) for one in row) for row in found] == [[(3,), (4, 3), (4, 4)]] * 3
 
 
 def test_repetition_makes_tokens_rarer_and_is_another_distribution():
     tables = Tables(rows=3, vocabulary=5)
-    settings = Settings(method="greedy", limit=9, repetition=1.7, minimum=9)
+    settings = SearchSettings(method="greedy", limit=9, repetition=1.7, minimum=9)
     for row, (one,) in enumerate(run(tables, settings)):
         for t, token in enumerate(one.ids):
             scores = tables.scores[row, tables.cell(tuple(one.ids[:t]))].tolist()
@@ -422,9 +426,11 @@ def test_a_faster_step_is_handed_everything():
 
     for method in ("beam", "sample"):
         calls.clear()
-        settings = Settings(method=method, width=3, best=3, limit=9, shrink=False, no_repeat=2)
+        settings = SearchSettings(
+            method=method, width=3, best=3, limit=9, shrink=False, no_repeat=2
+        )
         wanted = run(tables, settings)
-        assert run(tables, settings, faster=faster) == wanted
+        assert run(tables, settings, wrap_step=faster) == wanted
         assert len(calls) > 2
 
 
@@ -446,7 +452,7 @@ def test_a_step_does_not_wait_for_the_device(options, wanted):
     """A beam looks once a step whether anything ended, on a processor only."""
     tables = Tables(rows=3, vocabulary=5)
     rules = replace(tables.looking(), prefix=[[1, 4], [], [0]], minimum=[2, 3, 1])
-    settings = Settings(**{"width": 4, "groups": 2, **options}, limit=9, coverage=0.2)
+    settings = SearchSettings(**{"width": 4, "groups": 2, **options}, limit=9, coverage=0.2)
     settings = replace(settings, no_repeat=2, repetition=1.3, check=4)
     seen = []
 
@@ -459,7 +465,7 @@ def test_a_step_does_not_wait_for_the_device(options, wanted):
 
         return once
 
-    run(tables, settings, rules, faster=faster)
+    run(tables, settings, rules, wrap_step=faster)
     assert seen == [wanted] * len(seen)
     assert len(seen) > 3
 
@@ -467,7 +473,7 @@ def test_a_step_does_not_wait_for_the_device(options, wanted):
 def test_no_rows_at_all():
     tables = Tables(rows=3)
     for method in ("beam", "greedy", "sample"):
-        assert run(tables, Settings(method=method), rows=[]) == []
+        assert run(tables, SearchSettings(method=method), rows=[]) == []
 
 
 def test_nothing_possible_is_an_error():
@@ -476,7 +482,7 @@ def test_nothing_possible_is_an_error():
         allowed = torch.ones(3, 5, dtype=torch.bool)
         allowed[1] = False
         with pytest.raises(UserError, match=r"Row 1: no sequence is possible.*loosen"):
-            run(tables, Settings(method=method, limit=5), Rules(allowed=allowed))
+            run(tables, SearchSettings(method=method, limit=5), Constraints(allowed=allowed))
 
 
 def test_scores_that_are_no_numbers_are_an_error():
@@ -484,7 +490,7 @@ def test_scores_that_are_no_numbers_are_an_error():
     tables.scores[2] = torch.nan
     for method in ("beam", "greedy", "sample"):
         for check in (1, 5):
-            settings = Settings(method=method, limit=5, check=check)
+            settings = SearchSettings(method=method, limit=5, check=check)
             with pytest.raises(UserError, match=r"Row 2: the model's scores are not numbers"):
                 run(tables, settings)
 
@@ -492,28 +498,31 @@ def test_scores_that_are_no_numbers_are_an_error():
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        (Rules(prefix=[[1]]), "1 values of 'prefix' for 3 rows; give one for each row"),
-        (Rules(seeds=[1, 2]), "2 values of 'seeds' for 3 rows"),
-        (Rules(prefix=[[1], [1, EOS], []]), r"Row 1: the prefix \[1, 3\] holds the end 3"),
-        (Rules(limit=[4, 5, 0]), "Row 2: the minimum is 0 and the limit 0"),
-        (Rules(minimum=[0, 7, 0], limit=[9, 6, 9]), "Row 1: the minimum is 7 and the limit 6"),
+        (Constraints(prefix=[[1]]), "1 values of 'prefix' for 3 rows; give one for each row"),
+        (Constraints(seeds=[1, 2]), "2 values of 'seeds' for 3 rows"),
+        (Constraints(prefix=[[1], [1, EOS], []]), r"Row 1: the prefix \[1, 3\] holds the end 3"),
+        (Constraints(limit=[4, 5, 0]), "Row 2: the minimum is 0 and the limit 0"),
+        (
+            Constraints(minimum=[0, 7, 0], limit=[9, 6, 9]),
+            "Row 1: the minimum is 7 and the limit 6",
+        ),
     ],
 )
 def test_rules_that_cannot_be_kept(rules, message):
     with pytest.raises(UserError, match=message):
-        run(Tables(), Settings(), rules)
+        run(Tables(), SearchSettings(), rules)
 
 
 def test_coverage_without_attention_is_an_error():
     with pytest.raises(UserError, match="gives no attention to measure coverage by"):
-        run(Tables(), Settings(coverage=0.2))
+        run(Tables(), SearchSettings(coverage=0.2))
 
 
 def test_shape_comments_hold():
     tables = Tables(rows=3, vocabulary=11)
     rules = replace(tables.looking(), prefix=[[1, 4], [], [0]], minimum=[2, 3, 1], limit=[5, 6, 7])
     for settings in (
-        Settings(width=6, groups=2, coverage=0.3, no_repeat=3, repetition=1.2),
-        Settings(method="sample", samples=2, top_k=7, top_p=0.9, typical=0.9, no_repeat=2),
+        SearchSettings(width=6, groups=2, coverage=0.3, no_repeat=3, repetition=1.2),
+        SearchSettings(method="sample", samples=2, top_k=7, top_p=0.9, typical=0.9, no_repeat=2),
     ):
-        assert checked("weft.decode.search.search", lambda s=settings: run(tables, s, rules)) > 100
+        assert checked("weft.decode.search", lambda s=settings: run(tables, s, rules)) > 100

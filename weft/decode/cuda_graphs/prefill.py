@@ -9,17 +9,17 @@ from typing import Any
 import torch
 
 from weft.batch import Padded
-from weft.decode.decoders.lazy_source import Unread
-from weft.decode.search.settings import Settings
-from weft.decode.search.state import copy_into, mapped, spread
+from weft.decode.decoders.lazy_source import LazySource
+from weft.decode.search.settings import SearchSettings
+from weft.decode.search.state import copy_into, expand_beams, map_tensors
 
-KEPT = 16  # shapes whose memory and graphs are kept
+MAX_CACHED_SHAPES = 16  # shapes whose memory and graphs are kept
 
 Work = Callable[[], None]
 
 
 @dataclass
-class Begun:
+class CapturedPrefill:
     """How a search began in some memory, and a graph that begins another there."""
 
     first: Any  # the run before its first step, without the state
@@ -27,18 +27,20 @@ class Begun:
     again: Work | None = None
 
 
-class Begin:
+class PrefillRequest:
     """What comes before the first step of a search from a source that is still unread."""
 
-    def __init__(self, graphs: Any, given: Unread, rows: int, settings: Settings, rest: Hashable):
+    def __init__(
+        self, graphs: Any, given: LazySource, rows: int, settings: SearchSettings, rest: Hashable
+    ):
         self.graphs, self.given, self.rows, self.settings = graphs, given, rows, settings
         self.key = (given.read, given.half, rows, given.steps, settings, rest)
 
     def note(self, slot: Any, run: Any) -> None:
         """Keep what a search begins with here, so that another can begin alike."""
-        first = mapped(torch.clone, replace(run, state=None))
-        slot.begun.setdefault(self.key, Begun(first))
-        for old in list(slot.begun)[:-KEPT]:
+        first = map_tensors(torch.clone, replace(run, state=None))
+        slot.begun.setdefault(self.key, CapturedPrefill(first))
+        for old in list(slot.begun)[:-MAX_CACHED_SHAPES]:
             del slot.begun[old]
 
     def slot(self) -> Any:
@@ -50,7 +52,7 @@ class Begin:
         slot.owner = weakref.ref(self)  # until the search is there
         begun = slot.begun[self.key]
         if begun.source is None:
-            filled = self.given.filled_up(self.rows)
+            filled = self.given.padded_ids(self.rows)
             begun.source = Padded(filled.data, filled.lengths.to(filled.data.device))
         else:
             self.given.into(begun.source.data)
@@ -66,7 +68,7 @@ class Begin:
         begun.again()
         return slot
 
-    def _once(self, slot: Any, begun: Begun) -> None:
+    def _once(self, slot: Any, begun: CapturedPrefill) -> None:
         """Read the source, and put an empty search of it in the place of the one before."""
         assert begun.source is not None
         decoder, writer = self.graphs.decoder, self.graphs.writer
@@ -78,4 +80,4 @@ class Begin:
         if hasattr(writer, "fixed"):
             state = writer.fixed(state, self.settings.limit, slot.run.state.beams)
         run = begun.first
-        copy_into(slot.run, replace(run, state=spread(state, run.width)))
+        copy_into(slot.run, replace(run, state=expand_beams(state, run.width)))

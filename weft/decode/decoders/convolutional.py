@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from weft.attend.scores import masked_softmax
 from weft.batch import Padded
-from weft.decode.decoders.output_layer import Read, Words, folded, opened
-from weft.decode.search.state import Shared
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
+from weft.decode.search.state import PerPrompt
 from weft.embed.activations import sensible
 from weft.embed.position import Learned
 from weft.errors import UserError
 from weft.registry import register
 
-HALF = math.sqrt(0.5)  # keeps the variance of a sum of two at that of one
+SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two at that of one
 
 
 class ConvolutionalState(NamedTuple):
@@ -35,11 +35,11 @@ class ConvolutionalState(NamedTuple):
 
     def shared(self) -> "ConvolutionalState":
         """The same for a search that keeps one memory for all beams of a prompt."""
-        keys, values, mask = (Shared(opened(p)) for p in (self.keys, self.values, self.mask))
+        keys, values, mask = (PerPrompt(unwrap(p)) for p in (self.keys, self.values, self.mask))
         return self._replace(keys=keys, values=values, mask=mask)
 
 
-class Normed(nn.Module):
+class WeightNormConv(nn.Module):
     """A matrix over `span` steps as directions and lengths (Salimans and Kingma 2016).
 
     `gain` is the variance that the first weights give a sum of inputs of variance one.
@@ -63,7 +63,7 @@ class Normed(nn.Module):
         return F.conv1d(x.transpose(1, 2), weight, self.bias).transpose(1, 2)
 
 
-class Block(nn.Module):
+class ConvolutionalBlock(nn.Module):
     """A causal convolution with a gate, then attention, then the residual."""
 
     def __init__(self, width: int, hidden: int, kernel: int, dropout: float):
@@ -71,9 +71,9 @@ class Block(nn.Module):
         kept = 1 - dropout
         self.past = kernel - 1
         self.dropout = nn.Dropout(dropout)
-        self.convolve = Normed(hidden, 2 * hidden, kernel, 4 * kept)
-        self.query = Normed(hidden, width)
-        self.context = Normed(width, hidden)
+        self.convolve = WeightNormConv(hidden, 2 * hidden, kernel, 4 * kept)
+        self.query = WeightNormConv(hidden, width)
+        self.context = WeightNormConv(width, hidden)
 
     def forward(
         self, x: Tensor, past: Tensor, words: Tensor, state: ConvolutionalState
@@ -81,15 +81,17 @@ class Block(nn.Module):
         """The next layer's input, the inputs to keep (B, P, H) and the weights (B, T, S)."""
         joined = torch.cat([past.to(x.dtype), x], dim=1)  # (B, P+T, H)
         gated = F.glu(self.convolve(self.dropout(joined)), dim=2)  # (B, T, H)
-        query = (self.query(gated) + words) * HALF  # (B, T, E)
-        found, weights = _look(query, opened(state.keys), opened(state.values), opened(state.mask))
-        mixed = (gated + self.context(found)) * HALF  # (B, T, H)
-        return (mixed + x) * HALF, joined[:, joined.shape[1] - self.past :], weights
+        query = (self.query(gated) + words) * SQRT_HALF  # (B, T, E)
+        found, weights = _attend(
+            query, unwrap(state.keys), unwrap(state.values), unwrap(state.mask)
+        )
+        mixed = (gated + self.context(found)) * SQRT_HALF  # (B, T, H)
+        return (mixed + x) * SQRT_HALF, joined[:, joined.shape[1] - self.past :], weights
 
 
-def _look(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """What the queries find, (B, T, E), and where, (B, T, S)."""
-    scores = folded(query, len(keys)) @ keys.to(query.dtype).transpose(1, 2)
+    scores = fold_beams(query, len(keys)) @ keys.to(query.dtype).transpose(1, 2)
     weights = masked_softmax(scores, mask[:, None])
     # An average of m steps has 1/m of their variance; √m gives it back.
     grown = mask.sum(1).sqrt()[:, None, None].to(values.dtype)
@@ -99,7 +101,7 @@ def _look(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Te
 
 
 @register("decoder", "cnn")
-class Convolutional(nn.Module):
+class ConvolutionalDecoder(nn.Module):
     """Gated causal convolutions, each with its own attention, over learned positions.
 
     Where the caller has the embedded source as well, attention finds the sum of states and words
@@ -126,15 +128,17 @@ class Convolutional(nn.Module):
         self.limit: int | None = limit
         self.hidden_size = width
         self.past = (kernel - 1, hidden)
-        self.words = Words(vocabulary_size, width, width, tied)
+        self.words = OutputLayer(vocabulary_size, width, width, tied)
         self.positions = Learned(width, limit)
         nn.init.normal_(self.positions.table, std=0.1)
         kept = 1 - dropout
-        self.enter = Normed(width, hidden, gain=kept)
+        self.enter = WeightNormConv(width, hidden, gain=kept)
         same = memory_size == width
-        self.memory = nn.Identity() if same else Normed(memory_size, width)
-        self.blocks = nn.ModuleList(Block(width, hidden, kernel, dropout) for _ in range(layers))
-        self.leave = Normed(hidden, width)
+        self.memory = nn.Identity() if same else WeightNormConv(memory_size, width)
+        self.blocks = nn.ModuleList(
+            ConvolutionalBlock(width, hidden, kernel, dropout) for _ in range(layers)
+        )
+        self.leave = WeightNormConv(hidden, width)
         self.dropout = nn.Dropout(dropout)
 
     def start(
@@ -153,7 +157,7 @@ class Convolutional(nn.Module):
                     f"decoder 'cnn' adds source words of width {embedded.data.shape[2]} to "
                     f"states of width {keys.shape[2]}. Set decoder.width to the embedder's width."
                 )
-            values = (keys + embedded.with_data(embedded.data).data) * HALF  # (B, S, E)
+            values = (keys + embedded.with_data(embedded.data).data) * SQRT_HALF  # (B, S, E)
         past = keys.new_zeros(B, len(self.blocks), *self.past)  # (B, L, P, H)
         position = torch.zeros(B, dtype=torch.long, device=keys.device)  # (B,)
         looked = torch.zeros(B, S, device=keys.device)  # (B, S)
@@ -164,16 +168,20 @@ class Convolutional(nn.Module):
         read, state = self.advance(ids, state)
         return self.words.scores(read.features[:, 0]), state
 
-    def advance(self, ids: Tensor, state: ConvolutionalState) -> tuple[Read, ConvolutionalState]:
+    def advance(
+        self, ids: Tensor, state: ConvolutionalState
+    ) -> tuple[DecoderOutput, ConvolutionalState]:
         """One step without the scores, (B, 1, E)."""
         return self._some(ids[:, None], state)
 
-    def read(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Read:
+    def read(
+        self, targets: Padded, memory: Padded, embedded: Padded | None = None
+    ) -> DecoderOutput:
         """All steps at once."""
         state = self.start(memory, embedded=embedded)
         if not targets.data.shape[1]:
             none = state.keys.new_zeros(len(targets), 0, state.keys.shape[2])
-            return Read(none, none, state.weights[:, None][:, :0])
+            return DecoderOutput(none, none, state.weights[:, None][:, :0])
         return self._some(targets.data, state)[0]
 
     def features(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Tensor:
@@ -184,7 +192,9 @@ class Convolutional(nn.Module):
         scores = self.words.scores(self.features(targets, memory, embedded))  # (B, T, V)
         return scores
 
-    def _some(self, ids: Tensor, state: ConvolutionalState) -> tuple[Read, ConvolutionalState]:
+    def _some(
+        self, ids: Tensor, state: ConvolutionalState
+    ) -> tuple[DecoderOutput, ConvolutionalState]:
         T = ids.shape[1]
         words = self.words.vectors(ids) + self._places(state.position, T)  # (B, T, E)
         words = self.dropout(words)
@@ -198,7 +208,7 @@ class Convolutional(nn.Module):
         past = torch.stack(kept, dim=1)  # (B, L, P, H)
         state = state._replace(past=past, position=state.position + T, weights=mean[:, -1])
         left = self.leave(x)  # (B, T, E)
-        return Read(self.dropout(left), left, mean), state
+        return DecoderOutput(self.dropout(left), left, mean), state
 
     def _places(self, position: Tensor, steps: int) -> Tensor:
         """The vectors of the next positions, (B, T, E)."""

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.decode.decoders.language_models import Carried
-from weft.decode.decoders.output_layer import Read, Words
+from weft.decode.decoders.language_models import BPTTOutput
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
 from weft.decode.losses import chunked_loss
 from weft.embed.elmo import SMALL, Memory, Network
 from weft.errors import UserError
@@ -22,7 +22,7 @@ from weft.registry import register
 
 
 @register("decoder", "elmo")
-class TwoWays(nn.Module):
+class BiLM(nn.Module):
     """A forward and a backward LSTM over the characters of words, trained together.
 
     What it learns is how words are read: the embedder 'elmo' is its network. By itself it is the
@@ -59,19 +59,19 @@ class TwoWays(nn.Module):
         self.network = Network(
             where, width, character_width, filters, highways, letters, hidden, layers, clip, dropout
         )
-        self.words = Words(vocabulary_size, width, width, tied=True, deviation=width**-0.5)
+        self.words = OutputLayer(vocabulary_size, width, width, tied=True, deviation=width**-0.5)
         self.dropout, self.samples, self.model = nn.Dropout(dropout), samples, model
         self.widest = letters + 2  # pieces of a word, with what begins and what ends it
         self.spellings: Tensor
         self.register_buffer("spellings", torch.zeros(vocabulary_size, self.widest).short())
-        self.know([str(i) for i in range(vocabulary_size)])  # until it is told better
+        self.set_vocabulary([str(i) for i in range(vocabulary_size)])  # until it is told better
 
     @property
     def steady(self) -> bool:
         """Whether learning never waits for the device, if rows are full."""
         return not self.samples
 
-    def know(self, vocabulary: Sequence[str]) -> None:
+    def set_vocabulary(self, vocabulary: Sequence[str]) -> None:
         """Learn how each word is spelled."""
         for i, row in enumerate(self.pieces(vocabulary)):
             spelled = torch.tensor(row, dtype=torch.short)
@@ -90,18 +90,18 @@ class TwoWays(nn.Module):
         read, state = self.advance(ids, state)
         return self.words.scores(read.features[:, 0]), state
 
-    def advance(self, ids: Tensor, state: Memory) -> tuple[Read, Memory]:
+    def advance(self, ids: Tensor, state: Memory) -> tuple[DecoderOutput, Memory]:
         """One step without the scores, (B, 1, E)."""
         row = Padded(ids[:, None], torch.ones(len(ids), dtype=torch.long))
         made = self._read(row, state)
-        return Read(made.features[:, :, 0], made.raw[:, :, 0], None), made.state
+        return DecoderOutput(made.features[:, :, 0], made.raw[:, :, 0], None), made.state
 
-    def carry(self, ids: Padded, state: Memory | None = None) -> Carried:
+    def carry(self, ids: Padded, state: Memory | None = None) -> BPTTOutput:
         """A piece of text and the state after it, cut from the graph; see `loss` for both ways."""
         made = self._read(ids, state)
         cut = Memory(*(part.detach() for part in made.state))
         features, raw, dropped = (x[:, :, 0] for x in (made.features, made.raw, made.dropped))
-        return Carried(features, cut, raw, dropped)
+        return BPTTOutput(features, cut, raw, dropped)
 
     def features(self, ids: Padded, back: bool = False) -> Tensor:
         """What is scored at every step, (B, T, E)."""
@@ -130,7 +130,7 @@ class TwoWays(nn.Module):
         state = Memory(*(part.detach() for part in made.state))
         return total / 2, int(source.lengths.sum()), state
 
-    def _read(self, given: Padded, state: Memory | None, back: bool = False) -> Carried:
+    def _read(self, given: Padded, state: Memory | None, back: bool = False) -> BPTTOutput:
         """Ids (B, T), tokens with their bytes (B, T, 1+W), or both ways (B, T, 2, 1+W)."""
         data = given.data
         spelled = self.spellings[data].long() if data.dim() == 2 else data[..., 1:]
@@ -143,7 +143,7 @@ class TwoWays(nn.Module):
         layers, after = self.network.read(words.permute(2, 0, 1, 3), state, back, lengths)
         raw = layers[-1].permute(1, 2, 0, 3)  # (B, T, D, E)
         dropped = self.dropout(raw)  # (B, T, D, E)
-        return Carried(dropped, after, raw, dropped)
+        return BPTTOutput(dropped, after, raw, dropped)
 
 
 def sampled_loss(
@@ -161,17 +161,17 @@ def sampled_loss(
     chance = torch.rand(samples, device=x.device, dtype=torch.float64)
     drawn = (chance * math.log(V + 1)).expm1().long().clamp(0, V - 1).unique()  # (N,)
     others = F.linear(x, weight[drawn], None if bias is None else bias[drawn])  # (R, N)
-    others = others.float() - _expected(drawn, V, samples)
+    others = others.float() - _log_inclusion_prob(drawn, V, samples)
     others = others.masked_fill(drawn == right[:, None], -math.inf)
     own = (x * weight[right]).sum(1).float()  # (R,)
     if bias is not None:
         own = own + bias[right]
-    own = own - _expected(right, V, samples)  # (R,)
+    own = own - _log_inclusion_prob(right, V, samples)  # (R,)
     among = torch.cat([own[:, None], others], 1)  # (R, 1+N)
     return (among.logsumexp(1) - own).sum()
 
 
-def _expected(ids: Tensor, words: int, samples: int) -> Tensor:
+def _log_inclusion_prob(ids: Tensor, words: int, samples: int) -> Tensor:
     """The logarithm of how probable each word was to be drawn at least once."""
     place = ids.double()
     each = ((place + 2) / (place + 1)).log() / math.log(words + 1)

@@ -11,11 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Pair = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, N, P or S, K)
-FAR = 0.05  # a kernel that is further from plain arithmetic than this in any precision is broken
+KVPair = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, N, P or S, K)
+MAX_KERNEL_ERROR = (
+    0.05  # a kernel that is further from plain arithmetic than this in any precision is broken
+)
 
 
-class Room(NamedTuple):
+class CacheWrite(NamedTuple):
     """Where fresh keys and values go in a cache of fixed size, and who may see what."""
 
     at: tuple[Tensor, Tensor, Tensor]  # rows (B, 1, 1), heads (N, 1) and places (B, 1, T)
@@ -24,43 +26,47 @@ class Room(NamedTuple):
     )
     sources: Tensor | None  # (B, P) the row that wrote each place; None: the row itself
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, past: Pair) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, past: KVPair) -> Tensor:
         """What queries (B, N, T, K) find, (B, N, T, K), once keys and values are written."""
         for room, fresh in zip(past, (k, v), strict=True):
             # Not `scatter_`, for which a compiler copies the whole room, there and back.
             room.index_put_(self.at, fresh.to(room.dtype))
         if self.sources is not None:
-            past = _gathered(past[0], self.sources), _gathered(past[1], self.sources)
+            past = _gather_past(past[0], self.sources), _gather_past(past[1], self.sources)
         # Every step sees at least itself.
         return F.scaled_dot_product_attention(
             q.to(past[0].dtype), past[0], past[1], attn_mask=self.seen
         )
 
 
-class Place(NamedTuple):
+class CacheSlot(NamedTuple):
     """Where the single step of each row goes, for a kernel that reads only what is filled."""
 
     position: Tensor  # (B,)
     rows: Tensor | None  # (B, P) int32 which of its prompt's beams wrote a place; None: the row
     beams: int  # rows of a prompt, next to each other
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, past: Pair) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, past: KVPair) -> Tensor:
         """What queries (B, N, 1, K) find, (B, 1, N*K), with their keys and values written."""
-        return step(q, k, v, *past, self.position, self.rows, self.beams)
+        return self_attend(q, k, v, *past, self.position, self.rows, self.beams)
 
 
-def entered(position: Tensor, steps: int, like: Tensor, rows: Tensor | None, beams: int) -> Room:
+def plan_write(
+    position: Tensor, steps: int, like: Tensor, rows: Tensor | None, beams: int
+) -> CacheWrite:
     """Where steps from `position` (B,) on go in a room like this one (B, N, P, K)."""
     B, N, P, _ = like.shape
     at = position[:, None] + torch.arange(steps, device=position.device)  # (B, T)
     each, heads, places = (torch.arange(size, device=position.device) for size in (B, N, P))
     hidden = (places > at[..., None])[:, None]  # (B, 1, T, P)
     seen = torch.zeros_like(hidden, dtype=like.dtype).masked_fill(hidden, -torch.inf)
-    sources = None if rows is None else _sources(signed(rows, position, steps, beams), beams)
-    return Room((each[:, None, None], heads[:, None], at[:, None]), seen, sources)
+    sources = (
+        None if rows is None else _writer_rows(mark_written(rows, position, steps, beams), beams)
+    )
+    return CacheWrite((each[:, None, None], heads[:, None], at[:, None]), seen, sources)
 
 
-def signed(rows: Tensor, position: Tensor, steps: int, beams: int) -> Tensor:
+def mark_written(rows: Tensor, position: Tensor, steps: int, beams: int) -> Tensor:
     """Which beam wrote each place (B, P), where steps from `position` (B,) on are the row's own."""
     B, P = rows.shape
     own = torch.arange(B, dtype=rows.dtype, device=rows.device)[:, None] % beams  # (B, 1)
@@ -69,7 +75,7 @@ def signed(rows: Tensor, position: Tensor, steps: int, beams: int) -> Tensor:
     return torch.where(fresh, own, rows)
 
 
-def empty(like: Tensor, size: int, layers: int) -> tuple[Pair, ...]:
+def allocate(like: Tensor, size: int, layers: int) -> tuple[KVPair, ...]:
     """Rooms (B, N, size, K) of all layers, made at once, with nothing in them."""
     B, N, _, K = like.shape
     rooms = like.new_zeros(layers, 2, B, N, size, K)
@@ -77,9 +83,9 @@ def empty(like: Tensor, size: int, layers: int) -> tuple[Pair, ...]:
     return tuple((rooms[i, 0].detach(), rooms[i, 1].detach()) for i in range(layers))
 
 
-def begun(pairs: list[Pair], size: int) -> tuple[Pair, ...]:
+def from_prefill(pairs: list[KVPair], size: int) -> tuple[KVPair, ...]:
     """Rooms that begin with keys and values (B, N, P, K) of each layer."""
-    made = empty(pairs[0][0], size, len(pairs))
+    made = allocate(pairs[0][0], size, len(pairs))
     for rooms, pair in zip(made, pairs, strict=True):
         for room, part in zip(rooms, pair, strict=True):
             room[:, :, : part.shape[2]] = part
@@ -88,7 +94,7 @@ def begun(pairs: list[Pair], size: int) -> tuple[Pair, ...]:
 
 # To a compiler one operation that writes into the rooms, whatever does it.
 @torch.library.custom_op("weft::room_step", mutates_args=("keys", "values"))
-def step(
+def self_attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -103,17 +109,17 @@ def step(
         from weft.kernels.triton.decode_attention import attend
 
         return attend(q, k, v, keys, values, position, rows, beams)
-    room = entered(position, 1, keys, rows, beams)
+    room = plan_write(position, 1, keys, rows, beams)
     return room.attend(q, k, v, (keys, values)).transpose(1, 2).flatten(2)  # (B, 1, N*K)
 
 
-@step.register_fake
-def _like(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, *rest: Any) -> Tensor:
+@self_attend.register_fake
+def _fake_self_attend(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, *rest: Any) -> Tensor:
     return keys.new_empty(len(q), 1, q.shape[1] * q.shape[3])
 
 
 @torch.library.custom_op("weft::memory_step", mutates_args=())
-def look(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Tensor:
+def cross_attend(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Tensor:
     """What one step of each row (R, N, 1, K) finds in a memory (B, N, S, K), as (R, 1, N*K).
 
     Rows that share one are next to each other; of `lengths` (B,) steps is each, and in an empty
@@ -131,8 +137,8 @@ def look(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Tensor:
     return mixed.masked_fill(none, 0).transpose(1, 2).reshape(-1, 1, N * K)
 
 
-@look.register_fake
-def _found(q: Tensor, keys: Tensor, *rest: Any) -> Tensor:
+@cross_attend.register_fake
+def _fake_cross_attend(q: Tensor, keys: Tensor, *rest: Any) -> Tensor:
     return keys.new_empty(len(q), 1, q.shape[1] * q.shape[3])
 
 
@@ -155,24 +161,24 @@ def has_kernel(device: torch.device, dtype: torch.dtype, width: int) -> bool:
     if not there[0].is_cuda:
         return False
     try:
-        found = step(*there, 2)
+        found = self_attend(*there, 2)
     except ImportError:
         return False  # Triton comes with torch for NVIDIA GPUs on Linux
-    pairs = [(found, step(*here, 2)), (there[3], keys)]
-    pairs.append((look(there[0], *there[3:6]), look(q, keys, values, position)))
+    pairs = [(found, self_attend(*here, 2)), (there[3], keys)]
+    pairs.append((cross_attend(there[0], *there[3:6]), cross_attend(q, keys, values, position)))
     apart = max(float((a.cpu() - b).abs().max()) for a, b in pairs)
-    if not apart < FAR:
+    if not apart < MAX_KERNEL_ERROR:
         raise RuntimeError(f"{apart:.2g} away from plain arithmetic on {device}.")
     return True
 
 
-def _sources(rows: Tensor, beams: int) -> Tensor:
+def _writer_rows(rows: Tensor, beams: int) -> Tensor:
     """The row that wrote each place (B, P), from which beam of its prompt that was."""
     each = torch.arange(len(rows), device=rows.device)  # (B,)
     return (each // beams * beams)[:, None] + rows
 
 
-def _gathered(room: Tensor, sources: Tensor) -> Tensor:
+def _gather_past(room: Tensor, sources: Tensor) -> Tensor:
     """The past of each row (B, N, P, K), from the rows that wrote it (B, P)."""
     places = torch.arange(room.shape[2], device=room.device)  # (P,)
     return room.transpose(1, 2)[sources, places].transpose(1, 2)

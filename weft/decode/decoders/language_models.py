@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.batch import Padded
-from weft.decode.decoders.output_layer import Read, Words
-from weft.decode.decoders.recurrent import Cell, Pair, stack, unroll
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
+from weft.decode.decoders.recurrent import Cell, RNNState, build_rnn, unroll
 from weft.embed.activations import sensible
 from weft.embed.characters import reverse
 from weft.encode import rnn
@@ -20,7 +20,7 @@ from weft.errors import UserError
 from weft.registry import register
 
 
-class Carried(NamedTuple):
+class BPTTOutput(NamedTuple):
     """What a language model made of a piece of text, and where it stands after it."""
 
     features: Tensor  # (B, T, F) what the scores are a matrix times
@@ -30,7 +30,7 @@ class Carried(NamedTuple):
 
 
 @register("decoder", "nnlm")
-class Feedforward(nn.Module):
+class FeedForwardLM(nn.Module):
     """The neural probabilistic language model (Bengio et al. 2003).
 
     The vectors x of the last `context` words give b + W x + U tanh(d + H x); the direct connections
@@ -57,7 +57,7 @@ class Feedforward(nn.Module):
             raise UserError(f"{where}: direct connections have a matrix of their own; not 'tied'.")
         self.context, self.direct = context, direct
         features = hidden + (context * width if direct else 0)
-        self.words = Words(vocabulary_size, width, features, tied)
+        self.words = OutputLayer(vocabulary_size, width, features, tied)
         self.hidden = nn.Linear(context * width, hidden)
         self.dropout = nn.Dropout(dropout)
 
@@ -70,20 +70,20 @@ class Feedforward(nn.Module):
         read, state = self.advance(ids, state)
         return self.words.scores(read.features[:, 0]), state
 
-    def advance(self, ids: Tensor, state: Tensor) -> tuple[Read, Tensor]:
+    def advance(self, ids: Tensor, state: Tensor) -> tuple[DecoderOutput, Tensor]:
         """One step without the scores, (B, 1, F)."""
         joined = torch.cat([state, ids[:, None]], dim=1)  # (B, C)
         features, tanh = self._windows(joined)
-        return Read(features, tanh, None), joined[:, 1:]
+        return DecoderOutput(features, tanh, None), joined[:, 1:]
 
-    def carry(self, ids: Padded, state: Tensor | None = None) -> Carried:
+    def carry(self, ids: Padded, state: Tensor | None = None) -> BPTTOutput:
         """The features of every step, and the last words of each row for the next piece."""
         state = self.start(len(ids), ids.data.device) if state is None else state
         joined = torch.cat([state, ids.data], dim=1)  # (B, C-1+T)
         features, tanh = self._windows(joined)
         at = ids.lengths[:, None] + torch.arange(self.context - 1)
         last = joined.gather(1, at.to(joined.device))  # (B, C-1)
-        return Carried(features, last, tanh, self.dropout(tanh))
+        return BPTTOutput(features, last, tanh, self.dropout(tanh))
 
     def features(self, ids: Padded) -> Tensor:
         """What is scored at every step, (B, T, F)."""
@@ -108,7 +108,7 @@ class Feedforward(nn.Module):
         return self.words.narrow(features), tanh
 
 
-class LanguageState(NamedTuple):
+class RecurrentLMState(NamedTuple):
     """The state of every layer after the last word."""
 
     hidden: Tensor  # (B, L, H)
@@ -116,7 +116,7 @@ class LanguageState(NamedTuple):
 
 
 @register("decoder", "rnn-lm")
-class RecurrentModel(nn.Module):
+class RecurrentLM(nn.Module):
     """An Elman, GRU or LSTM language model whose state can be carried from piece to piece.
 
     `dropout` acts on the words, between layers and before the scores, unless `input_dropout` or
@@ -166,27 +166,29 @@ class RecurrentModel(nn.Module):
         self.word_dropout = word_dropout
         self.ar, self.tar, self.cell = ar, tar, cell
         deviation = min(0.1, width**-0.5) if tied else 0.1
-        self.words = Words(vocabulary_size, width, hidden, tied, deviation)
-        self.net = stack(cell, width, hidden, layers, self.between_dropout)
+        self.words = OutputLayer(vocabulary_size, width, hidden, tied, deviation)
+        self.net = build_rnn(cell, width, hidden, layers, self.between_dropout)
 
-    def start(self, batch: int, device: Any = None) -> LanguageState:
+    def start(self, batch: int, device: Any = None) -> RecurrentLMState:
         """The state before the first word: zero."""
         weight = self.words.table.weight
         shape = (batch, self.net.num_layers, self.net.hidden_size)  # (B, L, H)
         zero = torch.zeros(shape, dtype=weight.dtype, device=device)
-        return LanguageState(zero, zero.clone() if self.cell == "lstm" else None)
+        return RecurrentLMState(zero, zero.clone() if self.cell == "lstm" else None)
 
-    def step(self, ids: Tensor, state: LanguageState) -> tuple[Tensor, LanguageState]:
+    def step(self, ids: Tensor, state: RecurrentLMState) -> tuple[Tensor, RecurrentLMState]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
         read, state = self.advance(ids, state)
         return self.words.scores(read.features[:, 0]), state
 
-    def advance(self, ids: Tensor, state: LanguageState) -> tuple[Read, LanguageState]:
+    def advance(
+        self, ids: Tensor, state: RecurrentLMState
+    ) -> tuple[DecoderOutput, RecurrentLMState]:
         """One step without the scores, (B, 1, F)."""
         made = self._some(ids[:, None], state, None)
-        return Read(made.features, made.raw, None), made.state
+        return DecoderOutput(made.features, made.raw, None), made.state
 
-    def carry(self, ids: Padded, state: LanguageState | None = None) -> Carried:
+    def carry(self, ids: Padded, state: RecurrentLMState | None = None) -> BPTTOutput:
         """A piece of text and the state after it, cut from the graph (truncated BPTT).
 
         Hand the state to the next piece of the same rows.
@@ -194,7 +196,7 @@ class RecurrentModel(nn.Module):
         state = self.start(len(ids), ids.data.device) if state is None else state
         made = self._some(ids.data, state, None if ids.full else ids.lengths)
         hidden, cell = made.state
-        cut = LanguageState(hidden.detach(), None if cell is None else cell.detach())
+        cut = RecurrentLMState(hidden.detach(), None if cell is None else cell.detach())
         return made._replace(state=cut)
 
     def features(self, ids: Padded) -> Tensor:
@@ -206,7 +208,7 @@ class RecurrentModel(nn.Module):
         scores = self.words.scores(self.features(ids))  # (B, T, V)
         return scores
 
-    def penalty(self, carried: Carried, ids: Padded) -> Tensor:
+    def penalty(self, carried: BPTTOutput, ids: Padded) -> Tensor:
         """`ar` times the mean square of the dropped states plus `tar` times that of the change
         from step to step, both times the number of words: to be added to a summed loss."""
         words = int(ids.lengths.sum())
@@ -222,12 +224,12 @@ class RecurrentModel(nn.Module):
             total = total + self.tar * words * change[both].sum() / both.sum().clamp(min=1)
         return total
 
-    def _some(self, ids: Tensor, state: LanguageState, lengths: Tensor | None) -> Carried:
+    def _some(self, ids: Tensor, state: RecurrentLMState, lengths: Tensor | None) -> BPTTOutput:
         vectors = self._dropped(self._vectors(ids), self.input_dropout)  # (B, T, E)
         special = self.training and (self.variational or self.weight_drop > 0)
         if not ids.shape[1]:
             raw = vectors.new_zeros(*ids.shape, self.net.hidden_size)  # (B, 0, H)
-            after: Pair = (state.hidden, state.cell)
+            after: RNNState = (state.hidden, state.cell)
         elif lengths is not None:
             assert not special, "carried states of rows that end early are not for training"
             raw, after = self._packed(vectors, state, lengths)
@@ -236,7 +238,7 @@ class RecurrentModel(nn.Module):
         else:
             raw, after = unroll(self.net, vectors, (state.hidden, state.cell))
         dropped = self._dropped(raw, self.dropout)  # (B, T, H)
-        return Carried(self.words.narrow(dropped), LanguageState(*after), raw, dropped)
+        return BPTTOutput(self.words.narrow(dropped), RecurrentLMState(*after), raw, dropped)
 
     def _vectors(self, ids: Tensor) -> Tensor:
         """The words' vectors; in training, whole words of the vocabulary may be missing."""
@@ -253,7 +255,7 @@ class RecurrentModel(nn.Module):
             return F.dropout(x, share)
         return x * F.dropout(torch.ones_like(x[:, :1]), share)
 
-    def _layers(self, data: Tensor, state: LanguageState) -> tuple[Tensor, Pair]:
+    def _layers(self, data: Tensor, state: RecurrentLMState) -> tuple[Tensor, RNNState]:
         """Layer by layer, with dropout on the recurrent weights and one mask for all steps."""
         hidden, cells = [], []
         for layer in range(self.net.num_layers):
@@ -273,7 +275,9 @@ class RecurrentModel(nn.Module):
             hidden.append(last[0])
         return data, (torch.stack(hidden, 1), torch.stack(cells, 1) if cells else None)
 
-    def _packed(self, data: Tensor, state: LanguageState, lengths: Tensor) -> tuple[Tensor, Pair]:
+    def _packed(
+        self, data: Tensor, state: RecurrentLMState, lengths: Tensor
+    ) -> tuple[Tensor, RNNState]:
         """Each row's state after its own last word; a row of none keeps the one it had."""
         sizes = lengths.clamp(min=1)  # PyTorch refuses empty rows
         packed = pack_padded_sequence(data, sizes, batch_first=True, enforce_sorted=False)
@@ -291,7 +295,7 @@ class RecurrentModel(nn.Module):
 
 
 @register("decoder", "bidirectional-lm")
-class Bidirectional(nn.Module):
+class BidirectionalLM(nn.Module):
     """Scores every word from the words on both sides of it.
 
     "mask" reads both ways through all layers, so the words asked for must be hidden in what it
@@ -316,7 +320,7 @@ class Bidirectional(nn.Module):
         super().__init__()
         sensible("decoder 'bidirectional-lm'", dropout, width=width, hidden=hidden, layers=layers)
         deviation = min(0.1, width**-0.5) if tied else 0.1
-        self.words = Words(vocabulary_size, width, 2 * hidden, tied, deviation)
+        self.words = OutputLayer(vocabulary_size, width, 2 * hidden, tied, deviation)
         self.by = by
         both = by == "mask"
         self.nets = nn.ModuleList(
@@ -348,7 +352,7 @@ class Bidirectional(nn.Module):
         return torch.cat([before, after], dim=2)
 
 
-def masked(
+def mask_tokens(
     ids: Padded, mask: int, words: range, share: float = 0.15, generator: Any = None
 ) -> tuple[Padded, Tensor]:
     """Ids with some of them hidden, and which (B, T): at least one in every row that has a word.

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from weft.batch import Padded
 
-STEPS = 32  # steps that a source is padded to a multiple of, so that shapes come again
+STEP_MULTIPLE = 32  # steps that a source is padded to a multiple of, so that shapes come again
 
 
-def _precision(source: Padded) -> torch.dtype | None:
+def _autocast_dtype(source: Padded) -> torch.dtype | None:
     kind = source.data.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
 @dataclass(frozen=True)
-class Unread:
+class LazySource:
     """Ids, and what makes a memory of them, in the precision of the place where this was made.
 
     `read` must compute the same for the same ids whatever their padding, and look at nothing but
@@ -34,7 +34,7 @@ class Unread:
     half: torch.dtype | None = field(init=False)  # of the arithmetic around it, None: the weights'
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "half", _precision(self.source))
+        object.__setattr__(self, "half", _autocast_dtype(self.source))
 
     def __len__(self) -> int:
         return len(self.source)
@@ -54,7 +54,7 @@ class Unread:
     @property
     def steps(self) -> int:
         """How many steps it has when it is filled up; there is padding in every row."""
-        return rounded_up(self.source.data.shape[1])
+        return round_up_steps(self.source.data.shape[1])
 
     @property
     def plain(self) -> bool:
@@ -64,7 +64,7 @@ class Unread:
         bare = source.data.dim() == 2 and not more
         return bare and (self.limit is None or self.steps <= self.limit)
 
-    def filled_up(self, rows: int) -> Padded:
+    def padded_ids(self, rows: int) -> Padded:
         """The ids with rows and steps added."""
         data = self.source.data.new_zeros(rows, self.steps)
         self.into(data)
@@ -83,6 +83,6 @@ class Unread:
             data[B:, :S] = self.source.data[B - 1]
 
 
-def rounded_up(steps: int) -> int:
+def round_up_steps(steps: int) -> int:
     """Steps of a source with padding, of which few numbers occur."""
-    return -(-(steps + 1) // STEPS) * STEPS
+    return -(-(steps + 1) // STEP_MULTIPLE) * STEP_MULTIPLE

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from weft.decode.search.state import Shared
+from weft.decode.search.state import PerPrompt
 
-HALF = (torch.bfloat16, torch.float16)
-ALIGNED = 8  # numbers in half precision that matrix units of a GPU write at once
+HALF_DTYPES = (torch.bfloat16, torch.float16)
+ROW_MULTIPLE = 8  # numbers in half precision that matrix units of a GPU write at once
 
 
-class Read(NamedTuple):
+class DecoderOutput(NamedTuple):
     """What a decoder made of some steps, before words are scored."""
 
     features: Tensor  # (B, T, F) what the scores are a matrix times
@@ -23,17 +23,17 @@ class Read(NamedTuple):
     weights: Tensor | None  # (B, T, S) where it looked
 
 
-def opened(part: Any) -> Any:
+def unwrap(part: Any) -> Any:
     """A part of a state, whether or not the rows of a prompt share it."""
-    return part.value if isinstance(part, Shared) else part
+    return part.value if isinstance(part, PerPrompt) else part
 
 
-def folded(x: Tensor, rows: int) -> Tensor:
+def fold_beams(x: Tensor, rows: int) -> Tensor:
     """Steps (B, T, H) of rows that share a memory of fewer rows, one row of steps for each."""
     return x if len(x) == rows else x.reshape(rows, -1, x.shape[2])
 
 
-class Words(nn.Module):
+class OutputLayer(nn.Module):
     """A vector for every id, and a score for every word; with `tied`, from one table.
 
     Without `tied` the scores have a matrix of their own. Tied tables of another width than the
@@ -73,35 +73,35 @@ class Words(nn.Module):
 
     def scores(self, features: Tensor) -> Tensor:
         """The score of every word, (..., V)."""
-        if _awkward(features, self.weight) and not torch.is_grad_enabled():
-            made = _aligned(features, self.weight)  # (B, V)
+        if _needs_row_padding(features, self.weight) and not torch.is_grad_enabled():
+            made = _padded_logits(features, self.weight)  # (B, V)
             return made if self.bias is None else made + self.bias
         return F.linear(features, self.weight, self.bias)
 
 
-def _awkward(features: Tensor, weight: Tensor) -> bool:
+def _needs_row_padding(features: Tensor, weight: Tensor) -> bool:
     """Whether a GPU would make rows of features (B, F) that begin where its units cannot write.
 
     Not under autocast, where the two are of different kinds until they meet.
     """
-    half = features.dtype in HALF and weight.dtype == features.dtype
-    return half and features.is_cuda and features.dim() == 2 and len(weight) % ALIGNED != 0
+    half = features.dtype in HALF_DTYPES and weight.dtype == features.dtype
+    return half and features.is_cuda and features.dim() == 2 and len(weight) % ROW_MULTIPLE != 0
 
 
 # To a compiler one operation, because it would write what it makes into rows of its own.
 @torch.library.custom_op("weft::scores", mutates_args=())
-def _aligned(features: Tensor, weight: Tensor) -> Tensor:
+def _padded_logits(features: Tensor, weight: Tensor) -> Tensor:
     """Features (B, F) times a matrix (V, F), in rows that begin where matrix units can write.
 
     Most vocabularies are of odd sizes, for which there are only kernels of old: on an H200 32 rows
     of 50,257 words take 109 µs by them.
     """
-    made = _rows_for(features, weight)
+    made = _allocate_padded(features, weight)
     torch.mm(features, weight.t(), out=made)
     return made
 
 
-@_aligned.register_fake
-def _rows_for(features: Tensor, weight: Tensor) -> Tensor:
+@_padded_logits.register_fake
+def _allocate_padded(features: Tensor, weight: Tensor) -> Tensor:
     B, V = len(features), len(weight)
-    return features.new_empty_strided((B, V), (-(-V // ALIGNED) * ALIGNED, 1))
+    return features.new_empty_strided((B, V), (-(-V // ROW_MULTIPLE) * ROW_MULTIPLE, 1))

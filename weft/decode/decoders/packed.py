@@ -16,17 +16,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from weft.batch import Padded
-from weft.decode.decoders.output_layer import opened
-from weft.decode.decoders.transformer import Block, Stack, TransformerState
-from weft.decode.search.settings import Weights
-from weft.decode.search.state import Shared
+from weft.decode.decoders.output_layer import unwrap
+from weft.decode.decoders.transformer import (
+    TransformerDecoder,
+    TransformerDecoderBlock,
+    TransformerState,
+)
+from weft.decode.search.settings import WeightDtype
+from weft.decode.search.state import PerPrompt
 from weft.kernels.cpu.linear import LAYERS, Linear, Norm, activation_of, packs
 
-ROOM = 16  # steps that there is room for at first
-PIECE = 16384  # words that are scored at once
+INITIAL_STEPS = 16  # steps that there is room for at first
+CHUNK_WORDS = 16384  # words that are scored at once
 
 
-class Store:
+class KVStore:
     """Keys beside values of steps, one array (R, 2*H) for each layer, in no order of rows.
 
     Steps only ever add rows, so that states are values: an old one can be stepped again.
@@ -41,49 +45,49 @@ class Store:
         size = len(self.layers[0])
         if self.used > size:
             size = max(self.used, 2 * size)
-            self.layers = [_grown(layer, first, size) for layer in self.layers]
+            self.layers = [_grow_rows(layer, first, size) for layer in self.layers]
         return first
 
 
-class Memory(NamedTuple):
+class CrossKV(NamedTuple):
     """The memory's keys and values, and which of them each prompt sees."""
 
-    store: Store
+    store: KVStore
     places: Tensor  # (B, S) int32
     lengths: Tensor  # (B,)
 
 
-class PreparedState(NamedTuple):
+class PackedState(NamedTuple):
     """Where the past of each row lies; keys and values themselves are never moved."""
 
     places: Tensor  # (N, P) int32, with room at the end
     lengths: Tensor  # (N,) steps so far
     reach: int  # no row is longer than this
-    store: Store
+    store: KVStore
     memory: Any  # Memory or None; may be shared
     weights: Tensor | None  # (N, S) where the last step looked, if that was asked for
 
-    def shared(self) -> "PreparedState":
+    def shared(self) -> "PackedState":
         """The same for a search that keeps one memory for all beams of a prompt."""
-        return self._replace(memory=Shared(opened(self.memory)))
+        return self._replace(memory=PerPrompt(unwrap(self.memory)))
 
 
-class Prepared:
+class PackedDecoder:
     """The faces of a decoder for search, with the same scores from faster steps.
 
     The scores of a step are overwritten by the next one.
     """
 
-    def __init__(self, decoder: Stack, packed: "Packed"):
+    def __init__(self, decoder: TransformerDecoder, packed: "PackedWeights"):
         self.decoder, self.packed = decoder, packed
 
     @torch.no_grad()
-    def start(self, *given: Any, **options: Any) -> PreparedState:
+    def start(self, *given: Any, **options: Any) -> PackedState:
         """The state before the first word, from what the decoder starts with."""
         return self.adopt(self.decoder.start(*given, **options))  # type: ignore[operator]
 
     @torch.no_grad()
-    def extend(self, ids: Padded, state: PreparedState) -> tuple[Any, PreparedState]:
+    def extend(self, ids: Padded, state: PackedState) -> tuple[Any, PackedState]:
         """Several steps at once, such as a prompt of any lengths, before any other step."""
         assert state.reach == 0, "only a beginning is read at once"
         assert state.memory is None, "what has a memory has no prompt"
@@ -92,33 +96,35 @@ class Prepared:
         return read, self.adopt(after)
 
     @torch.no_grad()
-    def adopt(self, state: TransformerState) -> PreparedState:
+    def adopt(self, state: TransformerState) -> PackedState:
         """A state of the decoder itself, to be stepped from here."""
         pairs = [pair for pair in state.past if pair is not None]
         rows, _, past, _ = pairs[0][0].shape
         lengths = torch.full((rows,), past) if state.position is None else state.position
-        layers = [_beside(*pair) for pair in pairs]
-        store = Store([_grown(x, len(x), len(x) + rows * ROOM) for x in layers], rows * past)
+        layers = [_concat_kv(*pair) for pair in pairs]
+        store = KVStore(
+            [_grow_rows(x, len(x), len(x) + rows * INITIAL_STEPS) for x in layers], rows * past
+        )
         memory: Any = None
-        if opened(state.memory):
-            memory = _memory(opened(state.memory), opened(state.mask))
-            memory = Shared(memory) if isinstance(state.memory, Shared) else memory
-        places = _places(rows, past, past + ROOM)
+        if unwrap(state.memory):
+            memory = _pack_cross_kv(unwrap(state.memory), unwrap(state.mask))
+            memory = PerPrompt(memory) if isinstance(state.memory, PerPrompt) else memory
+        places = _sequential_slots(rows, past, past + INITIAL_STEPS)
         reach = int(lengths.max()) if rows else 0
-        return PreparedState(places, lengths, reach, store, memory, state.weights)
+        return PackedState(places, lengths, reach, store, memory, state.weights)
 
     @torch.no_grad()
-    def step(self, ids: Tensor, state: PreparedState) -> tuple[Tensor, PreparedState]:
+    def step(self, ids: Tensor, state: PackedState) -> tuple[Tensor, PackedState]:
         """The scores (N, V) of the word after `ids` (N,), and the state that follows."""
         self.decoder._reach(state.reach + 1)
         x = F.embedding(ids, self.decoder.words.table.weight) * self.decoder.scale
         x = x + self.decoder.positions.table[state.lengths]  # (N, H)
-        state = _longer(state, len(ids))
-        memory: Memory | None = opened(state.memory)
-        own = _Look(state.places, state.lengths, self.decoder.heads)
+        state = _reserve_step(state, len(ids))
+        memory: CrossKV | None = unwrap(state.memory)
+        own = _Attention(state.places, state.lengths, self.decoder.heads)
         other = None
         if memory is not None:
-            other = _Look(memory.places, memory.lengths, self.decoder.heads, state.weights)
+            other = _Attention(memory.places, memory.lengths, self.decoder.heads, state.weights)
         first = state.store.used - len(ids)
         for i, block in enumerate(self.packed.blocks):
             x = block.itself(x, own, state.store.layers[i], first)  # (N, H)
@@ -131,32 +137,32 @@ class Prepared:
         return self.packed.scores(self.decoder.norm(x)), state
 
 
-def prepared(decoder: Any, weights: Weights = "float32") -> Any:
+def pack_if_possible(decoder: Any, weights: WeightDtype = "float32") -> Any:
     """The decoder ready for fast steps where that is possible, otherwise the decoder itself.
 
     It is possible for Transformers in fp32 on a processor that are not being trained. What was
     laid out is kept for as long as the decoder lives and its weights do not change.
     """
-    if not isinstance(decoder, Stack) or decoder.training or not packs(weights):
+    if not isinstance(decoder, TransformerDecoder) or decoder.training or not packs(weights):
         return decoder
     table = decoder.words.table.weight
     kind = table.device.type
     if kind != "cpu" or table.dtype != torch.float32 or torch.is_autocast_enabled(kind):
         return decoder
     now = (weights, *((part.data_ptr(), part._version) for part in decoder.parameters()))
-    kept = _KEPT.get(decoder)
+    kept = _CACHE.get(decoder)
     if kept is None or kept[0] != now:
-        kept = _KEPT[decoder] = now, Packed(decoder, weights)
-    return Prepared(decoder, kept[1])
+        kept = _CACHE[decoder] = now, PackedWeights(decoder, weights)
+    return PackedDecoder(decoder, kept[1])
 
 
-def steps(decoder: Any, state: Any, weights: Weights = "float32") -> tuple[Any, Any]:
+def pack_step(decoder: Any, state: Any, weights: WeightDtype = "float32") -> tuple[Any, Any]:
     """A decoder's step and the state for it: of the prepared decoder where that is possible."""
-    ready = prepared(decoder, weights)
+    ready = pack_if_possible(decoder, weights)
     return ready.step, state if ready is decoder else ready.adopt(state)
 
 
-class _Look:
+class _Attention:
     """Where rows look: places of a store and how many of them, the same in every layer."""
 
     def __init__(self, places: Tensor, lengths: Tensor, heads: int, weights: Tensor | None = None):
@@ -178,15 +184,15 @@ class _Look:
         return mixed
 
 
-class Packed:
+class PackedWeights:
     """The weights of a decoder, laid out; keeps nothing of the decoder itself."""
 
-    def __init__(self, decoder: Stack, weights: Weights):
+    def __init__(self, decoder: TransformerDecoder, weights: WeightDtype):
         linear = LAYERS[weights]
-        self.blocks = [_Block(block, linear) for block in decoder.blocks]  # type: ignore[arg-type]
+        self.blocks = [_PackedBlock(block, linear) for block in decoder.blocks]  # type: ignore[arg-type]
         bias = decoder.words.bias
-        matrices = decoder.words.weight.split(PIECE)
-        biases = [None] * len(matrices) if bias is None else bias.split(PIECE)
+        matrices = decoder.words.weight.split(CHUNK_WORDS)
+        biases = [None] * len(matrices) if bias is None else bias.split(CHUNK_WORDS)
         self.words = [linear(*pair) for pair in zip(matrices, biases, strict=True)]
         self.size = decoder.words.size
         self.room = torch.empty(0)
@@ -200,14 +206,14 @@ class Packed:
             self.room = torch.empty(len(x) * self.size)
         scores = self.room[: len(x) * self.size].view(len(x), self.size)
         for i, part in enumerate(self.words):
-            scores[:, i * PIECE : (i + 1) * PIECE] = part(x)
+            scores[:, i * CHUNK_WORDS : (i + 1) * CHUNK_WORDS] = part(x)
         return scores
 
 
-class _Block:
+class _PackedBlock:
     """One block: attention to the past, attention to the memory, a perceptron."""
 
-    def __init__(self, block: Block, linear: type[Linear]):
+    def __init__(self, block: TransformerDecoderBlock, linear: type[Linear]):
         own, cross = block.attention, block.cross
         self.first = block.norm_first
         norms = (block.attention_norm, block.cross_norm, block.feed_norm)
@@ -224,7 +230,7 @@ class _Block:
         self.feed_in = linear(block.feed_in.weight, block.feed_in.bias, name)
         self.feed_out = linear(block.feed_out.weight, block.feed_out.bias)
 
-    def itself(self, x: Tensor, look: _Look, store: np.ndarray, first: int) -> Tensor:
+    def itself(self, x: Tensor, look: _Attention, store: np.ndarray, first: int) -> Tensor:
         """Rows (N, H) with what they found in the past; this step is kept from row `first` on."""
         from weft.kernels.cpu.decode_attention import keep
 
@@ -232,7 +238,7 @@ class _Block:
         keep(made.numpy(), store, first)
         return self._after(self.output.plus(look(made, store), x), 0)
 
-    def across(self, x: Tensor, look: _Look, store: np.ndarray, shares: bool) -> Tensor:
+    def across(self, x: Tensor, look: _Attention, store: np.ndarray, shares: bool) -> Tensor:
         """Rows (N, H) with what they found in the memory."""
         mixed = look(self.query(self._before(x, 1)), store, shares)
         return self._after(self.crossed.plus(mixed, x), 1)
@@ -248,36 +254,36 @@ class _Block:
         return x if self.first else self.norms[part](x)
 
 
-_KEPT: "weakref.WeakKeyDictionary[Any, tuple[tuple, Packed]]" = weakref.WeakKeyDictionary()
+_CACHE: "weakref.WeakKeyDictionary[Any, tuple[tuple, PackedWeights]]" = weakref.WeakKeyDictionary()
 
 
-def _grown(layer: np.ndarray, used: int, size: int) -> np.ndarray:
+def _grow_rows(layer: np.ndarray, used: int, size: int) -> np.ndarray:
     grown = np.empty((size, layer.shape[1]), np.float32)
     grown[:used] = layer[:used]
     return grown
 
 
-def _beside(keys: Tensor, values: Tensor) -> np.ndarray:
+def _concat_kv(keys: Tensor, values: Tensor) -> np.ndarray:
     """Keys and values (B, heads, S, K) as rows (B*S, 2*H), those of a step beside each other."""
     parts = [part.transpose(1, 2).flatten(2).flatten(0, 1) for part in (keys, values)]
     return torch.cat(parts, 1).detach().numpy()
 
 
-def _places(rows: int, steps: int, room: int) -> Tensor:
+def _sequential_slots(rows: int, steps: int, room: int) -> Tensor:
     """Places of steps that lie row by row (N, P), the end unused."""
     places = torch.zeros(rows, room, dtype=torch.int32)
     places[:, :steps] = torch.arange(rows * steps, dtype=torch.int32).view(rows, steps)
     return places
 
 
-def _memory(pairs: Any, mask: Tensor | None) -> Memory:
+def _pack_cross_kv(pairs: Any, mask: Tensor | None) -> CrossKV:
     rows, _, steps, _ = pairs[0][0].shape
     lengths = torch.full((rows,), steps) if mask is None else mask.sum(1)
-    store = Store([_beside(*pair) for pair in pairs], rows * steps)
-    return Memory(store, _places(rows, steps, steps), lengths)
+    store = KVStore([_concat_kv(*pair) for pair in pairs], rows * steps)
+    return CrossKV(store, _sequential_slots(rows, steps, steps), lengths)
 
 
-def _longer(state: PreparedState, rows: int) -> PreparedState:
+def _reserve_step(state: PackedState, rows: int) -> PackedState:
     """The state with a place for the step that is to be taken; the old one stays as it is."""
     first, places = state.store.take(rows), state.places
     if state.reach == places.shape[1]:

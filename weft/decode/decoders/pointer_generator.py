@@ -11,23 +11,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.decode.decoders.output_layer import Read
-from weft.decode.losses import word_scores
+from weft.decode.decoders.output_layer import DecoderOutput
+from weft.decode.losses import token_log_probs
 from weft.errors import UserError
 from weft.tokens.vocabulary import Vocabulary
 
 UNKNOWN = 1  # the id of UNK
 
 
-def extended(
+def extend_ids(
     rows: Sequence[Sequence[str]], vocabulary: Vocabulary
 ) -> tuple[Padded, list[list[str]]]:
     """Ids of source words, and each row's strangers: these get ids from V on, in their order."""
     strangers = [list(dict.fromkeys(w for w in row if w not in vocabulary)) for row in rows]
-    return known(rows, vocabulary, strangers), strangers
+    return ids_with_oov(rows, vocabulary, strangers), strangers
 
 
-def known(
+def ids_with_oov(
     rows: Sequence[Sequence[str]], vocabulary: Vocabulary, strangers: Sequence[Sequence[str]]
 ) -> Padded:
     """Ids of words where the strangers of the same row have ids too; others are UNK."""
@@ -53,7 +53,7 @@ class PointerState(NamedTuple):
         return self._replace(inner=self.inner.shared())
 
 
-class Pointer(nn.Module):
+class PointerGenerator(nn.Module):
     """Any decoder with attention, which may write a word of the source instead of its own.
 
     P(w) = p P_vocabulary(w) + (1-p) Σ a_i over the places i where w stands in the source, where p
@@ -104,7 +104,7 @@ class Pointer(nn.Module):
         write, copy = self._gates(read, given.data, state)  # (B, T)
         words, wanted = self.decoder.words, targets.data
         inside = wanted < words.size  # (B, T)
-        flat = word_scores(
+        flat = token_log_probs(
             read.features.flatten(0, 1), words.weight, words.bias, self._inside(wanted).flatten()
         )
         lowest = torch.finfo(flat.dtype).min
@@ -128,7 +128,9 @@ class Pointer(nn.Module):
         clean = memory.with_data(memory.data).data  # (B, S, M)
         return PointerState(None, clean, source.data, memory.mask.any(1), extra)
 
-    def _gates(self, read: Read, ids: Tensor, state: PointerState) -> tuple[Tensor, Tensor]:
+    def _gates(
+        self, read: DecoderOutput, ids: Tensor, state: PointerState
+    ) -> tuple[Tensor, Tensor]:
         """The logarithms of p and of 1-p, (B, T); where there is no source, p is 1."""
         assert read.weights is not None
         context = read.weights.to(state.memory.dtype) @ state.memory  # (B, T, M)
@@ -144,7 +146,7 @@ class Pointer(nn.Module):
             F.logsigmoid(-opening).masked_fill(~real, lowest),
         )
 
-    def _scores(self, read: Read, ids: Tensor, state: PointerState) -> Tensor:
+    def _scores(self, read: DecoderOutput, ids: Tensor, state: PointerState) -> Tensor:
         """Log-probabilities (B, T, V+X)."""
         assert read.weights is not None
         write, copy = self._gates(read, ids, state)

@@ -11,14 +11,14 @@ from torch import Tensor
 from weft.batch import Padded
 
 
-class Window(NamedTuple):
+class SlidingState(NamedTuple):
     """What a decoder has read, as far as it sees it, and its own state after that."""
 
     seen: Tensor  # (B, P)
     inner: Any
 
 
-class Continuing:
+class PromptContinuation:
     """Steps of a language model of any kind, from the end of a prompt.
 
     With a limit, that many steps have been read at some point; then the later half is read again
@@ -34,18 +34,18 @@ class Continuing:
         if self.limit is None:
             return self._read(ids)
         seen = ids[:, -self.limit :] if ids.shape[1] > self.limit else ids  # (B, P)
-        return Window(seen, self._read(seen))
+        return SlidingState(seen, self._read(seen))
 
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        if not isinstance(state, Window):
+        if not isinstance(state, SlidingState):
             return self.decoder.step(ids, state)
         seen, inner = state
         if seen.shape[1] == self.limit:
             seen = seen[:, seen.shape[1] - self.limit // 2 :]  # (B, P)
             inner = self._read(seen)
         scores, inner = self.decoder.step(ids, inner)  # (B, V)
-        return scores, Window(torch.cat([seen, ids[:, None]], dim=1), inner)
+        return scores, SlidingState(torch.cat([seen, ids[:, None]], dim=1), inner)
 
     def _read(self, ids: Tensor) -> Any:
         state = self.decoder.start(len(ids), ids.device)

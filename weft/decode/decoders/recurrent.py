@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from weft import registry
 from weft.attend.scores import masked_softmax
 from weft.batch import Padded
-from weft.decode.decoders.output_layer import Read, Words, folded, opened
-from weft.decode.search.state import Shared
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
+from weft.decode.search.state import PerPrompt
 from weft.embed.activations import sensible
 from weft.encode import rnn
 from weft.errors import UserError
 from weft.registry import register
 
 Cell = Literal["rnn", "gru", "lstm"]
-Pair = tuple[Tensor, Tensor | None]  # hidden state and, of an LSTM, cell: each (B, L, H)
+RNNState = tuple[Tensor, Tensor | None]  # hidden state and, of an LSTM, cell: each (B, L, H)
 
 
 class RecurrentState(NamedTuple):
@@ -40,16 +40,16 @@ class RecurrentState(NamedTuple):
         """The same for a search that keeps one memory for all beams of a prompt."""
         if self.memory is None:
             return self
-        keys, memory, mask = (Shared(opened(p)) for p in (self.keys, self.memory, self.mask))
+        keys, memory, mask = (PerPrompt(unwrap(p)) for p in (self.keys, self.memory, self.mask))
         return self._replace(keys=keys, memory=memory, mask=mask)
 
 
-def stack(cell: Cell, input_size: int, hidden: int, layers: int, dropout: float) -> nn.RNNBase:
+def build_rnn(cell: Cell, input_size: int, hidden: int, layers: int, dropout: float) -> nn.RNNBase:
     """Layers in one direction, with the first weights that the encoders have."""
     return rnn.Recurrent(input_size, hidden, layers, cell, False, dropout).net
 
 
-def unroll(net: nn.RNNBase, data: Tensor, state: Pair) -> tuple[Tensor, Pair]:
+def unroll(net: nn.RNNBase, data: Tensor, state: RNNState) -> tuple[Tensor, RNNState]:
     """The states of every step (B, T, H), and the last one of every layer."""
     first = state[0].to(data.dtype).transpose(0, 1).contiguous()  # (L, B, H)
     if state[1] is None:
@@ -61,7 +61,7 @@ def unroll(net: nn.RNNBase, data: Tensor, state: Pair) -> tuple[Tensor, Pair]:
 
 
 @register("decoder", "rnn")
-class Recurrent(nn.Module):
+class RecurrentDecoder(nn.Module):
     """Elman, GRU or LSTM layers that write one word a step.
 
     In every case the `summary` of the memory makes the first state, s₀ = tanh(W c + b). `source`
@@ -102,9 +102,9 @@ class Recurrent(nn.Module):
             raise UserError(f"{where}: 'coverage' needs score = \"additive\", got {score!r}.")
         self.every, self.feeds, self.covers = source == "every", input_feeding, coverage
         deviation = min(0.1, width**-0.5) if tied else 0.1
-        self.words = Words(vocabulary_size, width, hidden, tied, deviation)
+        self.words = OutputLayer(vocabulary_size, width, hidden, tied, deviation)
         entering = width + (memory_size if self.every else 0) + (hidden if input_feeding else 0)
-        self.net = stack(cell, entering, hidden, layers, dropout)
+        self.net = build_rnn(cell, entering, hidden, layers, dropout)
         self.hidden_size, self.layers, self.kept = hidden, layers, 2 if cell == "lstm" else 1
         sizes = {"input_size": memory_size, "directions": directions}
         self.summary = registry.build("pool", {"kind": summary}, **sizes)
@@ -144,11 +144,11 @@ class Recurrent(nn.Module):
         read, state = self.advance(ids, state)
         return self.words.scores(read.features[:, 0]), state
 
-    def advance(self, ids: Tensor, state: RecurrentState) -> tuple[Read, RecurrentState]:
+    def advance(self, ids: Tensor, state: RecurrentState) -> tuple[DecoderOutput, RecurrentState]:
         """One step without the scores, (B, 1, F)."""
         return self._some(self.dropout(self.words.vectors(ids[:, None])), state)
 
-    def read(self, targets: Padded, memory: Padded) -> Read:
+    def read(self, targets: Padded, memory: Padded) -> DecoderOutput:
         """All steps at once where no step needs the attention of the one before."""
         state = self.start(memory)
         vectors = self.dropout(self.words.vectors(targets.data))  # (B, T, E)
@@ -161,7 +161,7 @@ class Recurrent(nn.Module):
             one, state = self._some(vector, state)
             reads.append(one)
         features, hidden, weights = zip(*reads, strict=True)
-        return Read(torch.cat(features, 1), torch.cat(hidden, 1), torch.cat(weights, 1))
+        return DecoderOutput(torch.cat(features, 1), torch.cat(hidden, 1), torch.cat(weights, 1))
 
     def features(self, targets: Padded, memory: Padded) -> Tensor:
         """What is scored at every step, (B, T, F)."""
@@ -171,7 +171,7 @@ class Recurrent(nn.Module):
         scores = self.words.scores(self.features(targets, memory))  # (B, T, V)
         return scores
 
-    def _some(self, vectors: Tensor, state: RecurrentState) -> tuple[Read, RecurrentState]:
+    def _some(self, vectors: Tensor, state: RecurrentState) -> tuple[DecoderOutput, RecurrentState]:
         """As many steps as there are vectors; with feeding or coverage that must be one."""
         entering = [vectors]
         if state.vector is not None:
@@ -182,20 +182,20 @@ class Recurrent(nn.Module):
         out, (hidden, cell) = unroll(self.net, data, (state.hidden, state.cell))
         state = state._replace(hidden=hidden, cell=cell)
         if not self.attends:
-            return Read(self.words.narrow(self.dropout(out)), out, None), state
+            return DecoderOutput(self.words.narrow(self.dropout(out)), out, None), state
         joined, weights = self._look(out, state)
         state = state._replace(weights=weights[:, -1])
         if state.fed is not None:
             state = state._replace(fed=joined[:, -1])
         if state.covered is not None:
             state = state._replace(covered=state.covered + weights[:, -1])
-        return Read(self.words.narrow(self.dropout(joined)), out, weights), state
+        return DecoderOutput(self.words.narrow(self.dropout(joined)), out, weights), state
 
     def _look(self, queries: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
         """The attentional vectors (B, T, H) and the weights (B, T, S)."""
-        keys, memory, mask = opened(state.keys), opened(state.memory), opened(state.mask)
+        keys, memory, mask = unwrap(state.keys), unwrap(state.memory), unwrap(state.mask)
         if state.covered is None:
-            scores = self.score.compare(folded(queries, len(keys)), keys)
+            scores = self.score.compare(fold_beams(queries, len(keys)), keys)
         else:
             times = len(queries) // max(len(keys), 1)
             keys, memory, mask = (x.repeat_interleave(times, 0) for x in (keys, memory, mask))
@@ -206,7 +206,7 @@ class Recurrent(nn.Module):
         joined = self.mix(torch.cat([context, queries.to(context.dtype)], dim=2)).tanh()
         return joined, weights.reshape(*queries.shape[:2], weights.shape[2])
 
-    def _nothing(self, vectors: Tensor, state: RecurrentState) -> Read:
+    def _nothing(self, vectors: Tensor, state: RecurrentState) -> DecoderOutput:
         none = vectors.new_zeros(*vectors.shape[:2], self.hidden_size)  # (B, 0, H)
         weights = None if state.weights is None else state.weights[:, None][:, :0]
-        return Read(self.words.narrow(none), none, weights)
+        return DecoderOutput(self.words.narrow(none), none, weights)

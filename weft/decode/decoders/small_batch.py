@@ -15,17 +15,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from weft.decode.decoders.kv_cache import FAR, Pair, Place, look
+from weft.decode.decoders.kv_cache import MAX_KERNEL_ERROR, CacheSlot, KVPair, cross_attend
 from weft.embed.activations import ACTIVATIONS
 
-MOST = 16  # rows that are few
-WIDEST = 4096  # what goes in at most: a program holds all of a row
-NONE = ""  # no activation
+SMALL_BATCH_ROWS = 16  # rows that are few
+MAX_INPUT_WIDTH = 4096  # what goes in at most: a program holds all of a row
+NO_ACTIVATION = ""  # no activation
 
 
 # To a compiler one operation, whatever does it.
 @torch.library.custom_op("weft::few", mutates_args=())
-def _product(
+def _fused_linear(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -47,7 +47,7 @@ def _product(
     if gain is not None:
         x = F.layer_norm(x, gain.shape, gain, shift, eps)
     made = F.linear(x, weight, bias)
-    if activation != NONE:
+    if activation != NO_ACTIVATION:
         made = ACTIVATIONS[activation]()(made)
     if added is None:
         return made
@@ -56,17 +56,17 @@ def _product(
     return added + made
 
 
-@_product.register_fake
-def _like(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+@_fused_linear.register_fake
+def _fake_fused_linear(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(len(x), len(weight))
 
 
-def product(
+def fused_linear(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     norm: nn.LayerNorm | None = None,
-    activation: str = NONE,
+    activation: str = NO_ACTIVATION,
     added: Tensor | None = None,
     added_norm: nn.LayerNorm | None = None,
 ) -> Tensor:
@@ -75,15 +75,17 @@ def product(
     The rows are normalised first where there is a norm, and what comes out is added to other rows
     (R, F), which may have one too.
     """
-    return _product(x, weight, bias, *_weights(norm), activation, added, *_weights(added_norm))
+    return _fused_linear(
+        x, weight, bias, *_norm_weights(norm), activation, added, *_norm_weights(added_norm)
+    )
 
 
-def through(
+def run_blocks(
     blocks: Any,
     x: Tensor,
-    pasts: Sequence[Pair],
-    memory: Sequence[Pair],
-    place: Place,
+    pasts: Sequence[KVPair],
+    memory: Sequence[KVPair],
+    place: CacheSlot,
     lengths: Tensor | None,
 ) -> Tensor:
     """One step (R, 1, H) through a decoder's blocks, laid out for steps, as (R, 1, H).
@@ -96,22 +98,24 @@ def through(
         own = block.attention
         weight, bias = own.fused_qkv
         before = block.attention_norm if first else norm
-        made = product(sums, weight, bias, before)  # (R, 3*H)
-        q, k, v = (_heads(part, own.heads) for part in made.chunk(3, dim=1))
+        made = fused_linear(sums, weight, bias, before)  # (R, 3*H)
+        q, k, v = (_split_heads(part, own.heads) for part in made.chunk(3, dim=1))
         mixed = place.attend(q, k, v, pasts[i])[:, 0]  # (R, H)
-        sums = _onto(sums, mixed, own.output, norm)
+        sums = _add_projection(sums, mixed, own.output, norm)
         norm = None if first else block.attention_norm
         if block.cross is not None:
             assert lengths is not None
             asked = block.cross.query
             before = block.cross_norm if first else norm
-            q = _heads(product(sums, asked.weight, asked.bias, before), block.cross.heads)
-            mixed = look(q, *memory[i], lengths)[:, 0]  # (R, H)
-            sums = _onto(sums, mixed, block.cross.output, norm)
+            q = _split_heads(
+                fused_linear(sums, asked.weight, asked.bias, before), block.cross.heads
+            )
+            mixed = cross_attend(q, *memory[i], lengths)[:, 0]  # (R, H)
+            sums = _add_projection(sums, mixed, block.cross.output, norm)
             norm = None if first else block.cross_norm
         into, before = block.feed_in, block.feed_norm if first else norm
-        inner = product(sums, into.weight, into.bias, before, block.activated)
-        sums = _onto(sums, inner, block.feed_out, norm)
+        inner = fused_linear(sums, into.weight, into.bias, before, block.activated)
+        sums = _add_projection(sums, inner, block.feed_out, norm)
         norm = None if first else block.feed_norm
     return (sums if norm is None else norm(sums))[:, None]
 
@@ -135,33 +139,35 @@ def has_kernel(device: torch.device, dtype: torch.dtype) -> bool:
 
     def found(given: list[Tensor], rows: int) -> Tensor:
         x, *rest, added, gain, shift = given
-        made = _product(x[:rows], *rest, 1e-5, "gelu", added[:rows], gain, shift, 1e-5)
+        made = _fused_linear(x[:rows], *rest, 1e-5, "gelu", added[:rows], gain, shift, 1e-5)
         return made.float().cpu()
 
     try:
         apart = max(float((found(there, n) - found(here, n)).abs().max()) for n in (1, 3))
     except ImportError:
         return False  # Triton comes with torch for NVIDIA GPUs on Linux
-    if not apart < FAR:
+    if not apart < MAX_KERNEL_ERROR:
         raise RuntimeError(f"{apart:.2g} away from plain arithmetic on {device}.")
     return True
 
 
-def fits(decoder: Any) -> bool:
+def is_supported(decoder: Any) -> bool:
     """Whether a decoder's matrices are as narrow as a kernel wants them."""
     blocks = getattr(decoder, "blocks", ())
-    return bool(blocks) and all(max(block.feed_in.weight.shape) <= WIDEST for block in blocks)
+    return bool(blocks) and all(
+        max(block.feed_in.weight.shape) <= MAX_INPUT_WIDTH for block in blocks
+    )
 
 
-def _onto(sums: Tensor, x: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None) -> Tensor:
+def _add_projection(sums: Tensor, x: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None) -> Tensor:
     """What a layer makes of rows, added to the sums, which may still have a norm to come."""
-    return product(x, layer.weight, layer.bias, added=sums, added_norm=norm)
+    return fused_linear(x, layer.weight, layer.bias, added=sums, added_norm=norm)
 
 
-def _heads(x: Tensor, heads: int) -> Tensor:
+def _split_heads(x: Tensor, heads: int) -> Tensor:
     """Rows (R, H) as (R, N, 1, H/N)."""
     return x.unflatten(1, (heads, -1))[:, :, None]
 
 
-def _weights(norm: nn.LayerNorm | None) -> tuple[Tensor | None, Tensor | None, float]:
+def _norm_weights(norm: nn.LayerNorm | None) -> tuple[Tensor | None, Tensor | None, float]:
     return (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)

@@ -14,16 +14,18 @@ from weft.attend.multihead import MultiHeadAttention
 from weft.batch import Padded
 from weft.decode.decoders import kv_cache as rooms
 from weft.decode.decoders import small_batch
-from weft.decode.decoders.kv_cache import Pair, Place, Room
-from weft.decode.decoders.output_layer import Read, Words, folded, opened
-from weft.decode.search.state import Shared, Unmoved
+from weft.decode.decoders.kv_cache import CacheSlot, CacheWrite, KVPair
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
+from weft.decode.search.state import PerPrompt, Pinned
 from weft.embed.activations import sensible
 from weft.embed.position import Learned, Sinusoidal, sinusoidal
 from weft.errors import UserError
 from weft.registry import register
 
 Activation = Literal["relu", "gelu", "gelu-tanh"]
-ROOM = 32  # steps that the room of a fixed cache is a multiple of, so that shapes come again
+STEP_MULTIPLE = (
+    32  # steps that the room of a fixed cache is a multiple of, so that shapes come again
+)
 
 
 class TransformerState(NamedTuple):
@@ -46,7 +48,9 @@ class TransformerState(NamedTuple):
 
     def shared(self) -> "TransformerState":
         """The same for a search that keeps one memory for all beams of a prompt."""
-        return self._replace(memory=Shared(opened(self.memory)), mask=Shared(opened(self.mask)))
+        return self._replace(
+            memory=PerPrompt(unwrap(self.memory)), mask=PerPrompt(unwrap(self.mask))
+        )
 
     def reach(self) -> int:
         """How many steps of a fixed room are in use, of all rows; waits for the device."""
@@ -56,16 +60,16 @@ class TransformerState(NamedTuple):
         """The same state with a view of the first steps of its room only."""
         return self._replace(past=tuple((k[:, :, :steps], v[:, :, :steps]) for k, v in self.past))
 
-    def unmoved(self, beams: int) -> "TransformerState":
+    def pin_beams(self, beams: int) -> "TransformerState":
         """The same for a search of so many beams, before its rows are spread."""
         if beams < 2:
             return self._replace(beams=beams)
         B, _, P, _ = self.past[0][0].shape
         rows = torch.zeros((B, P), dtype=torch.int32, device=self.past[0][0].device)
-        return self._replace(past=Unmoved(self.past), rows=rows, beams=beams)
+        return self._replace(past=Pinned(self.past), rows=rows, beams=beams)
 
 
-class Block(attend.Block):
+class TransformerDecoderBlock(attend.Block):
     """The encoder's block, causal, with attention to the memory if there is one."""
 
     def __init__(
@@ -87,12 +91,12 @@ class Block(attend.Block):
     def forward(  # type: ignore[override]
         self,
         x: Tensor,
-        past: Pair | None = None,
-        memory: Pair | None = None,
-        room: Room | Place | None = None,
+        past: KVPair | None = None,
+        memory: KVPair | None = None,
+        room: CacheWrite | CacheSlot | None = None,
         mask: Tensor | None = None,
         weights: bool = False,
-    ) -> tuple[Tensor, Pair | None, Tensor | None]:
+    ) -> tuple[Tensor, KVPair | None, Tensor | None]:
         """The steps (B, T, H), a growing past with them in it, and the weights (B, N, T, S).
 
         Takes and gives only what it needs, so that one compiled function serves all blocks.
@@ -109,13 +113,13 @@ class Block(attend.Block):
         return self._added(x, self._feed(y), self.feed_norm), past, shares
 
     def _itself(
-        self, y: Tensor, past: Pair | None, room: Room | Place | None
-    ) -> tuple[Tensor, Pair | None]:
+        self, y: Tensor, past: KVPair | None, room: CacheWrite | CacheSlot | None
+    ) -> tuple[Tensor, KVPair | None]:
         """What the steps find in themselves and the past (B, T, H), and a past that grew."""
         q, k, v = self.attention.project_qkv(y)  # each (B, N, T, K)
         if past is None:
             return self.attention.attend(q, k, v, causal=True)[0], None
-        if isinstance(room, Place):
+        if isinstance(room, CacheSlot):
             return self.attention.output(room.attend(q, k, v, past)), None
         if room is not None:
             return self.attention.merge_heads(room.attend(q, k, v, past)), None
@@ -125,15 +129,20 @@ class Block(attend.Block):
         return self.attention.attend(q, k, v, causal=True)[0], (k, v)
 
     def _memory(
-        self, y: Tensor, cross: MultiHeadAttention, memory: Pair, mask: Tensor | None, weights: bool
+        self,
+        y: Tensor,
+        cross: MultiHeadAttention,
+        memory: KVPair,
+        mask: Tensor | None,
+        weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """What the steps find in the memory, and the weights (B, N, T, S) if they are wanted."""
         if mask is not None and mask.dim() == 1:
             if y.shape[1] == 1:
                 q = cross.query(y).unflatten(2, (cross.heads, -1)).transpose(1, 2)  # (B, N, 1, K)
-                return cross.output(rooms.look(q, *memory, mask)), None
+                return cross.output(rooms.cross_attend(q, *memory, mask)), None
             mask = torch.arange(memory[0].shape[2], device=mask.device) < mask[:, None]  # (B, S)
-        q = cross.split_heads(cross.query(folded(y, len(memory[0]))))  # (B, N, T, K)
+        q = cross.split_heads(cross.query(fold_beams(y, len(memory[0]))))  # (B, N, T, K)
         return cross.attend(q, *memory, mask, return_weights=weights)
 
     def _added(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
@@ -141,7 +150,7 @@ class Block(attend.Block):
         return added if self.norm_first else norm(added).to(x.dtype)
 
 
-class Stack(nn.Module):
+class TransformerDecoder(nn.Module):
     """What decoders with and without a memory share: words, positions, blocks."""
 
     causal, reads = True, False
@@ -177,12 +186,14 @@ class Stack(nn.Module):
         # smaller to score with, so Vaswani et al. (2017) multiply by √H on the way in.
         self.scale = 1.0 if self.learned else hidden**0.5
         deviation = 0.02 if self.learned else hidden**-0.5
-        self.words = Words(vocabulary_size, hidden, hidden, tied, deviation, bias)
+        self.words = OutputLayer(vocabulary_size, hidden, hidden, tied, deviation, bias)
         self.positions = (Learned if self.learned else Sinusoidal)(hidden, limit)
         self.dropout, self.entrance = nn.Dropout(dropout), attend.Entrance()
         self.heads, self.hidden_size = heads, hidden
         shape = (hidden, heads, feed or 4 * hidden, memory_size, norm, dropout, activation)
-        self.blocks = nn.ModuleList(Block(*shape, inner_dropout) for _ in range(layers))
+        self.blocks = nn.ModuleList(
+            TransformerDecoderBlock(*shape, inner_dropout) for _ in range(layers)
+        )
         # Pre-norm blocks leave their sum unnormalised.
         self.norm = attend.Norm(hidden) if norm == "pre" else nn.Identity()
 
@@ -191,14 +202,18 @@ class Stack(nn.Module):
         read, state = self.advance(ids, state)
         features = read.features[:, 0]
         if len(ids) <= self.few:
-            return small_batch.product(features, self.words.weight, self.words.bias), state
+            return small_batch.fused_linear(features, self.words.weight, self.words.bias), state
         return self.words.scores(features), state
 
-    def advance(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
+    def advance(
+        self, ids: Tensor, state: TransformerState
+    ) -> tuple[DecoderOutput, TransformerState]:
         """One step without the scores, (B, 1, H)."""
         return self._some(ids[:, None], state)
 
-    def extend(self, ids: Padded, state: TransformerState) -> tuple[Read, TransformerState]:
+    def extend(
+        self, ids: Padded, state: TransformerState
+    ) -> tuple[DecoderOutput, TransformerState]:
         """Several steps at once, such as a prompt; rows of different lengths need a fixed cache."""
         if state.position is None and not ids.full:
             raise UserError(
@@ -223,17 +238,21 @@ class Stack(nn.Module):
             if self.learned and grown + steps > len(self.positions.table):
                 return None
             self._reach(grown + steps)
-            size = -(-(grown + steps) // ROOM) * ROOM
+            size = -(-(grown + steps) // STEP_MULTIPLE) * STEP_MULTIPLE
             pairs, first = list(state.past), state.past[0][0]
-            past = rooms.begun(pairs, size) if grown else rooms.empty(first, size, len(pairs))
+            past = (
+                rooms.from_prefill(pairs, size)
+                if grown
+                else rooms.allocate(first, size, len(pairs))
+            )
             position = torch.full((len(first),), grown, device=first.device)
             state = state._replace(past=past, position=position)
         if not beams or state.beams or state.position is None:
             return state
-        return _counted(state).unmoved(beams)
+        return _with_lengths(state).pin_beams(beams)
 
-    def _some(self, ids: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
-        pasts = state.past.value if isinstance(state.past, Unmoved) else state.past
+    def _some(self, ids: Tensor, state: TransformerState) -> tuple[DecoderOutput, TransformerState]:
+        pasts = state.past.value if isinstance(state.past, Pinned) else state.past
         grown = 0 if pasts[0] is None else pasts[0][0].shape[2]
         first = grown if state.position is None else state.position
         vectors = self.words.vectors(ids)  # (B, T, H)
@@ -241,12 +260,12 @@ class Stack(nn.Module):
         kind = attend.of_products(vectors) if self.low else vectors.dtype
         parts = [vectors, self._places(first, ids.shape[1], vectors)]
         x = self.entrance(parts, self.dropout, None, kind)  # (B, T, H)
-        memory, mask, asked = opened(state.memory), opened(state.mask), state.weights is not None
-        room = _room(state, ids.shape[1], pasts[0])
+        memory, mask, asked = unwrap(state.memory), unwrap(state.mask), state.weights is not None
+        room = _plan_cache_write(state, ids.shape[1], pasts[0])
         past, shares = [], None
         counted = len(memory) == 0 or (mask is not None and mask.dim() == 1)
-        if isinstance(room, Place) and len(ids) <= self.few and counted:
-            x = small_batch.through(self.blocks, x, pasts, memory, room, mask)
+        if isinstance(room, CacheSlot) and len(ids) <= self.few and counted:
+            x = small_batch.run_blocks(self.blocks, x, pasts, memory, room, mask)
         else:
             for i, block in enumerate(self.blocks):
                 own = memory[i] if memory else None
@@ -257,10 +276,10 @@ class Stack(nn.Module):
         if state.position is None:
             state = state._replace(past=tuple(past))
         else:  # what has room was written in place
-            state = _stepped(state, state.position, ids.shape[1])
+            state = _advance_position(state, state.position, ids.shape[1])
         if weights is not None:
             state = state._replace(weights=weights[:, -1])
-        return Read(self.words.narrow(x), x, weights), state
+        return DecoderOutput(self.words.narrow(x), x, weights), state
 
     def _places(self, first: int | Tensor, steps: int, like: Tensor) -> Tensor:
         """The vectors of positions, (T, H), or (B, T, H) where rows stand at different ones."""
@@ -287,13 +306,13 @@ class Stack(nn.Module):
         return (None,) * len(self.blocks)
 
     def _begun(
-        self, batch: int, device: Any, memory: tuple[Pair, ...], mask: Tensor | None, limit: int
+        self, batch: int, device: Any, memory: tuple[KVPair, ...], mask: Tensor | None, limit: int
     ) -> TransformerState:
         """An empty past, growing or with room for `limit` steps."""
         self._reach(limit)
         shape = (batch, self.heads, limit, self.hidden_size // self.heads)  # (B, N, P, K)
-        empty = {"dtype": _dtype(self.words.table.weight), "device": device}
-        past = rooms.empty(
+        empty = {"dtype": _attention_dtype(self.words.table.weight), "device": device}
+        past = rooms.allocate(
             torch.zeros((batch, self.heads, 0, shape[3]), **empty), limit, len(self.blocks)
         )
         position = torch.zeros(batch, dtype=torch.long, device=device) if limit else None
@@ -301,7 +320,7 @@ class Stack(nn.Module):
 
 
 @register("decoder", "transformer")
-class Transformer(Stack):
+class Seq2SeqTransformerDecoder(TransformerDecoder):
     """Blocks of self-attention and attention to a memory (Vaswani et al. 2017).
 
     `feed` is the inner width of the perceptrons, 4·hidden unless given. Learned positions end at
@@ -344,7 +363,7 @@ class Transformer(Stack):
             state = state._replace(weights=empty)
         return state
 
-    def read(self, targets: Padded, memory: Padded, weights: bool = True) -> Read:
+    def read(self, targets: Padded, memory: Padded, weights: bool = True) -> DecoderOutput:
         """All steps at once."""
         state = self.start(memory, weights=weights)
         return self._some(targets.data, state._replace(past=self._none()))[0]
@@ -359,7 +378,7 @@ class Transformer(Stack):
 
 
 @register("decoder", "gpt")
-class GPT(Stack):
+class GPT(TransformerDecoder):
     """A Transformer without a memory, as a language model in GPT-2's layout.
 
     Pre-norm blocks, learned positions, one table for words and scores, weights that start small
@@ -411,33 +430,35 @@ class GPT(Stack):
         return scores
 
 
-def _room(state: TransformerState, steps: int, begun: Pair | None) -> Room | Place | None:
+def _plan_cache_write(
+    state: TransformerState, steps: int, begun: KVPair | None
+) -> CacheWrite | CacheSlot | None:
     """Where so many steps go, and what they see, in a state that has room."""
     if state.position is None or begun is None:
         return None
     if state.beams and steps == 1:
-        return Place(state.position, state.rows, state.beams)
-    return rooms.entered(state.position, steps, begun[0], state.rows, state.beams)
+        return CacheSlot(state.position, state.rows, state.beams)
+    return rooms.plan_write(state.position, steps, begun[0], state.rows, state.beams)
 
 
-def _stepped(state: TransformerState, position: Tensor, steps: int) -> TransformerState:
+def _advance_position(state: TransformerState, position: Tensor, steps: int) -> TransformerState:
     """A state with room behind its next steps."""
     rows = state.rows
     if rows is not None:
-        rows = rooms.signed(rows, position, steps, state.beams)
+        rows = rooms.mark_written(rows, position, steps, state.beams)
     return state._replace(position=position + steps, rows=rows)
 
 
-def _counted(state: TransformerState) -> TransformerState:
+def _with_lengths(state: TransformerState) -> TransformerState:
     """The state with how many steps of the memory are real, unless weights are asked for."""
-    mask = opened(state.mask)
+    mask = unwrap(state.mask)
     if mask is None or state.weights is not None:
         return state
     lengths = mask.sum(1)  # (B,)
-    return state._replace(mask=Shared(lengths) if isinstance(state.mask, Shared) else lengths)
+    return state._replace(mask=PerPrompt(lengths) if isinstance(state.mask, PerPrompt) else lengths)
 
 
-def _dtype(weight: Tensor) -> torch.dtype:
+def _attention_dtype(weight: Tensor) -> torch.dtype:
     """What attention will work in."""
     kind = weight.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype

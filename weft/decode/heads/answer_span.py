@@ -17,10 +17,10 @@ from weft.errors import UserError
 from weft.registry import register
 from weft.tokens.special_tokens import BARE, Frame
 
-NEVER = float("-inf")
+IMPOSSIBLE = float("-inf")
 
 
-class Best(NamedTuple):
+class BestSpan(NamedTuple):
     """The best span of one row, as steps of its states, and how it compares with all others."""
 
     first: int
@@ -31,7 +31,7 @@ class Best(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SpanScores:
+class AnswerSpanOutput:
     """How well an answer begins and ends at each step; number 0 is that there is none."""
 
     starts: Tensor  # (B, 1+T), -inf where no answer can be
@@ -47,23 +47,23 @@ class SpanScores:
         total = torch.stack([F.cross_entropy(s, at, reduction="sum") for s, at in both]).sum()
         return total / 2, len(target)
 
-    def decode(self) -> list[Best]:
+    def decode(self) -> list[BestSpan]:
         """Of each row the span with the highest score that is not too long."""
         starts, ends = self.starts[:, 1:], self.ends[:, 1:]  # (B, T)
         wide = min(self.longest, starts.shape[1])
         # The ends that each start can have, side by side, so that there are T*L spans and not T*T.
-        near = F.pad(ends, (0, wide - 1), value=NEVER).unfold(1, wide, 1)  # (B, T, L)
+        near = F.pad(ends, (0, wide - 1), value=IMPOSSIBLE).unfold(1, wide, 1)  # (B, T, L)
         spans = (starts[:, :, None] + near).flatten(1)  # (B, T*L)
         score, place = spans.max(1)  # (B,)
         nothing = self.starts[:, 0] + self.ends[:, 0]  # (B,)
         total = spans.logsumexp(1)  # (B,)
         first, length = place // wide, place % wide
         rows = (x.tolist() for x in (first, first + length, score, nothing, total))
-        return [Best(*row) for row in zip(*rows, strict=True)]
+        return [BestSpan(*row) for row in zip(*rows, strict=True)]
 
 
 @register("head", "span")
-class Span(nn.Module):
+class AnswerSpanHead(nn.Module):
     """A score for the first step of an answer and one for the last, each by a vector.
 
     With `own_end` the end has a BiLSTM of its own: M² over the part M that a `bidaf` calls its
@@ -103,7 +103,7 @@ class Span(nn.Module):
         learned = self.no_answer and not self.marked
         self.nothing = nn.Parameter(torch.zeros(2)) if learned else None
 
-    def forward(self, states: Padded) -> SpanScores:
+    def forward(self, states: Padded) -> AnswerSpanOutput:
         if not isinstance(states, Padded):
             raise UserError("A head for spans reads every step. Set pool.kind to 'none'.")
         starts = self.start(self.dropout(states.data))[..., 0].float()  # (B, T)
@@ -111,12 +111,14 @@ class Span(nn.Module):
         inside = self._inside(states)  # (B, T)
         found = []
         for i, scores in enumerate((starts, ends)):
-            none = scores.new_full((len(scores), 1), NEVER)  # (B, 1)
+            none = scores.new_full((len(scores), 1), IMPOSSIBLE)  # (B, 1)
             if self.no_answer:
                 learned = self.nothing[i].expand_as(none) if self.nothing is not None else None
                 none = scores[:, :1] if learned is None else learned.float()
-            found.append(torch.cat([none, scores.masked_fill(~inside, NEVER)], dim=1))  # (B, 1+T)
-        return SpanScores(found[0], found[1], self.longest)
+            found.append(
+                torch.cat([none, scores.masked_fill(~inside, IMPOSSIBLE)], dim=1)
+            )  # (B, 1+T)
+        return AnswerSpanOutput(found[0], found[1], self.longest)
 
     def _last(self, states: Padded) -> Tensor:
         """What the end is scored by: the states, or those of its own BiLSTM."""

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from weft.batch import Padded
-from weft.decode.losses import word_scores
+from weft.decode.losses import token_log_probs
 from weft.errors import UserError
 
 
 @dataclass(frozen=True)
-class Spoken:
+class WithAuxiliaryLM:
     """The scores of some texts, and the states of the language model that has read them."""
 
     scores: Tensor  # (B, C)
@@ -30,12 +30,12 @@ class Spoken:
         foretold = (self.states.lengths - 1).clamp(min=0)  # (B,)
         row, step = (steps < foretold[:, None]).nonzero().to(self.ids.device).T  # (K,)
         right = self.ids[row, step + 1]
-        logps = word_scores(self.states.data[row, step], self.table, None, right)  # (K,)
+        logps = token_log_probs(self.states.data[row, step], self.table, None, right)  # (K,)
         nats = logps.new_zeros(len(self.ids)).index_add(0, row, -logps)
         return nats / foretold.clamp(min=1).to(nats.device)
 
 
-def check(embedders: Any, parts: Mapping[str, Any], apart: bool) -> None:
+def check_auxiliary(embedders: Any, parts: Mapping[str, Any], apart: bool) -> None:
     """A UserError where `task.auxiliary` is asked of what does not foretell words."""
     specs = parts["embedder"] if isinstance(parts["embedder"], list) else [parts["embedder"]]
     kind = specs[0]["kind"]

@@ -16,12 +16,12 @@ from weft.batch import Padded
 from weft.embed.activations import sensible
 from weft.errors import UserError
 
-Search = Literal["tree", "projective", "greedy"]
-UNKNOWN = -1  # gold head or label that is not known: no loss
+TreeSearch = Literal["tree", "projective", "greedy"]
+IGNORED = -1  # gold head or label that is not known: no loss
 
 
 @dataclass(frozen=True)
-class ArcScores:
+class ArcOutput:
     """How well each word fits each head; labels are scored later, for one head a word."""
 
     arcs: Tensor  # (B, T, S) -inf where the head is the word itself or padding
@@ -31,7 +31,7 @@ class ArcScores:
 
 
 @dataclass(frozen=True)
-class Parse:
+class DependencyParse:
     """Heads (0 the root) and labels of a batch, -1 in the padding, and how sure each word is."""
 
     heads: np.ndarray  # (B, T)
@@ -74,7 +74,7 @@ class Biaffine(nn.Module):
         return x, y
 
 
-class Arcs(nn.Module):
+class BiaffineScorer(nn.Module):
     """One hidden layer for each role a word plays, then a biaffine score for arcs and for labels.
 
     sᵢⱼ(arc) = hⱼᵀ U hᵢ + hⱼᵀ u: a term for how likely j is to take anything, none for word i.
@@ -93,50 +93,57 @@ class Arcs(nn.Module):
         super().__init__()
         sensible("head 'arcs'", dropout, arc=arc, label=label)
         self.root = nn.Parameter(torch.randn(input_size) / input_size**0.5)
-        self.arc_head, self.arc_word = _layer(input_size, arc), _layer(input_size, arc)
-        self.label_head, self.label_word = _layer(input_size, label), _layer(input_size, label)
+        self.arc_head, self.arc_word = _role_layer(input_size, arc), _role_layer(input_size, arc)
+        self.label_head, self.label_word = (
+            _role_layer(input_size, label),
+            _role_layer(input_size, label),
+        )
         self.arc = Biaffine(arc, arc, 1, bias_x=True, bias_y=False)
         self.label = Biaffine(label, label, outputs, bias_x=True, bias_y=True)
         self.dropout = nn.Dropout1d(dropout)  # of (B, H, T): a unit goes at all steps or none
 
-    def forward(self, states: Padded) -> ArcScores:
+    def forward(self, states: Padded) -> ArcOutput:
         words = states.data  # (B, T, H)
         root = self.root.to(words.dtype).expand(len(words), 1, -1)
         heads = torch.cat([root, words], dim=1)  # (B, S, H)
         arcs = self.arc.all_pairs(
             self._role(self.arc_word, words), self._role(self.arc_head, heads)
         )
-        return ArcScores(
-            _possible(arcs, states.mask),
+        return ArcOutput(
+            _mask_impossible(arcs, states.mask),
             # In full precision: labels are scored later, where nothing is cast by itself.
             self._role(self.label_head, heads).to(self.label.weight.dtype),
             self._role(self.label_word, words).to(self.label.weight.dtype),
             states.lengths,
         )
 
-    def labels(self, scores: ArcScores, heads: Tensor) -> Tensor:
+    def labels(self, scores: ArcOutput, heads: Tensor) -> Tensor:
         """Label scores (n, C) of each word that has one of the heads (B, T), row by row."""
         known = heads >= 0
         row, _ = known.nonzero(as_tuple=True)
         above = scores.heads[row, heads[known]]  # (n, R)
         return self.label.pairs(scores.words[known], above)
 
-    def loss(self, scores: ArcScores, heads: Tensor, labels: Tensor) -> tuple[Tensor, int]:
+    def loss(self, scores: ArcOutput, heads: Tensor, labels: Tensor) -> tuple[Tensor, int]:
         """Cross-entropy of heads and of labels at the right heads, as a sum, and how many words.
 
         Words whose head or label is -1 (padding; a label never seen in training) add nothing.
         """
         arcs = scores.arcs.float().flatten(0, 1)  # (B*T, S)
-        total = F.cross_entropy(arcs, heads.flatten(), ignore_index=UNKNOWN, reduction="sum")
+        total = F.cross_entropy(arcs, heads.flatten(), ignore_index=IGNORED, reduction="sum")
         named = self.labels(scores, heads).float()  # (n, C)
         wanted = labels[heads >= 0]  # (n,)
-        total = total + F.cross_entropy(named, wanted, ignore_index=UNKNOWN, reduction="sum")
+        total = total + F.cross_entropy(named, wanted, ignore_index=IGNORED, reduction="sum")
         return total, len(wanted)
 
     @torch.no_grad()
     def decode(
-        self, scores: ArcScores, search: Search = "tree", root: int | None = None, threads: int = 0
-    ) -> Parse:
+        self,
+        scores: ArcOutput,
+        search: TreeSearch = "tree",
+        root: int | None = None,
+        threads: int = 0,
+    ) -> DependencyParse:
         """The best tree of each row and the best label of each arc.
 
         `tree` allows crossing arcs, `projective` does not, `greedy` takes each word's best head
@@ -148,21 +155,21 @@ class Arcs(nn.Module):
         if search == "greedy":
             steps = np.arange(arcs.shape[1])
             best = arcs.argmax(2).cpu().numpy()
-            heads = np.where(steps < lengths[:, None], best, UNKNOWN)
+            heads = np.where(steps < lengths[:, None], best, IGNORED)
         else:
             # Here and not above: the compiler it imports takes a moment, and training needs none.
-            from weft.decode.heads.mst import trees
+            from weft.decode.heads.mst import best_trees
 
-            heads = trees(arcs.cpu().numpy(), lengths, search == "projective", threads)
+            heads = best_trees(arcs.cpu().numpy(), lengths, search == "projective", threads)
         given = torch.from_numpy(heads).to(arcs.device)  # (B, T)
         known = given >= 0
         chances = arcs.softmax(2).gather(2, given.clamp(min=0)[:, :, None]).squeeze(2)[known]
         named = self._allowed(self.labels(scores, given).float(), given[known] == 0, root)
         likely, label = named.softmax(1).max(1)
-        labels, sure = np.full(heads.shape, UNKNOWN), np.zeros(heads.shape)
+        labels, sure = np.full(heads.shape, IGNORED), np.zeros(heads.shape)
         labels[heads >= 0] = label.cpu().numpy()
         sure[heads >= 0] = (chances * likely).cpu().numpy()
-        return Parse(heads, labels, sure)
+        return DependencyParse(heads, labels, sure)
 
     def _allowed(self, named: Tensor, at_root: Tensor, root: int | None) -> Tensor:
         """Scores (n, C) with -inf where the root's label and the root's child do not meet."""
@@ -179,7 +186,7 @@ class Arcs(nn.Module):
         return self.dropout(hidden.transpose(1, 2)).transpose(1, 2)
 
 
-def _layer(input_size: int, size: int) -> nn.Sequential:
+def _role_layer(input_size: int, size: int) -> nn.Sequential:
     """The slope below zero is that of the authors' own program."""
     linear = nn.Linear(input_size, size)
     nn.init.orthogonal_(linear.weight)
@@ -187,7 +194,7 @@ def _layer(input_size: int, size: int) -> nn.Sequential:
     return nn.Sequential(linear, nn.LeakyReLU(0.1))
 
 
-def _possible(arcs: Tensor, mask: Tensor) -> Tensor:
+def _mask_impossible(arcs: Tensor, mask: Tensor) -> Tensor:
     """-inf at heads that are padding or the word itself; the root is always possible."""
     itself = torch.eye(arcs.shape[1], dtype=torch.bool, device=arcs.device)
     allowed = F.pad(mask[:, None] & ~itself, (1, 0), value=True)  # (B, T, S)

@@ -8,29 +8,29 @@ from numba import njit
 
 from weft.errors import UserError
 
-LONGEST = 2500  # words: n²/2 spans to score, and time for the search that grows with the cube
+MAX_WORDS = 2500  # words: n²/2 spans to score, and time for the search that grows with the cube
 
-_compiled = njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"})
-_exact = njit(nogil=True, cache=True, boundscheck=False)
+_compile_fast = njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"})
+_compile_exact = njit(nogil=True, cache=True, boundscheck=False)
 
 
-def size(n: int) -> int:
+def span_count(n: int) -> int:
     """How many spans n words have; a UserError where they are too many to be searched."""
-    if n > LONGEST:
+    if n > MAX_WORDS:
         raise UserError(
             f"A sentence of {n:,} words is too long for constituency parsing, which stops at "
-            f"{LONGEST:,}. Split it into sentences."
+            f"{MAX_WORDS:,}. Split it into sentences."
         )
     return n * (n + 1) // 2
 
 
 def best_tree(scores: np.ndarray, n: int) -> np.ndarray:
     """The flat places (2n - 1,) of the spans of the best binary tree; the whole sentence first."""
-    assert scores.shape == (size(n),)
+    assert scores.shape == (span_count(n),)
     if not n:
         return np.zeros(0, dtype=np.int64)
     places = np.empty(2 * n - 1, dtype=np.int64)
-    if not _search(np.ascontiguousarray(scores, dtype=np.float64), n, places):
+    if not _fill_tree(np.ascontiguousarray(scores, dtype=np.float64), n, places):
         raise UserError(
             "The parser's scores hold numbers that are not finite (nan or inf): the training has "
             "diverged. Train again with a lower learning rate."
@@ -38,8 +38,8 @@ def best_tree(scores: np.ndarray, n: int) -> np.ndarray:
     return places
 
 
-@_exact
-def _search(scores, n, places):  # type: ignore[no-untyped-def]
+@_compile_exact
+def _fill_tree(scores, n, places):  # type: ignore[no-untyped-def]
     """Bottom up over span ends; the table is kept both ways round, so that loops run along memory.
 
     Only the best totals are kept: the few split points of the best tree are found again.
@@ -52,7 +52,7 @@ def _search(scores, n, places):  # type: ignore[no-untyped-def]
         row = start * n - start * (start - 1) // 2 - start - 1  # place of (start, end), less end
         by_start[start, start + 1] = by_end[start + 1, start] = scores[row + start + 1]
         for end in range(start + 2, n + 1):
-            total = _top(by_start[start], by_end[end], start + 1, end) + scores[row + end]
+            total = _max_sum(by_start[start], by_end[end], start + 1, end) + scores[row + end]
             by_start[start, end] = by_end[end, start] = total
     stack = np.empty((n + 1, 2), np.int64)
     stack[0, 0], stack[0, 1], held = 0, n, 1
@@ -72,8 +72,8 @@ def _search(scores, n, places):  # type: ignore[no-untyped-def]
     return True
 
 
-@_compiled
-def _top(a, b, start, stop):  # type: ignore[no-untyped-def]
+@_compile_fast
+def _max_sum(a, b, start, stop):  # type: ignore[no-untyped-def]
     """The largest a[k] + b[k]."""
     top = a[start] + b[start]
     for k in range(start + 1, stop):

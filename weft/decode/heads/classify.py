@@ -13,7 +13,7 @@ from weft.registry import register
 
 
 @register("head", "linear")
-class Linear(nn.Module):
+class LinearHead(nn.Module):
     """One matrix."""
 
     def __init__(self, input_size: int, outputs: int, dropout: float = 0.0):
@@ -28,7 +28,7 @@ class Linear(nn.Module):
 
 
 @register("head", "logistic")
-class Logistic(Linear):
+class LogisticHead(LinearHead):
     """One matrix, fitted by logistic regression over vectors that do not learn.
 
     `strength` is C, or one over the penalty of ridge regression for a number; 0 chooses the best of
@@ -50,7 +50,7 @@ class Logistic(Linear):
 
 
 @register("head", "mlp")
-class MLP(nn.Module):
+class MLPHead(nn.Module):
     """`layers` hidden layers before the scores, each with its activation and dropout."""
 
     def __init__(

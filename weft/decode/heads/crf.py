@@ -14,7 +14,9 @@ from weft.batch.padded import Padded
 from weft.decode.heads import crf_dp
 from weft.errors import UserError
 
-Allowed = tuple[np.ndarray, np.ndarray, np.ndarray]  # booleans: start (C,), pairs (C, C), end (C,)
+AllowedTransitions = tuple[
+    np.ndarray, np.ndarray, np.ndarray
+]  # booleans: start (C,), pairs (C, C), end (C,)
 
 
 class CRF(nn.Module):
@@ -29,7 +31,9 @@ class CRF(nn.Module):
     may_follow: Tensor  # (C, C)
     may_end: Tensor  # (C,)
 
-    def __init__(self, labels: int, allowed: Allowed | None = None, names: Sequence[str] = ()):
+    def __init__(
+        self, labels: int, allowed: AllowedTransitions | None = None, names: Sequence[str] = ()
+    ):
         super().__init__()
         assert labels >= 1
         self.transitions = nn.Parameter(torch.zeros(labels, labels))  # (C, C) from row to column
@@ -43,23 +47,23 @@ class CRF(nn.Module):
         assert [r.shape for r in self.rules] == [(labels,), (labels, labels), (labels,)]
         for name, rule in zip(("may_start", "may_follow", "may_end"), self.rules, strict=True):
             self.register_buffer(name, torch.from_numpy(rule), persistent=False)
-        self.mixing = _mixing(*self.rules)
+        self.mixing = _mixing_time(*self.rules)
         self._possible: list[bool] = [False]  # whether any sequence of that length is allowed
         self._ahead = self.rules[0]  # labels that an allowed sequence of the next length can end in
 
     def log_partition(self, emissions: Padded) -> Tensor:
         """Log of the summed exponentials of the scores of all allowed sequences (B,)."""
-        return _narrow(self._log_partition(emissions), emissions)
+        return _match_dtype(self._log_partition(emissions), emissions)
 
     def score(self, emissions: Padded, tags: Tensor) -> Tensor:
         """The score of these sequences (B,); a UserError where one is not allowed."""
-        return _narrow(self._score(emissions, tags), emissions)
+        return _match_dtype(self._score(emissions, tags), emissions)
 
     def loss(self, emissions: Padded, tags: Tensor) -> tuple[Tensor, int]:
         """The negative log-likelihoods of these sequences, summed, and how many steps they have."""
         # The difference of two large numbers, so it is taken before they are made narrow.
         total = (self._log_partition(emissions) - self._score(emissions, tags)).sum()
-        return _narrow(total, emissions), int(emissions.lengths.sum())
+        return _match_dtype(total, emissions), int(emissions.lengths.sum())
 
     @torch.no_grad()
     def viterbi(self, emissions: Padded) -> tuple[Tensor, Tensor]:
@@ -69,12 +73,12 @@ class CRF(nn.Module):
         return tags, self.score(emissions, tags)
 
     @torch.no_grad()
-    def best(self, emissions: Padded, few: int) -> list[tuple[Tensor, Tensor]]:
+    def best(self, emissions: Padded, count: int) -> list[tuple[Tensor, Tensor]]:
         """The `few` best allowed sequences of each row, (few, T) without padding, and scores."""
         self._check_lengths(emissions)
         weights = self._weights()
         rows = zip(emissions.data, emissions.lengths.tolist(), strict=True)
-        return [crf_dp.best_few(row, weights, length, few) for row, length in rows]
+        return [crf_dp.nbest(row, weights, length, count) for row, length in rows]
 
     @torch.no_grad()
     def marginals(self, emissions: Padded) -> Tensor:
@@ -82,15 +86,15 @@ class CRF(nn.Module):
         self._check_lengths(emissions)
         data, weights, lengths = self._clean(emissions), self._weights(), emissions.lengths
         exact = self._exact(data, weights)
-        swept = crf_dp.sweep(data, weights, lengths, exact)
+        swept = crf_dp.forward_backward(data, weights, lengths, exact)
         found = crf_dp.marginals(swept, lengths, exact).transpose(0, 1)  # (B, T, C)
-        return _narrow(found, emissions)
+        return _match_dtype(found, emissions)
 
     def _log_partition(self, emissions: Padded) -> Tensor:
         self._check_lengths(emissions)
         data, weights = self._clean(emissions), self._weights()
         exact = self._exact(data.detach(), weights)
-        return crf_dp.Partition.apply(data, *weights, emissions.lengths, exact)  # (B,)
+        return crf_dp.LogPartition.apply(data, *weights, emissions.lengths, exact)  # (B,)
 
     def _score(self, emissions: Padded, tags: Tensor) -> Tensor:
         real, lengths = emissions.mask, emissions.lengths.to(tags.device)
@@ -98,7 +102,7 @@ class CRF(nn.Module):
         last = tags.gather(1, lengths[:, None] - 1)[:, 0]  # (B,)
         if not self.free:
             self._check_tags(tags, last, real)
-        wide = crf_dp.widest(tags.device)
+        wide = crf_dp.accumulation_dtype(tags.device)
         own = self._clean(emissions).gather(2, tags[:, :, None])[:, :, 0].to(wide)  # (B, T)
         # One place of a flat table a pair: its gradient is cheaper than that of two indices.
         pairs = tags[:, :-1] * len(self.start) + tags[:, 1:]  # (B, T-1)
@@ -106,13 +110,13 @@ class CRF(nn.Module):
         total = own.sum(1) + moves.sum(1)  # (B,)
         return total + self.start[tags[:, 0]] + self.end[last]
 
-    def _weights(self) -> crf_dp.Weights:
+    def _weights(self) -> crf_dp.CRFWeights:
         if self.free:
-            return crf_dp.Weights(self.transitions, self.start, self.end)
+            return crf_dp.CRFWeights(self.transitions, self.start, self.end)
         learned = (self.transitions, self.start, self.end)
         rules = (self.may_follow, self.may_start, self.may_end)
         pairs = zip(learned, rules, strict=True)
-        return crf_dp.Weights(*(w.masked_fill(~rule, -torch.inf) for w, rule in pairs))
+        return crf_dp.CRFWeights(*(w.masked_fill(~rule, -torch.inf) for w, rule in pairs))
 
     def _clean(self, emissions: Padded) -> Tensor:
         """The emissions with zeros in the padding, so that garbage there cannot become NaN."""
@@ -120,18 +124,18 @@ class CRF(nn.Module):
             return emissions.data
         return emissions.data.masked_fill(~emissions.mask[:, :, None], 0)
 
-    def _exact(self, data: Tensor, weights: crf_dp.Weights) -> bool:
+    def _exact(self, data: Tensor, weights: crf_dp.CRFWeights) -> bool:
         """Whether scores lie so far apart that the fast way could lose the best sequence.
 
         From any label every other is `mixing` steps away or less. So whatever the sums of a step
         are, the smallest that matters is at most that many steps' spread below the largest.
         """
         with torch.no_grad():
-            spread = (data.amax(2) - data.amin(2)).amax().to(crf_dp.widest(data.device))
+            spread = (data.amax(2) - data.amin(2)).amax().to(crf_dp.accumulation_dtype(data.device))
             for each, times in zip(weights, (1, 0.5, 0.5), strict=True):
                 low = each.masked_fill(each == -torch.inf, torch.inf).amin()
                 spread = spread + (each.amax() - low) * times
-        room = 0.8 * math.log(torch.finfo(crf_dp.widest(data.device)).max)
+        room = 0.8 * math.log(torch.finfo(crf_dp.accumulation_dtype(data.device)).max)
         steps = self.mixing + 1
         # `not <`, so that NaN goes the safe way as well.
         return not (float(spread) + math.log(len(self.start))) * steps < room
@@ -176,12 +180,12 @@ class CRF(nn.Module):
         )
 
 
-def _narrow(found: Tensor, emissions: Padded) -> Tensor:
+def _match_dtype(found: Tensor, emissions: Padded) -> Tensor:
     """In the precision of the emissions, at least single."""
     return found.to(torch.promote_types(emissions.data.dtype, torch.float32))
 
 
-def _mixing(start: np.ndarray, pairs: np.ndarray, end: np.ndarray) -> float:
+def _mixing_time(start: np.ndarray, pairs: np.ndarray, end: np.ndarray) -> float:
     """In how many steps exactly one comes from any label to any other; inf: in no number of them.
 
     Labels that no allowed sequence can hold do not count.

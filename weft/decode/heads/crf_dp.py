@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-class Weights(NamedTuple):
+class CRFWeights(NamedTuple):
     """Scores of one label after another, of the first and of the last; -inf where forbidden."""
 
     transitions: Tensor  # (C, C) from row to column
@@ -20,7 +20,7 @@ class Weights(NamedTuple):
     end: Tensor  # (C,)
 
 
-class Sweep(NamedTuple):
+class ForwardTable(NamedTuple):
     """What is left of one pass over the steps, in exponential or logarithmic space."""
 
     total: Tensor  # (B,) log of the sum over all sequences
@@ -30,7 +30,7 @@ class Sweep(NamedTuple):
     sizes: Tensor  # (T, B, 1) what `left` was divided by at each step
 
 
-class Partition(torch.autograd.Function):
+class LogPartition(torch.autograd.Function):
     """Log of the summed scores of all sequences (B,), wide; its gradient is the expected counts."""
 
     @staticmethod
@@ -43,8 +43,8 @@ class Partition(torch.autograd.Function):
         lengths: Tensor,  # (B,) on the host
         exact: bool,
     ) -> Tensor:
-        weights = Weights(transitions, start, end)
-        swept = sweep(emissions, weights, lengths, exact, any(ctx.needs_input_grad))
+        weights = CRFWeights(transitions, start, end)
+        swept = forward_backward(emissions, weights, lengths, exact, any(ctx.needs_input_grad))
         ctx.save_for_backward(*weights, lengths, *swept)
         ctx.exact, ctx.kinds = exact, [emissions.dtype, *(w.dtype for w in weights)]
         return swept.total
@@ -52,34 +52,34 @@ class Partition(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *given: Tensor) -> Any:
         transitions, start, end, lengths, *rest = ctx.saved_tensors
-        swept = Sweep(*rest)
-        weights = Weights(transitions, start, end)
+        swept = ForwardTable(*rest)
+        weights = CRFWeights(transitions, start, end)
         share = given[0].to(swept.total.dtype)[:, None]  # (B, 1)
         single = marginals(swept, lengths, ctx.exact).mul_(share)  # (T, B, C)
-        pairs = _pairs(swept, weights, lengths, ctx.exact, share)  # (C, C)
+        pairs = _expected_transitions(swept, weights, lengths, ctx.exact, share)  # (C, C)
         rows = torch.arange(len(lengths), device=single.device)
-        last = single[_place(lengths, single) - 1, rows]  # (B, C)
+        last = single[_to_device(lengths, single) - 1, rows]  # (B, C)
         found = (single.transpose(0, 1), pairs, single[0].sum(0), last.sum(0))
         return (*(x.to(kind) for x, kind in zip(found, ctx.kinds, strict=True)), None, None)
 
 
-def sweep(
-    emissions: Tensor, weights: Weights, lengths: Tensor, exact: bool, both: bool = True
-) -> Sweep:
+def forward_backward(
+    emissions: Tensor, weights: CRFWeights, lengths: Tensor, exact: bool, both: bool = True
+) -> ForwardTable:
     """One pass over the steps of (B, T, C) emissions; without `both`, only from the left.
 
     In exponential space, what is more than e^700 times smaller than the best of its step is lost.
     With `exact` the pass runs in logarithmic space, where nothing is, and takes longer.
     """
-    kind = widest(emissions.device)
+    kind = accumulation_dtype(emissions.device)
     with torch.autocast(emissions.device.type, enabled=False):
         own = emissions.detach().to(kind).transpose(0, 1)  # (T, B, C)
-        wide = Weights(*(w.detach().to(kind) for w in weights))
-        return (_logarithmic if exact else _exponential)(own, wide, lengths, both)
+        wide = CRFWeights(*(w.detach().to(kind) for w in weights))
+        return (_in_log_space if exact else _in_exponential_space)(own, wide, lengths, both)
 
 
 @lru_cache
-def widest(device: torch.device) -> torch.dtype:
+def accumulation_dtype(device: torch.device) -> torch.dtype:
     """Double precision, except on the devices that have none."""
     try:
         torch.zeros(1, dtype=torch.float64, device=device)
@@ -88,7 +88,9 @@ def widest(device: torch.device) -> torch.dtype:
     return torch.float64
 
 
-def _exponential(own: Tensor, weights: Weights, lengths: Tensor, both: bool) -> Sweep:
+def _in_exponential_space(
+    own: Tensor, weights: CRFWeights, lengths: Tensor, both: bool
+) -> ForwardTable:
     steps, rows, _ = own.shape
     tops = own.amax(2, keepdim=True)  # (T, B, 1)
     own = (own - tops).exp_()
@@ -97,7 +99,7 @@ def _exponential(own: Tensor, weights: Weights, lengths: Tensor, both: bool) -> 
     sides = 2 if both else 1
     # The pass from the right is the one from the left over reversed rows, with the matrix turned.
     matrices = torch.stack([step, step.T])[:sides]  # (S, C, C)
-    inputs = torch.stack([own, own[_reversed(lengths, own)]][:sides], 1)  # (T, S, B, C)
+    inputs = torch.stack([own, own[_reversal_index(lengths, own)]][:sides], 1)  # (T, S, B, C)
     sums = torch.empty_like(inputs)
     sizes = torch.empty_like(inputs[..., :1])
     first = torch.stack([start, end])[:sides, None]
@@ -111,17 +113,17 @@ def _exponential(own: Tensor, weights: Weights, lengths: Tensor, both: bool) -> 
         # Padding after a label that nothing may follow would divide by zero.
         now.div_(sizes[t].clamp_(min=torch.finfo(now.dtype).tiny))
     left, sizes = sums[:, 0], sizes[:, 0]
-    right = sums[:, 1][_reversed(lengths, own)] if both else left[:0]
-    place, each = _place(lengths, own), torch.arange(rows, device=own.device)
+    right = sums[:, 1][_reversal_index(lengths, own)] if both else left[:0]
+    place, each = _to_device(lengths, own), torch.arange(rows, device=own.device)
     grown = (sizes.log() + tops).cumsum(0)[place - 1, each, 0]  # (B,)
     closed = (left[place - 1, each] @ end).log()  # (B,)
     total = grown + closed + tops_of[1] + tops_of[2] + (place - 1) * tops_of[0]  # (B,)
-    return Sweep(total, left, right, own, sizes)
+    return ForwardTable(total, left, right, own, sizes)
 
 
-def _logarithmic(own: Tensor, weights: Weights, lengths: Tensor, both: bool) -> Sweep:
+def _in_log_space(own: Tensor, weights: CRFWeights, lengths: Tensor, both: bool) -> ForwardTable:
     rows = torch.arange(own.shape[1], device=own.device)
-    back = _reversed(lengths, own)
+    back = _reversal_index(lengths, own)
 
     def pass_over(inputs: Tensor, first: Tensor, matrix: Tensor) -> Tensor:
         sums = [inputs[0] + first]
@@ -133,25 +135,27 @@ def _logarithmic(own: Tensor, weights: Weights, lengths: Tensor, both: bool) -> 
     right = left[:0]
     if both:
         right = pass_over(own[back], weights.end, weights.transitions.T)[back]
-    total = (left[_place(lengths, own) - 1, rows] + weights.end).logsumexp(1)  # (B,)
-    return Sweep(total, left, right, own, left[..., :1])
+    total = (left[_to_device(lengths, own) - 1, rows] + weights.end).logsumexp(1)  # (B,)
+    return ForwardTable(total, left, right, own, left[..., :1])
 
 
-def marginals(swept: Sweep, lengths: Tensor, exact: bool) -> Tensor:
+def marginals(swept: ForwardTable, lengths: Tensor, exact: bool) -> Tensor:
     """Probability of each label at each step (T, B, C), zero in the padding."""
     if exact:
         found = (swept.left + swept.right - swept.own - swept.total[:, None]).exp_()
     else:
         found = (swept.left * swept.right).div_(swept.own)
         found.div_(found.sum(2, keepdim=True))
-    return found.masked_fill_(~_real(lengths, found), 0)
+    return found.masked_fill_(~_step_mask(lengths, found), 0)
 
 
-def _pairs(swept: Sweep, weights: Weights, lengths: Tensor, exact: bool, share: Tensor) -> Tensor:
+def _expected_transitions(
+    swept: ForwardTable, weights: CRFWeights, lengths: Tensor, exact: bool, share: Tensor
+) -> Tensor:
     """Expected count of each label after each other (C, C), rows weighted by their share (B, 1)."""
     left, right, own = swept.left, swept.right, swept.own
     wide = weights.transitions.to(left.dtype)
-    real = _real(lengths, left)[1:]
+    real = _step_mask(lengths, left)[1:]
     if exact:
         found = torch.zeros_like(wide)  # (C, C)
         for t in range(1, len(left)):
@@ -167,7 +171,7 @@ def _pairs(swept: Sweep, weights: Weights, lengths: Tensor, exact: bool, share: 
     return counts.mul_((wide - wide.amax()).exp_())
 
 
-def viterbi(emissions: Tensor, weights: Weights, lengths: Tensor) -> Tensor:
+def viterbi(emissions: Tensor, weights: CRFWeights, lengths: Tensor) -> Tensor:
     """The labels of the best sequence of each row (B, T), zero in the padding."""
     own = emissions.detach().to(torch.promote_types(emissions.dtype, torch.float32)).transpose(0, 1)
     step, start, end = (w.detach().to(own.dtype) for w in weights)
@@ -178,7 +182,7 @@ def viterbi(emissions: Tensor, weights: Weights, lengths: Tensor) -> Tensor:
         # Only the maximum here: which label it came from is looked up along the best path alone.
         now = (best[t - 1][:, None] + into).amax(2).add_(own[t])
         best[t] = now.sub_(now.amax(1, keepdim=True))
-    place = _place(lengths, own)
+    place = _to_device(lengths, own)
     label = torch.zeros_like(place)
     path = []
     for t in reversed(range(len(own))):
@@ -189,18 +193,18 @@ def viterbi(emissions: Tensor, weights: Weights, lengths: Tensor) -> Tensor:
     return torch.stack(path[::-1], 1)
 
 
-def best_few(emissions: Tensor, weights: Weights, length: int, few: int) -> tuple[Tensor, Tensor]:
+def nbest(emissions: Tensor, weights: CRFWeights, length: int, count: int) -> tuple[Tensor, Tensor]:
     """The `few` best sequences of one row (few, T) and their scores, best first; fewer if so."""
-    own = emissions[:length].detach().to(widest(emissions.device))
+    own = emissions[:length].detach().to(accumulation_dtype(emissions.device))
     step, start, end = (w.detach().to(own.dtype) for w in weights)
     score = (own[0] + start)[None]  # (K, C) best ways to a label, best first
     origins = []
     for now in own[1:]:
         ways = (score[:, :, None] + step).flatten(0, 1)  # (K*C, C)
-        score, origin = ways.topk(min(few, len(ways)), 0)
+        score, origin = ways.topk(min(count, len(ways)), 0)
         score = score + now
         origins.append(origin)
-    scores, place = (score + end).flatten().topk(min(few, score.numel()))
+    scores, place = (score + end).flatten().topk(min(count, score.numel()))
     place = place[scores > -torch.inf]
     labels = own.shape[1]
     path = [place % labels]
@@ -210,19 +214,19 @@ def best_few(emissions: Tensor, weights: Weights, length: int, few: int) -> tupl
     return torch.stack(path[::-1], 1), scores[: len(place)]
 
 
-def _place(lengths: Tensor, like: Tensor) -> Tensor:
+def _to_device(lengths: Tensor, like: Tensor) -> Tensor:
     return lengths.to(like.device)
 
 
-def _real(lengths: Tensor, like: Tensor) -> Tensor:
+def _step_mask(lengths: Tensor, like: Tensor) -> Tensor:
     """True at the real steps of (T, B, ...), as (T, B, 1)."""
     steps = torch.arange(len(like), device=like.device)[:, None]
-    return (steps < _place(lengths, like))[..., None]
+    return (steps < _to_device(lengths, like))[..., None]
 
 
-def _reversed(lengths: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+def _reversal_index(lengths: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """An index that turns the real steps of each row of (T, B, ...) round."""
     steps = torch.arange(len(like), device=like.device)[:, None]
-    place = _place(lengths, like)
+    place = _to_device(lengths, like)
     rows = torch.arange(len(place), device=like.device)
     return torch.where(steps < place, place - 1 - steps, steps), rows

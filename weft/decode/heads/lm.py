@@ -13,32 +13,35 @@ import torch
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.decode.decoders.language_models import masked
-from weft.decode.losses import chunked_loss, word_scores
-from weft.decode.search.settings import Settings
+from weft.decode.decoders.language_models import mask_tokens
+from weft.decode.losses import chunked_loss, token_log_probs
+from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 from weft.tokens.subtoken_table import with_pieces
 from weft.tokens.vocabulary import PAD, SPECIALS
 
-HIDDEN = SPECIALS.index(PAD)  # what stands for a hidden word: its vector is zero
-APART = 7  # tokens from one that is hidden to the next: about as many as in training
-USUAL = 35  # steps of a piece, for a decoder without a limit
-BOTH = (
+MASK_ID = SPECIALS.index(PAD)  # what stands for a hidden word: its vector is zero
+MASK_STRIDE = 7  # tokens from one that is hidden to the next: about as many as in training
+DEFAULT_WINDOW = 35  # steps of a piece, for a decoder without a limit
+PSEUDO_PERPLEXITY_NOTE = (
     "this model sees both sides of a word: its figures are pseudo-perplexities, not to be compared "
     "with those of models that see what stands before only"
 )
-WARM, LONG = 256, 1280  # steps that bring a carried state up to date, and of a row with them
+WARMUP_STEPS, STATEFUL_ROW_STEPS = (
+    256,
+    1280,
+)  # steps that bring a carried state up to date, and of a row with them
 
 
 @dataclass(frozen=True)
-class RunningScores:
+class LMOutput:
     """Tokens, and the decoder that reads them.
 
     The tokens are those before the ones that are foretold; of both sides, themselves. Each is an
     id, (B, T), or an id and pieces, (B, T, 1+W).
     """
 
-    head: "Running"
+    head: "LanguageModelHead"
     source: Padded
     back: bool = False  # the tokens come from the end, for the decoder that reads so
 
@@ -51,12 +54,12 @@ class RunningScores:
         right = Padded(target, self.source.lengths)
         if hasattr(decoder, "loss"):
             return decoder.loss(self.source, target, carried)
-        if self.head.hides:
-            given, chosen = masked(self.source, HIDDEN, range(1, words.size))
+        if self.head.needs_masking:
+            given, chosen = mask_tokens(self.source, MASK_ID, range(1, words.size))
             features = decoder.features(given)  # (B, T, F)
             total, count = chunked_loss(features, words.weight, words.bias, right, counted=chosen)
             return total * (target.numel() / max(count, 1)), target.numel(), None
-        if not self.head.carries:
+        if not self.head.is_stateful:
             features = decoder.features(self.source)  # (B, T, F)
             return *chunked_loss(features, words.weight, words.bias, right), None
         made = decoder.carry(self.source, carried)
@@ -68,13 +71,13 @@ class RunningScores:
     @torch.no_grad()
     def logps(self, target: Tensor, wanted: Tensor) -> Tensor:
         """(R,) log-probabilities of the target tokens (B, T) that are wanted (B, T), row by row."""
-        if not self.head.hides:
+        if not self.head.needs_masking:
             return self._asked(self.source, target, wanted)
         out = target.new_zeros(target.shape, dtype=torch.float32)
         steps = torch.arange(target.shape[1], device=target.device)
-        for turn in range(APART):
-            now = self.source.mask & (steps % APART == turn)  # (B, T)
-            given = self.source.with_data(self.source.data.masked_fill(now, HIDDEN))
+        for turn in range(MASK_STRIDE):
+            now = self.source.mask & (steps % MASK_STRIDE == turn)  # (B, T)
+            given = self.source.with_data(self.source.data.masked_fill(now, MASK_ID))
             now = now & wanted
             out[now] = self._asked(given, target, now).float()
         return out[wanted]
@@ -83,10 +86,10 @@ class RunningScores:
         words = self.head.decoder.words
         own = {"back": True} if self.back else {}
         features = self.head.decoder.features(given, **own)[wanted]  # (R, F)
-        return word_scores(features, words.weight, words.bias, target[wanted])
+        return token_log_probs(features, words.weight, words.bias, target[wanted])
 
 
-class Running(nn.Module):
+class LanguageModelHead(nn.Module):
     """A decoder that reads nothing but its own text, in the place of a head.
 
     A text is read in rows of `view` steps, of which the last `fresh` are new and the others
@@ -97,7 +100,13 @@ class Running(nn.Module):
     reads, task = "text", "language"
 
     def __init__(
-        self, decoder: Any, search: Settings, first: int, last: int, window: int, overlap: float
+        self,
+        decoder: Any,
+        search: SearchSettings,
+        first: int,
+        last: int,
+        window: int,
+        overlap: float,
     ):
         super().__init__()
         self.decoder, self.search = decoder, search
@@ -109,14 +118,14 @@ class Running(nn.Module):
                 f"task.window is {window}, but the decoder sees at most {limit} steps. Lower it, "
                 "or raise decoder.limit."
             )
-        self.window = window or limit or USUAL
-        long = self.carries
-        self.view = max(LONG, 2 * self.window) if long else self.window
-        context = WARM if long else min(int(overlap * self.window), self.window - 1)
+        self.window = window or limit or DEFAULT_WINDOW
+        long = self.is_stateful
+        self.view = max(STATEFUL_ROW_STEPS, 2 * self.window) if long else self.window
+        context = WARMUP_STEPS if long else min(int(overlap * self.window), self.window - 1)
         self.fresh = self.view - context
 
     @property
-    def carries(self) -> bool:
+    def is_stateful(self) -> bool:
         """Whether its state goes on from piece to piece."""
         return hasattr(self.decoder, "carry")
 
@@ -126,7 +135,7 @@ class Running(nn.Module):
         return not self.decoder.causal
 
     @property
-    def hides(self) -> bool:
+    def needs_masking(self) -> bool:
         """Whether a word must be hidden before it can be asked for."""
         return getattr(self.decoder, "by", "") == "mask"
 
@@ -150,11 +159,11 @@ class Running(nn.Module):
     @property
     def note(self) -> str:
         """What one should know of its figures."""
-        return BOTH if self.both else ""
+        return PSEUDO_PERPLEXITY_NOTE if self.both else ""
 
     def start(self, rows: int, device: Any = None) -> Any:
         """The state before the first token."""
         return self.decoder.start(rows, device)
 
-    def forward(self, source: Padded, back: bool = False) -> RunningScores:
-        return RunningScores(self, source, back)
+    def forward(self, source: Padded, back: bool = False) -> LMOutput:
+        return LMOutput(self, source, back)

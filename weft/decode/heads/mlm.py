@@ -18,14 +18,14 @@ from weft.embed.activations import ACTIVATIONS
 from weft.errors import UserError
 from weft.registry import register
 
-CHUNK = 2**24  # scores that exist at one time while a model is measured
+MAX_LOGITS = 2**24  # scores that exist at one time while a model is measured
 
 
 @dataclass(frozen=True)
-class MaskedScores:
+class MLMOutput:
     """The states of some rows, and the head that looks at some of them."""
 
-    head: "Masked"
+    head: "MLMHead"
     states: Padded  # (B, T, H)
     vector: Tensor  # (B, H) what [CLS] was pooled into
 
@@ -54,7 +54,7 @@ class MaskedScores:
         out = self.vector.new_zeros(len(target), 6, dtype=torch.float64)
         owner = asked.nonzero()[:, 0]  # (K,)
         states = self._at(wanted.places).unflatten(0, asked.shape)[asked]  # (K, H)
-        size = max(CHUNK // head.bias.numel(), 1)
+        size = max(MAX_LOGITS // head.bias.numel(), 1)
         for i in range(0, len(ids), size):
             logp = head.logps(states[i : i + size])  # (C, V)
             right = ids[i : i + size, None]
@@ -87,7 +87,7 @@ class MaskedScores:
 
 
 @register("head", "masked")
-class Masked(nn.Module):
+class MLMHead(nn.Module):
     """A dense layer and a layer norm, then the embedder's own table of words as scores.
 
     Words are scored at hidden places only. Whether the second segment follows the first is read
@@ -109,7 +109,7 @@ class Masked(nn.Module):
         self.table = nn.Embedding(0, input_size)
         self.activation = ACTIVATIONS[activation]()
         self.bias = nn.Parameter(torch.zeros(words))
-        self.next = _begun(nn.Linear(input_size, 2)) if follows else None
+        self.next = _init_layer(nn.Linear(input_size, 2)) if follows else None
         self._widen(input_size)
 
     def borrow(self, embedder: Any) -> None:
@@ -126,7 +126,7 @@ class Masked(nn.Module):
             self._widen(table.embedding_dim)
 
     def _widen(self, width: int) -> None:
-        self.dense = _begun(nn.Linear(self.input_size, width))
+        self.dense = _init_layer(nn.Linear(self.input_size, width))
         self.norm = nn.LayerNorm(width, self.eps)
 
     def features(self, states: Tensor) -> Tensor:
@@ -138,11 +138,11 @@ class Masked(nn.Module):
         scores = F.linear(self.features(states), self.table.weight, self.bias)  # (K, V)
         return scores.float().log_softmax(1)
 
-    def forward(self, states: Padded, vector: Tensor) -> MaskedScores:
-        return MaskedScores(self, states, vector)
+    def forward(self, states: Padded, vector: Tensor) -> MLMOutput:
+        return MLMOutput(self, states, vector)
 
 
-def _begun(layer: nn.Linear) -> nn.Linear:
+def _init_layer(layer: nn.Linear) -> nn.Linear:
     """Normal weights of deviation 0.02, as BERT begins."""
     nn.init.normal_(layer.weight, std=0.02)
     nn.init.zeros_(layer.bias)

@@ -13,13 +13,13 @@ from numba import njit
 from weft.errors import UserError
 from weft.machine import cores
 
-LONGEST = 5000  # words of any tree: 16 bytes for each pair of words, 400 MB here
-LONGEST_PROJECTIVE = 2000  # words of a projective tree: time grows with the cube
-NONE = -1  # head of a step that is padding
+MAX_WORDS = 5000  # words of any tree: 16 bytes for each pair of words, 400 MB here
+MAX_PROJECTIVE_WORDS = 2000  # words of a projective tree: time grows with the cube
+PADDING_HEAD = -1  # head of a step that is padding
 
 # Without nan, and with sums and maxima in any order, the inner loops run on vector instructions.
-_compiled = njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"})
-_exact = njit(nogil=True, cache=True, boundscheck=False)
+_compile_fast = njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"})
+_compile_exact = njit(nogil=True, cache=True, boundscheck=False)
 
 
 def spanning_tree(scores: np.ndarray) -> np.ndarray:
@@ -27,15 +27,15 @@ def spanning_tree(scores: np.ndarray) -> np.ndarray:
 
     Scores of -inf forbid an arc: it is taken only where no tree avoids it.
     """
-    return _solve(scores, _arborescence, LONGEST, "dependency trees")
+    return _solve(scores, _chu_liu_edmonds, MAX_WORDS, "dependency trees")
 
 
 def projective_tree(scores: np.ndarray) -> np.ndarray:
     """The head (n,) of each word in the best tree without crossing arcs (Eisner 1996)."""
-    return _solve(scores, _eisner, LONGEST_PROJECTIVE, "projective trees")
+    return _solve(scores, _eisner, MAX_PROJECTIVE_WORDS, "projective trees")
 
 
-def trees(
+def best_trees(
     scores: np.ndarray, lengths: np.ndarray, projective: bool = False, threads: int = 0
 ) -> np.ndarray:
     """Heads (B, T) of a padded batch of scores (B, T, T+1), sentences spread over threads.
@@ -43,17 +43,17 @@ def trees(
     Padding gets -1. Without `threads`, as many as there are cores for this process.
     """
     one = projective_tree if projective else spanning_tree
-    heads = np.full(scores.shape[:2], NONE, dtype=np.int64)
+    heads = np.full(scores.shape[:2], PADDING_HEAD, dtype=np.int64)
 
     def fill(row: int) -> None:
         n = int(lengths[row])
         heads[row, :n] = one(scores[row, :n, : n + 1])
 
-    spread(fill, np.argsort(-np.asarray(lengths), kind="stable").tolist(), threads)
+    map_rows(fill, np.argsort(-np.asarray(lengths), kind="stable").tolist(), threads)
     return heads
 
 
-def spread(work: Callable[[int], None], rows: list[int], threads: int = 0) -> None:
+def map_rows(work: Callable[[int], None], rows: list[int], threads: int = 0) -> None:
     """Call `work` for each row, in threads: compiled code lets go of the interpreter."""
     threads = min(threads or cores(), len(rows))
     if threads <= 1:
@@ -76,7 +76,7 @@ def _solve(scores: np.ndarray, best: Callable, longest: int, what: str) -> np.nd
     heads = np.zeros(n, dtype=np.int64)
     if n:
         finite = np.array(scores, dtype=np.float64, order="C")  # a copy: `_finite` writes into it
-        if not _finite(finite):
+        if not _replace_forbidden(finite):
             raise UserError(
                 "The parser's scores hold numbers that are not finite (nan or inf): the training "
                 "has diverged. Train again with a lower learning rate."
@@ -85,8 +85,8 @@ def _solve(scores: np.ndarray, best: Callable, longest: int, what: str) -> np.nd
     return heads
 
 
-@_exact
-def _finite(scores):  # type: ignore[no-untyped-def]
+@_compile_exact
+def _replace_forbidden(scores):  # type: ignore[no-untyped-def]
     """Replace -inf by what one tree cannot outweigh; False where nan or inf is found."""
     n = len(scores)
     low, high = np.inf, -np.inf
@@ -108,8 +108,8 @@ def _finite(scores):  # type: ignore[no-untyped-def]
     return True
 
 
-@_exact
-def _arborescence(scores, heads):  # type: ignore[no-untyped-def]
+@_compile_exact
+def _chu_liu_edmonds(scores, heads):  # type: ignore[no-untyped-def]
     """Chu–Liu/Edmonds for a dense graph in O(n²), as Tarjan (1977) orders the work.
 
     A path is grown backwards along each cluster's best entering arc; where it bites itself, the
@@ -142,18 +142,18 @@ def _arborescence(scores, heads):  # type: ignore[no-untyped-def]
             path[size], place[u], size = u, size, size + 1
             continue
         cycle = path[place[u] : size]
-        _contract(cycle, best, head, word, alive, paid)
+        _contract_cycle(cycle, best, head, word, alive, paid)
         for member in cycle:
             parent[node[member]], sibling[node[member]] = made, child[made]
             child[made] = node[member]
         node[u], made, left, size = made, made + 1, left - len(cycle) + 1, place[u] + 1
     last = path[0]
     enters[node[last], 0], enters[node[last], 1] = head[last, 0], word[last, 0]
-    _expand(node[last], enters, parent, sibling, child, heads)
+    _expand_forest(node[last], enters, parent, sibling, child, heads)
 
 
-@_exact
-def _contract(cycle, best, head, word, alive, paid):  # type: ignore[no-untyped-def]
+@_compile_exact
+def _contract_cycle(cycle, best, head, word, alive, paid):  # type: ignore[no-untyped-def]
     """Make one cluster of a cycle, in the place of its first member.
 
     Whoever enters the cycle at a member saves what that member's own arc had paid.
@@ -176,8 +176,8 @@ def _contract(cycle, best, head, word, alive, paid):  # type: ignore[no-untyped-
     alive[first] = True
 
 
-@_exact
-def _expand(top, enters, parent, sibling, child, heads):  # type: ignore[no-untyped-def]
+@_compile_exact
+def _expand_forest(top, enters, parent, sibling, child, heads):  # type: ignore[no-untyped-def]
     """Heads out of the forest: an arc into a node undoes the choices on its way to the word."""
     stack = np.empty(len(parent), np.int64)
     stack[0], size = top, 1
@@ -195,8 +195,8 @@ def _expand(top, enters, parent, sibling, child, heads):  # type: ignore[no-unty
             at = parent[at]
 
 
-@_compiled
-def _top(a, b, start, stop):  # type: ignore[no-untyped-def]
+@_compile_fast
+def _max_sum(a, b, start, stop):  # type: ignore[no-untyped-def]
     """The largest a[k] + b[k]."""
     top = a[start] + b[start]
     for k in range(start + 1, stop):
@@ -204,8 +204,8 @@ def _top(a, b, start, stop):  # type: ignore[no-untyped-def]
     return top
 
 
-@_exact
-def _where(a, b, start, stop):  # type: ignore[no-untyped-def]
+@_compile_exact
+def _argmax_sum(a, b, start, stop):  # type: ignore[no-untyped-def]
     """The first k at which a[k] + b[k] is largest."""
     best = start
     for k in range(start + 1, stop):
@@ -214,7 +214,7 @@ def _where(a, b, start, stop):  # type: ignore[no-untyped-def]
     return best
 
 
-@_exact
+@_compile_exact
 def _eisner(scores, heads):  # type: ignore[no-untyped-def]
     """Spans that are complete or lack the inside of their arc, headed at the left or right end.
 
@@ -228,12 +228,12 @@ def _eisner(scores, heads):  # type: ignore[no-untyped-def]
     open_right, open_left_t = np.zeros((n, n)), np.zeros((n, n))  # the arc i -> j, or j -> i
     for i in range(n - 1, -1, -1):
         for j in range(i + 1, n):
-            inside = _top(right[i, : n - 1], left_t[j, 1:], i, j)
+            inside = _max_sum(right[i, : n - 1], left_t[j, 1:], i, j)
             open_right[i, j] = inside + scores[j, i + 1]
             open_left_t[j, i] = inside + scores[i, j + 1]
-            left[i, j] = left_t[j, i] = _top(left[i], open_left_t[j], i, j)
-            right[i, j] = right_t[j, i] = _top(open_right[i], right_t[j], i + 1, j + 1)
-    root = _where(scores[:, 0] + left[0], right_t[n - 1], 0, n)
+            left[i, j] = left_t[j, i] = _max_sum(left[i], open_left_t[j], i, j)
+            right[i, j] = right_t[j, i] = _max_sum(open_right[i], right_t[j], i + 1, j + 1)
+    root = _argmax_sum(scores[:, 0] + left[0], right_t[n - 1], 0, n)
     heads[root] = 0
     stack = np.empty((2 * n + 2, 4), np.int64)  # from, to, headed at the right end, open
     stack[0] = (0, root, 1, 0)
@@ -246,12 +246,12 @@ def _eisner(scores, heads):  # type: ignore[no-untyped-def]
             continue
         if is_open:
             heads[i if turned else j] = (j if turned else i) + 1
-            k = _where(right[i, : n - 1], left_t[j, 1:], i, j)
+            k = _argmax_sum(right[i, : n - 1], left_t[j, 1:], i, j)
             stack[size], stack[size + 1] = (i, k, 0, 0), (k + 1, j, 1, 0)
         elif turned:
-            k = _where(left[i], open_left_t[j], i, j)
+            k = _argmax_sum(left[i], open_left_t[j], i, j)
             stack[size], stack[size + 1] = (i, k, 1, 0), (k, j, 1, 1)
         else:
-            k = _where(open_right[i], right_t[j], i + 1, j + 1)
+            k = _argmax_sum(open_right[i], right_t[j], i + 1, j + 1)
             stack[size], stack[size + 1] = (i, k, 0, 1), (k, j, 0, 0)
         size += 2

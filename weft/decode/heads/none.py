@@ -11,7 +11,7 @@ from weft.registry import register
 
 
 @register("head", "none")
-class Nothing(nn.Module):
+class PassThroughHead(nn.Module):
     """The vector as it is, for a model that was not taught to answer anything yet."""
 
     task = "embed"

@@ -14,29 +14,29 @@ import torch
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.decode.decoders.lazy_source import Unread
-from weft.decode.decoders.packed import steps
-from weft.decode.decoders.pointer_generator import Pointer
-from weft.decode.losses import chunked_loss, inputs, scheduled
-from weft.decode.search.constraints import Rules
+from weft.decode.decoders.lazy_source import LazySource
+from weft.decode.decoders.packed import pack_step
+from weft.decode.decoders.pointer_generator import PointerGenerator
+from weft.decode.losses import chunked_loss, scheduled_sampling, shift_right
+from weft.decode.search.constraints import Constraints
 from weft.decode.search.hypotheses import Hypothesis
-from weft.decode.search.search import NO_RULES, search
-from weft.decode.search.settings import Settings
+from weft.decode.search.search import NO_CONSTRAINTS, search
+from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 
 
 @dataclass(frozen=True)
-class SequenceScores:
+class Seq2SeqOutput:
     """A memory, or what one can be made of, and the decoder that reads it."""
 
-    head: "Sequence"
-    given: Padded | Unread  # (B, S, H), or ids (B, S) still
+    head: "Seq2SeqHead"
+    given: Padded | LazySource  # (B, S, H), or ids (B, S) still
     source: Padded | None = None  # (B, S) extended ids, where words of the source may be copied
 
     @cached_property
     def memory(self) -> Padded:
         """What the decoder reads (B, S, H)."""
-        return self.given.memory if isinstance(self.given, Unread) else self.given
+        return self.given.memory if isinstance(self.given, LazySource) else self.given
 
     def loss(
         self, target: Tensor, smoothing: float = 0.0, sampling: float = 0.0
@@ -49,13 +49,13 @@ class SequenceScores:
         given, right = self._teaching(target)
         decoder = self.head.decoder
         if sampling and decoder.training:
-            features = scheduled(decoder, given, decoder.start(self.memory), sampling)
+            features = scheduled_sampling(decoder, given, decoder.start(self.memory), sampling)
         else:
             features = decoder.features(given, self.memory)  # (B, T, F)
         words = decoder.words
         return chunked_loss(features, words.weight, words.bias, right, smoothing)
 
-    def copying(self, target: Tensor, coverage: float = 0.0) -> tuple[Tensor, int]:
+    def pointer_loss(self, target: Tensor, coverage: float = 0.0) -> tuple[Tensor, int]:
         """The same where words may be copied; `coverage` weighs attention that is given twice."""
         given, right = self._teaching(target)
         assert self.source is not None
@@ -65,7 +65,7 @@ class SequenceScores:
         """What goes in and what should come out, from target words (B, T, 1), -1 behind an end."""
         ids = target[:, :, 0]  # (B, T)
         right = Padded(ids.clamp(min=0), (ids >= 0).sum(1).cpu())
-        return inputs(right, self.head.first), right
+        return shift_right(right, self.head.first), right
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """The words of the best sequence of each row (T, 1), and the probability of each (T, 1)."""
@@ -76,17 +76,19 @@ class SequenceScores:
         ]
 
     @torch.no_grad()
-    def written(self, settings: Settings, rules: Rules = NO_RULES) -> list[list[Hypothesis]]:
+    def written(
+        self, settings: SearchSettings, constraints: Constraints = NO_CONSTRAINTS
+    ) -> list[list[Hypothesis]]:
         """The sequences of each row, best first."""
         head = self.head
         if head.graphs is not None and self.source is None and settings.graphs != "off":
             ends = {"bos": head.first, "eos": head.last}
-            given = self.given if isinstance(self.given, Unread) else self._memory
-            return head.graphs.written(given, settings, rules, **ends)
-        step, state = steps(head.decoder, self.start(), settings.weights)
+            given = self.given if isinstance(self.given, LazySource) else self._memory
+            return head.graphs.written(given, settings, constraints, **ends)
+        step, state = pack_step(head.decoder, self.start(), settings.weights)
         return search(
             step, state.shared(), settings, batch=len(self.memory), bos=head.first, eos=head.last,
-            rules=rules,
+            constraints=constraints,
         )  # fmt: skip
 
     def start(self) -> Any:
@@ -105,7 +107,7 @@ class SequenceScores:
         return self.memory.with_data(self.memory.data.to(weight.dtype))
 
 
-class Sequence(nn.Module):
+class Seq2SeqHead(nn.Module):
     """A decoder in the place of a head: its answer is a text.
 
     `beyond` is the first id that stands for a copied word; 0: the decoder does not copy. The ids
@@ -115,17 +117,22 @@ class Sequence(nn.Module):
     reads, task = "text", "seq2seq"
 
     def __init__(
-        self, decoder: Any, search: Settings, first: int, last: int, unwritten: Iterable[int] = ()
+        self,
+        decoder: Any,
+        search: SearchSettings,
+        first: int,
+        last: int,
+        unwritten: Iterable[int] = (),
     ):
         super().__init__()
-        self.rules = Rules(forbidden=sorted(unwritten))
+        self.rules = Constraints(forbidden=sorted(unwritten))
         self.decoder, self.search = decoder, search
         self.first, self.last = first, last  # the tokens that begin and end a text
         self.graphs: Any = None  # of the decoder's steps, where a device takes them
-        self.beyond = decoder.decoder.words.size if isinstance(decoder, Pointer) else 0
+        self.beyond = decoder.decoder.words.size if isinstance(decoder, PointerGenerator) else 0
 
     @contextmanager
-    def in_a_hurry(self) -> Iterator[None]:
+    def greedy_decoding(self) -> Iterator[None]:
         """Greedy for a while: to see how a training goes, a wide search is not worth its time."""
         kept = self.search
         self.search = replace(kept, method="greedy", width=1, best=1, groups=1)
@@ -135,13 +142,13 @@ class Sequence(nn.Module):
             self.search = kept
 
     @property
-    def reads_later(self) -> bool:
+    def accepts_lazy_source(self) -> bool:
         """Whether it had rather be given a source that is still unread."""
         return self.graphs is not None and not self.training and not self.beyond
 
-    def forward(self, states: Padded | Unread, source: Padded | None = None) -> SequenceScores:
+    def forward(self, states: Padded | LazySource, source: Padded | None = None) -> Seq2SeqOutput:
         if not self.beyond:
-            return SequenceScores(self, states)
+            return Seq2SeqOutput(self, states)
         assert source is not None
         assert isinstance(states, Padded)
         if states.data.shape[1] != source.data.shape[1]:
@@ -149,4 +156,4 @@ class Sequence(nn.Module):
                 "Copying needs a state for every word of the source. Use an encoder without a "
                 "stride and without [CLS]."
             )
-        return SequenceScores(self, states, source)
+        return Seq2SeqOutput(self, states, source)

@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.embed.activations import sensible
 
-EMPTY = -1  # label of a span that is no constituent
-UNSEEN = -2  # gold label that training never saw: every answer is wrong
-BLOCK = 1 << 15  # spans scored at once: a long sentence has millions
+NO_LABEL = -1  # label of a span that is no constituent
+UNSEEN_LABEL = -2  # gold label that training never saw: every answer is wrong
+SPANS_PER_CHUNK = 1 << 15  # spans scored at once: a long sentence has millions
 
-Labelled = tuple[int, int, int]  # label, start, end
+LabelledSpan = tuple[int, int, int]  # label, start, end
 
 
 @dataclass(frozen=True)
-class Fences:
+class SpanBoundaries:
     """What the spans of a batch are scored from: the gaps between words, ends included."""
 
     data: Tensor  # (B, T+1, M) a span is the difference of two
@@ -34,14 +34,14 @@ class Fences:
 
 
 @dataclass(frozen=True)
-class Bracketing:
+class BestTree:
     """The labelled spans of one row, outer before inner, and what they are worth together."""
 
-    spans: tuple[Labelled, ...]
+    spans: tuple[LabelledSpan, ...]
     score: float
 
 
-def targets(rows: Sequence[Sequence[Labelled]]) -> Tensor:
+def gold_spans(rows: Sequence[Sequence[LabelledSpan]]) -> Tensor:
     """Gold spans (B, K, 3) as label, start, end; rows with fewer end in spans that start at -1."""
     out = np.full((len(rows), max(map(len, rows), default=0), 3), -1, dtype=np.int64)
     for row, spans in zip(out, rows, strict=True):
@@ -50,7 +50,7 @@ def targets(rows: Sequence[Sequence[Labelled]]) -> Tensor:
     return torch.from_numpy(out)
 
 
-class Brackets(nn.Module):
+class SpanScorer(nn.Module):
     """s(i, j, ·) = W₂ relu(norm(W₁ (g_j - g_i) + b₁)) + b₂, one score a label.
 
     Gap g_k joins the first half of the state before it to the second half of the state after it:
@@ -70,7 +70,7 @@ class Brackets(nn.Module):
         self.norm = nn.LayerNorm(hidden)
         self.second = nn.Linear(hidden, outputs)
 
-    def forward(self, states: Padded) -> Fences:
+    def forward(self, states: Padded) -> SpanBoundaries:
         data = states.data  # (B, T, H)
         before = self.before.to(data.dtype).expand(len(data), 1, -1)
         after = self.after.to(data.dtype)
@@ -81,25 +81,25 @@ class Brackets(nn.Module):
         # W₁ before the difference rather than after it: n + 1 products a row and not n²/2. In
         # full precision: neighbouring gaps are close, and half of it would lose what differs.
         with torch.autocast(gaps.device.type, enabled=False):
-            return Fences(self.first(self.dropout(gaps)), states.lengths)
+            return SpanBoundaries(self.first(self.dropout(gaps)), states.lengths)
 
-    def scores(self, fences: Fences, row: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    def scores(self, fences: SpanBoundaries, row: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """Label scores (n, C) of chosen spans."""
         spans = fences.data[row, end] - fences.data[row, start]  # (n, M)
         with torch.autocast(spans.device.type, enabled=False):
             return self.second(self.norm(spans + self.bias).relu())
 
-    def loss(self, fences: Fences, gold: Tensor, threads: int = 0) -> tuple[Tensor, int]:
+    def loss(self, fences: SpanBoundaries, gold: Tensor, threads: int = 0) -> tuple[Tensor, int]:
         """How far each row's best tree is above the right one, as a sum, and how many rows.
 
         Every span of a tree that is labelled other than in the right one counts 1 in its favour
         (Hamming loss), so that the right tree must win by a margin. The search needs no gradient:
         only the spans of the two trees are scored a second time, with one.
         """
-        where = _spans(fences)
+        where = _all_spans(fences)
         right = self._right(fences, gold, where)
         best, label = self._best(fences, where, right)
-        found, owner = _search(best, fences.lengths, threads)
+        found, owner = _search_trees(best, fences.lengths, threads)
         chosen = label[found]  # (n,)
         wrong = (chosen != right[found]).float()
         margin = wrong.new_zeros(len(gold)).index_add(0, owner, wrong)  # (B,)
@@ -107,29 +107,29 @@ class Brackets(nn.Module):
         real = (gold[:, :, 1] >= 0) & (gold[:, :, 0] >= 0)
         row = real.nonzero(as_tuple=True)[0]
         name, start, end = gold[real].unbind(1)  # (n,)
-        margin = margin - _by_row(self.scores(fences, row, start, end), name, row, len(gold))
+        margin = margin - _sum_by_row(self.scores(fences, row, start, end), name, row, len(gold))
         return margin.relu().sum(), len(gold)
 
     @torch.no_grad()
-    def decode(self, fences: Fences, threads: int = 0) -> list[Bracketing]:
+    def decode(self, fences: SpanBoundaries, threads: int = 0) -> list[BestTree]:
         """The best tree of each row."""
-        where = _spans(fences)
+        where = _all_spans(fences)
         best, label = self._best(fences, where)
-        found, owner = _search(best, fences.lengths, threads)
-        named = label[found] != EMPTY
+        found, owner = _search_trees(best, fences.lengths, threads)
+        named = label[found] != NO_LABEL
         found, owner = found[named], owner[named]
         columns = torch.stack([label[found], where[1][found], where[2][found]], dim=1)  # (n, 3)
         totals = best.new_zeros(len(fences.lengths)).index_add(0, owner, best[found]).tolist()
         counts = torch.bincount(owner, minlength=len(totals)).tolist()
         spans = iter(map(tuple, columns.tolist()))
         return [
-            Bracketing(tuple(next(spans) for _ in range(count)), total)
+            BestTree(tuple(next(spans) for _ in range(count)), total)
             for count, total in zip(counts, totals, strict=True)
         ]
 
     @torch.no_grad()
     def _best(
-        self, fences: Fences, where: tuple[Tensor, ...], right: Tensor | None = None
+        self, fences: SpanBoundaries, where: tuple[Tensor, ...], right: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The best score (N,) and label (N,) of every span; with `right` ones, wrong ones gain 1.
 
@@ -139,25 +139,25 @@ class Brackets(nn.Module):
         most = fences.lengths.to(row.device)
         best = torch.empty(len(row), device=row.device)  # (N,)
         label = torch.empty_like(row)  # (N,)
-        for at in range(0, len(row), BLOCK):
-            part = slice(at, at + BLOCK)
+        for at in range(0, len(row), SPANS_PER_CHUNK):
+            part = slice(at, at + SPANS_PER_CHUNK)
             scores = self.scores(fences, row[part], start[part], end[part])  # (n, C)
             empty = scores.new_zeros(len(scores), 1)
             scores = torch.cat([scores, empty], dim=1)  # (n, C+1)
             if right is not None:
                 wanted = right[part]
                 # EMPTY, -1, is the last column; an unseen label has none, and all are wrong.
-                seen = (wanted != UNSEEN).float()[:, None]
+                seen = (wanted != UNSEEN_LABEL).float()[:, None]
                 column = torch.where(wanted < 0, scores.shape[1] - 1, wanted)[:, None]
                 scores = (scores + 1).scatter_add(1, column, -seen)
             whole = (start[part] == 0) & (end[part] == most[row[part]]) & (end[part] > 1)
             scores[:, -1].masked_fill_(whole, -torch.inf)
             top, column = scores.max(1)
             best[part] = top
-            label[part] = torch.where(column == scores.shape[1] - 1, EMPTY, column)
+            label[part] = torch.where(column == scores.shape[1] - 1, NO_LABEL, column)
         return best, label
 
-    def _right(self, fences: Fences, gold: Tensor, where: tuple[Tensor, ...]) -> Tensor:
+    def _right(self, fences: SpanBoundaries, gold: Tensor, where: tuple[Tensor, ...]) -> Tensor:
         """The gold label (N,) of every span."""
         n = fences.lengths.to(gold.device)
         first = torch.cumsum(n * (n + 1) // 2, 0) - n * (n + 1) // 2  # (B,)
@@ -165,30 +165,30 @@ class Brackets(nn.Module):
         row = real.nonzero(as_tuple=True)[0]
         name, start, end = gold[real].unbind(1)
         place = first[row] + start * n[row] - start * (start - 1) // 2 + end - start - 1
-        out = torch.full_like(where[0], EMPTY)
+        out = torch.full_like(where[0], NO_LABEL)
         out[place] = name
         return out
 
     def _worth(
-        self, fences: Fences, where: tuple[Tensor, ...], found: Tensor, label: Tensor
+        self, fences: SpanBoundaries, where: tuple[Tensor, ...], found: Tensor, label: Tensor
     ) -> Tensor:
         """The sum of the scores (B,) of the spans found, each with its label."""
         found, label = found[label >= 0], label[label >= 0]
         row, start, end = (column[found] for column in where)
-        return _by_row(self.scores(fences, row, start, end), label, row, len(fences.lengths))
+        return _sum_by_row(self.scores(fences, row, start, end), label, row, len(fences.lengths))
 
 
-def _by_row(scores: Tensor, label: Tensor, row: Tensor, rows: int) -> Tensor:
+def _sum_by_row(scores: Tensor, label: Tensor, row: Tensor, rows: int) -> Tensor:
     picked = scores.gather(1, label[:, None]).squeeze(1)  # (n,)
     return picked.new_zeros(rows).index_add(0, row, picked)
 
 
-def _spans(fences: Fences) -> tuple[Tensor, Tensor, Tensor]:
+def _all_spans(fences: SpanBoundaries) -> tuple[Tensor, Tensor, Tensor]:
     """Row, start and end (N,) of every span."""
-    from weft.decode.heads.cky import size
+    from weft.decode.heads.cky import span_count
 
     lengths = fences.lengths.tolist()
-    counts = [size(n) for n in lengths]
+    counts = [span_count(n) for n in lengths]
     corners: dict[int, np.ndarray] = {n: np.stack(np.triu_indices(n)) for n in set(lengths)}
     both = np.concatenate([corners[n] for n in lengths], axis=1)
     columns = (np.repeat(np.arange(len(lengths)), counts), both[0], both[1] + 1)
@@ -196,22 +196,22 @@ def _spans(fences: Fences) -> tuple[Tensor, Tensor, Tensor]:
     return row, start, end
 
 
-def _search(best: Tensor, lengths: Tensor, threads: int) -> tuple[Tensor, Tensor]:
+def _search_trees(best: Tensor, lengths: Tensor, threads: int) -> tuple[Tensor, Tensor]:
     """Where the spans of the best trees lie among the N, and the row of each."""
     # Here and not above: the compiler takes a moment to import, and scoring needs none.
-    from weft.decode.heads.cky import best_tree, size
-    from weft.decode.heads.mst import spread
+    from weft.decode.heads.cky import best_tree, span_count
+    from weft.decode.heads.mst import map_rows
 
     sizes = lengths.tolist()
-    ends = np.cumsum([size(n) for n in sizes])
+    ends = np.cumsum([span_count(n) for n in sizes])
     scores = best.cpu().numpy()
     found: list[np.ndarray] = [np.zeros(0, dtype=np.int64)] * len(sizes)
 
     def fill(row: int) -> None:
-        start = int(ends[row]) - size(sizes[row])
+        start = int(ends[row]) - span_count(sizes[row])
         found[row] = start + best_tree(scores[start : ends[row]], sizes[row])
 
-    spread(fill, sorted(range(len(sizes)), key=lambda row: -sizes[row]), threads)
+    map_rows(fill, sorted(range(len(sizes)), key=lambda row: -sizes[row]), threads)
     owner = np.repeat(np.arange(len(sizes)), [len(places) for places in found])
     places = torch.from_numpy(np.concatenate(found)).to(best.device)
     return places, torch.from_numpy(owner).to(best.device)

@@ -18,11 +18,11 @@ from weft.errors import UserError
 from weft.registry import register
 from weft.text.annotation.schemes import transitions
 
-Column = tuple[tuple[str, ...], str]  # its tags, and the scheme they are written in, if any
+TagColumn = tuple[tuple[str, ...], str]  # its tags, and the scheme they are written in, if any
 
 
 @dataclass(frozen=True)
-class TagScores:
+class TagOutput:
     """What a model says of the tags of every word, column by column."""
 
     columns: tuple[Padded, ...]  # (B, T, C) each
@@ -67,13 +67,13 @@ class TagScores:
 
 
 @register("head", "tags")
-class Tags(nn.Module):
+class TagHead(nn.Module):
     """A tag for every word, each chosen by itself; one matrix a column of tags."""
 
     task = "tag"
     chained = False
 
-    def __init__(self, input_size: int, outputs: Sequence[Column], dropout: float = 0.0):
+    def __init__(self, input_size: int, outputs: Sequence[TagColumn], dropout: float = 0.0):
         super().__init__()
         sensible("head 'tags'", dropout)
         if not isinstance(outputs, (list, tuple)):
@@ -86,17 +86,17 @@ class Tags(nn.Module):
             if self.chained
         )
 
-    def forward(self, states: Padded) -> TagScores:
+    def forward(self, states: Padded) -> TagOutput:
         if not isinstance(states, Padded):
             raise UserError("A head for tags reads every word. Set pool.kind to 'none'.")
         data = self.dropout(states.data)  # (B, T, H)
         columns = tuple(states.with_data(score(data)) for score in self.score)
         chains: tuple = tuple(self.chains) if self.chained else (None,) * len(columns)
-        return TagScores(columns, chains)
+        return TagOutput(columns, chains)
 
 
 @register("head", "crf")
-class Chain(Tags):
+class CRFHead(TagHead):
     """A tag for every word, chosen as one sequence: a linear-chain CRF for each column.
 
     Where tags mark spans, only sequences that the scheme allows come out.
@@ -104,5 +104,5 @@ class Chain(Tags):
 
     chained = True
 
-    def __init__(self, input_size: int, outputs: Sequence[Column], dropout: float = 0.0):
+    def __init__(self, input_size: int, outputs: Sequence[TagColumn], dropout: float = 0.0):
         super().__init__(input_size, outputs, dropout)

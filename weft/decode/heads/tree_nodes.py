@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.decode.heads.tag import Column
+from weft.decode.heads.tag import TagColumn
 from weft.embed.activations import sensible
 from weft.errors import UserError
 from weft.registry import register
 
 
 @dataclass(frozen=True)
-class NodeScores:
+class TreeNodeOutput:
     """What a model says of the label of every node."""
 
     labels: Padded  # (B, T, C)
@@ -40,12 +40,12 @@ class NodeScores:
 
 
 @register("head", "nodes")
-class NodeLabels(nn.Module):
+class TreeNodeHead(nn.Module):
     """A label for every node, each from its own state."""
 
     task = "nodes"
 
-    def __init__(self, input_size: int, outputs: Sequence[Column], dropout: float = 0.0):
+    def __init__(self, input_size: int, outputs: Sequence[TagColumn], dropout: float = 0.0):
         super().__init__()
         sensible("head 'nodes'", dropout)
         if not isinstance(outputs, (list, tuple)):
@@ -53,7 +53,7 @@ class NodeLabels(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.score = nn.Linear(input_size, len(outputs[0][0]))
 
-    def forward(self, states: Padded) -> NodeScores:
+    def forward(self, states: Padded) -> TreeNodeOutput:
         if not isinstance(states, Padded):
             raise UserError("The head 'nodes' reads every node. Set pool.kind to 'none'.")
-        return NodeScores(states.with_data(self.score(self.dropout(states.data))))
+        return TreeNodeOutput(states.with_data(self.score(self.dropout(states.data))))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Only:
+class AllowedPhrases:
     """Which tokens may come next, for `Rules.allowed`: each entry is written to its end.
 
     `first` are the entries as they are spelled at the beginning, `then` as they are behind another

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from weft.decode.search.constraints import Asked, forcing, likeliest
-from weft.decode.search.settings import Settings
-from weft.decode.search.state import State, keep, lanes, reorder
+from weft.decode.search.constraints import ConstraintTensors, constrained_topk, forced_prefix
+from weft.decode.search.settings import SearchSettings
+from weft.decode.search.state import State, beam_indices, reorder, select_prompts
 
-TINY = 1e-10  # attention that counts as none: its logarithm must stay a number
-SMALL = 128  # values that are sooner compared with each other than sorted
+MIN_COVERAGE = 1e-10  # attention that counts as none: its logarithm must stay a number
+MAX_COMPARED_VALUES = 128  # values that are sooner compared with each other than sorted
 
 
 @dataclass(frozen=True)
-class Pool:
+class FinishedPool:
     """The best finished hypotheses of each prompt, best first in each group; each (B, W)."""
 
     rank: Tensor  # normalised score, -inf where there is none yet
@@ -32,11 +32,11 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Beams:
+class BeamState:
     """Everything that a step of the search reads and writes, as tensors."""
 
     time: Tensor  # () steps taken
-    asked: Asked  # of N rows
+    asked: ConstraintTensors  # of N rows
     ids: Tensor  # (N,) what goes in next
     past: Tensor | None  # (N, T) tokens so far, where a rule wants them
     totals: Tensor  # (B, W) log-probability less diversity; -inf where a beam is not in use
@@ -46,15 +46,22 @@ class Beams:
     logps: Tensor  # (B, T, W) its log-probability by the model itself; written in place
     parents: Tensor  # (B, T, W) the beam that it continued; written in place
     attention: Tensor | None  # (B, T, W, S) of the beams before the choice; written in place
-    pool: Pool
+    pool: FinishedPool
     done: Tensor  # (B,)
     state: State
     width: int
 
     @classmethod
     def start(
-        cls, state: State, asked: Asked, settings: Settings, *, ids: Tensor, steps: int, past: bool
-    ) -> "Beams":
+        cls,
+        state: State,
+        asked: ConstraintTensors,
+        settings: SearchSettings,
+        *,
+        ids: Tensor,
+        steps: int,
+        past: bool,
+    ) -> "BeamState":
         """Before the first step; `state` has its rows spread already."""
         width, device = settings.width, ids.device
         batch = len(ids) // width
@@ -81,7 +88,7 @@ class Beams:
             logps=zeros(batch, steps, width, dtype=real),
             parents=zeros(batch, steps, width),
             attention=zeros(batch, steps, width, source, dtype=real) if source else None,
-            pool=Pool(
+            pool=FinishedPool(
                 rank=torch.full((batch, width), -torch.inf, device=device),
                 spent=zeros(batch, width, dtype=real) if settings.groups > 1 else None,
                 time=zeros(batch, width),
@@ -100,13 +107,13 @@ class Beams:
         seen = torch.cat(scores, 1).cpu()  # (B, 1+2*W) in one piece: every part would be waited for
         return seen[:, 0] > 0, seen[:, 1:].isnan().any(1)
 
-    def kept(self, prompts: Tensor) -> "Beams":
+    def kept(self, prompts: Tensor) -> "BeamState":
         """The beams of some prompts only."""
-        index, out = lanes(prompts, self.width), {}
+        index, out = beam_indices(prompts, self.width), {}
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name == "state":
-                out[field.name] = keep(value, prompts, self.width)
+                out[field.name] = select_prompts(value, prompts, self.width)
             else:
                 of_rows = field.name in ("asked", "ids", "past")
                 out[field.name] = reorder(value, index if of_rows else prompts)
@@ -114,7 +121,7 @@ class Beams:
 
 
 @dataclass(frozen=True)
-class Options:
+class TopTokens:
     """The best tokens of each beam; each (B, W, K)."""
 
     total: Tensor
@@ -134,34 +141,34 @@ class Candidates:
 
 
 def advance(
-    beams: Beams,
+    beams: BeamState,
     step: Callable[[Tensor, State], tuple[Tensor, State]],
-    settings: Settings,
+    settings: SearchSettings,
     *,
     eos: int,
     read: Callable[[State], Tensor] | None,
     mask: Tensor | None = None,
-) -> Beams:
+) -> BeamState:
     """Continue every beam by its best tokens, move what ended to the pool, keep the best open."""
     scores, state = step(beams.ids, beams.state)
-    options, inside = _options(beams, scores, settings, eos, mask)
-    ended, still = _chosen(beams, options, inside, settings, eos)
-    covered = _attended(beams, state, read)
+    options, inside = _top_tokens(beams, scores, settings, eos, mask)
+    ended, still = _choose_candidates(beams, options, inside, settings, eos)
+    covered = _record_attention(beams, state, read)
     length = beams.time + 1 - beams.asked.forced[:: beams.width]  # (B,)
     cut = length >= beams.asked.limit[:: beams.width]  # (B,)
     over = (ended.token == eos) | cut[:, None]  # (B, W)
     if inside is not None:
         cut, over = cut & ~inside, over & ~inside[:, None]
-    rank = ended.total / norm(length, settings)[:, None]  # (B, W)
+    rank = ended.total / length_norm(length, settings)[:, None]  # (B, W)
     if covered is not None:
-        rank = rank + _coverage(beams, covered, settings).gather(1, ended.slot)  # (B, W)
+        rank = rank + _coverage_penalty(beams, covered, settings).gather(1, ended.slot)  # (B, W)
     rank = rank.masked_fill(~over, -torch.inf)  # (B, W)
-    pool = _pooled(beams, ended, rank, settings.groups)
-    done = beams.done | cut | _settled(beams, pool, still.total, length, settings)  # (B,)
-    return _moved(beams, state, still, covered, pool, done)
+    pool = _update_finished(beams, ended, rank, settings.groups)
+    done = beams.done | cut | _is_finished(beams, pool, still.total, length, settings)  # (B,)
+    return _reorder_beams(beams, state, still, covered, pool, done)
 
 
-def norm(length: Tensor, settings: Settings) -> Tensor:
+def length_norm(length: Tensor, settings: SearchSettings) -> Tensor:
     """What a log-probability of so many tokens is divided by (Wu et al. 2016, equation 14)."""
     if settings.normalise == "none":
         return torch.ones_like(length, dtype=torch.float32)
@@ -169,14 +176,14 @@ def norm(length: Tensor, settings: Settings) -> Tensor:
     return size**settings.alpha
 
 
-def _options(
-    beams: Beams, scores: Tensor, settings: Settings, eos: int, mask: Tensor | None
-) -> tuple[Options, Tensor | None]:
+def _top_tokens(
+    beams: BeamState, scores: Tensor, settings: SearchSettings, eos: int, mask: Tensor | None
+) -> tuple[TopTokens, Tensor | None]:
     """The best tokens of each beam, and which prompts are in their prefix (B,)."""
-    force = forcing(beams.asked, beams.time)
+    force = forced_prefix(beams.asked, beams.time)
     share = beams.width // settings.groups
     # A beam gives at most 2w candidates, and earlier groups make at most W - w tokens dearer.
-    values, tokens, logps, forced = likeliest(
+    values, tokens, logps, forced = constrained_topk(
         scores,
         beams.asked,
         settings,
@@ -199,11 +206,11 @@ def _options(
         inside = force[0][:: beams.width]  # (B,)
     shape = (len(beams.totals), beams.width)
     values, tokens, logps = (x.unflatten(0, shape) for x in (values, tokens, logps))
-    return Options(beams.totals[..., None] + values, tokens, logps), inside
+    return TopTokens(beams.totals[..., None] + values, tokens, logps), inside
 
 
-def _chosen(
-    beams: Beams, options: Options, inside: Tensor | None, settings: Settings, eos: int
+def _choose_candidates(
+    beams: BeamState, options: TopTokens, inside: Tensor | None, settings: SearchSettings, eos: int
 ) -> tuple[Candidates, Candidates]:
     """Of each group the w best candidates, and the w best that go on.
 
@@ -218,42 +225,48 @@ def _chosen(
         mine = slice(first, first + share)
         total, cost = options.total[:, mine], None  # (B, w, K)
         if still:
-            cost = _cost(options.token[:, mine], still, settings.diversity)  # (B, w, K)
+            cost = _diversity_cost(options.token[:, mine], still, settings.diversity)  # (B, w, K)
             if inside is not None:
                 cost = cost.masked_fill(inside[:, None, None], 0)  # what is forced is no choice
             total = total - cost  # (B, w, K)
-        best, index = _top(total.flatten(1), 2 * share)  # both (B, 2*w)
+        best, index = _padded_topk(total.flatten(1), 2 * share)  # both (B, 2*w)
         ends = options.token[:, mine].flatten(1).gather(1, index) == eos  # (B, 2*w)
-        going, order = _best(best.masked_fill(ends, -torch.inf), share)  # both (B, w)
-        ended.append(_taken(beams, options, first, best[:, :share], index[:, :share], cost))
-        still.append(_taken(beams, options, first, going, index.gather(1, order), cost))
-    return _side_by_side(ended), _side_by_side(still)
+        going, order = _topk(best.masked_fill(ends, -torch.inf), share)  # both (B, w)
+        ended.append(
+            _gather_candidates(beams, options, first, best[:, :share], index[:, :share], cost)
+        )
+        still.append(_gather_candidates(beams, options, first, going, index.gather(1, order), cost))
+    return _concat_groups(ended), _concat_groups(still)
 
 
-def _cost(token: Tensor, earlier: list[Candidates], diversity: float) -> Tensor:
+def _diversity_cost(token: Tensor, earlier: list[Candidates], diversity: float) -> Tensor:
     """What each token costs for the beams of earlier groups that took it (B, w, K)."""
     taken = torch.cat([each.token for each in earlier], 1)[:, None, None]  # (B, 1, 1, first)
     live = torch.cat([each.total for each in earlier], 1)[:, None, None] > -torch.inf
     return ((token[..., None] == taken) & live).sum(-1) * diversity
 
 
-def _top(total: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _padded_topk(total: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The best of each row, filled up with impossible ones where the vocabulary is small."""
-    best, index = _best(total, min(count, total.shape[1]))
+    best, index = _topk(total, min(count, total.shape[1]))
     short = count - total.shape[1]
     if short <= 0:
         return best, index
     return pad(best, (0, short), value=-torch.inf), pad(index, (0, short))
 
 
-def _best(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The largest of the last axis and their places, largest first."""
-    if torch.compiler.is_compiling() and not values.is_cpu and values.shape[-1] <= SMALL:
-        return ranked(values, count)
+    if (
+        torch.compiler.is_compiling()
+        and not values.is_cpu
+        and values.shape[-1] <= MAX_COMPARED_VALUES
+    ):
+        return topk_by_comparison(values, count)
     return values.topk(count)
 
 
-def ranked(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def topk_by_comparison(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """What `topk` finds, by comparing all with all; of equal values the first comes first.
 
     A compiler fuses this with what is around, while sorting is several kernels of a device.
@@ -271,8 +284,13 @@ def ranked(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values.gather(-1, index), index
 
 
-def _taken(
-    beams: Beams, options: Options, first: int, total: Tensor, index: Tensor, cost: Tensor | None
+def _gather_candidates(
+    beams: BeamState,
+    options: TopTokens,
+    first: int,
+    total: Tensor,
+    index: Tensor,
+    cost: Tensor | None,
 ) -> Candidates:
     """The candidates of a group at flat places among its options."""
     size = options.token.shape[2]
@@ -286,7 +304,9 @@ def _taken(
     return Candidates(total, spent, slot, token, logp)
 
 
-def _attended(beams: Beams, state: State, read: Callable[[State], Tensor] | None) -> Tensor | None:
+def _record_attention(
+    beams: BeamState, state: State, read: Callable[[State], Tensor] | None
+) -> Tensor | None:
     """Note the attention of this step; what each source step has had with it, (B, W, S)."""
     if beams.attention is None or read is None:
         return None
@@ -295,15 +315,17 @@ def _attended(beams: Beams, state: State, read: Callable[[State], Tensor] | None
     return None if beams.covered is None else beams.covered + weights
 
 
-def _coverage(beams: Beams, covered: Tensor, settings: Settings) -> Tensor:
+def _coverage_penalty(beams: BeamState, covered: Tensor, settings: SearchSettings) -> Tensor:
     """The penalty for source steps that had less attention than one word's (B, W)."""
     assert beams.asked.source is not None
     real = beams.asked.source.unflatten(0, beams.totals.shape)  # (B, W, S)
-    logs = covered.clamp(TINY, 1).log().masked_fill(~real, 0)  # (B, W, S)
+    logs = covered.clamp(MIN_COVERAGE, 1).log().masked_fill(~real, 0)  # (B, W, S)
     return settings.coverage * logs.sum(-1)
 
 
-def _pooled(beams: Beams, ended: Candidates, rank: Tensor, groups: int) -> Pool:
+def _update_finished(
+    beams: BeamState, ended: Candidates, rank: Tensor, groups: int
+) -> FinishedPool:
     """The pool with what ended in this step, the best of both."""
     looks = rank.device.type == "cpu" and not torch.compiler.is_compiling()
     if looks and bool((rank == -torch.inf).all()):
@@ -313,12 +335,12 @@ def _pooled(beams: Beams, ended: Candidates, rank: Tensor, groups: int) -> Pool:
     def both(a: Tensor, b: Tensor) -> Tensor:
         return torch.cat([a.unflatten(1, shape), b.unflatten(1, shape)], 2)  # (B, G, 2*w)
 
-    ranks, index = _best(both(old.rank, rank), shape[1])  # both (B, G, w)
+    ranks, index = _topk(both(old.rank, rank), shape[1])  # both (B, G, w)
 
     def best(a: Tensor, b: Tensor) -> Tensor:
         return both(a, b).gather(2, index).flatten(1)  # (B, W)
 
-    return Pool(
+    return FinishedPool(
         rank=ranks.flatten(1),
         spent=None if old.spent is None or ended.spent is None else best(old.spent, ended.spent),
         time=best(old.time, beams.time.expand_as(old.time)),
@@ -328,8 +350,8 @@ def _pooled(beams: Beams, ended: Candidates, rank: Tensor, groups: int) -> Pool:
     )
 
 
-def _settled(
-    beams: Beams, pool: Pool, totals: Tensor, length: Tensor, settings: Settings
+def _is_finished(
+    beams: BeamState, pool: FinishedPool, totals: Tensor, length: Tensor, settings: SearchSettings
 ) -> Tensor:
     """Which prompts need no further step (B,): no open beam can change what comes back.
 
@@ -352,18 +374,18 @@ def _settled(
                 kindest = beams.asked.limit[:: beams.width]
             elif beams.asked.minimum is not None:
                 kindest = kindest.maximum(beams.asked.minimum[:: beams.width])
-        settled = bar >= best / norm(kindest, settings)[:, None]  # (B, G)
+        settled = bar >= best / length_norm(kindest, settings)[:, None]  # (B, G)
     return settled.all(1)
 
 
-def _moved(
-    beams: Beams,
+def _reorder_beams(
+    beams: BeamState,
     state: State,
     still: Candidates,
     covered: Tensor | None,
-    pool: Pool,
+    pool: FinishedPool,
     done: Tensor,
-) -> Beams:
+) -> BeamState:
     """The beams after the step, each with the state and the past of the one that it continues."""
     for store, new in (
         (beams.tokens, still.token),
@@ -392,7 +414,7 @@ def _moved(
     )
 
 
-def _side_by_side(groups: list[Candidates]) -> Candidates:
+def _concat_groups(groups: list[Candidates]) -> Candidates:
     if len(groups) == 1:
         return groups[0]
     parts = [[getattr(group, field.name) for group in groups] for field in fields(groups[0])]

@@ -11,20 +11,20 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from weft.decode.search.settings import Settings
-from weft.decode.search.state import Nest, State, mapped, spread
+from weft.decode.search.settings import SearchSettings
+from weft.decode.search.state import Nest, State, expand_beams, map_tensors
 from weft.errors import UserError
 
 # Ids so far (N, t) and the row each belongs to (N,) -> what may come next (N, V).
-Allowed = Callable[[Tensor, Tensor], Tensor]
-BLOCK = 64  # entries of the vocabulary that are looked at as one
-ROWS = 1024  # rows up to which a GPU has a kernel for the largest values
-COUNT = 64  # values up to which it looks for them one by one
-PIECE = 1 << 20  # scores that are weighed at once on a processor: they stay in its cache
+AllowedTokens = Callable[[Tensor, Tensor], Tensor]
+BLOCK_SIZE = 64  # entries of the vocabulary that are looked at as one
+MAX_KERNEL_ROWS = 1024  # rows up to which a GPU has a kernel for the largest values
+MAX_KERNEL_K = 64  # values up to which it looks for them one by one
+CPU_CHUNK_LOGITS = 1 << 20  # scores that are weighed at once on a processor: they stay in its cache
 
 
 @dataclass(frozen=True)
-class Rules:
+class Constraints:
     """What one call asks of its rows, beyond the settings; an empty sequence asks nothing.
 
     Forced tokens are neither chosen nor counted: limits and scores are about what follows them.
@@ -33,7 +33,9 @@ class Rules:
     prefix: Sequence[Sequence[int]] = ()  # a forced beginning for each row, of any lengths
     limit: Sequence[int] = ()  # for each row, instead of the settings'
     minimum: Sequence[int] = ()  # for each row, instead of the settings'
-    allowed: Tensor | Allowed | None = None  # (V,) or (B, V) True = allowed, or by what came before
+    allowed: Tensor | AllowedTokens | None = (
+        None  # (V,) or (B, V) True = allowed, or by what came before
+    )
     forbidden: Sequence[int] = ()  # ids that never come
     seeds: Sequence[int] = ()  # for each row, so that its sample does not depend on its neighbours
     attention: Callable[[State], Tensor] | None = None  # reads weights (N, S) out of a state
@@ -41,7 +43,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ConstraintTensors:
     """The rules as tensors, one row for each row of the state."""
 
     row: Tensor  # (N,) which row of the batch this is
@@ -54,9 +56,15 @@ class Asked:
     source: Tensor | None  # (N, S)
 
 
-def asked(
-    rules: Rules, settings: Settings, *, batch: int, eos: int, width: int, device: torch.device
-) -> Asked:
+def build_constraints(
+    rules: Constraints,
+    settings: SearchSettings,
+    *,
+    batch: int,
+    eos: int,
+    width: int,
+    device: torch.device,
+) -> ConstraintTensors:
     """The rules of a batch, checked, each row `width` times."""
     for name in ("prefix", "limit", "minimum", "seeds"):
         if (found := len(getattr(rules, name))) not in (0, batch):
@@ -83,7 +91,7 @@ def asked(
     def tensor(values: Sequence) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=device)
 
-    made = Asked(
+    made = ConstraintTensors(
         row=torch.arange(batch, device=device),
         limit=tensor(limit),
         minimum=tensor(minimum) if max(minimum, default=0) > 1 else None,
@@ -93,10 +101,10 @@ def asked(
         forbidden=tensor(rules.forbidden).expand(batch, -1) if len(rules.forbidden) else None,
         source=None if rules.source is None else rules.source.to(device),
     )
-    return spread(made, width)
+    return expand_beams(made, width)
 
 
-def _check_attention(rules: Rules, settings: Settings, batch: int) -> None:
+def _check_attention(rules: Constraints, settings: SearchSettings, batch: int) -> None:
     if settings.coverage and rules.attention is None:
         raise UserError(
             f"generate.coverage is {settings.coverage}, but this decoder gives no attention to "
@@ -106,7 +114,7 @@ def _check_attention(rules: Rules, settings: Settings, batch: int) -> None:
     assert rules.source is None or len(rules.source) == batch
 
 
-def forcing(wish: Asked, time: Tensor) -> tuple[Tensor, Tensor] | None:
+def forced_prefix(wish: ConstraintTensors, time: Tensor) -> tuple[Tensor, Tensor] | None:
     """Which rows are still in their prefix (N,) and the token that each is to take (N,)."""
     if wish.prefix is None:
         return None
@@ -114,10 +122,10 @@ def forcing(wish: Asked, time: Tensor) -> tuple[Tensor, Tensor] | None:
     return time < wish.forced, wish.prefix.gather(1, place)[:, 0]
 
 
-def weigh(
+def constrained_log_probs(
     scores: Tensor,
-    wish: Asked,
-    settings: Settings,
+    wish: ConstraintTensors,
+    settings: SearchSettings,
     *,
     eos: int,
     time: Tensor,
@@ -137,10 +145,12 @@ def weigh(
     weighed = own
     if settings.repetition != 1:
         assert past is not None
-        weighed = penalised(scores, past, time, settings.repetition).log_softmax(-1)  # (N, V)
+        weighed = penalise_repetition(scores, past, time, settings.repetition).log_softmax(
+            -1
+        )  # (N, V)
     if settings.no_repeat:
         assert past is not None
-        block(weighed, past, time, settings.no_repeat)
+        block_repeated_ngrams(weighed, past, time, settings.no_repeat)
     for barred in (wish.barred, None if mask is None else ~mask):
         if barred is not None:
             weighed.masked_fill_(barred, -torch.inf)
@@ -148,7 +158,7 @@ def weigh(
     if wish.minimum is not None:
         early = time + 1 - wish.forced < wish.minimum  # (N,)
     if torch.compiler.is_compiling():
-        return _compared(weighed, wish.forbidden, early, eos), own, forced
+        return _mask_by_comparison(weighed, wish.forbidden, early, eos), own, forced
     if wish.forbidden is not None:
         weighed.scatter_(1, wish.forbidden, -torch.inf)
     if early is not None:
@@ -156,7 +166,9 @@ def weigh(
     return weighed, own, forced
 
 
-def _compared(logp: Tensor, forbidden: Tensor | None, early: Tensor | None, eos: int) -> Tensor:
+def _mask_by_comparison(
+    logp: Tensor, forbidden: Tensor | None, early: Tensor | None, eos: int
+) -> Tensor:
     """Forbidden tokens and early ends made impossible by looking at every token's number.
 
     A compiler does this on the way, and never writes log-probabilities (N, V) down: what is put
@@ -171,10 +183,10 @@ def _compared(logp: Tensor, forbidden: Tensor | None, early: Tensor | None, eos:
     return logp
 
 
-def likeliest(
+def constrained_topk(
     scores: Tensor,
-    wish: Asked,
-    settings: Settings,
+    wish: ConstraintTensors,
+    settings: SearchSettings,
     count: int,
     *,
     eos: int,
@@ -189,15 +201,15 @@ def likeliest(
     """
     rows = max(len(scores), 1)
     if scores.device.type == "cpu":
-        rows = min(rows, max(PIECE // scores.shape[1], 1))
+        rows = min(rows, max(CPU_CHUNK_LOGITS // scores.shape[1], 1))
     given, found = (scores, wish, past, mask, force), []
     for first in range(0, max(len(scores), 1), rows):
-        part = given if rows >= len(scores) else _part(given, first, rows)
-        logp, own, forced = weigh(
+        part = given if rows >= len(scores) else _slice_rows(given, first, rows)
+        logp, own, forced = constrained_log_probs(
             part[0], part[1], settings,
             eos=eos, time=time, past=part[2], mask=part[3], force=part[4],
         )  # fmt: skip
-        values, tokens = largest(logp, count)  # both (rows, count)
+        values, tokens = fast_topk(logp, count)  # both (rows, count)
         found.append((values, tokens, values if own is logp else own.gather(1, tokens), forced))
     if len(found) == 1:
         return found[0]
@@ -206,12 +218,12 @@ def likeliest(
     return torch.cat(all_values), torch.cat(all_tokens), torch.cat(all_own), told
 
 
-def _part(nest: Nest, first: int, rows: int) -> Nest:
+def _slice_rows(nest: Nest, first: int, rows: int) -> Nest:
     """Some rows of a nest, without a copy."""
-    return mapped(lambda part: part[first : first + rows], nest)
+    return map_tensors(lambda part: part[first : first + rows], nest)
 
 
-def penalised(scores: Tensor, past: Tensor, time: Tensor, penalty: float) -> Tensor:
+def penalise_repetition(scores: Tensor, past: Tensor, time: Tensor, penalty: float) -> Tensor:
     """Scores in which tokens of the past are divided by the penalty (Keskar et al. 2019).
 
     Negative scores are multiplied, so that the penalty never makes a token likelier.
@@ -223,7 +235,7 @@ def penalised(scores: Tensor, past: Tensor, time: Tensor, penalty: float) -> Ten
     return scores.scatter_reduce(1, past, lower, "amin")
 
 
-def block(logp: Tensor, past: Tensor, time: Tensor, size: int) -> None:
+def block_repeated_ngrams(logp: Tensor, past: Tensor, time: Tensor, size: int) -> None:
     """Make the tokens impossible that would end an n-gram of the past once more."""
     if past.shape[1] < size:
         return
@@ -237,7 +249,7 @@ def block(logp: Tensor, past: Tensor, time: Tensor, size: int) -> None:
     logp.scatter_reduce_(1, grams[..., -1], again, "amin")
 
 
-def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def fast_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The largest values of each row and their places, largest first: `topk`, only faster.
 
     The largest ones lie in the blocks whose maxima are largest, and maxima are cheap to find; in
@@ -245,17 +257,22 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     rows, size = values.shape
     count = min(count, size)
-    if values.is_cuda and rows <= ROWS and count <= COUNT and 4 * BLOCK * count <= size:
-        return _by_kernel(values, count)
+    if (
+        values.is_cuda
+        and rows <= MAX_KERNEL_ROWS
+        and count <= MAX_KERNEL_K
+        and 4 * BLOCK_SIZE * count <= size
+    ):
+        return _kernel_topk(values, count)
     if count == 1 and not values.is_cpu:  # no sorting, and a compiler fuses it with what is before
         top = values.max(1, keepdim=True)
         return top.values, top.indices
-    if size < 4 * BLOCK * count:
+    if size < 4 * BLOCK_SIZE * count:
         return values.topk(count)
-    whole = size // BLOCK * BLOCK
-    maxima = values[:, :whole].unflatten(1, (-1, BLOCK)).amax(-1)  # (N, V/BLOCK)
-    first = maxima.topk(count).indices * BLOCK  # (N, count)
-    inside = torch.arange(BLOCK, device=values.device)
+    whole = size // BLOCK_SIZE * BLOCK_SIZE
+    maxima = values[:, :whole].unflatten(1, (-1, BLOCK_SIZE)).amax(-1)  # (N, V/BLOCK)
+    first = maxima.topk(count).indices * BLOCK_SIZE  # (N, count)
+    inside = torch.arange(BLOCK_SIZE, device=values.device)
     place = (first[:, :, None] + inside).flatten(1)  # (N, count*BLOCK)
     if whole < size:
         last = torch.arange(whole, size, device=values.device)
@@ -266,7 +283,7 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 # To a compiler one operation, whatever does it.
 @torch.library.custom_op("weft::largest", mutates_args=())
-def _by_kernel(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _kernel_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if _has_kernel(values.device):
         from weft.kernels.triton.topk import largest
 
@@ -275,8 +292,8 @@ def _by_kernel(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return found, places
 
 
-@_by_kernel.register_fake
-def _found(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+@_kernel_topk.register_fake
+def _fake_kernel_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     shape = (len(values), count)
     return values.new_empty(shape), values.new_empty(shape, dtype=torch.int64)
 

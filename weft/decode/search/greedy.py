@@ -9,18 +9,23 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from weft.decode.search.constraints import Asked, forcing, largest, weigh
-from weft.decode.search.sampling import draw, uniform
-from weft.decode.search.settings import Settings
-from weft.decode.search.state import State, keep, lanes, reorder
+from weft.decode.search.constraints import (
+    ConstraintTensors,
+    constrained_log_probs,
+    fast_topk,
+    forced_prefix,
+)
+from weft.decode.search.sampling import sample_tokens, uniform
+from weft.decode.search.settings import SearchSettings
+from weft.decode.search.state import State, beam_indices, reorder, select_prompts
 
 
 @dataclass(frozen=True)
-class Walk:
+class GreedyState:
     """Everything that a step of the walk reads and writes, as tensors."""
 
     time: Tensor  # () steps taken
-    asked: Asked
+    asked: ConstraintTensors
     stream: Tensor  # (N,) where the random numbers of a row begin
     ids: Tensor  # (N,) what goes in next
     tokens: Tensor  # (N, T) what came out; written in place
@@ -34,8 +39,15 @@ class Walk:
 
     @classmethod
     def start(
-        cls, state: State, asked: Asked, *, ids: Tensor, stream: Tensor, steps: int, width: int
-    ) -> "Walk":
+        cls,
+        state: State,
+        asked: ConstraintTensors,
+        *,
+        ids: Tensor,
+        stream: Tensor,
+        steps: int,
+        width: int,
+    ) -> "GreedyState":
         """Before the first step; `state` has its rows spread already."""
         rows, device = len(ids), ids.device
         source = asked.source
@@ -65,33 +77,33 @@ class Walk:
         both = torch.stack([self.done, self.stuck]).cpu().view(2, -1, self.width)
         return both[0].all(1), both[1].any(1)
 
-    def kept(self, prompts: Tensor) -> "Walk":
+    def kept(self, prompts: Tensor) -> "GreedyState":
         """The walk of some prompts only."""
-        index = lanes(prompts, self.width)
-        state = keep(self.state, prompts, self.width)
+        index = beam_indices(prompts, self.width)
+        state = select_prompts(self.state, prompts, self.width)
         return replace(reorder(replace(self, state=None), index), state=state)
 
 
 def advance(
-    walk: Walk,
+    walk: GreedyState,
     step: Callable[[Tensor, State], tuple[Tensor, State]],
-    settings: Settings,
+    settings: SearchSettings,
     *,
     eos: int,
     read: Callable[[State], Tensor] | None,
     mask: Tensor | None = None,
-) -> Walk:
+) -> GreedyState:
     """One token more for each row that is not done."""
     scores, state = step(walk.ids, walk.state)
     wish, time = walk.asked, walk.time
-    force = forcing(wish, time)
-    logp, own, forced = weigh(
+    force = forced_prefix(wish, time)
+    logp, own, forced = constrained_log_probs(
         scores, wish, settings, eos=eos, time=time, past=walk.tokens, mask=mask, force=force
     )
     if settings.method == "greedy":
-        token = largest(logp, 1)[1][:, 0]  # (N,)
+        token = fast_topk(logp, 1)[1][:, 0]  # (N,)
     else:
-        token = draw(logp, uniform(walk.stream, time), settings)  # (N,)
+        token = sample_tokens(logp, uniform(walk.stream, time), settings)  # (N,)
     chosen = logp.gather(1, token[:, None])[:, 0]  # (N,)
     stuck = ~(chosen > -torch.inf)  # (N,) True for NaN as well
     gained = own.gather(1, token[:, None])[:, 0]  # (N,)

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft.decode.search.beam import TINY, Beams, norm
-from weft.decode.search.greedy import Walk
-from weft.decode.search.settings import Settings
-from weft.decode.search.state import lanes
+from weft.decode.search.beam import MIN_COVERAGE, BeamState, length_norm
+from weft.decode.search.greedy import GreedyState
+from weft.decode.search.settings import SearchSettings
+from weft.decode.search.state import beam_indices
 from weft.errors import UserError
 
 
@@ -30,7 +30,7 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class Piece:
+class StreamDelta:
     """What one sequence gained since the last look at it."""
 
     row: int
@@ -41,29 +41,32 @@ class Piece:
     last: bool  # nothing more comes: eos came, or the limit is reached
 
 
-def walked(
-    walk: Walk, prompts: Tensor, settings: Settings, eos: int
+def collect_samples(
+    walk: GreedyState, prompts: Tensor, settings: SearchSettings, eos: int
 ) -> Iterator[tuple[int, Hypothesis]]:
     """The sequences of prompts that leave a walk, with their rows in the batch."""
     if not len(prompts):
         return
     wish = walk.asked
     parts = (wish.row, wish.forced, walk.length, walk.tokens, walk.logps)
-    index = lanes(prompts, walk.width)
-    rows, forced, length, tokens, logps = _host(index, *parts)
+    index = beam_indices(prompts, walk.width)
+    rows, forced, length, tokens, logps = _to_host(index, *parts)
     attention = sources = None
     if walk.attention is not None:
-        attention, sources = _host(index, walk.attention, wish.source)
+        attention, sources = _to_host(index, walk.attention, wish.source)
     # Sums and norms of all rows at once: the steps that were chosen, not those that were forced.
     steps = np.arange(tokens.shape[1])
     chosen = (steps >= forced[:, None]) & (steps < length[:, None])  # (R*W, T)
-    scores = logps.sum(1, where=chosen) / norm(torch.from_numpy(length - forced), settings).numpy()
+    scores = (
+        logps.sum(1, where=chosen)
+        / length_norm(torch.from_numpy(length - forced), settings).numpy()
+    )
     for i, size in enumerate(length.tolist()):
         ended = bool(tokens[i, size - 1] == eos)
         seen = None if attention is None else attention[i, :size]
         score = float(scores[i])
         if settings.coverage and seen is not None and sources is not None:
-            logs = np.log(seen.sum(0).clip(TINY, 1))  # (S,)
+            logs = np.log(seen.sum(0).clip(MIN_COVERAGE, 1))  # (S,)
             score += settings.coverage * float(logs[sources[i]].sum())
         ids = tokens[i, : size - ended].tolist()
         yield (
@@ -72,7 +75,7 @@ def walked(
         )
 
 
-def pieces(walk: Walk, begin: int, done: np.ndarray, eos: int) -> list[Piece]:
+def stream_deltas(walk: GreedyState, begin: int, done: np.ndarray, eos: int) -> list[StreamDelta]:
     """What the rows that are not done gained since step `begin`; notes in `done` who is."""
     now = int(walk.time)
     fresh = (walk.asked.row, walk.length, walk.done, walk.tokens[:, begin:now])
@@ -88,18 +91,18 @@ def pieces(walk: Walk, begin: int, done: np.ndarray, eos: int) -> list[Piece]:
         size = int(length[i]) - begin
         ended = bool(over[i] and tokens[i, size - 1] == eos)
         ids = tokens[i, : size - ended].tolist()
-        out.append(Piece(row, draw, ids, logps[i, :size].tolist(), ended, bool(over[i])))
+        out.append(StreamDelta(row, draw, ids, logps[i, :size].tolist(), ended, bool(over[i])))
     return out
 
 
-def traced(
-    beams: Beams, prompts: Tensor, settings: Settings, eos: int
+def backtrack(
+    beams: BeamState, prompts: Tensor, settings: SearchSettings, eos: int
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """The best hypotheses of prompts that leave a beam search, with their rows in the batch."""
     if not len(prompts):
         return
     wish, pool = beams.asked, beams.pool
-    rows, forced, score, ends, slot, last, logp, tokens, logps, parents = _host(
+    rows, forced, score, ends, slot, last, logp, tokens, logps, parents = _to_host(
         prompts, wish.row[:: beams.width], wish.forced[:: beams.width],
         pool.rank, pool.time, pool.slot, pool.token, pool.logp,
         beams.tokens, beams.logps, beams.parents,
@@ -107,13 +110,15 @@ def traced(
     here = np.arange(len(rows))[:, None]
     if pool.spent is not None:  # what diversity has cost does not count in what comes back
         size = torch.from_numpy(ends + 1 - forced[:, None]).clamp(min=1)
-        score = score + _host(prompts, pool.spent)[0] / norm(size, settings).numpy()  # (R, W)
+        score = (
+            score + _to_host(prompts, pool.spent)[0] / length_norm(size, settings).numpy()
+        )  # (R, W)
     order = np.argsort(-score, axis=1, kind="stable")[:, : settings.best]  # (R, best)
     score, ends, slot, last, logp = (x[here, order] for x in (score, ends, slot, last, logp))
-    path, ids, own = _paths(slot, ends, tokens, logps, parents)
+    path, ids, own = _follow_parents(slot, ends, tokens, logps, parents)
     ids[here, np.arange(order.shape[1]), ends] = last
     own[here, np.arange(order.shape[1]), ends] = logp
-    attention = None if beams.attention is None else _host(prompts, beams.attention)[0]
+    attention = None if beams.attention is None else _to_host(prompts, beams.attention)[0]
     for r, row in enumerate(rows.tolist()):
         found = []
         for k in range(order.shape[1]):
@@ -135,11 +140,11 @@ def traced(
                 )
             )
         if not found:
-            raise nothing(row)
+            raise no_hypothesis_error(row)
         yield row, found
 
 
-def nothing(row: int) -> UserError:
+def no_hypothesis_error(row: int) -> UserError:
     """The error for a row that no sequence is possible for."""
     return UserError(
         f"Row {row}: no sequence is possible. The rules (allowed, forbidden, no_repeat, minimum) "
@@ -147,7 +152,7 @@ def nothing(row: int) -> UserError:
     )
 
 
-def _paths(
+def _follow_parents(
     slot: np.ndarray, ends: np.ndarray, tokens: np.ndarray, logps: np.ndarray, parents: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Follow hypotheses back: the beam each was at every step, its tokens and log-probabilities."""
@@ -163,7 +168,7 @@ def _paths(
     return path, ids, own
 
 
-def _host(index: Tensor, *parts: Tensor | None) -> list[np.ndarray]:
+def _to_host(index: Tensor, *parts: Tensor | None) -> list[np.ndarray]:
     """Some rows of tensors with as many rows, on the host; those of one kind in one piece."""
     present = [part for part in parts if part is not None]
     found: dict[int, np.ndarray] = {}

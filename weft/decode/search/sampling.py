@@ -8,42 +8,42 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from weft.decode.heads.crf_dp import widest
-from weft.decode.search.constraints import largest
-from weft.decode.search.settings import Settings
+from weft.decode.heads.crf_dp import accumulation_dtype
+from weft.decode.search.constraints import fast_topk
+from weft.decode.search.settings import SearchSettings
 
-GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed numbers, which wrap around just the same
-FIRST, SECOND = 0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64)
-LIKELY = 512  # tokens that hold the mass of a nucleus, nearly always
+GOLDEN_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed numbers, which wrap around just the same
+MIX_MULTIPLIER_1, MIX_MULTIPLIER_2 = 0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64)
+NUCLEUS_GUESS = 512  # tokens that hold the mass of a nucleus, nearly always
 
 
-def mix(number: Tensor) -> Tensor:
+def mix64(number: Tensor) -> Tensor:
     """Scramble 64 bits: the output function of SplitMix64 (Steele et al. 2014)."""
-    number = (number ^ _shift(number, 30)) * FIRST
-    number = (number ^ _shift(number, 27)) * SECOND
-    return number ^ _shift(number, 31)
+    number = (number ^ _logical_shift(number, 30)) * MIX_MULTIPLIER_1
+    number = (number ^ _logical_shift(number, 27)) * MIX_MULTIPLIER_2
+    return number ^ _logical_shift(number, 31)
 
 
-def streams(seeds: Sequence[int], draws: int, device: torch.device) -> Tensor:
+def random_streams(seeds: Sequence[int], draws: int, device: torch.device) -> Tensor:
     """Where the random numbers of each draw of each row begin (N,), the draws of a row together."""
     # Seeds of any size; those of 64 bits and less stay different.
     wrapped = [(seed + (1 << 63)) % (1 << 64) - (1 << 63) for seed in seeds]
-    row = mix(torch.tensor(wrapped, dtype=torch.int64) + GOLDEN)  # (B,)
-    draw = torch.arange(1, draws + 1) * GOLDEN  # (draws,)
-    return mix(row[:, None] + draw).flatten().to(device)
+    row = mix64(torch.tensor(wrapped, dtype=torch.int64) + GOLDEN_GAMMA)  # (B,)
+    draw = torch.arange(1, draws + 1) * GOLDEN_GAMMA  # (draws,)
+    return mix64(row[:, None] + draw).flatten().to(device)
 
 
 def uniform(stream: Tensor, time: Tensor) -> Tensor:
     """One number in [0, 1) for each row (N,), that depends on its stream and the step only."""
-    bits = mix(stream + (time + 1) * GOLDEN)  # (N,)
-    wide = widest(stream.device)
+    bits = mix64(stream + (time + 1) * GOLDEN_GAMMA)  # (N,)
+    wide = accumulation_dtype(stream.device)
     digits = 53 if wide == torch.float64 else 24
-    return _shift(bits, 64 - digits).to(wide) * 2.0**-digits
+    return _logical_shift(bits, 64 - digits).to(wide) * 2.0**-digits
 
 
-def draw(logp: Tensor, number: Tensor, settings: Settings) -> Tensor:
+def sample_tokens(logp: Tensor, number: Tensor, settings: SearchSettings) -> Tensor:
     """One token a row (N,) from the distribution under the settings, by the inverse of its sums."""
-    logp, place = truncated(logp, settings)  # both (N, K)
+    logp, place = truncate_distribution(logp, settings)  # both (N, K)
     mass = (logp - logp.amax(-1, keepdim=True)).to(number.dtype).exp_()  # (N, K)
     sums = mass.cumsum(-1)  # (N, K)
     total = sums[:, -1:]
@@ -54,7 +54,7 @@ def draw(logp: Tensor, number: Tensor, settings: Settings) -> Tensor:
     return (index if place is None else place.gather(1, index))[:, 0]
 
 
-def truncated(logp: Tensor, settings: Settings) -> tuple[Tensor, Tensor | None]:
+def truncate_distribution(logp: Tensor, settings: SearchSettings) -> tuple[Tensor, Tensor | None]:
     """Scores of the tokens that may be drawn (N, K), -inf for none, and their ids; None = all.
 
     Each truncation sees what the one before it left, as a distribution: temperature, top-k,
@@ -64,27 +64,27 @@ def truncated(logp: Tensor, settings: Settings) -> tuple[Tensor, Tensor | None]:
     if settings.temperature != 1:
         logp = logp / settings.temperature
     if 0 < settings.top_k < logp.shape[1]:
-        logp, place = largest(logp, settings.top_k)  # both (N, K)
+        logp, place = fast_topk(logp, settings.top_k)  # both (N, K)
     if settings.top_p < 1:
         logp = logp.log_softmax(-1)
-        logp, place = _within(logp, logp, settings.top_p, place)
+        logp, place = _keep_mass(logp, logp, settings.top_p, place)
     if settings.typical < 1:
         logp = logp.log_softmax(-1)
         surprise = torch.where(logp > -torch.inf, -logp, 0)  # (N, K)
         expected = (logp.exp() * surprise).sum(-1, keepdim=True)  # (N, 1)
         nearness = torch.where(logp > -torch.inf, -(surprise - expected).abs(), -torch.inf)
-        logp, place = _within(logp, nearness, settings.typical, place)
+        logp, place = _keep_mass(logp, nearness, settings.typical, place)
     return logp, place
 
 
-def _within(
+def _keep_mass(
     logp: Tensor, order: Tensor, mass: float, place: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """The first tokens in order of `order`, largest first, until they hold the mass."""
-    first, few = None, LIKELY
+    first, few = None, NUCLEUS_GUESS
     # Sorting a whole vocabulary is slow on a processor, and a look at the sum costs nothing.
     while first is None and logp.device.type == "cpu" and logp.shape[1] > 4 * few:
-        first = largest(order, few)[1]  # (N, K)
+        first = fast_topk(order, few)[1]  # (N, K)
         enough = bool((logp.gather(1, first).exp().sum(-1) >= mass).all())
         first, few = (first if enough else None), few * 4
     if first is None:
@@ -98,6 +98,6 @@ def _within(
     return logp.masked_fill(~keep, -torch.inf), place
 
 
-def _shift(number: Tensor, bits: int) -> Tensor:
+def _logical_shift(number: Tensor, bits: int) -> Tensor:
     """Shift right and fill with zeros; torch would fill with the sign."""
     return (number >> bits) & ((1 << (64 - bits)) - 1)

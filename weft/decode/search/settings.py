@@ -9,12 +9,12 @@ from weft.errors import UserError, unknown_name
 Method = Literal["greedy", "beam", "sample"]
 Normalise = Literal["none", "wu", "length"]
 Stop = Literal["exact", "likely", "full"]
-Graphs = Literal["auto", "compiled", "off"]
-Weights = Literal["float32", "int8"]
+GraphMode = Literal["auto", "compiled", "off"]
+WeightDtype = Literal["float32", "int8"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """How sequences are searched for; lengths count what the search chooses, eos included."""
 
     method: Method = "beam"
@@ -44,13 +44,13 @@ class Settings:
     check: int = 0  # steps between looks at what is finished; 0 = 1 on a processor, 8 elsewhere
     # On a GPU: steps as graphs of the device, from the fourth of a shape on, and whole steps
     # compiled once a shape had 50,000; from the first with "compiled"; one by one with "off".
-    graphs: Graphs = "auto"
+    graphs: GraphMode = "auto"
     # On a processor: "int8" lets Transformers step with rounded weights, faster and less exactly.
-    weights: Weights = "float32"
+    weights: WeightDtype = "float32"
 
     def __post_init__(self) -> None:
         for name, hint in _hints().items():
-            _check_kind(name, hint, getattr(self, name))
+            _check_type(name, hint, getattr(self, name))
         self._check_numbers()
         if self.best > self.width:
             raise UserError(
@@ -87,10 +87,10 @@ class Settings:
 
 @cache  # settings are made for every search, and hints take milliseconds
 def _hints() -> dict[str, Any]:
-    return get_type_hints(Settings)
+    return get_type_hints(SearchSettings)
 
 
-def _check_kind(name: str, hint: Any, value: Any) -> None:
+def _check_type(name: str, hint: Any, value: Any) -> None:
     """A UserError for a value of another type, or a choice that is not known."""
     if choices := get_args(hint):
         if value not in choices:

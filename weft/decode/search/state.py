@@ -13,11 +13,11 @@ from torch import Tensor
 
 State = Any
 Nest = TypeVar("Nest")
-Change = Callable[[Tensor], Tensor]
+TensorFunction = Callable[[Tensor], Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
-class Shared:
+class PerPrompt:
     """A part of a state with one row a prompt, however many beams or samples a prompt has.
 
     What all beams of a prompt have in common (the memory, its keys and values) is neither copied
@@ -29,7 +29,7 @@ class Shared:
 
 
 @dataclasses.dataclass(frozen=True)
-class Unmoved:
+class Pinned:
     """A part of a state with a row for every beam that stays where it is when beams change places.
 
     Another part of the state says which row of the prompt is whose. In everything but `reorder`
@@ -41,28 +41,30 @@ class Unmoved:
 
 def reorder(state: Nest, index: Tensor) -> Nest:
     """Pick rows of a state; the beams of a prompt stay its own, so shared parts are left alone."""
-    return mapped(lambda part: _rows(part, index), state, None, unmoved=False)
+    return map_tensors(lambda part: _select_rows(part, index), state, None, pinned=False)
 
 
-def spread(state: Nest, times: int) -> Nest:
+def expand_beams(state: Nest, times: int) -> Nest:
     """Each row `times` times, next to each other; shared parts stay as they are."""
     if times == 1:
         return state
-    return mapped(lambda part: part.repeat_interleave(times, 0) if part.dim() else part, state)
+    return map_tensors(lambda part: part.repeat_interleave(times, 0) if part.dim() else part, state)
 
 
-def keep(state: Nest, prompts: Tensor, width: int) -> Nest:
+def select_prompts(state: Nest, prompts: Tensor, width: int) -> Nest:
     """The rows of some prompts, where each prompt has `width` rows and one row of shared parts."""
-    index = lanes(prompts, width)
-    return mapped(lambda part: _rows(part, index), state, lambda part: _rows(part, prompts))
+    index = beam_indices(prompts, width)
+    return map_tensors(
+        lambda part: _select_rows(part, index), state, lambda part: _select_rows(part, prompts)
+    )
 
 
-def lanes(prompts: Tensor, width: int) -> Tensor:
+def beam_indices(prompts: Tensor, width: int) -> Tensor:
     """Indices of the rows of some prompts, where each has `width` of them."""
     return (prompts[:, None] * width + torch.arange(width, device=prompts.device)).flatten()
 
 
-def leaves(state: Any) -> Iterator[Tensor]:
+def iter_tensors(state: Any) -> Iterator[Tensor]:
     """Every tensor of a nest, in a fixed order."""
     found: list[Tensor] = []
 
@@ -70,13 +72,15 @@ def leaves(state: Any) -> Iterator[Tensor]:
         found.append(part)
         return part
 
-    mapped(note, state, note)
+    map_tensors(note, state, note)
     return iter(found)
 
 
 def copy_into(old: Any, new: Any) -> None:
     """Write the tensors of a nest into those of another of the same shape, for static memory."""
-    pairs = [(a, b) for a, b in zip(leaves(old), leaves(new), strict=True) if a is not b]
+    pairs = [
+        (a, b) for a, b in zip(iter_tensors(old), iter_tensors(new), strict=True) if a is not b
+    ]
     if torch.compiler.is_compiling():
         for target, source in pairs:
             target.copy_(source)
@@ -95,12 +99,16 @@ def copy_into(old: Any, new: Any) -> None:
 
 def device_of(state: Any) -> torch.device:
     """Where the state lives; a state without tensors lives on the host."""
-    first = next(leaves(state), None)
+    first = next(iter_tensors(state), None)
     return torch.device("cpu") if first is None else first.device
 
 
-def mapped(
-    change: Change, nest: Nest, shared: Change | None = None, *, unmoved: bool = True
+def map_tensors(
+    change: TensorFunction,
+    nest: Nest,
+    per_prompt: TensorFunction | None = None,
+    *,
+    pinned: bool = True,
 ) -> Nest:
     """The nest with every tensor changed; those in `Shared` by a change of their own, or not.
 
@@ -108,15 +116,15 @@ def mapped(
     """
 
     def walk(part: Any) -> Any:
-        return mapped(change, part, shared, unmoved=unmoved)
+        return map_tensors(change, part, per_prompt, pinned=pinned)
 
     if isinstance(nest, Tensor):
         return change(nest)  # type: ignore[return-value]
     if nest is None:
         return nest  # said apart, because a compiler cannot ask whether None is a dataclass
-    if isinstance(nest, Shared):
-        return nest if shared is None else Shared(mapped(shared, nest.value))  # type: ignore[return-value]
-    if isinstance(nest, Unmoved) and not unmoved:
+    if isinstance(nest, PerPrompt):
+        return nest if per_prompt is None else PerPrompt(map_tensors(per_prompt, nest.value))  # type: ignore[return-value]
+    if isinstance(nest, Pinned) and not pinned:
         return nest
     if isinstance(nest, tuple) and hasattr(nest, "_fields"):
         return type(nest)(*[walk(part) for part in nest])
@@ -130,6 +138,6 @@ def mapped(
     return nest
 
 
-def _rows(part: Tensor, index: Tensor) -> Tensor:
+def _select_rows(part: Tensor, index: Tensor) -> Tensor:
     # Lengths may stay on the host while the rest of a state is on a device.
     return part.index_select(0, index.to(part.device)) if part.dim() else part
