@@ -21,10 +21,10 @@ import numpy as np
 from record import Record, options
 
 from weft.doctor import examine
-from weft.doctor.checks.duplicates import Copies
-from weft.doctor.checks.label_variants import twins
-from weft.doctor.survey import survey
-from weft.doctor.words import normal, words
+from weft.doctor.checks.duplicates import DuplicateIndex
+from weft.doctor.checks.label_variants import find_variants
+from weft.doctor.survey import survey_sources
+from weft.doctor.words import normalise, split_words
 from weft.text.example import Example
 from weft.text.read import Columns, read
 
@@ -55,11 +55,11 @@ SETS: dict[str, Callable[[Path], Data]] = {"trec": trec, "banking77": banking77,
 
 def leaking(data: Data) -> dict[tuple[int, int], float]:
     """{(row of test, row of train): score} that the doctor reports; 1.0 is an exact copy."""
-    found = survey({name: rows.__iter__ for name, rows in data.items()})
+    found = survey_sources({name: rows.__iter__ for name, rows in data.items()})
     shift = found.splits[1].start
     return {
         (int(row) - shift, int(there)): float(score)
-        for leak in Copies(found).leaks()
+        for leak in DuplicateIndex(found).leaks()
         for (row, there), score in zip(leak.rows, leak.scores, strict=True)
     }
 
@@ -160,7 +160,10 @@ def typo(label: str, rng: random.Random, kind: str) -> str:
 def typos(record: Record, name: str, labels: list[str], seeds: int) -> None:
     counts = Counter(labels)
     record.line(
-        "label typos reported, untouched", data=name, labels=len(counts), found=len(twins(counts))
+        "label typos reported, untouched",
+        data=name,
+        labels=len(counts),
+        found=len(find_variants(counts)),
     )
     if not any(map(str.isalpha, "".join(counts))):
         return  # numbers: no slip can be told from another number
@@ -175,7 +178,7 @@ def typos(record: Record, name: str, labels: list[str], seeds: int) -> None:
             slip = typo(labels[row], rng, kind)
             slips[slip] = labels[row]
             spoilt[row] = slip
-        told = {twin.label: twin.meant for twin in twins(Counter(spoilt))}
+        told = {twin.label: twin.meant for twin in find_variants(Counter(spoilt))}
         found.append(sum(slip in told for slip in slips))
         right += sum(told.get(slip) == meant for slip, meant in slips.items())
         missed += [f"{slip} for {meant}" for slip, meant in slips.items() if slip not in told]
@@ -238,9 +241,11 @@ def signatures(record: Record, data: Data) -> None:
 
     rng = random.Random(0)
     pool = [word for e in data["train"] for word in e.text.split()]
-    texts = [normal(e.text) for e in data["train"]]
-    sets = [sorted(set(words(text))) for text in texts]
-    copies = [sorted(set(words(normal(changed(t, pool, rng, "word"))))) for t in texts[:500]]
+    texts = [normalise(e.text) for e in data["train"]]
+    sets = [sorted(set(split_words(text))) for text in texts]
+    copies = [
+        sorted(set(split_words(normalise(changed(t, pool, rng, "word"))))) for t in texts[:500]
+    ]
     for name in ("rensa", "datasketch"):
         began = time.perf_counter()
         if name == "rensa":

@@ -22,7 +22,7 @@ from weft.explain import Explanation, explain, faithfulness, methods
 from weft.explain.explanation import target_of
 from weft.run import Splits
 from weft.text.example import Example
-from weft.text.synthetic.corpora import planted
+from weft.text.synthetic.corpora import generate_planted
 
 
 def trained(recipe: str, epochs: int, rows: int) -> tuple[weft.Predictor, float]:
@@ -32,7 +32,7 @@ def trained(recipe: str, epochs: int, rows: int) -> tuple[weft.Predictor, float]
     changes |= {"pool.kind": pool} if pool else {}
     neural = "classic" not in weft.recipe(name)
     config = weft.recipe(name).with_values(changes if neural else {}, "bench")
-    train, dev = planted(rows, seed=1), planted(200, seed=2)
+    train, dev = generate_planted(rows, seed=1), generate_planted(200, seed=2)
     folder = tempfile.mkdtemp(prefix="weft-explain-")
     try:
         begin = time.perf_counter()
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     arguments = parser.parse_args()
     record = Record(arguments.record)
-    test = planted(arguments.texts, seed=3)
+    test = generate_planted(arguments.texts, seed=3)
     for recipe in arguments.recipes.split(","):
         predictor, seconds = trained(recipe, arguments.epochs, arguments.rows)
         texts = [example.text for example in test]

@@ -22,7 +22,7 @@ import weft
 from weft import config
 from weft.run import Splits, neural, train
 from weft.text.example import Example
-from weft.text.synthetic.memory_probe import recall
+from weft.text.synthetic.memory_probe import generate_recall
 from weft.train.gradient_diagnostics import Health, examine
 from weft.train.gradient_verdict import carried
 
@@ -68,7 +68,7 @@ def told_apart(keep: record.Record, seed: int, start: str, changes: dict[str, An
     levels = []
     for recipe in ("rnn", "lstm"):
         changed = {**PLAIN, **SMALL, **changes, "train.epochs": 10, "train.seed": seed}
-        health, accuracy = trained(recipe, changed, recall(seed, steps=STEPS))
+        health, accuracy = trained(recipe, changed, generate_recall(seed, steps=STEPS))
         strength = dict(carried(health.distances)[1])[STEPS]
         keep.line(
             "gradients on recall",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from record import Record, options
 
-from weft.text.synthetic.corpora import reviews
+from weft.text.synthetic.corpora import generate_reviews
 from weft.text.write import write
 
 SEEDS = 2
@@ -51,7 +51,7 @@ def main() -> None:
     record = Record(arguments.record)
     chance = random.Random(arguments.seed)
     folder = Path(tempfile.mkdtemp(prefix="weft-interrupt-"))
-    for part, examples in reviews().items():
+    for part, examples in generate_reviews().items():
         write(examples, folder / f"{part}.tsv")
     started = time.perf_counter()
     subprocess.run(command(folder, folder / "calm", arguments.recipes), check=True)

@@ -25,7 +25,7 @@ from weft.run import Splits
 from weft.run.split import folds, held
 from weft.text.example import Example
 from weft.text.read import Columns, read
-from weft.text.synthetic.corpora import reviews
+from weft.text.synthetic.corpora import generate_reviews
 
 
 def trec(root: Path) -> dict[str, list[Example]]:
@@ -81,7 +81,7 @@ def imdb(root: Path) -> dict[str, list[Example]]:
 
 
 def built_in(root: Path) -> dict[str, list[Example]]:
-    return reviews()
+    return generate_reviews()
 
 
 SETS = {

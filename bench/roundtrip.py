@@ -18,7 +18,7 @@ import record
 
 from weft.errors import UserError
 from weft.text.formats.conllu import Sentence, format, read_conllu, validate, write_conllu
-from weft.text.formats.conllu_offsets import offsets
+from weft.text.formats.conllu_offsets import locate_words
 
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
@@ -69,7 +69,7 @@ def one(keep: record.Record, path: Path, name: Path) -> bool:
 def agrees(sentence: Sentence) -> bool:
     """Whether the text and the forms say the same."""
     try:
-        text, places = offsets(sentence)
+        text, places = locate_words(sentence)
     except UserError:
         return False
     return len(places) == len(sentence.words) and all(text[a:b].strip() for a, b in places)

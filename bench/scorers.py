@@ -18,7 +18,7 @@ from record import Record
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.predict.preprocess import prepared
-from weft.text.annotation.trees import Tree, format, nodes
+from weft.text.annotation.trees import Tree, format, iter_nodes
 from weft.text.example import Example, Tally
 from weft.text.read import read
 
@@ -57,7 +57,7 @@ def brackets(predictor: Any, examples: list[Example]) -> dict[str, float]:
     for example, answer in zip(examples, answers, strict=True):
         gold, ours = example.tree, answer.structure.tree
         assert gold is not None
-        both = [_written(tree, [n.label for n in nodes(gold) if not n.children])
+        both = [_written(tree, [n.label for n in iter_nodes(gold) if not n.children])
                 for tree in (gold, ours)]  # fmt: skip
         if None in both:
             continue  # punctuation alone
@@ -79,7 +79,7 @@ def _written(tree: Tree, tags: list[str]) -> str | None:
 
     leaves = iter(reversed(tags))
     done: list[Tree | None] = []
-    for node in reversed(list(nodes(tree))):
+    for node in reversed(list(iter_nodes(tree))):
         if not node.children:
             kept = next(leaves) not in DELETED
             done.append(Tree("X", "w") if kept else None)

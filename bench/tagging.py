@@ -27,7 +27,7 @@ from trials import Job, Parts
 
 import weft
 from weft.text.annotation import schemes
-from weft.text.example import Example, Layers
+from weft.text.example import Example, WordAnnotations
 from weft.text.read import Columns, read
 
 Tags = Sequence[Sequence[str]]
@@ -102,9 +102,9 @@ def marked(parts: Parts, scheme: str) -> Parts:
 
     def other(example: Example) -> Example:
         layers = example.label
-        assert isinstance(layers, Layers)
+        assert isinstance(layers, WordAnnotations)
         tags = tuple(schemes.convert(layers.columns["tag"], "IOB2", scheme))
-        return replace(example, label=Layers({**layers.columns, "tag": tags}, layers.main))
+        return replace(example, label=WordAnnotations({**layers.columns, "tag": tags}, layers.main))
 
     return {part: [other(example) for example in found] for part, found in parts.items()}
 

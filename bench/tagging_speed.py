@@ -29,7 +29,7 @@ from record import Record, interleaved, options, ratios, spread
 import weft
 from weft.config import recipe
 from weft.predict.evaluate import evaluate
-from weft.text.example import Example, Layers
+from weft.text.example import Example, WordAnnotations
 from weft.text.read import read
 from weft.tokens.word_segmenter import apart
 
@@ -41,7 +41,7 @@ BAR = 1.0  # times spaCy's words in a second
 
 def tags(example: Example) -> tuple[str, ...]:
     """The right parts of speech."""
-    assert isinstance(example.label, Layers)
+    assert isinstance(example.label, WordAnnotations)
     return example.label.columns["upos"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft import config
-from weft.text.synthetic.corpora import reviews
+from weft.text.synthetic.corpora import generate_reviews
 from weft.text.write import write
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +40,7 @@ def short(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     data = tmp_path / "demo" / "data"
     data.mkdir(parents=True)
-    for split, examples in reviews().items():
+    for split, examples in generate_reviews().items():
         write(examples[:300], data / f"{split}.tsv")
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from weft import storage
 from weft.errors import UserError
-from weft.storage import WriteError, append_line, locked, replacing, replacing_folder
+from weft.storage import WriteError, append_line, atomic_write, locked, replacing_folder
 
 resource = pytest.importorskip("resource")
 
@@ -57,16 +57,16 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path):
 def test_an_error_of_safetensors_names_the_file(tmp_path):
     path = tmp_path / "w.safetensors"
     said = pytest.raises(WriteError, match=f"^Cannot write {path}: File too large.$")
-    with largest_file(97), said, replacing(path) as part:
+    with largest_file(97), said, atomic_write(path) as part:
         save_file({"a": np.zeros(1000)}, part)
     assert names(tmp_path) == []
 
 
 def test_what_else_fails_inside_keeps_its_own_error(tmp_path):
     said = pytest.raises(FileNotFoundError, match="absent")
-    with said, replacing(tmp_path / "a"):
+    with said, atomic_write(tmp_path / "a"):
         open(tmp_path / "absent")
-    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "a"):
+    with pytest.raises(ZeroDivisionError), atomic_write(tmp_path / "a"):
         _ = 1 / 0
     assert names(tmp_path) == []
 
@@ -74,7 +74,7 @@ def test_what_else_fails_inside_keeps_its_own_error(tmp_path):
 @pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o027, 0o640)])
 def test_files_honour_the_umask(mask, expected, tmp_path):
     with umask(mask):
-        with replacing(tmp_path / "w") as part:
+        with atomic_write(tmp_path / "w") as part:
             save_file({"a": np.zeros(3)}, part)
         storage.write_text(tmp_path / "t", "text", durable=True)
     for path in tmp_path.iterdir():
@@ -83,7 +83,7 @@ def test_files_honour_the_umask(mask, expected, tmp_path):
 
 
 def test_temporary_names_hold_the_process(tmp_path):
-    with replacing(tmp_path / "a") as part:
+    with atomic_write(tmp_path / "a") as part:
         assert str(os.getpid()) in part.name
         assert names(tmp_path) == [part.name]
 

@@ -2,8 +2,10 @@
 
 import difflib
 import errno
+import importlib
 import re
 from collections.abc import Iterable
+from typing import Any
 
 LONGEST_MESSAGE = 2000  # characters; the middle of a longer one is left out
 LONGEST_NAME = 100  # characters of a name for which a similar one is looked for
@@ -63,6 +65,21 @@ def unknown_name(what: str, name: str, known: Iterable[str], where: str = "") ->
     return UserError(
         f"Unknown {what} '{name:.60}'{place}.{near_miss(name, options)} Known: {listed}."
     )
+
+
+class MissingLibrary(UserError):
+    """An optional library is not installed."""
+
+
+def optional_import(name: str, purpose: str) -> Any:
+    """Import a module that only `purpose` needs, or raise a MissingLibrary that says how."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.split(".")[0]
+        raise MissingLibrary(
+            f"{purpose} needs {package}, which is not installed: pip install {package}."
+        ) from error
 
 
 class OutOfMemory(UserError):

@@ -24,7 +24,7 @@ class WriteError(UserError):
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str], *, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path; it takes the name `path` when the block succeeds.
 
     The file gets the permissions that the umask gives to new files, also where the writer is
@@ -69,7 +69,7 @@ def write_text(
 
 def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = False) -> None:
     """Write a file whole or not at all."""
-    with replacing(path, durable=durable) as part:
+    with atomic_write(path, durable=durable) as part:
         part.write_bytes(data)
 
 
@@ -79,7 +79,7 @@ def jsonl(path: str | os.PathLike[str]) -> Iterator[IO[str] | None]:
     if not os.fspath(path):
         yield None
         return
-    with replacing(path) as part, part.open("w", encoding="utf-8", errors=ESCAPED) as file:
+    with atomic_write(path) as part, part.open("w", encoding="utf-8", errors=ESCAPED) as file:
         yield file
 
 

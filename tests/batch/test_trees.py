@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weft.batch.trees import binary, flatten, forest, grown, hung
 from weft.errors import UserError
-from weft.text.annotation.trees import Tree, nodes, parse
+from weft.text.annotation.trees import Tree, iter_nodes, parse
 
 LINE = "(3 (2 (2 The) (2 film)) (4 (3 is) (4 (2 so) (4 good))))"
 leaves = st.builds(Tree, st.sampled_from(["0", "1", ""]), st.sampled_from(["a", "b", "c"]))
@@ -60,9 +60,9 @@ def test_nothing_is_lost(tree):
 def test_binary_trees_keep_words_and_labels(tree):
     two = binary(tree)
     assert two.words == tree.words
-    assert all(len(node.children) in (0, 2) for node in nodes(two))
-    assert all(not node.word for node in nodes(two) if node.children)
-    if all(len(node.children) in (0, 2) for node in nodes(tree)):
+    assert all(len(node.children) in (0, 2) for node in iter_nodes(two))
+    assert all(not node.word for node in iter_nodes(two) if node.children)
+    if all(len(node.children) in (0, 2) for node in iter_nodes(tree)):
         assert two == tree
 
 

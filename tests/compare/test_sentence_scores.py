@@ -117,8 +117,8 @@ def test_brackets_add_up_to_evalb():
     measure, pairs = Brackets(), []
     for size in SIZES:
         trees = [grown(size), grown(size)]
-        tags = constituents.tags(trees[1])  # what is punctuation, the right tree says
-        measure.add(*([Bracketed(constituents.brackets(tree), tags)] for tree in trees))
+        tags = constituents.pos_tags(trees[1])  # what is punctuation, the right tree says
+        measure.add(*([Bracketed(constituents.tree_to_brackets(tree), tags)] for tree in trees))
         pairs.append([Structure("constituents", words(size), tree=t) for t in trees])
     assert total(pairs) == pytest.approx(measure.figures(0)["f1"].value)
     # A bracket without a label, around a sentence that nothing else holds, is not counted.

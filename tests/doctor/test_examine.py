@@ -6,7 +6,7 @@ import pytest
 
 from tests.doctor.checks.test_near_duplicates import sentences
 from weft.doctor import Diagnosis, Finding, examine
-from weft.doctor.library import Missing
+from weft.errors import MissingLibrary
 from weft.text.example import Example, Tally
 
 
@@ -98,7 +98,7 @@ def test_conflicting_labels_are_found_across_splits():
     train, test = rows(), rows(31, 1, "test.csv")
     test[2] = Example(train[0].text, "another", file="test.csv", line=3)
     told = found(look(train, test), "conflict")
-    assert told.title == "1 text carries more than one label."
+    assert told.title == "1 text has more than one label."
     assert told.places[0].detail == "a class / another · test.csv:3"
 
 
@@ -216,7 +216,7 @@ def test_what_the_reader_left_out_is_found_once():
 
 def test_watch_hears_of_every_row():
     heard = []
-    look(rows(61), rows(2003, 1), watch=heard.append, near=False)
+    look(rows(61), rows(2003, 1), on_progress=heard.append, near=False)
     assert sum(heard) == 2064
 
 
@@ -228,10 +228,10 @@ def test_rows_from_memory_have_a_place():
 
 def test_without_the_libraries_the_rest_is_still_found(monkeypatch):
     def none(name, purpose):
-        raise Missing(f"{purpose} needs {name}, which is not installed: pip install {name}.")
+        raise MissingLibrary(f"{purpose} needs {name}, which is not installed: pip install {name}.")
 
-    for module in ("minhash", "near", "labels"):
-        monkeypatch.setattr(f"weft.doctor.{module}.library", none)
+    for module in ("minhash", "near_duplicates", "label_variants"):
+        monkeypatch.setattr(f"weft.doctor.checks.{module}.optional_import", none)
     diagnosis = look(with_row(13, text=""))
     assert {"empty", "not looked for"} == kinds(diagnosis)
     assert "pip install rensa" in found(diagnosis, "not looked for").title

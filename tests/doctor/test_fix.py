@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.doctor.diagnose import diagnosed
-from weft.doctor.fix import Fixed, fix
-from weft.doctor.formats.files import opened
-from weft.doctor.survey import survey
+from weft.doctor.diagnose import diagnose
+from weft.doctor.fix import FixResult, fix
+from weft.doctor.formats.files import open_files
+from weft.doctor.survey import survey_sources
 from weft.text.columns import Columns
-from weft.text.example import Answers
+from weft.text.example import GoldAnswers
 from weft.text.read import read
 from weft.text.rewrite import rewrite
 
@@ -37,10 +37,10 @@ CLEAN = [
 ]
 
 
-def fixed(path: Path, out: Path, columns: Columns = Columns()) -> Fixed:  # noqa: B008 (frozen)
-    files = opened([str(path)], columns)
-    seen = survey(files.sources)
-    _, copies = diagnosed(seen, files.paths, 512, True, files.tallies, files.findings)
+def fixed(path: Path, out: Path, columns: Columns = Columns()) -> FixResult:  # noqa: B008 (frozen)
+    files = open_files([str(path)], columns)
+    seen = survey_sources(files.sources)
+    _, copies = diagnose(seen, files.paths, 512, True, files.tallies, files.findings)
     return fix(files, seen, copies, str(out))
 
 
@@ -246,7 +246,7 @@ def test_answers_stay_in_their_passages(tmp_path, name):
     fixed(path, tmp_path / "out")
     found = [(e.text, e.label) for e in read(tmp_path / "out" / name)]
     assert found == [
-        ("Where?", Answers(("Lyon",), (19,))),
-        ("Who?", Answers(("weaver",), (27,))),
-        ("What?", Answers(("loom",), (4,))),
+        ("Where?", GoldAnswers(("Lyon",), (19,))),
+        ("Who?", GoldAnswers(("weaver",), (27,))),
+        ("What?", GoldAnswers(("loom",), (4,))),
     ]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.doctor.formats.test_structured import GOOD, sentence
-from weft.doctor.diagnose import diagnosed
-from weft.doctor.fix import Fixed, fix
-from weft.doctor.formats.files import opened
-from weft.doctor.survey import survey
+from weft.doctor.diagnose import diagnose
+from weft.doctor.fix import FixResult, fix
+from weft.doctor.formats.files import open_files
+from weft.doctor.survey import survey_sources
 from weft.errors import UserError
 from weft.text.columns import Columns
 
@@ -19,10 +19,10 @@ HEADS = [2, 3, 0, 6, 6, 3]
 TAGS = "DET NOUN VERB DET ADJ NOUN"
 
 
-def fixed(out: Path, *paths: Path) -> tuple[Fixed, list[dict]]:
-    files = opened([str(path) for path in paths], Columns())
-    seen = survey(files.sources)
-    _, copies = diagnosed(seen, files.paths, 512, True, files.tallies, files.findings)
+def fixed(out: Path, *paths: Path) -> tuple[FixResult, list[dict]]:
+    files = open_files([str(path) for path in paths], Columns())
+    seen = survey_sources(files.sources)
+    _, copies = diagnose(seen, files.paths, 512, True, files.tallies, files.findings)
     done = fix(files, seen, copies, str(out))
     return done, [json.loads(line) for line in done.changes.read_text("utf-8").splitlines()]
 

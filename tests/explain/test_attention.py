@@ -9,7 +9,7 @@ from weft.errors import UserError
 from weft.explain import explain, faithfulness, methods
 from weft.explain.attention import heads, rollout
 from weft.explain.token_level import answered, faithfulness_at, question, weigh
-from weft.text.example import BETWEEN
+from weft.text.example import PAIR_SEPARATOR
 
 TEXT = "the film was good , the plot bad"
 
@@ -250,7 +250,7 @@ def test_both_texts_of_one_row_are_looked_at():
     (found,) = explain(predictor, [two], method="attention")
     (maps,) = heads(predictor, two)
     wanted = flows(maps)[-1][0][[1, 2, 4, 5, 6]]  # without [CLS] and [SEP]
-    words = [w for w in found.words if found.text[w.start : w.end] != BETWEEN.strip()]
+    words = [w for w in found.words if found.text[w.start : w.end] != PAIR_SEPARATOR.strip()]
     assert [found.text[w.start : w.end] for w in words] == ["a", "bank", "the", "river", "was"]
     shares = (wanted / wanted.sum()).tolist()
     assert [w.weight for w in words] == pytest.approx(shares, abs=1e-5)
@@ -268,7 +268,7 @@ def test_every_window_of_a_long_text_is_weighed_and_measured(pair, mix, limited)
     for method in methods(predictor):
         (found,) = explain(predictor, [asked], method=method)
         assert found.answer.coverage == 1
-        own = [w for w in found.words if found.text[w.start : w.end] != BETWEEN.strip()]
+        own = [w for w in found.words if found.text[w.start : w.end] != PAIR_SEPARATOR.strip()]
         assert [found.text[w.start : w.end] for w in own] == [
             *(asked[0].split() if pair else ()),
             *LONG.split(),

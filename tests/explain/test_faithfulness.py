@@ -8,7 +8,7 @@ from weft.explain import Explanation, Word, explain, faithfulness, methods
 from weft.predict import Predictor, Scored
 from weft.run import Splits, train
 from weft.tasks.classify import Classes, Classify
-from weft.text.synthetic.corpora import planted
+from weft.text.synthetic.corpora import generate_planted
 
 TEXT = "a b c d e f g h i KEY"
 
@@ -101,7 +101,10 @@ def test_texts_without_words_are_left_out(spotter):
 
 def test_planted_words_are_found_and_every_method_beats_chance(tmp_path):
     """The bench in small (bench/explain.py measures all architectures on more)."""
-    rows, test = planted(400, seed=1, decisive=3, filler=50), planted(61, 2, decisive=3, filler=50)
+    rows, test = (
+        generate_planted(400, seed=1, decisive=3, filler=50),
+        generate_planted(61, 2, decisive=3, filler=50),
+    )
     import weft
 
     values = {"train.epochs": 8, "train.threads": 1, "train.learning_rate": 0.05, "data.golden": 0}

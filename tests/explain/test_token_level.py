@@ -16,7 +16,7 @@ from weft.errors import UserError
 from weft.explain.run import study
 from weft.explain.token_level import answered, faithfulness_at, number_in, question, spelled, weigh
 from weft.explain.word_target import through
-from weft.text.annotation.schemes import convert, transitions
+from weft.text.annotation.schemes import allowed_transitions, convert
 from weft.text.example import Example
 from weft.text.read import read
 
@@ -77,7 +77,7 @@ def asked(predictor, text, **more):
 def test_through_a_chain_every_sequence_counts():
     names = ["B-X", "I-X", "O"]
     torch.manual_seed(3)
-    chain = CRF(3, transitions(names, "IOB2"), names)
+    chain = CRF(3, allowed_transitions(names, "IOB2"), names)
     for weight in (chain.transitions, chain.start, chain.end):
         torch.nn.init.normal_(weight)
     emissions = torch.randn(1, 4, 3)

@@ -14,24 +14,24 @@ import numpy as np
 
 from tests.fuzz.harness import TARGETS, Files, Target, register
 from weft import config
-from weft.doctor.diagnose import diagnosed
-from weft.doctor.formats.files import opened
-from weft.doctor.survey import survey
+from weft.doctor.diagnose import diagnose
+from weft.doctor.formats.files import open_files
+from weft.doctor.survey import survey_sources
 from weft.embed.vector_files.text import read_table
 from weft.errors import UserError
 from weft.text.annotation import constituents, trees
 from weft.text.annotation.trees import Tree
 from weft.text.columns import Columns
-from weft.text.example import Answers, Example, Label, Layers, Marks, Tally
+from weft.text.example import CharSpans, Example, GoldAnswers, Label, Tally, WordAnnotations
 from weft.text.formats import brackets
 from weft.text.formats.documents import read_documents
-from weft.text.formats.features import matrix, names_matrix
-from weft.text.formats.raw import read_running
+from weft.text.formats.features import is_matrix_reference, load_matrix
+from weft.text.formats.raw import read_raw_lines
 from weft.text.formats.squad import write_squad
 from weft.text.formats.standoff import write_spans
-from weft.text.read import read, settled
-from weft.text.synthetic.reviews import reviews
-from weft.text.synthetic.treebank import treebank
+from weft.text.read import read, resolve_columns
+from weft.text.synthetic.reviews import generate_reviews
+from weft.text.synthetic.treebank import generate_treebank
 from weft.text.write import write
 from weft.vectors import benchmarks
 from weft.vectors.files import write_vectors
@@ -50,7 +50,7 @@ def _written(name: str, put: Callable[[str], None]) -> Files:
 
 
 def _rows() -> list[Example]:
-    return reviews(size=60)["train"][:ROWS]
+    return generate_reviews(size=60)["train"][:ROWS]
 
 
 def _tables(name: str) -> Callable[[], list[Files]]:
@@ -74,7 +74,7 @@ def _quoted() -> list[Files]:
 
 
 def _treebank(kind: str) -> list[str]:
-    return [one.written(kind) for one in treebank(size=30)["train"][:11]]
+    return [one.written(kind) for one in generate_treebank(size=30)["train"][:11]]
 
 
 def _one(name: str, kind: str) -> Callable[[], list[Files]]:
@@ -90,7 +90,7 @@ def _many_lines(tree: Tree, depth: int = 0) -> str:
 
 
 def _penn() -> list[Files]:
-    made = [constituents.topped(trees.parse(line)) for line in _treebank("ptb")]
+    made = [constituents.add_root(trees.parse(line)) for line in _treebank("ptb")]
     return [
         {"data.mrg": "\n\n".join(map(_many_lines, made)).encode()},
         {"data.txt": "\n".join(f"( {_many_lines(t.children[0])})" for t in made).encode()},
@@ -112,14 +112,16 @@ def _parse_bits() -> list[Files]:
     rows = []
     for line in _treebank("ptb"):
         tree = trees.parse(line)
-        cells = zip(tree.words, constituents.tags(tree), brackets.bits(tree), strict=True)
+        cells = zip(
+            tree.words, constituents.pos_tags(tree), brackets.to_parse_bits(tree), strict=True
+        )
         rows += [f"d 0 {i} {w} {t} {b} - - - * -" for i, (w, t, b) in enumerate(cells)]
         rows.append("")
     return [{"data.conll": "\n".join(rows).encode()}]
 
 
 def _spans() -> list[Files]:
-    marked = [one.marked for one in treebank(size=30)["train"][:11]]
+    marked = [one.marked for one in generate_treebank(size=30)["train"][:11]]
     plain = _written("data.jsonl", lambda path: write_spans(marked, path))
     lists = [
         json.dumps({"text": m.text, "label": [[s.start, s.end, s.label] for s in m.spans]})
@@ -130,7 +132,7 @@ def _spans() -> list[Files]:
 
 def _brat() -> list[Files]:
     files: dict[str, bytes] = {}
-    for one in treebank(size=30)["train"][:3]:
+    for one in generate_treebank(size=30)["train"][:3]:
         rows = [
             f"T{i}\t{s.label} {s.start} {s.end}\t{one.text[s.start : s.end]}"
             for i, s in enumerate(one.marked.spans, 1)
@@ -142,10 +144,12 @@ def _brat() -> list[Files]:
 
 def _squad() -> list[Files]:
     rows = [
-        Example(f"What is {i}?", Answers(("gold",), (3,)), f"q{i}", other=f"In gold we trust {i}.")
+        Example(
+            f"What is {i}?", GoldAnswers(("gold",), (3,)), f"q{i}", other=f"In gold we trust {i}."
+        )
         for i in range(5)
     ]
-    rows.append(Example("None?", Answers(), "q9", other="No answer here."))
+    rows.append(Example("None?", GoldAnswers(), "q9", other="No answer here."))
     return [_written("data.json", lambda path: write_squad(rows, path))]
 
 
@@ -199,17 +203,17 @@ def _all(read_one: Callable[[], Iterable[Example]]) -> None:
         texts = [example.text, example.id, example.other or "", *example.words]
         texts += _texts(example.label)
         "".join(texts).encode()  # labels.json and predictions are UTF-8
-        if names_matrix(example.text):
+        if is_matrix_reference(example.text):
             with contextlib.suppress(UserError):
-                matrix(example)
+                load_matrix(example)
 
 
 def _texts(label: Label) -> list[str]:
-    if isinstance(label, Layers):
+    if isinstance(label, WordAnnotations):
         return [cell for column in label.columns.values() for cell in column]
-    if isinstance(label, Marks):
+    if isinstance(label, CharSpans):
         return [span.label for span in label.spans]
-    if isinstance(label, Answers):
+    if isinstance(label, GoldAnswers):
         return list(label.texts)
     return list(label) if isinstance(label, tuple) else [str(label)]
 
@@ -234,15 +238,15 @@ def _training(name: str, **asked: object) -> Run:
 
         def strict() -> None:
             tally = Tally()
-            _all(lambda: read(path, tally=tally, **asked))  # type: ignore[arg-type]
+            _all(lambda: read(path, skipped=tally, **asked))  # type: ignore[arg-type]
             tally.lines()
 
         def lenient() -> None:
             tally = Tally()
-            _all(lambda: read(path, problems="skip", tally=tally, **asked))  # type: ignore[arg-type]
+            _all(lambda: read(path, on_bad_row="skip", skipped=tally, **asked))  # type: ignore[arg-type]
             tally.lines()
 
-        sister = [] if "," in name else [lambda: settled(path, Columns())]
+        sister = [] if "," in name else [lambda: resolve_columns(path, Columns())]
         _refused([strict, lenient, *sister])
 
     return run
@@ -253,9 +257,9 @@ def _examined(name: str) -> Run:
 
     def run(folder: Path) -> None:
         path = ",".join(str(folder / one) for one in name.split(","))
-        found = opened([path], Columns())
-        result, _ = diagnosed(
-            survey(found.sources), found.paths, 512, True, found.tallies, found.findings
+        found = open_files([path], Columns())
+        result, _ = diagnose(
+            survey_sources(found.sources), found.paths, 512, True, found.tallies, found.findings
         )
         json.dumps(result.to_json(), ensure_ascii=False).encode()
 
@@ -270,15 +274,15 @@ def _both(name: str, **asked: object) -> Run:
 def _raw(folder: Path) -> None:
     """Running text and documents, as language models read them."""
     path = folder / "data.txt"
-    done = [lambda: _all(lambda: read_running(path)), lambda: _all(lambda: read_documents(path))]
-    _refused([*done, lambda: _all(lambda: read_documents(path, problems="skip"))])
+    done = [lambda: _all(lambda: read_raw_lines(path)), lambda: _all(lambda: read_documents(path))]
+    _refused([*done, lambda: _all(lambda: read_documents(path, on_bad_row="skip"))])
 
 
 def _trees(name: str) -> Run:
     both = _both(name)
 
     def phrases(folder: Path) -> None:
-        _all(lambda: read(folder / name, phrases=True, problems="skip", format="trees"))
+        _all(lambda: read(folder / name, phrases=True, on_bad_row="skip", format="trees"))
 
     return lambda folder: _refused([lambda: both(folder), lambda: phrases(folder)])
 
@@ -291,7 +295,7 @@ def _penn_run(folder: Path) -> None:
 def _bits(folder: Path) -> None:
     path = folder / "data.conll"
     both = _both("data.conll")
-    _refused([lambda: both(folder), lambda: list(brackets.read_bits(path))])
+    _refused([lambda: both(folder), lambda: list(brackets.read_parse_bits(path))])
 
 
 def _word_lists(folder: Path) -> None:

@@ -18,7 +18,7 @@ from weft.report.compare import _comparable, _fits, _recipes, compare, folder_fo
 from weft.run.data import Data
 from weft.text.formats.parallel import read_parallel
 from weft.text.read import read
-from weft.text.synthetic.reviews import reviews
+from weft.text.synthetic.reviews import generate_reviews
 
 QUICK = {**SMALL, "train.epochs": 2}
 
@@ -96,7 +96,7 @@ def test_figures_of_two_kinds_are_told_apart(tmp_path):
 
 
 def test_language_models_are_ranked_the_other_way_round(tmp_path):
-    texts = [e.text for part in reviews(0, 120).values() for e in part]
+    texts = [e.text for part in generate_reviews(0, 120).values() for e in part]
     path = tmp_path / "a.txt"
     path.write_text("\n".join(texts) + "\n")
     out = tmp_path / "out"

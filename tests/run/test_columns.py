@@ -11,7 +11,7 @@ from weft.config import recipe
 from weft.errors import UserError
 from weft.run.data import Data
 from weft.run.data import choose_columns as chosen
-from weft.text.tag_columns import choose_columns
+from weft.text.tag_columns import choose_tag_columns
 
 NAMES = ("Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Gil", "Hal", "Ida", "Jo")
 WORDS = ("sees", "hears", "the", "dog", "walks", "slowly", "home", "again", "with", "us")
@@ -103,10 +103,10 @@ def test_a_candidate_must_hold_in_every_file(tmp_path):
     two = tmp_path / "b.conll"
     two.write_text("".join(f"w{n} B-X m{n}\n" for n in range(40)), "utf-8")
     with pytest.raises(UserError, match=r"a\.conll: column 2, .*b\.conll: column 1\).*--label"):
-        choose_columns([str(one), str(two)])
+        choose_tag_columns([str(one), str(two)])
     three = tmp_path / "c.conll"  # without an entity: it does not contradict the first
     three.write_text("".join(f"w{n} {'NV'[n % 2]} O\n" for n in range(40)), "utf-8")
-    assert choose_columns([str(one), str(three)]).tags == 2
+    assert choose_tag_columns([str(one), str(three)]).tags == 2
 
 
 ROLES = (

@@ -149,14 +149,16 @@ def test_constituents_from_trees_over_many_lines(tmp_path):
 
 
 def test_constituents_from_parse_bits(tmp_path):
-    from weft.text.formats.brackets import bits, read_brackets, strip
+    from weft.text.formats.brackets import read_brackets, strip, to_parse_bits
 
     rows = []
     for n, one in enumerate(read_brackets(bracketed(tmp_path / "a.mrg", 20))):
         tree = strip(one.tree)
         rows.append(f"# sent_id = s{n}")
-        words, tags = tree.words, [x.label for x in trees.nodes(tree) if not x.children]
-        for i, cells in enumerate(zip(words, tags, bits(tree.children[0]), strict=True), 1):
+        words, tags = tree.words, [x.label for x in trees.iter_nodes(tree) if not x.children]
+        for i, cells in enumerate(
+            zip(words, tags, to_parse_bits(tree.children[0]), strict=True), 1
+        ):
             rows.append("\t".join([str(i), *cells]))
         rows.append("")
     file = tmp_path / "a.conll"

@@ -18,7 +18,7 @@ from weft.report.compare import compare
 from weft.run.data import Data, unread
 from weft.run.split import folded, from_files, holdout, with_test
 from weft.tasks.extractive_qa import marked
-from weft.text.example import Answers
+from weft.text.example import GoldAnswers
 from weft.text.read import read
 
 TOWNS = ["Oslo", "Lima", "Cairo", "Quito", "Perth", "Turin", "Accra"]
@@ -151,7 +151,7 @@ def test_pages_count_answers_as_the_measure_does(bidaf):
     """The best reference stands beside an answer, so that shares add up to the figures."""
     predictor = load(bidaf / "run")
     examples = [
-        replace(e, label=Answers((*e.label.texts, e.other[:20]), (*e.label.starts, 0)))
+        replace(e, label=GoldAnswers((*e.label.texts, e.other[:20]), (*e.label.starts, 0)))
         for e in read(bidaf / "train.json")
     ]
     figures = evaluate(predictor, examples).figures(resamples=0)

@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft.config import recipe
 from weft.errors import UserError
-from weft.text.annotation.schemes import fault
+from weft.text.annotation.schemes import find_fault
 from weft.text.read import read
 
 NOUNS, VERBS = ("ant", "bee", "cow", "dog"), ("eats", "sees", "hears")
@@ -123,7 +123,7 @@ def test_a_chain_never_gives_what_the_scheme_forbids(tmp_path):
     )
     for found in scored.scores:
         tags = [predictor.space.name(0, int(number)) for number in found.table[:, 0]]
-        assert fault(tags, "IOB2") is None
+        assert find_fault(tags, "IOB2") is None
 
 
 def test_a_tag_that_training_never_saw_is_wrong_and_no_error(tmp_path):

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from weft.errors import UserError
 from weft.registry import build, parts
 from weft.tasks.classify import Classes, Classify, best_threshold
-from weft.text.example import Answers, Example, Marks
+from weft.text.example import CharSpans, Example, GoldAnswers
 
 
 def examples(*labels, file: str = "train.csv") -> list[Example]:
@@ -95,10 +95,10 @@ def test_several_labels_where_one_is_expected() -> None:
 
 
 def test_what_is_said_of_a_part_of_the_text_is_no_class() -> None:
-    found = complaint(lambda: Classify().space(examples("a", Answers(("x",), (0,)))))
+    found = complaint(lambda: Classify().space(examples("a", GoldAnswers(("x",), (0,)))))
     assert found.startswith("train.csv:3: the label is an answer that stands in a second text")
     assert "--recipe bidaf, or bert-span" in found
-    found = complaint(lambda: Classify().space(examples("a", Marks(()))))
+    found = complaint(lambda: Classify().space(examples("a", CharSpans(()))))
     assert found.startswith("train.csv:3: something is known of every word here")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from weft.errors import UserError
 from weft.tasks.extractive_qa import Pointed, Questions, Span, Window, best_threshold, pointed
-from weft.text.example import Answers, Example, Tally
+from weft.text.example import Example, GoldAnswers, Tally
 
 PASSAGE = "The loom stands in Lyon. A weaver in Lyon owns the loom."
 SPACE = Questions(30, False)
@@ -16,7 +16,7 @@ SPACE = Questions(30, False)
 
 def example(*places, passage=PASSAGE):
     texts = tuple(passage[a:b] for a, b in places)
-    label = Answers(texts, tuple(a for a, _ in places))
+    label = GoldAnswers(texts, tuple(a for a, _ in places))
     return Example("Where?", label, "q7", "made.json", 3, other=passage)
 
 
@@ -118,18 +118,18 @@ def test_tuning_looks_at_f1():
 def test_tables_are_made_ready():
     task, tally = Span(), Tally()
     plain = Example("Where?", "Lyon", file="made.csv", line=2, other=PASSAGE)
-    assert task.prepare(plain, tally).label == Answers(("Lyon",), (19,))
+    assert task.prepare(plain, tally).label == GoldAnswers(("Lyon",), (19,))
     several = replace(plain, label=("Lyon", "weaver"))
     assert task.prepare(several, tally).label.starts == (19, 27)
     nothing = replace(plain, label=None)
-    assert Span(no_answer=True).prepare(nothing, tally).label == Answers()
+    assert Span(no_answer=True).prepare(nothing, tally).label == GoldAnswers()
     told = "there is no answer. Fill it in, or pass --problems skip.* task.no_answer=true"
     with pytest.raises(UserError, match=told):
         task.prepare(nothing, tally)
     with pytest.raises(UserError, match=r"made\.csv:2: the answer 'Bern' does not stand in the"):
         task.prepare(replace(plain, label="Bern"), tally)
     with pytest.raises(UserError, match=r"question 'q7': .* but at 19\. Set answer_start to 19"):
-        task.prepare(replace(example((19, 23)), label=Answers(("Lyon",), (20,))), tally)
+        task.prepare(replace(example((19, 23)), label=GoldAnswers(("Lyon",), (20,))), tally)
     with pytest.raises(UserError, match=r"made\.csv:2: no second text beside 'Where\?'"):
         task.prepare(replace(plain, other=None), tally)
 

@@ -7,7 +7,7 @@ from weft import registry
 from weft.errors import UserError
 from weft.tasks.annotation import Found
 from weft.tasks.text_metrics import MAIN, Right, TextMeasure
-from weft.text.example import Answers, Example, Tally
+from weft.text.example import Example, GoldAnswers, Tally
 
 WORD = {"kind": "word", "lowercase": False}
 RECORDS = [
@@ -58,9 +58,9 @@ def test_copied_words_have_ids_and_are_written_back():
 
 
 def test_answers_in_a_passage_are_texts():
-    asked = Example("Where?", Answers(("Oslo", "in Oslo"), (3, 0)), other="in Oslo")
+    asked = Example("Where?", GoldAnswers(("Oslo", "in Oslo"), (3, 0)), other="in Oslo")
     assert task().prepare(asked, Tally()).label == ("Oslo", "in Oslo")
-    assert task().prepare(Example("Why?", Answers(), other="in Oslo"), Tally()).label is None
+    assert task().prepare(Example("Why?", GoldAnswers(), other="in Oslo"), Tally()).label is None
 
 
 @pytest.mark.parametrize("kind", ["word", "bpe"])

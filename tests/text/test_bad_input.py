@@ -282,7 +282,7 @@ def test_skipped_rows_are_counted_with_their_place(tmp_path, case, kind):
     good |= {".jsonl": '{"text": "good"}', ".ptb": "(2 good)"}
     path.write_bytes(content + (good[path.suffix].replace("7,a", "9,good") + "\n").encode())
     tally = Tally()
-    texts = [e.text for e in read(path, problems="skip", tally=tally, **options)]
+    texts = [e.text for e in read(path, on_bad_row="skip", skipped=tally, **options)]
     assert texts[-1] == "good"
     line = expected[0].split(":")[1]
     assert tally.counts == {kind: 1}
@@ -293,14 +293,14 @@ def test_a_bad_byte_inside_a_quoted_cell_drops_the_whole_row(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b'text,label\n"one\ntw\xff\nthree",x\nfour,y\n')
     tally = Tally()
-    assert [(e.text, e.line) for e in read(path, problems="skip", tally=tally)] == [("four", 5)]
+    assert [(e.text, e.line) for e in read(path, on_bad_row="skip", skipped=tally)] == [("four", 5)]
     assert tally.places == {"undecodable bytes": [f"{path}:3"]}
 
 
 def test_nothing_left_after_skipping_is_an_error(tmp_path):
     (tmp_path / "a.jsonl").write_text("[]\n[]\n")
     with pytest.raises(UserError, match="no row can be used"):
-        list(read(tmp_path / "a.jsonl", problems="skip"))
+        list(read(tmp_path / "a.jsonl", on_bad_row="skip"))
 
 
 def test_missing_file_is_reported_at_once_with_a_near_miss(tmp_path):
@@ -328,7 +328,7 @@ def test_bad_text_in_a_folder(tmp_path):
     with pytest.raises(UserError, match="pos/a:2: byte 0xff at offset 0"):
         list(read(tmp_path))
     tally = Tally()
-    assert [e.text for e in read(tmp_path, problems="skip", tally=tally)] == ["fine"]
+    assert [e.text for e in read(tmp_path, on_bad_row="skip", skipped=tally)] == ["fine"]
     assert tally.counts == {"undecodable bytes": 1}
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from weft.errors import UserError
-from weft.text.read import Columns, read, settled
+from weft.text.read import Columns, read, resolve_columns
 
 ROWS = [
     ("A dog runs in the park.", "An animal is outside.", "entailment"),
@@ -91,7 +91,7 @@ def test_what_is_missing_in_json_is_none(tmp_path):
 
 def test_a_sister_file_is_read_alike(tmp_path):
     path = table(tmp_path, ("left", "right", "label"))
-    columns = settled(path, Columns(text="left", other="right"))
+    columns = resolve_columns(path, Columns(text="left", other="right"))
     assert (columns.text, columns.other, columns.label) == ("left", "right", "label")
 
 

@@ -197,7 +197,7 @@ def test_folder(tmp_path):
         save(tmp_path, name, text)
     tally = Tally()
     assert recognise(tmp_path) == "folder"
-    assert pairs(tmp_path, tally=tally) == [("neg", "bad"), ("pos", "fine\nday"), ("pos", "good")]
+    assert pairs(tmp_path, skipped=tally) == [("neg", "bad"), ("pos", "fine\nday"), ("pos", "good")]
     assert tally.counts == {"file outside a class folder": 1}
 
 
@@ -296,7 +296,7 @@ def test_importing_the_reader_is_light():
 def test_spans_are_no_column_of_labels_for_a_sister_file(tmp_path):
     """What a file of spans teaches is found by what is in it, in dev as in train."""
     from weft.text.columns import Columns
-    from weft.text.read import settled
+    from weft.text.read import resolve_columns
 
     rows = [
         {"id": f"s{i}", "text": f"Ana number {i} slept", "spans": [
@@ -306,12 +306,12 @@ def test_spans_are_no_column_of_labels_for_a_sister_file(tmp_path):
     ]  # fmt: skip
     path = tmp_path / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert settled(path, Columns()) == Columns()
+    assert resolve_columns(path, Columns()) == Columns()
     other = tmp_path / "other.jsonl"  # nested values of another kind are no text either
     other.write_text(
         "".join(json.dumps({"text": r["text"], "more": r["spans"]}) + "\n" for r in rows)
     )
-    assert settled(other, Columns()).label is None
+    assert resolve_columns(other, Columns()).label is None
 
 
 ANIMALS = ("dog", "cat", "cow", "hen", "fox")
@@ -322,7 +322,7 @@ SENTENCES = "".join(f"the {w} sees a {w}\tlo {w} ra {w} mi\n" for w in ANIMALS)
 def test_single_words_over_sentences_are_a_header(tmp_path, name, sign):
     path, tally = tmp_path / name, Tally()
     path.write_text(("english\tloomish\n" + SENTENCES).replace("\t", sign), "utf-8")
-    found = list(read(path, tally=tally))
+    found = list(read(path, skipped=tally))
     assert [e.line for e in found] == [2, 3, 4, 5, 6]
     assert (found[0].text, found[0].label) == ("the dog sees a dog", "lo dog ra dog mi")
     assert tally.lines() == [f"1 first line taken for a header: {path}:1"]
@@ -343,7 +343,7 @@ def test_single_words_over_sentences_are_a_header(tmp_path, name, sign):
 def test_a_row_of_data_is_no_header(tmp_path, first):
     path, tally = tmp_path / "a.tsv", Tally()
     path.write_text(f"{first}\n{SENTENCES}", "utf-8")
-    found = list(read(path, tally=tally))
+    found = list(read(path, skipped=tally))
     assert found[0].line == 1
     assert found[0].text == first.split("\t")[0]
     assert not tally

@@ -21,7 +21,7 @@ from weft.text.example import Example, Tally
 from weft.text.formats import npy
 from weft.text.formats.conll import read_columns
 from weft.text.formats.conllu import read_conllu
-from weft.text.formats.features import matrix
+from weft.text.formats.features import load_matrix
 from weft.text.formats.standoff import read_spans
 from weft.text.read import read
 from weft.untrusted import whole_number
@@ -57,7 +57,7 @@ def test_half_a_character_is_refused_where_it_stands(tmp_path, row, field):
     path.write_text(f"{good}\n{row}\n{good}\n", "utf-8")
     assert said(path).startswith(f"{path}:2: '{field}' holds half of a surrogate pair")
     tally = Tally()
-    assert len(list(read(path, problems="skip", tally=tally))) == 2
+    assert len(list(read(path, on_bad_row="skip", skipped=tally))) == 2
     assert tally.places == {"undecodable bytes": [f"{path}:2"]}
 
 
@@ -109,7 +109,7 @@ def test_a_bare_carriage_return_in_a_table(tmp_path, line):
     "name", ["a.txt", "a.jsonl", "a.csv", "a.tsv", "a.conll", "a.conllu", "a.mrg"]
 )
 def test_a_line_that_is_too_long(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(line_source, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(line_source, "MAX_LINE_BYTES", 1000)
     (tmp_path / name).write_bytes(b"x" * 1001)
     assert said(tmp_path / name).startswith(
         f"{tmp_path / name}:1: the line is longer than 1,000 bytes"
@@ -121,12 +121,12 @@ def test_a_gigantic_line_in_a_small_file_takes_no_memory(tmp_path):
     path.write_bytes(gzip.compress(b"one line\n") + gzip.compress(b"a" * (1 << 20)) * 6000)
     code = (
         "import resource, sys\n"
-        "from weft.text import source\n"
+        "from weft.text import line_source\n"
         "from weft.text.read import read\n"
         "from weft.errors import UserError\n"
         "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (size + (40 << 20),) * 2)\n"
-        "source.LONGEST_LINE = 1 << 22\n"
+        "line_source.MAX_LINE_BYTES = 1 << 22\n"
         "try:\n"
         "    list(read(sys.argv[1]))\n"
         "except UserError as error:\n"
@@ -137,7 +137,7 @@ def test_a_gigantic_line_in_a_small_file_takes_no_memory(tmp_path):
 
 
 def test_a_bomb_of_matrices(tmp_path, monkeypatch):
-    monkeypatch.setattr(npy, "UNPACKED", 1 << 20)
+    monkeypatch.setattr(npy, "MAX_UNPACKED_BYTES", 1 << 20)
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 20, 1 << 12)}
@@ -150,12 +150,12 @@ def test_a_bomb_of_matrices(tmp_path, monkeypatch):
         ("bomb.npz", "claim to unp"),
     ):
         with pytest.raises(UserError, match=reason):
-            matrix(Example(f"{tmp_path / name}:a"))
+            load_matrix(Example(f"{tmp_path / name}:a"))
         with pytest.raises(UserError, match=reason):
             read_table(tmp_path / name)
     (tmp_path / "claims.npy").write_bytes(header.getvalue() + b"\0" * 64)
     with pytest.raises(UserError, match="takes 17,179,869,184 bytes; there are 64"):
-        matrix(Example(str(tmp_path / "claims.npy")))
+        load_matrix(Example(str(tmp_path / "claims.npy")))
 
 
 @pytest.mark.parametrize("kind", [".npy", ".npz"])
@@ -169,7 +169,7 @@ def test_every_truncation_of_an_array_is_told(tmp_path, kind):
         path.write_bytes(whole.getvalue()[:size])
         os.utime(path, ns=(size, size))
         with pytest.raises(UserError):
-            matrix(example)
+            load_matrix(example)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_parquet_that_is_not_utf8(tmp_path):
     parquet.write_table(table, path)
     assert said(path).startswith(f"{path}:2: the row holds a value that cannot be read")
     tally = Tally()
-    assert [one.text for one in read(path, problems="skip", tally=tally)] == [
+    assert [one.text for one in read(path, on_bad_row="skip", skipped=tally)] == [
         "good text",
         "more text",
     ]

@@ -11,7 +11,7 @@ from weft.batch.trees import flatten, readable
 from weft.errors import UserError
 from weft.text.annotation.trees import Tree
 from weft.text.example import Example
-from weft.text.formats.features import matrix
+from weft.text.formats.features import load_matrix
 from weft.tokens.offsets import Tokens
 from weft.tokens.pretokenizer import words_of
 from weft.tokens.special_tokens import BARE, Frame
@@ -280,7 +280,7 @@ class Indexer:
     ) -> Iterator[Row]:
         """Rows whose steps are the vectors that each example names; none may be cut."""
         for i, one in enumerate(given):
-            found = matrix(one, features, where(i))
+            found = load_matrix(one, features, where(i))
             if self.limit is not None and len(found) > self.limit:
                 place = one.where if one.file else where(i)
                 raise UserError(

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from weft.batch.padded import Padded, pad
 from weft.errors import UserError
-from weft.text.annotation.trees import Tree, nodes
+from weft.text.annotation.trees import Tree, iter_nodes
 from weft.text.example import Example
-from weft.text.formats.conllu_offsets import spaced
+from weft.text.formats.conllu_offsets import locate_spaced_words
 
 NONE = -1  # parent of a root, and label of a node that has none
 
@@ -65,7 +65,9 @@ def readable(example: Example) -> Example:
     assert example.tree is not None
     tree = binary(example.tree)
     words = tuple(tree.words)
-    return replace(example, words=words, places=example.places or spaced(words), tree=tree)
+    return replace(
+        example, words=words, places=example.places or locate_spaced_words(words), tree=tree
+    )
 
 
 def forest(
@@ -106,7 +108,7 @@ def binary(tree: Tree) -> Tree:
     last two are joined first, under a node without a label.
     """
     done: list[Tree] = []  # finished sub-trees; the nearest to the right is on top
-    for node in reversed(list(nodes(tree))):
+    for node in reversed(list(iter_nodes(tree))):
         if not node.children:
             done.append(node)
             continue

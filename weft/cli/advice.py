@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from weft.text.line_source import SKIP
+from weft.text.line_source import SKIP_HINT
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 HOMES = ("train", "predict", "evaluate", "explain", "check")  # where an option is looked for first
@@ -33,7 +33,9 @@ def fit_advice(message: str, verb: str, offered: dict[str, frozenset[str]]) -> s
     if own is None:
         return message
     if "--problems" not in own:
-        message = message.replace(f", or {SKIP}", "").replace(f" {SKIP[0].upper()}{SKIP[1:]}.", "")
+        message = message.replace(f", or {SKIP_HINT}", "").replace(
+            f" {SKIP_HINT[0].upper()}{SKIP_HINT[1:]}.", ""
+        )
     homes = (*HOMES, *offered)
 
     def fitted(match: re.Match[str]) -> str:

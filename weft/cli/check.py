@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from weft.doctor import Diagnosis, Finding
-    from weft.doctor.fix import Fixed
+    from weft.doctor.fix import FixResult
 
 SHOWN = 3  # places of a finding on the terminal; --json and --html show more
 LABELS = 8
@@ -52,13 +52,13 @@ def check(
     heads that make no tree, tags that break their scheme, offsets outside the text, brackets that
     nobody closes.
     """
-    from weft.doctor.check import examined, open_files
-    from weft.doctor.finding import SHOWN as PLACES
+    from weft.doctor.check import examine_files, open_for_check
+    from weft.doctor.finding import MAX_SHOWN_PLACES as PLACES
     from weft.doctor.formats.files import MATRICES, PARALLEL
 
     first, second, third = (options.column(column) for column in (text, other, label))
     known = options.label_names(names) or ()
-    found = open_files(files, first, second, third, target, task, format, limit, known)
+    found = open_for_check(files, first, second, third, target, task, format, limit, known)
     for line in found.lines:
         typer.echo(line, err=True)
     parallel = PARALLEL in found.formats.values()
@@ -67,7 +67,7 @@ def check(
     if fix and MATRICES in found.formats.values():
         raise UserError("--fix does not write matrices. Leave out --fix.")
     with counting("texts") as count:
-        seen = examined(found, task, limit, near, None if as_json else PLACES, count)
+        seen = examine_files(found, task, limit, near, None if as_json else PLACES, count)
     diagnosis = seen.diagnosis
     fixed = None
     if fix:
@@ -88,7 +88,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _show(diagnosis: "Diagnosis", limit: int, html: str, fixed: "Fixed | None") -> None:
+def _show(diagnosis: "Diagnosis", limit: int, html: str, fixed: "FixResult | None") -> None:
     from weft.terminal import Terminal
 
     console = Terminal(soft_wrap=True)

@@ -43,12 +43,12 @@ def demo(
         return _write_digits(digits, quiet)
     from weft.report.compare import compare as run
     from weft.report.compare import show
-    from weft.text.synthetic.corpora import reviews
+    from weft.text.synthetic.corpora import generate_reviews
     from weft.text.write import write
 
     data = output / "data"
     data.mkdir(parents=True, exist_ok=True)
-    for split, examples in reviews().items():
+    for split, examples in generate_reviews().items():
         write(examples, data / f"{split}.tsv")
     rows = run(
         [str(data / "train.tsv"), str(data / "test.tsv")],

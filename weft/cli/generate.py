@@ -149,16 +149,16 @@ def _words(file: str) -> dict[str, str]:
 def _read(file: str) -> Iterator[str]:
     from contextlib import closing
 
-    from weft.text.formats.recognise import is_matrices
-    from weft.text.line_source import Problems, Source
+    from weft.text.formats.recognise import is_matrix_file
+    from weft.text.line_source import BadRows, LineSource
 
-    if is_matrices(file):
+    if is_matrix_file(file):
         raise UserError(
             f"{file}: a file of matrices, and lines are read here. `weft predict` answers all of "
             "them; name one as PROMPT, FILE.npz:KEY."
         )
-    with closing(Source(file)) as source:
-        for _, line in source.lines(Problems(source.name, "error", None)):
+    with closing(LineSource(file)) as source:
+        for _, line in source.lines(BadRows(source.name, "error", None)):
             yield line
 
 

@@ -92,8 +92,8 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
     from dataclasses import fields
 
     from weft.run.data import Data
-    from weft.text.formats.parallel import ending_of, sides
-    from weft.text.line_source import peel
+    from weft.text.formats.parallel import resolve_files, target_ending
+    from weft.text.line_source import strip_compression
 
     known = {field.name for field in fields(Data)}
     saved = {k: v for k, v in predictor.config["data"].items() if k in known}
@@ -103,12 +103,14 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
     named = {k: v for k, v in given.items() if v not in ("", None)}
     learned = predictor.config["data"].get("train", "")
     if not saved.get("target") and predictor.config["task"]["kind"] == "seq2seq":
-        saved["target"] = ending_of(learned)
+        saved["target"] = target_ending(learned)
     if not named.get("target") and saved.get("target"):
-        first, own = (os.path.splitext(peel(sides(n)[0])[0])[1] for n in (learned, file))
+        first, own = (
+            os.path.splitext(strip_compression(resolve_files(n)[0])[0])[1] for n in (learned, file)
+        )
         alike = bool(first) and own == first
-        if len(sides(file)) > 1 or not (
-            alike or (own and os.path.exists(sides(file, saved["target"])[1]))
+        if len(resolve_files(file)) > 1 or not (
+            alike or (own and os.path.exists(resolve_files(file, saved["target"])[1]))
         ):
             # A table, or a file of another kind, has its targets in a column; a pair says it.
             saved |= {"target": "", "references": ()}
@@ -118,16 +120,16 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
 
 def _fitting(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any]:
     """Return the saved columns that fit a file, and print those that had to be found anew."""
-    from weft.text.read import Columns, laid_out
-    from weft.text.reading_plan import fitted
+    from weft.text.read import Columns, table_layout
+    from weft.text.reading_plan import adapt_columns
 
     keys = ("text", "label", "other")
     given = {key: None if saved.get(key, "") == "" else saved[key] for key in keys}
     if file == "-" or not any(value is not None for value in given.values()):
         return {}
     columns = Columns(given["text"], given["label"], other=given["other"])
-    found = fitted(columns, file)
-    if found != columns and not named and (table := laid_out(file, found)) is not None:
+    found = adapt_columns(columns, file)
+    if found != columns and not named and (table := table_layout(file, found)) is not None:
         typer.echo(f"{file}: {table.describe()}", err=True)
     return {key: "" if getattr(found, key) is None else getattr(found, key) for key in keys}
 

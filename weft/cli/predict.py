@@ -153,7 +153,7 @@ def _given(
         from weft.predict.conllu import example_of
         from weft.text.formats.conllu import read_conllu
 
-        for sentence in read_conllu(file, problems=chosen, tally=tally):
+        for sentence in read_conllu(file, on_bad_row=chosen, skipped=tally):
             yield example_of(sentence), sentence
         return
     # In a file of words the last column is the label, and not part of what is read.
@@ -166,7 +166,7 @@ def _given(
         columns = _of_record(predictor.config["data"], file, columns)
     if predictor.pairs and (text, other) == (None, None):
         columns = _of_pair(predictor.config["data"], file, columns)
-    rows = read(file, columns=columns, problems=chosen, tally=tally, keep_empty=True)
+    rows = read(file, columns=columns, on_bad_row=chosen, skipped=tally, keep_empty=True)
     blanks = predictor.config["task"]["kind"] == "masked" and chosen == "skip"
     for example in rows:
         if blanks and _whole(example.text):
@@ -201,14 +201,14 @@ def _noted(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:
 
 def _of_record(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
     """Where records stand in a table: as in the training file, whose label is no slot."""
-    from weft.text.read import Columns, laid_out
+    from weft.text.read import Columns, table_layout
 
     fields = tuple(saved.get("fields", ()))
     text = None if saved["text"] == "" else saved["text"]
     for label in dict.fromkeys((saved["label"], "")):
         columns = Columns(text=text, label=label, fields=fields)
         with suppress(UserError):
-            if laid_out(file, columns) is not None:
+            if table_layout(file, columns) is not None:
                 return columns
     return asked
 
@@ -217,27 +217,27 @@ def _of_words(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
     """Where words and tags stand in a column file: as in the training files, where it has these."""
     from dataclasses import replace
 
-    from weft.text.column_layout import layout_of
-    from weft.text.line_source import Source
-    from weft.text.reading_plan import kind_of
+    from weft.text.column_layout import detect_layout
+    from weft.text.line_source import LineSource
+    from weft.text.reading_plan import format_of
 
-    if "" in (saved["text"], saved["label"]) or kind_of(file) != "conll":
+    if "" in (saved["text"], saved["label"]) or format_of(file) != "conll":
         return asked
     with suppress(UserError):
-        layout_of(Source(file), words=saved["text"], tags=saved["label"])
+        detect_layout(LineSource(file), words=saved["text"], tags=saved["label"])
         return replace(asked, text=saved["text"], label=saved["label"])
     return asked
 
 
 def _of_pair(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
     """Where both texts stand in a table: as in the training file, where its columns are there."""
-    from weft.text.read import Columns, laid_out
+    from weft.text.read import Columns, table_layout
 
     if "" in (saved["text"], saved["other"]):
         return asked
     columns = Columns(saved["text"], "", other=saved["other"])
     with suppress(UserError):
-        if laid_out(file, columns) is not None:
+        if table_layout(file, columns) is not None:
             return columns
     return asked
 
@@ -245,13 +245,13 @@ def _of_pair(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
 def _is_conllu(file: str) -> bool:
     from contextlib import closing
 
-    from weft.text.formats.recognise import structure_of
-    from weft.text.line_source import Source
+    from weft.text.formats.recognise import recognise_structure
+    from weft.text.line_source import LineSource
 
     if Path(file).is_dir():
         return False
-    with closing(Source(file)) as source:
-        return structure_of(source) == "conllu"
+    with closing(LineSource(file)) as source:
+        return recognise_structure(source) == "conllu"
 
 
 def _answers(

@@ -124,17 +124,17 @@ def _texts(file: str, column: str | None, problems: str) -> Iterator[str]:
     tally, chosen = Tally(), options.handling(problems)
     # Blank lines are part of any prose; labels are of no interest here.
     columns = Columns(text=column, label=NO_LABEL)
-    for example in read(file, columns=columns, problems=chosen, tally=tally, keep_empty=True):
+    for example in read(file, columns=columns, on_bad_row=chosen, skipped=tally, keep_empty=True):
         yield example.text
     for line in tally.lines():
         typer.echo(f"note: skipped {line}", err=True)
 
 
 def _lines(file: str) -> Iterator[str]:
-    from weft.text.line_source import Problems, Source
+    from weft.text.line_source import BadRows, LineSource
 
-    source = Source(file)
-    return (line for _, line in source.lines(Problems(source.name, "error", None)))
+    source = LineSource(file)
+    return (line for _, line in source.lines(BadRows(source.name, "error", None)))
 
 
 def _groups(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from weft import registry
 from weft.compare.sentence_scores import names
 from weft.config import Config
-from weft.doctor.survey import STRAY, number
+from weft.doctor.survey import STRAY, parse_number
 from weft.errors import UserError
 from weft.predict.preprocess import prepared
 from weft.run.data import Data, source
@@ -49,7 +49,7 @@ def looks_numeric(examples: Iterable[Example]) -> bool:
         if value is None:
             continue  # which is said when it is learned
         rows += 1
-        found = number(value)
+        found = parse_number(value)
         if found is None:  # n/a: an error of its row, and not what the others are
             strays += 1
             if strays > STRAY * max(rows, LOOKED):

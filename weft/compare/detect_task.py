@@ -5,13 +5,13 @@ from itertools import islice
 
 from weft import config as configuration
 from weft import registry
-from weft.doctor.checks.target_stats import free_text
+from weft.doctor.checks.target_stats import are_free_text
 from weft.errors import UserError, unknown_name
-from weft.text.annotation.trees import Tree, nodes
-from weft.text.column_layout import BIT
-from weft.text.example import Answers, Example, Layers, Marks
+from weft.text.annotation.trees import Tree, iter_nodes
+from weft.text.column_layout import PARSE_BIT
+from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.formats.parallel import look_like_labels, read_parallel
-from weft.text.formats.recognise import is_matrices
+from weft.text.formats.recognise import is_matrix_file
 
 FIRST = 200  # examples that are looked at
 TWO = ("pair-classify", "pair-score")  # one answer for two texts
@@ -30,11 +30,11 @@ KNOWN = {
 def fitting(examples: Iterable[Example]) -> tuple[str, ...]:
     """The tasks that a file holds the right answers of, the usual one first."""
     some = list(islice(examples, FIRST))
-    if any(isinstance(e.label, Answers) for e in some):
+    if any(isinstance(e.label, GoldAnswers) for e in some):
         return ("span",)
-    if any(isinstance(e.label, Marks) for e in some):
+    if any(isinstance(e.label, CharSpans) for e in some):
         return ("tag",)
-    layers = [e.label for e in some if isinstance(e.label, Layers)]
+    layers = [e.label for e in some if isinstance(e.label, WordAnnotations)]
     if layers:
         heads = any(_told(layer.columns.get("head", ())) for layer in layers)
         tagged = any(_told(layer.columns.get(layer.main, ())) for layer in layers)
@@ -43,7 +43,7 @@ def fitting(examples: Iterable[Example]) -> tuple[str, ...]:
         return (*(found if heads else ("tag",)), *bits)
     trees = [e.tree for e in some if e.tree is not None]
     if not trees:
-        if free_text(some):
+        if are_free_text(some):
             return ("seq2seq", *WHOLE)
         two = TWO if any(e.other is not None for e in some) else ()
         return (*WHOLE, *two) if any(e.label is not None for e in some) else ("language",)
@@ -61,7 +61,7 @@ def fitting_files(files: Sequence[str]) -> tuple[str, ...]:
     if len(files) == 3:
         last = [str(e.label[-1]) if isinstance(e.label, tuple) else "" for e in some]
         return (*TWO, "seq2seq") if look_like_labels(last) else ("seq2seq",)
-    if len(files) > 3 or is_matrices(files[0]):
+    if len(files) > 3 or is_matrix_file(files[0]):
         return ("seq2seq",)
     labels = [str(e.label) for e in some]
     even = all(len(e.text.split()) == len(str(e.label).split()) for e in some)
@@ -104,10 +104,12 @@ def others(kind: str, fits: Sequence[str]) -> str:
     return f"Compared on the task '{kind}'; this file also fits {choices}."
 
 
-def _bits(layer: Layers) -> bool:
+def _bits(layer: WordAnnotations) -> bool:
     """Whether a column holds parse bits, (S(NP*."""
     return any(
-        all(map(BIT.fullmatch, cells)) for cells in layer.columns.values() if "*" in "".join(cells)
+        all(map(PARSE_BIT.fullmatch, cells))
+        for cells in layer.columns.values()
+        if "*" in "".join(cells)
     )
 
 
@@ -119,6 +121,6 @@ def _one_scale(trees: Iterable[Tree]) -> bool:
     leaves: set[str] = set()
     inner: set[str] = set()
     for tree in trees:
-        for node in nodes(tree):
+        for node in iter_nodes(tree):
             (inner if node.children else leaves).add(node.label)
     return bool((leaves & inner) - {""}) or not inner

@@ -10,7 +10,7 @@ from weft.metrics.structure.dependencies import universal
 from weft.tasks.annotation import Structure
 from weft.text.annotation import constituents
 from weft.text.annotation.schemes import Span
-from weft.text.annotation.trees import Tree, nodes
+from weft.text.annotation.trees import Tree, iter_nodes
 
 NOTHING, BORDERS = "(nothing)", "(other borders)"  # what stands where there is no such span
 
@@ -110,7 +110,7 @@ def names(structure: Structure) -> list[str]:
         case "arcs":
             return [universal(relation) for relation in structure.relations]
         case "constituents":
-            found = constituents.brackets(structure.tree) if structure.tree else ()
+            found = constituents.tree_to_brackets(structure.tree) if structure.tree else ()
             return [span.label for span in found if span.label]
         case _:
             return [label for label in _labels(structure) if label]
@@ -131,7 +131,7 @@ def _rows(said: Structure, gold: Structure) -> Iterable[tuple[object, object]]:
 
 def _labels(structure: Structure) -> list[str]:
     """The labels of the nodes of a tree, the root first; "" where there is none."""
-    return [node.label for node in nodes(structure.tree)] if structure.tree else []
+    return [node.label for node in iter_nodes(structure.tree)] if structure.tree else []
 
 
 def _answer(said: Structure, gold: Structure) -> Judged:
@@ -165,7 +165,7 @@ def _brackets(said: Tree, gold: Tree) -> Judged:
     right: list[str] = []
     ours: list[str] = []
     theirs: list[str] = []
-    tags = constituents.tags(gold)
+    tags = constituents.pos_tags(gold)
     mine, yours = _by_label(said), _by_label(gold)
     for label in sorted({*mine, *yours}):
         measure = Brackets()
@@ -175,7 +175,7 @@ def _brackets(said: Tree, gold: Tree) -> Judged:
             ours += [label] * claimed
             theirs += [label] * true
     here, there = (
-        {(s.start, s.end): s.label for s in constituents.spans(tree) if s.label}
+        {(s.start, s.end): s.label for s in constituents.tree_to_spans(tree) if s.label}
         for tree in (said, gold)
     )
     places = sorted({*here, *there})
@@ -185,7 +185,7 @@ def _brackets(said: Tree, gold: Tree) -> Judged:
 
 def _by_label(tree: Tree) -> defaultdict[str, list[Span]]:
     out: defaultdict[str, list[Span]] = defaultdict(list)
-    for span in constituents.brackets(tree):
+    for span in constituents.tree_to_brackets(tree):
         if span.label:  # the bracket around a sentence that no constituent holds has none
             label = span.label.split("-")[0].split("=")[0]
             out[EQUAL.get(label, label)].append(span)

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from weft.doctor.checks.target_stats import target_of
+from weft.doctor.checks.target_stats import target_text
 from weft.run.data import Data, Source
-from weft.storage import replacing
+from weft.storage import atomic_write
 from weft.text.annotation import trees
-from weft.text.annotation.spans import Marked
-from weft.text.example import Answers, Example, Layers, Marks
+from weft.text.annotation.spans import SpanText
+from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.formats import conll, conllu
-from weft.text.formats.parallel import beside, sides
+from weft.text.formats.parallel import resolve_files, sibling_file
 from weft.text.formats.recognise import recognise
 from weft.text.formats.squad import write_squad
 from weft.text.formats.standoff import write_spans
-from weft.text.line_source import peel
-from weft.text.write import opened
+from weft.text.line_source import strip_compression
+from weft.text.write import open_text
 from weft.text.write import write as write_examples
 
 ENDINGS = {"conllu": ".conllu", "conll": ".conll", "trees": ".ptb"}
@@ -23,10 +23,10 @@ ENDINGS = {"conllu": ".conllu", "conll": ".conll", "trees": ".ptb"}
 
 def write_test(data: Data, test: Source, folder: Path) -> str:
     """Write the test part so that anybody can measure on it; its path."""
-    files = sides(data.train, data.target, data.references)
+    files = resolve_files(data.train, data.target, data.references)
     if len(files) > 1:
         return _parallel(data, files, test, folder)
-    if any(isinstance(example.label, Answers) for example in test()):
+    if any(isinstance(example.label, GoldAnswers) for example in test()):
         write_squad(test(), folder / "test.json")
         return str(folder / "test.json")
     kind = data.format or recognise(data.train)
@@ -40,7 +40,7 @@ def write_test(data: Data, test: Source, folder: Path) -> str:
     if kind not in ENDINGS:
         write_examples(test(), path)
         return str(path)
-    with replacing(path) as part, opened(part, "") as out:
+    with atomic_write(path) as part, open_text(part, "") as out:
         for piece in _pieces(data, kind, list(test())):
             out.write(piece)
     return str(path)
@@ -52,17 +52,17 @@ def _parallel(data: Data, files: tuple[str, ...], test: Source, folder: Path) ->
     rows = [(example.text, *_beside(example)) for example in test()]
     for column, place in enumerate(places):
         Path(place).unlink(missing_ok=True)
-        with replacing(place) as part, opened(part, "") as out:
+        with atomic_write(place) as part, open_text(part, "") as out:
             out.writelines(f"{row[column] if column < len(row) else ''}\n" for row in rows)
     return places[0] if data.target else ",".join(places)
 
 
 def _places(data: Data, files: tuple[str, ...], folder: Path) -> tuple[str, ...]:
     """Where each side goes: the endings of the training files tell them apart, or a number."""
-    endings = [Path(file[: len(peel(file)[0])]).suffix for file in files]
+    endings = [Path(file[: len(strip_compression(file)[0])]).suffix for file in files]
     if data.target:
         first = str(folder / f"test{endings[0]}")
-        return (first, *(beside(first, ending) for ending in (data.target, *data.references)))
+        return (first, *(sibling_file(first, ending) for ending in (data.target, *data.references)))
     differ = len(set(endings)) == len(endings)
     names = (f"test{end}" if differ else f"test-{i}{end}" for i, end in enumerate(endings, 1))
     return tuple(str(folder / name) for name in names)
@@ -70,7 +70,7 @@ def _places(data: Data, files: tuple[str, ...], folder: Path) -> tuple[str, ...]
 
 def _beside(example: Example) -> tuple[str, ...]:
     """The lines of the other files: tags, the second text and its label, or the answers."""
-    if isinstance(example.label, Layers):
+    if isinstance(example.label, WordAnnotations):
         return (" ".join(example.label.columns[example.label.main]),)
     if example.other is not None:
         return (example.other, *(() if example.label is None else (str(example.label),)))
@@ -78,14 +78,14 @@ def _beside(example: Example) -> tuple[str, ...]:
 
 
 def _answers(example: Example) -> tuple[str, ...]:
-    return example.label if isinstance(example.label, tuple) else (target_of(example.label),)
+    return example.label if isinstance(example.label, tuple) else (target_text(example.label),)
 
 
 def _plain(test: Source, folder: Path) -> str:
     """Texts without labels, a line each."""
     path = folder / "test.txt"
     path.unlink(missing_ok=True)
-    with replacing(path) as part, opened(part, "") as out:
+    with atomic_write(path) as part, open_text(part, "") as out:
         for example in test():
             out.write(example.text if example.text.endswith("\n") else f"{example.text}\n")
     return str(path)
@@ -95,16 +95,16 @@ def _pieces(data: Data, kind: str, chosen: list[Example]) -> list[str]:
     """The chosen sentences as they stand in the file."""
     lines = {example.line for example in chosen}
     if kind == "conllu":
-        sentences = conllu.read_conllu(data.train, problems=data.problems)
+        sentences = conllu.read_conllu(data.train, on_bad_row=data.problems)
         return [conllu.format(sentence) for sentence in sentences if sentence.line in lines]
     if kind == "conll":
         words, tags = (None if c == "" else c for c in (data.text, data.label))
-        rows = conll.read_columns(data.train, words=words, tags=tags, problems=data.problems)
+        rows = conll.read_columns(data.train, words=words, tags=tags, on_bad_row=data.problems)
         return [conll.format(sentence) for sentence in rows if sentence.line in lines]
     return [f"{trees.format(example.tree)}\n" for example in chosen if example.tree]
 
 
-def _marked(test: Source) -> Iterator[Marked]:
+def _marked(test: Source) -> Iterator[SpanText]:
     for example in test():
-        assert isinstance(example.label, Marks)
-        yield Marked(example.text, example.label.spans, example.id)
+        assert isinstance(example.label, CharSpans)
+        yield SpanText(example.text, example.label.spans, example.id)

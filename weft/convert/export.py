@@ -29,7 +29,7 @@ from weft.convert.heads import (
 from weft.convert.tensors import Tensors, named
 from weft.convert.tokenizer import END, FILE
 from weft.errors import UserError
-from weft.storage import replacing, replacing_folder, write_text
+from weft.storage import atomic_write, replacing_folder, write_text
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import EOS, MASK, PAD, UNK
 
@@ -55,7 +55,7 @@ class Made:
                     content, indent=2, ensure_ascii=False
                 )  # fmt: skip
                 write_text(path, text + "\n")
-            with replacing(part / "model.safetensors") as file:
+            with atomic_write(part / "model.safetensors") as file:
                 save_file(self.tensors, file, metadata={"format": "pt"})
 
 

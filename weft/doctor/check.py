@@ -4,23 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.doctor.checks.duplicates import Copies
-from weft.doctor.diagnose import diagnosed, without_fix
+from weft.doctor.checks.duplicates import DuplicateIndex
+from weft.doctor.diagnose import diagnose, remove_fix_hints
 from weft.doctor.finding import Diagnosis
-from weft.doctor.formats.files import PARALLEL, holds_labels, opened
-from weft.doctor.survey import Survey, survey
+from weft.doctor.formats.files import PARALLEL, holds_labels, open_files
+from weft.doctor.survey import Survey, survey_sources
 from weft.errors import UserError
 from weft.registry import typed
 from weft.text.read import Columns
 
 
 @dataclass(frozen=True)
-class Examined:
+class Examination:
     """What was opened and seen on the way to a diagnosis; --fix needs it."""
 
     found: Any  # the opened files
     seen: Survey
-    copies: Copies
+    copies: DuplicateIndex
     diagnosis: Diagnosis
 
 
@@ -42,11 +42,11 @@ def check(
     Two files are train and test, three train, dev and test. Columns are names or positions.
     """
     listed = [files] if isinstance(files, str) else list(files)
-    found = open_files(listed, text, other, label, target, task, format, limit)
-    return examined(found, task, limit, near).diagnosis
+    found = open_for_check(listed, text, other, label, target, task, format, limit)
+    return examine_files(found, task, limit, near).diagnosis
 
 
-def open_files(
+def open_for_check(
     files: list[str],
     text: str | int,
     other: str | int,
@@ -62,23 +62,23 @@ def open_files(
         raise UserError(f"--limit should be 1 or more words, got {limit}.")
     named = [None if column == "" else column for column in (text, label, other)]
     columns = Columns(named[0], named[1], other=named[2], writes=task == "seq2seq")
-    return opened(files, columns, format or None, target, names, task)
+    return open_files(files, columns, format or None, target, names, task)
 
 
-def examined(
-    found: Any,
+def examine_files(
+    files: Any,
     task: str,
     limit: int,
     near: bool,
-    most: int | None = None,
-    watch: Callable[[int], None] = lambda rows: None,
-) -> Examined:
+    max_places: int | None = None,
+    on_progress: Callable[[int], None] = lambda rows: None,
+) -> Examination:
     """Look at every text of the opened files; a finding keeps `most` places, or all."""
-    parallel = PARALLEL in found.formats.values()
-    texts = parallel and not task and not holds_labels(found)
+    parallel = PARALLEL in files.formats.values()
+    texts = parallel and not task and not holds_labels(files)
     paired = True if texts or task == "seq2seq" else None if not task else False
-    seen = survey(found.sources, watch, paired)
-    diagnosis, copies = diagnosed(
-        seen, found.paths, limit, near, found.tallies, found.findings, most
+    seen = survey_sources(files.sources, on_progress, paired)
+    diagnosis, copies = diagnose(
+        seen, files.paths, limit, near, files.tallies, files.findings, max_places
     )  # fmt: skip
-    return Examined(found, seen, copies, without_fix(diagnosis) if parallel else diagnosis)
+    return Examination(files, seen, copies, remove_fix_hints(diagnosis) if parallel else diagnosis)

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
-SHOWN = 20  # places of a finding that a page shows; --json has all of them
+MAX_SHOWN_PLACES = 20  # places of a finding that a page shows; --json has all of them
 
 
 @dataclass(frozen=True)
-class Sketch:
+class SentenceSketch:
     """A sentence to draw: its words, with tags and the right ones, or with heads and relations."""
 
     words: tuple[str, ...]
@@ -27,7 +27,7 @@ class Place:
     where: str
     text: str = ""
     detail: str = ""
-    sketch: Sketch | None = None
+    sketch: SentenceSketch | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Finding:
 
 
 @dataclass
-class Noted:
+class RowTally:
     """How often something was seen, and in which rows."""
 
     count: int = 0
@@ -101,17 +101,17 @@ class Diagnosis:
         return asdict(self)
 
 
-def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def sort_by_level(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The worst first; within a level as they were found."""
     return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
 
 
-def verb(count: int, one: str, more: str) -> str:
+def agree(count: int, one: str, more: str) -> str:
     """The form that agrees with the number."""
     return one if count == 1 else more
 
 
-def many(count: int, one: str, more: str = "") -> str:
+def pluralise(count: int, one: str, more: str = "") -> str:
     """'1 text', '2,345 texts'."""
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 

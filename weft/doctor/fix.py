@@ -11,20 +11,20 @@ import numpy as np
 
 from weft.doctor import fix_lines
 from weft.doctor.annotations import NOUNS
-from weft.doctor.checks.duplicates import NOWHERE, Copies
-from weft.doctor.checks.encoding import cleaned
-from weft.doctor.checks.label_variants import SURE, twins
-from weft.doctor.checks.labels import slips, totals
+from weft.doctor.checks.duplicates import NO_ROW, DuplicateIndex
+from weft.doctor.checks.encoding import clean_text
+from weft.doctor.checks.label_variants import CERTAIN_KINDS, find_variants
+from weft.doctor.checks.labels import count_labels, find_slips
 from weft.doctor.formats.files import Files
-from weft.doctor.formats.structured import KINDS, faults, written_in
+from weft.doctor.formats.structured import STRUCTURED_FORMATS, find_faults, tagging_schemes
 from weft.doctor.survey import NO_LABEL, Split, Survey
 from weft.errors import UserError
 from weft.storage import jsonl
 from weft.text.example import Example, Label
-from weft.text.formats.recognise import ENDINGS
+from weft.text.formats.recognise import FORMAT_BY_ENDING
 from weft.text.formats.squad import write_squad
-from weft.text.line_source import peel
-from weft.text.rewrite import KEEPING, other_columns, rewrite
+from weft.text.line_source import strip_compression
+from weft.text.rewrite import COLUMN_FORMATS, extra_columns, rewrite
 from weft.text.write import write
 from weft.untrusted import whole_number
 
@@ -37,7 +37,7 @@ Note = Callable[[Example, str, object, object], None]
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixResult:
     """What was written, how often each thing was done, and what a copy could not hold."""
 
     files: dict[str, Path]
@@ -46,13 +46,13 @@ class Fixed:
     lost: tuple[str, ...]  # a sentence each
 
 
-def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
+def fix(files: Files, survey: Survey, copies: DuplicateIndex, out: str) -> FixResult:
     """Write the cleaned copies to a folder, or one file to a file; nothing is overwritten."""
-    targets, changes = _targets(files, out)
-    kinds = {name: _kind(files, name, target) for name, target in targets.items()}
-    lost = tuple(_lost(files, targets, kinds))
-    right = _right_labels(survey)
-    drops = _drops(survey, copies, right)
+    targets, changes = _resolve_targets(files, out)
+    kinds = {name: _target_format(files, name, target) for name, target in targets.items()}
+    lost = tuple(_lost_columns(files, targets, kinds))
+    right = _label_corrections(survey)
+    drops = _rows_to_drop(survey, copies, right)
     disputed = {int(row) for rows in copies.conflicts() for row in rows}
     counts: Counter[str] = Counter()
     changes.parent.mkdir(parents=True, exist_ok=True)
@@ -70,12 +70,12 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
 
         for split in survey.splits:
             kind, given = kinds[split.name], files.formats[split.name]
-            if given in KINDS:
-                _mend(files, split, survey, drops, disputed, targets[split.name], note)
+            if given in STRUCTURED_FORMATS:
+                _fix_structured(files, split, survey, drops, disputed, targets[split.name], note)
                 continue
-            rows = _cleaned(split, drops, right, disputed, note, kind in _ONE_LINE)
+            rows = _clean_rows(split, drops, right, disputed, note, kind in _ONE_LINE)
             path, target = files.paths[split.name], targets[split.name]
-            if kind == given and kind in KEEPING:
+            if kind == given and kind in COLUMN_FORMATS:
                 rewrite(rows, path, str(target), kind, files.columns[split.name])
             elif kind == SQUAD:
                 write_squad(rows, target)
@@ -83,17 +83,17 @@ def fix(files: Files, survey: Survey, copies: Copies, out: str) -> Fixed:
                 write(rows, target, format=kind)
             for what, places in files.tallies[split.name].places.items():
                 for where in places:
-                    note(_at(where), f"left out: {what}", "", None)
-    return Fixed(targets, changes, counts, lost)
+                    note(_example_at(where), f"left out: {what}", "", None)
+    return FixResult(targets, changes, counts, lost)
 
 
-def _at(where: str) -> Example:
+def _example_at(where: str) -> Example:
     """A place as notes are made of it."""
     file, _, line = where.rpartition(":")
     return Example("", None, "", file or where, whole_number(line) or 0)
 
 
-def _mend(
+def _fix_structured(
     files: Files,
     split: Split,
     survey: Survey,
@@ -107,30 +107,33 @@ def _mend(
     path, columns = files.paths[name], files.columns[name]
     mine = {row - split.start: why for row, why in drops.items() if survey.split_of(row) is split}
     right = {
-        layer: {t.label: t.meant for t in slips(survey, layer) if t.kind in SURE} for layer in NOUNS
+        layer: {t.label: t.meant for t in find_slips(survey, layer) if t.kind in CERTAIN_KINDS}
+        for layer in NOUNS
     }
-    first = next(iter(written_in(files.paths, files.formats, files.columns).values()), "")
-    found = list(fix_lines.edits(path, kind, columns, mine, right, "" if first == "IO" else first))
+    first = next(iter(tagging_schemes(files.paths, files.formats, files.columns).values()), "")
+    found = list(
+        fix_lines.line_edits(path, kind, columns, mine, right, "" if first == "IO" else first)
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
     if kind == "standoff":
         fix_lines.copy_brat(path, target, found)
     else:
-        fix_lines.copy(path, str(target), found)
+        fix_lines.copy_with_edits(path, str(target), found)
     for edit in found:
         note(Example("", None, edit.id, edit.file, edit.line), edit.what, edit.before, edit.after)
-    for fault in faults(path, kind, columns):
-        if fault.kind not in fix_lines.MENDED:
-            note(_at(fault.where), f"left: {fault.kind}", fault.told, fault.told)
+    for fault in find_faults(path, kind, columns):
+        if fault.kind not in fix_lines.FIXABLE_FAULTS:
+            note(_example_at(fault.where), f"left: {fault.kind}", fault.told, fault.told)
     for what, places in files.tallies[name].places.items():
         for where in places:
-            note(_at(where), f"left: {what}", "", "")
+            note(_example_at(where), f"left: {what}", "", "")
     for row, example in enumerate(split.source(), split.start):
         if row in disputed and row not in drops:
             told = "left: the same sentence is annotated otherwise elsewhere"
             note(example, told, example.text, example.text)
 
 
-def _targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
+def _resolve_targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
     place = Path(out)
     folders = "standoff" in files.formats.values()  # a text and its annotation are two files
     single = len(files.paths) == 1 and bool(place.suffix) and not place.is_dir() and not folders
@@ -142,8 +145,8 @@ def _targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
         file = given.name
         if files.formats[name] == "standoff" and given.is_file():
             file = given.stem  # a folder
-        if files.formats[name] not in (*_WRITABLE, *KINDS, SQUAD):
-            file = f"{Path(peel(given.name)[0]).stem}.jsonl"
+        if files.formats[name] not in (*_WRITABLE, *STRUCTURED_FORMATS, SQUAD):
+            file = f"{Path(strip_compression(given.name)[0]).stem}.jsonl"
         if any(other.name == file for other in targets.values()):
             file = f"{name}-{file}"
         targets[name] = place if single else place / file
@@ -155,11 +158,13 @@ def _targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
     return targets, changes
 
 
-def _kind(files: Files, name: str, target: Path) -> str:
+def _target_format(files: Files, name: str, target: Path) -> str:
     """The format of a copy: that of the file, unless the copy's ending says another."""
-    given, wanted = (Path(peel(str(path))[0]).suffix for path in (files.paths[name], target))
-    other = ENDINGS.get(wanted)
-    if files.formats[name] in (*KINDS, SQUAD):
+    given, wanted = (
+        Path(strip_compression(str(path))[0]).suffix for path in (files.paths[name], target)
+    )
+    other = FORMAT_BY_ENDING.get(wanted)
+    if files.formats[name] in (*STRUCTURED_FORMATS, SQUAD):
         if wanted != given and other and other != files.formats[name]:
             raise UserError(
                 f"{target}: a copy of {files.paths[name]} keeps its format, for {other} could not "
@@ -171,11 +176,11 @@ def _kind(files: Files, name: str, target: Path) -> str:
     return files.formats[name] if files.formats[name] in _WRITABLE else "jsonl"
 
 
-def _lost(files: Files, targets: dict[str, Path], kinds: dict[str, str]) -> Iterator[str]:
+def _lost_columns(files: Files, targets: dict[str, Path], kinds: dict[str, str]) -> Iterator[str]:
     for name, path in files.paths.items():
         given, kind = files.formats[name], kinds[name]
-        if given != kind and given in KEEPING:
-            others = other_columns(path, files.columns[name], given)
+        if given != kind and given in COLUMN_FORMATS:
+            others = extra_columns(path, files.columns[name], given)
             if others:
                 told = ", ".join(others)
                 yield (
@@ -184,23 +189,23 @@ def _lost(files: Files, targets: dict[str, Path], kinds: dict[str, str]) -> Iter
                 )
 
 
-def _right_labels(survey: Survey) -> dict[str, str]:
+def _label_corrections(survey: Survey) -> dict[str, str]:
     if survey.scale:
         return {}
-    return {twin.label: twin.meant for twin in twins(totals(survey)) if twin.clear}
+    return {twin.label: twin.meant for twin in find_variants(count_labels(survey)) if twin.clear}
 
 
-def _mended(label: Label, right: dict[str, str]) -> Label:
+def _correct_label(label: Label, right: dict[str, str]) -> Label:
     if isinstance(label, tuple):
         return tuple(right.get(name, name) for name in label)
     return right.get(label, label) if isinstance(label, str) else label
 
 
-def _drops(survey: Survey, copies: Copies, right: dict[str, str]) -> dict[int, str]:
+def _rows_to_drop(survey: Survey, copies: DuplicateIndex, right: dict[str, str]) -> dict[int, str]:
     """Rows to leave out, and why."""
     drops: dict[int, str] = {}
     for split in survey.splits:
-        for row in _same_again(survey, copies, split, right):
+        for row in _repeated_rows(survey, copies, split, right):
             drops[int(row)] = "dropped: the same text and label stand above"
     # Only what is learnt from is cleaned of what is measured on.
     learnt = copies.group[: survey.splits[0].rows]
@@ -212,14 +217,16 @@ def _drops(survey: Survey, copies: Copies, right: dict[str, str]) -> dict[int, s
     return drops
 
 
-def _same_again(survey: Survey, copies: Copies, split: Split, right: dict[str, str]) -> np.ndarray:
+def _repeated_rows(
+    survey: Survey, copies: DuplicateIndex, split: Split, right: dict[str, str]
+) -> np.ndarray:
     numbers: dict[Label, int] = {}
-    mended = [_mended(label, right) for label in survey.label_names()]
+    mended = [_correct_label(label, right) for label in survey.label_names()]
     by_number = np.array(
         [numbers.setdefault(label, len(numbers)) for label in mended] + [NO_LABEL], np.int64
     )
     rows = np.arange(split.start, split.start + split.rows)
-    rows = rows[(copies.group[rows] != NOWHERE) & copies.telling[rows]]
+    rows = rows[(copies.group[rows] != NO_ROW) & copies.telling[rows]]
     keys = copies.group[rows] * (len(numbers) + 1) + by_number[survey.label[rows]] + 1
     _, first = np.unique(keys, return_index=True)
     again = np.ones(len(rows), bool)
@@ -227,7 +234,7 @@ def _same_again(survey: Survey, copies: Copies, split: Split, right: dict[str, s
     return rows[again]
 
 
-def _cleaned(
+def _clean_rows(
     split: Split,
     drops: dict[int, str],
     right: dict[str, str],
@@ -236,7 +243,7 @@ def _cleaned(
     one_line: bool,
 ) -> Iterator[Example]:
     for number, example in enumerate(split.source(), split.start):
-        text = cleaned(example.text)
+        text = clean_text(example.text)
         if one_line:
             text = " ".join(text.split())
         reason = "dropped: empty text" if not text else drops.get(number)
@@ -245,7 +252,7 @@ def _cleaned(
             continue
         if text != example.text:
             note(example, "text cleaned", example.text, text)
-        label = _mended(example.label, right)
+        label = _correct_label(example.label, right)
         if label != example.label:
             note(example, "label corrected", example.label, label)
         if number in disputed:

@@ -10,19 +10,19 @@ from itertools import chain, islice
 
 import numpy as np
 
-from weft.doctor.annotations import annotation, is_sentence, layers
-from weft.doctor.checks.consistency import Variation
-from weft.doctor.checks.encoding import damages
-from weft.doctor.checks.scripts import script
-from weft.doctor.checks.target_stats import FIRST, Pairs, free_text, target_of
-from weft.doctor.checks.word_arrays import Corpus
-from weft.doctor.finding import Noted as Noted
-from weft.doctor.words import normal, words
-from weft.text.example import Example, Label, Layers, Marks
-from weft.text.formats.features import names_matrix
+from weft.doctor.annotations import annotation_hash, collect_annotations, is_sentence
+from weft.doctor.checks.consistency import TagVariation
+from weft.doctor.checks.encoding import find_damage
+from weft.doctor.checks.scripts import detect_script
+from weft.doctor.checks.target_stats import SAMPLE_ROWS, TargetStats, are_free_text, target_text
+from weft.doctor.checks.word_arrays import WordIndex
+from weft.doctor.finding import RowTally as RowTally
+from weft.doctor.words import normalise, split_words
+from weft.text.example import CharSpans, Example, Label, WordAnnotations
+from weft.text.formats.features import is_matrix_reference
 
-Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
-Watch = Callable[[int], None]
+ExampleSource = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
+ProgressCallback = Callable[[int], None]
 NO_LABEL = -1
 DISTINCT = 20_000  # labels counted apart; a column of free text would otherwise fill the memory
 STRAY = 0.05  # share of the labels of a scale that may be no numbers: n/a, ?
@@ -34,20 +34,20 @@ class Split:
     """What one file came to; rows are counted from 0 within it."""
 
     name: str
-    source: Source
+    source: ExampleSource
     start: int  # of its rows in the numbering of all
     rows: int = 0
     lengths: Counter[int] = field(default_factory=Counter)  # words a text
-    scripts: dict[str, Noted] = field(default_factory=dict)
-    damage: dict[str, Noted] = field(default_factory=dict)
+    scripts: dict[str, RowTally] = field(default_factory=dict)
+    damage: dict[str, RowTally] = field(default_factory=dict)
     composed: int = 0  # texts with letters in NFC that NFD would write as two characters
-    empty: Noted = field(default_factory=Noted)
-    single: Noted = field(default_factory=Noted)  # texts of one word
-    unlabelled: Noted = field(default_factory=Noted)
-    lone: Noted = field(default_factory=Noted)  # of two texts, the second is missing
-    twice: Noted = field(default_factory=Noted)  # or the same as the first
-    labels: dict[str, Noted] = field(default_factory=dict)
-    layers: dict[str, dict[str, Noted]] = field(default_factory=dict)  # of words, by kind
+    empty: RowTally = field(default_factory=RowTally)
+    single: RowTally = field(default_factory=RowTally)  # texts of one word
+    unlabelled: RowTally = field(default_factory=RowTally)
+    lone: RowTally = field(default_factory=RowTally)  # of two texts, the second is missing
+    twice: RowTally = field(default_factory=RowTally)  # or the same as the first
+    labels: dict[str, RowTally] = field(default_factory=dict)
+    layers: dict[str, dict[str, RowTally]] = field(default_factory=dict)  # of words, by kind
     words: array = field(default_factory=lambda: array("i"))  # of each text that has some
     filled: array = field(default_factory=lambda: array("q"))  # the rows of these texts
 
@@ -66,14 +66,14 @@ class Survey:
 
     def __init__(self, pairs: bool = False) -> None:
         self.splits: list[Split] = []
-        self.corpus = Corpus()
-        self.pairs = Pairs() if pairs else None  # of labels that are texts of their own
+        self.corpus = WordIndex()
+        self.pairs = TargetStats() if pairs else None  # of labels that are texts of their own
         self._same = array("q")  # hash of the normalised text
         self._bytes = array("q")  # hash of the text itself
         self._label = array("i")  # number of the label, NO_LABEL for none
         self._empty = array("b")
         self._numbers: dict[Label, int] = {}
-        self.variation = Variation()
+        self.variation = TagVariation()
         self.two = False  # whether rows have two texts
         self.sentences = False  # whether rows are sentences with their words
         self.structured = False  # whether something is known of words or stretches
@@ -134,18 +134,18 @@ class Survey:
         if example.other is not None:
             self._take_other(split, row, text, example.other)
             text = f"{text}\n{example.other}"
-        flat = normal(text)
+        flat = normalise(text)
         self._same.append(hash(flat))
         self._bytes.append(hash(text))
         self._empty.append(not flat)
-        known = annotation(example)
+        known = annotation_hash(example)
         if self.pairs is not None:
             self._take_target(split, row, example, flat)
         elif known is None:
             self._take_label(split, row, example.label)
         else:
             self._take_layers(split, row, example, known)
-        self.corpus.add([] if names_matrix(text) else words(flat))
+        self.corpus.add([] if is_matrix_reference(text) else split_words(flat))
         if not flat:
             split.empty.add(row)
             return
@@ -155,10 +155,10 @@ class Survey:
             split.single.add(row)
         split.words.append(count)
         split.filled.append(row)
-        split.scripts.setdefault(script(text), Noted()).add(row)
-        kinds = damages(text)
+        split.scripts.setdefault(detect_script(text), RowTally()).add(row)
+        kinds = find_damage(text)
         for kind in kinds:
-            split.damage.setdefault(kind, Noted()).add(row)
+            split.damage.setdefault(kind, RowTally()).add(row)
         if "normalisation" not in kinds and not text.isascii():
             split.composed += not unicodedata.is_normalized("NFD", text)
 
@@ -167,13 +167,13 @@ class Survey:
         self.two = True
         if not other.strip():
             split.lone.add(row)
-        elif normal(other) == normal(text):
+        elif normalise(other) == normalise(text):
             split.twice.add(row)
 
     def _take_target(self, split: Split, row: int, example: Example, flat: str) -> None:
         """What a text should become; only its hash is kept."""
         assert self.pairs is not None
-        target = target_of(example.label)
+        target = target_text(example.label)
         self.pairs.take(split, row, example.text, flat, target)
         if not target.strip():
             self._label.append(NO_LABEL)
@@ -188,7 +188,7 @@ class Survey:
             return
         if label not in self._numbers:
             self._numbers[label] = len(self._numbers)
-            value = number(label)
+            value = parse_number(label)
             self._words += value is None
             self._fractions = self._fractions or (value is not None and value % 1 != 0)
         self._label.append(self._numbers[label])
@@ -197,7 +197,7 @@ class Survey:
     def _count(self, split: Split, row: int, label: Label) -> None:
         for name in label if isinstance(label, tuple) else (str(label),):
             if name in split.labels or len(split.labels) < DISTINCT:
-                split.labels.setdefault(name, Noted()).add(row)
+                split.labels.setdefault(name, RowTally()).add(row)
             else:
                 split.uncounted += 1
 
@@ -206,23 +206,23 @@ class Survey:
         self.structured = True
         self.sentences = self.sentences or is_sentence(example)
         self._label.append(self._numbers.setdefault(known, len(self._numbers)))
-        for kind, names in layers(example).items():
+        for kind, names in collect_annotations(example).items():
             table = split.layers.setdefault(kind, {})
             for name in names:
                 if name in table or len(table) < DISTINCT:
-                    table.setdefault(name, Noted()).add(row)
+                    table.setdefault(name, RowTally()).add(row)
         label = example.label
-        if isinstance(label, Layers) and label.main in label.columns:
+        if isinstance(label, WordAnnotations) and label.main in label.columns:
             self.variation.take(split.start + row, example.words, label.columns[label.main])
-        elif isinstance(label, Marks):
+        elif isinstance(label, CharSpans):
             self.variation.take_spans(split.start + row, example.text, label.spans)
         elif label is not None and str(label).isdecimal():  # the class of a rated tree
             self._count(split, row, label)
 
 
-def survey(
-    sources: Mapping[str, Source],
-    watch: Watch = lambda rows: None,
+def survey_sources(
+    sources: Mapping[str, ExampleSource],
+    on_progress: ProgressCallback = lambda rows: None,
     pairs: bool | None = None,
 ) -> Survey:
     """Go through every source once; whether labels are texts of their own is seen, or said."""
@@ -230,8 +230,8 @@ def survey(
     for name, source in sources.items():
         rows = source()
         if out is None:
-            first = list(islice(rows, FIRST))
-            out = Survey(free_text(first) if pairs is None else pairs)
+            first = list(islice(rows, SAMPLE_ROWS))
+            out = Survey(are_free_text(first) if pairs is None else pairs)
             rows = chain(first, rows)
         split = Split(name, source, out.rows)
         out.splits.append(split)
@@ -239,12 +239,12 @@ def survey(
             out.take(split, row, example)
             split.rows = row + 1
             if split.rows % STEP == 0:
-                watch(STEP)
-        watch(split.rows % STEP)
+                on_progress(STEP)
+        on_progress(split.rows % STEP)
     return out or Survey()
 
 
-def reread(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) -> dict:
+def reread_rows(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) -> dict:
     """{(split, row): Example} for rows that a finding wants to show."""
     out: dict[tuple[str, int], Example] = {}
     for split in splits:
@@ -260,7 +260,7 @@ def reread(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) -> dict
     return out
 
 
-def number(label: Label) -> float | None:
+def parse_number(label: Label) -> float | None:
     """The finite number that a label is, if it is one."""
     try:
         value = float(label)  # type: ignore[arg-type]

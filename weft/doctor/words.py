@@ -15,7 +15,7 @@ _EMOTICON = re.compile(
 _WORD = re.compile(rf"{_FACE}|[{_UNSPACED}]|{_LETTERS}(?:['’.\-]+{_LETTERS})*|{_CLITIC}|[^\w\s]+")
 
 
-def normal(text: str) -> str:
+def normalise(text: str) -> str:
     """The text without differences of case, spacing and Unicode form."""
     if text.isascii():
         return " ".join(text.lower().split())
@@ -29,6 +29,6 @@ def is_emoticon(mark: str) -> bool:
     return bool(_EMOTICON.search(mark)) or any(unicodedata.category(c) == "So" for c in mark)
 
 
-def words(normal_text: str) -> list[str]:
+def split_words(normal_text: str) -> list[str]:
     """Words and runs of punctuation; `well-made`, `don't` and `u.s` are one word each."""
     return _WORD.findall(normal_text)

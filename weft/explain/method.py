@@ -10,7 +10,7 @@ from weft.explain.words import gather, placed, word_spans
 from weft.predict.classic import Classic
 from weft.predict.predictor import Asked, Predictor
 from weft.tasks.task import Answer
-from weft.text.example import BETWEEN, Example
+from weft.text.example import PAIR_SEPARATOR, Example
 
 if TYPE_CHECKING:
     from weft.predict.neural import Neural
@@ -113,7 +113,7 @@ def _of_pairs(
     from weft.explain import attention, gradients
 
     texts = [one.whole for one in given]
-    seconds = [len(one.text) + len(BETWEEN) for one in given]
+    seconds = [len(one.text) + len(PAIR_SEPARATOR) for one in given]
     if method == OCCLUSION:
         read = _read_pairs(predictor, given, seconds)
         words = occlusion.word_weights(predictor.engine, texts, read, targets, seconds)
@@ -151,7 +151,7 @@ def _read_pairs(
 
 
 def _with_mark(words: tuple[Word, ...], second: int) -> tuple[Word, ...]:
-    mark = Word(second - len(BETWEEN.lstrip()), second - 1, 0.0)
+    mark = Word(second - len(PAIR_SEPARATOR.lstrip()), second - 1, 0.0)
     return tuple(sorted((*words, mark), key=lambda word: word.start)) if words else words
 
 

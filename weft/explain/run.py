@@ -12,7 +12,7 @@ from weft.metrics.squad import judged
 from weft.predict.predictor import Predictor
 from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer
-from weft.text.example import Answers, Example
+from weft.text.example import Example, GoldAnswers
 
 if TYPE_CHECKING:
     from weft.explain.generation import Writing
@@ -47,7 +47,7 @@ class Study:
         label, value = self.examples[i].label, self.first[i].answer.value
         if label is None or isinstance(value, float):
             return False
-        if isinstance(label, Answers):
+        if isinstance(label, GoldAnswers):
             return not judged(value, label.texts or [""])[0]
         if self.written and isinstance(label, tuple):
             return value not in label
@@ -136,7 +136,7 @@ def _unweighed(predictor: Predictor, examples: Sequence[Example]) -> Study:
 
 def _span_of(predictor: Predictor, example: Example, answer: Answer) -> Structure | None:
     """The right answer to a question, where it is known."""
-    if not isinstance(example.label, Answers):
+    if not isinstance(example.label, GoldAnswers):
         return None
     return predictor.task.gold(example, predictor.space, answer)  # type: ignore[attr-defined]
 

@@ -24,8 +24,8 @@ from weft.predict.preprocess import grown, written
 from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer
 from weft.text.annotation import schemes
-from weft.text.example import Example, Layers, Marks, Tally
-from weft.text.formats.conllu_offsets import spaced
+from weft.text.example import CharSpans, Example, Tally, WordAnnotations
+from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.untrusted import whole_number
 
 LISTED = 40  # words of a sentence that a message lists
@@ -151,12 +151,12 @@ def spelled(example: Example) -> tuple[str, Sequence[tuple[int, int]]]:
     apart = all(a[1] <= b[0] for a, b in pairwise(example.places))
     if apart and len(example.places) == len(example.words):
         return example.text, example.places
-    return " ".join(example.words), spaced(example.words)
+    return " ".join(example.words), locate_spaced_words(example.words)
 
 
 def gold_of(predictor: Predictor, example: Example) -> Structure | None:
     """What is right, where the example says it of every word."""
-    if not isinstance(example.label, (Layers, Marks)) and example.tree is None:
+    if not isinstance(example.label, (WordAnnotations, CharSpans)) and example.tree is None:
         return None
     try:
         right = predictor.task.gold(example, predictor.space)  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ def _ready(predictor: Predictor, one: str | Example) -> Example:
         if example.tree is None and parser is not None:
             (example,) = grown([example], parser)
     prepare = getattr(predictor.task, "prepare", None)
-    known = example.tree is not None or isinstance(example.label, (Layers, Marks))
+    known = example.tree is not None or isinstance(example.label, (WordAnnotations, CharSpans))
     return prepare(example, Tally()) if prepare is not None and known else example
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.explain.explanation import Word
-from weft.text.example import BETWEEN
-from weft.text.formats.records import CLOSE, OPEN
+from weft.text.example import PAIR_SEPARATOR
+from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN
 from weft.tokens import word_pattern
 from weft.tokens.align import words_of
 from weft.tokens.tokenizer import whole
@@ -37,7 +37,8 @@ def _splitter() -> "Split":
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split
 
-    slot = f"{OPEN}[^{OPEN}{CLOSE}]+{CLOSE}"  # of a record: without its brackets it is none
+    # A slot of a record keeps its brackets.
+    slot = f"{SLOT_OPEN}[^{SLOT_OPEN}{SLOT_CLOSE}]+{SLOT_CLOSE}"
     return Split(Regex(f"{slot}|{word_pattern.words()}"), "removed", invert=True)
 
 
@@ -81,7 +82,7 @@ def remaining(text: str, spans: Sequence[Span], second: int = 0) -> str | tuple[
     """The words at these spans as a text; where a second one begins in the text, as two."""
     if not second:
         return joined(text, spans)
-    first = [span for span in spans if span[1] <= second - len(BETWEEN)]
+    first = [span for span in spans if span[1] <= second - len(PAIR_SEPARATOR)]
     return joined(text, first), joined(text, [span for span in spans if span[0] >= second])
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from weft.errors import UserError
 from weft.predict.predictor import Predictor
 from weft.tasks.annotation import Structure
-from weft.text.example import Example, Layers
-from weft.text.formats.conllu_offsets import offsets
-from weft.text.formats.conllu_sentence import COLUMNS, NOTHING, Sentence, Word
+from weft.text.example import Example, WordAnnotations
+from weft.text.formats.conllu_offsets import locate_words
+from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, Sentence, Word
 
 KINDS = ("tags", "spans", "arcs")  # what has a column to stand in
 
@@ -20,12 +20,12 @@ def tag_columns(predictor: Predictor) -> tuple[str, ...]:
 
 def example_of(sentence: Sentence) -> Example:
     """A sentence as readers give it: its own words, where they stand, and their columns."""
-    text, places = offsets(sentence, disagree="join")
+    text, places = locate_words(sentence, disagree="join")
     columns = {name: tuple(sentence.column(name)) for name in COLUMNS[2:]}
     words = tuple(word.form for word in sentence.words)
     return Example(
-        text, Layers(columns, "upos"), sentence.sent_id, sentence.file, sentence.line, words,
-        tuple(places),
+        text, WordAnnotations(columns, "upos"), sentence.sent_id, sentence.file, sentence.line,
+        words, tuple(places),
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def sentence_of(said: Structure, name: str) -> Sentence:
     after = zip(said.places, said.places[1:], strict=False)
     close = {i for i, ((_, end), (start, _)) in enumerate(after) if end == start}
     rows = [
-        Word(str(i + 1), _plain(word), misc="SpaceAfter=No" if i in close else NOTHING)
+        Word(str(i + 1), _plain(word), misc="SpaceAfter=No" if i in close else EMPTY_CELL)
         for i, word in enumerate(said.words)
     ]
     return Sentence((f"# sent_id = {name}", f"# text = {_plain(text)}", *rows))
@@ -72,5 +72,7 @@ def _plain(text: str) -> str:
 def _named(misc: str, name: str, cell: str) -> str:
     """The last column with one more Name=cell, in place of an older one."""
     key = name[:1].upper() + name[1:]
-    kept = [each for each in misc.split("|") if each != NOTHING and not each.startswith(f"{key}=")]
+    kept = [
+        each for each in misc.split("|") if each != EMPTY_CELL and not each.startswith(f"{key}=")
+    ]
     return "|".join([*kept, f"{key}={cell.replace('|', chr(92) + 'p')}"])

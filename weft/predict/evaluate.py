@@ -16,7 +16,7 @@ from weft.predict.preprocess import prepared
 from weft.registry import typed
 from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer
-from weft.text.example import UNKNOWN_WORDS, Answers, Example, Layers, Tally
+from weft.text.example import UNKNOWN_WORDS, Example, GoldAnswers, Tally, WordAnnotations
 
 
 @typed
@@ -144,9 +144,9 @@ def _from_the_end(predictor: Predictor, measure: Any, examples: list[Example]) -
 
 def plain(label: Any) -> Any:
     """A label as JSON: of words, its columns; of answers in a passage, their texts."""
-    if isinstance(label, Answers):
+    if isinstance(label, GoldAnswers):
         return list(label.texts)
-    return label.columns if isinstance(label, Layers) else label
+    return label.columns if isinstance(label, WordAnnotations) else label
 
 
 def gold_beside(predictor: Predictor, example: Example, answer: Answer) -> Structure:

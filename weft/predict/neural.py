@@ -26,7 +26,7 @@ from weft.predict.predictor import CHUNK, Predictor, Scored, load
 from weft.predict.preprocess import grown, written
 from weft.registry import fits, plain, trusted
 from weft.runtime import Runtime, on
-from weft.storage import replacing
+from weft.storage import atomic_write
 from weft.tasks.annotation import Found, Place
 from weft.tasks.extractive_qa import Window, pointed
 from weft.tasks.language import Speech
@@ -271,7 +271,7 @@ class Neural:
 
     def save(self, folder: Path) -> None:
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
-        with replacing(folder / "weights.safetensors") as part:
+        with atomic_write(folder / "weights.safetensors") as part:
             save_file(weights, part)
         self.indexer.tokenizer.save(folder / "tokenizer.json")
         keep(self.indexer.cuts, folder / CUTS)

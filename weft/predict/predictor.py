@@ -19,8 +19,8 @@ from weft.storage import ESCAPED, replacing_folder, write_text
 from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer, Space, Task, built
 from weft.text.example import Example, Tally
-from weft.text.formats.features import no_text
-from weft.text.formats.recognise import is_matrices
+from weft.text.formats.features import not_text_error
+from weft.text.formats.recognise import is_matrix_file
 from weft.tokens.truncate import saved_lengths
 
 FORMAT = 1
@@ -127,8 +127,8 @@ class Predictor:
         """What the engine is asked: a text, or the words, tree or matrix that a file gives."""
         if self.pairs or getattr(self.engine, "reads", "") in ("trees", "vectors"):
             return one
-        if isinstance(one, Example) and is_matrices(one.file):
-            raise no_text(one.file)
+        if isinstance(one, Example) and is_matrix_file(one.file):
+            raise not_text_error(one.file)
         if hasattr(self.task, "given"):
             return self.task.given(one, self.space, where)
         if isinstance(one, str):

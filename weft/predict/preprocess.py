@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from weft.errors import UserError
-from weft.text.annotation.trees import Tree, nodes, parse
+from weft.text.annotation.trees import Tree, iter_nodes, parse
 from weft.text.example import Example, Tally
 
 CHUNK = 1024  # texts that are parsed together
@@ -65,7 +65,7 @@ def written(text: str) -> Example:
 def _bare(tree: Tree, label: str) -> Tree:
     """The tree with nothing but this label at its root."""
     done: list[Tree] = []  # finished sub-trees; the nearest to the right is on top
-    for node in reversed(list(nodes(tree))):
+    for node in reversed(list(iter_nodes(tree))):
         own = tuple(done.pop() for _ in node.children)
         done.append(Tree("", node.word, own))
     return Tree(label, done[0].word, done[0].children)

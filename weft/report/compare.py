@@ -37,8 +37,8 @@ from weft.run.train import filled, settled
 from weft.storage import copy_folder, locked, write_text
 from weft.tasks.task import built
 from weft.text.example import Tally
-from weft.text.formats.parallel import sides
-from weft.text.read import HEADER
+from weft.text.formats.parallel import resolve_files
+from weft.text.read import GUESSED_HEADER
 from weft.train.gradient_verdict import Health
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def compare(
 
 def folder_for(path: str) -> Path:
     """Where a comparison goes when nobody said."""
-    return Path("runs") / f"{Path(sides(path)[0]).name.split('.')[0] or 'data'}-compared"
+    return Path("runs") / f"{Path(resolve_files(path)[0]).name.split('.')[0] or 'data'}-compared"
 
 
 def show(rows: Sequence[Row], output: Path) -> None:
@@ -246,7 +246,7 @@ def _apart(names: Sequence[str]) -> str:
 
 
 def _fits(data: Data) -> tuple[str, ...]:
-    files = sides(data.train, data.target)
+    files = resolve_files(data.train, data.target)
     if len(files) > 1 and not data.target:
         return fitting_files(files)
     return ("seq2seq",) if len(files) > 1 else fitting(source(data, data.train)())
@@ -256,7 +256,11 @@ def _guessed(data: Data) -> str:
     """What to say of a training file whose first line was taken for a header, by what is below."""
     seen = Tally()
     next(source(data, data.train, seen)(), None)
-    return f"{data.train}:1: the first line is taken for a header." if HEADER in seen.counts else ""
+    return (
+        f"{data.train}:1: the first line is taken for a header."
+        if GUESSED_HEADER in seen.counts
+        else ""
+    )
 
 
 def _comparable(name: str) -> bool:

@@ -7,19 +7,19 @@ from itertools import chain
 from typing import Any, Literal
 
 from weft import registry
-from weft.doctor.checks.label_variants import plain
+from weft.doctor.checks.label_variants import fold_label
 from weft.errors import UserError
 from weft.tasks.classify import Classify
-from weft.text.example import Answers, Example, Tally
-from weft.text.formats.documents import Layout, files_of, read_documents
-from weft.text.formats.features import no_text
-from weft.text.formats.parallel import Second, read_parallel, sides
-from weft.text.formats.raw import read_running
-from weft.text.formats.recognise import is_matrices
-from weft.text.label_names import checked_names, named
-from weft.text.line_source import Problems, missing
-from weft.text.read import Columns, read, settled
-from weft.text.reading_plan import choose, fitted
+from weft.text.example import Example, GoldAnswers, Tally
+from weft.text.formats.documents import DocumentLayout, list_files, read_documents
+from weft.text.formats.features import not_text_error
+from weft.text.formats.parallel import SecondFile, read_parallel, resolve_files
+from weft.text.formats.raw import read_raw_lines
+from weft.text.formats.recognise import is_matrix_file
+from weft.text.label_names import check_names, rename_labels
+from weft.text.line_source import BadRows, file_not_found
+from weft.text.read import Columns, read, resolve_columns
+from weft.text.reading_plan import adapt_columns, plan_reading
 from weft.tokens.truncate import CHARACTERS, OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
@@ -44,11 +44,13 @@ class Data:
     phrases: bool = False  # train on every labelled phrase of a tree
     parser: str = ""  # model that makes the trees of texts that come without
     target: str = ""  # ending of the files beside these that hold what each line should become
-    second: Second = "label"  # what the second of files joined by a comma holds; the task decides
+    second: SecondFile = (
+        "label"  # what the second of files joined by a comma holds; the task decides
+    )
     names: tuple[str, ...] = ()  # of labels that the files have as ids: "0=negative", "1=positive"
     references: tuple[str, ...] = ()  # endings of more such files, or columns beside the label
     fields: tuple[str, ...] = ()  # columns that make up a record in place of the text; "*": all
-    documents: Layout = "auto"  # of raw text: what a line holds
+    documents: DocumentLayout = "auto"  # of raw text: what a line holds
     problems: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     limit: int = 0  # tokens of a text that are read; 0: as many as the model can
     characters: int = CHARACTERS  # of a text that are read where the model has no limit; 0: all
@@ -68,7 +70,7 @@ def checked(data: Data) -> Data:
         raise UserError(f"data.overlap should be at least 0 and below 1, got {data.overlap}.")
     if not 0 <= data.share < 1:
         raise UserError(f"data.share should be from 0 to below 1, got {data.share}.")
-    checked_names(data.names)
+    check_names(data.names)
     if data.golden < 0:
         raise UserError(f"data.golden should be 0 or more, got {data.golden}.")
     return data
@@ -79,15 +81,17 @@ def alike(data: Data, path: str) -> Data:
 
     Each file guessed by itself, a short one could be read with text and label exchanged.
     """
-    if len(sides(path, data.target)) > 1:
+    if len(resolve_files(path, data.target)) > 1:
         return data
     given = _columns(data)
     if None in (given.text, given.label):
         try:
-            given = replace(given, **_found(settled(data.train, given, data.format or None)))
+            given = replace(
+                given, **_found(resolve_columns(data.train, given, data.format or None))
+            )
         except UserError:
             return data  # another layout; it will be looked at by itself
-    return _with_columns(data, fitted(given, path, data.format or None))
+    return _with_columns(data, adapt_columns(given, path, data.format or None))
 
 
 def _found(columns: Columns) -> dict[str, Any]:
@@ -108,20 +112,20 @@ def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str
     """
     manner = manner_of(task)
     pairs = getattr(registry.find("task", task["kind"]), "pairs", False)
-    second: Second = "tags" if task["kind"] == "tag" else "other" if pairs else "label"
+    second: SecondFile = "tags" if task["kind"] == "tag" else "other" if pairs else "label"
     data = replace(data, second=second)
-    files = sides(data.train, data.target)
+    files = resolve_files(data.train, data.target)
     if manner in ("running", "documents") or len(files) > 1:
         return data, _parallel_line(files, second) if manner == "labelled" else ()
     # Without a second text a task about two says itself which options name both.
     asked = replace(_columns(data), writes=task["kind"] == "seq2seq", strict=not pairs)
     tags = task.get("columns", ()) if task["kind"] == "tag" else None
     paths = [path for path in (data.train, data.dev, data.test) if path]
-    found = choose(paths, asked, data.format or None, tags=tags)
+    found = plan_reading(paths, asked, data.format or None, tags=tags)
     return _with_columns(data, found.columns), found.lines
 
 
-def _parallel_line(files: Sequence[str], second: Second) -> tuple[str, ...]:
+def _parallel_line(files: Sequence[str], second: SecondFile) -> tuple[str, ...]:
     """Say what each of several files holds."""
     roles = {"label": ("text", "label"), "tags": ("words", "tags"), "other": ("text", "other")}
     more = "label" if second == "other" else "more right answers"
@@ -150,25 +154,27 @@ def source(
         return lambda: _of_folder(data, path, tally, manner)
 
     def examples() -> Iterator[Example]:
-        if manner != "labelled" and is_matrices(path):
-            raise no_text(path)
+        if manner != "labelled" and is_matrix_file(path):
+            raise not_text_error(path)
         if manner == "running":
-            return read_running(path, problems=data.problems, tally=tally)
+            return read_raw_lines(path, on_bad_row=data.problems, skipped=tally)
         if manner == "documents":
             return read_documents(
-                path, data.documents, columns=columns, problems=data.problems, tally=tally
+                path, data.documents, columns=columns, on_bad_row=data.problems, skipped=tally
             )
-        files = sides(path, data.target, data.references)
+        files = resolve_files(path, data.target, data.references)
         if len(files) > 1 and manner == "texts" and not data.target:
-            raise missing(path)  # a text is foretold by itself
+            raise file_not_found(path)  # a text is foretold by itself
         if len(files) > 1:
-            return read_parallel(*files, problems=data.problems, tally=tally, second=data.second)
+            return read_parallel(
+                *files, on_bad_row=data.problems, skipped=tally, second=data.second
+            )
         return read(
             path,
             columns=columns,
             format=data.format or None,
-            problems=data.problems,
-            tally=tally,
+            on_bad_row=data.problems,
+            skipped=tally,
             phrases=phrases,
             separator=data.separator or None,
             keep_empty=manner == "texts",
@@ -178,13 +184,13 @@ def source(
         return lambda: _written(examples(), path, tally)
     if not data.names or manner != "labelled":
         return examples
-    return lambda: named(examples(), data.names, Problems(path, data.problems, tally))
+    return lambda: rename_labels(examples(), data.names, BadRows(path, data.problems, tally))
 
 
 def _of_folder(data: Data, path: str, tally: Tally | None, manner: Manner) -> Iterator[Example]:
     """The texts of all files in a folder, one file after the other."""
     some = False
-    for name in files_of(path):
+    for name in list_files(path):
         if os.path.getsize(name):
             some = True
             yield from source(data, name, tally, manner=manner)()
@@ -253,7 +259,7 @@ def unread(examples: Source, task: Any) -> str:
     if first is None or first.other is None or getattr(task, "pairs", False):
         return ""
     reads = "--recipe towers, or another of the task 'pair-classify', reads both"
-    if isinstance(first.label, Answers):
+    if isinstance(first.label, GoldAnswers):
         reads = "--recipe bidaf, or another of the task 'span', finds the answers in it"
     return f"note: each row has a second text, which this task does not read; {reads}"
 
@@ -262,7 +268,7 @@ def nearly_same(space: Any) -> str:
     """What to say of labels that differ only in case or spaces, and are learned as two."""
     groups: dict[str, list[str]] = {}
     for label in getattr(space, "entries", ()):
-        groups.setdefault(plain(str(label)), []).append(f"'{label}'")
+        groups.setdefault(fold_label(str(label)), []).append(f"'{label}'")
     found = [" and ".join(group) for group in groups.values() if len(group) > 1]
     if not found:
         return ""

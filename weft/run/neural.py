@@ -23,8 +23,8 @@ from weft.run.trainer import Loop, Rows
 from weft.runtime import Runtime, seed_everything, threads
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
-from weft.text.formats.features import matrix
-from weft.text.formats.records import mark
+from weft.text.formats.features import load_matrix
+from weft.text.formats.records import mark_slot
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word_segmenter import Cuts, Lessons, keep
 from weft.train.cuda_graphs import quicken
@@ -144,7 +144,7 @@ class Run:
                 for text in example.words or self._texts_of(example)
             )
         if slots := getattr(self.space, "slots", ()):
-            tokenizer = tokenizer.with_words([mark(slot) for slot in slots])
+            tokenizer = tokenizer.with_words([mark_slot(slot) for slot in slots])
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
         cuts = lessons.learned()
@@ -165,7 +165,7 @@ class Run:
     def _model(self, tokenizer: Tokenizer, resume: bool = False) -> Model:
         frames = self._frames()
         if frames is not None and not frames["features"]:
-            frames["features"] = matrix(next(self.splits.train())).shape[1]
+            frames["features"] = load_matrix(next(self.splits.train())).shape[1]
 
         def make() -> Model:
             return Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)

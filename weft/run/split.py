@@ -25,10 +25,10 @@ from weft.run.data import (
     manner_of,
     source,
 )
-from weft.storage import replacing
-from weft.text.example import Answers, Example, Layers, Marks, Tally
-from weft.text.formats.parallel import sides
-from weft.text.line_source import missing
+from weft.storage import atomic_write
+from weft.text.example import CharSpans, Example, GoldAnswers, Tally, WordAnnotations
+from weft.text.formats.parallel import resolve_files
+from weft.text.line_source import file_not_found
 
 TEST_SHARE = 0.2  # of the training file, when there is neither a test file nor folds
 BINS = 10  # strata of a numeric label
@@ -132,7 +132,7 @@ def lost(examples: Iterable[Example], out: Callable[[Example], bool]) -> Lost:
 def _classes(example: Example) -> tuple[str, ...]:
     """The classes of a text; nothing where its words are labelled, which may be new in dev."""
     label = example.label
-    if label is None or label == "" or isinstance(label, (Layers, Marks, Answers)):
+    if label is None or label == "" or isinstance(label, (WordAnnotations, CharSpans, GoldAnswers)):
         return ()
     return label if isinstance(label, tuple) else (str(label),)
 
@@ -142,9 +142,9 @@ def check_files(data: Data) -> None:
     if not data.train:
         raise UserError("No training file: pass --train FILE, or set train in [data].")
     for path in filter(None, (data.train, data.dev, data.test)):
-        for file in sides(path, data.target, data.references):
+        for file in resolve_files(path, data.target, data.references):
             if file != "-" and not os.path.exists(file):
-                raise missing(file)
+                raise file_not_found(file)
 
 
 def _in_order(data: Data, tally: Tally | None, manner: Manner) -> Splits:
@@ -180,7 +180,7 @@ class Holdout:
 
     def save(self, path: Path) -> None:
         dev, test = (np.array(sorted(side), np.uint64) for side in (self.dev, self.test))
-        with replacing(path) as part, part.open("wb") as file:
+        with atomic_write(path) as part, part.open("wb") as file:
             np.savez(file, dev=dev, test=test)
 
     @classmethod
@@ -253,7 +253,7 @@ def kept_with(example: Example) -> str:
     if not passage:
         return example.text
     # Without a label it is a question as well, one without an answer: other rows need one.
-    asked = isinstance(label, Answers) or label is None
+    asked = isinstance(label, GoldAnswers) or label is None
     found = isinstance(label, tuple) and all(one in passage for one in label)
     return passage if asked or found else example.text
 
@@ -434,7 +434,11 @@ def _strata(examples: Sequence[Example], numbers: bool) -> list[object]:
 
 def _stratum(example: Example) -> object:
     """What a text is spread by; nothing where its words are labelled and not the whole."""
-    return None if isinstance(example.label, (Layers, Marks, Answers)) else example.label
+    return (
+        None
+        if isinstance(example.label, (WordAnnotations, CharSpans, GoldAnswers))
+        else example.label
+    )
 
 
 def _bins(values: np.ndarray) -> np.ndarray:

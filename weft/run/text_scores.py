@@ -15,7 +15,7 @@ from weft.metrics.perplexity import size
 from weft.metrics.sentence_counts import Statistic
 from weft.run.data import Data
 from weft.run.split import digest
-from weft.text.formats.parallel import sides
+from weft.text.formats.parallel import resolve_files
 
 WRITING = ("seq2seq", "language")  # tasks whose answers are texts, or what texts cost
 CHECKPOINT = "checkpoint"  # what a training begins with, among the contents that decide it
@@ -50,7 +50,7 @@ def contents(data: Data, pretrained: str = "") -> dict[str, str]:
     """
     paths = {"train": data.train, "dev": data.dev, "test": data.test}
     found = {
-        name: "".join(map(digest, sides(path, data.target, data.references)))
+        name: "".join(map(digest, resolve_files(path, data.target, data.references)))
         for name, path in paths.items()
         if path
     }

@@ -266,7 +266,7 @@ def _golden(example: Example, reads: str) -> str | tuple[str, str]:
     if reads == "trees" and example.tree:
         return trees.format(example.tree)
     if reads == "vectors":
-        return features.written(features.matrix(example))
+        return features.format_matrix(features.load_matrix(example))
     if example.fields:
         return json.dumps(dict(example.fields), ensure_ascii=False)
     return example.text

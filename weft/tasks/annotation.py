@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.text.annotation.trees import Builder, Tree, feed, format, tokens
+from weft.text.annotation.trees import Tree, TreeBuilder, feed_token, format, tokenise
 
 Place = tuple[int, int]  # characters from, up to
 ROWS = ("words", "places", "tags", "spans", "heads", "relations", "scores")
@@ -64,10 +64,10 @@ def _value(item: Any) -> Any:
 
 def _tree(written: str) -> Tree | None:
     """A tree as `format` writes it, where a leaf may have no label: ( word)."""
-    builder, out = Builder(), None
-    for token, column in tokens(written):
+    builder, out = TreeBuilder(), None
+    for token, column in tokenise(written):
         if token == "(":
             builder.open("tree", column, "" if written[column] == " " else None)
         else:
-            out = feed(builder, token, "tree", column)
+            out = feed_token(builder, token, "tree", column)
     return out

@@ -16,8 +16,8 @@ from weft.errors import UserError, near_miss
 from weft.metrics import Classification, LabelSets
 from weft.registry import register
 from weft.tasks.task import Answer, Labels, Loss, weight, with_words
-from weft.text.example import Answers, Example, Layers, Marks
-from weft.text.line_source import SKIP
+from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
+from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -170,12 +170,12 @@ class Classify:
 
     def _names(self, example: Example) -> tuple[str, ...]:
         label = example.label
-        if isinstance(label, Answers):
+        if isinstance(label, GoldAnswers):
             raise UserError(
                 f"{example.where}: the label is an answer that stands in a second text, not a "
                 "class. Use a recipe for such answers: --recipe bidaf, or bert-span."
             )
-        if isinstance(label, (Layers, Marks)):
+        if isinstance(label, (WordAnnotations, CharSpans)):
             raise UserError(
                 f"{example.where}: something is known of every word here, not one label of the "
                 "text. Use a recipe for tags: --recipe tagger-bilstm."
@@ -198,7 +198,7 @@ class Classify:
         raise UserError(
             f"{example.where}: label '{name}' was not seen in training."
             f"{near_miss(name, space.entries)} Known: {known}{more}. Correct it, add it to the "
-            f"training file, or {SKIP}."
+            f"training file, or {SKIP_HINT}."
         )
 
 

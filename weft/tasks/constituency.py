@@ -19,12 +19,12 @@ from weft.tasks.annotation import Found, Structure
 from weft.tasks.tag_vocabulary import TagSets, column
 from weft.tasks.task import Answer, Loss
 from weft.text import column_layout
-from weft.text.annotation.constituents import grown, opened, spans, tags
+from weft.text.annotation.constituents import pos_tags, split_unaries, to_tree, tree_to_spans
 from weft.text.annotation.schemes import Span
 from weft.text.annotation.trees import Tree, format
-from weft.text.example import Example, Layers, Tally
+from weft.text.example import Example, Tally, WordAnnotations
 from weft.text.formats import brackets
-from weft.text.formats.conllu_offsets import spaced
+from weft.text.formats.conllu_offsets import locate_spaced_words
 
 if TYPE_CHECKING:
     from weft.batch import Labelled
@@ -52,14 +52,14 @@ class Constituency:
     @staticmethod
     def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """Which columns hold the parse bits and the tags, where the file has columns."""
-        some = [e.label for e in islice(examples, FIRST) if isinstance(e.label, Layers)]
+        some = [e.label for e in islice(examples, FIRST) if isinstance(e.label, WordAnnotations)]
         if not some or given.get("bits"):
             return {}
         names = list(some[0].columns)
         for i, name in enumerate(names):
             # The first of them: columns of roles, written with the same brackets, come after it.
             cells = [cell for label in some for cell in label.columns.get(name, ("",))]
-            if all(map(column_layout.BIT.fullmatch, cells)):
+            if all(map(column_layout.PARSE_BIT.fullmatch, cells)):
                 return {"bits": name, "tags": given.get("tags") or names[max(i - 1, 0)]}
         raise UserError(
             f"No column of parse bits such as (S(NP* among {', '.join(names)}. "
@@ -78,16 +78,18 @@ class Constituency:
             tags = column(example, self.tags)
             bits = column(example, self.bits)
             places = [f"{example.sentence}: word {i}" for i in range(1, len(bits) + 1)]
-            tree = brackets.from_bits(example.words, tags, bits, places)
-        bare = brackets.strip(brackets.unwrapped(tree))
+            tree = brackets.from_parse_bits(example.words, tags, bits, places)
+        bare = brackets.strip(brackets.strip_root(tree))
         if bare is None:
             raise UserError(f"{example.sentence}: a tree without words. Remove it.")
-        bare = brackets.unwrapped(bare)
+        bare = brackets.strip_root(bare)
         words = tuple(bare.words)
         if words == example.words:
             return replace(example, tree=bare)
         text = " ".join(words)
-        return replace(example, text=text, tree=bare, words=words, places=spaced(words))
+        return replace(
+            example, text=text, tree=bare, words=words, places=locate_spaced_words(words)
+        )
 
     def space(self, examples: Iterable[Example]) -> TagSets:
         """The labels of constituents, chains of single children as one, and those of words."""
@@ -95,8 +97,8 @@ class Constituency:
         words: set[str] = set()
         for example in examples:
             tree = _tree(example)
-            labels.update(span.label for span in spans(tree))
-            words.update(tags(tree))
+            labels.update(span.label for span in tree_to_spans(tree))
+            words.update(pos_tags(tree))
         if not labels:
             raise UserError("There is no tree with a constituent to learn from.")
         return TagSets(
@@ -109,7 +111,7 @@ class Constituency:
     def target(self, example: Example, space: TagSets) -> np.ndarray:
         """(max(T, K), 4) in each line the tag of a word; label, start and end of a span."""
         tree = _tree(example)
-        found, names = spans(tree), tags(tree)
+        found, names = tree_to_spans(tree), pos_tags(tree)
         out = np.full((max(len(found), len(names)), 4), NOTHING, np.int64)
         out[: len(names), 0] = [space.number(TAG, name) for name in names]
         for row, (label, start, end) in zip(out, found, strict=False):
@@ -127,7 +129,7 @@ class Constituency:
         if not found.words:
             return Answer("", 1.0, structure=Structure("constituents", ()))
         labelled, names = _read(found.table, space)
-        tree = grown(labelled, found.words, names)
+        tree = to_tree(labelled, found.words, names)
         chances = tuple(found.chances.ravel().tolist())
         return Answer(
             format(tree), found.score, scores=chances,
@@ -140,7 +142,7 @@ class Constituency:
         """What is right, as an answer would show it."""
         tree = _tree(example)
         return Structure(
-            "constituents", example.words, example.places, example.text, tuple(tags(tree)),
+            "constituents", example.words, example.places, example.text, tuple(pos_tags(tree)),
             tree=tree,
         )  # fmt: skip
 
@@ -170,7 +172,7 @@ class BracketMeasure:
             said, tagged = _read(ours, self.space)
             true, names = _read(theirs, self.space)
             self.brackets.add(
-                [Bracketed(opened(said), names)], [Bracketed(opened(true), names)]
+                [Bracketed(split_unaries(said), names)], [Bracketed(split_unaries(true), names)]
             )  # fmt: skip
             self.tagging.add([[tuple(tagged)]], [[tuple(names)]])
 

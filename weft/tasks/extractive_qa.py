@@ -17,9 +17,9 @@ from weft.registry import register
 from weft.tasks.annotation import Structure
 from weft.tasks.pair import Two
 from weft.tasks.task import Answer, Loss
-from weft.text.example import Answers, Example, Tally
-from weft.text.formats.squad import check_answers, found_in
-from weft.text.line_source import SKIP
+from weft.text.example import Example, GoldAnswers, Tally
+from weft.text.formats.squad import check_answers, locate_in_passage
+from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
     from weft.batch import Labelled
@@ -126,7 +126,7 @@ class Span(Two):
         if "no_answer" in given:
             return {}
         first = (example.label for example in islice(examples, FIRST))
-        return {"no_answer": any(label == Answers() for label in first)}
+        return {"no_answer": any(label == GoldAnswers() for label in first)}
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The example with its answers found in the passage; without any, only if that may be."""
@@ -134,20 +134,20 @@ class Span(Two):
         label, passage = example.label, example.other or ""
         if label is None:
             if self.no_answer:
-                return replace(example, label=Answers())
+                return replace(example, label=GoldAnswers())
             raise UserError(
-                f"{where(example)}: there is no answer. Fill it in, or {SKIP}; if there are "
+                f"{where(example)}: there is no answer. Fill it in, or {SKIP_HINT}; if there are "
                 "questions without one, pass --set task.no_answer=true."
             )
         try:
             if isinstance(label, (str, tuple)):
                 texts = (label,) if isinstance(label, str) else label
-                return replace(example, label=found_in(texts, passage))
-            if isinstance(label, Answers):
+                return replace(example, label=locate_in_passage(texts, passage))
+            if isinstance(label, GoldAnswers):
                 check_answers(label, passage)
         except UserError as error:
             raise UserError(f"{where(example)}: {error}") from None
-        if label == Answers():
+        if label == GoldAnswers():
             self._answers(example)  # an error now, where rows can be left out
         return example
 
@@ -169,9 +169,9 @@ class Span(Two):
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"The saved labels are damaged: {error!r}. Train again.") from error
 
-    def _answers(self, example: Example) -> Answers:
+    def _answers(self, example: Example) -> GoldAnswers:
         label = example.label
-        if not isinstance(label, Answers):
+        if not isinstance(label, GoldAnswers):
             raise UserError(
                 f"{where(example)}: no answer that stands in the passage. Give SQuAD's JSON, or a "
                 "table with the columns question, context and answer."
@@ -179,7 +179,7 @@ class Span(Two):
         if not label.texts and not self.no_answer:
             raise UserError(
                 f"{where(example)}: this question has no answer. Set task.no_answer = true, or "
-                f"{SKIP}."
+                f"{SKIP_HINT}."
             )
         return label
 

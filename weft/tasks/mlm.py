@@ -20,7 +20,7 @@ from weft.metrics.sentence_counts import Statistic
 from weft.registry import register
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
-from weft.text.line_source import SKIP
+from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
     from weft.batch import Labelled
@@ -74,7 +74,7 @@ class Lexicon:
 def check_blanks(text: str, where: str) -> str:
     """The text, or a UserError where it has words and no blank among them."""
     if text.strip() and not BLANK.search(text):
-        others = f", or {SKIP}" if ":" in where else ""  # of a file
+        others = f", or {SKIP_HINT}" if ":" in where else ""  # of a file
         raise UserError(
             f"{where}: there is nothing to fill in. Write [MASK] or <mask> in the place of a "
             f"word{others}."

@@ -5,8 +5,8 @@ from weft.registry import register
 from weft.tasks.classify import Classify
 from weft.tasks.regress import Regress
 from weft.text.example import Example, Tally
-from weft.text.line_source import SKIP
-from weft.text.pair_columns import UNAGREED
+from weft.text.line_source import SKIP_HINT
+from weft.text.pair_columns import NO_AGREEMENT
 
 FIX = "Name the columns of the two texts, --text A --other B; in Python, give pairs: (text, other)."
 
@@ -22,7 +22,8 @@ class Two:
             raise UserError(f"{example.where}: no second text beside {example.text[:40]!r}. {FIX}")
         if not example.other.strip():
             raise UserError(
-                f"{example.where}: the second text is empty. Fill it in, remove the row, or {SKIP}."
+                f"{example.where}: the second text is empty. Fill it in, remove the row, or "
+                f"{SKIP_HINT}."
             )
         return example
 
@@ -38,10 +39,10 @@ class PairClassify(Two, Classify):
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The same, or a UserError where a text is missing or there is no agreed label."""
-        if example.label == UNAGREED:
+        if example.label == NO_AGREEMENT:
             raise UserError(
                 f"{example.where}: the label is '-', which stands for no agreement, as in SNLI. "
-                f"Mend it, or {SKIP}; if it is a class of yours, call it by a word."
+                f"Mend it, or {SKIP_HINT}; if it is a class of yours, call it by a word."
             )
         return super().prepare(example, tally)
 

@@ -12,7 +12,7 @@ from weft.metrics import Regression
 from weft.registry import register
 from weft.tasks.task import Answer, Labels, Loss, weight, with_words
 from weft.text.example import Example, Tally
-from weft.text.line_source import SKIP
+from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -124,8 +124,8 @@ def number(example: Example) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise UserError(
-            f"{example.where}: label {label!r} is not a finite number. Correct it, or {SKIP}; or "
-            "pass --label with another column. Classes want --set task.kind=classify, or "
+            f"{example.where}: label {label!r} is not a finite number. Correct it, or {SKIP_HINT}; "
+            "or pass --label with another column. Classes want --set task.kind=classify, or "
             "pair-classify for two texts."
         )
     return value

@@ -16,10 +16,10 @@ from weft.tasks.annotation import Found
 from weft.tasks.target_vocabulary import Words as Words
 from weft.tasks.task import Answer, Labels, Loss
 from weft.tasks.text_metrics import MAIN, Right, TextMeasure, checked
-from weft.text.example import Answers, Example, Tally
-from weft.text.formats.parallel import endings
-from weft.text.formats.records import check_slots, delexicalised, linear, mark, read_record
-from weft.text.line_source import SKIP
+from weft.text.example import Example, GoldAnswers, Tally
+from weft.text.formats.parallel import sibling_endings
+from weft.text.formats.records import check_slots, delexicalise, linearise, mark_slot, read_record
+from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
     from weft.batch import Labelled
@@ -92,7 +92,7 @@ class Seq2Seq:
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The example with its record opened: slots and values, and one text of them."""
-        if isinstance(example.label, Answers):  # wherever they stand, they are texts
+        if isinstance(example.label, GoldAnswers):  # wherever they stand, they are texts
             example = replace(example, label=example.label.texts or None)
         return self._opened(example, example.where)
 
@@ -101,7 +101,7 @@ class Seq2Seq:
             return example
         record = read_record(example.text, where)
         return replace(
-            example, text=linear(record, self.hidden), fields=tuple(record.items())
+            example, text=linearise(record, self.hidden), fields=tuple(record.items())
         )  # fmt: skip
 
     def given(self, one: str | Example, space: Words, where: str) -> str | Example:
@@ -149,7 +149,7 @@ class Seq2Seq:
                 slots.update(dict.fromkeys(record))
                 if watch.count(example):
                     for lesson in self.lessons(example):
-                        text = delexicalised(_said(lesson), record, self.hidden)
+                        text = delexicalise(_said(lesson), record, self.hidden)
                         yield Words.without_marks(text)
                     if self.shared:
                         yield Words.without_marks(example.text)
@@ -163,7 +163,7 @@ class Seq2Seq:
         watch.check()
         check_slots(self.hidden, slots, "task.delexicalise")
         marked = tuple(slots) if self.shared else self.hidden
-        made = made.with_words([mark(slot) for slot in marked]) if marked else made
+        made = made.with_words([mark_slot(slot) for slot in marked]) if marked else made
         return Words(made, self.shared, self.copy, tuple(slots), self.hidden)
 
     def load_space(self, saved: dict[str, Any]) -> Words:
@@ -173,7 +173,7 @@ class Seq2Seq:
         """(T, 1) the ids of the answer and the one that ends it."""
         record = dict(example.fields)
         check_slots(record, space.slots, example.where)
-        text = delexicalised(_said(example), record, self.hidden)
+        text = delexicalise(_said(example), record, self.hidden)
         return space.written(text, example.text)[:, None]
 
     def loss(self, scores: Any, batch: "Labelled") -> Loss:
@@ -200,7 +200,7 @@ class Seq2Seq:
     def unlabelled(self, example: Example) -> UserError:
         """What to say of a text without a target, which may stand in a file of its own."""
         return UserError(
-            f"{example.where}: no target. Fill it in, or {SKIP}; where targets are in a file "
+            f"{example.where}: no target. Fill it in, or {SKIP_HINT}; where targets are in a file "
             f"beside it, name both, A,B, or pass --target with its ending "
             f"({_ending(example.file)}); where they are a column, --label."
         )
@@ -230,7 +230,7 @@ class _Targets(Labels):
 
 def _ending(file: str) -> str:
     """An example of what --target may be."""
-    others = endings(file)
+    others = sibling_endings(file)
     return f"'{others[0]}', for one" if others else "'de' for train.de beside train.en"
 
 

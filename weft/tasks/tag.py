@@ -19,8 +19,8 @@ from weft.tasks.annotation import Found, Structure
 from weft.tasks.tag_vocabulary import TagSets, column, layers, named
 from weft.tasks.task import Answer, Loss
 from weft.text.annotation import schemes
-from weft.text.annotation.spans import align
-from weft.text.example import TAG, Example, Layers, Marks, Tally
+from weft.text.annotation.spans import align_tags
+from weft.text.example import TAG_COLUMN, CharSpans, Example, Tally, WordAnnotations
 from weft.tokens.pretokenizer import word_spans
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ class Tag:
         learn: str = "BIOES",
     ) -> None:
         self.columns = tuple(columns)
-        self.scheme = schemes.scheme_named(scheme) if scheme else ""
+        self.scheme = schemes.canonical_scheme(scheme) if scheme else ""
         if invalid not in ("error", "repair"):
             raise unknown_name("way with invalid tags", invalid, ("error", "repair"), "task 'tag'")
         self.invalid = invalid
-        self.learn = schemes.scheme_named(learn) if learn else self.scheme
+        self.learn = schemes.canonical_scheme(learn) if learn else self.scheme
         one = metric_name(self.columns[0]) if self.columns else "tag"
         self.metric = "f1" if self.scheme else one if len(self.columns) < 2 else "all"
 
@@ -75,10 +75,10 @@ class Tag:
     def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """What the file says where the configuration does not: the column, and its scheme."""
         first = list(islice(examples, FIRST))
-        if any(isinstance(e.label, Marks) for e in first):
-            return {"columns": [TAG], "scheme": given.get("scheme") or "IOB2"}
-        some = [e for e in first if isinstance(e.label, Layers)]
-        if not some or not isinstance(some[0].label, Layers):
+        if any(isinstance(e.label, CharSpans) for e in first):
+            return {"columns": [TAG_COLUMN], "scheme": given.get("scheme") or "IOB2"}
+        some = [e for e in first if isinstance(e.label, WordAnnotations)]
+        if not some or not isinstance(some[0].label, WordAnnotations):
             return {}
         columns = list(given.get("columns") or [some[0].label.main])
         out: dict[str, Any] = {"columns": columns}
@@ -94,19 +94,24 @@ class Tag:
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """A text with spans as words with tags; spans that cut a word are widened and counted."""
-        if not isinstance(example.label, Marks):
+        if not isinstance(example.label, CharSpans):
             return self._checked(example, tally)
         places = tuple(word_spans(example.text))
-        found = align(example.label.spans, places, scheme=self.scheme or "IOB2")
+        found = align_tags(example.label.spans, places, scheme=self.scheme or "IOB2")
         for moved in found.moved:
             tally.add("spans that do not fall on words moved", f"{example.where} ({moved})")
         words = tuple(example.text[start:end] for start, end in places)
-        return replace(example, label=Layers({TAG: found.tags}, TAG), words=words, places=places)
+        return replace(
+            example,
+            label=WordAnnotations({TAG_COLUMN: found.tags}, TAG_COLUMN),
+            words=words,
+            places=places,
+        )
 
     def _checked(self, example: Example, tally: Tally) -> Example:
         """The example itself; tags that its scheme does not allow are counted, or an error."""
-        if self.scheme and isinstance(example.label, Layers):
-            fault = schemes.fault(column(example, self.columns[0]), self.scheme)
+        if self.scheme and isinstance(example.label, WordAnnotations):
+            fault = schemes.find_fault(column(example, self.columns[0]), self.scheme)
             if fault and self.invalid == "error":
                 raise UserError(
                     f"{example.sentence}: word {fault[0] + 1}: {fault[1]} Mend it, or set "
@@ -168,7 +173,7 @@ class Tag:
             several = len(columns) > 1
             value = tuple(map(list, zip(*columns, strict=True))) if several else columns[0]
             return Answer(value, found.score, scores=chances, structure=seen)
-        spans = schemes.spans(columns[0], space.scheme, "repair")
+        spans = schemes.tags_to_spans(columns[0], space.scheme, "repair")
         value = tuple(
             {"label": label, "start": start, "end": end, "text": " ".join(found.words[i:j])}
             for (start, end, label), (_, i, j) in zip(seen.spans, spans, strict=True)
@@ -194,9 +199,9 @@ class Tag:
         if not scheme:
             tags = tuple(map(" ".join, zip(*columns, strict=True)))
             return Structure("tags", words, places, text, tags)
-        found = schemes.spans(columns[0], scheme, "repair")
+        found = schemes.tags_to_spans(columns[0], scheme, "repair")
         spans = tuple((places[i][0], places[j - 1][1], label) for label, i, j in found)
-        tags = tuple(schemes.tags(found, len(words), self.scheme))
+        tags = tuple(schemes.spans_to_tags(found, len(words), self.scheme))
         return Structure("spans", words, places, text, tags, spans)
 
     def predicted(self, scores: Sequence[Found], space: TagSets) -> list[np.ndarray]:
@@ -223,7 +228,7 @@ class TagMeasure:
         self.tagging.add(ours, theirs)
         if self.space.scheme:
             said, true = (
-                [schemes.spans(columns[0], self.space.scheme, "repair") for columns in rows]
+                [schemes.tags_to_spans(columns[0], self.space.scheme, "repair") for columns in rows]
                 for rows in (ours, theirs)
             )
             self.chunks.add(said, true)
@@ -251,7 +256,7 @@ def _every_mark(tags: Iterable[str], scheme: str) -> set[str]:
     found = {schemes.OUTSIDE}
     for label in labels:
         for length in (1, 3):
-            found.update(schemes.tags([schemes.Span(label, 0, length)], length, scheme))
+            found.update(schemes.spans_to_tags([schemes.Span(label, 0, length)], length, scheme))
         if scheme == "IOB1":
             found.add(f"B-{label}")
     return found

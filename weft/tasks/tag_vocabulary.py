@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import UserError, unknown_name
-from weft.text.example import TAG, Example, Layers
+from weft.text.example import TAG_COLUMN, Example, WordAnnotations
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class TagSets:
             raise UserError(f"The saved tags are damaged: {error!r}. Train again.") from error
 
 
-def layers(example: Example) -> Layers:
+def layers(example: Example) -> WordAnnotations:
     """What the file says of each word, or a UserError."""
-    if not isinstance(example.label, Layers):
+    if not isinstance(example.label, WordAnnotations):
         raise UserError(f"{example.where}: no tagged words. Give CoNLL-U, column or span files.")
     return example.label
 
@@ -85,7 +85,12 @@ def column(example: Example, name: str) -> tuple[str, ...]:
     """One column of the words of an example, by name or by number, or a UserError."""
     found = layers(example)
     columns = found.columns
-    if name not in columns and found.main == TAG and name.isdecimal() and int(name) < len(columns):
+    if (
+        name not in columns
+        and found.main == TAG_COLUMN
+        and name.isdecimal()
+        and int(name) < len(columns)
+    ):
         return list(columns.values())[int(name)]
     if name not in columns:
         raise unknown_name("column", name, columns, example.where)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
-from weft.text.formats.records import CLOSE, OPEN, mark
+from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN, mark_slot
 from weft.tokens.vocabulary import BOS, EOS
 
 if TYPE_CHECKING:
     from weft.tokens.tokenizer import Tokenizer
 
-_MARK = re.compile(rf"{OPEN}[^{CLOSE}]*{CLOSE}")
+_MARK = re.compile(rf"{SLOT_OPEN}[^{SLOT_CLOSE}]*{SLOT_CLOSE}")
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class Words:
     @cached_property
     def _marks(self) -> dict[str, int]:
         known = {token: i for i, token in enumerate(self.tokenizer.vocabulary)}
-        return {slot: known[mark(slot)] for slot in self.hidden if mark(slot) in known}
+        return {slot: known[mark_slot(slot)] for slot in self.hidden if mark_slot(slot) in known}
 
     @staticmethod
     def without_marks(text: str) -> str:
         """A text without the marks of slots, which a tokenizer should not learn to cut."""
-        return _MARK.sub(" ", text) if OPEN in text else text
+        return _MARK.sub(" ", text) if SLOT_OPEN in text else text
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -10,28 +10,33 @@ from functools import lru_cache
 from itertools import islice, pairwise
 
 from weft.errors import UserError, near_miss
-from weft.text.line_source import SAMPLE_LINES, Source
+from weft.text.line_source import MAX_HEAD_LINES, LineSource
 from weft.untrusted import whole_number
 
-DOCUMENT = "-DOCSTART-"
+DOCUMENT_MARK = "-DOCSTART-"
 WORD_NAMES = ("word", "token", "form", "text")
 TAG_NAMES = ("tag", "ner", "label", "ner_tag", "iob", "chunk", "pos", "upos", "xpos")
 _OTHER_NAMES = ("id", "word_id", "lemma", "sent_id", "sentence", "sentence #", "feats", "parse")
-BIT = re.compile(r"(?:\([^()*\s]+)*\*\)*")  # a parse bit: opened before the word, closed after
-_KNOWN = {"word", "tag", *WORD_NAMES, *TAG_NAMES, *_OTHER_NAMES}
+PARSE_BIT = re.compile(
+    r"(?:\([^()*\s]+)*\*\)*"
+)  # a parse bit: opened before the word, closed after
+_HEADER_NAMES = {"word", "tag", *WORD_NAMES, *TAG_NAMES, *_OTHER_NAMES}
 _TAG = re.compile(r"(?:O|[BILUES]-\S+)")
 _SPACES = re.compile(r"[ \t]+")  # not \s: a no-break space belongs to its word
-FIELD = re.compile(r"#\s*([\w.:#-]+)\s*=\s*(.*)")
+METADATA = re.compile(r"#\s*([\w.:#-]+)\s*=\s*(.*)")
 _MARKER = re.compile(r"#\s*(?:begin|end) document\b")
-_FEW = 0.2  # distinct values to rows, at most, in a column of tags
-_SAMPLE = 20  # below so many rows, "few distinct values" says nothing
-_WIDE = 6  # columns from which sentences may differ in the rest
-_MANY = 0.7  # distinct values of the words, to those of the richest column, at least
-LOOK_LINES, LOOK_BYTES = 100_000, 16 << 20  # of a file, at most, that decide on its columns
+_MAX_TAG_RATIO = 0.2  # distinct values to rows, at most, in a column of tags
+_MIN_ROWS_TO_COMPARE = 20  # below so many rows, "few distinct values" says nothing
+_MIN_VARYING_WIDTH = 6  # columns from which sentences may differ in the rest
+_MIN_WORD_RICHNESS = 0.7  # distinct values of the words, to those of the richest column, at least
+MAX_SAMPLE_LINES, MAX_SAMPLE_BYTES = (
+    100_000,
+    16 << 20,
+)  # of a file, at most, that decide on its columns
 
 
 @dataclass(frozen=True)
-class Layout:
+class ColumnLayout:
     """How a column file is written: separator, names of columns, and which are words and tags."""
 
     separator: str  # "\\t", or " " for any run of spaces and tabs
@@ -64,18 +69,18 @@ class Layout:
         raise UserError(f"no column '{name}'; found {found}.{near_miss(name, self.names)}")
 
 
-def layout_of(
-    source: Source, *, words: int | str | None = None, tags: int | str | None = None
-) -> Layout:
+def detect_layout(
+    source: LineSource, *, words: int | str | None = None, tags: int | str | None = None
+) -> ColumnLayout:
     """Return how a file is written; columns that are named are taken as named."""
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in source.head()]
     known = words is not None and tags is not None
     # The first lines may hold no entity at all, and so no column of IOB tags.
-    if not known and source.can_reopen and len(lines) >= SAMPLE_LINES:
+    if not known and source.can_reopen and len(lines) >= MAX_HEAD_LINES:
         stat = os.stat(source.path)
-        found = _looked_at(source.path, stat.st_size, stat.st_mtime_ns)
+        found = _guess_cached(source.path, stat.st_size, stat.st_mtime_ns)
     else:
-        found = guess(lines, source.name)
+        found = guess_layout(lines, source.name)
     try:
         if tags is not None:
             found = replace(found, tags=found.number(tags))
@@ -87,25 +92,25 @@ def layout_of(
 
 
 @lru_cache(maxsize=32)
-def _looked_at(path: str, size: int, changed: int) -> Layout:
+def _guess_cached(path: str, size: int, changed: int) -> ColumnLayout:
     """Guess the layout from many lines, once for a file of this size and time."""
-    return guess(look(path), path)
+    return guess_layout(read_sample(path), path)
 
 
-def look(path: str) -> list[str]:
+def read_sample(path: str) -> list[str]:
     """Read the lines of a file, as many as decide on its columns."""
     lines, size = [], 0
-    with closing(Source(path)) as source:
-        for raw in islice(source.raw(), LOOK_LINES):
+    with closing(LineSource(path)) as source:
+        for raw in islice(source.raw(), MAX_SAMPLE_LINES):
             lines.append(raw.decode("utf-8", "replace").rstrip("\r\n"))
             size += len(raw)
-            if size > LOOK_BYTES:
+            if size > MAX_SAMPLE_BYTES:
                 break
     return lines
 
 
 @dataclass(frozen=True)
-class Sample:
+class ColumnSample:
     """The first sentences of a column file, cut into cells."""
 
     file: str
@@ -118,46 +123,46 @@ class Sample:
     columns: list[list[str]]  # those that every row has
     rest: set[str]  # cells beyond these
 
-    def holds_tags(self, column: int) -> bool:
+    def is_iob(self, column: int) -> bool:
         """Return whether nothing but IOB tags stand in a column; all may be O."""
-        return _match_tags(self.columns[column])
+        return _is_iob(self.columns[column])
 
     def marks_spans(self, column: int) -> bool:
         """Return whether a column holds IOB tags, and not only O."""
-        return _looks_tagged(self.columns[column])
+        return _has_iob_spans(self.columns[column])
 
-    def holds_few(self, column: int) -> bool:
+    def has_few_values(self, column: int) -> bool:
         """Return whether a column has several values, but few to its rows, and no brackets."""
         cells = self.columns[column]
         values = set(cells)
-        few = len(values) <= _FEW * len(cells) or len(cells) < _SAMPLE
-        brackets = all(map(BIT.fullmatch, values))
-        return len(values) > 1 and few and not brackets and not self.counts_up(column)
+        few = len(values) <= _MAX_TAG_RATIO * len(cells) or len(cells) < _MIN_ROWS_TO_COMPARE
+        brackets = all(map(PARSE_BIT.fullmatch, values))
+        return len(values) > 1 and few and not brackets and not self.is_word_number(column)
 
-    def counts_up(self, column: int) -> bool:
+    def is_word_number(self, column: int) -> bool:
         """Return whether a column only numbers the words of each sentence."""
-        return _counts_up(self.blocks, column)
+        return _is_word_number(self.blocks, column)
 
-    def words_beside(self, tags: int | None) -> int:
+    def find_words(self, tags: int | None) -> int:
         """Return the column of the words, given that of the tags."""
-        return _words(self.columns, self.blocks, tags)
+        return _find_words(self.columns, self.blocks, tags)
 
     def named(self) -> tuple[int, int] | None:
         """Return the columns of words and tags where the names of the columns tell."""
-        return _named(self.names, len(self.columns))
+        return _columns_by_name(self.names, len(self.columns))
 
 
-def cut(lines: Sequence[str], name: str = "file") -> Sample:
+def split_sample(lines: Sequence[str], name: str = "file") -> ColumnSample:
     """Cut the first lines of a file into cells: separator, header, sentences and columns."""
-    separator = "\t" if _by_tabs(lines) else " "
-    blocks = _blocks(lines, separator)
+    separator = "\t" if _is_tab_separated(lines) else " "
+    blocks = _split_sentences(lines, separator)
     if not blocks:
         raise UserError(f"{name}: no row of columns. Give it a word and its tag on each line.")
     header = _is_header(blocks[0][0])
     names = tuple(cell.strip().lower() for cell in blocks[0][0]) if header else ()
     if header:
         blocks = [block for block in (blocks[0][1:], *blocks[1:]) if block] or blocks
-    usual, least = _widths(blocks)
+    usual, least = _measure_widths(blocks)
     varies = not usual
     if least < 2:
         raise UserError(
@@ -167,50 +172,50 @@ def cut(lines: Sequence[str], name: str = "file") -> Sample:
     rows = [row for block in blocks for row in block if len(row) >= least]
     columns = [[row[i] for row in rows] for i in range(least)]
     rest = {cell for row in rows for cell in row[least:]}
-    names = names or _declared(lines)
+    names = names or _declared_names(lines)
     declared = bool(names)
-    names = names or _usual_names(columns, varies)
-    return Sample(name, separator, names, declared, header, usual, blocks, columns, rest)
+    names = names or _standard_names(columns, varies)
+    return ColumnSample(name, separator, names, declared, header, usual, blocks, columns, rest)
 
 
-def guess(lines: Sequence[str], name: str = "file") -> Layout:
+def guess_layout(lines: Sequence[str], name: str = "file") -> ColumnLayout:
     """Separator, header and columns from the first lines of a file.
 
     The tags are the last column of IOB tags or, without one, the last with few distinct values; the
     words are the first column nearly as rich as the richest, numbers of words left aside. What a
     run is trained on is not guessed like this: see `tag_columns`.
     """
-    found = cut(lines, name)
-    word, tag = found.named() or _found(found.columns, found.blocks)
-    return Layout(found.separator, found.names, word, tag, found.width, found.header)
+    found = split_sample(lines, name)
+    word, tag = found.named() or _columns_by_content(found.columns, found.blocks)
+    return ColumnLayout(found.separator, found.names, word, tag, found.width, found.header)
 
 
-def sample(source: Source, layout: Layout) -> list[list[str]]:
+def sample_columns(source: LineSource, layout: ColumnLayout) -> list[list[str]]:
     """The columns that all of the first rows have."""
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in source.head()]
-    rows = [row for block in _blocks(lines, layout.separator) for row in block]
+    rows = [row for block in _split_sentences(lines, layout.separator) for row in block]
     return [list(column) for column in zip(*rows[layout.header :], strict=False)]
 
 
-def is_columns(lines: Sequence[str]) -> bool:
+def is_column_file(lines: Sequence[str]) -> bool:
     """Whether these lines surely are a column file: short rows, even, with a column of IOB tags."""
-    separator = "\t" if _by_tabs(lines) else " "
-    blocks = _blocks(lines, separator)
+    separator = "\t" if _is_tab_separated(lines) else " "
+    blocks = _split_sentences(lines, separator)
     rows = [row for block in blocks for row in block]
     if len(rows) < 2 or len(rows[0]) < 2:
         return False
     if sum(len(row) == len(rows[-1]) for row in rows) < 0.9 * len(rows):
         return False
     shared = min(len(row) for row in rows)
-    return any(_looks_tagged([row[i] for row in rows]) for i in range(1, shared))
+    return any(_has_iob_spans([row[i] for row in rows]) for i in range(1, shared))
 
 
-def _by_tabs(lines: Iterable[str]) -> bool:
-    rows = [line for line in lines if line.strip() and not line.startswith(("#", DOCUMENT))]
+def _is_tab_separated(lines: Iterable[str]) -> bool:
+    rows = [line for line in lines if line.strip() and not line.startswith(("#", DOCUMENT_MARK))]
     return bool(rows) and sum("\t" in row for row in rows) > 0.5 * len(rows)
 
 
-def cells_of(line: str, separator: str) -> list[str]:
+def split_cells(line: str, separator: str) -> list[str]:
     return line.split("\t") if separator == "\t" else _SPACES.split(line.strip(" \t"))
 
 
@@ -222,17 +227,17 @@ def is_comment(line: str, cells: Sequence[str], width: int, separator: str, insi
         return "\t" not in line
     if inside:
         return False
-    return bool(FIELD.match(line) or _MARKER.match(line)) or bool(width and len(cells) != width)
+    return bool(METADATA.match(line) or _MARKER.match(line)) or bool(width and len(cells) != width)
 
 
-def _blocks(lines: Sequence[str], separator: str) -> list[list[list[str]]]:
+def _split_sentences(lines: Sequence[str], separator: str) -> list[list[list[str]]]:
     """Sentences of rows of cells, comments and document marks left out."""
     blocks: list[list[list[str]]] = [[]]
     for line in lines:
-        if not line.strip() or line.startswith(DOCUMENT):
+        if not line.strip() or line.startswith(DOCUMENT_MARK):
             blocks.append([])
             continue
-        cells = cells_of(line, separator)
+        cells = split_cells(line, separator)
         if not is_comment(line, cells, 0, separator, bool(blocks[-1])):
             blocks[-1].append(cells)
     return [block for block in blocks if block]
@@ -240,22 +245,22 @@ def _blocks(lines: Sequence[str], separator: str) -> list[list[list[str]]]:
 
 def _is_header(cells: Sequence[str]) -> bool:
     lowered = [cell.strip().lower() for cell in cells]
-    return sum(cell in _KNOWN for cell in lowered) >= 2 and len(set(lowered)) == len(lowered)
+    return sum(cell in _HEADER_NAMES for cell in lowered) >= 2 and len(set(lowered)) == len(lowered)
 
 
-def _declared(lines: Iterable[str]) -> tuple[str, ...]:
+def _declared_names(lines: Iterable[str]) -> tuple[str, ...]:
     """The names in the first comment of CoNLL-U Plus."""
     for line in lines:
-        match = FIELD.fullmatch(line)
+        match = METADATA.fullmatch(line)
         if match and match[1] == "global.columns":
             return tuple(name.lower() for name in match[2].split())
     return ()
 
 
-def _usual_names(columns: Sequence[Sequence[str]], varies: bool) -> tuple[str, ...]:
+def _standard_names(columns: Sequence[Sequence[str]], varies: bool) -> tuple[str, ...]:
     """Names of the shared tasks' own formats, where the content agrees."""
-    tagged = [_looks_tagged(column) for column in columns]
-    if len(columns) >= 7 and all(map(BIT.fullmatch, columns[5])):
+    tagged = [_has_iob_spans(column) for column in columns]
+    if len(columns) >= 7 and all(map(PARSE_BIT.fullmatch, columns[5])):
         return ("id", "form", "lemma", "upos", "xpos", "parse", "roleset")
     if varies:
         return ()
@@ -268,56 +273,62 @@ def _usual_names(columns: Sequence[Sequence[str]], varies: bool) -> tuple[str, .
     return ()
 
 
-def _widths(blocks: Sequence[Sequence[Sequence[str]]]) -> tuple[int, int]:
+def _measure_widths(blocks: Sequence[Sequence[Sequence[str]]]) -> tuple[int, int]:
     """How many columns the rows have, 0 where sentences differ, and how many all can count on."""
     counted = Counter(len(row) for block in blocks for row in block)
     usual, least = counted.most_common(1)[0][0], min(counted)
     # Formats of roles have a column for each predicate, so sentences differ, each even in itself.
     even = all(len({len(row) for row in block}) == 1 for block in blocks)
-    roles = all(BIT.fullmatch(cell) for block in blocks for row in block for cell in row[least:])
-    varies = len(counted) > 1 and even and (roles or least >= _WIDE)
+    roles = all(
+        PARSE_BIT.fullmatch(cell) for block in blocks for row in block for cell in row[least:]
+    )
+    varies = len(counted) > 1 and even and (roles or least >= _MIN_VARYING_WIDTH)
     return (0, least) if varies else (usual, usual)
 
 
-def _named(names: Sequence[str], width: int) -> tuple[int, int] | None:
+def _columns_by_name(names: Sequence[str], width: int) -> tuple[int, int] | None:
     """Words and tags by the names of the columns, where they say."""
     word = next((names.index(n) for n in WORD_NAMES if n in names), None)
     tag = next((names.index(n) for n in TAG_NAMES if n in names), None)
     return None if word is None or tag is None or max(word, tag) >= width else (word, tag)
 
 
-def _found(
+def _columns_by_content(
     columns: Sequence[Sequence[str]], blocks: Sequence[Sequence[Sequence[str]]]
 ) -> tuple[int, int]:
     count, rows = len(columns), len(columns[0])
     distinct = [len(set(column)) for column in columns]
-    iob = [i for i in range(1, count) if _looks_tagged(columns[i])]
-    few = [i for i in range(1, count) if 1 < distinct[i] <= _FEW * rows or rows < _SAMPLE]
+    iob = [i for i in range(1, count) if _has_iob_spans(columns[i])]
+    few = [
+        i
+        for i in range(1, count)
+        if 1 < distinct[i] <= _MAX_TAG_RATIO * rows or rows < _MIN_ROWS_TO_COMPARE
+    ]
     tag = iob[-1] if iob else few[-1] if few else count - 1
-    return _words(columns, blocks, tag), tag
+    return _find_words(columns, blocks, tag), tag
 
 
-def _words(
+def _find_words(
     columns: Sequence[Sequence[str]],
     blocks: Sequence[Sequence[Sequence[str]]],
     tag: int | None,
 ) -> int:
     """The first column nearly as rich as the richest, that of the tags and numbers left aside."""
-    words = [i for i in range(len(columns)) if i != tag and not _counts_up(blocks, i)]
+    words = [i for i in range(len(columns)) if i != tag and not _is_word_number(blocks, i)]
     distinct = {i: len(set(columns[i])) for i in words}
     most = max(distinct.values(), default=0)
-    return next((i for i in words if distinct[i] >= _MANY * most), 0)
+    return next((i for i in words if distinct[i] >= _MIN_WORD_RICHNESS * most), 0)
 
 
-def _looks_tagged(column: Sequence[str]) -> bool:
-    return _match_tags(column) and any(cell[1:2] == "-" for cell in column)
+def _has_iob_spans(column: Sequence[str]) -> bool:
+    return _is_iob(column) and any(cell[1:2] == "-" for cell in column)
 
 
-def _match_tags(column: Sequence[str]) -> bool:
+def _is_iob(column: Sequence[str]) -> bool:
     return sum(1 for cell in column if _TAG.fullmatch(cell)) >= 0.95 * len(column)
 
 
-def _counts_up(blocks: Sequence[Sequence[Sequence[str]]], column: int) -> bool:
+def _is_word_number(blocks: Sequence[Sequence[Sequence[str]]], column: int) -> bool:
     """Whether a column only numbers the words of each sentence."""
     for block in blocks:
         cells = [row[column] for row in block if column < len(row)]

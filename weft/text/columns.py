@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from weft.errors import UndecidedError, UserError, near_miss
-from weft.text.cells import few_values, is_number, is_scale, is_text
-from weft.text.pair_columns import only_two, stand_within, two_texts
+from weft.text.cells import has_few_values, is_number, is_numeric_scale, is_text
+from weft.text.pair_columns import are_extractive_answers, find_text_pair, infer_text_pair
 from weft.untrusted import whole_number
 
 TEXT_NAMES = (
@@ -31,8 +31,8 @@ START_NAMES = ("answer_start", "answerstart", "answer_starts")  # of answers in 
 ID_NAMES = ("id", "idx", "uid", "guid", "index", "example_id")
 NO_LABEL = ""
 
-LOOK_AHEAD = 20_000  # rows looked at when the first ones do not settle the label
-_TELLING = 5  # rows that must stand below words to make them a header
+MAX_LABEL_ROWS = 20_000  # rows looked at when the first ones do not settle the label
+_MIN_ROWS_BELOW_HEADER = 5  # rows that must stand below words to make them a header
 _NAME = re.compile(r"[^\W\d][\w-]{0,39}")  # of a column: one word, without stops
 
 
@@ -52,7 +52,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Where things are in a row, by position."""
 
     text: int
@@ -86,7 +86,7 @@ class Layout:
         rows = [("text", self.text), ("second text", self.other), ("label", self.label)]
         if self.fields:
             rows[0] = ("record", None)
-        told = [f"{role}: {_called(i, self.names)}" for role, i in rows if i is not None]
+        told = [f"{role}: {_column_name(i, self.names)}" for role, i in rows if i is not None]
         if self.fields:
             told.insert(0, "record: " + ", ".join(repr(self.names[i]) for i in self.fields))
         if self.more:
@@ -103,101 +103,109 @@ class Layout:
 
 
 Rows = Sequence[Sequence[str]]
-More = Callable[[], Iterator[Sequence[str]]]
+MoreRows = Callable[[], Iterator[Sequence[str]]]
 
 
-def table_layout(rows: Rows, asked: Columns, file: str, more: More | None = None) -> Layout:
+def layout_from_rows(
+    rows: Rows, requested: Columns, file: str, more: MoreRows | None = None
+) -> TableLayout:
     """The layout of a table whose first row may be a header."""
-    header = _is_header(rows, asked)
-    guessed = not header and _stands_over_texts(rows)
+    header = _is_header(rows, requested)
+    guessed = not header and _is_above_texts(rows)
     header = header or guessed
     width = len(rows[0]) if header else Counter(map(len, rows)).most_common(1)[0][0]
     body = [row for row in (rows[1:] if header else rows) if len(row) == width]
     names = tuple(name.strip() for name in rows[0]) if header else ("",) * width
-    return replace(layout(names, body, asked, file, more, header=header), guessed=guessed)
+    return replace(
+        layout_from_names(names, body, requested, file, more, header=header), guessed=guessed
+    )
 
 
-def layout(
+def layout_from_names(
     names: tuple[str, ...],
     body: Rows,
-    asked: Columns,
+    requested: Columns,
     file: str,
-    more: More | None = None,
+    more: MoreRows | None = None,
     *,
     header: bool = True,
-) -> Layout:
+) -> TableLayout:
     """The layout of rows under known names (all "" when there are none)."""
     columns = list(zip(*body, strict=True)) if body else [()] * len(names)
-    text = _place(asked.text, names, file, "text")
-    label = None if asked.label == NO_LABEL else _place(asked.label, names, file, "label")
-    identity = _place(asked.id, names, file, "id")
-    other = _place(asked.other, names, file, "other")
-    others = _listed(asked.more, names, file, "label")
-    fields = _fields(asked.fields, names, file, {label, identity, *others})
+    text = _resolve_column(requested.text, names, file, "text")
+    label = (
+        None
+        if requested.label == NO_LABEL
+        else _resolve_column(requested.label, names, file, "label")
+    )
+    identity = _resolve_column(requested.id, names, file, "id")
+    other = _resolve_column(requested.other, names, file, "other")
+    others = _resolve_columns(requested.more, names, file, "label")
+    fields = _resolve_fields(requested.fields, names, file, {label, identity, *others})
     if fields:
-        if asked.label is None and list(asked.fields) != ["*"]:
-            label = _known(names, TARGET_NAMES, {*fields, identity, *others})
-        return Layout(fields[0], label, identity, names, header, fields, others)
+        if requested.label is None and list(requested.fields) != ["*"]:
+            label = _find_by_name(names, TARGET_NAMES, {*fields, identity, *others})
+        return TableLayout(fields[0], label, identity, names, header, fields, others)
     given: set[int | None] = {place for place in (label, identity) if place is not None}
-    text, other = two_texts(names, text, other, given)
+    text, other = find_text_pair(names, text, other, given)
     taken = given | {place for place in (other,) if place is not None}
     if identity is None:
-        identity = _known(names, ID_NAMES, {text, label})
-    if label is None and asked.other is None:
-        text, target = _pair(names, columns, text, identity)
-        label = target if asked.label is None else None
+        identity = _find_by_name(names, ID_NAMES, {text, label})
+    if label is None and requested.other is None:
+        text, target = _find_source_and_target(names, columns, text, identity)
+        label = target if requested.label is None else None
         other = None if label is not None and label == other else other  # one becomes the other
-    if asked.writes and label is None and asked.label is None:
-        text, label = _target(names, columns, text, {identity, other}, file)
-    if asked.two and other is None:
+    if requested.writes and label is None and requested.label is None:
+        text, label = _find_target(names, columns, text, {identity, other}, file)
+    if requested.two and other is None:
         labels = {i for i, name in enumerate(names) if name.lower() in LABEL_NAMES}
-        text, other = only_two(names, text, given | labels, file)
+        text, other = infer_text_pair(names, text, given | labels, file)
     if text is None:
-        text = _known(names, TEXT_NAMES, taken)
+        text = _find_by_name(names, TEXT_NAMES, taken)
     if text is None:
-        if asked.strict:
-            _check_texts(names, columns, taken | {identity}, file)
-        text = _longest(columns, taken | {identity})
+        if requested.strict:
+            _require_single_text(names, columns, taken | {identity}, file)
+        text = _find_text_by_content(columns, taken | {identity})
     for first, second in itertools.combinations((text, label, identity, other), 2):
         if first is not None and first == second:
             raise UserError(
-                f"{file}: {_called(first, names)} is asked for twice. Pass another one."
+                f"{file}: {_column_name(first, names)} is asked for twice. Pass another one."
             )
-    if label is None and asked.label is None:
+    if label is None and requested.label is None:
         label = _find_label(names, columns, {text, identity, other}, file, more)
     told = {text, label, identity, other}
     start, within = None, False
     if label is not None and other is not None:
-        start = _known(names, START_NAMES, told)
+        start = _find_by_name(names, START_NAMES, told)
         named = names[label].lower() in ANSWER_NAMES
-        within = start is None and stand_within(columns[label], columns[other], named)
-    return Layout(
+        within = start is None and are_extractive_answers(columns[label], columns[other], named)
+    return TableLayout(
         text, label, identity, names, header,
         more=others, other=other, start=start, within=within,
     )  # fmt: skip
 
 
-def _pair(
+def _find_source_and_target(
     names: tuple[str, ...],
     columns: Sequence[Sequence[str]],
     text: int | None,
     identity: int | None,
 ) -> tuple[int | None, int | None]:
     """A text and what it should become, by their names, or as the only two columns."""
-    target = _known(names, TARGET_NAMES, {text, identity})
-    source = _known(names, SOURCE_NAMES, {target, identity}) if text is None else text
-    if None not in (source, target) and not _known_label(names, {source, identity, target}):
+    target = _find_by_name(names, TARGET_NAMES, {text, identity})
+    source = _find_by_name(names, SOURCE_NAMES, {target, identity}) if text is None else text
+    if None not in (source, target) and not _has_label_name(names, {source, identity, target}):
         return source, target
     free = [place for place in range(len(columns)) if place != identity]
     if len(free) != 2 or not all(is_text(columns[place]) for place in free):
         return text, None
     if text is None:
-        text = _known(names, TEXT_NAMES, {identity})
+        text = _find_by_name(names, TEXT_NAMES, {identity})
     first = free[0] if text is None else text
     return first, free[1] if first == free[0] else free[0]
 
 
-def _target(
+def _find_target(
     names: tuple[str, ...],
     columns: Sequence[Sequence[str]],
     text: int | None,
@@ -205,10 +213,10 @@ def _target(
     file: str,
 ) -> tuple[int | None, int | None]:
     """A text and the text it should become: the only two columns of texts, or the only other."""
-    if _known_label(names, {text, *taken}):
+    if _has_label_name(names, {text, *taken}):
         return text, None
     if text is None:
-        text = _known(names, TEXT_NAMES, taken)
+        text = _find_by_name(names, TEXT_NAMES, taken)
     found = [i for i, cells in enumerate(columns) if i not in taken and is_text(cells)]
     others = [i for i in found if i != text]
     if text is not None and len(others) == 1:
@@ -217,13 +225,13 @@ def _target(
         return others[0], others[1]
     if len(others) < 2:
         return text, None
-    told = " and ".join(_shown(i, columns[i], names) for i in others)
+    told = " and ".join(_column_with_example(i, columns[i], names) for i in others)
     raise UndecidedError(
         f"{file}: {told} could each be a source or a target. Pass --text COLUMN and --label COLUMN."
     )
 
 
-def _check_texts(
+def _require_single_text(
     names: tuple[str, ...], columns: Sequence[Sequence[str]], taken: set[int | None], file: str
 ) -> None:
     """Raise a UserError where no name tells which of several columns is the text."""
@@ -231,58 +239,62 @@ def _check_texts(
     sizes = {i: sum(map(len, columns[i])) for i in found}
     found = [i for i in found if sizes[i] * 2 >= max(sizes.values())]
     if len(found) > 1:
-        told = " and ".join(_shown(i, columns[i], names) for i in found)
+        told = " and ".join(_column_with_example(i, columns[i], names) for i in found)
         flags = " or ".join(f"--text {names[i] or i}" for i in found)
         raise UndecidedError(f"{file}: {told} could each be the text. Pass {flags}.")
 
 
-def _shown(place: int, cells: Sequence[str], names: tuple[str, ...]) -> str:
+def _column_with_example(place: int, cells: Sequence[str], names: tuple[str, ...]) -> str:
     """A column with its first value, for messages."""
     first = next((cell for cell in cells if cell.strip()), "")
-    return f"{_called(place, names)} ({first[:20]!r}…)"
+    return f"{_column_name(place, names)} ({first[:20]!r}…)"
 
 
-def _known_label(names: tuple[str, ...], taken: set[int | None]) -> bool:
+def _has_label_name(names: tuple[str, ...], taken: set[int | None]) -> bool:
     return any(n.lower() in LABEL_NAMES for i, n in enumerate(names) if i not in taken)
 
 
-def _listed(asked: Sequence[str], names: tuple[str, ...], file: str, role: str) -> tuple[int, ...]:
-    places = (_place(name, names, file, role) for name in asked)
+def _resolve_columns(
+    requested: Sequence[str], names: tuple[str, ...], file: str, role: str
+) -> tuple[int, ...]:
+    places = (_resolve_column(name, names, file, role) for name in requested)
     return tuple(place for place in places if place is not None)
 
 
-def _fields(
-    asked: Sequence[str], names: tuple[str, ...], file: str, taken: set[int | None]
+def _resolve_fields(
+    requested: Sequence[str], names: tuple[str, ...], file: str, taken: set[int | None]
 ) -> tuple[int, ...]:
     """The columns of a record; "*" are all that are nothing else."""
-    if not asked:
+    if not requested:
         return ()
     if not any(names):
         raise UserError(
             f"{file}: the columns of a record are its slots, but there is no header row. Add one."
         )
-    if list(asked) != ["*"]:
-        return _listed(asked, names, file, "set data.fields")
+    if list(requested) != ["*"]:
+        return _resolve_columns(requested, names, file, "set data.fields")
     return tuple(i for i in range(len(names)) if i not in taken)
 
 
-def _place(asked: str | int | None, names: tuple[str, ...], file: str, role: str) -> int | None:
-    if asked is None:
+def _resolve_column(
+    requested: str | int | None, names: tuple[str, ...], file: str, role: str
+) -> int | None:
+    if requested is None:
         return None
-    if isinstance(asked, str):
-        exact = [i for i, name in enumerate(names) if name == asked]
-        found = exact or [i for i, name in enumerate(names) if name.lower() == asked.lower()]
+    if isinstance(requested, str):
+        exact = [i for i, name in enumerate(names) if name == requested]
+        found = exact or [i for i, name in enumerate(names) if name.lower() == requested.lower()]
         if len(found) > 1:
             raise UserError(
-                f"{file}: {len(found)} columns are called '{asked}'. Pass --{role} 0, 1…"
+                f"{file}: {len(found)} columns are called '{requested}'. Pass --{role} 0, 1…"
             )
         if found:
             return found[0]
-        number = whole_number(asked)
+        number = whole_number(requested)
         if number is None:
-            raise _unknown(asked, names, file, role)
-        asked = number
-    place = asked
+            raise _unknown_column(requested, names, file, role)
+        requested = number
+    place = requested
     if not 0 <= place < len(names):
         raise UserError(
             f"{file}: no column {place}; the file has {len(names)}, "
@@ -291,28 +303,35 @@ def _place(asked: str | int | None, names: tuple[str, ...], file: str, role: str
     return place
 
 
-def _unknown(asked: str, names: tuple[str, ...], file: str, role: str) -> UserError:
+def _unknown_column(requested: str, names: tuple[str, ...], file: str, role: str) -> UserError:
     if not any(names):
         return UserError(
-            f"{file}: no column '{asked}', for there is no header row. "
+            f"{file}: no column '{requested}', for there is no header row. "
             f"Pass a position instead, --{role} 0 to --{role} {len(names) - 1}."
         )
     return UserError(
-        f"{file}: no '{asked}' column; found {list(names)}.{near_miss(asked, names)} "
+        f"{file}: no '{requested}' column; found {list(names)}.{near_miss(requested, names)} "
         f"Rename it or pass another --{role}."
     )
 
 
-def _is_header(rows: Rows, asked: Columns) -> bool:
+def _is_header(rows: Rows, requested: Columns) -> bool:
     first = [cell.strip() for cell in rows[0]]
-    given = (asked.text, asked.label, asked.id, asked.other, *asked.fields, *asked.more)
+    given = (
+        requested.text,
+        requested.label,
+        requested.id,
+        requested.other,
+        *requested.fields,
+        *requested.more,
+    )
     named = [a for a in given if isinstance(a, str) and a]
     if any(name in first and not name.isdecimal() for name in named):
         return True
     plausible = all(cell and len(cell) <= 40 and len(cell.split()) <= 6 for cell in first)
     if not plausible or len(set(first)) < len(first) or any(map(is_number, first)):
         return False
-    if _over_numbers(rows):
+    if _is_above_numbers(rows):
         return True
     if any(len(cell.split()) > 3 for cell in first):
         return False  # as texts have
@@ -321,39 +340,41 @@ def _is_header(rows: Rows, asked: Columns) -> bool:
         return True
     if lowered & {*SOURCE_NAMES} and lowered & {*TARGET_NAMES}:
         return True
-    return None not in two_texts(first, None, None, set())
+    return None not in find_text_pair(first, None, None, set())
 
 
-def _over_numbers(rows: Rows) -> bool:
+def _is_above_numbers(rows: Rows) -> bool:
     """Whether a column of nothing but numbers follows: a word above it can only be its name."""
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     return len(body) > 1 and any(all(map(is_number, column)) for column in zip(*body, strict=True))
 
 
-def _stands_over_texts(rows: Rows) -> bool:
+def _is_above_texts(rows: Rows) -> bool:
     """Whether the first row is of plain words that come nowhere else, over columns of sentences.
 
     A row of data would be such as well now and then, in a file that has others of single words.
     """
     first = [cell.strip() for cell in rows[0]]
     body = [row for row in rows[1:] if len(row) == len(first)]
-    if len(first) < 2 or len(body) < _TELLING or len(set(first)) < len(first):
+    if len(first) < 2 or len(body) < _MIN_ROWS_BELOW_HEADER or len(set(first)) < len(first):
         return False
     if not all(_NAME.fullmatch(name) for name in first):
         return False
     if any(all(len(cell.split()) < 2 for cell in row) for row in body):
         return False
     columns = zip(first, zip(*body, strict=True), strict=True)
-    return all(is_text(cells) and _is_new(name, cells) for name, cells in columns)
+    return all(is_text(cells) and _is_absent(name, cells) for name, cells in columns)
 
 
-def _is_new(name: str, cells: Sequence[str]) -> bool:
+def _is_absent(name: str, cells: Sequence[str]) -> bool:
     """Whether a word occurs nowhere in a column."""
     whole = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
     return not any(map(whole.search, cells))
 
 
-def _known(names: tuple[str, ...], wanted: Sequence[str], taken: set[int | None]) -> int | None:
+def _find_by_name(
+    names: tuple[str, ...], wanted: Sequence[str], taken: set[int | None]
+) -> int | None:
     lowered = [name.lower() for name in names]
     for name in wanted:
         if name in lowered and lowered.index(name) not in taken:
@@ -361,7 +382,7 @@ def _known(names: tuple[str, ...], wanted: Sequence[str], taken: set[int | None]
     return None
 
 
-def _longest(columns: Sequence[Sequence[str]], taken: set[int | None]) -> int:
+def _find_text_by_content(columns: Sequence[Sequence[str]], taken: set[int | None]) -> int:
     """The column with the most to say: many distinct values, long ones, not numbers."""
 
     def weight(place: int) -> tuple[bool, int]:
@@ -378,7 +399,7 @@ def _find_label(
     columns: Sequence[Sequence[str]],
     taken: set[int | None],
     file: str,
-    more: More | None,
+    more: MoreRows | None,
 ) -> int | None:
     known = [i for i, n in enumerate(names) if n.lower() in LABEL_NAMES and i not in taken]
     plain = [i for i in known if names[i].lower() in ("label", "labels")]
@@ -387,11 +408,11 @@ def _find_label(
     if len(known) > 1:
         raise _ambiguous([(i, columns[i]) for i in known], names, file)
     free = [i for i in range(len(columns)) if i not in taken]
-    found = _candidates(columns, free)
+    found = _label_candidates(columns, free)
     settled = len(found) == 1 or _coarsest(columns, found) is not None
     if free and not settled and more is not None:
-        columns = _wider(len(columns), free, more)
-        found = _candidates(columns, free)
+        columns = _read_more_rows(len(columns), free, more)
+        found = _label_candidates(columns, free)
     if len(found) <= 1:
         return found[0] if found else None
     best = _coarsest(columns, found)
@@ -400,9 +421,9 @@ def _find_label(
     return best
 
 
-def _candidates(columns: Sequence[Sequence[str]], free: list[int]) -> list[int]:
-    found = [place for place in free if few_values(columns[place])]
-    return found or [place for place in free if is_scale(columns[place])]
+def _label_candidates(columns: Sequence[Sequence[str]], free: list[int]) -> list[int]:
+    found = [place for place in free if has_few_values(columns[place])]
+    return found or [place for place in free if is_numeric_scale(columns[place])]
 
 
 def _coarsest(columns: Sequence[Sequence[str]], found: list[int]) -> int | None:
@@ -419,12 +440,12 @@ def _coarsest(columns: Sequence[Sequence[str]], found: list[int]) -> int | None:
     return best
 
 
-def _wider(width: int, free: list[int], more: More) -> list[list[str]]:
+def _read_more_rows(width: int, free: list[int], more: MoreRows) -> list[list[str]]:
     """The free columns of many more rows: files are often sorted by label."""
     wide: list[list[str]] = [[] for _ in range(width)]
     seen: dict[str, str] = {}  # one object a value, so that 20,000 rows stay small
     rows = (row for row in more() if len(row) == width)
-    for row in itertools.islice(rows, LOOK_AHEAD):
+    for row in itertools.islice(rows, MAX_LABEL_ROWS):
         for place in free:
             cell = row[place][:64]
             wide[place].append(seen.setdefault(cell, cell))
@@ -437,10 +458,10 @@ def _ambiguous(
     told = []
     for place, cells in found:
         values = list(dict.fromkeys(cells))[:3]
-        told.append(f"{_called(place, names)} ({', '.join(map(repr, values))}…)")
+        told.append(f"{_column_name(place, names)} ({', '.join(map(repr, values))}…)")
     flags = " or ".join(f"--label {names[place] or place}" for place, _ in found)
     return UndecidedError(f"{file}: {' and '.join(told)} could each be the label. Pass {flags}.")
 
 
-def _called(place: int, names: tuple[str, ...]) -> str:
+def _column_name(place: int, names: tuple[str, ...]) -> str:
     return f"column '{names[place]}'" if names[place] else f"column {place}"

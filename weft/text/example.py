@@ -10,7 +10,7 @@ from weft.text.annotation.trees import Tree
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class WordAnnotations:
     """What is known of each word of a sentence, by the name of the column."""
 
     columns: Mapping[str, tuple[str, ...]]
@@ -18,30 +18,30 @@ class Layers:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class CharSpans:
     """Labelled stretches of a text, in characters."""
 
     spans: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class GoldAnswers:
     """Stretches of the second text that answer the first, which asks; none: there is no answer."""
 
     texts: tuple[str, ...] = ()
     starts: tuple[int, ...] = ()  # the character at which each begins
 
 
-TAG = "tag"  # the name of a column file's main column
-BETWEEN = " ⟷ "  # two texts that people are shown
-ONE = {
+TAG_COLUMN = "tag"  # the name of a column file's main column
+PAIR_SEPARATOR = " ⟷ "  # two texts that people are shown
+SINGULAR = {
     "answers": "answer", "do": "does", "files": "file", "labels": "label", "rows": "row",
     "sentences": "sentence", "spans": "span", "texts": "text",
 }  # fmt: skip
-SEVERAL = {"empty text": "empty texts", "broken tree": "broken trees"}
+PLURAL = {"empty text": "empty texts", "broken tree": "broken trees"}
 UNKNOWN_WORDS = "texts with words that the model does not tell apart"  # unknown, or too long
 
-Label = str | tuple[str, ...] | float | Layers | Marks | Answers | None
+Label = str | tuple[str, ...] | float | WordAnnotations | CharSpans | GoldAnswers | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Example:
     @property
     def whole(self) -> str:
         """The text, or both of them, for people to read."""
-        return self.text if self.other is None else both(self.text, self.other)
+        return self.text if self.other is None else join_pair(self.text, self.other)
 
     @property
     def sentence(self) -> str:
@@ -95,7 +95,7 @@ class Tally:
     def lines(self) -> list[str]:
         """One sentence a kind of loss."""
         return [
-            f"{count} {SEVERAL.get(what, what) if count > 1 else _of_one(what)}: "
+            f"{count} {PLURAL.get(what, what) if count > 1 else _singular(what)}: "
             + ", ".join(self.places[what])
             + (", …" if count > len(self.places[what]) else "")
             for what, count in self.counts.items()
@@ -105,17 +105,17 @@ class Tally:
         return bool(self.counts)
 
 
-def _of_one(what: str) -> str:
+def _singular(what: str) -> str:
     """What is said of several, said of one."""
-    return " ".join(ONE.get(word, word) for word in what.split(" "))
+    return " ".join(SINGULAR.get(word, word) for word in what.split(" "))
 
 
-def both(text: str, other: str) -> str:
+def join_pair(text: str, other: str) -> str:
     """Two texts on one line."""
-    return f"{text}{BETWEEN}{other}"
+    return f"{text}{PAIR_SEPARATOR}{other}"
 
 
-def label_of(value: Any) -> Label:
+def parse_label(value: Any) -> Label:
     """A typed label (of JSON, of Parquet) as Weft holds it."""
     if value is None or isinstance(value, str):
         return value
@@ -127,16 +127,16 @@ def label_of(value: Any) -> Label:
         if value - value != 0:
             raise UserError(f"the label is {value}, not a finite number. Remove the row.")
         return value
-    if (found := answers_of(value)) is not None:
+    if (found := parse_answers(value)) is not None:
         return found
     if isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
-        return tuple(str(label_of(item)) for item in value)
+        return tuple(str(parse_label(item)) for item in value)
     raise UserError(
         f"the label should be a text, a number or a list of texts, found {value!r:.40}."
     )
 
 
-def answers_of(value: Any) -> Answers | None:
+def parse_answers(value: Any) -> GoldAnswers | None:
     """Answers as SQuAD writes them, [{"text": …, "answer_start": …}, …], or as columns of them."""
     if isinstance(value, Mapping) and {"text", "answer_start"} <= set(value):
         columns: Any = value["text"], value["answer_start"]
@@ -150,7 +150,7 @@ def answers_of(value: Any) -> Answers | None:
     try:
         if len(texts) != len(starts) or not all(isinstance(text, str) for text in texts):
             raise ValueError
-        return Answers(tuple(texts), tuple(int(start) for start in starts))
+        return GoldAnswers(tuple(texts), tuple(int(start) for start in starts))
     except (TypeError, ValueError, OverflowError):
         raise UserError(
             "each answer should have a 'text' and the number of the character where it begins, "

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from weft.errors import UserError
-from weft.text.example import Example, Label, Layers
-from weft.text.line_source import Problems, Source
+from weft.text.example import Example, Label, WordAnnotations
+from weft.text.line_source import BadRows, LineSource
 
-NAMELESS = "labels without a name"
-SHOWN = 5  # names in a message
-HOW = "Give a file with a name a line, or with id<TAB>name, or write 0=negative,1=positive"
+UNNAMED_LABEL = "labels without a name"
+MAX_SHOWN_NAMES = 5  # names in a message
+NAMES_HELP = "Give a file with a name a line, or with id<TAB>name, or write 0=negative,1=positive"
 
 
 def parse_names(value: str) -> tuple[str, ...]:
@@ -20,32 +20,32 @@ def parse_names(value: str) -> tuple[str, ...]:
     if not os.path.exists(value):
         parts = [part.strip() for part in value.split(",") if part.strip()]
         if not all("=" in part for part in parts):
-            raise UserError(f"--names {value}: no such file, and not id=name. {HOW}.")
-        return checked_names(parts)
-    problems = Problems(value, "error", None)
-    lines = [line for _, line in Source(value).lines(problems) if line.strip()]
+            raise UserError(f"--names {value}: no such file, and not id=name. {NAMES_HELP}.")
+        return check_names(parts)
+    problems = BadRows(value, "error", None)
+    lines = [line for _, line in LineSource(value).lines(problems) if line.strip()]
     if all("\t" in line for line in lines):
         pairs = [line.split("\t", 1) for line in lines]
     else:
         pairs = [[str(number), line] for number, line in enumerate(lines)]
-    return checked_names([f"{key.strip()}={name.strip()}" for key, name in pairs])
+    return check_names([f"{key.strip()}={name.strip()}" for key, name in pairs])
 
 
-def checked_names(given: Sequence[str]) -> tuple[str, ...]:
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the same texts 'id=name', or raise a UserError for one that is none or comes twice."""
     seen: dict[str, str] = {}
-    for part in given:
+    for part in names:
         key, equals, name = part.partition("=")
         if not equals or not key or not name:
-            raise UserError(f"data.names: '{part}' is not id=name. {HOW}.")
+            raise UserError(f"data.names: '{part}' is not id=name. {NAMES_HELP}.")
         if key in seen:
             raise UserError(f"data.names: the id '{key}' comes twice. Give each id one name.")
         seen[key] = name
-    return tuple(given)
+    return tuple(names)
 
 
-def named(
-    examples: Iterator[Example], names: Sequence[str], problems: Problems
+def rename_labels(
+    examples: Iterator[Example], names: Sequence[str], problems: BadRows
 ) -> Iterator[Example]:
     """Yield the examples with names in place of the ids of their labels.
 
@@ -54,33 +54,33 @@ def named(
     known = dict(part.split("=", 1) for part in names)
     for example in examples:
         try:
-            label = _named(example.label, known)
+            label = _rename_label(example.label, known)
         except UserError as error:
             problems.file = example.file
-            problems.found(NAMELESS, example.line, str(error))
+            problems.found(UNNAMED_LABEL, example.line, str(error))
             continue
         yield example if label is example.label else replace(example, label=label)
 
 
-def _named(label: Label, known: Mapping[str, str]) -> Label:
+def _rename_label(label: Label, names: Mapping[str, str]) -> Label:
     if isinstance(label, str):
-        return _name(label, known)
+        return _name_of(label, names)
     if isinstance(label, tuple):
-        return tuple(_name(one, known) for one in label)
+        return tuple(_name_of(one, names) for one in label)
     if isinstance(label, float) and label.is_integer():
-        return _name(str(int(label)), known)
-    if isinstance(label, Layers):
-        tags = tuple(_name(tag, known) for tag in label.columns[label.main])
-        return Layers({**label.columns, label.main: tags}, label.main)
+        return _name_of(str(int(label)), names)
+    if isinstance(label, WordAnnotations):
+        tags = tuple(_name_of(tag, names) for tag in label.columns[label.main])
+        return WordAnnotations({**label.columns, label.main: tags}, label.main)
     return label
 
 
-def _name(label: str, known: Mapping[str, str]) -> str:
-    found = known.get(label)
+def _name_of(label: str, names: Mapping[str, str]) -> str:
+    found = names.get(label)
     if found is not None:
         return found
-    if label in known.values():
+    if label in names.values():
         return label
-    listed = ", ".join(f"{key}={name}" for key, name in list(known.items())[:SHOWN])
-    more = ", …" if len(known) > SHOWN else ""
+    listed = ", ".join(f"{key}={name}" for key, name in list(names.items())[:MAX_SHOWN_NAMES])
+    more = ", …" if len(names) > MAX_SHOWN_NAMES else ""
     raise UserError(f"the label '{label}' has no name among {listed}{more}. Add it to --names.")

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 
 from weft.errors import UserError
 
-UNAGREED = "-"  # the label of two texts on which people did not agree, as SNLI has it
-_SEVERAL, _NEARLY = 3, 0.9  # different answers, and the share of them that stand in their passages
+NO_AGREEMENT = "-"  # the label of two texts on which people did not agree, as SNLI has it
+_MIN_DISTINCT_ANSWERS, _MIN_ANSWERS_FOUND = (
+    3,
+    0.9,
+)  # different answers, and the share of them that stand in their passages
 # By what they are without case, spaces and strokes: sentence_A is sentencea.
-TWO_NAMES = (
+PAIR_COLUMN_NAMES = (
     *(
         ("text", "other"),
         ("premise", "hypothesis"),
@@ -22,12 +25,12 @@ TWO_NAMES = (
 )
 
 
-def two_texts(
+def find_text_pair(
     names: Sequence[str], text: int | None, other: int | None, taken: set[int | None]
 ) -> tuple[int | None, int | None]:
     """Where both texts stand, as far as the names tell; what is known already stays as it is."""
     plain = [_plain(name) for name in names]
-    for first, second in TWO_NAMES:
+    for first, second in PAIR_COLUMN_NAMES:
         if first not in plain or second not in plain:
             continue
         places = plain.index(first), plain.index(second)
@@ -36,7 +39,7 @@ def two_texts(
     return text, other
 
 
-def only_two(
+def infer_text_pair(
     names: Sequence[str], text: int | None, taken: set[int | None], file: str
 ) -> tuple[int, int]:
     """Both texts where names say nothing: the only two columns, or the only one beside the text."""
@@ -52,19 +55,21 @@ def only_two(
     )
 
 
-def stand_within(labels: Sequence[str], passages: Sequence[str], told: bool) -> bool:
+def are_extractive_answers(
+    labels: Sequence[str], passages: Sequence[str], named_answer: bool
+) -> bool:
     """Whether labels are answers that stand in the second texts, whatever their case.
 
     Most do where the column is called so: `told`. Else nearly all must, as whole words, and be
     several: classes seldom stand in what they are said of.
     """
     some = [(a, p) for a, p in zip(labels, passages, strict=True) if a.strip()]
-    if told:
+    if named_answer:
         return sum(a.casefold() in p.casefold() for a, p in some) > len(some) / 2
-    if len({label for label, _ in some}) < _SEVERAL:
+    if len({label for label, _ in some}) < _MIN_DISTINCT_ANSWERS:
         return False
     whole = (re.search(rf"(?<!\w){re.escape(a)}(?!\w)", p, re.IGNORECASE) for a, p in some)
-    return sum(map(bool, whole)) >= _NEARLY * len(some)
+    return sum(map(bool, whole)) >= _MIN_ANSWERS_FOUND * len(some)
 
 
 def _plain(name: str) -> str:

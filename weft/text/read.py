@@ -9,48 +9,55 @@ from pathlib import Path
 from weft.errors import UserError
 from weft.registry import typed
 from weft.text.annotation import trees
-from weft.text.columns import NO_LABEL, Columns, Layout, layout, table_layout
-from weft.text.example import Example, Label, Tally, label_of
+from weft.text.columns import NO_LABEL, Columns, TableLayout, layout_from_names, layout_from_rows
+from weft.text.example import Example, Label, Tally, parse_label
 from weft.text.formats.brackets import read_brackets
-from weft.text.formats.csv import Rows, csv_rows, head_lines, is_plain, split_header, tab_rows
+from weft.text.formats.csv import (
+    NumberedRows,
+    decode_head,
+    is_unquoted,
+    read_csv_rows,
+    read_tab_rows,
+    split_header,
+)
 from weft.text.formats.jsonl import (
     Keys,
-    cell_of,
-    half_fault,
-    invalid_json,
-    json_fault,
+    add_references,
+    find_row_fault,
+    find_surrogate_fault,
+    invalid_json_message,
+    locate_answers,
     parse_row,
-    placed,
-    second,
-    several,
+    second_text,
+    to_cell,
 )
-from weft.text.formats.jsonl import no_text as no_text
-from weft.text.formats.parallel import read_parallel, sides
+from weft.text.formats.jsonl import no_text_message as no_text_message
+from weft.text.formats.parallel import read_parallel, resolve_files
 from weft.text.formats.recognise import (
     FORMATS,
-    PREFIX,
-    STRUCTURES,
+    LABEL_PREFIX,
+    STRUCTURED_FORMATS,
     check_format,
-    delimiter_of,
-    is_matrices,
+    detect_delimiter,
+    is_matrix_file,
     recognise_source,
-    structure_of,
+    recognise_structure,
 )
 from weft.text.formats.recognise import recognise as recognise
-from weft.text.formats.squad import kind_of
+from weft.text.formats.squad import fault_kind
 from weft.text.line_source import (
-    EMPTY,
-    EMPTY_ADVICE,
-    SKIP,
-    Handling,
-    Ids,
-    Problems,
-    Source,
-    missing,
+    EMPTY_TEXT,
+    EMPTY_TEXT_MESSAGE,
+    SKIP_HINT,
+    BadRowPolicy,
+    BadRows,
+    LineSource,
+    UniqueIds,
+    file_not_found,
 )
 from weft.untrusted import has_surrogate
 
-HEADER = "first line taken for a header"
+GUESSED_HEADER = "first line taken for a header"
 
 
 @typed
@@ -59,8 +66,8 @@ def read(
     *,
     columns: Columns = Columns(),  # noqa: B008 (frozen)
     format: str | None = None,
-    problems: Handling = "error",
-    tally: Tally | None = None,
+    on_bad_row: BadRowPolicy = "error",
+    skipped: Tally | None = None,
     phrases: bool = False,
     separator: str | None = None,
     keep_empty: bool = False,
@@ -73,68 +80,72 @@ def read(
     name = os.fspath(path)
     if format is not None:
         check_format(format)
-    files = sides(name)
+    files = resolve_files(name)
     for file in files:
         if file != "-" and not os.path.exists(file):
-            raise missing(file)
+            raise file_not_found(file)
     if len(files) > 1 and columns.label != NO_LABEL:
-        return read_parallel(*files, problems=problems, tally=tally)
+        return read_parallel(*files, on_bad_row=on_bad_row, skipped=skipped)
     name = files[0]
     if name != "-" and os.path.isdir(name):
         if format == "standoff" or recognise(name) == "standoff":
-            return _sentences(name, "standoff", columns, problems, tally)
-        return _some(_folder(name, problems, tally), name)
-    if is_matrices(name):
-        from weft.text.formats.features import listed
+            return _read_structured(name, "standoff", columns, on_bad_row, skipped)
+        return _require_examples(_read_folder(name, on_bad_row, skipped), name)
+    if is_matrix_file(name):
+        from weft.text.formats.features import list_matrices
 
-        return listed(name)
+        return list_matrices(name)
     if format == "folder":
         raise UserError(f"{name}: a file, not a folder with one sub-folder a class.")
-    source = Source(name)
-    faults = Problems(source.name, problems, tally, keep_empty)
-    kind = format or structure_of(source)
+    source = LineSource(name)
+    faults = BadRows(source.name, on_bad_row, skipped, keep_empty)
+    kind = format or recognise_structure(source)
     if kind == "spans" and columns.label is not None:
         kind = "jsonl"  # what is asked for is another label than the spans
     if kind == "squad":
-        from weft.text.formats.squad import squad_examples
+        from weft.text.formats.squad import read_squad
 
         source.close()
-        rows = squad_examples(name, problems=problems, tally=tally, keep_empty=keep_empty)
-        return _some(rows, name)
-    if kind in STRUCTURES:
+        rows = read_squad(name, on_bad_row=on_bad_row, skipped=skipped, keep_empty=keep_empty)
+        return _require_examples(rows, name)
+    if kind in STRUCTURED_FORMATS:
         source.close()
-        return _sentences(name, kind, columns, problems, tally)
+        return _read_structured(name, kind, columns, on_bad_row, skipped)
     if kind not in FORMATS:
         kind = recognise_source(source)
-    if kind == "lines" and (columns.two or columns.other is not None) and _tabbed(source):
+    if kind == "lines" and (columns.two or columns.other is not None) and _has_tab(source):
         kind = "tsv"  # of standard input, which is taken for lines otherwise
     if kind == "parquet":
         source.close()
         from weft.text.formats.parquet import read_parquet
 
-        return _some(read_parquet(name, columns, faults), name)
+        return _require_examples(read_parquet(name, columns, faults), name)
     if not source.head(1):
         raise UserError(f"{source.name}: the file is empty. Give it at least one text.")
-    return _some(_READERS[kind](source, _Wish(columns, faults, phrases, separator)), source.name)
+    return _require_examples(
+        _READERS[kind](source, _ReadOptions(columns, faults, phrases, separator)), source.name
+    )
 
 
-def settled(path: str | os.PathLike[str], columns: Columns, format: str | None = None) -> Columns:
+def resolve_columns(
+    path: str | os.PathLike[str], columns: Columns, format: str | None = None
+) -> Columns:
     """The columns that `read` would find, for reading a sister file (a dev, a test) alike."""
-    found = laid_out(path, columns, format)
+    found = table_layout(path, columns, format)
     return columns if found is None else found.columns
 
 
-def laid_out(
+def table_layout(
     path: str | os.PathLike[str], columns: Columns, format: str | None = None
-) -> Layout | None:
+) -> TableLayout | None:
     """Where `read` would find text, label and id in the rows of a table or of JSON lines."""
     name = os.fspath(path)
     if name == "-" or os.path.isdir(name):
         return None
     if not os.path.exists(name):
-        raise missing(name)
-    with contextlib.closing(Source(name)) as source:
-        structure = "" if columns.label is not None else structure_of(source)
+        raise file_not_found(name)
+    with contextlib.closing(LineSource(name)) as source:
+        structure = "" if columns.label is not None else recognise_structure(source)
         kind = format or structure or recognise_source(source)
         if kind == "parquet":
             from weft.text.formats.parquet import parquet_layout
@@ -142,23 +153,23 @@ def laid_out(
             return parquet_layout(name, columns)
         if kind not in ("csv", "tsv", "jsonl") or not source.head(1):
             return None
-        wish = _Wish(columns, Problems(source.name, "skip", None), False, None)
+        wish = _ReadOptions(columns, BadRows(source.name, "skip", None), False, None)
         _READERS[kind](source, wish)  # finds the columns before it reads the first row
         return wish.found
 
 
-def _tabbed(source: Source) -> bool:
+def _has_tab(source: LineSource) -> bool:
     first = source.head(1)
     return bool(first) and b"\t" in first[0]
 
 
-class _Wish:
+class _ReadOptions:
     """What the caller of `read` asked for, in one piece."""
 
-    found: Layout | None = None  # what a reader settled on
+    found: TableLayout | None = None  # what a reader settled on
 
     def __init__(
-        self, columns: Columns, problems: Problems, phrases: bool, separator: str | None
+        self, columns: Columns, problems: BadRows, phrases: bool, separator: str | None
     ) -> None:
         self.columns = columns
         self.problems = problems
@@ -166,7 +177,7 @@ class _Wish:
         self.separator = separator
 
 
-def _some(examples: Iterator[Example], name: str) -> Iterator[Example]:
+def _require_examples(examples: Iterator[Example], name: str) -> Iterator[Example]:
     """The same stream, or an error when there is nothing in it."""
     try:
         first = next(examples, None)
@@ -180,29 +191,35 @@ def _some(examples: Iterator[Example], name: str) -> Iterator[Example]:
         ) from None
 
 
-def _sentences(
-    name: str, kind: str, columns: Columns, problems: Handling, tally: Tally | None
+def _read_structured(
+    name: str, kind: str, columns: Columns, on_bad_row: BadRowPolicy, skipped: Tally | None
 ) -> Iterator[Example]:
-    from weft.text.formats.structured import column_examples, conllu_examples, marked_examples
+    from weft.text.formats.structured import (
+        read_column_examples,
+        read_conllu_examples,
+        read_span_examples,
+    )
 
     if kind == "conllu":
         label = "" if columns.label is None else str(columns.label)
-        return conllu_examples(name, label=label, problems=problems, tally=tally)
+        return read_conllu_examples(name, label=label, on_bad_row=on_bad_row, skipped=skipped)
     if kind in ("spans", "standoff"):
-        return marked_examples(name, brat=kind == "standoff", problems=problems, tally=tally)
-    return column_examples(
-        name, text=columns.text, label=columns.label, problems=problems, tally=tally
+        return read_span_examples(
+            name, brat=kind == "standoff", on_bad_row=on_bad_row, skipped=skipped
+        )
+    return read_column_examples(
+        name, text=columns.text, label=columns.label, on_bad_row=on_bad_row, skipped=skipped
     )
 
 
-def _lines(source: Source, wish: _Wish) -> Iterator[Example]:
+def _read_lines(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
     for number, text in source.lines(wish.problems):
         if wish.problems.empty(text, number):
             continue
         yield Example(text, None, "", source.name, number)
 
 
-def _fasttext(source: Source, wish: _Wish) -> Iterator[Example]:
+def _read_fasttext(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
     for number, line in source.lines(wish.problems):
         if not line.strip():
             continue
@@ -215,41 +232,41 @@ def _fasttext(source: Source, wish: _Wish) -> Iterator[Example]:
 
 def _split_labels(line: str) -> tuple[list[str], str]:
     labels = []
-    while PREFIX in line:
+    while LABEL_PREFIX in line:
         bare = line.lstrip(" \t")
-        if not bare.startswith(PREFIX):
+        if not bare.startswith(LABEL_PREFIX):
             break
         end = min((i for i in (bare.find(" "), bare.find("\t")) if i >= 0), default=len(bare))
-        labels.append(bare[len(PREFIX) : end])
+        labels.append(bare[len(LABEL_PREFIX) : end])
         line = bare[end + 1 :]
-    if PREFIX in line:
+    if LABEL_PREFIX in line:
         # fastText takes a label wherever it stands; left in the text it would give the answer away.
         tokens = line.split()
-        labels += [token[len(PREFIX) :] for token in tokens if token.startswith(PREFIX)]
-        line = " ".join(token for token in tokens if not token.startswith(PREFIX))
+        labels += [token[len(LABEL_PREFIX) :] for token in tokens if token.startswith(LABEL_PREFIX)]
+        line = " ".join(token for token in tokens if not token.startswith(LABEL_PREFIX))
     return labels, line
 
 
-def _trees(source: Source, wish: _Wish) -> Iterator[Example]:
-    handling: Handling = "skip" if wish.problems.skip else "error"
-    for one in read_brackets(source, problems=handling, tally=wish.problems.tally):
+def _read_trees(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
+    handling: BadRowPolicy = "skip" if wish.problems.skip else "error"
+    for one in read_brackets(source, on_bad_row=handling, skipped=wish.problems.tally):
         tree = one.tree
         if wish.phrases:
-            for label, text in trees.phrases(tree):
+            for label, text in trees.iter_phrases(tree):
                 yield Example(text, label, "", source.name, one.line)
         else:
             yield Example(tree.text, tree.label or None, "", source.name, one.line, tree=tree)
 
 
-def _jsonl(source: Source, wish: _Wish) -> Iterator[Example]:
+def _read_jsonl(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
     # Standard input may be slow to give its second line; the first must do.
     head = source.head(1 if source.path == "-" else 100)
-    return _json_rows(source, wish, _fields(head, source.name, wish))
+    return _read_json_rows(source, wish, _detect_keys(head, source.name, wish))
 
 
-def _json_rows(source: Source, wish: _Wish, keys: Keys) -> Iterator[Example]:
+def _read_json_rows(source: LineSource, wish: _ReadOptions, keys: Keys) -> Iterator[Example]:
     problems, file = wish.problems, source.name
-    known = Ids(wish.columns.id is not None, wish.problems)
+    known = UniqueIds(wish.columns.id is not None, wish.problems)
     text_key, label_key, id_key = keys.text, keys.label, keys.id
     for number, line in source.lines(problems):
         if not line or line.isspace():
@@ -257,27 +274,27 @@ def _json_rows(source: Source, wish: _Wish, keys: Keys) -> Iterator[Example]:
         try:
             row = parse_row(line)
         except (ValueError, RecursionError) as error:
-            problems.found("invalid JSON", number, invalid_json(line, error))
+            problems.found("invalid JSON", number, invalid_json_message(line, error))
             continue
         if type(row) is dict:
             keys.gather(row)
-        fault = json_fault(row, text_key, line, problems.keep_empty)
-        if not fault and second(row, keys.other) is not None:
-            fault = json_fault(row, keys.other or "", line, keep_empty=True)
-        fault = fault or half_fault(row, keys, line)
+        fault = find_row_fault(row, text_key, line, problems.keep_empty)
+        if not fault and second_text(row, keys.other) is not None:
+            fault = find_row_fault(row, keys.other or "", line, keep_empty=True)
+        fault = fault or find_surrogate_fault(row, keys, line)
         if fault:
             problems.found(fault[0], number, fault[1])
             continue
         label = row.get(label_key) if label_key is not None else None
-        other = second(row, keys.other)
+        other = second_text(row, keys.other)
         if type(label) is not str or other is not None or keys.more:
             try:
-                label = label_of(label)
+                label = parse_label(label)
                 if keys.more:
-                    label = several(label, [cell_of(row.get(key)) for key in keys.more])
-                label = placed(label, other, row.get(keys.start), keys.within)
+                    label = add_references(label, [to_cell(row.get(key)) for key in keys.more])
+                label = locate_answers(label, other, row.get(keys.start), keys.within)
             except UserError as error:
-                problems.found(kind_of(error), number, str(error))
+                problems.found(fault_kind(error), number, str(error))
                 continue
         identity = row.get(id_key) if id_key is not None else None
         name = "" if identity is None else str(identity)
@@ -286,7 +303,7 @@ def _json_rows(source: Source, wish: _Wish, keys: Keys) -> Iterator[Example]:
         yield Example(row[text_key], label, name, file, number, other=other)
 
 
-def _fields(head: list[bytes], file: str, wish: _Wish) -> Keys:
+def _detect_keys(head: list[bytes], file: str, wish: _ReadOptions) -> Keys:
     rows = []
     for raw in head:
         try:
@@ -300,66 +317,68 @@ def _fields(head: list[bytes], file: str, wish: _Wish) -> Keys:
     names = tuple(dict.fromkeys(key for row in rows for key in row))
     if not names:
         raise UserError(f"{file}:1: no 'text' field; found []. Give each row a \"text\".")
-    cells = [[cell_of(row.get(name)) for name in names] for row in rows]
-    found = layout(names, cells, wish.columns, file)
+    cells = [[to_cell(row.get(name)) for name in names] for row in rows]
+    found = layout_from_names(names, cells, wish.columns, file)
     wish.found = found
     return Keys.of(found)
 
 
-def _csv(source: Source, wish: _Wish) -> Iterator[Example]:
-    delimiter = delimiter_of(head_lines(source)[0])
-    silent = Problems(source.name, "skip", None)
-    sample = [row for _, row in csv_rows(iter(source.head()), silent, delimiter, whole=False)]
+def _read_csv(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
+    delimiter = detect_delimiter(decode_head(source)[0])
+    silent = BadRows(source.name, "skip", None)
+    sample = [row for _, row in read_csv_rows(iter(source.head()), silent, delimiter, whole=False)]
 
     def more() -> Iterator[Sequence[str]]:
-        again = Source(source.path)
-        return (row for _, row in csv_rows(again.raw(), silent, delimiter, whole=False))
+        again = LineSource(source.path)
+        return (row for _, row in read_csv_rows(again.raw(), silent, delimiter, whole=False))
 
-    found = _table(sample, source, wish, more)
-    rows = csv_rows(source.raw(), wish.problems, delimiter)
-    return _examples(rows, found, source.name, wish)
+    found = _detect_table(sample, source, wish, more)
+    rows = read_csv_rows(source.raw(), wish.problems, delimiter)
+    return _table_examples(rows, found, source.name, wish)
 
 
-def _tsv(source: Source, wish: _Wish) -> Iterator[Example]:
-    if not is_plain(source):
-        return _csv(source, wish)
-    lines = [line.rstrip("\r\n") for line in head_lines(source)]
+def _read_tsv(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
+    if not is_unquoted(source):
+        return _read_csv(source, wish)
+    lines = [line.rstrip("\r\n") for line in decode_head(source)]
 
     def more() -> Iterator[Sequence[str]]:
-        silent = Problems(source.name, "skip", None)
-        return (line.split("\t") for _, line in Source(source.path).lines(silent))
+        silent = BadRows(source.name, "skip", None)
+        return (line.split("\t") for _, line in LineSource(source.path).lines(silent))
 
-    found = _table([line.split("\t") for line in lines if line], source, wish, more)
-    return _examples(tab_rows(source, wish.problems), found, source.name, wish)
+    found = _detect_table([line.split("\t") for line in lines if line], source, wish, more)
+    return _table_examples(read_tab_rows(source, wish.problems), found, source.name, wish)
 
 
-def _table(
+def _detect_table(
     sample: list[list[str]],
-    source: Source,
-    wish: _Wish,
+    source: LineSource,
+    wish: _ReadOptions,
     more: Callable[[], Iterator[Sequence[str]]],
-) -> Layout:
+) -> TableLayout:
     if not sample:
         sample = [["text"]]  # nothing usable in sight; the rows will say why
     more_rows = more if source.can_reopen else None
-    found = table_layout(sample, wish.columns, source.name, more_rows)
+    found = layout_from_rows(sample, wish.columns, source.name, more_rows)
     wish.found = found
     return found
 
 
-def _examples(rows: Rows, found: Layout, file: str, wish: _Wish) -> Iterator[Example]:
+def _table_examples(
+    rows: NumberedRows, found: TableLayout, file: str, wish: _ReadOptions
+) -> Iterator[Example]:
     problems, separator, known = (
         wish.problems,
         wish.separator,
-        Ids(wish.columns.id is not None, wish.problems),
+        UniqueIds(wish.columns.id is not None, wish.problems),
     )
     width, text_at, label_at, id_at = found.width, found.text, found.label, found.id
     header, rows = split_header(rows, found)
     if found.guessed and header is not None:
-        problems.tally.add(HEADER, f"{file}:1")
+        problems.tally.add(GUESSED_HEADER, f"{file}:1")
     for number, cells in rows:
         if len(cells) != width:
-            problems.found("ragged row", number, _ragged(len(cells), found))
+            problems.found("ragged row", number, _ragged_message(len(cells), found))
             continue
         text = cells[text_at]
         if found.fields:
@@ -373,7 +392,7 @@ def _examples(rows: Rows, found: Layout, file: str, wish: _Wish) -> Iterator[Exa
             if separator is not None:
                 label = tuple(label.split(separator)) if label else ()
         if found.more:
-            label = several(label, [cells[i] for i in found.more])
+            label = add_references(label, [cells[i] for i in found.more])
         name = cells[id_at] if id_at is not None else ""
         if known.repeats(name, number):
             continue
@@ -381,23 +400,23 @@ def _examples(rows: Rows, found: Layout, file: str, wish: _Wish) -> Iterator[Exa
         if found.start is not None or found.within:
             start = None if found.start is None else cells[found.start]
             try:
-                label = placed(label, other, start, found.within)
+                label = locate_answers(label, other, start, found.within)
             except UserError as error:
-                problems.found(kind_of(error), number, str(error))
+                problems.found(fault_kind(error), number, str(error))
                 continue
         yield Example(text, label, name, file, number, other=other)
 
 
-def _ragged(count: int, found: Layout) -> str:
+def _ragged_message(count: int, found: TableLayout) -> str:
     whose = "the header has" if found.header else "most rows have"
     plural = "column" if count == 1 else "columns"
     return (
         f"{count} {plural} where {whose} {found.width}. Quote cells that hold the separator "
-        f"(and call the file .csv), or {SKIP}."
+        f"(and call the file .csv), or {SKIP_HINT}."
     )
 
 
-def _folder(name: str, handling: Handling, tally: Tally | None) -> Iterator[Example]:
+def _read_folder(name: str, on_bad_row: BadRowPolicy, skipped: Tally | None) -> Iterator[Example]:
     classes = [p for p in sorted(Path(name).iterdir()) if p.is_dir() and p.name[0] != "."]
     if not classes:
         raise UserError(
@@ -405,38 +424,38 @@ def _folder(name: str, handling: Handling, tally: Tally | None) -> Iterator[Exam
             "sub-folder named after it, or pass a file. Raw text in a folder is for `weft train` "
             f"with a language model or a recipe that pre-trains; else `cat {name}/* > FILE`."
         )
-    if tally is not None:
+    if skipped is not None:
         for stray in sorted(p for p in Path(name).iterdir() if p.is_file() and p.name[0] != "."):
-            tally.add("file outside a class folder", str(stray))
+            skipped.add("file outside a class folder", str(stray))
     for folder in classes:
         if has_surrogate(folder.name):
             raise UserError(f"{folder}: the name of this class is not UTF-8. Rename the folder.")
-    return _folder_texts(classes, handling, tally)
+    return _read_class_folders(classes, on_bad_row, skipped)
 
 
-def _folder_texts(
-    classes: list[Path], handling: Handling, tally: Tally | None
+def _read_class_folders(
+    classes: list[Path], on_bad_row: BadRowPolicy, skipped: Tally | None
 ) -> Iterator[Example]:
     for folder in classes:
         for path in sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] != "."):
             bad = Tally()
-            problems = Problems(str(path), handling, bad)
-            text = "\n".join(line for _, line in Source(path).lines(problems))
+            problems = BadRows(str(path), on_bad_row, bad)
+            text = "\n".join(line for _, line in LineSource(path).lines(problems))
             if not bad and not text.strip():
-                problems.found(EMPTY, 1, EMPTY_ADVICE)
+                problems.found(EMPTY_TEXT, 1, EMPTY_TEXT_MESSAGE)
             if bad:  # one bad line spoils the whole text
-                if tally is not None:
+                if skipped is not None:
                     kind, places = next(iter(bad.places.items()))
-                    tally.add(kind, places[0])
+                    skipped.add(kind, places[0])
                 continue
             yield Example(text, folder.name, f"{folder.name}/{path.name}", str(path), 1)
 
 
-_READERS: dict[str, Callable[[Source, _Wish], Iterator[Example]]] = {
-    "csv": _csv,
-    "tsv": _tsv,
-    "jsonl": _jsonl,
-    "fasttext": _fasttext,
-    "trees": _trees,
-    "lines": _lines,
+_READERS: dict[str, Callable[[LineSource, _ReadOptions], Iterator[Example]]] = {
+    "csv": _read_csv,
+    "tsv": _read_tsv,
+    "jsonl": _read_jsonl,
+    "fasttext": _read_fasttext,
+    "trees": _read_trees,
+    "lines": _read_lines,
 }

@@ -13,12 +13,12 @@ from typing import IO, cast
 
 from weft.errors import UserError, unknown_name
 from weft.registry import typed
-from weft.storage import replacing, write_bytes
-from weft.text.example import Answers, Example, Label
-from weft.text.formats.recognise import ENDINGS, PREFIX
-from weft.text.line_source import peel
+from weft.storage import atomic_write, write_bytes
+from weft.text.example import Example, GoldAnswers, Label
+from weft.text.formats.recognise import FORMAT_BY_ENDING, LABEL_PREFIX
+from weft.text.line_source import strip_compression
 
-SEPARATOR = "|"  # between the labels of one CSV or TSV cell
+LABEL_SEPARATOR = "|"  # between the labels of one CSV or TSV cell
 
 
 @typed
@@ -27,30 +27,30 @@ def write(
     path: str | os.PathLike[str],
     *,
     format: str | None = None,
-    separator: str = SEPARATOR,
+    separator: str = LABEL_SEPARATOR,
 ) -> None:
     """Write what `read` would give back; what a format cannot hold is refused, never changed.
 
     Several labels in one CSV or TSV cell are joined by `separator`; hand the same one to `read`.
     """
     name = os.fspath(path)
-    kind = format or ENDINGS.get(Path(peel(name)[0]).suffix, "lines")
+    kind = format or FORMAT_BY_ENDING.get(Path(strip_compression(name)[0]).suffix, "lines")
     if kind != "parquet" and kind not in _WRITERS:
         raise unknown_name("format to write", kind, [*_WRITERS, "parquet"])
-    with replacing(name) as part:
+    with atomic_write(name) as part:
         if kind == "parquet":
             from weft.text.formats.parquet import write_parquet
 
             write_parquet(examples, str(part))
             return
-        with opened(part, peel(name)[1]) as out:
+        with open_text(part, strip_compression(name)[1]) as out:
             try:
                 _WRITERS[kind](examples, out, separator)
             except UnicodeEncodeError as error:
                 raise UserError(f"Cannot write {name}: {error}. Remove half surrogates.") from error
 
 
-def write_made(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+def write_generated(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     """Made files into a folder; if one is there already and another, nothing is written."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder to write into.")
@@ -68,14 +68,14 @@ def write_made(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 @contextlib.contextmanager
-def opened(part: str | Path, packing: str) -> Iterator[IO[str]]:
+def open_text(part: str | Path, compression: str) -> Iterator[IO[str]]:
     """A text file to write, packed where the ending says so (".gz", ".xz")."""
     with open(part, "wb") as plain, contextlib.ExitStack() as stack:
         binary: IO[bytes] = plain
-        if packing == ".gz":  # no name and no time inside: same texts, same bytes
+        if compression == ".gz":  # no name and no time inside: same texts, same bytes
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0)
             binary = cast(IO[bytes], stack.enter_context(packed))
-        elif packing == ".xz":
+        elif compression == ".xz":
             binary = cast(IO[bytes], stack.enter_context(lzma.LZMAFile(plain, "wb")))
         text = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=False)
         yield text
@@ -83,65 +83,67 @@ def opened(part: str | Path, packing: str) -> Iterator[IO[str]]:
         text.detach()
 
 
-def _jsonl(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+def _write_jsonl(examples: Iterable[Example], out: IO[str], separator: str) -> None:
     for example in examples:
         row: dict[str, object] = {"id": example.id} if example.id else {}
         row |= {"text": example.text}
         row |= {} if example.other is None else {"other": example.other}
-        row["label"] = _answers(example.label) or example.label
+        row["label"] = _answers_to_json(example.label) or example.label
         out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _answers(label: Label) -> dict[str, object] | None:
+def _answers_to_json(label: Label) -> dict[str, object] | None:
     """Answers in a second text, with their places, as `read` finds them again."""
-    if not isinstance(label, Answers):
+    if not isinstance(label, GoldAnswers):
         return None
     return {"text": list(label.texts), "answer_start": list(label.starts)}
 
 
-def _csv(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+def _write_csv(examples: Iterable[Example], out: IO[str], separator: str) -> None:
     writer = csv.writer(out, lineterminator="\n")
     careful = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    for row in _rows(examples, separator):
+    for row in _table_rows(examples, separator):
         if any("\0" in cell for cell in row):
             raise UserError(f"A CSV file cannot hold a NUL byte: {row!r:.60}. Write JSONL instead.")
         # Left to itself, the csv module would not quote a bare carriage return.
         (careful if any("\r" in cell for cell in row) else writer).writerow(row)
 
 
-def _tsv(examples: Iterable[Example], out: IO[str], separator: str) -> None:
-    for row in _rows(examples, separator):
+def _write_tsv(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+    for row in _table_rows(examples, separator):
         for cell in row:
             if any(sign in cell for sign in "\t\n\r\0"):
-                raise _refused("TSV", "a tab, line break or NUL byte", cell)
+                raise _unsupported("TSV", "a tab, line break or NUL byte", cell)
             # A reader would take such a cell for a quoted one.
             if cell[:1] == cell[-1:] == '"' and '"' in cell[1:-1].replace('""', '"'):
-                raise _refused("TSV", "quotes around quotes", cell)
+                raise _unsupported("TSV", "quotes around quotes", cell)
         out.write("\t".join(row) + "\n")
 
 
-def _fasttext(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+def _write_fasttext(examples: Iterable[Example], out: IO[str], separator: str) -> None:
     for example in examples:
-        _one_line("fastText", example.text)
-        if PREFIX in example.text and any(t.startswith(PREFIX) for t in example.text.split()):
-            raise _refused("fastText", f"{PREFIX} inside the text", example.text)
+        _require_one_line("fastText", example.text)
+        if LABEL_PREFIX in example.text and any(
+            t.startswith(LABEL_PREFIX) for t in example.text.split()
+        ):
+            raise _unsupported("fastText", f"{LABEL_PREFIX} inside the text", example.text)
         labels = () if example.label is None else example.label
         for label in labels if isinstance(labels, tuple) else (str(labels),):
             if not label or label.split() != [label] or "\0" in label:
-                raise _refused("fastText", "spaces in a label, or an empty one,", label)
-            out.write(f"{PREFIX}{label} ")
+                raise _unsupported("fastText", "spaces in a label, or an empty one,", label)
+            out.write(f"{LABEL_PREFIX}{label} ")
         out.write(example.text + "\n")
 
 
-def _lines(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+def _write_lines(examples: Iterable[Example], out: IO[str], separator: str) -> None:
     for example in examples:
-        _one_line("lines", example.text)
+        _require_one_line("lines", example.text)
         if example.label is not None:
-            raise _refused("lines", "labels", str(example.label))
+            raise _unsupported("lines", "labels", str(example.label))
         out.write(example.text + "\n")
 
 
-def _rows(examples: Iterable[Example], separator: str) -> Iterator[list[str]]:
+def _table_rows(examples: Iterable[Example], separator: str) -> Iterator[list[str]]:
     with_ids = False
     for number, example in enumerate(examples):
         if number == 0:
@@ -152,36 +154,36 @@ def _rows(examples: Iterable[Example], separator: str) -> Iterator[list[str]]:
                 f"{example.where}: some texts have ids and some have none. "
                 "Give all of them one, or write JSONL."
             )
-        row = [example.text, _cell(example, separator)]
+        row = [example.text, _label_cell(example, separator)]
         yield [*row, example.id] if with_ids else row
 
 
-def _cell(example: Example, separator: str) -> str:
+def _label_cell(example: Example, separator: str) -> str:
     label = example.label
-    if isinstance(label, Answers):
-        raise _refused("table", "the places of answers", ", ".join(label.texts))
+    if isinstance(label, GoldAnswers):
+        raise _unsupported("table", "the places of answers", ", ".join(label.texts))
     if not isinstance(label, tuple):
         return "" if label is None else str(label)
     if any(separator in part for part in label):
-        raise _refused("table", f"the separator '{separator}' inside a label", str(label))
+        raise _unsupported("table", f"the separator '{separator}' inside a label", str(label))
     return separator.join(label)
 
 
-def _one_line(kind: str, text: str) -> None:
+def _require_one_line(kind: str, text: str) -> None:
     if any(sign in text for sign in "\n\r\0"):
-        raise _refused(kind, "a line break or NUL byte", text)
+        raise _unsupported(kind, "a line break or NUL byte", text)
 
 
-def _refused(kind: str, what: str, found: str) -> UserError:
+def _unsupported(kind: str, what: str, found: str) -> UserError:
     return UserError(
         f"A {kind} file cannot hold {what}: {found!r:.60}. Write CSV or JSONL instead."
     )
 
 
 _WRITERS: dict[str, Callable[[Iterable[Example], IO[str], str], None]] = {
-    "csv": _csv,
-    "tsv": _tsv,
-    "jsonl": _jsonl,
-    "fasttext": _fasttext,
-    "lines": _lines,
+    "csv": _write_csv,
+    "tsv": _write_tsv,
+    "jsonl": _write_jsonl,
+    "fasttext": _write_fasttext,
+    "lines": _write_lines,
 }

@@ -26,7 +26,7 @@ from weft.encode.rnn import Recurrent
 from weft.errors import UserError, unknown_name
 from weft.inference.forward import BUDGET, ROWS
 from weft.runtime import Runtime, on, seed_everything
-from weft.storage import replacing, replacing_folder, write_text
+from weft.storage import atomic_write, replacing_folder, write_text
 from weft.tasks.task import Loss
 from weft.tensorfile import check_network, read_header
 from weft.tokens.tokenizer import Tokenizer
@@ -182,7 +182,7 @@ class Autoencoder:
         about = {"format": FORMAT, "kind": self.kind, "limit": self.indexer.limit}
         text = json.dumps({**about, "options": self.options}, indent=2)
         with replacing_folder(folder) as part:
-            with replacing(part / "weights.safetensors") as file:
+            with atomic_write(part / "weights.safetensors") as file:
                 save_file(weights, file)
             self.indexer.tokenizer.save(part / "tokenizer.json")
             write_text(part / "autoencoder.json", text)

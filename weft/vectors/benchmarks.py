@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.errors import UserError
-from weft.text.line_source import Source
+from weft.text.line_source import LineSource
 
 Question = tuple[str, str, str, str]  # a is to b as c is to d
 
@@ -114,7 +114,7 @@ def _sections(
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
     """Lines that say something, with their numbers."""
-    source = Source(path)
+    source = LineSource(path)
     for number, raw in enumerate(source.raw(), 1):
         try:
             line = raw.decode("utf-8").strip()

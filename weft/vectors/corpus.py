@@ -16,7 +16,7 @@ from typing import IO, Literal
 import numpy as np
 
 from weft.errors import UserError
-from weft.text.line_source import Source
+from weft.text.line_source import LineSource
 from weft.vectors.tokenise import Chunks, NotText
 
 Words = Literal["whitespace", "words"]
@@ -119,7 +119,7 @@ def _blocks(path: str) -> Iterator[bytes]:
     """The bytes of a file in blocks of whole lines."""
     held: list[bytes] = []
     size = 0
-    for line in Source(path).raw():
+    for line in LineSource(path).raw():
         held.append(line)
         size += len(line)
         if size >= BLOCK:

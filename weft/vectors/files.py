@@ -17,7 +17,7 @@ from weft.embed.subwords import spelled
 from weft.embed.vector_files import fasttext_bin
 from weft.embed.vector_files.memory_map import lines
 from weft.errors import UserError, unknown_name
-from weft.storage import replacing, write_bytes
+from weft.storage import atomic_write, write_bytes
 
 if TYPE_CHECKING:
     from weft.vectors.store import Vectors
@@ -48,7 +48,7 @@ def write_vectors(vectors: Vectors, path: str | Path, format: str = "") -> None:
         _refuse(vectors, _SPACE.pattern, place, name, hint)
     if isinstance(vectors.matrix, np.memmap):
         _ = vectors.lengths  # what is mapped was not looked at yet, and may not be finite
-    with replacing(place) as part, part.open("wb") as stream:
+    with atomic_write(place) as part, part.open("wb") as stream:
         FORMATS[name](vectors, stream)
     if name == "npy":
         write_bytes(place.with_suffix(".words"), lines(list(vectors.words)).tobytes() + b"\n")

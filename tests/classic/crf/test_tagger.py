@@ -17,8 +17,8 @@ from weft.config import recipe
 from weft.errors import UserError
 from weft.predict.evaluate import evaluate
 from weft.tasks.tag import Tag
-from weft.text.annotation.schemes import fault
-from weft.text.example import Example, Layers
+from weft.text.annotation.schemes import find_fault
+from weft.text.example import Example, WordAnnotations
 from weft.text.read import read
 
 pytest.importorskip("pycrfsuite")
@@ -65,7 +65,7 @@ def test_spans_keep_to_the_scheme(tmp_path):
     hasty = trained(tmp_path / "a.conll", tmp_path / "hasty", **{"classic.iterations": 1}).predictor
     for one in hasty.engine.scores(["Rome Lee in in Ada . Fox Fox", "Fox", "Lee . Lee"]).scores:
         tags = [hasty.space.name(0, int(number)) for number in one.table[:, 0]]
-        assert fault(tags, hasty.space.scheme) is None
+        assert find_fault(tags, hasty.space.scheme) is None
 
 
 def test_it_says_how_far_it_is(tmp_path, monkeypatch):
@@ -117,7 +117,7 @@ def test_named_columns_are_features_and_are_found_where_they_are_missing(tmp_pat
 
 
 def _example(example, tags, name):
-    return replace(example, label=Layers({name: tuple(tags)}, name))
+    return replace(example, label=WordAnnotations({name: tuple(tags)}, name))
 
 
 def test_files_that_lack_the_column_are_measured_all_the_same(tmp_path):
@@ -132,7 +132,9 @@ def test_files_that_lack_the_column_are_measured_all_the_same(tmp_path):
 
 def sentence(**more):
     return Example(
-        "a b", Layers({"tag": ("X", "Y"), "0": ("a", "b"), **more}, "tag"), words=("a", "b")
+        "a b",
+        WordAnnotations({"tag": ("X", "Y"), "0": ("a", "b"), **more}, "tag"),
+        words=("a", "b"),
     )
 
 
@@ -143,7 +145,9 @@ def test_every_other_column_means_those_with_few_values():
     assert _chosen(["*"], many, space) == ("2",)
     assert _chosen(["1", "*"], many, space) == ("1", "2")
     assert _chosen([], many, space) == ()
-    treebank = [Example("a", Layers({"upos": ("X",), "xpos": ("Y",)}, "upos"), words=("a",))]
+    treebank = [
+        Example("a", WordAnnotations({"upos": ("X",), "xpos": ("Y",)}, "upos"), words=("a",))
+    ]
     assert _chosen(["*"], treebank, Tag().space(treebank)) == ()
 
 

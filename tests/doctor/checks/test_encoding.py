@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.doctor.checks.encoding import cleaned, damages, unicode_form, unmojibake, unseen
-from weft.doctor.checks.scripts import script
+from weft.doctor.checks.encoding import (
+    clean_text,
+    describe_invisible,
+    describe_unicode_form,
+    find_damage,
+    fix_mojibake,
+)
+from weft.doctor.checks.scripts import detect_script
 from weft.doctor.diagnose import examine
-from weft.doctor.words import normal, words
+from weft.doctor.words import normalise, split_words
 from weft.text.example import Example
 
 SOUND = (
@@ -33,21 +39,21 @@ def garbled(text: str, encoding: str) -> str:
 @pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
 @pytest.mark.parametrize("text", SOUND)
 def test_mojibake_is_read_back(text, encoding):
-    assert unmojibake(text) == text
+    assert fix_mojibake(text) == text
     wrong = garbled(text, encoding)
     assert wrong != text
-    assert unmojibake(wrong) == text
-    assert "mojibake" in damages(wrong)
-    assert "mojibake" not in damages(text)
+    assert fix_mojibake(wrong) == text
+    assert "mojibake" in find_damage(wrong)
+    assert "mojibake" not in find_damage(text)
 
 
 def test_mojibake_may_have_happened_twice():
-    assert unmojibake(garbled(garbled("café", "cp1252"), "cp1252")) == "café"
+    assert fix_mojibake(garbled(garbled("café", "cp1252"), "cp1252")) == "café"
 
 
 @given(st.text(st.characters(max_codepoint=0x24F, categories=["L", "N", "Zs", "Po"])))
 def test_what_is_mended_stays_mended(text):
-    assert cleaned(cleaned(text)) == cleaned(text)
+    assert clean_text(clean_text(text)) == clean_text(text)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_what_is_mended_stays_mended(text):
     ],
 )
 def test_damage_has_a_name(text, kind):
-    assert damages(text) == (kind,)
+    assert find_damage(text) == (kind,)
 
 
 JOINED = [
@@ -81,21 +87,27 @@ JOINED = [
     "text", ["a < b & c", "plain", "tab\tand\nbreak", "x<y>z", "R&D;", *JOINED]
 )
 def test_sound_texts_have_none(text):
-    assert damages(text) == ()
+    assert find_damage(text) == ()
 
 
 @pytest.mark.parametrize("text", JOINED)
 def test_cleaning_keeps_what_belongs_to_the_spelling(text):
-    assert cleaned(text) == unicodedata.normalize("NFC", text)
+    assert clean_text(text) == unicodedata.normalize("NFC", text)
 
 
 def test_invisible_characters_and_unicode_forms_are_named():
     split = unicodedata.normalize("NFD", "café")
-    assert unseen("zero\u200bwidth\u2060") == "U+200B zero width space at character 4, 2 in all"
-    assert unseen("plain") == ""
-    assert unicode_form(f"one {split}") == "NFD: 'é' is 'e' + U+0301 at character 7"
-    assert unicode_form(f"café {split}") == "NFC and NFD mixed: 'é' is 'e' + U+0301 at character 8"
-    assert unicode_form("café") == "NFC"
+    assert (
+        describe_invisible("zero\u200bwidth\u2060")
+        == "U+200B zero width space at character 4, 2 in all"
+    )
+    assert describe_invisible("plain") == ""
+    assert describe_unicode_form(f"one {split}") == "NFD: 'é' is 'e' + U+0301 at character 7"
+    assert (
+        describe_unicode_form(f"café {split}")
+        == "NFC and NFD mixed: 'é' is 'e' + U+0301 at character 8"
+    )
+    assert describe_unicode_form("café") == "NFC"
 
 
 def test_a_mixture_of_unicode_forms_is_told_with_its_places():
@@ -112,11 +124,11 @@ def test_a_mixture_of_unicode_forms_is_told_with_its_places():
 
 
 def test_cleaning_keeps_paragraphs():
-    assert cleaned("  a \t b \r\n\r\n\r\n\r\n c\x00 ") == "a b\n\nc"
+    assert clean_text("  a \t b \r\n\r\n\r\n\r\n c\x00 ") == "a b\n\nc"
 
 
 def test_windows_punctuation_read_as_latin_1_comes_back():
-    assert cleaned("well\x85 \x93quoted\x94 \x96 é") == "well… “quoted” – é"
+    assert clean_text("well\x85 \x93quoted\x94 \x96 é") == "well… “quoted” – é"
 
 
 @pytest.mark.parametrize(
@@ -136,17 +148,17 @@ def test_windows_punctuation_read_as_latin_1_comes_back():
     ],
 )
 def test_scripts_by_their_letters(text, name):
-    assert script(text) == name
+    assert detect_script(text) == name
 
 
 @pytest.mark.parametrize("other", ["  Straße 5 ", "STRASSE  5", "Ｓｔｒaße\u00a0５"])
 def test_case_spaces_and_form_do_not_count(other):
-    assert normal(other) == normal("straße 5") == "strasse 5"
+    assert normalise(other) == normalise("straße 5") == "strasse 5"
 
 
 def test_words_of_several_scripts():
-    assert words("don't buy the well-made u.s. card?!") == [
+    assert split_words("don't buy the well-made u.s. card?!") == [
         *("don't", "buy", "the", "well-made", "u.s", ".", "card", "?!"),
     ]
-    assert words("who 's it") == ["who", "'s", "it"]
-    assert words("你好 world") == ["你", "好", "world"]
+    assert split_words("who 's it") == ["who", "'s", "it"]
+    assert split_words("你好 world") == ["你", "好", "world"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.doctor.checks.label_variants import twins
+from weft.doctor.checks.label_variants import find_variants
 
 BANKING = (
     *("card_arrival", "card_linking", "top_up_failed", "top_up_reverted", "pending_transfer"),
@@ -18,7 +18,7 @@ BANKING = (
 
 
 def told(counts: dict[str, int]) -> dict[str, str]:
-    return {twin.label: twin.meant for twin in twins(counts)}
+    return {twin.label: twin.meant for twin in find_variants(counts)}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def told(counts: dict[str, int]) -> dict[str, str]:
 def test_slips_are_told_with_what_was_meant(slip):
     counts = dict.fromkeys(BANKING, 131) | {slip: 2}
     assert told(counts) == {slip: "card_arrival"}
-    (twin,) = twins(counts)
+    (twin,) = find_variants(counts)
     assert twin.clear
 
 
@@ -61,7 +61,7 @@ def test_sound_sets_give_no_alarm(labels):
 
 
 def test_a_swapped_letter_is_a_slip_even_when_frequent():
-    (twin,) = twins({"refund": 31, "refudn": 29})
+    (twin,) = find_variants({"refund": 31, "refudn": 29})
     assert (twin.label, twin.meant, twin.clear) == ("refudn", "refund", False)
 
 
@@ -78,7 +78,7 @@ def test_many_labels_take_no_longer():
 
 
 def test_labels_that_look_the_same():
-    found = twins({"cafe\u0301": 9, "caf\u00e9": 2, "pos\u200b": 7, "pos": 5, "neg": 9})
+    found = find_variants({"cafe\u0301": 9, "caf\u00e9": 2, "pos\u200b": 7, "pos": 5, "neg": 9})
     assert [(one.label, one.meant, one.kind, one.clear) for one in found] == [
         ("cafe\u0301", "caf\u00e9", "NFC and NFD", True),
         ("pos\u200b", "pos", "an invisible character", True),

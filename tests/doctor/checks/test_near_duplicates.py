@@ -6,19 +6,19 @@ import random
 import numpy as np
 import pytest
 
-from weft.doctor.checks.minhash import _signatures, likely_pairs
-from weft.doctor.checks.near_duplicates import near_pairs
-from weft.doctor.checks.word_arrays import LONGEST, Corpus
-from weft.doctor.words import normal, words
+from weft.doctor.checks.minhash import _signatures, candidate_pairs
+from weft.doctor.checks.near_duplicates import find_near_pairs
+from weft.doctor.checks.word_arrays import MAX_TEXT_WORDS, WordIndex
+from weft.doctor.words import normalise, split_words
 
 NAMES = [f"name{i}" for i in range(61)]
 FILLERS = [f"filler{i}" for i in range(211)]
 
 
-def corpus(texts: list[str]) -> Corpus:
-    out = Corpus()
+def corpus(texts: list[str]) -> WordIndex:
+    out = WordIndex()
     for text in texts:
-        out.add(words(normal(text)))
+        out.add(split_words(normalise(text)))
     return out
 
 
@@ -32,7 +32,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 def pairs(texts: list[str]) -> set[tuple[int, int]]:
-    return {(p.first, p.second) for p in near_pairs(corpus(texts), np.arange(len(texts)))}
+    return {(p.first, p.second) for p in find_near_pairs(corpus(texts), np.arange(len(texts)))}
 
 
 @pytest.mark.parametrize("place", range(8))
@@ -49,7 +49,7 @@ def test_one_changed_word_is_found_wherever_it_stands(place):
 def test_punctuation_alone_makes_a_near_copy(other):
     texts = [*sentences(31), "What's this, really?", other]
     assert pairs(texts) == {(31, 32)}
-    (pair,) = near_pairs(corpus(texts), np.arange(len(texts)))
+    (pair,) = find_near_pairs(corpus(texts), np.arange(len(texts)))
     assert pair.score < 1  # 1 is for texts that are equal
 
 
@@ -95,18 +95,18 @@ def test_order_counts():
 
 def test_texts_without_words_are_left_alone():
     assert pairs(["?!", "...", "", "--"]) == set()
-    assert near_pairs(Corpus(), np.arange(0)) == []
+    assert find_near_pairs(WordIndex(), np.arange(0)) == []
 
 
 def test_long_texts_are_compared_by_both_ends():
     rng = random.Random(1)
-    long = [rng.choice(FILLERS) + str(rng.randrange(7)) for _ in range(LONGEST * 3)]
+    long = [rng.choice(FILLERS) + str(rng.randrange(7)) for _ in range(MAX_TEXT_WORDS * 3)]
     early, late = list(long), list(long)
     early[5] = "zebra"
     late[-5] = "zebra"
     texts = [" ".join(words) for words in (long, early, late)]
     assert pairs([*sentences(11), *texts]) == {(11, 12), (11, 13), (12, 13)}
-    other = [rng.choice(FILLERS) for _ in range(LONGEST * 3)]
+    other = [rng.choice(FILLERS) for _ in range(MAX_TEXT_WORDS * 3)]
     assert pairs([*sentences(11), texts[0], " ".join([*long[:100], *other])]) == set()
 
 
@@ -140,7 +140,7 @@ def test_likely_pairs_hold_every_close_pair():
         close[i] = len(texts)
         texts.append(" ".join(cut))
     made = corpus(texts)
-    listed = likely_pairs(made, np.arange(len(texts)), made.weights()).tolist()
+    listed = candidate_pairs(made, np.arange(len(texts)), made.weights()).tolist()
     found = set(map(tuple, listed))
     assert len(found) == len(listed)
     assert len(found & set(close.items())) >= 98
@@ -150,5 +150,5 @@ def test_likely_pairs_hold_every_close_pair():
 def test_a_flood_of_copies_stays_linear():
     texts = [f"buy now item {i} at the best price today and save money" for i in range(1009)]
     made = corpus(texts)
-    found = likely_pairs(made, np.arange(len(texts)), made.weights())
+    found = candidate_pairs(made, np.arange(len(texts)), made.weights())
     assert len(found) <= 12 * len(texts)

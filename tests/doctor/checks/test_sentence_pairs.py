@@ -31,7 +31,7 @@ def test_one_text_in_several_pairs_is_no_copy():
 def test_a_pair_that_comes_again_is_one():
     found = kinds(rows((SAME, OTHERS[0], "x"), (SAME, OTHERS[1], "y"), (SAME, OTHERS[0], "y")))
     assert "repeats an earlier pair" in found["duplicate"].title
-    assert found["conflict"].title == "1 pair carries more than one label."
+    assert found["conflict"].title == "1 pair has more than one label."
     assert found["conflict"].places[0].text == f"{SAME} ⟷ {OTHERS[0]}"
 
 

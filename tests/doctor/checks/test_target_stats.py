@@ -6,13 +6,13 @@ import pytest
 
 from tests.doctor.test_examine import found, kinds
 from weft.doctor import examine
-from weft.doctor.checks.target_stats import free_text
-from weft.doctor.diagnose import diagnosed
-from weft.doctor.formats.files import opened
-from weft.doctor.survey import survey
+from weft.doctor.checks.target_stats import are_free_text
+from weft.doctor.diagnose import diagnose
+from weft.doctor.formats.files import open_files
+from weft.doctor.survey import survey_sources
 from weft.errors import UserError
 from weft.text.example import Example
-from weft.text.read import HEADER, Columns
+from weft.text.read import GUESSED_HEADER, Columns
 
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st", "uv", "wx"]
 
@@ -32,10 +32,10 @@ def examined(*splits: list[Example], **options):
 
 
 def test_free_text_is_told_from_classes():
-    assert free_text(pairs())
-    assert not free_text([Example("a", f"label {i % 3}") for i in range(23)])
-    assert not free_text([Example("a", str(i)) for i in range(23)])
-    assert not free_text([Example("a")] * 23)
+    assert are_free_text(pairs())
+    assert not are_free_text([Example("a", f"label {i % 3}") for i in range(23)])
+    assert not are_free_text([Example("a", str(i)) for i in range(23)])
+    assert not are_free_text([Example("a")] * 23)
 
 
 def test_a_clean_parallel_text_has_nothing_wrong():
@@ -116,32 +116,32 @@ def test_two_files_side_by_side(tmp_path):
     (tmp_path / "a.en").write_text("".join(f"{e.text}\n" for e in rows))
     said = [f"{e.label}\n" for e in rows]
     (tmp_path / "a.de").write_text("".join([*said[:4], "\n", *said[5:]]))
-    files = opened([str(tmp_path / "a.en")], Columns(), target="de")
-    seen = survey(files.sources)
+    files = open_files([str(tmp_path / "a.en")], Columns(), target="de")
+    seen = survey_sources(files.sources)
     assert seen.pairs is not None
     assert seen.rows == 22
     assert sum(files.tallies["data"].counts.values()) == 1
     (tmp_path / "a.de").write_text("".join(said[:9]))
-    short = opened([str(tmp_path / "a.en")], Columns(), target="de")
-    assert survey(short.sources).rows == 9
+    short = open_files([str(tmp_path / "a.en")], Columns(), target="de")
+    assert survey_sources(short.sources).rows == 9
     assert any("goes on" in p for places in short.tallies["data"].places.values() for p in places)
-    joined = opened([f"{tmp_path / 'a.en'},{tmp_path / 'a.de'}"] * 4, Columns())
+    joined = open_files([f"{tmp_path / 'a.en'},{tmp_path / 'a.de'}"] * 4, Columns())
     assert set(joined.formats.values()) == {"parallel"}
     assert all(sum(1 for _ in source()) == 9 for source in joined.sources.values())
     for bad in ("a.fr", "a.en,{}/a.fr"):
         with pytest.raises(UserError, match=r"a\.fr: no such file"):
-            opened([f"{tmp_path}/{bad.format(tmp_path)}"], Columns())
+            open_files([f"{tmp_path}/{bad.format(tmp_path)}"], Columns())
     with pytest.raises(UserError, match=r"a\.fr"):
-        opened([str(tmp_path / "a.en")], Columns(), target="fr")
+        open_files([str(tmp_path / "a.en")], Columns(), target="fr")
 
 
 def test_a_header_that_was_guessed_is_noted(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("english\tfrench\n" + "".join(f"{e.text}\t{e.label}\n" for e in pairs()))
-    files = opened([str(path)], Columns())
-    seen = survey(files.sources)
+    files = open_files([str(path)], Columns())
+    seen = survey_sources(files.sources)
     assert seen.rows == 23
-    noted = found(diagnosed(seen, files.paths, 512, False, files.tallies)[0], HEADER)
+    noted = found(diagnose(seen, files.paths, 512, False, files.tallies)[0], GUESSED_HEADER)
     assert (noted.level, noted.places[0].where) == ("note", f"{path}:1")
     assert noted.title.startswith("The first line of data is taken for a header: single words")
 

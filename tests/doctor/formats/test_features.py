@@ -7,10 +7,10 @@ import pytest
 
 from tests.doctor.test_examine import found
 from tests.fixtures.command import command, fails, ok, says
-from weft.doctor.diagnose import diagnosed
-from weft.doctor.formats.features import names
-from weft.doctor.formats.files import opened
-from weft.doctor.survey import survey
+from weft.doctor.diagnose import diagnose
+from weft.doctor.formats.features import reference_matrices
+from weft.doctor.formats.files import open_files
+from weft.doctor.survey import survey_sources
 from weft.text.example import Example
 from weft.text.read import Columns
 
@@ -32,9 +32,9 @@ KINDS = {
 
 
 def examined(*paths):
-    files = opened([str(path) for path in paths], Columns())
-    seen = survey(files.sources)
-    return diagnosed(seen, files.paths, 512, False, files.tallies, files.findings)[0]
+    files = open_files([str(path) for path in paths], Columns())
+    seen = survey_sources(files.sources)
+    return diagnose(seen, files.paths, 512, False, files.tallies, files.findings)[0]
 
 
 def archive(folder):
@@ -91,11 +91,11 @@ def test_a_matrix_that_is_not_there(tmp_path):
 
 
 def test_names_are_told_from_texts():
-    assert names([Example("a.npz:1"), Example("a.npy"), Example("a sentence")])
-    assert names([Example("[[1, 2.5], [3, 4]]")])
+    assert reference_matrices([Example("a.npz:1"), Example("a.npy"), Example("a sentence")])
+    assert reference_matrices([Example("[[1, 2.5], [3, 4]]")])
     for text in ("a sentence", "[[link]] text", "what is a .npy file?", "[[]]", ""):
-        assert not names([Example(text)])
-    assert not names([])
+        assert not reference_matrices([Example(text)])
+    assert not reference_matrices([])
 
 
 def test_the_command_says_it(tmp_path):

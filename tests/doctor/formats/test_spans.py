@@ -5,13 +5,13 @@ import json
 import pytest
 
 from weft.doctor import Finding
-from weft.doctor.checks.annotation_faults import findings
-from weft.doctor.formats.files import opened
-from weft.doctor.formats.spans import examples, trimmed
-from weft.doctor.formats.structured import faults, kind_of
+from weft.doctor.checks.annotation_faults import group_faults
+from weft.doctor.formats.files import open_files
+from weft.doctor.formats.spans import read_examples, trim_span
+from weft.doctor.formats.structured import find_faults, format_of
 from weft.text.annotation.schemes import Span
 from weft.text.columns import Columns
-from weft.text.line_source import Account
+from weft.text.line_source import SkipLog
 
 TEXT = "Ada Lovelace met Charles Babbage in London ."
 GOOD = {"id": "g", "text": TEXT, "spans": [[0, 12, "PER"], [17, 32, "PER"], [36, 42, "LOC"]]}
@@ -30,15 +30,15 @@ def brat(folder, text: str, *lines: str) -> str:
 
 
 def told(path: str) -> dict[str, Finding]:
-    kind = kind_of(path, None, Columns())
-    return {f.kind: f for f in findings(faults(path, kind, Columns()), "data")}
+    kind = format_of(path, None, Columns())
+    return {f.kind: f for f in group_faults(find_faults(path, kind, Columns()), "data")}
 
 
 def test_sound_spans_in_both_spellings(tmp_path):
     spelt = [{"start": s, "end": e, "label": k} for s, e, k in GOOD["spans"]]
     path = jsonl(tmp_path, GOOD, {"text": TEXT, "spans": spelt}, {"text": "none", "spans": []})
     assert told(path) == {}
-    texts = [(e.text, e.where) for e in examples(path, False, Account())]
+    texts = [(e.text, e.where) for e in read_examples(path, False, SkipLog())]
     assert texts[2] == ("none", f"{path}:3")
 
 
@@ -117,7 +117,7 @@ def test_rows_that_are_no_spans_are_told_by_the_reader(tmp_path):
         {"id": "x7", "text": TEXT, "spans": [["36", 42, "LOC"]]},
         {"spans": [[0, 1, "X"]]},
     )
-    files = opened([jsonl(tmp_path, *rows)], Columns())
+    files = open_files([jsonl(tmp_path, *rows)], Columns())
     assert [e.id for e in files.sources["data"]()] == ["g"]
     said = list(files.tallies["data"].told.values())
     assert said[0].startswith("text 'x7': ['36', 42, 'LOC'] is not a span.")
@@ -139,7 +139,7 @@ def test_brat_names_the_line_of_each_span(tmp_path):
     ("start", "end", "right"), [(12, 17, True), (0, 3, True), (12, 13, False), (3, 4, False)]
 )
 def test_spaces_are_trimmed(start, end, right):
-    found = trimmed(TEXT, Span("X", start, end))
+    found = trim_span(TEXT, Span("X", start, end))
     if not right:
         assert found is None
         return
@@ -162,4 +162,4 @@ def test_spaces_are_trimmed(start, end, right):
 def test_other_files_are_not_taken_for_structures(tmp_path, content):
     path = tmp_path / "file.txt"
     path.write_text(content, "utf-8")
-    assert kind_of(str(path), None, Columns()) in ("jsonl", "tsv", "lines")
+    assert format_of(str(path), None, Columns()) in ("jsonl", "tsv", "lines")

@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.doctor import Finding, examine
-from weft.doctor.annotations import annotation, difference, layers
-from weft.doctor.checks.annotation_faults import findings
-from weft.doctor.checks.consistency import RARE, Variation
-from weft.doctor.formats.column_files import repaired, scheme_of
-from weft.doctor.formats.files import opened
-from weft.doctor.formats.structured import faults, kind_of, look
+from weft.doctor.annotations import annotation_hash, collect_annotations, describe_difference
+from weft.doctor.checks.annotation_faults import group_faults
+from weft.doctor.checks.consistency import MIN_FREQUENCY_RATIO, TagVariation
+from weft.doctor.formats.column_files import detect_scheme, repair_tags
+from weft.doctor.formats.files import open_files
+from weft.doctor.formats.structured import check_files, find_faults, format_of
 from weft.text.annotation import schemes
 from weft.text.annotation.schemes import Span
 from weft.text.columns import Columns
-from weft.text.example import Example, Layers, Marks
+from weft.text.example import CharSpans, Example, WordAnnotations
 
 
 def sentence(name: str, heads: list, words: str = "", tags: str = "", text: str = "") -> str:
@@ -44,8 +44,8 @@ def columns(folder, *sentences: str, name: str = "a.conll") -> str:
 
 
 def told(path: str) -> dict[str, Finding]:
-    kind = kind_of(path, None, Columns())
-    return {f.kind: f for f in findings(faults(path, kind, Columns()), "data")}
+    kind = format_of(path, None, Columns())
+    return {f.kind: f for f in group_faults(find_faults(path, kind, Columns()), "data")}
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_faulty_tags(tmp_path, sentence, kind, line, detail):
 def test_sound_tags_in_any_scheme(tmp_path, scheme, sentence):
     path = columns(tmp_path, sentence, sentence)
     assert told(path) == {}
-    assert scheme_of(path, Columns()) == scheme
+    assert detect_scheme(path, Columns()) == scheme
 
 
 def test_parts_of_speech_have_no_scheme(tmp_path):
     path = columns(tmp_path, *["Ada NNP|met VBD|I PRP"] * 7)
-    assert scheme_of(path, Columns()) == ""
+    assert detect_scheme(path, Columns()) == ""
     assert told(path) == {}
 
 
@@ -182,7 +182,7 @@ def test_two_schemes_in_one_file_and_in_two(tmp_path):
     assert found["mixed schemes"].places[0].detail.endswith("the file is BILOU: write 'L-PER'")
     other = columns(tmp_path, "Ada B-PER|Fox I-PER|met O|Cy B-PER", name="b.conll")
     paths = {"train": path, "test": other}
-    both = look(paths, dict.fromkeys(paths, "conll"), dict.fromkeys(paths, Columns()))
+    both = check_files(paths, dict.fromkeys(paths, "conll"), dict.fromkeys(paths, Columns()))
     (last,) = [f for f in both if f.kind == "schemes differ"]
     assert last.title == "2 tagging schemes are used: train BILOU, test IOB2."
 
@@ -192,9 +192,9 @@ TAG = st.sampled_from(["O", *(f"{m}-{k}" for m in "BILUES" for k in ("X", "Y"))]
 
 @given(st.lists(TAG, max_size=7), st.sampled_from(["IOB1", "IOB2", "BILOU", "BIOES"]))
 def test_what_is_repaired_is_what_is_at_fault(tags, scheme):
-    right = repaired(tags, scheme)
-    assert (right == tags) == (schemes.fault(tags, scheme) is None)
-    assert schemes.fault(right, scheme) is None
+    right = repair_tags(tags, scheme)
+    assert (right == tags) == (schemes.find_fault(tags, scheme) is None)
+    assert schemes.find_fault(right, scheme) is None
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_what_is_repaired_is_what_is_at_fault(tags, scheme):
 def test_reading_goes_on_after_a_broken_tree(tmp_path, lines, said):
     path = tmp_path / "a.ptb"
     path.write_text(f"(S (X a) (Y b))\n{lines}\n(S (X\n  c))\n(S (X d))\n", "utf-8")
-    files = opened([str(path)], Columns())
+    files = open_files([str(path)], Columns())
     assert [e.text for e in files.sources["data"]()] == ["a b", "c", "d"]
     assert files.tallies["data"].told == {f"{path}:2": said}
 
@@ -217,8 +217,8 @@ def test_reading_goes_on_after_a_broken_tree(tmp_path, lines, said):
 def test_broken_trees_over_many_lines_are_known_for_trees(tmp_path):
     whole = "( (S\n    (NP (D the) (N dog))\n    (VP (V barks))) )\n"
     (tmp_path / "a.txt").write_text(whole + whole.replace(")) )", "))") + whole, "utf-8")
-    assert kind_of(str(tmp_path / "a.txt"), None, Columns()) == "trees"
-    files = opened([str(tmp_path / "a.txt")], Columns())
+    assert format_of(str(tmp_path / "a.txt"), None, Columns()) == "trees"
+    files = open_files([str(tmp_path / "a.txt")], Columns())
     assert [e.line for e in files.sources["data"]()] == [1, 7]
     (said,) = files.tallies["data"].told.values()
     assert said == "the '(' in column 1 is never closed; the next tree begins on line 7"
@@ -238,40 +238,42 @@ def test_a_table_in_which_no_column_looks_like_a_label(tmp_path):
     path = tmp_path / "a.csv"
     rows = "".join(f"{i},soup {i} was cold,seen by {i}\n" for i in range(23))
     path.write_text(f"ticket,text,remark\n{rows}")
-    (found,) = opened([str(path)], Columns()).findings
+    (found,) = open_files([str(path)], Columns()).findings
     assert found.title == (
         "No column of data looks like a label; 'ticket' or 'remark' might be one."
     )
     assert "--label COLUMN" in found.fix
     for asked in (Columns(label="remark"), Columns(label="")):
-        assert opened([str(path)], asked).findings == ()
+        assert open_files([str(path)], asked).findings == ()
     path.write_text("id,text\n" + "".join(f"{i},soup {i} was cold\n" for i in range(23)))
-    assert opened([str(path)], Columns()).findings == ()
+    assert open_files([str(path)], Columns()).findings == ()
 
 
 def layered(text: str, tags: str, id: str = "", **more: str) -> Example:
     extra = {name: tuple(value.split()) for name, value in more.items()}
-    known = Layers({"upos": tuple(tags.split()), **extra}, "upos")
+    known = WordAnnotations({"upos": tuple(tags.split()), **extra}, "upos")
     return Example(text, known, id, "f", 1, tuple(text.split()))
 
 
 def test_what_is_counted_of_words():
-    assert layers(layered("a b", "X _", deprel="root dep")) == {
+    assert collect_annotations(layered("a b", "X _", deprel="root dep")) == {
         "tags": ["X"], "relations": ["root", "dep"]
     }  # fmt: skip
-    assert layers(layered("a b c", "B-PER I-PER O")) == {"types": ["PER"]}
-    assert layers(Example("Ada", Marks((Span("PER", 0, 3),)))) == {"types": ["PER"]}
-    assert layers(Example("Ada", "label")) == {}
+    assert collect_annotations(layered("a b c", "B-PER I-PER O")) == {"types": ["PER"]}
+    assert collect_annotations(Example("Ada", CharSpans((Span("PER", 0, 3),)))) == {
+        "types": ["PER"]
+    }
+    assert collect_annotations(Example("Ada", "label")) == {}
 
 
 def test_the_first_difference_of_two_annotations():
     one, other = layered("a b", "X Y", lemma="a b"), layered("a b", "X Z", lemma="a c")
-    assert annotation(one) != annotation(other)
-    assert annotation(one) == annotation(layered("a b", "X Y", lemma="c d"))
-    assert difference(one, other) == "word 2 'b': upos Y / Z"
-    spans = [Example("Ada met", Marks(m)) for m in ((Span("A", 0, 3),), (Span("B", 0, 3),), ())]
-    assert difference(spans[0], spans[1]) == "A 'Ada' / B 'Ada'"
-    assert difference(spans[0], spans[2]) == "A 'Ada' / nothing"
+    assert annotation_hash(one) != annotation_hash(other)
+    assert annotation_hash(one) == annotation_hash(layered("a b", "X Y", lemma="c d"))
+    assert describe_difference(one, other) == "word 2 'b': upos Y / Z"
+    spans = [Example("Ada met", CharSpans(m)) for m in ((Span("A", 0, 3),), (Span("B", 0, 3),), ())]
+    assert describe_difference(spans[0], spans[1]) == "A 'Ada' / B 'Ada'"
+    assert describe_difference(spans[0], spans[2]) == "A 'Ada' / nothing"
 
 
 def found_in(**sources) -> dict[str, Finding]:
@@ -311,15 +313,23 @@ def test_tags_that_are_made_to_differ_are_no_slips():
 
 
 def test_words_tagged_unlike_the_same_elsewhere():
-    seen = Variation()
-    for row in range(RARE):
+    seen = TagVariation()
+    for row in range(MIN_FREQUENCY_RATIO):
         seen.take(row, ("we", "saw", "it"), ("PRON", "VERB", "PRON"))
-    seen.take(RARE, ("we", "saw", "it"), ("PRON", "NOUN", "PRON"))
-    seen.take(RARE + 1, ("a", "saw", "it"), ("DET", "NOUN", "PRON"))  # another context
+    seen.take(MIN_FREQUENCY_RATIO, ("we", "saw", "it"), ("PRON", "NOUN", "PRON"))
+    seen.take(
+        MIN_FREQUENCY_RATIO + 1, ("a", "saw", "it"), ("DET", "NOUN", "PRON")
+    )  # another context
     (odd,) = seen.odd()
-    assert (odd.row, odd.place, odd.tag, odd.usual, odd.times) == (RARE, 1, "NOUN", "VERB", RARE)
-    few = Variation()
-    for tag in ["VERB"] * (RARE - 1) + ["NOUN"]:
+    assert (odd.row, odd.place, odd.tag, odd.usual, odd.times) == (
+        MIN_FREQUENCY_RATIO,
+        1,
+        "NOUN",
+        "VERB",
+        MIN_FREQUENCY_RATIO,
+    )
+    few = TagVariation()
+    for tag in ["VERB"] * (MIN_FREQUENCY_RATIO - 1) + ["NOUN"]:
         few.take(0, ("saw",), (tag,))
     assert few.odd() == []
 

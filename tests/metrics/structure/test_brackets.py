@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.metrics.structure.brackets import Bracketed, Brackets
-from weft.text.annotation.constituents import brackets, tags
+from weft.text.annotation.constituents import pos_tags, tree_to_brackets
 from weft.text.annotation.trees import Tree, format, parse
 
 DELETE = ("TOP", "-NONE-", ",", ":", "``", "''", ".")
@@ -17,7 +17,7 @@ DELETE = ("TOP", "-NONE-", ",", ":", "``", "''", ".")
 
 def bracketed(line: str) -> Bracketed:
     tree = parse(line)
-    return Bracketed(brackets(tree), tags(tree))
+    return Bracketed(tree_to_brackets(tree), pos_tags(tree))
 
 
 def read(line: str):

@@ -74,7 +74,9 @@ def measured(predicted: list[list[str]], gold: list[list[str]]) -> Chunks:
     pairs = zip(predicted, gold, strict=True)
     words = [(sum(map(str.__eq__, said, true)), len(true)) for said, true in pairs]
     each = (predicted, gold)
-    measure.add(*([schemes.spans(tags, "IOB2", "repair") for tags in rows] for rows in each), words)
+    measure.add(
+        *([schemes.tags_to_spans(tags, "IOB2", "repair") for tags in rows] for rows in each), words
+    )
     return measure
 
 
@@ -136,7 +138,7 @@ def test_strict_figures_are_those_of_seqeval(name: str, seed: int) -> None:
     predicted, gold = each
     measure = Chunks()
     ours = {"IOB2": "IOB2", "IOBES": "BIOES"}[name]
-    measure.add(*([schemes.spans(tags, ours, "discard") for tags in rows] for rows in each))
+    measure.add(*([schemes.tags_to_spans(tags, ours, "discard") for tags in rows] for rows in each))
     found = measure.figures(resamples=0)
     wanted = precision_recall_fscore_support(
         gold, predicted, average="micro", scheme=getattr(scheme, name)

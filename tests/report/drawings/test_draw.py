@@ -8,14 +8,14 @@ import pytest
 
 from weft.report.drawings.draw import drawn, in_terminal, laid, strangers
 from weft.tasks.annotation import Structure
-from weft.text.annotation.trees import nodes, parse
+from weft.text.annotation.trees import iter_nodes, parse
 
 WORDS = ("She", "<saw>", "Ann", "Lee")
 PLACES = ((0, 3), (4, 9), (10, 13), (14, 17))
 TREE = parse("(S (NP (PRP She)) (VP (VBD saw) (NP (NNP Ann) (NNP Lee))))")
 OTHER = parse("(S (NP (PRP She)) (VP (VBD saw) (NP (NNP Ann)) (NP (NNP Lee))))")
 FILM = parse("(3 (2 (2 The) (2 film)) (4 (3 is) (4 good)))")
-SCORES = tuple((int(node.label) - 2) / 2 for node in nodes(FILM))
+SCORES = tuple((int(node.label) - 2) / 2 for node in iter_nodes(FILM))
 
 TAGS = Structure("tags", WORDS, PLACES, tags=("PRON", "VERB", "PROPN", "PROPN"))
 SPANS = Structure("spans", WORDS, PLACES, spans=((10, 17, "PER"),))

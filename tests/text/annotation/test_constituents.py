@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from weft.errors import UserError
 from weft.text.annotation.constituents import (
     Span,
-    brackets,
-    chained,
-    grown,
-    opened,
-    spans,
-    tags,
-    topped,
-    unchained,
+    add_root,
+    join_unaries,
+    pos_tags,
+    split_unaries,
+    split_unary_label,
+    to_tree,
+    tree_to_brackets,
+    tree_to_spans,
 )
-from weft.text.annotation.trees import Tree, nodes, parse
-from weft.text.formats.brackets import unwrapped
+from weft.text.annotation.trees import Tree, iter_nodes, parse
+from weft.text.formats.brackets import strip_root
 
 LINES = [
     "(NN dog)",
@@ -31,18 +31,18 @@ LINES = [
 
 def test_chains_are_one_span():
     tree = parse("(S (VP (VB see) (NP (NP (NNS dogs)))))")
-    assert spans(tree) == [Span("S+VP", 0, 2), Span("NP+NP", 1, 2)]
+    assert tree_to_spans(tree) == [Span("S+VP", 0, 2), Span("NP+NP", 1, 2)]
     one_each = [("S", 0, 2), ("VP", 0, 2), ("NP", 1, 2), ("NP", 1, 2)]
-    assert brackets(tree) == opened(spans(tree)) == one_each
-    assert tags(tree) == ["VB", "NNS"]
+    assert tree_to_brackets(tree) == split_unaries(tree_to_spans(tree)) == one_each
+    assert pos_tags(tree) == ["VB", "NNS"]
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_back_without_loss(line):
     tree = parse(line)
-    assert grown(spans(tree), tree.words, tags(tree)) == tree
-    assert grown(reversed(spans(tree)), tree.words, tags(tree)) == tree
-    assert grown(brackets(tree), tree.words, tags(tree)) == tree  # chains written out
+    assert to_tree(tree_to_spans(tree), tree.words, pos_tags(tree)) == tree
+    assert to_tree(reversed(tree_to_spans(tree)), tree.words, pos_tags(tree)) == tree
+    assert to_tree(tree_to_brackets(tree), tree.words, pos_tags(tree)) == tree  # chains written out
 
 
 labels = st.text("SVPN+%2B5-=", max_size=4)
@@ -61,41 +61,41 @@ forests = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(forests)
 def test_any_tree_comes_back(tree):
-    found = spans(tree)
-    assert grown(found, tree.words, tags(tree)) == tree
+    found = tree_to_spans(tree)
+    assert to_tree(found, tree.words, pos_tags(tree)) == tree
     assert len({span[1:] for span in found}) == len(found)  # a chain is one label
-    assert len(brackets(tree)) == sum(1 for node in nodes(tree) if node.children)
-    assert brackets(tree) == opened(found)
+    assert len(tree_to_brackets(tree)) == sum(1 for node in iter_nodes(tree) if node.children)
+    assert tree_to_brackets(tree) == split_unaries(found)
 
 
 @given(st.lists(labels, min_size=1, max_size=5))
 def test_any_chain_comes_apart(names):
-    assert unchained(chained(names)) == names
+    assert split_unary_label(join_unaries(names)) == names
 
 
 def test_a_deep_tree():
     tree = Tree("NN", "x")
     for depth in range(3000):
         tree = Tree(f"X{depth}", "", (tree, Tree("NN", "y")))
-    assert grown(spans(tree), tree.words, tags(tree)) == tree
+    assert to_tree(tree_to_spans(tree), tree.words, pos_tags(tree)) == tree
 
 
 def test_without_a_span_over_all_there_is_a_bracket_without_label():
-    found = grown([Span("NP", 1, 3)], ["a", "b", "c"], ["X", "Y", "Z"])
+    found = to_tree([Span("NP", 1, 3)], ["a", "b", "c"], ["X", "Y", "Z"])
     assert found == parse("( (X a) (NP (Y b) (Z c)))")
-    assert grown([], ["a"], ["X"]) == parse("(X a)")
+    assert to_tree([], ["a"], ["X"]) == parse("(X a)")
 
 
 def test_the_bracket_around_a_tree():
     for line in ("(TOP (S (NN a) (NN b)))", "(TOP (NN a) (NN b))", "(TOP (NN a))"):
-        assert topped(unwrapped(parse(line))) == parse(line)
+        assert add_root(strip_root(parse(line))) == parse(line)
 
 
 def test_spans_that_make_no_tree():
     words = ["a", "b", "c"]
     with pytest.raises(UserError, match=r"start=0, end=2\) and .*start=1, end=3\) cross"):
-        grown([Span("X", 0, 2), Span("Y", 1, 3)], words, words)
+        to_tree([Span("X", 0, 2), Span("Y", 1, 3)], words, words)
     with pytest.raises(UserError, match=r"do not fit a sentence of 3 words"):
-        grown([Span("X", 1, 4)], words, words)
+        to_tree([Span("X", 1, 4)], words, words)
     with pytest.raises(UserError, match=r"do not fit a sentence of 0 words"):
-        grown([], [], [])
+        to_tree([], [], [])

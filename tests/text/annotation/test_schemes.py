@@ -11,12 +11,12 @@ from weft.text.annotation import schemes
 from weft.text.annotation.schemes import (
     SCHEMES,
     Span,
-    allowed,
     convert,
-    fault,
+    find_fault,
+    is_allowed,
     recognise,
-    spans,
-    tags,
+    spans_to_tags,
+    tags_to_spans,
 )
 
 LABELS = ("X", "Y-Z")
@@ -52,28 +52,30 @@ def merged(given: list[Span]) -> list[Span]:
 @given(sentences(), st.sampled_from(SCHEMES))
 def test_spans_survive_every_scheme(sentence, scheme):
     given_spans, length = sentence
-    written = tags(given_spans, length, scheme)
+    written = spans_to_tags(given_spans, length, scheme)
     expected = merged(given_spans) if scheme == "IO" else given_spans
     for invalid in ("error", "repair", "discard"):
-        assert spans(written, scheme, invalid) == expected
-    assert fault(written, scheme) is None
+        assert tags_to_spans(written, scheme, invalid) == expected
+    assert find_fault(written, scheme) is None
 
 
 @given(sentences(), st.sampled_from(SCHEMES), st.sampled_from(SCHEMES))
 def test_conversion_keeps_the_spans(sentence, source, target):
     given_spans, length = sentence
     kept = merged(given_spans) if source == "IO" else given_spans
-    assert convert(tags(given_spans, length, source), source, target) == tags(kept, length, target)
+    assert convert(spans_to_tags(given_spans, length, source), source, target) == spans_to_tags(
+        kept, length, target
+    )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_transitions_allow_exactly_what_can_be_written(scheme):
     """All sequences of three words, against those that some set of spans is written as."""
     known = every_tag(scheme)
-    start, pairs, end = schemes.transitions(known, scheme)
+    start, pairs, end = schemes.allowed_transitions(known, scheme)
     number = {tag: i for i, tag in enumerate(known)}
     one = [[Span(label, a, b)] for a in range(3) for b in range(a + 1, 4) for label in LABELS]
-    written = {tuple(tags([], 3, scheme))}
+    written = {tuple(spans_to_tags([], 3, scheme))}
     for chosen in itertools.chain(one, map(sum_of, itertools.product(one, repeat=2))):
         written |= spelt(chosen, scheme)
     for chosen in map(sum_of, itertools.product(one, repeat=3)):
@@ -82,7 +84,7 @@ def test_transitions_allow_exactly_what_can_be_written(scheme):
         a, b, c = (number[tag] for tag in sequence)
         may = start[a] and pairs[a, b] and pairs[b, c] and end[c]
         assert may == (sequence in written), sequence
-        assert may == (fault(sequence, scheme) is None)
+        assert may == (find_fault(sequence, scheme) is None)
 
 
 def sum_of(lists) -> list[Span]:
@@ -91,7 +93,7 @@ def sum_of(lists) -> list[Span]:
 
 def spelt(chosen: list[Span], scheme: str) -> set[tuple[str, ...]]:
     try:
-        return {tuple(tags(chosen, 3, scheme))}
+        return {tuple(spans_to_tags(chosen, 3, scheme))}
     except UserError:  # they overlap
         return set()
 
@@ -119,13 +121,13 @@ def conlleval(given: list[str]) -> list[Span]:
 
 @given(st.lists(st.sampled_from(every_tag("IOB2")), max_size=7), st.sampled_from(["IOB1", "IOB2"]))
 def test_repair_reads_as_conlleval(given_tags, scheme):
-    assert spans(given_tags, scheme, "repair") == conlleval(given_tags)
+    assert tags_to_spans(given_tags, scheme, "repair") == conlleval(given_tags)
 
 
 @given(st.lists(st.sampled_from(every_tag("IOB2")), max_size=7))
 def test_repaired_tags_are_valid(given_tags):
     for target in SCHEMES:
-        assert fault(convert(given_tags, "BIO", target, "repair"), target) is None
+        assert find_fault(convert(given_tags, "BIO", target, "repair"), target) is None
 
 
 @pytest.mark.parametrize(
@@ -140,10 +142,10 @@ def test_repaired_tags_are_valid(given_tags):
     ],
 )
 def test_repair_and_discard(scheme, given_tags, repaired, kept):
-    assert spans(given_tags.split(), scheme, "repair") == repaired
-    assert spans(given_tags.split(), scheme, "discard") == kept
+    assert tags_to_spans(given_tags.split(), scheme, "repair") == repaired
+    assert tags_to_spans(given_tags.split(), scheme, "discard") == kept
     with pytest.raises(UserError):
-        spans(given_tags.split(), scheme)
+        tags_to_spans(given_tags.split(), scheme)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +167,11 @@ def test_recognise(sequences, scheme):
 
 @given(st.lists(sentences(), min_size=1, max_size=5), st.sampled_from(SCHEMES))
 def test_what_is_recognised_reads_the_same_spans(many, scheme):
-    written = [tags(given_spans, length, scheme) for given_spans, length in many]
+    written = [spans_to_tags(given_spans, length, scheme) for given_spans, length in many]
     found = recognise(written)
-    assert [spans(t, found, "repair") for t in written] == [spans(t, scheme) for t in written]
+    assert [tags_to_spans(t, found, "repair") for t in written] == [
+        tags_to_spans(t, scheme) for t in written
+    ]
 
 
 @pytest.mark.parametrize(
@@ -186,21 +190,21 @@ def test_what_is_recognised_reads_the_same_spans(many, scheme):
 )
 def test_messages(scheme, given_tags, message):
     with pytest.raises(UserError, match=message):
-        spans(given_tags.split(), scheme)
+        tags_to_spans(given_tags.split(), scheme)
 
 
 def test_spans_that_cannot_be_tagged():
     with pytest.raises(UserError, match=r"X \[0, 2\) and Y \[1, 3\) overlap"):
-        tags([Span("Y", 1, 3), Span("X", 0, 2)], 5, "IOB2")
+        spans_to_tags([Span("Y", 1, 3), Span("X", 0, 2)], 5, "IOB2")
     with pytest.raises(UserError, match=r"X \[3, 6\) does not fit a sentence of 5 words"):
-        tags([Span("X", 3, 6)], 5, "IOB2")
+        spans_to_tags([Span("X", 3, 6)], 5, "IOB2")
     with pytest.raises(UserError, match="Tags of two schemes are mixed: L-, S-"):
         recognise([["L-X", "S-X"]])
     with pytest.raises(UserError, match="Unknown way with invalid tags 'repare'"):
-        spans([], "IOB2", "repare")
+        tags_to_spans([], "IOB2", "repare")
 
 
 def test_borders_of_a_sentence():
-    assert not allowed(None, "I-X", "IOB2")
-    assert allowed("B-X", None, "IOB2")
-    assert not allowed("B-X", None, "BILOU")
+    assert not is_allowed(None, "I-X", "IOB2")
+    assert is_allowed("B-X", None, "IOB2")
+    assert not is_allowed("B-X", None, "BILOU")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.text.annotation.trees import Tree, format, nodes, parse, phrases
+from weft.text.annotation.trees import Tree, format, iter_nodes, iter_phrases, parse
 
 WORDS = st.text(alphabet="ab(){}[]é\u00a0/", min_size=1, max_size=3)
 LEAVES = st.builds(Tree, st.sampled_from("01234"), WORDS)
@@ -31,7 +31,7 @@ def test_round_trip(tree):
 
 @given(TREES)
 def test_phrases_are_the_texts_of_all_nodes(tree):
-    assert list(phrases(tree)) == [(node.label, node.text) for node in nodes(tree)]
+    assert list(iter_phrases(tree)) == [(node.label, node.text) for node in iter_nodes(tree)]
 
 
 def test_written_form():
@@ -57,7 +57,7 @@ def test_an_unlabelled_bracket_around_the_tree():
     tree = parse("( (S (NP We) (VP left)))")
     assert tree.label == ""
     assert tree.text == "We left"
-    assert [label for label, _ in phrases(tree)] == ["S", "NP", "VP"]
+    assert [label for label, _ in iter_phrases(tree)] == ["S", "NP", "VP"]
 
 
 def test_depth():
@@ -66,4 +66,4 @@ def test_depth():
     tree = parse(line)
     assert format(tree) == line
     assert tree == parse(line)
-    assert sum(1 for _ in phrases(tree)) == depth
+    assert sum(1 for _ in iter_phrases(tree)) == depth

@@ -6,14 +6,21 @@ from hypothesis import given
 from tests.text.annotation.test_trees import TREES
 from tests.text.formats.test_conll import ROLES
 from weft.doctor.diagnose import examine
-from weft.doctor.formats.files import opened
+from weft.doctor.formats.files import open_files
 from weft.errors import UserError
 from weft.text.annotation import trees
 from weft.text.annotation.trees import format, parse
 from weft.text.columns import Columns
 from weft.text.formats import brackets
-from weft.text.formats.brackets import bits, from_bits, read_bits, read_brackets, strip, unwrapped
-from weft.text.line_source import Account
+from weft.text.formats.brackets import (
+    from_parse_bits,
+    read_brackets,
+    read_parse_bits,
+    strip,
+    strip_root,
+    to_parse_bits,
+)
+from weft.text.line_source import SkipLog
 from weft.text.read import read
 
 TREEBANK = """\
@@ -46,14 +53,14 @@ def test_strip(tmp_path):
     first = next(read_brackets(save(tmp_path, TREEBANK))).tree
     bare = "(VP (VBD left) (S (VP (TO to) (VP (VB eat)))))"
     rest = "(-LRB- -LRB-) (NP (QP (CD two))) (-RRB- -RRB-) (. .)"
-    assert format(unwrapped(strip(first))) == f"(S (NP (PRP We)) {bare} {rest})"
+    assert format(strip_root(strip(first))) == f"(S (NP (PRP We)) {bare} {rest})"
     assert format(strip(first, traces=False, functions=False)) == format(first)
     assert "NP-SBJ-1" in format(strip(first, functions=False))
     assert "*-1" not in format(strip(first, functions=False))
     assert strip(parse("(NP (-NONE- *T*-2))")) is None
-    assert [brackets.bare(label) for label in ("NP=2", "-NONE-", "PRP$", "WHNP-1", "-")] == [
-        *("NP", "-NONE-", "PRP$", "WHNP", "-")
-    ]
+    assert [
+        brackets.strip_function_tags(label) for label in ("NP=2", "-NONE-", "PRP$", "WHNP-1", "-")
+    ] == [*("NP", "-NONE-", "PRP$", "WHNP", "-")]
 
 
 @pytest.mark.parametrize(
@@ -76,23 +83,25 @@ def test_unbalanced(tmp_path, content, message):
 @given(TREES)
 def test_bits_there_and_back(tree):
     tree = trees.Tree("TOP", "", (tree,))
-    leaves = [node for node in trees.nodes(tree) if not node.children]
-    assert from_bits(tree.words, [leaf.label for leaf in leaves], bits(tree)) == tree
+    leaves = [node for node in trees.iter_nodes(tree) if not node.children]
+    assert from_parse_bits(tree.words, [leaf.label for leaf in leaves], to_parse_bits(tree)) == tree
 
 
 def test_bits_of_a_file(tmp_path):
     path = save(tmp_path, ROLES, "a.conll")
-    first, second = read_bits(path)
+    first, second = read_parse_bits(path)
     assert format(first.tree) == "(TOP (S (NP (NNP Bush)) (VP (VBD saw) (NP (PRP it)))))"
     assert (first.id, second.id, second.where) == ("a-1", "a-2", f"{path}:7")
-    assert format(next(read_bits(path, tags="upos")).tree).startswith("(TOP (S (NP (PROPN Bush))")
+    assert format(next(read_parse_bits(path, tags="upos")).tree).startswith(
+        "(TOP (S (NP (PROPN Bush))"
+    )
 
 
 def test_bits_need_no_names(tmp_path):
     path = save(tmp_path, "a DT (S(NP*\nb NN *)\nc VB (VP*))\n")
-    assert format(next(read_bits(path)).tree) == "(S (NP (DT a) (NN b)) (VP (VB c)))"
+    assert format(next(read_parse_bits(path)).tree) == "(S (NP (DT a) (NN b)) (VP (VB c)))"
     with pytest.raises(UserError, match=r"no column of parse bits such as \(S\(NP\* among 2"):
-        next(read_bits(save(tmp_path, "a DT\nb NN\n")))
+        next(read_parse_bits(save(tmp_path, "a DT\nb NN\n")))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +115,7 @@ def test_bits_need_no_names(tmp_path):
 )
 def test_bad_bits(tmp_path, old, new, message):
     with pytest.raises(UserError, match=message):
-        list(read_bits(save(tmp_path, ROLES.replace(old, new), "a.conll"), bits=5))
+        list(read_parse_bits(save(tmp_path, ROLES.replace(old, new), "a.conll"), bits=5))
 
 
 SOUND = "( (S\n    (NP (D the) (N dog))\n    (VP (V barks))) )\n"
@@ -132,8 +141,8 @@ def test_a_damaged_tree_is_skipped_whole(tmp_path, damage, gap, name):
     path = tmp_path / name
     whole = f"{SOUND}{gap}{broken}{gap}{SOUND}"
     path.write_bytes(whole.encode("utf-8", "surrogateescape"))
-    tally = Account()
-    found = list(read(path, problems="skip", tally=tally))
+    tally = SkipLog()
+    found = list(read(path, on_bad_row="skip", skipped=tally))
     assert [one.text for one in found] == ["the dog barks"] * 2
     (counted,) = tally.counts.values()
     ((where, told),) = tally.told.items()
@@ -149,7 +158,7 @@ def test_a_damaged_tree_is_skipped_whole(tmp_path, damage, gap, name):
 
 def examine_files(path):
     """What `weft check` makes of a file."""
-    files = opened([str(path)], Columns())
+    files = open_files([str(path)], Columns())
     found = examine(files.sources, files.paths, tallies=files.tallies, extra=files.findings)
     return {"errors": sum(one.level == "error" for one in found.findings), "rows": found.rows}
 
@@ -158,16 +167,16 @@ def test_trees_without_indent_are_not_taken_apart(tmp_path):
     flat = SOUND.replace("\n    ", "\n")
     path = save(tmp_path, flat + flat.replace("the", "the a") + flat)
     with pytest.raises(UserError, match=r"a\.mrg:5:12: .* nothing says where the next tree begins"):
-        list(read(path, problems="skip"))
+        list(read(path, on_bad_row="skip"))
     path = save(tmp_path, "\n".join((flat, flat.replace("the", "the a"), flat)))
-    assert [one.text for one in read(path, problems="skip")] == ["the dog barks"] * 2
+    assert [one.text for one in read(path, on_bad_row="skip")] == ["the dog barks"] * 2
     path = save(tmp_path, flat * 3)
-    assert [one.text for one in read(path, problems="skip")] == ["the dog barks"] * 3
+    assert [one.text for one in read(path, on_bad_row="skip")] == ["the dog barks"] * 3
 
 
 def test_several_damaged_trees_are_counted_in_the_plural(tmp_path):
     broken = SOUND.replace("the", "the a")
     path = save(tmp_path, SOUND + broken * 2)
-    tally = Account()
-    assert len(list(read(path, problems="skip", tally=tally))) == 1
+    tally = SkipLog()
+    assert len(list(read(path, on_bad_row="skip", skipped=tally))) == 1
     assert tally.lines() == [f"2 broken trees: {path}:4, {path}:7"]

@@ -101,12 +101,12 @@ def test_layout_is_found(tmp_path, content, separator, word, tag, first, last):
 
 def test_a_column_of_few_values_is_the_tags():
     lines = [f"w{n} lemma{n % 37} {'NVA'[n % 3]} f{n}" for n in range(60)]
-    layout = column_layout.guess(lines)
+    layout = column_layout.guess_layout(lines)
     assert (layout.words, layout.tags) == (0, 2)
 
 
 def test_of_two_columns_of_spans_the_last_is_the_tags():
-    layout = column_layout.guess(["Ada Ada NNP B-NP B-PER x", "ran run VBD B-VP O x"])
+    layout = column_layout.guess_layout(["Ada Ada NNP B-NP B-PER x", "ran run VBD B-VP O x"])
     assert (layout.words, layout.tags, layout.names) == (0, 4, ())
 
 
@@ -170,7 +170,7 @@ def test_bad_files(tmp_path, content, options, message):
 def test_ragged_sentences_can_be_left_out(tmp_path):
     tally = Tally()
     path = save(tmp_path, CHUNKS.replace("the DT", "the"))
-    (only,) = read_columns(path, problems="skip", tally=tally)
+    (only,) = read_columns(path, on_bad_row="skip", skipped=tally)
     assert only.words == ["It", "narrows"]
     assert tally.counts == {"ragged columns": 1}
 
@@ -179,6 +179,6 @@ def test_a_line_that_is_no_text_leaves_its_sentence_out(tmp_path):
     path = tmp_path / "a.conll"
     path.write_bytes(b"a O\nb\xe9 B-X\nc O\n\nd O\ne B-X\n")
     tally = Tally()
-    found = list(read_columns(path, problems="skip", tally=tally))
+    found = list(read_columns(path, on_bad_row="skip", skipped=tally))
     assert [one.words for one in found] == [["d", "e"]]
     assert tally.places == {"undecodable bytes": [f"{path}:2"]}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from weft.errors import UserError
 from weft.text.example import Tally
 from weft.text.formats.conllu import format, read_conllu, validate, write_conllu
-from weft.text.formats.conllu_offsets import offsets
+from weft.text.formats.conllu_offsets import locate_words
 from weft.text.formats.conllu_sentence import Sentence, Word
 
 # Multi-word tokens, an empty node, spaces in cells, comments of all sorts.
@@ -109,19 +109,19 @@ def test_only_the_changed_cells_change(tmp_path):
 
 def test_offsets(tmp_path):
     first, second = read_conllu(save(tmp_path, FRENCH + TWO))
-    text, places = offsets(first)
+    text, places = locate_words(first)
     assert [text[a:b] for a, b in places] == ["Il", "va", "au", "au", "marché", "."]
-    assert offsets(second) == ("Oui!", [(0, 3), (3, 4)])  # no text: SpaceAfter=No says
+    assert locate_words(second) == ("Oui!", [(0, 3), (3, 4)])  # no text: SpaceAfter=No says
 
 
 def test_offsets_where_text_and_forms_disagree(tmp_path):
     (first,) = read_conllu(save(tmp_path, FRENCH.replace("= Il va", "= Il vas")))
     with pytest.raises(UserError, match=r":7: sentence 'fr-1': the form 'au' .* 's au  marché.'"):
-        offsets(first)
-    assert offsets(first, "join")[0] == "Il va au marché."
+        locate_words(first)
+    assert locate_words(first, "join")[0] == "Il va au marché."
     (first,) = read_conllu(save(tmp_path, FRENCH.replace("marché.\n", "marché. Oui\n")))
     with pytest.raises(UserError, match=r":11: .*goes on after the last form: 'Oui'"):
-        offsets(first)
+        locate_words(first)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_bad_files(tmp_path, old, new, message):
     with pytest.raises(UserError, match=message):
         list(read_conllu(path))
     tally = Tally()
-    assert len(list(read_conllu(path, problems="skip", tally=tally))) == 1
+    assert len(list(read_conllu(path, on_bad_row="skip", skipped=tally))) == 1
     assert sum(tally.counts.values()) == 1
 
 

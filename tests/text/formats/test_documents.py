@@ -8,8 +8,8 @@ import pytest
 
 from weft.errors import UserError
 from weft.text.formats import documents
-from weft.text.formats.documents import layout_of, read_documents, sentences
-from weft.text.line_source import Source
+from weft.text.formats.documents import detect_document_layout, read_documents, split_sentences
+from weft.text.line_source import LineSource
 
 
 def written(folder, text, name="a.txt"):
@@ -37,7 +37,7 @@ def texts(path, layout="auto"):
     ],
 )  # fmt: skip
 def test_where_sentences_end(text, expected):
-    found = sentences(text)
+    found = split_sentences(text)
     assert (len(found) if isinstance(expected, int) else found) == expected
     assert "".join("".join(found).split()) == "".join(text.split())
 
@@ -45,7 +45,7 @@ def test_where_sentences_end(text, expected):
 def test_no_line_takes_long():
     start = time.perf_counter()
     for line in ("a" * 10**6, "." * 10**5, "a. " * 10**5, "a." + '"' * 10**5, "a." + " " * 10**5):
-        sentences(line)
+        split_sentences(line)
     assert time.perf_counter() - start < 5
 
 
@@ -90,7 +90,7 @@ def test_several_files_folders_packed_ones_and_tables(tmp_path):
 
 
 def test_a_very_long_document_goes_on_as_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "LONGEST", 20)
+    monkeypatch.setattr(documents, "MAX_DOCUMENT_CHARS", 20)
     path = written(tmp_path, "\n".join(f"line number {i}" for i in range(7)) + "\n")
     assert [text.count("\n") + 1 for text, _ in texts(path)] == [2, 2, 2, 1]
 
@@ -113,6 +113,6 @@ def test_what_the_first_lines_look_like(tmp_path):
         ("It is. It was.\n\nSo it. Goes on.\n", ("paragraphs", False)),
         ("=== T ===\nIt is. It was.\n", ("paragraphs", True)),
     ):
-        source = Source(written(tmp_path, text))
-        assert layout_of(source) == expected
+        source = LineSource(written(tmp_path, text))
+        assert detect_document_layout(source) == expected
         source.close()

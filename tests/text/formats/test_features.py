@@ -5,10 +5,17 @@ import pytest
 
 from weft.errors import UserError
 from weft.text.example import Example
-from weft.text.formats.features import listed, matrix, written
+from weft.text.formats.features import format_matrix, list_matrices, load_matrix
 from weft.text.formats.parallel import read_parallel
 from weft.text.read import read
-from weft.text.synthetic.digits import HEIGHT, WORDS, glyph, numbers, picture, write_digits
+from weft.text.synthetic.digits import (
+    HEIGHT,
+    WORDS,
+    draw_glyph,
+    draw_picture,
+    generate_numbers,
+    write_digits,
+)
 
 ONE = np.arange(15.0).reshape(5, 3)
 TWO = np.arange(6.0).reshape(2, 3) / 7
@@ -24,7 +31,7 @@ def folder(tmp_path):
 
 
 def named(folder, text, features=0):
-    return matrix(Example(text, file=str(folder / "list.txt"), line=7), features)
+    return load_matrix(Example(text, file=str(folder / "list.txt"), line=7), features)
 
 
 @pytest.mark.parametrize(
@@ -41,19 +48,19 @@ def test_every_name_leads_to_its_matrix(folder, text, expected):
 
 
 def test_what_is_written_is_read_back():
-    found = matrix(Example(written(TWO.astype(np.float32))))
+    found = load_matrix(Example(format_matrix(TWO.astype(np.float32))))
     np.testing.assert_allclose(found, TWO, rtol=1e-5)
 
 
 def test_the_matrices_of_a_file_are_listed(folder):
-    assert [e.text for e in listed(folder / "both.npz")] == ["both.npz:a", "both.npz:b"]
+    assert [e.text for e in list_matrices(folder / "both.npz")] == ["both.npz:a", "both.npz:b"]
     assert [e.text for e in read(folder / "stack.npy")] == ["stack.npy:0", "stack.npy:1"]
-    (only,) = listed(folder / "one.npy")
-    np.testing.assert_allclose(matrix(only), ONE)
+    (only,) = list_matrices(folder / "one.npy")
+    np.testing.assert_allclose(load_matrix(only), ONE)
     (folder / "both.txt").write_text("first\nsecond\n", "utf-8")
     pairs = list(read_parallel(folder / "both.npz", folder / "both.txt"))
     assert [(e.text, e.label) for e in pairs] == [("both.npz:a", "first"), ("both.npz:b", "second")]
-    np.testing.assert_allclose(matrix(pairs[1]), TWO, rtol=1e-6)
+    np.testing.assert_allclose(load_matrix(pairs[1]), TWO, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -113,15 +120,19 @@ def test_a_damaged_archive_is_told(folder):
 
 def test_made_pictures_show_their_digits(tmp_path):
     draw = np.random.default_rng(3)
-    seen = {digit: picture([digit], draw, noise=0.0) for digit in range(10)}
+    seen = {digit: draw_picture([digit], draw, noise=0.0) for digit in range(10)}
     assert all(found.shape[1] == HEIGHT for found in seen.values())
     assert all(found.max() > 0.5 and found.min() == 0 for found in seen.values())
-    assert len({glyph(digit).tobytes() for digit in range(10)}) == 10
-    assert picture([1, 1, 1], draw).shape[0] > picture([1], draw).shape[0]
-    again = [words for _, words in numbers(7, 5)]
-    assert again == [words for _, words in numbers(7, 5)] != [words for _, words in numbers(7, 6)]
+    assert len({draw_glyph(digit).tobytes() for digit in range(10)}) == 10
+    assert draw_picture([1, 1, 1], draw).shape[0] > draw_picture([1], draw).shape[0]
+    again = [words for _, words in generate_numbers(7, 5)]
+    assert (
+        again
+        == [words for _, words in generate_numbers(7, 5)]
+        != [words for _, words in generate_numbers(7, 6)]
+    )
     assert set(" ".join(again).split()) <= set(WORDS)
     (path,) = write_digits(tmp_path, {"train": 3})
     rows = list(read(path))
-    assert [row.label for row in rows] == [words for _, words in numbers(3, 0)]
-    np.testing.assert_allclose(matrix(rows[1]), list(numbers(3, 0))[1][0])
+    assert [row.label for row in rows] == [words for _, words in generate_numbers(3, 0)]
+    np.testing.assert_allclose(load_matrix(rows[1]), list(generate_numbers(3, 0))[1][0])

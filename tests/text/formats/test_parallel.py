@@ -7,8 +7,8 @@ import pytest
 
 from weft.errors import UserError
 from weft.text.example import Tally
-from weft.text.formats.parallel import beside, ending_of, read_parallel, sides
-from weft.text.formats.raw import read_running
+from weft.text.formats.parallel import read_parallel, resolve_files, sibling_file, target_ending
+from weft.text.formats.raw import read_raw_lines
 from weft.text.read import Columns, read
 
 
@@ -27,18 +27,18 @@ def test_lines_meet(tmp_path):
 
 
 def test_the_name_of_the_other_side(tmp_path):
-    assert beside("x/train.en", "de") == "x/train.de"
-    assert beside("x/Train.EN.gz", ".de") == "x/Train.de.gz"
+    assert sibling_file("x/train.en", "de") == "x/train.de"
+    assert sibling_file("x/Train.EN.gz", ".de") == "x/Train.de.gz"
     with pytest.raises(UserError, match=r"x/train: its name has no ending to put 'de' in place of"):
-        beside("x/train", "de")
+        sibling_file("x/train", "de")
     with pytest.raises(UserError, match="source and target are one file"):
-        beside("train.de", "de")
+        sibling_file("train.de", "de")
 
 
 def test_packed_files(tmp_path):
     for name, text in (("a.en.gz", b"one\n"), ("a.de.gz", b"eins\n")):
         (tmp_path / name).write_bytes(gzip.compress(text))
-    (only,) = read_parallel(tmp_path / "a.en.gz", beside(tmp_path / "a.en.gz", "de"))
+    (only,) = read_parallel(tmp_path / "a.en.gz", sibling_file(tmp_path / "a.en.gz", "de"))
     assert (only.text, only.label) == ("one", "eins")
 
 
@@ -47,7 +47,7 @@ def test_only_one_side_is_packed(tmp_path):
     (tmp_path / "a.de").write_bytes(b"eins\n")
     (tmp_path / "a.fr.xz").write_bytes(lzma.compress(b"un\n"))
     for source, ending, said in (("a.en.gz", "de", "eins"), ("a.de", "fr", "un")):
-        (only,) = read_parallel(tmp_path / source, beside(tmp_path / source, ending))
+        (only,) = read_parallel(tmp_path / source, sibling_file(tmp_path / source, ending))
         assert only.label == said
 
 
@@ -56,10 +56,10 @@ def test_a_comma_joins_files(tmp_path):
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "more").write_bytes(b"c\n")
     pair = f"{source},{target}"
-    assert sides(pair) == (str(source), str(target))
-    assert sides(f" {source} , {target} ") == sides(pair)
-    assert sides(source, "de") == sides(pair)
-    assert sides(source) == (str(source),)
+    assert resolve_files(pair) == (str(source), str(target))
+    assert resolve_files(f" {source} , {target} ") == resolve_files(pair)
+    assert resolve_files(source, "de") == resolve_files(pair)
+    assert resolve_files(source) == (str(source),)
     (only,) = read(pair)
     assert (only.text, only.label, only.where) == ("a", "b", f"{source}:1")
     (only,) = read(f"{pair},{tmp_path / 'o' / 'more'}")
@@ -72,11 +72,11 @@ def test_a_comma_in_the_name_of_a_file_joins_nothing(tmp_path):
     folder = tmp_path / "x, y"
     folder.mkdir()
     source, target = files(folder, b"a\n", b"b\n")
-    assert sides(f"{source},{target}") == (str(source), str(target))
+    assert resolve_files(f"{source},{target}") == (str(source), str(target))
     both = tmp_path / "a.en,a.de"
     both.write_text("one\n")
     files(tmp_path, b"a\n", b"b\n")
-    assert sides(both) == (str(both),)
+    assert resolve_files(both) == (str(both),)
     assert [(e.text, e.label) for e in read(both)] == [("one", None)]
 
 
@@ -87,18 +87,18 @@ def test_what_a_comma_says_wrongly_is_told(tmp_path):
     with pytest.raises(UserError, match=r"a\.an: no such file\. Did you mean 'a\.en'\?"):
         read(f"{tmp_path / 'a.an'},{target}")
     with pytest.raises(UserError, match=r"the comma already says .* Leave out --target fr, or"):
-        sides(f"{source},{target}", "fr")
+        resolve_files(f"{source},{target}", "fr")
     with pytest.raises(UserError, match=r"a\.en,: there is no name beside a comma\. Write SOURCE,"):
-        sides(f"{source},")
+        resolve_files(f"{source},")
     with pytest.raises(UserError, match=r"these are 2 files\. Give one of them here\."):
-        list(read_running(f"{source},{target}"))
+        list(read_raw_lines(f"{source},{target}"))
 
 
 def test_the_ending_that_would_say_the_same():
-    assert ending_of("x/a.en,x/a.de") == "de"
-    assert ending_of("x/a.en.gz,x/a.de.gz") == "de"
+    assert target_ending("x/a.en,x/a.de") == "de"
+    assert target_ending("x/a.en.gz,x/a.de.gz") == "de"
     for others in ("x/a.en", "x/a.en,y/a.de", "src.txt,tgt.txt", "x/a.en,x/a.de,x/a.fr"):
-        assert ending_of(others) == ""
+        assert target_ending(others) == ""
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_does_not_meet_is_told(tmp_path, source, target, message):
 def test_skipped_lines_keep_the_others_together(tmp_path):
     tally = Tally()
     paths = files(tmp_path, b"a\n\nc\nd\n\xff\nf\n", b"x\ny\n\nw\nv\nu\n")
-    found = list(read_parallel(*paths, problems="skip", tally=tally))
+    found = list(read_parallel(*paths, on_bad_row="skip", skipped=tally))
     assert [(e.text, e.label, e.line) for e in found] == [
         ("a", "x", 1),
         ("d", "w", 4),
@@ -128,7 +128,7 @@ def test_skipped_lines_keep_the_others_together(tmp_path):
     ]
     assert sum(tally.counts.values()) == 3
     with pytest.raises(UserError, match="ends after line 1"):
-        list(read_parallel(*files(tmp_path, b"a\nb\n", b"x\n"), problems="skip"))
+        list(read_parallel(*files(tmp_path, b"a\nb\n", b"x\n"), on_bad_row="skip"))
 
 
 def test_a_missing_side_is_named(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weft.errors import UserError
 from weft.text.columns import Columns
-from weft.text.formats.records import check_slots, delexicalised, linear, mark, read_record
+from weft.text.formats.records import check_slots, delexicalise, linearise, mark_slot, read_record
 from weft.text.read import read
 
 NAMES = st.text(st.characters(whitelist_categories=["L", "N"]), min_size=1, max_size=7)
@@ -45,21 +45,21 @@ def test_what_is_no_record_is_told(text, message):
 
 def test_a_record_is_one_text():
     record = {"name": "Blue Spice", "customer rating": "5 out of 5"}
-    assert linear(record) == "⟨name⟩ Blue Spice ⟨customer rating⟩ 5 out of 5"
-    assert linear(record, ["name"]) == "⟨name⟩ ⟨customer rating⟩ 5 out of 5"
+    assert linearise(record) == "⟨name⟩ Blue Spice ⟨customer rating⟩ 5 out of 5"
+    assert linearise(record, ["name"]) == "⟨name⟩ ⟨customer rating⟩ 5 out of 5"
 
 
 def test_values_are_taken_out_and_put_back():
     record = {"name": "Bar", "near": "Bar Seven", "area": "riverside"}
     text = "Bar is near Bar Seven, not Barbican, at the riverside."
-    bare = delexicalised(text, record, ["name", "near"])
+    bare = delexicalise(text, record, ["name", "near"])
     assert bare == "⟨name⟩ is near ⟨near⟩, not Barbican, at the riverside."
     assert lexicalised(bare, record) == text
 
 
 def lexicalised(text, record):
     for slot, value in record.items():
-        text = text.replace(mark(slot), value)
+        text = text.replace(mark_slot(slot), value)
     return text
 
 
@@ -67,7 +67,7 @@ def lexicalised(text, record):
 def test_putting_back_undoes_taking_out(record, data):
     hidden = data.draw(st.lists(st.sampled_from(sorted(record)), unique=True))
     text = " ".join(record.values())
-    assert lexicalised(delexicalised(text, record, hidden), record) == text
+    assert lexicalised(delexicalise(text, record, hidden), record) == text
 
 
 def test_an_unknown_slot_is_told():

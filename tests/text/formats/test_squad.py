@@ -7,9 +7,9 @@ import pytest
 
 from weft.errors import UserError
 from weft.text.columns import Columns
-from weft.text.example import Answers, Example, Tally
+from weft.text.example import Example, GoldAnswers, Tally
 from weft.text.formats.recognise import recognise
-from weft.text.formats.squad import check_answers, found_in, write_squad
+from weft.text.formats.squad import check_answers, locate_in_passage, write_squad
 from weft.text.read import read
 
 PASSAGE = "The loom stands in Lyon. A weaver in Lyon owns the loom."
@@ -41,8 +41,10 @@ def test_each_question_is_an_example(tmp_path, name):
     path = written(tmp_path, document(asked, question("q2", "Who?", answers=[])), name)
     assert recognise(path) == "squad"
     assert list(read(path)) == [
-        Example("Where?", Answers(("Lyon", "Lyon"), (19, 37)), "q1", str(path), 1, other=PASSAGE),
-        Example("Who?", Answers(), "q2", str(path), 1, other=PASSAGE),
+        Example(
+            "Where?", GoldAnswers(("Lyon", "Lyon"), (19, 37)), "q1", str(path), 1, other=PASSAGE
+        ),
+        Example("Who?", GoldAnswers(), "q2", str(path), 1, other=PASSAGE),
     ]
 
 
@@ -50,7 +52,7 @@ def test_version_2_says_what_has_no_answer(tmp_path):
     plausible = [answer("Lyon", 19)]
     asked = question("q", answers=plausible, is_impossible=True, plausible_answers=plausible)
     (example,) = read(written(tmp_path, document(asked, version="v2.0")))
-    assert example.label == Answers()
+    assert example.label == GoldAnswers()
 
 
 def test_a_file_without_answers_can_be_asked(tmp_path):
@@ -92,7 +94,7 @@ def test_what_is_wrong_is_said_and_can_be_left_out(tmp_path, asked, told):
     assert told in str(error.value)
     assert str(error.value).startswith(f"{path}:1: ")
     tally = Tally()
-    assert [e.id for e in read(path, problems="skip", tally=tally)] == ["good"]
+    assert [e.id for e in read(path, on_bad_row="skip", skipped=tally)] == ["good"]
     assert sum(tally.counts.values()) == 1
 
 
@@ -134,10 +136,10 @@ def test_tables_with_and_without_places(tmp_path):
     path.write_text(f'id,question,context,answer,answer_start\n7,Where?,"{PASSAGE}",Lyon,37\n')
     (example,) = read(path)
     assert (example.text, example.other, example.id) == ("Where?", PASSAGE, "7")
-    assert example.label == Answers(("Lyon",), (37,))
+    assert example.label == GoldAnswers(("Lyon",), (37,))
     path.write_text(f'question,passage,answer\nWhere?,"{PASSAGE}",Lyon\n')
     (example,) = read(path)
-    assert (example.label, example.other) == (Answers(("Lyon",), (19,)), PASSAGE)
+    assert (example.label, example.other) == (GoldAnswers(("Lyon",), (19,)), PASSAGE)
     path.write_text(f'question,context,answer,answer_start\nWhere?,"{PASSAGE}",Lyon,first\n')
     with pytest.raises(UserError, match=r"made\.csv:2: each answer should have a 'text'"):
         list(read(path))
@@ -151,8 +153,8 @@ def test_a_table_of_answers_is_checked_against_its_passages(tmp_path):
     with pytest.raises(UserError, match=told):
         list(read(path))
     tally = Tally()
-    labels = [e.label for e in read(path, problems="skip", tally=tally)]
-    assert labels == [Answers(("Lyon",), (19,)), Answers(("weaver",), (27,)), None]
+    labels = [e.label for e in read(path, on_bad_row="skip", skipped=tally)]
+    assert labels == [GoldAnswers(("Lyon",), (19,)), GoldAnswers(("weaver",), (27,)), None]
     assert tally.places == {"answer not at its place": [f"{path}:4"]}
     path.write_text(f'question,context,answer,answer_start\nWhere?,"{PASSAGE}",Lyon,36\n')
     with pytest.raises(UserError, match=r"made\.csv:2: .* not begin at character 36.* but at 37"):
@@ -193,17 +195,19 @@ def test_rows_of_json(tmp_path, given):
     path = tmp_path / "made.jsonl"
     path.write_text(json.dumps({"question": "Where?", "context": PASSAGE, **given}) + "\n")
     (example,) = read(path)
-    assert example.label == Answers(("Lyon", "Lyon."), (37, 19))
+    assert example.label == GoldAnswers(("Lyon", "Lyon."), (37, 19))
     assert example.other == PASSAGE
     asked = Columns(text="question", label="", other="context")
     assert next(read(path, columns=asked)).label is None
 
 
 def test_answers_are_found_by_their_text():
-    assert found_in(("Lyon", "weaver"), PASSAGE) == Answers(("Lyon", "weaver"), (19, 27))
+    assert locate_in_passage(("Lyon", "weaver"), PASSAGE) == GoldAnswers(
+        ("Lyon", "weaver"), (19, 27)
+    )
     with pytest.raises(UserError, match="does not stand in the passage"):
-        found_in(("Bern",), PASSAGE)
-    check_answers(Answers(), "")
+        locate_in_passage(("Bern",), PASSAGE)
+    check_answers(GoldAnswers(), "")
 
 
 def test_what_is_written_is_read_again(tmp_path):

@@ -10,12 +10,12 @@ from weft.errors import UserError
 from weft.text.annotation import schemes
 from weft.text.annotation.schemes import SCHEMES, Span
 from weft.text.annotation.spans import (
-    Marked,
-    align,
-    faults,
-    in_characters,
-    inside_character,
-    located,
+    SpanText,
+    align_tags,
+    find_faults,
+    locate_spans,
+    splits_character,
+    to_character_offsets,
 )
 from weft.text.example import Tally
 from weft.text.formats.standoff import format_spans, read_brat, read_spans, write_spans
@@ -52,13 +52,13 @@ def brat(folder, text: str, *lines: str, name: str = "doc"):
 )
 def test_spellings(tmp_path, row):
     (found,) = read_spans(jsonl(tmp_path, {"id": 7, "text": TEXT, **row}))
-    assert found == Marked(TEXT, SPANS, "7", str(tmp_path / "a.jsonl"), 1)
+    assert found == SpanText(TEXT, SPANS, "7", str(tmp_path / "a.jsonl"), 1)
 
 
 def test_written_and_read(tmp_path):
-    texts = [Marked(TEXT, SPANS, "a"), Marked("n’est\nrien 😀", (Span("X", 11, 12),))]
+    texts = [SpanText(TEXT, SPANS, "a"), SpanText("n’est\nrien 😀", (Span("X", 11, 12),))]
     write_spans(texts, tmp_path / "b.jsonl")
-    back = [Marked(m.text, m.spans, m.id) for m in read_spans(tmp_path / "b.jsonl")]
+    back = [SpanText(m.text, m.spans, m.id) for m in read_spans(tmp_path / "b.jsonl")]
     assert back == texts
     assert json.loads(format_spans(texts[1]))["spans"] == [{"start": 11, "end": 12, "label": "X"}]
 
@@ -66,7 +66,7 @@ def test_written_and_read(tmp_path):
 def test_rejected_rows_are_counted(tmp_path):
     tally = Tally()
     rows = [{"text": TEXT, "spans": [], "answer": "reject"}, {"text": TEXT, "spans": []}]
-    assert len(list(read_spans(jsonl(tmp_path, *rows), tally=tally))) == 1
+    assert len(list(read_spans(jsonl(tmp_path, *rows), skipped=tally))) == 1
     assert tally.counts == {"text not accepted": 1}
 
 
@@ -88,13 +88,13 @@ def test_faulty_spans(tmp_path, span, kind, message):
     with pytest.raises(UserError, match=rf"a\.jsonl:2: text 't3': .*{message}"):
         list(read_spans(path))
     tally = Tally()
-    assert len(list(read_spans(path, problems="skip", tally=tally))) == 1
+    assert len(list(read_spans(path, on_bad_row="skip", skipped=tally))) == 1
     assert tally.counts == {kind: 1}
 
 
 def test_overlaps_are_found_under_a_long_span():
     spans = [Span("EVENT", 0, 42), Span("PER", 4, 12), Span("LOC", 36, 42), Span("X", 43, 44)]
-    found = list(faults(TEXT, spans))
+    found = list(find_faults(TEXT, spans))
     assert [(f.kind, f.span.label) for f in found] == [
         ("overlapping spans", "PER"),
         ("overlapping spans", "LOC"),
@@ -142,13 +142,13 @@ def test_inside_a_character(characters):
         for piece in (c,) if c == WHOLE[1] else (c, " "):
             reach += len(piece)
             borders.add(reach)
-    cut = {offset for offset in range(len(text) + 1) if inside_character(text, offset)}
+    cut = {offset for offset in range(len(text) + 1) if splits_character(text, offset)}
     assert cut == set(range(len(text) + 1)) - borders
 
 
 def test_a_span_that_cuts_a_character():
     text = "cafe\u0301 \U0001f44d\U0001f3fd"
-    (fault,) = faults(text, [Span("X", 0, 4), Span("Y", 6, 8)])
+    (fault,) = find_faults(text, [Span("X", 0, 4), Span("Y", 6, 8)])
     assert fault.kind == "span inside a character"
     assert "cuts a character in two at 4, 'e\u0301'. Move it to the edge." in fault.told
     assert "If they count bytes or UTF-16 units, say so with unit=." in fault.told
@@ -160,7 +160,7 @@ def test_other_units(text, unit):
     sizes = [
         len(text[:n].encode(code)) // (1 if unit == "byte" else 2) for n in range(len(text) + 1)
     ]
-    assert in_characters(text, sizes, unit) == list(range(len(text) + 1))
+    assert to_character_offsets(text, sizes, unit) == list(range(len(text) + 1))
 
 
 def test_an_offset_inside_a_surrogate_pair(tmp_path):
@@ -189,16 +189,16 @@ def test_align_there_and_back(chosen, scheme):
     places = words_of(TEXT)
     words = [Span("X", i, i + 1) for i, is_chosen in enumerate(chosen) if is_chosen]
     spans = [Span("X", *places[span.start]) for span in words]
-    found = align(spans, places, scheme=scheme)
-    assert found.tags == tuple(schemes.tags(words, 8, scheme))
+    found = align_tags(spans, places, scheme=scheme)
+    assert found.tags == tuple(schemes.spans_to_tags(words, 8, scheme))
     assert found.moved == ()
-    assert located(found.tags, places, scheme=scheme) == spans
+    assert locate_spans(found.tags, places, scheme=scheme) == spans
 
 
 def test_spans_off_the_borders_of_words():
     places = words_of(TEXT)
     spans = [Span("PER", 0, 10), Span("ORG", 10, 12), Span("LOC", 35, 42), Span("X", 42, 43)]
-    found = align(spans, places)
+    found = align_tags(spans, places)
     assert found.tags == ("B-PER", "I-PER", "O", "O", "O", "O", "B-LOC", "O")
     assert [str(moved) for moved in found.moved] == [
         "PER [0, 10) became [0, 12)",
@@ -206,17 +206,17 @@ def test_spans_off_the_borders_of_words():
         "LOC [35, 42) became [36, 42)",
         "X [42, 43) was left out",
     ]
-    assert align(spans, places, borders="discard").tags == ("O",) * 8
+    assert align_tags(spans, places, borders="discard").tags == ("O",) * 8
     with pytest.raises(UserError, match=r"PER \[0, 10\) cuts words: they stand at \[0, 12\)"):
-        align(spans, places, borders="error")
+        align_tags(spans, places, borders="error")
     with pytest.raises(UserError, match=r"X \[42, 43\) covers no word of its own"):
-        align(spans[3:], places, borders="error")
+        align_tags(spans[3:], places, borders="error")
 
 
 def test_words_that_share_a_place():
-    found = align([Span("X", 3, 5)], [(0, 2), (3, 5), (3, 5), (6, 9)])
+    found = align_tags([Span("X", 3, 5)], [(0, 2), (3, 5), (3, 5), (6, 9)])
     assert found.tags == ("O", "B-X", "I-X", "O")
-    assert located(found.tags, [(0, 2), (3, 5), (3, 5), (6, 9)]) == [Span("X", 3, 5)]
+    assert locate_spans(found.tags, [(0, 2), (3, 5), (3, 5), (6, 9)]) == [Span("X", 3, 5)]
 
 
 def test_brat(tmp_path):
@@ -224,7 +224,7 @@ def test_brat(tmp_path):
     folder = brat(tmp_path, TEXT, *lines, "#1\tAnnotatorNotes T1\tsure", "")
     tally = Tally()
     for path in (folder, folder / "doc.txt", folder / "doc.ann"):
-        (found,) = read_brat(path, tally=tally)
+        (found,) = read_brat(path, skipped=tally)
         assert found.spans == (Span("PER", 0, 12), Span("LOC", 36, 42))
         assert found.others == (lines[2], "#1\tAnnotatorNotes T1\tsure")
         assert (found.id, found.text) == ("doc", TEXT)
@@ -283,5 +283,5 @@ def test_a_line_that_is_no_text_leaves_its_document_out(tmp_path):
         (tmp_path / f"{name}.txt").write_bytes(b"Ada in Oslo\n")
         (tmp_path / f"{name}.ann").write_bytes(marks)
     tally = Tally()
-    assert [one.id for one in read_brat(tmp_path, problems="skip", tally=tally)] == ["b"]
+    assert [one.id for one in read_brat(tmp_path, on_bad_row="skip", skipped=tally)] == ["b"]
     assert tally.places == {"undecodable bytes": [f"{tmp_path / 'a.ann'}:2"]}

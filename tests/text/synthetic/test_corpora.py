@@ -9,14 +9,14 @@ import pytest
 
 from weft.errors import UserError
 from weft.text.synthetic.corpora import corpus, python_docs
-from weft.text.synthetic.reviews import bag_ceiling, reviews, twins
+from weft.text.synthetic.reviews import bag_of_words_ceiling, find_twins, generate_reviews
 
 DIGEST = "6ad28958b3dcd82f9694ac9a172249df311b53ae26f06244a62df6ce13ad4b37"
 
 
 @pytest.fixture(scope="module")
 def splits():
-    return reviews()
+    return generate_reviews()
 
 
 def test_the_bytes_never_change(splits):
@@ -42,7 +42,7 @@ def test_no_sentence_comes_twice(splits):
 
 def test_twins_are_the_same_words_with_opposite_labels(splits):
     for part in splits.values():
-        pairs = twins(part)
+        pairs = find_twins(part)
         assert len(pairs) > 0.25 * len(part)  # so more than half of the sentences have a twin
         for good, bad in pairs:
             assert Counter(good.text.split()) == Counter(bad.text.split())
@@ -52,8 +52,8 @@ def test_twins_are_the_same_words_with_opposite_labels(splits):
 
 def test_no_bag_can_pass_the_ceiling(splits):
     for part in splits.values():
-        assert bag_ceiling(part) < 0.75
-        assert bag_ceiling(part) == pytest.approx(1 - len(twins(part)) / len(part))
+        assert bag_of_words_ceiling(part) < 0.75
+        assert bag_of_words_ceiling(part) == pytest.approx(1 - len(find_twins(part)) / len(part))
 
 
 def test_every_word_is_at_home_under_both_labels(splits):
@@ -81,9 +81,11 @@ def test_a_bag_of_words_stays_far_below(splits):
 
 
 def test_other_seeds_and_sizes():
-    other = reviews(seed=7, size=113)
+    other = generate_reviews(seed=7, size=113)
     assert sum(len(part) for part in other.values()) == 113
-    assert {e.text for e in other["train"]} != {e.text for e in reviews(seed=8, size=113)["train"]}
+    assert {e.text for e in other["train"]} != {
+        e.text for e in generate_reviews(seed=8, size=113)["train"]
+    }
 
 
 def test_python_docs_are_prose():

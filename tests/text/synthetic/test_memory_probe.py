@@ -7,13 +7,15 @@ import pytest
 
 from weft.errors import UserError
 from weft.text.synthetic.corpora import corpus
-from weft.text.synthetic.memory_probe import SPARE, recall
+from weft.text.synthetic.memory_probe import MAX_EXTRA_STEPS, generate_recall
 
 DIGEST = "f7a9d01455d2cf7dfc9916827084a5784bebd1a4b9db702f73b1025f5b2e420e"
 
 
 def test_the_bytes_never_change():
-    rows = [f"{s}\t{e.id}\t{e.label}\t{e.text}" for s, part in recall().items() for e in part]
+    rows = [
+        f"{s}\t{e.id}\t{e.label}\t{e.text}" for s, part in generate_recall().items() for e in part
+    ]
     assert hashlib.sha256("\n".join(rows).encode()).hexdigest() == DIGEST
 
 
@@ -34,12 +36,12 @@ def test_the_label_is_the_first_word_and_lies_far_back():
             assert first == example.label
             assert first not in filler
             lengths.add(len(filler))
-    assert lengths == set(range(60, 60 + SPARE))
+    assert lengths == set(range(60, 60 + MAX_EXTRA_STEPS))
 
 
 def test_filler_says_nothing_about_the_label():
     seen = {}
-    for example in recall(size=3000)["train"]:
+    for example in generate_recall(size=3000)["train"]:
         seen.setdefault(example.label, Counter()).update(example.text.split()[1:])
     shares = [{w: n / c.total() for w, n in c.items()} for c in seen.values()]
     for word in shares[0]:
@@ -48,13 +50,13 @@ def test_filler_says_nothing_about_the_label():
 
 
 def test_texts_are_all_different():
-    texts = [e.text for part in recall().values() for e in part]
+    texts = [e.text for part in generate_recall().values() for e in part]
     assert len(set(texts)) == len(texts)
-    assert recall(seed=1)["train"][0].text != recall(seed=2)["train"][0].text
+    assert generate_recall(seed=1)["train"][0].text != generate_recall(seed=2)["train"][0].text
 
 
 def test_what_cannot_be_made():
     with pytest.raises(UserError, match="'symbols' should be from 2 to 8, got 9"):
-        recall(symbols=9)
+        generate_recall(symbols=9)
     with pytest.raises(UserError, match="'steps' should be 0 or more, got -1"):
-        recall(steps=-1)
+        generate_recall(steps=-1)

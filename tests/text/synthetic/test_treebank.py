@@ -10,21 +10,27 @@ import pytest
 from tests.fixtures.command import fails, ok
 from weft.errors import UserError
 from weft.text.annotation import schemes, trees
-from weft.text.annotation.constituents import spans
+from weft.text.annotation.constituents import tree_to_spans
 from weft.text.formats import brackets, conllu
-from weft.text.formats.conllu_offsets import offsets
+from weft.text.formats.conllu_offsets import locate_words
 from weft.text.read import read
 from weft.text.synthetic.corpora import corpus
 from weft.text.synthetic.grammar import HEAD, Grammar, Phrase
-from weft.text.synthetic.lexicon import EVENTS, STATES, WITH, Leaf
-from weft.text.synthetic.treebank import KINDS, _made, _rated, treebank, write_treebank
+from weft.text.synthetic.lexicon import ATTRIBUTES, EVENTS, STATES, Leaf
+from weft.text.synthetic.treebank import (
+    KINDS,
+    _build_sentence,
+    _rate,
+    generate_treebank,
+    write_treebank,
+)
 
 DIGEST = "e9687846a6427fc8757f1380ce2f6916dc783b325e9997ff12c99bf7caa9ae17"
 
 
 @pytest.fixture(scope="module")
 def made():
-    return treebank()
+    return generate_treebank()
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,7 @@ def test_the_bytes_never_change(made):
 
 
 def test_another_seed_writes_other_sentences(made):
-    other = treebank(seed=1, size=50)
+    other = generate_treebank(seed=1, size=50)
     assert not {m.text for m in whole(other)} & {m.text for m in made["train"][:35]}
     assert {name: len(part) for name, part in other.items()} == {"train": 35, "dev": 5, "test": 10}
     assert len(corpus("treebank")["train"]) == 1400
@@ -72,7 +78,7 @@ def test_conllu_is_sound_and_written_back_byte_for_byte(folder):
         assert "".join(map(conllu.format, sentences)).encode() == path.read_bytes()
         for sentence in sentences:
             assert conllu.validate(sentence) == []
-            offsets(sentence)  # raises where the text is not what the forms say
+            locate_words(sentence)  # raises where the text is not what the forms say
             for word in sentence.words:
                 feats = [] if word.feats == "_" else word.feats.split("|")
                 assert feats == sorted(feats)
@@ -97,7 +103,7 @@ def test_what_is_joined_is_joined_to_what_comes_after(made):
 def test_every_constituent_hangs_on_one_word(made):
     """Brackets and heads tell the same story: one word of a phrase has its head outside of it."""
     for one in made["test"]:
-        for label, start, end in spans(one.tree):
+        for label, start, end in tree_to_spans(one.tree):
             inside = range(start + 1, end + 1)
             outer = [i for i in inside if one.heads[i - 1] not in inside]
             assert len(outer) == 1, (label, one.text)
@@ -131,7 +137,9 @@ def test_the_verb_decides_what_with_belongs_to(made):
             if above.upos == "VERB":
                 assert one.leaves[thing].lemma in tools[above.lemma], one.text
             else:
-                assert any(one.leaves[thing].lemma in words.split() for words in WITH.values())
+                assert any(
+                    one.leaves[thing].lemma in words.split() for words in ATTRIBUTES.values()
+                )
             hung[one.leaves[thing].lemma].add(above.upos == "VERB")
     assert sum(len(kinds) == 2 for kinds in hung.values()) >= 5  # camera, phone, telescope, …
 
@@ -159,7 +167,7 @@ def test_entities_are_the_same_in_words_and_in_characters(folder, made):
         words = [" ".join(one.forms[i:j]) for _, i, j in one.entities]
         assert [one.text[s["start"] : s["end"]] for s in spans] == words
     for example in read(folder / "test.conll"):
-        assert schemes.fault(example.label.columns["tag"], "IOB2") is None
+        assert schemes.find_fault(example.label.columns["tag"], "IOB2") is None
 
 
 def test_rated_trees_have_two_children_and_a_label_everywhere(made):
@@ -167,7 +175,7 @@ def test_rated_trees_have_two_children_and_a_label_everywhere(made):
     assert set(counts) == set("01234")
     assert min(counts.values()) > 150
     for one in whole(made):
-        for node in trees.nodes(one.rated):
+        for node in trees.iter_nodes(one.rated):
             assert len(node.children) in (0, 2)
             assert node.label in "01234"
 
@@ -204,22 +212,24 @@ def phrase(parts):
 )
 def test_what_turns_a_phrase_round(parts, labels):
     forms = re.findall(r"\w+|\.", str(parts))
-    rated = _rated(phrase(parts), iter(forms)).tree
+    rated = _rate(phrase(parts), iter(forms)).tree
     assert rated.words == forms
-    assert [node.label for node in trees.nodes(rated)] == list(labels.replace(" ", ""))
+    assert [node.label for node in trees.iter_nodes(rated)] == list(labels.replace(" ", ""))
 
 
 def test_brackets_are_what_a_treebank_has(folder):
     first = next(brackets.read_brackets(folder / "train.ptb"))
     assert first.tree.label in ("S", "SQ")
     assert brackets.strip(first.tree) == first.tree  # neither traces nor function tags
-    labels = Counter(node.label for e in read(folder / "train.ptb") for node in trees.nodes(e.tree))
+    labels = Counter(
+        node.label for e in read(folder / "train.ptb") for node in trees.iter_nodes(e.tree)
+    )
     assert {"S", "SQ", "SBAR", "NP", "VP", "PP", "ADJP", "WHNP"} <= set(labels)
 
 
 def test_no_comma_stands_before_a_stop():
     grammar = Grammar("commas")
-    texts = [_made(grammar.sentence(), "x").text for _ in range(500)]
+    texts = [_build_sentence(grammar.sentence(), "x").text for _ in range(500)]
     assert not [text for text in texts if ",." in text or ",," in text or " ," in text]
 
 

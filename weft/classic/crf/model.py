@@ -17,7 +17,7 @@ from weft.classic.crf import crfsuite
 from weft.classic.progress import Listen, nobody
 from weft.classic.weights_io import WEIGHTS, damaged, read
 from weft.errors import UserError
-from weft.storage import replacing
+from weft.storage import atomic_write
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -132,7 +132,7 @@ class LinearCRF:
             self.rules,
         ]
         named = zip(KINDS.items(), arrays, strict=True)
-        with replacing(folder / name) as file:
+        with atomic_write(folder / name) as file:
             save_file(
                 {part: np.ascontiguousarray(array, kind) for (part, kind), array in named}, file
             )

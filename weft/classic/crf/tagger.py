@@ -21,8 +21,8 @@ from weft.registry import register
 from weft.storage import write_text
 from weft.tasks.annotation import Found
 from weft.tasks.tag_vocabulary import TagSets, column, layers
-from weft.text.annotation.schemes import transitions
-from weft.text.example import TAG, Example, Layers
+from weft.text.annotation.schemes import allowed_transitions
+from weft.text.example import TAG_COLUMN, Example, WordAnnotations
 from weft.tokens.pretokenizer import Places, words_of
 from weft.tokens.word_segmenter import Cuts, keep
 
@@ -100,7 +100,7 @@ class Tagger:
 
     def _learnt(self, shown: "Shown", tags: list, scheme: str, watch: Listen) -> LinearCRF:
         chain = LinearCRF(**self.settings)
-        rules = (lambda labels: transitions(labels, scheme)) if scheme else None
+        rules = (lambda labels: allowed_transitions(labels, scheme)) if scheme else None
         chain.fit(shown, tags, rules, watch)
         return chain
 
@@ -146,7 +146,9 @@ class Tagger:
 
     def _has_columns(self, one: Given) -> bool:
         label = one.label if isinstance(one, Example) else None
-        return isinstance(label, Layers) and all(name in label.columns for name in self.columns)
+        return isinstance(label, WordAnnotations) and all(
+            name in label.columns for name in self.columns
+        )
 
     def _row(self, one: Any) -> Row:
         return list(zip(one.words, *(column(one, name) for name in self.columns), strict=True))
@@ -220,9 +222,9 @@ def _chosen(columns: Sequence[str], given: Sequence[Example], space: TagSets) ->
                 "too. Remove it from classic.columns."
             )
     found = [name for name in columns if name != EVERY]
-    if EVERY not in columns or layers(given[0]).main != TAG:
+    if EVERY not in columns or layers(given[0]).main != TAG_COLUMN:
         return tuple(found)  # what a treebank knows of a word is not known of plain text
-    known = [one.words for one in given], [column(one, TAG) for one in given]
+    known = [one.words for one in given], [column(one, TAG_COLUMN) for one in given]
     for name in layers(given[0]).columns:
         values = [column(one, name) for one in given]
         few = len({value for own in values for value in own}) <= MOST

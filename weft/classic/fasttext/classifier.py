@@ -21,7 +21,7 @@ from weft.classic.weights_io import WEIGHTS, damaged, read
 from weft.errors import UserError
 from weft.machine import cores
 from weft.registry import register
-from weft.storage import replacing
+from weft.storage import atomic_write
 from weft.tasks.regress import Scale
 from weft.tasks.task import Space, Task
 
@@ -240,7 +240,7 @@ class FastText:
             "words": self.reading.words,
             "buckets": self.reading.buckets,
         }
-        with replacing(folder / WEIGHTS) as part:
+        with atomic_write(folder / WEIGHTS) as part:
             save_file(arrays, part)
 
     @classmethod

@@ -26,7 +26,7 @@ from weft.classic.progress import Listen, Progress, nobody
 from weft.classic.weights_io import WEIGHTS, damaged, read
 from weft.errors import UserError
 from weft.registry import register
-from weft.storage import replacing, write_text
+from weft.storage import atomic_write, write_text
 from weft.tasks.regress import Scale
 from weft.tasks.task import Space, Task
 
@@ -239,7 +239,7 @@ class TfIdf:
         # surrogatepass: half a character in the training text must not stop the save.
         write_text(folder / VOCABULARY, text, errors="surrogatepass")
         arrays = {f"idf.{name}": grams.idf for name, grams in self.families.items()}
-        with replacing(folder / WEIGHTS) as part:
+        with atomic_write(folder / WEIGHTS) as part:
             save_file({"weights": self.weights, "bias": self.bias, **arrays}, part)
 
     @classmethod

@@ -16,7 +16,7 @@ from weft.classic.ngram import kernels as kernels
 from weft.classic.ngram.counts import Marks, Sentences, in_parallel, joined
 from weft.classic.weights_io import WEIGHTS, damaged, read
 from weft.machine import cores
-from weft.storage import replacing
+from weft.storage import atomic_write
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -145,7 +145,7 @@ class NGram:
 
         marks = np.array([*list(asdict(self.marks).values())[:4], *self.marks.others], np.int64)
         arrays = {name: getattr(self, name) for name in _ARRAYS[:-1]}
-        with replacing(folder / WEIGHTS) as part:
+        with atomic_write(folder / WEIGHTS) as part:
             save_file({**arrays, "marks": marks}, part)
 
     @classmethod

@@ -243,9 +243,9 @@ def _show_answer(console: "Console", one: "Explanation", wrong: "Example | None"
 
 
 def _plain(label: object) -> str:
-    from weft.text.example import Answers
+    from weft.text.example import GoldAnswers
 
-    if isinstance(label, Answers):
+    if isinstance(label, GoldAnswers):
         return " | ".join(dict.fromkeys(label.texts)) or "no answer"
     return ", ".join(label) if isinstance(label, tuple) else str(label)
 

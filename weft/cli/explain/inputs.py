@@ -79,14 +79,14 @@ def of_files(
 
 def _pairs(data: "Data", path: str, tally: "Tally") -> "Iterator[Example] | None":
     """The lines of two files side by side; None where one file holds both texts."""
-    from weft.text.formats.parallel import read_parallel, sides
+    from weft.text.formats.parallel import read_parallel, resolve_files
 
-    files = sides(path)
+    files = resolve_files(path)
     if len(files) == 1:
         return None
     if len(files) > 2:
         raise UserError(f"{path}: two texts come from two files, and here are {len(files)}.")
-    found = read_parallel(*files, problems=data.problems, tally=tally)
+    found = read_parallel(*files, on_bad_row=data.problems, skipped=tally)
     return (replace(one, other=str(one.label), label=None) for one in found)
 
 

@@ -123,7 +123,7 @@ def _among_texts(
     def written(count: Callable[[int], None]) -> Iterator[str]:
         columns = Columns(text=options.column(text) if text else None, label="")
         chosen = options.handling(problems)
-        for example in read(file, columns=columns, problems=chosen, keep_empty=True):
+        for example in read(file, columns=columns, on_bad_row=chosen, keep_empty=True):
             count(1)
             if example.text.strip():  # blank lines stand between the paragraphs of any text
                 yield example.text

@@ -16,7 +16,7 @@ from weft.decode.heads.crf import CRF
 from weft.embed.activations import sensible
 from weft.errors import UserError
 from weft.registry import register
-from weft.text.annotation.schemes import transitions
+from weft.text.annotation.schemes import allowed_transitions
 
 TagColumn = tuple[tuple[str, ...], str]  # its tags, and the scheme they are written in, if any
 
@@ -81,7 +81,7 @@ class TagHead(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.score = nn.ModuleList(nn.Linear(input_size, len(labels)) for labels, _ in outputs)
         self.chains = nn.ModuleList(
-            CRF(len(labels), transitions(labels, scheme) if scheme else None, labels)
+            CRF(len(labels), allowed_transitions(labels, scheme) if scheme else None, labels)
             for labels, scheme in outputs
             if self.chained
         )

@@ -3,21 +3,21 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from weft.doctor.finding import Finding, Level, Place, Sketch, excerpt, many, verb
+from weft.doctor.finding import Finding, Level, Place, SentenceSketch, agree, excerpt, pluralise
 
 
 @dataclass(frozen=True)
-class Fault:
+class AnnotationFault:
     """One thing wrong, where ('file:line'), in which sentence, and what exactly."""
 
     kind: str
     where: str
     text: str
     told: str
-    sketch: Sketch | None = None
+    sketch: SentenceSketch | None = None
 
 
-def named(id: str, number: int, noun: str = "sentence") -> str:
+def sentence_name(id: str, number: int, noun: str = "sentence") -> str:
     """How to speak of a sentence: by its id or, without one, by its number in the file."""
     return f"{noun} '{id}'" if id else f"{noun} {number}"
 
@@ -241,7 +241,7 @@ _KINDS: dict[str, tuple[Level, str, str, str]] = {
 _RANGES = ("overlapping ranges", "malformed range", "range beyond the sentence")
 
 
-def findings(faults: Iterable[Fault], name: str) -> list[Finding]:
+def group_faults(faults: Iterable[AnnotationFault], name: str) -> list[Finding]:
     """One finding for each kind of fault, with its places."""
     counts: dict[str, int] = {}
     places: dict[str, list[Place]] = {}
@@ -251,17 +251,17 @@ def findings(faults: Iterable[Fault], name: str) -> list[Finding]:
         sketch = fault.sketch if not places.get(kind) else None  # one drawing says enough
         place = Place(fault.where, excerpt(fault.text), fault.told, sketch)
         places.setdefault(kind, []).append(place)
-    return [_finding(kind, count, places[kind], name) for kind, count in counts.items()]
+    return [_build_finding(kind, count, places[kind], name) for kind, count in counts.items()]
 
 
-def _finding(kind: str, count: int, places: list[Place], name: str) -> Finding:
+def _build_finding(kind: str, count: int, places: list[Place], name: str) -> Finding:
     level, noun, told, fix = _KINDS[kind]
     noun, _, nouns = noun.partition("|")
-    counted = many(count, noun, nouns)
+    counted = pluralise(count, noun, nouns)
     first, _, rest = told.partition("|")
     if " " in first:  # the forms differ in more than the verb
-        title = f"{counted} of {name} {verb(count, first, rest)}."
+        title = f"{counted} of {name} {agree(count, first, rest)}."
     else:
         plural, _, tail = rest.partition(" ")
-        title = f"{counted} of {name} {verb(count, first, plural)} {tail}."
+        title = f"{counted} of {name} {agree(count, first, plural)} {tail}."
     return Finding(kind, level, title, count, tuple(places), fix)

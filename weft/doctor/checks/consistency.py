@@ -13,12 +13,12 @@ import numpy as np
 
 from weft.text.annotation.schemes import Span
 
-RARE = 5  # times as frequent another tag of the same context must be, at least
-LARGEST = 10_000_000  # words looked at: twenty bytes each
+MIN_FREQUENCY_RATIO = 5  # times as frequent another tag of the same context must be, at least
+MAX_WORDS = 10_000_000  # words looked at: twenty bytes each
 
 
 @dataclass(frozen=True)
-class Odd:
+class InconsistentTag:
     """A word (or span) of a row, its tag, and the tag that it has elsewhere so many times."""
 
     row: int
@@ -28,7 +28,7 @@ class Odd:
     times: int
 
 
-class Variation:
+class TagVariation:
     """The tag of every word with its context, as numbers."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Variation:
 
     def take(self, row: int, words: Sequence[str], tags: Sequence[str]) -> None:
         """One sentence."""
-        if len(self._tag) + len(words) > LARGEST:
+        if len(self._tag) + len(words) > MAX_WORDS:
             return
         around = ("", *words, "")
         contexts = (hash(three) for three in zip(around, words, around[2:], strict=False))
@@ -48,7 +48,7 @@ class Variation:
 
     def take_spans(self, row: int, text: str, spans: Sequence[Span]) -> None:
         """The spans of one text."""
-        if len(self._tag) + len(spans) <= LARGEST:
+        if len(self._tag) + len(spans) <= MAX_WORDS:
             covered = (hash(text[span.start : span.end]) for span in spans)
             self._add(row, covered, [span.label for span in spans])
 
@@ -59,7 +59,7 @@ class Variation:
         self._row.extend([row] * len(tags))
         self._place.extend(range(len(tags)))
 
-    def odd(self) -> list[Odd]:
+    def odd(self) -> list[InconsistentTag]:
         """Every tag that is rare in its context, in the order of the texts."""
         if not self._tag:
             return []
@@ -74,10 +74,10 @@ class Variation:
         last = np.r_[np.flatnonzero(np.diff(owner[order])), len(order) - 1]
         best = order[last]  # the commonest tag of each context, in the order of contexts
         most, usual = counts[best], pairs[best] % width
-        rare = counts * RARE <= most[owner]
+        rare = counts * MIN_FREQUENCY_RATIO <= most[owner]
         names = list(self._tags)
         return [
-            Odd(
+            InconsistentTag(
                 self._row[i], self._place[i], names[self._tag[i]],
                 names[usual[group[i]]], int(most[group[i]]),
             )

@@ -35,13 +35,13 @@ _AROUND_BREAKS = re.compile(r" ?\n ?")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
-def damages(text: str) -> tuple[str, ...]:
+def find_damage(text: str) -> tuple[str, ...]:
     """The kinds of damage in a text, as the findings call them."""
     found = []
     if not text.isascii():
         if "\ufffd" in text:
             found.append("replacement")
-        if unmojibake(text) != text:
+        if fix_mojibake(text) != text:
             found.append("mojibake")
         if INVISIBLE.search(text):
             found.append("invisible")
@@ -54,7 +54,7 @@ def damages(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def unseen(text: str) -> str:
+def describe_invisible(text: str) -> str:
     """The first invisible character of a text, by its number and name, and how many there are."""
     found = list(INVISIBLE.finditer(text))
     if not found:
@@ -65,7 +65,7 @@ def unseen(text: str) -> str:
     return f"U+{ord(sign):04X} {name} at character {found[0].start()}{more}"
 
 
-def unicode_form(text: str) -> str:
+def describe_unicode_form(text: str) -> str:
     """Which Unicode form a text that is not in NFC has, and the first letter that shows it."""
     if unicodedata.is_normalized("NFC", text):
         return "NFC"
@@ -80,17 +80,17 @@ def unicode_form(text: str) -> str:
     return form
 
 
-def unmojibake(text: str) -> str:
+def fix_mojibake(text: str) -> str:
     """UTF-8 that was read as Windows-1252 or Latin-1, read again; only where that is exact."""
     for _ in range(2):  # it does happen twice
-        mended = _RUN.sub(_decoded, _SURE.sub(_decoded, text))
+        mended = _RUN.sub(_decode_match, _SURE.sub(_decode_match, text))
         if mended == text:
             return text
         text = mended
     return text
 
 
-def _decoded(match: re.Match[str]) -> str:
+def _decode_match(match: re.Match[str]) -> str:
     found = match.group()
     try:
         mended = bytes(_BYTE[sign] for sign in found).decode("utf-8")
@@ -101,10 +101,10 @@ def _decoded(match: re.Match[str]) -> str:
     return mended if sound else found
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text mended: mojibake, control and invisible characters, Unicode form, white space."""
     if not text.isascii():
-        text = unicodedata.normalize("NFC", unmojibake(text))
+        text = unicodedata.normalize("NFC", fix_mojibake(text))
         text = INVISIBLE.sub("", text)
         text = _C1.sub(lambda found: _WINDOWS[found.group()], text)
     text = text.replace("\r\n", "\n").replace("\r", "\n")

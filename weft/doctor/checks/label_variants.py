@@ -9,19 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.doctor.checks.encoding import INVISIBLE
-from weft.doctor.library import library
-from weft.errors import LONGEST_NAME
+from weft.errors import LONGEST_NAME, optional_import
 
-COMPARED = 5_000  # labels compared with each other for typos; variants are found among any number
-RARE = 10  # how many times as frequent the right spelling is when a typo is clear
-CASE, UNICODE, UNSEEN = "case or spaces", "NFC and NFD", "an invisible character"
-SURE = (CASE, UNICODE, UNSEEN)
+MAX_COMPARED_LABELS = (
+    5_000  # labels compared with each other for typos; variants are found among any number
+)
+CLEAR_RATIO = 10  # how many times as frequent the right spelling is when a typo is clear
+CASE, UNICODE, INVISIBLE_CHARACTER = "case or spaces", "NFC and NFD", "an invisible character"
+CERTAIN_KINDS = (CASE, UNICODE, INVISIBLE_CHARACTER)
 _SEPARATORS = re.compile(r"[\s_\-]+")
 _DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
-class Twin:
+class LabelVariant:
     """A label that looks like a more frequent one."""
 
     label: str
@@ -30,19 +31,21 @@ class Twin:
     clear: bool  # safe to repair without asking
 
 
-def twins(counts: Mapping[str, int]) -> list[Twin]:
+def find_variants(counts: Mapping[str, int]) -> list[LabelVariant]:
     """Every label that is probably another one, once, with the likeliest right form."""
     ranked = sorted(counts, key=lambda label: (-counts[label], label))
-    found: dict[str, Twin] = {}
+    found: dict[str, LabelVariant] = {}
     for label, meant, kind in (*_variants(ranked), *_plurals(ranked)):
-        clear = kind in SURE or counts[meant] >= RARE * counts[label]
-        found.setdefault(label, Twin(label, meant, kind, clear))
+        clear = kind in CERTAIN_KINDS or counts[meant] >= CLEAR_RATIO * counts[label]
+        found.setdefault(label, LabelVariant(label, meant, kind, clear))
     for label, meant in _typos([label for label in ranked if label not in found], counts):
-        found.setdefault(label, Twin(label, meant, "typo", counts[meant] >= RARE * counts[label]))
+        found.setdefault(
+            label, LabelVariant(label, meant, "typo", counts[meant] >= CLEAR_RATIO * counts[label])
+        )
     return [found[label] for label in ranked if label in found]
 
 
-def plain(label: str) -> str:
+def fold_label(label: str) -> str:
     """A label without its case, its separators, what cannot be seen and the spaces around it."""
     folded = INVISIBLE.sub("", unicodedata.normalize("NFKC", label)).casefold().strip()
     return _SEPARATORS.sub(" ", folded)
@@ -51,31 +54,33 @@ def plain(label: str) -> str:
 def _variants(ranked: list[str]) -> Iterator[tuple[str, str, str]]:
     groups: dict[str, list[str]] = defaultdict(list)
     for label in ranked:
-        groups[plain(label)].append(label)
+        groups[fold_label(label)].append(label)
     for group in groups.values():
         first = next(filter(_is_clean, group), group[0])
-        yield from ((label, first, _difference(label, first)) for label in group if label != first)
+        yield from (
+            (label, first, _difference_kind(label, first)) for label in group if label != first
+        )
 
 
 def _is_clean(label: str) -> bool:
     return unicodedata.is_normalized("NFC", label) and not INVISIBLE.search(label)
 
 
-def _difference(label: str, meant: str) -> str:
+def _difference_kind(label: str, meant: str) -> str:
     """What sets two labels apart that look the same, or nearly."""
     if unicodedata.normalize("NFC", label) == unicodedata.normalize("NFC", meant):
         return UNICODE
     if INVISIBLE.sub("", label) == INVISIBLE.sub("", meant):
-        return UNSEEN
+        return INVISIBLE_CHARACTER
     return CASE
 
 
 def _plurals(ranked: list[str]) -> Iterator[tuple[str, str, str]]:
     first: dict[str, str] = {}
     for label in ranked:
-        stem = " ".join(_singular(word) for word in plain(label).split(" "))
+        stem = " ".join(_singular(word) for word in fold_label(label).split(" "))
         meant = first.setdefault(stem, label)
-        if plain(meant) != plain(label):
+        if fold_label(meant) != fold_label(label):
             yield label, meant, "number"
 
 
@@ -89,10 +94,10 @@ def _typos(ranked: list[str], counts: Mapping[str, int]) -> Iterator[tuple[str, 
     """(rarer, more frequent) labels that one or two slips of the finger set apart."""
     if len(ranked) < 2:
         return
-    names = [name for name in ranked[:COMPARED] if len(name) <= LONGEST_NAME]
-    forms = [plain(label) for label in names]
-    distance = library("rapidfuzz.distance.OSA", "Finding typos in labels").distance
-    cdist = library("rapidfuzz.process", "Finding typos in labels").cdist
+    names = [name for name in ranked[:MAX_COMPARED_LABELS] if len(name) <= LONGEST_NAME]
+    forms = [fold_label(label) for label in names]
+    distance = optional_import("rapidfuzz.distance.OSA", "Finding typos in labels").distance
+    cdist = optional_import("rapidfuzz.process", "Finding typos in labels").cdist
     slips = cdist(forms, forms, scorer=distance, score_cutoff=2, dtype=np.uint8)  # above it: 3
     close: dict[int, list[int]] = defaultdict(list)
     for left, right in np.argwhere(np.triu((slips > 0) & (slips <= 2))).tolist():
@@ -108,7 +113,7 @@ def _typos(ranked: list[str], counts: Mapping[str, int]) -> Iterator[tuple[str, 
 def _is_typo(typo: str, right: str, slips: int, count: int, often: int) -> bool:
     if _DIGITS.sub("", typo) == _DIGITS.sub("", right):
         return False  # level1 and level2 are meant to differ
-    short, seldom = min(len(typo), len(right)), count * RARE <= often
+    short, seldom = min(len(typo), len(right)), count * CLEAR_RATIO <= often
     if slips == 2:  # import and export, hypertension and hypotension: only where one is rare
         return seldom and short >= 7 and typo[0] == right[0]
     if short <= 5:

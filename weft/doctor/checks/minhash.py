@@ -11,21 +11,21 @@ from itertools import chain
 
 import numpy as np
 
-from weft.doctor.checks.word_arrays import Corpus
-from weft.doctor.library import library
+from weft.doctor.checks.word_arrays import WordIndex
+from weft.errors import optional_import
 
 PURPOSE = "Finding near duplicates"
 # Texts of Jaccard similarity 0.5 share a bucket with 98.6 %, those of 0.2 with 23 %.
 BANDS = 32
-ROWS = 3
-NEIGHBOURS = 5  # texts of a bucket that a text is compared with
-KEPT = 4  # the likeliest partners of a text
-LIKELY = 0.32  # estimated similarity below which a proposal is dropped
-CHUNK = 20_000
-MOST = 128  # more than there can be agreements
+ROWS_PER_BAND = 3
+MAX_NEIGHBOURS = 5  # texts of a bucket that a text is compared with
+MAX_PARTNERS = 4  # the likeliest partners of a text
+MIN_SIMILARITY = 0.32  # estimated similarity below which a proposal is dropped
+CHUNK_TEXTS = 20_000
+AGREEMENT_BASE = 128  # more than there can be agreements
 
 
-def likely_pairs(corpus: Corpus, texts: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def candidate_pairs(corpus: WordIndex, texts: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """(P, 2) pairs of texts, the earlier first, that could be alike: a few for each text."""
     keys, marks = _signatures(corpus, texts, weights)
     count = len(texts)
@@ -34,87 +34,91 @@ def likely_pairs(corpus: Corpus, texts: np.ndarray, weights: np.ndarray) -> np.n
     for band in range(BANDS):
         order = np.argsort(keys[:, band], kind="stable")
         sorted_keys = keys[order, band]
-        for away in range(1, NEIGHBOURS + 1):
+        for away in range(1, MAX_NEIGHBOURS + 1):
             same = np.flatnonzero(sorted_keys[away:] == sorted_keys[:-away])
-            fresh.extend(_likely(order[same + away], order[same], marks))
+            fresh.extend(_similar_pairs(order[same + away], order[same], marks))
         if sum(map(len, fresh)) > 4 * count or band == BANDS - 1:
-            found, fresh = _once(np.concatenate([found, *fresh])), []
-            if len(found) > 2 * KEPT * count:
-                found = _best(found, count)
-    pairs, _ = _apart(_best(found, count), max(1, count))
+            found, fresh = _sort_unique(np.concatenate([found, *fresh])), []
+            if len(found) > 2 * MAX_PARTNERS * count:
+                found = _best_partners(found, count)
+    pairs, _ = _unpack_pairs(_best_partners(found, count), max(1, count))
     return np.sort(texts[pairs], axis=1)  # (P, 2)
 
 
-def _once(found: np.ndarray) -> np.ndarray:
+def _sort_unique(packed: np.ndarray) -> np.ndarray:
     # np.unique hashes such numbers, which takes several times as long as sorting them.
-    found.sort()
-    return found[np.r_[True, found[1:] != found[:-1]]] if len(found) else found
+    packed.sort()
+    return packed[np.r_[True, packed[1:] != packed[:-1]]] if len(packed) else packed
 
 
-def _likely(later: np.ndarray, earlier: np.ndarray, marks: np.ndarray) -> Iterator[np.ndarray]:
+def _similar_pairs(
+    later: np.ndarray, earlier: np.ndarray, marks: np.ndarray
+) -> Iterator[np.ndarray]:
     """The proposals whose signatures agree often enough."""
-    for start in range(0, len(later), CHUNK):
-        i, j = later[start : start + CHUNK], earlier[start : start + CHUNK]
+    for start in range(0, len(later), CHUNK_TEXTS):
+        i, j = later[start : start + CHUNK_TEXTS], earlier[start : start + CHUNK_TEXTS]
         agree = (marks[i] == marks[j]).sum(1)
-        likely = agree >= LIKELY * marks.shape[1]
-        yield ((i * len(marks) + j) * MOST + agree)[likely]
+        likely = agree >= MIN_SIMILARITY * marks.shape[1]
+        yield ((i * len(marks) + j) * AGREEMENT_BASE + agree)[likely]
 
 
-def _apart(found: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _unpack_pairs(packed: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """(P, 2) the two texts of each pair, and (P,) how often their signatures agree."""
-    pairs, agree = np.divmod(found, MOST)
+    pairs, agree = np.divmod(packed, AGREEMENT_BASE)
     return np.stack(np.divmod(pairs, count), 1), agree
 
 
-def _best(found: np.ndarray, count: int) -> np.ndarray:
+def _best_partners(packed: np.ndarray, count: int) -> np.ndarray:
     """Only the likeliest pairs of each text."""
-    pairs, agree = _apart(found, max(1, count))
-    kept = np.zeros(len(found), bool)
+    pairs, agree = _unpack_pairs(packed, max(1, count))
+    kept = np.zeros(len(packed), bool)
     for side in (0, 1):
         order = np.lexsort((-agree, pairs[:, side]))
         owner = pairs[order, side]
         starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]) if len(owner) else owner
         rank = np.arange(len(owner)) - np.repeat(starts, np.diff(np.r_[starts, len(owner)]))
-        kept[order[rank < KEPT]] = True
-    return found[kept]
+        kept[order[rank < MAX_PARTNERS]] = True
+    return packed[kept]
 
 
 def _signatures(
-    corpus: Corpus, texts: np.ndarray, weights: np.ndarray
+    corpus: WordIndex, texts: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(N, BANDS) keys of the buckets, and (N, BANDS x ROWS) a byte of each minimum."""
-    minhash = library("rensa", PURPOSE).RMinHash
+    minhash = optional_import("rensa", PURPOSE).RMinHash
     flat, ends = corpus.arrays()
     # A word of weight 3 stands for three shingles: Jaccard becomes weighted Jaccard.
     copies = np.where(weights > 0, np.maximum(1, np.rint(weights)), 0).astype(np.int64)
     keys = np.zeros((len(texts), BANDS), np.uint32)
-    marks = np.zeros((len(texts), BANDS * ROWS), np.uint8)
-    for start in range(0, len(texts), CHUNK):
-        some = texts[start : start + CHUNK]
+    marks = np.zeros((len(texts), BANDS * ROWS_PER_BAND), np.uint8)
+    for start in range(0, len(texts), CHUNK_TEXTS):
+        some = texts[start : start + CHUNK_TEXTS]
         lengths = ends[some + 1] - ends[some]
         owner = np.repeat(np.arange(len(some)), lengths)
         inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         words = flat[ends[some][owner] + inside].astype(np.int64)
         count = copies[words]
         nth = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        shingles = _mixed((np.repeat(words, count) << 8) + nth)
+        shingles = _mix((np.repeat(words, count) << 8) + nth)
         stops = np.r_[0, np.cumsum(np.bincount(owner, count, len(some)))].astype(np.uint64)
         # Texts without a word get a shingle of their own, or they would all look alike.
         empty = np.flatnonzero(stops[1:] == stops[:-1])
-        matrix = minhash.digest_matrix_from_flat_token_hashes(shingles, stops, BANDS * ROWS, 7)
+        matrix = minhash.digest_matrix_from_flat_token_hashes(
+            shingles, stops, BANDS * ROWS_PER_BAND, 7
+        )
         digest = np.fromiter(
-            chain.from_iterable(matrix.to_rows()), np.uint32, len(some) * BANDS * ROWS
-        ).reshape(len(some), BANDS, ROWS)
+            chain.from_iterable(matrix.to_rows()), np.uint32, len(some) * BANDS * ROWS_PER_BAND
+        ).reshape(len(some), BANDS, ROWS_PER_BAND)
         mixed = np.zeros((len(some), BANDS), np.uint64)
-        for row in range(ROWS):
-            mixed = _mixed(mixed + digest[:, :, row])
-        mixed[empty] = _mixed(start + empty + 1)[:, None]
-        keys[start : start + CHUNK] = mixed >> np.uint64(32)
-        marks[start : start + CHUNK] = digest.reshape(len(some), -1) & 0xFF
+        for row in range(ROWS_PER_BAND):
+            mixed = _mix(mixed + digest[:, :, row])
+        mixed[empty] = _mix(start + empty + 1)[:, None]
+        keys[start : start + CHUNK_TEXTS] = mixed >> np.uint64(32)
+        marks[start : start + CHUNK_TEXTS] = digest.reshape(len(some), -1) & 0xFF
     return keys, marks
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
+def _mix(values: np.ndarray) -> np.ndarray:
     """SplitMix64: neighbouring numbers become unrelated ones."""
     x = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -5,19 +5,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
-from weft.doctor.checks.encoding import unicode_form, unmojibake, unseen
-from weft.doctor.checks.scripts import NONE
-from weft.doctor.checks.target_stats import target_of
-from weft.doctor.finding import Finding, Histogram, Level, Place, excerpt, many, verb
-from weft.doctor.pending import Draft, Spot, spots
+from weft.doctor.checks.encoding import describe_invisible, describe_unicode_form, fix_mojibake
+from weft.doctor.checks.scripts import NO_LETTERS
+from weft.doctor.checks.target_stats import target_text
+from weft.doctor.finding import Finding, Histogram, Level, Place, agree, excerpt, pluralise
+from weft.doctor.pending import PendingFinding, RowRef, row_refs
 from weft.doctor.survey import Split, Survey
 from weft.text.example import Example, Tally
-from weft.text.line_source import EMPTY, NUL, SKIP, UNDECODABLE, Account
-from weft.text.read import HEADER
+from weft.text.line_source import EMPTY_TEXT, NUL_BYTE, SKIP_HINT, UNDECODABLE, SkipLog
+from weft.text.read import GUESSED_HEADER
 
-OUTLIER = 10  # times the 95th percentile
-SENTENCE = 5  # words of the usual text from which a single word is odd
-MINORITY = 0.1  # of all texts: below this, another script is worth a look
+OUTLIER_FACTOR = 10  # times the 95th percentile
+MIN_MEDIAN_WORDS = 5  # words of the usual text from which a single word is odd
+MAX_MINORITY_FRACTION = 0.1  # of all texts: below this, another script is worth a look
 
 _DAMAGE: dict[str, tuple[Level, str, str]] = {
     "replacement": (
@@ -51,13 +51,13 @@ _DAMAGE: dict[str, tuple[Level, str, str]] = {
         "Strip the mark-up where it means nothing.",
     ),
 }
-_LEFT_OUT: dict[str, tuple[str, str]] = {
+_SKIPPED: dict[str, tuple[str, str]] = {
     UNDECODABLE: (
         "not UTF-8",
         "Convert the file: iconv -f LATIN1 -t UTF-8 FILE (or WINDOWS-1252).",
     ),
-    NUL: ("a NUL byte", "Remove it: tr -d '\\0' < FILE."),
-    EMPTY: ("no text", "Fill them in or remove the rows."),
+    NUL_BYTE: ("a NUL byte", "Remove it: tr -d '\\0' < FILE."),
+    EMPTY_TEXT: ("no text", "Fill them in or remove the rows."),
     "ragged row": (
         "more or fewer columns than the rest",
         "Quote cells that hold the separator, and pass --format csv.",
@@ -84,107 +84,116 @@ _LEFT_OUT: dict[str, tuple[str, str]] = {
         'Write {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"] with whole numbers.',
     ),
 }
-_FIXED = re.compile(r" \(--fix [^)]*\)|, or let --fix repair it|; --fix [^.;]*")
+_FIX_HINT = re.compile(r" \(--fix [^)]*\)|, or let --fix repair it|; --fix [^.;]*")
 _NOT_USED = " not used"  # relations, events and notes of BRAT, which no task here learns
 _REJECTED = "text not accepted"
 _UNITS = {"broken tree": "tree", "malformed span": "span", "ragged columns": "sentence"}
 _UNITS |= dict.fromkeys(("wrong number of columns", "malformed id", "empty word"), "sentence")
 
 
-def left_out(tally: Tally, split: str) -> Iterator[Finding]:
+def report_skipped(skipped: Tally, split: str) -> Iterator[Finding]:
     """Rows that the reader could not use."""
-    said = tally.told if isinstance(tally, Account) else {}
-    for kind, count in tally.counts.items():
-        told, fix = _LEFT_OUT.get(kind, (kind, "Look at them."))
+    said = skipped.told if isinstance(skipped, SkipLog) else {}
+    for kind, count in skipped.counts.items():
+        told, fix = _SKIPPED.get(kind, (kind, "Look at them."))
         # What the finding says once for all is not said again at every place.
         places = tuple(
-            Place(where, "", said.get(where, "").partition(f", or {SKIP}")[0])
-            for where in tally.places[kind]
+            Place(where, "", said.get(where, "").partition(f", or {SKIP_HINT}")[0])
+            for where in skipped.places[kind]
         )
-        level: Level = "warning" if kind == EMPTY else "error"
+        level: Level = "warning" if kind == EMPTY_TEXT else "error"
         unit = _UNITS.get(kind, "row")
-        title = f"{many(count, unit)} of {split} could not be used: {told}."
+        title = f"{pluralise(count, unit)} of {split} could not be used: {told}."
         if kind.endswith(_NOT_USED):
             noun = kind.removesuffix(_NOT_USED)
-            level, title = "note", f"{many(count, noun)} of {split} {verb(count, 'is', 'are')}"
+            level, title = (
+                "note",
+                f"{pluralise(count, noun)} of {split} {agree(count, 'is', 'are')}",
+            )
             title, fix = f"{title} not used.", "Tasks here learn the spans of a text."
-        elif kind == HEADER:
+        elif kind == GUESSED_HEADER:
             level, fix = "note", "Where it is a row like the others, put a header above it."
             title = f"The first line of {split} is taken for a header: single words over sentences."
         elif kind == _REJECTED:
             level, fix = "note", 'They are left out: their "answer" is not "accept".'
-            title = f"{many(count, 'text')} of {split} {verb(count, 'was', 'were')} not accepted."
+            title = (
+                f"{pluralise(count, 'text')} of {split} {agree(count, 'was', 'were')} not accepted."
+            )
         yield Finding(kind, level, title, count, places, fix)
 
 
-def texts(survey: Survey) -> Iterator[Draft]:
+def check_texts(survey: Survey) -> Iterator[PendingFinding]:
     """Empty and damaged texts, a kind a split."""
     for split in survey.splits:
         noted = split.empty
         if noted.count:
-            is_are = verb(noted.count, "is", "are")
-            title = f"{many(noted.count, survey.unit)} of {split.name} {is_are} empty."
+            is_are = agree(noted.count, "is", "are")
+            title = f"{pluralise(noted.count, survey.unit)} of {split.name} {is_are} empty."
             fix = "Fill them in or remove the rows (--fix removes them)."
-            fix = by_hand(fix) if survey.structured else fix
+            fix = without_fix_hint(fix) if survey.structured else fix
             level: Level = "warning"
             if survey.unlabelled:  # blank lines stand between the paragraphs of any text
                 level = "note"
                 fix = "They are left out, or with task.lines = false are line breaks of the text."
-            yield Draft("empty", level, title, noted.count, spots(split, noted.rows), fix)
+            yield PendingFinding(
+                "empty", level, title, noted.count, row_refs(split, noted.rows), fix
+            )
     for kind, (level, told, fix) in _DAMAGE.items():
         for split in survey.splits:
             if kind in split.damage:
                 noted = split.damage[kind]
-                have = verb(noted.count, "has", "have")
-                title = f"{many(noted.count, survey.unit)} of {split.name} {have} {told}."
+                have = agree(noted.count, "has", "have")
+                title = f"{pluralise(noted.count, survey.unit)} of {split.name} {have} {told}."
                 if kind == "normalisation" and split.composed:
-                    whole = many(split.composed, survey.unit)
-                    title = f"{title[:-1]}; {whole} {verb(split.composed, 'is', 'are')} in NFC."
-                here = spots(split, noted.rows)
-                fix = by_hand(fix) if survey.structured else fix
-                explain = _EXPLAINED.get(kind)
-                yield Draft(kind, level, title, noted.count, here, fix, explain)
+                    whole = pluralise(split.composed, survey.unit)
+                    title = f"{title[:-1]}; {whole} {agree(split.composed, 'is', 'are')} in NFC."
+                here = row_refs(split, noted.rows)
+                fix = without_fix_hint(fix) if survey.structured else fix
+                explain = _DAMAGE_DETAILS.get(kind)
+                yield PendingFinding(kind, level, title, noted.count, here, fix, explain)
             damage = survey.pairs.damage.get(split.name, {}) if survey.pairs else {}
             if kind in damage:
-                noted, have = damage[kind], verb(damage[kind].count, "has", "have")
-                title = f"{many(noted.count, 'target')} of {split.name} {have} {told}."
-                here = spots(split, noted.rows)
-                yield Draft(kind, level, title, noted.count, here, by_hand(fix), _of_target)
+                noted, have = damage[kind], agree(damage[kind].count, "has", "have")
+                title = f"{pluralise(noted.count, 'target')} of {split.name} {have} {told}."
+                here = row_refs(split, noted.rows)
+                yield PendingFinding(
+                    kind, level, title, noted.count, here, without_fix_hint(fix), _show_target
+                )
 
 
-def by_hand(fix: str) -> str:
+def without_fix_hint(fix: str) -> str:
     """The advice without what --fix does to texts: it would move words away from their tags."""
-    return _FIXED.sub("", fix)
+    return _FIX_HINT.sub("", fix)
 
 
-def _of_target(example: Example) -> str:
-    return excerpt(target_of(example.label))
+def _show_target(example: Example) -> str:
+    return excerpt(target_text(example.label))
 
 
-def _probably(example: Example) -> str:
-    return f"probably: {excerpt(unmojibake(example.text))}"
+def _show_repaired(example: Example) -> str:
+    return f"probably: {excerpt(fix_mojibake(example.text))}"
 
 
-_EXPLAINED: dict[str, Callable[[Example], str]] = {
-    "mojibake": _probably,
-    "invisible": lambda example: unseen(example.whole),
-    "normalisation": lambda example: unicode_form(example.whole),
+_DAMAGE_DETAILS: dict[str, Callable[[Example], str]] = {
+    "mojibake": _show_repaired,
+    "invisible": lambda example: describe_invisible(example.whole),
+    "normalisation": lambda example: describe_unicode_form(example.whole),
 }
 
 
-def lengths(survey: Survey, limit: int) -> Iterator[Draft]:
+def check_lengths(survey: Survey, limit: int) -> Iterator[PendingFinding]:
     """Texts beyond the limit, far longer than the rest, or of a single word."""
     for split in survey.splits:
-        figures = of_lengths(split.lengths, limit)
+        figures = length_stats(split.lengths, limit)
         beyond = sum(n for words, n in split.lengths.items() if words > limit)
         if beyond:
             title = (
-                f"{many(beyond, survey.unit)} of {split.name} "
+                f"{pluralise(beyond, survey.unit)} of {split.name} "
                 f"({100 * beyond / split.rows:.1f} %) {'has' if beyond == 1 else 'have'} "
                 f"more than {limit:,} words."
             )
             here = tuple(
-                Spot(split.start + row, detail=f"{words:,} words")
+                RowRef(split.start + row, detail=f"{words:,} words")
                 for words, row in split.longer_than(limit)
             )
             fix = (
@@ -195,35 +204,35 @@ def lengths(survey: Survey, limit: int) -> Iterator[Draft]:
                     "A model with that limit reads them in pieces that do not see each other; one "
                     "without needs memory for every word, a parser for every pair. Cut them."
                 )
-            yield Draft("long", "note", title, beyond, here, fix)
+            yield PendingFinding("long", "note", title, beyond, here, fix)
         if not survey.unlabelled:
-            yield from _short(split, figures.get("median", 0), survey.unit)
-        edge = OUTLIER * figures.get("p95", 0)
+            yield from _check_single_words(split, figures.get("median", 0), survey.unit)
+        edge = OUTLIER_FACTOR * figures.get("p95", 0)
         far = split.longer_than(max(edge, 100))
         if far:
             count = sum(n for words, n in split.lengths.items() if words > max(edge, 100))
             title = (
-                f"{many(count, survey.unit)} of {split.name} {'is' if count == 1 else 'are'} over "
-                f"{OUTLIER} times as long as 95 % of the others (up to {far[0][0]:,} words)."
+                f"{pluralise(count, survey.unit)} of {split.name} {agree(count, 'is', 'are')} over "
+                f"{OUTLIER_FACTOR} times as long as 95 % of the others (up to {far[0][0]:,} words)."
             )
-            here = tuple(Spot(split.start + row, detail=f"{words:,} words") for words, row in far)
+            here = tuple(RowRef(split.start + row, detail=f"{words:,} words") for words, row in far)
             lost = (
                 "a blank line lost between sentences" if survey.sentences else "an unclosed quote"
             )
             fix = f"Look whether several ran together, as after {lost}."
-            yield Draft("outlier", "warning", title, count, here, fix)
+            yield PendingFinding("outlier", "warning", title, count, here, fix)
 
 
-def _short(split: Split, median: float, unit: str) -> Iterator[Draft]:
+def _check_single_words(split: Split, median: float, unit: str) -> Iterator[PendingFinding]:
     count = split.single.count
-    if count and median >= SENTENCE:
-        texts = f"{many(count, unit)} of {split.name} {verb(count, 'has', 'have')}"
+    if count and median >= MIN_MEDIAN_WORDS:
+        texts = f"{pluralise(count, unit)} of {split.name} {agree(count, 'has', 'have')}"
         title = f"{texts} a single word, where {median:.0f} are usual."
         fix = "Look whether the rest was lost."
-        yield Draft("short", "note", title, count, spots(split, split.single.rows), fix)
+        yield PendingFinding("short", "note", title, count, row_refs(split, split.single.rows), fix)
 
 
-def of_lengths(counts: Mapping[int, int], limit: int) -> dict[str, float]:
+def length_stats(counts: Mapping[int, int], limit: int) -> dict[str, float]:
     """Median, 95th and 99th percentile, longest, and the share beyond the limit."""
     total = sum(counts.values())
     if not total:
@@ -239,7 +248,7 @@ def of_lengths(counts: Mapping[int, int], limit: int) -> dict[str, float]:
     return figures
 
 
-def histogram(lengths: Mapping[str, Mapping[int, int]]) -> Histogram:
+def length_histogram(lengths: Mapping[str, Mapping[int, int]]) -> Histogram:
     """Texts of each split by length, in steps that double every fourth time."""
     longest = max((max(counts, default=0) for counts in lengths.values()), default=0)
     edges = sorted({round(2 ** (step / 4)) for step in range(4 * (longest.bit_length() + 1))})
@@ -254,38 +263,42 @@ def histogram(lengths: Mapping[str, Mapping[int, int]]) -> Histogram:
     return Histogram(tuple(edges), counts)
 
 
-def scripts(survey: Survey) -> Iterator[Draft]:
+def check_scripts(survey: Survey) -> Iterator[PendingFinding]:
     """Texts in another script than most, and texts without any letter."""
-    counts = of_scripts(survey)
-    written = {name: n for name, n in counts.items() if name != NONE}
+    counts = count_scripts(survey)
+    written = {name: n for name, n in counts.items() if name != NO_LETTERS}
     main = max(written, key=lambda name: written[name], default="")
     for name, count in counts.items():
-        if name == main or (name != NONE and count >= MINORITY * sum(counts.values())):
+        if name == main or (
+            name != NO_LETTERS and count >= MAX_MINORITY_FRACTION * sum(counts.values())
+        ):
             continue
         here = [
             spot
             for split in survey.splits
             if name in split.scripts
-            for spot in spots(split, split.scripts[name].rows)
+            for spot in row_refs(split, split.scripts[name].rows)
         ]
-        have = verb(count, "has", "have")
-        told = "no letters" if name == NONE else f"mostly {name} letters, not {main}"
-        title = f"{many(count, survey.unit)} {have} {told}."
+        have = agree(count, "has", "have")
+        told = "no letters" if name == NO_LETTERS else f"mostly {name} letters, not {main}"
+        title = f"{pluralise(count, survey.unit)} {have} {told}."
         fix = (
             "Look whether they belong here."
-            if name == NONE
+            if name == NO_LETTERS
             else "Keep one language, or train on both."
         )
-        yield Draft("script", "note", title, count, tuple(here), fix)
-    large = [name for name, n in written.items() if n >= MINORITY * sum(counts.values())]
+        yield PendingFinding("script", "note", title, count, tuple(here), fix)
+    large = [
+        name for name, n in written.items() if n >= MAX_MINORITY_FRACTION * sum(counts.values())
+    ]
     if len(large) > 1:
         told = ", ".join(f"{name} {counts[name]:,}" for name in large)
         title = f"{len(large)} scripts are mixed: {told}."
         fix = "Choose a tokenizer that knows them all, or train a model each."
-        yield Draft("script", "note", title, len(large), (), fix)
+        yield PendingFinding("script", "note", title, len(large), (), fix)
 
 
-def of_scripts(survey: Survey) -> dict[str, int]:
+def count_scripts(survey: Survey) -> dict[str, int]:
     """Texts by script, the largest first."""
     counts: Counter[str] = Counter()
     for split in survey.splits:

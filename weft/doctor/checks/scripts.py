@@ -4,25 +4,25 @@ import functools
 import unicodedata
 from collections import Counter
 
-NONE = "no letters"
+NO_LETTERS = "no letters"
 _KANA = ("Hiragana", "Katakana")
 _LETTERS = (" LETTER", " SYLLABLE", " LIGATURE", " CHARACTER")
 
 
-def script(text: str) -> str:
+def detect_script(text: str) -> str:
     """The script of most letters; Han together with kana is Japanese."""
     if text.isascii():
-        return "Latin" if any(map(str.isalpha, text)) else NONE
-    counts = Counter(map(_of_sign, text))
+        return "Latin" if any(map(str.isalpha, text)) else NO_LETTERS
+    counts = Counter(map(_script_of_character, text))
     del counts[""]
     kana = sum(counts.pop(name, 0) for name in _KANA)
     if kana:
         counts["Japanese"] = kana + counts.pop("Han", 0)
-    return counts.most_common(1)[0][0] if counts else NONE
+    return counts.most_common(1)[0][0] if counts else NO_LETTERS
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _of_sign(sign: str) -> str:
+def _script_of_character(sign: str) -> str:
     """'Latin', 'Cyrillic', 'Han'…, or nothing for what all scripts share."""
     if not sign.isalpha():
         return ""

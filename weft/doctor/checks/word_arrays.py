@@ -7,11 +7,11 @@ import numpy as np
 
 from weft.doctor.words import is_emoticon
 
-LONGEST = 256  # words kept of a text: its beginning and its end
-COMMON = 5  # words that occur less often than this say equally much
+MAX_TEXT_WORDS = 256  # words kept of a text: its beginning and its end
+MIN_WORD_COUNT = 5  # words that occur less often than this say equally much
 
 
-class Corpus:
+class WordIndex:
     """Texts by number, their words by number, and how much each word says."""
 
     def __init__(self) -> None:
@@ -24,8 +24,8 @@ class Corpus:
 
     def add(self, words: Sequence[str]) -> None:
         """The next text."""
-        if len(words) > LONGEST:
-            words = [*words[: LONGEST // 2], *words[-LONGEST // 2 :]]
+        if len(words) > MAX_TEXT_WORDS:
+            words = [*words[: MAX_TEXT_WORDS // 2], *words[-MAX_TEXT_WORDS // 2 :]]
         numbers = self._numbers
         self._flat.extend([numbers.setdefault(word, len(numbers)) for word in words])
         self._ends.append(len(self._flat))
@@ -52,7 +52,7 @@ class Corpus:
         """What each word says: much when it is rare, nothing when it is punctuation."""
         flat, _ = self.arrays()
         often = np.bincount(flat, minlength=len(self._numbers))
-        weights = np.log1p(len(self) / np.maximum(often, COMMON))
+        weights = np.log1p(len(self) / np.maximum(often, MIN_WORD_COUNT))
         marks = [number for word, number in self._numbers.items() if not word[-1].isalnum()]
         weights[marks] = 0.0
         return weights

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from weft.doctor.checks.annotation_faults import Fault, named
-from weft.doctor.finding import Sketch
+from weft.doctor.checks.annotation_faults import AnnotationFault, sentence_name
+from weft.doctor.finding import SentenceSketch
 from weft.errors import UserError, near_miss
-from weft.text.example import Example, Layers, Tally
+from weft.text.example import Example, Tally, WordAnnotations
 from weft.text.formats.conllu import read_conllu, validate
-from weft.text.formats.conllu_offsets import offsets
-from weft.text.formats.conllu_sentence import COLUMNS, NOTHING, Sentence, Word
+from weft.text.formats.conllu_offsets import locate_words
+from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, Sentence, Word
 
 # The inventories of Universal Dependencies, version 2.
 # fmt: off
@@ -25,102 +25,108 @@ RELATIONS = (
 )
 # fmt: on
 ROOT = "root"
-LARGEST = 40  # words of a sentence that is drawn
-_DRAWN = ("cycle", "no root", "two roots")  # whose heads are at least numbers of words
-OWN = 0.5  # share of words outside the inventory from which it is another one, and no mistake
+MAX_DRAWN_WORDS = 40  # words of a sentence that is drawn
+_DRAWN_FAULTS = ("cycle", "no root", "two roots")  # whose heads are at least numbers of words
+MIN_FOREIGN_FRACTION = (
+    0.5  # share of words outside the inventory from which it is another one, and no mistake
+)
 
 
-def sentences(path: str, tally: Tally | None = None) -> Iterator[Sentence]:
+def read_sentences(path: str, skipped: Tally | None = None) -> Iterator[Sentence]:
     """Every sentence of ten columns, sound or not."""
-    return read_conllu(path, check=False, problems="skip", tally=tally)
+    return read_conllu(path, check=False, on_bad_row="skip", skipped=skipped)
 
 
-def examples(path: str, label: str, tally: Tally) -> Iterator[Example]:
+def read_examples(path: str, label: str, skipped: Tally) -> Iterator[Example]:
     """The sentences as the survey takes them."""
-    for sentence in sentences(path, tally):
+    for sentence in read_sentences(path, skipped):
         words = tuple(word.form for word in sentence.words)
         columns = {name: tuple(sentence.column(name)) for name in COLUMNS[2:]}
         yield Example(
-            sentence.text or " ".join(words), Layers(columns, label or "upos"), sentence.sent_id,
-            sentence.file, sentence.line, words,
+            sentence.text or " ".join(words), WordAnnotations(columns, label or "upos"),
+            sentence.sent_id, sentence.file, sentence.line, words,
         )  # fmt: skip
 
 
-def faults(path: str) -> Iterator[Fault]:
+def find_faults(path: str) -> Iterator[AnnotationFault]:
     """What is wrong with each sentence, in the order of the file."""
-    foreign = _foreign(path)
+    foreign = _uses_other_inventory(path)
     ids: dict[str, int] = {}
-    for number, sentence in enumerate(sentences(path), 1):
-        of = named(sentence.sent_id, number)
+    for number, sentence in enumerate(read_sentences(path), 1):
+        of = sentence_name(sentence.sent_id, number)
         wrong = validate(sentence)
         for fault in wrong:
             told = fault.told.partition(". ")[0]  # what to do is said once, by the finding
-            yield _fault(fault.kind, sentence, fault.row, f"{of}: {told}")
-        yield from _surface(sentence, of)
+            yield _build_fault(fault.kind, sentence, fault.row, f"{of}: {told}")
+        yield from _check_surface(sentence, of)
         if not wrong:
-            yield from _names(sentence, of, foreign)
+            yield from _check_names(sentence, of, foreign)
         first = ids.setdefault(sentence.sent_id or f" {number}", sentence.line)
         if first != sentence.line:
-            yield _fault("repeated id", sentence, None, f"{of}: used before on line {first}")
+            yield _build_fault("repeated id", sentence, None, f"{of}: used before on line {first}")
 
 
-def _fault(kind: str, sentence: Sentence, row: Word | None, told: str) -> Fault:
+def _build_fault(kind: str, sentence: Sentence, row: Word | None, told: str) -> AnnotationFault:
     text = sentence.text or " ".join(word.form for word in sentence.words)
-    sketch = _sketch(sentence) if kind in _DRAWN else None
-    return Fault(kind, f"{sentence.file}:{sentence.line_of(row)}", text, told, sketch)
+    sketch = _sketch(sentence) if kind in _DRAWN_FAULTS else None
+    return AnnotationFault(kind, f"{sentence.file}:{sentence.line_of(row)}", text, told, sketch)
 
 
-def _sketch(sentence: Sentence) -> Sketch | None:
+def _sketch(sentence: Sentence) -> SentenceSketch | None:
     words = sentence.words
-    if len(words) > LARGEST:
+    if len(words) > MAX_DRAWN_WORDS:
         return None
     forms, relations = (tuple(sentence.column(name)) for name in ("form", "deprel"))
-    return Sketch(forms, heads=tuple(sentence.heads), relations=relations)
+    return SentenceSketch(forms, heads=tuple(sentence.heads), relations=relations)
 
 
-def _surface(sentence: Sentence, of: str) -> Iterator[Fault]:
+def _check_surface(sentence: Sentence, of: str) -> Iterator[AnnotationFault]:
     try:
-        offsets(sentence)
+        locate_words(sentence)
     except UserError as error:
         # 'file:line: sentence …: what is wrong. What to do.' — the first two are said already.
         line, _, rest = str(error).removeprefix(f"{sentence.file}:").partition(": ")
         told = rest.removeprefix(f"sentence '{sentence.sent_id}': ").partition(". Correct")[0]
         where = f"{sentence.file}:{line}"
-        yield Fault("text disagrees", where, sentence.text or "", f"{of}: {told}")
+        yield AnnotationFault("text disagrees", where, sentence.text or "", f"{of}: {told}")
 
 
-def _foreign(path: str) -> tuple[bool, bool]:
+def _uses_other_inventory(path: str) -> tuple[bool, bool]:
     """Whether the tags, and the relations, are of another inventory than UD's."""
     tags: Counter[bool] = Counter()
     relations: Counter[bool] = Counter()
-    for sentence in sentences(path):
+    for sentence in read_sentences(path):
         for word in sentence.words:
-            if word.upos != NOTHING:
+            if word.upos != EMPTY_CELL:
                 tags[word.upos in UPOS] += 1
-            if word.deprel != NOTHING:
+            if word.deprel != EMPTY_CELL:
                 relations[word.deprel.partition(":")[0] in RELATIONS] += 1
     return (
-        tags[False] >= OWN * max(1, tags.total()),
-        relations[False] >= OWN * max(1, relations.total()),
+        tags[False] >= MIN_FOREIGN_FRACTION * max(1, tags.total()),
+        relations[False] >= MIN_FOREIGN_FRACTION * max(1, relations.total()),
     )
 
 
-def _names(sentence: Sentence, of: str, foreign: tuple[bool, bool]) -> Iterator[Fault]:
+def _check_names(
+    sentence: Sentence, of: str, foreign: tuple[bool, bool]
+) -> Iterator[AnnotationFault]:
     words = sentence.words
-    tagged = any(word.upos != NOTHING for word in words)
+    tagged = any(word.upos != EMPTY_CELL for word in words)
     for word in words:
         told = f"{of}: word {word.id} '{word.form}'"
-        if word.upos == NOTHING and tagged:
-            yield _fault("no tag", sentence, word, told)
-        elif word.upos not in (*UPOS, NOTHING) and not foreign[0]:
+        if word.upos == EMPTY_CELL and tagged:
+            yield _build_fault("no tag", sentence, word, told)
+        elif word.upos not in (*UPOS, EMPTY_CELL) and not foreign[0]:
             hint = near_miss(word.upos.upper(), UPOS)
-            yield _fault("unknown tag", sentence, word, f"{told} has {word.upos}.{hint}")
+            yield _build_fault("unknown tag", sentence, word, f"{told} has {word.upos}.{hint}")
         bare = word.deprel.partition(":")[0]
-        if foreign[1] or bare == NOTHING:
+        if foreign[1] or bare == EMPTY_CELL:
             continue
         if bare not in RELATIONS:
             hint = near_miss(bare, RELATIONS)
-            yield _fault("unknown relation", sentence, word, f"{told} has {word.deprel}.{hint}")
-        elif word.head != NOTHING and (word.head == "0") != (bare == ROOT):
+            yield _build_fault(
+                "unknown relation", sentence, word, f"{told} has {word.deprel}.{hint}"
+            )
+        elif word.head != EMPTY_CELL and (word.head == "0") != (bare == ROOT):
             said = f"{told} has the head {word.head} and the relation {word.deprel}"
-            yield _fault("root relation", sentence, word, said)
+            yield _build_fault("root relation", sentence, word, said)

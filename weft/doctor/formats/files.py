@@ -8,21 +8,27 @@ from pathlib import Path
 
 from weft.doctor.finding import Finding
 from weft.doctor.formats import features
-from weft.doctor.formats.structured import KINDS, check_columns, examples, kind_of, look
-from weft.doctor.survey import Source
+from weft.doctor.formats.structured import (
+    STRUCTURED_FORMATS,
+    check_columns,
+    check_files,
+    format_of,
+    read_examples,
+)
+from weft.doctor.survey import ExampleSource
 from weft.errors import UndecidedError, UserError
 from weft.text.example import Example, Tally
-from weft.text.formats.parallel import Second, look_like_labels, read_parallel, sides
-from weft.text.formats.recognise import check_format, is_matrices
-from weft.text.label_names import named
-from weft.text.line_source import Account, Problems, missing
-from weft.text.read import Columns, laid_out, read, settled
-from weft.text.reading_plan import choose, fitted
+from weft.text.formats.parallel import SecondFile, look_like_labels, read_parallel, resolve_files
+from weft.text.formats.recognise import check_format, is_matrix_file
+from weft.text.label_names import rename_labels
+from weft.text.line_source import BadRows, SkipLog, file_not_found
+from weft.text.read import Columns, read, resolve_columns, table_layout
+from weft.text.reading_plan import adapt_columns, plan_reading
 
-NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
+SPLIT_NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
 UNREADABLE = "unreadable"
 PARALLEL, MATRICES = "parallel", "matrices"
-LOOKED = 200  # lines of a second file that say whether it holds labels
+SAMPLE_LINES = 200  # lines of a second file that say whether it holds labels
 TABLES = ("csv", "tsv", "jsonl")
 
 
@@ -33,14 +39,14 @@ class Files:
     paths: dict[str, str]
     formats: dict[str, str]
     columns: dict[str, Columns]  # as each file is read
-    sources: dict[str, Source]
+    sources: dict[str, ExampleSource]
     tallies: dict[str, Tally]
     findings: tuple[Finding, ...]  # about what is known of words, where something is
     lines: tuple[str, ...] = ()  # which columns are read
-    second: Second = "label"  # what the second of files joined by a comma holds
+    second: SecondFile = "label"  # what the second of files joined by a comma holds
 
 
-def opened(
+def open_files(
     paths: Sequence[str],
     columns: Columns,
     format: str | None = None,
@@ -60,51 +66,55 @@ def opened(
             raise UserError(
                 "Files are read more than once here. Save standard input to a file first."
             )
-        for file in sides(path, target):
+        for file in resolve_files(path, target):
             if not os.path.exists(file):
-                raise missing(file)
-    names = NAMES.get(len(paths)) or tuple(_unique(paths))
-    columns, lines = _chosen(paths, columns, format) if not target else (columns, ())
-    out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, (), lines, _second(task))
+                raise file_not_found(file)
+    names = SPLIT_NAMES.get(len(paths)) or tuple(_unique_names(paths))
+    columns, lines = _choose_columns(paths, columns, format) if not target else (columns, ())
+    out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, (), lines, _second_file(task))
     for name, path in out.paths.items():
-        out.tallies[name] = tally = Account()
-        files = sides(path, target)
+        out.tallies[name] = tally = SkipLog()
+        files = resolve_files(path, target)
         if len(files) > 1:
             out.formats[name], out.columns[name] = PARALLEL, columns
-            out.sources[name] = _parallel(files, tally, out.second)
+            out.sources[name] = _parallel_source(files, tally, out.second)
             continue
         out.columns[name] = columns
-        if is_matrices(path):
+        if is_matrix_file(path):
             out.formats[name] = MATRICES
-            out.sources[name] = _texts(path, columns, format, tally)
+            out.sources[name] = _text_source(path, columns, format, tally)
             continue
-        own = fitted(columns, path, format) if path != paths[0] else columns
-        kind = out.formats[name] = kind_of(path, format, own)
-        if kind in KINDS:
+        own = adapt_columns(columns, path, format) if path != paths[0] else columns
+        kind = out.formats[name] = format_of(path, format, own)
+        if kind in STRUCTURED_FORMATS:
             check_columns(path, kind, own)
             out.columns[name] = own
-            out.sources[name] = _structured(path, kind, own, tally)
+            out.sources[name] = _structured_source(path, kind, own, tally)
         else:
-            alike = columns if path == paths[0] else _alike(paths[0], path, columns, format)
+            alike = (
+                columns
+                if path == paths[0]
+                else _columns_like_first(paths[0], path, columns, format)
+            )
             out.columns[name] = alike
-            out.sources[name] = _texts(path, alike, format, tally)
+            out.sources[name] = _text_source(path, alike, format, tally)
     if label_names:
         for name, one in out.sources.items():
-            out.sources[name] = _with_names(one, label_names, out.tallies[name])
+            out.sources[name] = _named_source(one, label_names, out.tallies[name])
     found = [
-        *look(out.paths, out.formats, out.columns),
-        *_matrices(out),
-        *_without_labels(out, format),
+        *check_files(out.paths, out.formats, out.columns),
+        *_check_matrices(out),
+        *_check_label_columns(out, format),
     ]
     return replace(out, findings=tuple(found))
 
 
-def _chosen(
+def _choose_columns(
     paths: Sequence[str], columns: Columns, format: str | None
 ) -> tuple[Columns, tuple[str, ...]]:
     """Decide on the columns of all files; what is damaged is diagnosed when it is read."""
     try:
-        found = choose(paths, replace(columns, strict=True), format, tags=())
+        found = plan_reading(paths, replace(columns, strict=True), format, tags=())
     except UndecidedError:
         raise
     except UserError:
@@ -113,13 +123,13 @@ def _chosen(
     return replace(found.columns, strict=False) if found.tagged else columns, found.lines
 
 
-def _without_labels(files: Files, format: str | None) -> Iterator[Finding]:
+def _check_label_columns(files: Files, format: str | None) -> Iterator[Finding]:
     """Tables in which no column looks like a label, though there are some that are not read."""
     for name, path in files.paths.items():
         if files.formats[name] not in TABLES or files.columns[name].label is not None:
             continue
         try:
-            found = laid_out(path, files.columns[name], format)
+            found = table_layout(path, files.columns[name], format)
         except UserError:
             continue  # said when it is read
         if found is None or found.label is not None or found.fields:
@@ -133,69 +143,74 @@ def _without_labels(files: Files, format: str | None) -> Iterator[Finding]:
             yield Finding("no label column", "note", title, 1, (), fix)
 
 
-def _matrices(files: Files) -> list[Finding]:
+def _check_matrices(files: Files) -> list[Finding]:
     """What is wrong with the matrices that texts name; rows that are bad are not counted here."""
-    plain = {n: s for n, s in files.sources.items() if files.formats[n] not in KINDS}
+    plain = {n: s for n, s in files.sources.items() if files.formats[n] not in STRUCTURED_FORMATS}
     for tally in files.tallies.values():
         tally.open = False
-    found = features.look(plain)
+    found = features.check_matrices(plain)
     for tally in files.tallies.values():
         tally.open = True
     return found
 
 
-def _unique(paths: Sequence[str]) -> Iterator[str]:
-    stems = [Path(sides(path)[0]).name for path in paths]
+def _unique_names(paths: Sequence[str]) -> Iterator[str]:
+    stems = [Path(resolve_files(path)[0]).name for path in paths]
     for path, stem in zip(paths, stems, strict=True):
         yield stem if stems.count(stem) == 1 else path
 
 
-def _alike(first: str, path: str, columns: Columns, format: str | None) -> Columns:
+def _columns_like_first(first: str, path: str, columns: Columns, format: str | None) -> Columns:
     """The columns of the first file where they fit: alone, a short file could be misread."""
     try:
-        found = fitted(settled(first, columns, format), path, format)
-        settled(path, found, format)
+        found = adapt_columns(resolve_columns(first, columns, format), path, format)
+        resolve_columns(path, found, format)
     except UserError:
         return columns
     return found
 
 
-def _structured(path: str, kind: str, columns: Columns, tally: Tally) -> Source:
-    return lambda: _until(examples(path, kind, columns, tally), tally)
+def _structured_source(path: str, kind: str, columns: Columns, skipped: Tally) -> ExampleSource:
+    return lambda: _until_unreadable(read_examples(path, kind, columns, skipped), skipped)
 
 
-def _parallel(files: tuple[str, ...], tally: Tally, second: Second) -> Source:
-    return lambda: _until(
-        read_parallel(*files, problems="skip", tally=tally, second=second), tally
+def _parallel_source(files: tuple[str, ...], skipped: Tally, second: SecondFile) -> ExampleSource:
+    return lambda: _until_unreadable(
+        read_parallel(*files, on_bad_row="skip", skipped=skipped, second=second), skipped
     )  # fmt: skip
 
 
 def holds_labels(files: Files) -> bool:
     """Return whether the second of two files joined by a comma looks like labels, and not texts."""
     first = next(iter(files.sources.values()))
-    return look_like_labels([str(e.label) for e in islice(first(), LOOKED)])
+    return look_like_labels([str(e.label) for e in islice(first(), SAMPLE_LINES)])
 
 
-def _second(task: str) -> Second:
+def _second_file(task: str) -> SecondFile:
     return "tags" if task == "tag" else "other" if task.startswith("pair-") else "label"
 
 
-def _with_names(source: Source, names: Sequence[str], tally: Tally) -> Source:
-    return lambda: named(iter(source()), names, Problems("", "skip", tally))
+def _named_source(source: ExampleSource, names: Sequence[str], skipped: Tally) -> ExampleSource:
+    return lambda: rename_labels(iter(source()), names, BadRows("", "skip", skipped))
 
 
-def _texts(path: str, columns: Columns, format: str | None, tally: Tally) -> Source:
+def _text_source(path: str, columns: Columns, format: str | None, skipped: Tally) -> ExampleSource:
     def source() -> Iterator[Example]:
         rows = read(
-            path, columns=columns, format=format, problems="skip", tally=tally, keep_empty=True
+            path,
+            columns=columns,
+            format=format,
+            on_bad_row="skip",
+            skipped=skipped,
+            keep_empty=True,
         )
-        return _until(rows, tally)
+        return _until_unreadable(rows, skipped)
 
     return source
 
 
-def _until(rows: Iterator[Example], tally: Tally) -> Iterator[Example]:
+def _until_unreadable(rows: Iterator[Example], skipped: Tally) -> Iterator[Example]:
     try:
         yield from rows
     except UserError as error:  # a file cut short, a quote never closed: diagnosed, not refused
-        tally.add(UNREADABLE, str(error))
+        skipped.add(UNREADABLE, str(error))

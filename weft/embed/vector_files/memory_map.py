@@ -17,7 +17,7 @@ from weft.embed.subwords import Subwords
 from weft.embed.vector_files import fasttext_bin
 from weft.embed.vector_files.table import Table
 from weft.errors import UserError
-from weft.text.formats.npy import DAMAGE, read_header, read_member, reason
+from weft.text.formats.npy import READ_ERRORS, describe_error, read_header, read_member
 
 _LONGEST_HEADER = 100_000_000  # of a .safetensors file, by its definition
 _DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1"}
@@ -182,8 +182,10 @@ def _npz(place: Path, mmap: bool) -> dict[str, np.ndarray]:
                     arrays[name] = _array(place, stream, mmap)
     except UserError:
         raise
-    except DAMAGE as error:
-        raise UserError(f"{place}: broken .npz file ({reason(error)}). Copy it again.") from error
+    except READ_ERRORS as error:
+        raise UserError(
+            f"{place}: broken .npz file ({describe_error(error)}). Copy it again."
+        ) from error
     return arrays
 
 
@@ -196,5 +198,7 @@ def _array(place: Path, stream: IO[bytes], mmap: bool) -> np.ndarray:
         return found.T if fortran else found
     except UserError:
         raise
-    except DAMAGE as error:
-        raise UserError(f"{place}: broken NumPy array ({reason(error)}). Save it again.") from error
+    except READ_ERRORS as error:
+        raise UserError(
+            f"{place}: broken NumPy array ({describe_error(error)}). Save it again."
+        ) from error

@@ -9,7 +9,7 @@ from weft.report.analysis.confusion import matrix, pairs
 from weft.report.analysis.generation_samples import cut
 from weft.report.analysis.mistakes import Mistakes
 from weft.tasks.task import Answer
-from weft.text.example import Example, both
+from weft.text.example import Example, join_pair
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Classified(Mistakes):
             return
         self.wrong += 1
         if self.keep:
-            text = example.text if example.other is None else both(example.text, example.other)
+            text = example.text if example.other is None else join_pair(example.text, example.other)
             error = Wrong(example.where, cut(text), _joined(label), _joined(value), answer.score)
             push = heapq.heappush if len(self._errors) < self.keep else heapq.heappushpop
             push(self._errors, (answer.score, -self.n, error))

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from weft.compare.format import figure
 from weft.compare.trial import Result, Trial
-from weft.doctor.checks.target_stats import target_of
+from weft.doctor.checks.target_stats import target_text
 from weft.metrics.generation.rouge import common
 from weft.metrics.generation.text_overlap import Chrf
 
@@ -149,4 +149,4 @@ class _Table:
 
 
 def _right(label: Any) -> str:
-    return target_of(tuple(label) if isinstance(label, list) else label)
+    return target_text(tuple(label) if isinstance(label, list) else label)

@@ -17,7 +17,7 @@ from weft.compare.sentence_scores import PICTURES, Judged, judged, share
 from weft.errors import UserError
 from weft.metrics import ClassFigures
 from weft.tasks.annotation import Structure
-from weft.text.example import both
+from weft.text.example import join_pair
 
 BINS = 15  # of the reliability diagram, as in Guo et al. 2017
 ERRORS = 20  # the most confident ones, kept with their texts
@@ -313,7 +313,7 @@ def _parsed(line: bytes) -> Said:
             label = str(label)
     if "other" in row:
         two = row["text"], row["other"]
-        return Said(both(*two), label, value, float(row["score"]), two)
+        return Said(join_pair(*two), label, value, float(row["score"]), two)
     return Said(row["text"], label, value, float(row["score"]))
 
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from weft import __version__
 from weft.doctor import Diagnosis
-from weft.doctor.finding import Histogram, Sketch
+from weft.doctor.finding import Histogram, SentenceSketch
 from weft.report import html
 from weft.report.charts.plots import ACCENT, INK, STYLE, svg
 from weft.report.drawings import dependency_svg, tagged_text
@@ -57,7 +57,7 @@ def sentence(diagnosis: Diagnosis) -> str:
     return f"{listed}. {worst}"
 
 
-def _drawn(sketch: Sketch) -> Markup:
+def _drawn(sketch: SentenceSketch) -> Markup:
     if sketch.heads:
         return dependency_svg.dependencies(sketch.words, sketch.heads, sketch.relations)
     return tagged_text.tags(sketch.words, sketch.tags, sketch.right)

@@ -22,7 +22,7 @@ from weft.report.charts import layer_weights, plots
 from weft.report.drawings.highlight import AGAINST, DEEPEST, FOR, strip
 from weft.report.pages import explain_tokens
 from weft.tasks.mlm import BLANK
-from weft.text.example import Answers, Example
+from weft.text.example import Example, GoldAnswers
 
 AROUND = 60  # characters beside a blank
 BARS = 8  # labels whose probability is shown
@@ -258,7 +258,7 @@ def _cut(text: str) -> str:
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, Answers):
+    if isinstance(value, GoldAnswers):
         return " | ".join(dict.fromkeys(value.texts)) or "as without an answer"
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 

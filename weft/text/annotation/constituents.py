@@ -4,57 +4,59 @@ from collections.abc import Iterable, Sequence
 
 from weft.errors import UserError
 from weft.text.annotation.schemes import Span
-from weft.text.annotation.trees import Tree, nodes
+from weft.text.annotation.trees import Tree, iter_nodes
 
-JOIN = "+"  # between the labels of a unary chain: S+VP
+UNARY_JOIN = "+"  # between the labels of a unary chain: S+VP
 
 
-def chained(labels: Iterable[str]) -> str:
+def join_unaries(labels: Iterable[str]) -> str:
     """Labels from the top down as one; a + inside a label is written %2B."""
-    return JOIN.join(label.replace("%", "%25").replace(JOIN, "%2B") for label in labels)
+    return UNARY_JOIN.join(label.replace("%", "%25").replace(UNARY_JOIN, "%2B") for label in labels)
 
 
-def unchained(label: str) -> list[str]:
+def split_unary_label(label: str) -> list[str]:
     """The labels of a chain from the top down."""
-    return [part.replace("%2B", JOIN).replace("%25", "%") for part in label.split(JOIN)]
+    return [part.replace("%2B", UNARY_JOIN).replace("%25", "%") for part in label.split(UNARY_JOIN)]
 
 
-def spans(tree: Tree) -> list[Span]:
+def tree_to_spans(tree: Tree) -> list[Span]:
     """One span for every node above the tags, outer before inner; unary chains are one span.
 
     Leaves are the part-of-speech tags with their words, and no spans.
     """
-    return [Span(chained(labels), start, end) for labels, start, end in _chains(tree)]
+    return [Span(join_unaries(labels), start, end) for labels, start, end in _unary_chains(tree)]
 
 
-def brackets(tree: Tree) -> list[Span]:
+def tree_to_brackets(tree: Tree) -> list[Span]:
     """The same with one span a node, as scorers count them."""
-    return [Span(label, start, end) for labels, start, end in _chains(tree) for label in labels]
+    return [
+        Span(label, start, end) for labels, start, end in _unary_chains(tree) for label in labels
+    ]
 
 
-def opened(found: Iterable[Span]) -> list[Span]:
+def split_unaries(spans: Iterable[Span]) -> list[Span]:
     """Spans of chains as one span a label."""
-    return [Span(label, s.start, s.end) for s in found for label in unchained(s.label)]
+    return [Span(label, s.start, s.end) for s in spans for label in split_unary_label(s.label)]
 
 
-def topped(tree: Tree, label: str = "TOP") -> Tree:
+def add_root(tree: Tree, label: str = "TOP") -> Tree:
     """The tree with a bracket around it again, such as `brackets.unwrapped` takes off."""
     return tree if tree.label == label and tree.children else Tree(label, "", (tree,))
 
 
-def tags(tree: Tree) -> list[str]:
+def pos_tags(tree: Tree) -> list[str]:
     """The labels of the leaves, from left to right."""
-    return [node.label for node in nodes(tree) if not node.children]
+    return [node.label for node in iter_nodes(tree) if not node.children]
 
 
-def grown(found: Iterable[Span], words: Sequence[str], tags: Sequence[str]) -> Tree:
+def to_tree(spans: Iterable[Span], words: Sequence[str], tags: Sequence[str]) -> Tree:
     """The tree of spans that do not cross, over these words and tags; the opposite of `spans`.
 
     Where no span holds the whole sentence, a bracket without a label does.
     """
     assert len(words) == len(tags)
     n = len(words)
-    order = sorted(found, key=lambda span: (span.start, -span.end))
+    order = sorted(spans, key=lambda span: (span.start, -span.end))
     if n == 0 or any(not 0 <= s.start < s.end <= n for s in order):
         raise UserError(f"Spans {order} do not fit a sentence of {n} words.")
     whole = bool(order) and order[0][1:] == (0, n)
@@ -73,12 +75,12 @@ def grown(found: Iterable[Span], words: Sequence[str], tags: Sequence[str]) -> T
         (stack[-1][1] if stack else done).append(Tree(tag, word))
         while stack and stack[-1][0].end == at + 1:
             span, children = stack.pop()
-            (stack[-1][1] if stack else done).append(_chain(span, children))
+            (stack[-1][1] if stack else done).append(_build_chain(span, children))
     assert len(done) == 1
     return done[0]
 
 
-def _chains(tree: Tree) -> list[tuple[list[str], int, int]]:
+def _unary_chains(tree: Tree) -> list[tuple[list[str], int, int]]:
     """The labels, start and end of every node above the leaves that is no only child."""
     out: list[tuple[list[str], int, int]] = []
     stack: list[Tree | int] = [tree]  # a number: here ends the chain with that place in `out`
@@ -108,9 +110,9 @@ def _chains(tree: Tree) -> list[tuple[list[str], int, int]]:
     return out
 
 
-def _chain(span: Span, children: list[Tree]) -> Tree:
+def _build_chain(span: Span, children: list[Tree]) -> Tree:
     tree: Tree | None = None
-    for label in reversed(unchained(span.label)):
+    for label in reversed(split_unary_label(span.label)):
         tree = Tree(label, "", tuple(children) if tree is None else (tree,))
     assert tree is not None
     return tree

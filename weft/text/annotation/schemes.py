@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 SCHEMES = ("IO", "IOB1", "IOB2", "BILOU", "BIOES")
 ALIASES = {"BIO": "IOB2", "IOBES": "BIOES", "BILUO": "BILOU"}
 OUTSIDE = "O"
-Invalid = Literal["error", "repair", "discard"]
+InvalidTagPolicy = Literal["error", "repair", "discard"]
 
 # first word, words between, last word, only word of a span
 _MARKS = {
@@ -22,7 +22,7 @@ _MARKS = {
     "BILOU": ("B", "I", "L", "U"),
     "BIOES": ("B", "I", "E", "S"),
 }
-_KNOWN = {"IO": "I", "IOB1": "BI", "IOB2": "BI", "BILOU": "BILU", "BIOES": "BIES"}
+_ALLOWED_MARKS = {"IO": "I", "IOB1": "BI", "IOB2": "BI", "BILOU": "BILU", "BIOES": "BIES"}
 _CLOSING = "LEUS"  # nothing goes on after these
 _OPENING = "BUS"  # these begin a span wherever they stand
 
@@ -35,7 +35,7 @@ class Span(NamedTuple):
     end: int
 
 
-def scheme_named(name: str) -> str:
+def canonical_scheme(name: str) -> str:
     """The scheme of this name; 'BIO' and other spellings of the same are understood."""
     upper = name.upper()
     found = ALIASES.get(upper, upper)
@@ -85,39 +85,41 @@ def recognise(sequences: Iterable[Sequence[str]]) -> str:
     return "IOB1" if bare > needless else "IOB2"
 
 
-def spans(tags: Sequence[str], scheme: str, invalid: Invalid = "error") -> list[Span]:
+def tags_to_spans(
+    tags: Sequence[str], scheme: str, invalid: InvalidTagPolicy = "error"
+) -> list[Span]:
     """The spans of a tag sequence, in order.
 
     A tag that the scheme does not allow there is an error; or 'repair' reads it as the conlleval
     script does, so that an I- after O or after another label begins a span; or 'discard' leaves
     out every span that is not written as the scheme writes it.
     """
-    scheme = scheme_named(scheme)
+    scheme = canonical_scheme(scheme)
     if invalid not in ("error", "repair", "discard"):
         raise unknown_name("way with invalid tags", invalid, ("error", "repair", "discard"))
-    if invalid == "error" and (found := fault(tags, scheme)):
+    if invalid == "error" and (found := find_fault(tags, scheme)):
         raise UserError(f"word {found[0] + 1}: {found[1]}")
-    every = list(_chunks(tags))
+    every = list(_conlleval_spans(tags))
     if invalid != "discard":
         return every
-    right = _written(every, len(tags), scheme)
+    right = _write_tags(every, len(tags), scheme)
     return [s for s in every if right[s.start : s.end] == list(tags[s.start : s.end])]
 
 
-def fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
+def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
     """(position, message) of the first tag that the scheme does not allow there, if any."""
-    scheme = scheme_named(scheme)
+    scheme = canonical_scheme(scheme)
     before: str | None = None
     for place, tag in enumerate([*tags, None]):
-        if tag is not None and split_tag(tag)[0] not in OUTSIDE + _KNOWN[scheme]:
-            return place, f"{scheme} has no tag '{tag}'; its marks are {_listed(scheme)}."
-        if not allowed(before, tag, scheme):
-            return _explained(place, before, tag, scheme)
+        if tag is not None and split_tag(tag)[0] not in OUTSIDE + _ALLOWED_MARKS[scheme]:
+            return place, f"{scheme} has no tag '{tag}'; its marks are {_list_marks(scheme)}."
+        if not is_allowed(before, tag, scheme):
+            return _explain_fault(place, before, tag, scheme)
         before = tag
     return None
 
 
-def tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
+def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     """A tag for each of `length` words.
 
     IO cannot part two neighbours of the same label: they come back as one span.
@@ -134,20 +136,22 @@ def tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
                 f"[{span.start}, {span.end}) overlap: a word has one tag. Keep one of them."
             )
         reach, before = span.end, span
-    return _written(ordered, length, scheme_named(scheme))
+    return _write_tags(ordered, length, canonical_scheme(scheme))
 
 
-def convert(tags: Sequence[str], source: str, target: str, invalid: Invalid = "error") -> list[str]:
+def convert(
+    tags: Sequence[str], source: str, target: str, invalid: InvalidTagPolicy = "error"
+) -> list[str]:
     """The same spans in another scheme; what `source` does not allow is treated as in `spans`."""
-    return _written(spans(tags, source, invalid), len(tags), scheme_named(target))
+    return _write_tags(tags_to_spans(tags, source, invalid), len(tags), canonical_scheme(target))
 
 
-def allowed(before: str | None, after: str | None, scheme: str) -> bool:
+def is_allowed(before: str | None, after: str | None, scheme: str) -> bool:
     """Whether one tag may follow another; None stands for the border of the sentence."""
-    scheme = scheme_named(scheme)
+    scheme = canonical_scheme(scheme)
     was, own = (OUTSIDE, "") if before is None else split_tag(before)
     mark, label = (OUTSIDE, "") if after is None else split_tag(after)
-    if not {was, mark} <= {OUTSIDE, *_KNOWN[scheme]}:
+    if not {was, mark} <= {OUTSIDE, *_ALLOWED_MARKS[scheme]}:
         return False
     same = was != OUTSIDE and own == label
     if scheme == "IO":
@@ -161,20 +165,22 @@ def allowed(before: str | None, after: str | None, scheme: str) -> bool:
     return is_open == goes_on and (same or not goes_on)
 
 
-def transitions(labels: Sequence[str], scheme: str) -> "tuple[np.ndarray, np.ndarray, np.ndarray]":
+def allowed_transitions(
+    labels: Sequence[str], scheme: str
+) -> "tuple[np.ndarray, np.ndarray, np.ndarray]":
     """Which tags may begin a sentence (C,), follow one another (C, C), end a sentence (C,).
 
     `pairs[a, b]` is True where tag b may stand right after tag a.
     """
     import numpy as np
 
-    start = np.array([allowed(None, tag, scheme) for tag in labels], dtype=bool)
-    pairs = np.array([[allowed(a, b, scheme) for b in labels] for a in labels], dtype=bool)
-    end = np.array([allowed(tag, None, scheme) for tag in labels], dtype=bool)
+    start = np.array([is_allowed(None, tag, scheme) for tag in labels], dtype=bool)
+    pairs = np.array([[is_allowed(a, b, scheme) for b in labels] for a in labels], dtype=bool)
+    end = np.array([is_allowed(tag, None, scheme) for tag in labels], dtype=bool)
     return start, pairs.reshape(len(labels), len(labels)), end
 
 
-def _chunks(tags: Sequence[str]) -> Iterator[Span]:
+def _conlleval_spans(tags: Sequence[str]) -> Iterator[Span]:
     """Spans as conlleval finds them, with L/E and U/S closing theirs.
 
     The script itself knows B, I, O and the E of IOE; L, U and S are our extension of its rules.
@@ -195,7 +201,7 @@ def _chunks(tags: Sequence[str]) -> Iterator[Span]:
         yield Span(own, start, len(tags))
 
 
-def _written(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
+def _write_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     out = [OUTSIDE] * length
     first, inner, last, only = _MARKS[scheme]
     reach, before = 0, ""
@@ -209,11 +215,11 @@ def _written(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     return out
 
 
-def _listed(scheme: str) -> str:
-    return ", ".join([OUTSIDE, *(f"{mark}-" for mark in _KNOWN[scheme])])
+def _list_marks(scheme: str) -> str:
+    return ", ".join([OUTSIDE, *(f"{mark}-" for mark in _ALLOWED_MARKS[scheme])])
 
 
-def _explained(place: int, before: str | None, tag: str | None, scheme: str) -> tuple[int, str]:
+def _explain_fault(place: int, before: str | None, tag: str | None, scheme: str) -> tuple[int, str]:
     ways = "or read it with invalid='repair' or 'discard'"
     after = f"after '{before}'" if before is not None else "at the beginning"
     if scheme == "IOB1" and tag is not None:

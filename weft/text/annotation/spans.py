@@ -7,10 +7,10 @@ from typing import Literal
 
 from weft.errors import UserError, unknown_name
 from weft.text.annotation import schemes
-from weft.text.annotation.schemes import Invalid, Span
+from weft.text.annotation.schemes import InvalidTagPolicy, Span
 
-Unit = Literal["character", "utf16", "byte"]
-Borders = Literal["widen", "error", "discard"]
+OffsetUnit = Literal["character", "utf16", "byte"]
+BorderPolicy = Literal["widen", "error", "discard"]
 
 _JOINER = "\u200d"
 _TONES = range(0x1F3FB, 0x1F400)  # skin tones
@@ -21,7 +21,7 @@ _BLOCKS = range(0xAC00, 0xD7A4)  # Hangul syllables; every 28th has no tail
 
 
 @dataclass(frozen=True)
-class Marked:
+class SpanText:
     """A text, its spans in order, and where it was found."""
 
     text: str
@@ -49,7 +49,7 @@ class SpanFault:
 
 
 @dataclass(frozen=True)
-class Moved:
+class AdjustedSpan:
     """A span that does not fall on word borders, and the span it became; None: it is left out."""
 
     span: Span
@@ -62,33 +62,33 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignedTags:
     """A tag for each word, and the spans that had to give way."""
 
     tags: tuple[str, ...]
-    moved: tuple[Moved, ...] = ()
+    moved: tuple[AdjustedSpan, ...] = ()
 
 
-def faults(text: str, spans: Sequence[Span]) -> Iterator[SpanFault]:
+def find_faults(text: str, spans: Sequence[Span]) -> Iterator[SpanFault]:
     """What is wrong with spans of characters, counted from 0 with the end excluded."""
     sound = []
     for span in spans:
-        fault = _fault(text, span)
+        fault = _find_fault(text, span)
         if fault is None:
             sound.append(span)
         else:
-            yield SpanFault(fault[0], span, f"{_told(text, span)} {fault[1]}")
+            yield SpanFault(fault[0], span, f"{_describe_span(text, span)} {fault[1]}")
     before: Span | None = None
     for span in sorted(sound, key=lambda span: (span.start, span.end)):
         if before is not None and span.start < before.end:
-            told = f"{_told(text, span)} overlaps {_told(text, before)}"
+            told = f"{_describe_span(text, span)} overlaps {_describe_span(text, before)}"
             fix = "Keep one of the two: a word has one tag."
             yield SpanFault("overlapping spans", span, f"{told}. {fix}")
         if before is None or span.end > before.end:
             before = span
 
 
-def inside_character(text: str, offset: int) -> bool:
+def splits_character(text: str, offset: int) -> bool:
     """Whether an offset falls between code points that are read as one character.
 
     Such as a letter and its accent, the parts of a flag, a family or a skin tone, the jamo of a
@@ -109,10 +109,10 @@ def inside_character(text: str, offset: int) -> bool:
         while run < offset and ord(text[offset - 1 - run]) in _FLAGS:
             run += 1
         return run % 2 == 1
-    return _one_syllable(ord(left), code)
+    return _is_one_syllable(ord(left), code)
 
 
-def in_characters(text: str, offsets: Sequence[int], unit: Unit) -> list[int]:
+def to_character_offsets(text: str, offsets: Sequence[int], unit: OffsetUnit) -> list[int]:
     """Offsets counted in UTF-16 units or bytes of UTF-8, as offsets of characters.
 
     An offset inside a character (half of a surrogate pair, a byte within) is an error.
@@ -142,13 +142,13 @@ def in_characters(text: str, offsets: Sequence[int], unit: Unit) -> list[int]:
     return out
 
 
-def align(
+def align_tags(
     spans: Sequence[Span],
     offsets: Sequence[tuple[int, int]],
     *,
     scheme: str = "IOB2",
-    borders: Borders = "widen",
-) -> Aligned:
+    borders: BorderPolicy = "widen",
+) -> AlignedTags:
     """A tag for each word from spans of characters and the (start, end) of each word.
 
     A span that cuts a word is widened to all of it, or is an error, or is left out; one that
@@ -158,7 +158,7 @@ def align(
     if borders not in ("widen", "error", "discard"):
         raise unknown_name("way with borders", borders, ("widen", "error", "discard"))
     taken: list[Span] = []  # in words
-    moved: list[Moved] = []
+    moved: list[AdjustedSpan] = []
     reach = 0
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
         words = [i for i, (a, b) in enumerate(offsets) if a < span.end and b > span.start]
@@ -167,43 +167,43 @@ def align(
             wide = Span(span.label, offsets[words[0]][0], max(offsets[i][1] for i in words))
         if wide != span:
             if borders == "error":
-                raise _off_border(span, wide)
+                raise _border_error(span, wide)
             wide = wide if borders == "widen" else None
-            moved.append(Moved(span, wide))
+            moved.append(AdjustedSpan(span, wide))
         if wide is not None:
             reach = words[-1] + 1
             taken.append(Span(span.label, words[0], reach))
-    return Aligned(tuple(schemes.tags(taken, len(offsets), scheme)), tuple(moved))
+    return AlignedTags(tuple(schemes.spans_to_tags(taken, len(offsets), scheme)), tuple(moved))
 
 
-def located(
+def locate_spans(
     tags: Sequence[str],
     offsets: Sequence[tuple[int, int]],
     *,
     scheme: str = "IOB2",
-    invalid: Invalid = "error",
+    invalid: InvalidTagPolicy = "error",
 ) -> list[Span]:
     """Spans of characters from a tag for each word: the other way round of `align`."""
-    found = schemes.spans(tags, scheme, invalid)
+    found = schemes.tags_to_spans(tags, scheme, invalid)
     return [Span(label, offsets[a][0], offsets[b - 1][1]) for label, a, b in found]
 
 
-def _fault(text: str, span: Span) -> tuple[str, str] | None:
+def _find_fault(text: str, span: Span) -> tuple[str, str] | None:
     if span.start >= span.end:
         return "span without length", "has no length. The end is excluded and must be larger."
     if span.start < 0 or span.end > len(text):
         told = f"reaches outside the text, which has {len(text)} characters."
-        return "span out of range", f"{told} Count from 0, the end excluded.{_units(text)}"
+        return "span out of range", f"{told} Count from 0, the end excluded.{_unit_hint(text)}"
     if not text[span.start : span.end].strip():
         return "span of white space", "covers only white space. Move it, or remove it."
     for offset in (span.start, span.end):
-        if inside_character(text, offset):
-            told = f"cuts a character in two at {offset}, '{_around(text, offset)}'."
-            return "span inside a character", f"{told} Move it to the edge.{_units(text)}"
+        if splits_character(text, offset):
+            told = f"cuts a character in two at {offset}, '{_whole_character(text, offset)}'."
+            return "span inside a character", f"{told} Move it to the edge.{_unit_hint(text)}"
     return None
 
 
-def _units(text: str) -> str:
+def _unit_hint(text: str) -> str:
     """A hint, where other ways of counting would give other numbers."""
     if text.isascii():
         return ""
@@ -211,23 +211,23 @@ def _units(text: str) -> str:
     return " If they count bytes" + (" or UTF-16 units" * far) + ", say so with unit=."
 
 
-def _told(text: str, span: Span) -> str:
+def _describe_span(text: str, span: Span) -> str:
     covered = text[max(0, span.start) : max(0, span.end)]
     shown = covered if len(covered) <= 30 else f"{covered[:29]}…"
     return f"the span {span.label} [{span.start}, {span.end}) '{shown}'"
 
 
-def _around(text: str, offset: int) -> str:
+def _whole_character(text: str, offset: int) -> str:
     """The character around an offset that falls inside it."""
     start, end = offset, offset
-    while inside_character(text, start):
+    while splits_character(text, start):
         start -= 1
-    while inside_character(text, end):
+    while splits_character(text, end):
         end += 1
     return text[start:end]
 
 
-def _one_syllable(left: int, right: int) -> bool:
+def _is_one_syllable(left: int, right: int) -> bool:
     if left in _LEAD:
         return right in _LEAD or right in _VOWEL or right in _BLOCKS
     open_block = left in _BLOCKS and (left - _BLOCKS.start) % 28 == 0
@@ -236,7 +236,7 @@ def _one_syllable(left: int, right: int) -> bool:
     return (left in _TAIL or left in _BLOCKS) and right in _TAIL
 
 
-def _off_border(span: Span, wide: Span | None) -> UserError:
+def _border_error(span: Span, wide: Span | None) -> UserError:
     told = f"The span {span.label} [{span.start}, {span.end})"
     if wide is None:
         return UserError(f"{told} covers no word of its own. Remove it, or pass borders='discard'.")

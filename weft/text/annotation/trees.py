@@ -39,7 +39,7 @@ class Tree:
     @property
     def words(self) -> list[str]:
         """The leaves from left to right."""
-        return [node.word for node in nodes(self) if not node.children]
+        return [node.word for node in iter_nodes(self) if not node.children]
 
     @property
     def text(self) -> str:
@@ -48,7 +48,7 @@ class Tree:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenBracket:
     """A bracket that is not closed yet."""
 
     where: str
@@ -58,14 +58,14 @@ class _Open:
     children: list[Tree]
 
 
-class Builder:
+class TreeBuilder:
     """Grows one tree from tokens in their order; a UserError names the place of a misfit.
 
     A place is 'file:line' and a column from 1, or 0 where columns say nothing.
     """
 
     def __init__(self) -> None:
-        self._stack: list[_Open] = []
+        self._stack: list[_OpenBracket] = []
 
     @property
     def unclosed(self) -> tuple[str, int] | None:
@@ -76,34 +76,34 @@ class Builder:
         """A bracket; its label may still come."""
         if self._stack:
             _expect_no_word(self._stack[-1], where, column)
-        self._stack.append(_Open(where, column, label, "", []))
+        self._stack.append(_OpenBracket(where, column, label, "", []))
 
     def add(self, token: str, where: str, column: int = 0) -> None:
         """The label of the open bracket or, if it has one, its word, escaped as in a file."""
         if not self._stack:
-            raise _broken(where, column, f"a tree starts with '(', found '{token:.40}'")
+            raise _tree_error(where, column, f"a tree starts with '(', found '{token:.40}'")
         node = self._stack[-1]
         if node.label is None:
             node.label = token
         elif node.children:
-            raise _broken(where, column, f"the word '{token:.40}' stands beside sub-trees")
+            raise _tree_error(where, column, f"the word '{token:.40}' stands beside sub-trees")
         else:
             _expect_no_word(node, where, column)
-            node.word = _unescaped(token)
+            node.word = _unescape(token)
 
     def leaf(self, label: str, word: str, where: str) -> None:
         """A whole leaf; its word is taken as it is."""
         if not self._stack:
-            raise _broken(where, 0, f"the word '{word}' stands outside the tree")
+            raise _tree_error(where, 0, f"the word '{word}' stands outside the tree")
         self._stack[-1].children.append(Tree(label, word))
 
     def close(self, where: str, column: int = 0) -> Tree | None:
         """Ends a bracket; the tree, when that was the outermost one."""
         if not self._stack:
-            raise _broken(where, column, "this ')' closes nothing")
+            raise _tree_error(where, column, "this ')' closes nothing")
         node = self._stack.pop()
         if not node.word and not node.children:
-            raise _broken(where, column, "an empty bracket: a node needs a word or sub-trees")
+            raise _tree_error(where, column, "an empty bracket: a node needs a word or sub-trees")
         tree = Tree(node.label or "", node.word, tuple(node.children))
         if not self._stack:
             return tree
@@ -116,30 +116,32 @@ class Builder:
     def finish(self) -> None:
         """Refuses a bracket that is still open."""
         if self._stack:
-            raise _broken(self._stack[-1].where, self._stack[-1].column, "this '(' is never closed")
+            raise _tree_error(
+                self._stack[-1].where, self._stack[-1].column, "this '(' is never closed"
+            )
 
 
 def parse(line: str, where: str = "tree") -> Tree:
     """The one tree on a line; a UserError names the column of what does not fit."""
-    builder = Builder()
+    builder = TreeBuilder()
     root: Tree | None = None
-    for token, column in tokens(line):
+    for token, column in tokenise(line):
         if root is not None:
-            raise _broken(where, column, f"'{token:.40}' after the end of the tree")
-        root = feed(builder, token, where, column)
+            raise _tree_error(where, column, f"'{token:.40}' after the end of the tree")
+        root = feed_token(builder, token, where, column)
     builder.finish()
     if root is None:
-        raise _broken(where, 1, "no tree on this line")
+        raise _tree_error(where, 1, "no tree on this line")
     return root
 
 
-def tokens(line: str) -> Iterator[tuple[str, int]]:
+def tokenise(line: str) -> Iterator[tuple[str, int]]:
     """Brackets, labels and words with their columns from 1."""
     for match in _TOKEN.finditer(line):
         yield match.group(), match.start() + 1
 
 
-def feed(builder: Builder, token: str, where: str, column: int) -> Tree | None:
+def feed_token(builder: TreeBuilder, token: str, where: str, column: int) -> Tree | None:
     """One token of a written tree; the tree, when it is complete."""
     if token == "(":
         builder.open(where, column)
@@ -167,7 +169,7 @@ def format(tree: Tree) -> str:
     return "".join(out).lstrip()
 
 
-def nodes(tree: Tree) -> Iterator[Tree]:
+def iter_nodes(tree: Tree) -> Iterator[Tree]:
     """Every node, parents before children, left before right."""
     stack = [tree]
     while stack:
@@ -176,21 +178,21 @@ def nodes(tree: Tree) -> Iterator[Tree]:
         stack.extend(reversed(node.children))
 
 
-def phrases(tree: Tree) -> Iterator[tuple[str, str]]:
+def iter_phrases(tree: Tree) -> Iterator[tuple[str, str]]:
     """(label, text) of every labelled node, the root first."""
     words = tree.words
-    sizes = _sizes(tree)
+    sizes = _count_leaves(tree)
     start = 0
-    for node, size in zip(nodes(tree), sizes, strict=True):
+    for node, size in zip(iter_nodes(tree), sizes, strict=True):
         if node.label:
             yield node.label, " ".join(words[start : start + size])
         if not node.children:
             start += 1
 
 
-def _sizes(tree: Tree) -> list[int]:
+def _count_leaves(tree: Tree) -> list[int]:
     """How many leaves each node covers, in the order of `nodes`."""
-    order = list(nodes(tree))
+    order = list(iter_nodes(tree))
     sizes = [0] * len(order)
     done: list[int] = []  # sizes of finished sub-trees; the nearest to the right is on top
     for place in range(len(order) - 1, -1, -1):
@@ -201,18 +203,18 @@ def _sizes(tree: Tree) -> list[int]:
     return sizes
 
 
-def _unescaped(token: str) -> str:
+def _unescape(token: str) -> str:
     if "B-" in token:
         for name, sign in _ESCAPES.items():
             token = token.replace(name, sign)
     return token.replace("\\/", "/").replace("\\*", "*") if "\\" in token else token
 
 
-def _expect_no_word(node: _Open, where: str, column: int) -> None:
+def _expect_no_word(node: _OpenBracket, where: str, column: int) -> None:
     if node.word:
-        raise _broken(where, column, f"the leaf already holds the word '{node.word:.40}'")
+        raise _tree_error(where, column, f"the leaf already holds the word '{node.word:.40}'")
 
 
-def _broken(where: str, column: int, what: str) -> UserError:
+def _tree_error(where: str, column: int, what: str) -> UserError:
     place = f"{where}:{column}" if column else where
     return UserError(f"{place}: {what}. Write a tree as (3 (2 The) (4 good)).")

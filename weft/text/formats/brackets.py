@@ -9,21 +9,24 @@ from typing import Literal
 from weft.errors import UserError
 from weft.text import column_layout
 from weft.text.annotation import trees
-from weft.text.annotation.trees import Builder, Tree
+from weft.text.annotation.trees import Tree, TreeBuilder
 from weft.text.example import Tally
 from weft.text.formats import conll
-from weft.text.line_source import Handling, Problems, Source, decoded
+from weft.text.line_source import BadRowPolicy, BadRows, LineSource, decode_line
 
-TRACE = "-NONE-"
-WRAPPERS = ("", "TOP", "ROOT", "S1", "VROOT")
+EMPTY_ELEMENT = "-NONE-"
+ROOT_LABELS = ("", "TOP", "ROOT", "S1", "VROOT")
 _BIT_TOKEN = re.compile(r"\(([^()*]+)|[*)]")
-_FUNCTION = re.compile(r"(?<=.)[-=].*")
-_BROKEN, _BROKEN_LINES = 0.1, 2  # lines that are no whole tree, at most, where each should be one
-_PARTS = 0.1  # of lines that open more than they close, at least, where trees go over many
+_FUNCTION_TAGS = re.compile(r"(?<=.)[-=].*")
+_MAX_BROKEN_FRACTION, _MAX_BROKEN_LINES = (
+    0.1,
+    2,
+)  # lines that are no whole tree, at most, where each should be one
+_MIN_OPEN_LINES = 0.1  # of lines that open more than they close, at least, where trees go over many
 
 
 @dataclass(frozen=True)
-class Bracketed:
+class LocatedTree:
     """A tree and where it was found."""
 
     tree: Tree
@@ -39,39 +42,39 @@ class Bracketed:
 
 
 def read_brackets(
-    path: str | os.PathLike[str] | Source,
+    path: str | os.PathLike[str] | LineSource,
     *,
-    problems: Handling = "error",
-    tally: Tally | None = None,
-) -> Iterator[Bracketed]:
+    on_bad_row: BadRowPolicy = "error",
+    skipped: Tally | None = None,
+) -> Iterator[LocatedTree]:
     """Every tree of a file, on one line or on many; several may share a line.
 
     Where problems are skipped, a damaged tree is left out whole and counted at its first line.
     """
-    source = path if isinstance(path, Source) else Source(path)
-    damage = _damage(source) if problems == "skip" else ""
+    source = path if isinstance(path, LineSource) else LineSource(path)
+    damage = _find_damage(source) if on_bad_row == "skip" else ""
     if damage:
-        apart = _apart_by(source, damage)
-        yield from _by_groups(source, Problems(source.name, problems, tally), apart)
+        apart = _detect_boundary(source, damage)
+        yield from _read_damaged(source, BadRows(source.name, on_bad_row, skipped), apart)
     else:
-        yield from _by_depth(source)
+        yield from _read_sound(source)
 
 
-def _by_depth(source: Source) -> Iterator[Bracketed]:
+def _read_sound(source: LineSource) -> Iterator[LocatedTree]:
     """Trees of a sound file: each ends where all of its brackets are closed."""
-    builder = Builder()
+    builder = TreeBuilder()
     begun, next_one = 0, 0
     suspect: tuple[str, int] | None = None  # PTB indents all but the first line of a tree
-    for number, line in source.lines(Problems(source.name, "error", None)):
+    for number, line in source.lines(BadRows(source.name, "error", None)):
         where = f"{source.name}:{number}"
-        for token, column in trees.tokens(line):
+        for token, column in trees.tokenise(line):
             if not builder.unclosed:
                 begun, suspect = number, None
             elif token == "(" and column == 1 and not suspect:
                 suspect, next_one = builder.unclosed, number
-            tree = trees.feed(builder, token, where, column)
+            tree = trees.feed_token(builder, token, where, column)
             if tree is not None:
-                yield Bracketed(tree, source.name, begun, last=number)
+                yield LocatedTree(tree, source.name, begun, last=number)
     if suspect and builder.unclosed:
         raise UserError(
             f"{suspect[0]}:{suspect[1]}: this '(' is never closed; the next tree seems to begin "
@@ -80,67 +83,71 @@ def _by_depth(source: Source) -> Iterator[Bracketed]:
     builder.finish()
 
 
-def _damage(source: Source) -> str:
+def _find_damage(source: LineSource) -> str:
     """What is wrong with the first damaged tree, if one is."""
     if not source.can_reopen:
         return f"{source.name}: it is read once, so nobody knows yet whether all trees are sound."
     try:
-        for _ in _by_depth(Source(source.path)):
+        for _ in _read_sound(LineSource(source.path)):
             pass
     except UserError as error:
         return str(error)
     return ""
 
 
-Apart = Literal["bracket", "blank"]
-Group = list[tuple[int, str | None]]  # lines that belong together; None for one that is no text
+TreeBoundary = Literal["bracket", "blank"]
+LineGroup = list[tuple[int, str | None]]  # lines that belong together; None for one that is no text
 
 
-def _by_groups(source: Source, problems: Problems, apart: Apart) -> Iterator[Bracketed]:
+def _read_damaged(
+    source: LineSource, problems: BadRows, apart: TreeBoundary
+) -> Iterator[LocatedTree]:
     """Trees of a damaged file: what stands between two beginnings is sound, or left out whole."""
-    for group, following in _groups(source, problems, apart):
+    for group, following in _group_lines(source, problems, apart):
         if any(line is None for _, line in group):
             continue  # counted as a line that is no text
         try:
-            found = list(_whole(group, source.name, following))
+            found = list(_parse_group(group, source.name, following))
         except UserError as error:
             problems.found("broken tree", group[0][0], str(error))
         else:
             yield from found
 
 
-def _whole(group: Group, file: str, following: int) -> Iterator[Bracketed]:
+def _parse_group(group: LineGroup, file: str, following: int) -> Iterator[LocatedTree]:
     """The trees of a group; a UserError says what is wrong with one, and in which column."""
-    builder, begun = Builder(), 0
+    builder, begun = TreeBuilder(), 0
     try:
         for number, line in group:
-            for token, column in trees.tokens(line or ""):
+            for token, column in trees.tokenise(line or ""):
                 begun = begun if builder.unclosed else number
-                tree = trees.feed(builder, token, str(number), column)
+                tree = trees.feed_token(builder, token, str(number), column)
                 if tree is not None:
-                    yield Bracketed(tree, file, begun, last=number)
+                    yield LocatedTree(tree, file, begun, last=number)
     except UserError as error:  # '12:5: what. How to write a tree.'
         line_number, column_number, told = str(error).split(":", 2)
-        where = _located(line_number, column_number, group)
+        where = _describe_position(line_number, column_number, group)
         raise UserError(f"{where}:{told.partition('. Write a tree')[0]}") from None
     if builder.unclosed is not None:
-        where = _located(builder.unclosed[0], builder.unclosed[1], group)
+        where = _describe_position(builder.unclosed[0], builder.unclosed[1], group)
         then = f"; the next tree begins on line {following}" if following else ""
         raise UserError(f"the '(' in {where} is never closed{then}")
 
 
-def _located(line: str, column: int | str, group: Group) -> str:
+def _describe_position(line: str, column: int | str, group: LineGroup) -> str:
     """A place inside a group; the line only where it is not the first."""
     first = int(line) == group[0][0]
     return f"column {column}" if first else f"line {line}, column {column}"
 
 
-def _groups(source: Source, problems: Problems, apart: Apart) -> Iterator[tuple[Group, int]]:
+def _group_lines(
+    source: LineSource, problems: BadRows, apart: TreeBoundary
+) -> Iterator[tuple[LineGroup, int]]:
     """Lines from one beginning of a tree to the next, and where that is; 0 at the end."""
-    group: Group = []
+    group: LineGroup = []
     blank = False
     for number, raw in enumerate(source.raw(), 1):
-        line = decoded(raw, number, problems)
+        line = decode_line(raw, number, problems)
         if line is not None and not line.strip():
             blank = True
             continue
@@ -154,7 +161,7 @@ def _groups(source: Source, problems: Problems, apart: Apart) -> Iterator[tuple[
         yield group, 0
 
 
-def _apart_by(source: Source, damage: str) -> Apart:
+def _detect_boundary(source: LineSource, damage: str) -> TreeBoundary:
     """What says in a damaged file where the next tree begins; a UserError where nothing does.
 
     The first column, where the other lines of a tree are indented or every line is a tree; else a
@@ -165,7 +172,7 @@ def _apart_by(source: Source, damage: str) -> Apart:
     if any(line[0] in " \t" for line in written[1:]):
         return "bracket"
     broken = sum(line.count("(") != line.count(")") for line in written)
-    if broken <= max(_BROKEN_LINES, _BROKEN * len(written)):
+    if broken <= max(_MAX_BROKEN_LINES, _MAX_BROKEN_FRACTION * len(written)):
         return "bracket"
     first = next((i for i, line in enumerate(lines) if line.strip()), 0)
     if any(not line.strip() for line in lines[first : len(lines) - 1]):
@@ -176,20 +183,20 @@ def _apart_by(source: Source, damage: str) -> Apart:
     )
 
 
-def is_brackets(lines: Sequence[str]) -> bool:
+def are_trees(lines: Sequence[str]) -> bool:
     """Whether these first lines of a file are trees, of which the last may go on."""
-    builder = Builder()
+    builder = TreeBuilder()
     whole = 0
     try:
         for line in lines:
-            for token, column in trees.tokens(line):
-                whole += trees.feed(builder, token, "", column) is not None
+            for token, column in trees.tokenise(line):
+                whole += trees.feed_token(builder, token, "", column) is not None
     except UserError:
         return False
     return bool(whole or builder.unclosed) and any(line.strip().endswith("))") for line in lines)
 
 
-def looks_bracketed(lines: Sequence[str]) -> bool:
+def look_like_trees(lines: Sequence[str]) -> bool:
     """Whether lines are trees, sound or not: nearly all open a bracket, and many close one."""
     some = [line.strip() for line in lines if line.strip()]
     opened = sum(line.startswith("(") for line in some)
@@ -199,7 +206,7 @@ def looks_bracketed(lines: Sequence[str]) -> bool:
     deep = sum(line.count("(") for line in some)
     ended = sum(line.count(")") for line in some)
     begun = sum(line.count("(") > line.count(")") for line in some)
-    over_lines = begun > _PARTS * len(some) and 9 * deep < 10 * ended + 10 < 11 * deep + 20
+    over_lines = begun > _MIN_OPEN_LINES * len(some) and 9 * deep < 10 * ended + 10 < 11 * deep + 20
     return 2 * closed > len(some) and (deep > 1.5 * len(some) or over_lines)
 
 
@@ -210,36 +217,38 @@ def strip(tree: Tree, *, functions: bool = True, traces: bool = True) -> Tree | 
     """
 
     def change(node: Tree, children: list[Tree]) -> Tree | None:
-        if not node.children and traces and node.label == TRACE:
+        if not node.children and traces and node.label == EMPTY_ELEMENT:
             return None
         if node.children and not children:
             return None
-        return Tree(bare(node.label) if functions else node.label, node.word, tuple(children))
+        return Tree(
+            strip_function_tags(node.label) if functions else node.label, node.word, tuple(children)
+        )
 
-    return _rebuilt(tree, change)
+    return _rebuild(tree, change)
 
 
-def bare(label: str) -> str:
+def strip_function_tags(label: str) -> str:
     """A label without function tags and indices; -LRB- and -NONE- are names of their own."""
-    return label if label.startswith("-") else _FUNCTION.sub("", label)
+    return label if label.startswith("-") else _FUNCTION_TAGS.sub("", label)
 
 
-def unwrapped(tree: Tree) -> Tree:
+def strip_root(tree: Tree) -> Tree:
     """The tree inside an empty, TOP or ROOT bracket, if it has one around it."""
-    while tree.label in WRAPPERS and len(tree.children) == 1:
+    while tree.label in ROOT_LABELS and len(tree.children) == 1:
         tree = tree.children[0]
     return tree
 
 
-def from_bits(
+def from_parse_bits(
     words: Sequence[str], tags: Sequence[str], bits: Sequence[str], where: Sequence[str] = ()
 ) -> Tree:
     """The tree of a sentence from CoNLL-2012 parse bits such as `(S(NP*`, one a word."""
-    builder = Builder()
+    builder = TreeBuilder()
     root: Tree | None = None
     places = where or [f"word {number}" for number in range(1, len(words) + 1)]
     for word, tag, bit, place in zip(words, tags, bits, places, strict=True):
-        if not column_layout.BIT.fullmatch(bit):
+        if not column_layout.PARSE_BIT.fullmatch(bit):
             raise UserError(
                 f"{place}: '{bit}' is not a parse bit. Write the brackets that open before "
                 "the word, a *, and those that close after it: (S(NP*, *, *))."
@@ -262,7 +271,7 @@ def from_bits(
     return root
 
 
-def bits(tree: Tree) -> list[str]:
+def to_parse_bits(tree: Tree) -> list[str]:
     """The parse bit of each word: the other way round of `from_bits`."""
     out: list[str] = []
     opened = ""
@@ -281,36 +290,36 @@ def bits(tree: Tree) -> list[str]:
     return out
 
 
-def read_bits(
+def read_parse_bits(
     path: str | os.PathLike[str],
     *,
     words: int | str | None = None,
     tags: int | str | None = None,
     bits: int | str | None = None,
-) -> Iterator[Bracketed]:
+) -> Iterator[LocatedTree]:
     """The trees of a column file that holds a parse bit for each word.
 
     Columns not named are found: the first of bits, the words, and the tags just before the bits.
     """
-    source = Source(path)
-    layout = column_layout.layout_of(source, words=words, tags=tags)
-    column = _bit_column(source, layout) if bits is None else layout.number(bits)
+    source = LineSource(path)
+    layout = column_layout.detect_layout(source, words=words, tags=tags)
+    column = _find_bit_column(source, layout) if bits is None else layout.number(bits)
     tag = column - 1 if tags is None else layout.tags
     for sentence in conll.read_columns(source, layout=layout):
-        tree = from_bits(
+        tree = from_parse_bits(
             sentence.column(layout.words),
             sentence.column(tag),
             sentence.column(column),
             [sentence.where(place) for place in range(len(sentence.rows))],
         )
-        yield Bracketed(tree, sentence.file, sentence.line, sentence.id)
+        yield LocatedTree(tree, sentence.file, sentence.line, sentence.id)
 
 
-def _bit_column(source: Source, layout: column_layout.Layout) -> int:
-    columns = column_layout.sample(source, layout)
+def _find_bit_column(source: LineSource, layout: column_layout.ColumnLayout) -> int:
+    columns = column_layout.sample_columns(source, layout)
     for number, column in enumerate(columns):
         # The first of them: columns of roles, written with the same brackets, come after it.
-        if all(map(column_layout.BIT.fullmatch, column)):
+        if all(map(column_layout.PARSE_BIT.fullmatch, column)):
             return number
     raise UserError(
         f"{source.name}: no column of parse bits such as (S(NP* among {len(columns)}. "
@@ -318,10 +327,10 @@ def _bit_column(source: Source, layout: column_layout.Layout) -> int:
     )
 
 
-def _rebuilt(tree: Tree, change: Callable[[Tree, list[Tree]], Tree | None]) -> Tree | None:
+def _rebuild(tree: Tree, change: Callable[[Tree, list[Tree]], Tree | None]) -> Tree | None:
     """The tree made anew from the leaves up; `change` sees each node and its new children."""
     done: list[Tree | None] = []  # finished sub-trees; the nearest to the right is on top
-    for node in reversed(list(trees.nodes(tree))):
+    for node in reversed(list(trees.iter_nodes(tree))):
         count = len(node.children)
         mine = done[len(done) - count :][::-1]
         del done[len(done) - count :]

@@ -6,19 +6,26 @@ from dataclasses import dataclass, replace
 
 from weft.errors import UserError
 from weft.text.annotation import schemes
-from weft.text.annotation.schemes import Invalid, Span
-from weft.text.column_layout import DOCUMENT, FIELD, Layout, cells_of, is_comment, layout_of
+from weft.text.annotation.schemes import InvalidTagPolicy, Span
+from weft.text.column_layout import (
+    DOCUMENT_MARK,
+    METADATA,
+    ColumnLayout,
+    detect_layout,
+    is_comment,
+    split_cells,
+)
 from weft.text.example import Tally
-from weft.text.line_source import SKIP, Handling, Problems, Source, decoded
+from weft.text.line_source import SKIP_HINT, BadRowPolicy, BadRows, LineSource, decode_line
 
 
 @dataclass(frozen=True)
-class Tagged:
+class TaggedSentence:
     """A sentence of a column file: its rows of cells, and where they stand."""
 
     rows: tuple[tuple[str, ...], ...]
     lines: tuple[int, ...]
-    layout: Layout
+    layout: ColumnLayout
     file: str = ""
     comments: tuple[str, ...] = ()
     document: int = 0  # counts -DOCSTART- lines
@@ -41,7 +48,7 @@ class Tagged:
     @property
     def id(self) -> str:
         """What a `# sent_id = …` comment says, if one does."""
-        return _id_of(self.comments)
+        return _find_id(self.comments)
 
     def where(self, place: int = 0) -> str:
         """'file:line: sentence …' of a word, for messages."""
@@ -57,7 +64,7 @@ class Tagged:
                 raise UserError(f"{self.where(place)}: {told}. Name a column that every row has.")
         return [row[number] for row in self.rows]
 
-    def spans(self, scheme: str, invalid: Invalid = "error") -> list[Span]:
+    def spans(self, scheme: str, invalid: InvalidTagPolicy = "error") -> list[Span]:
         """The labelled stretches of words; an invalid tag is named with its line."""
         tags = self.tags
         for place, tag in enumerate(tags):
@@ -65,11 +72,11 @@ class Tagged:
                 schemes.split_tag(tag)
             except UserError as error:
                 raise UserError(f"{self.where(place)}: {error}") from None
-        if invalid == "error" and (found := schemes.fault(tags, scheme)):
+        if invalid == "error" and (found := schemes.find_fault(tags, scheme)):
             raise UserError(f"{self.where(found[0])}: {found[1]}")
-        return schemes.spans(tags, scheme, invalid)
+        return schemes.tags_to_spans(tags, scheme, invalid)
 
-    def with_tags(self, tags: Sequence[str]) -> "Tagged":
+    def with_tags(self, tags: Sequence[str]) -> "TaggedSentence":
         """The same rows with other tags."""
         place = self.layout.number(self.layout.tags)
         rows = []
@@ -81,30 +88,34 @@ class Tagged:
 
 
 def read_columns(
-    path: str | os.PathLike[str] | Source,
+    path: str | os.PathLike[str] | LineSource,
     *,
     words: int | str | None = None,
     tags: int | str | None = None,
-    layout: Layout | None = None,
-    problems: Handling = "error",
-    tally: Tally | None = None,
-) -> Iterator[Tagged]:
+    layout: ColumnLayout | None = None,
+    on_bad_row: BadRowPolicy = "error",
+    skipped: Tally | None = None,
+) -> Iterator[TaggedSentence]:
     """The sentences of a column file, one at a time; columns not named are found by their content.
 
     A row with another number of columns stops the reading, or leaves its sentence out.
     """
-    source = path if isinstance(path, Source) else Source(path)
-    laid = layout or layout_of(source, words=words, tags=tags)
-    return _some(_sentences(source, laid, Problems(source.name, problems, tally)), source.name)
+    source = path if isinstance(path, LineSource) else LineSource(path)
+    laid = layout or detect_layout(source, words=words, tags=tags)
+    return _require_sentences(
+        _read_sentences(source, laid, BadRows(source.name, on_bad_row, skipped)), source.name
+    )
 
 
-def format(sentence: Tagged) -> str:
+def format(sentence: TaggedSentence) -> str:
     """The sentence as lines, with the blank line that ends it."""
     rows = (sentence.layout.separator.join(row) for row in sentence.rows)
     return "\n".join([*sentence.comments, *rows, "", ""])
 
 
-def _sentences(source: Source, layout: Layout, problems: Problems) -> Iterator[Tagged]:
+def _read_sentences(
+    source: LineSource, layout: ColumnLayout, on_bad_row: BadRows
+) -> Iterator[TaggedSentence]:
     rows: list[tuple[str, ...]] = []
     lines: list[int] = []
     comments: list[str] = []
@@ -112,59 +123,64 @@ def _sentences(source: Source, layout: Layout, problems: Problems) -> Iterator[T
     bad = False
     header = layout.header
     for number, raw in enumerate(source.raw(), 1):
-        line = decoded(raw, number, problems)
+        line = decode_line(raw, number, on_bad_row)
         if line is None:  # a sentence without one of its words is another sentence
             bad = True
             rows.append(())
             lines.append(number)
             continue
-        if not line.strip() or line.startswith(DOCUMENT):
+        if not line.strip() or line.startswith(DOCUMENT_MARK):
             if rows and not bad:
-                yield Tagged(
+                yield TaggedSentence(
                     tuple(rows), tuple(lines), layout, source.name, tuple(comments), document
                 )
             if rows:
                 rows, lines, comments, bad = [], [], [], False
-            document += line.startswith(DOCUMENT)
+            document += line.startswith(DOCUMENT_MARK)
             continue
-        cells = tuple(cells_of(line, layout.separator))
+        cells = tuple(split_cells(line, layout.separator))
         if is_comment(line, cells, layout.width, layout.separator, bool(rows)):
             comments.append(line)
             continue
         if header:
             header = False
             continue
-        fault = _row_fault(cells, layout, rows)
+        fault = _find_row_fault(cells, layout, rows)
         if fault and not bad:
-            named = f"sentence '{_id_of(comments)}': " if _id_of(comments) else ""
-            problems.found(fault[0], number, named + fault[1])
+            named = f"sentence '{_find_id(comments)}': " if _find_id(comments) else ""
+            on_bad_row.found(fault[0], number, named + fault[1])
             bad = True
         rows.append(cells)
         lines.append(number)
     if rows and not bad:
-        yield Tagged(tuple(rows), tuple(lines), layout, source.name, tuple(comments), document)
+        yield TaggedSentence(
+            tuple(rows), tuple(lines), layout, source.name, tuple(comments), document
+        )
 
 
-def _id_of(comments: Iterable[str]) -> str:
-    fields = (FIELD.fullmatch(comment) for comment in comments)
+def _find_id(comments: Iterable[str]) -> str:
+    fields = (METADATA.fullmatch(comment) for comment in comments)
     return next((f[2].strip() for f in fields if f and f[1] in ("sent_id", "id")), "")
 
 
-def _row_fault(
-    cells: tuple[str, ...], layout: Layout, rows: list[tuple[str, ...]]
+def _find_row_fault(
+    cells: tuple[str, ...], layout: ColumnLayout, rows: list[tuple[str, ...]]
 ) -> tuple[str, str] | None:
     width = layout.width or (len(rows[0]) if rows else len(cells))
     if len(cells) != width:
         told = f"{len(cells)} columns where the others have {width}: '{' '.join(cells):.40}'"
         apart = "a tab" if layout.separator == "\t" else "a space"
-        fix = f"Give each word {width} cells with {apart} between them, or {SKIP}"
+        fix = f"Give each word {width} cells with {apart} between them, or {SKIP_HINT}"
         return "ragged columns", f"{told}. {fix}."
     if layout.words < len(cells) and not cells[layout.words]:
-        return "empty word", f"the word (column {layout.words}) is empty. Fill it in, or {SKIP}."
+        return (
+            "empty word",
+            f"the word (column {layout.words}) is empty. Fill it in, or {SKIP_HINT}.",
+        )
     return None
 
 
-def _some(sentences: Iterator[Tagged], name: str) -> Iterator[Tagged]:
+def _require_sentences(sentences: Iterator[TaggedSentence], name: str) -> Iterator[TaggedSentence]:
     first = next(sentences, None)
     if first is None:
         raise UserError(f"{name}: no sentence can be used. Look at the first rows, or the tally.")

@@ -10,7 +10,7 @@ from weft.text.formats.conllu_sentence import Sentence, Word
 Token = tuple[Word, int]  # what is seen in the text, and of how many words it is made
 
 
-def offsets(
+def locate_words(
     sentence: Sentence, disagree: Literal["error", "join"] = "error"
 ) -> tuple[str, list[tuple[int, int]]]:
     """The text, and (start, end) of each word; the words of a multi-word token share its place.
@@ -18,27 +18,27 @@ def offsets(
     The text is that of `# text =`. Where there is none, or where it disagrees with the forms and
     `disagree` is "join", the forms are joined by spaces except after SpaceAfter=No.
     """
-    tokens = list(_surface(sentence))
+    tokens = list(_surface_tokens(sentence))
     text = sentence.text
     if text is None:
-        text, places = _joined(tokens)
+        text, places = _join_tokens(tokens)
     else:
-        places, reach = _matched(text, tokens)
+        places, reach = _match_tokens(text, tokens)
         if len(places) < len(tokens) or text[reach:].strip():
             if disagree == "error":
                 raise _disagreement(sentence, text[reach:].strip(), tokens, len(places))
-            text, places = _joined(tokens)
+            text, places = _join_tokens(tokens)
     shared = zip(tokens, places, strict=True)
     return text, [place for (_, count), place in shared for _ in range(count)]
 
 
-def spaced(words: Sequence[str]) -> tuple[tuple[int, int], ...]:
+def locate_spaced_words(words: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """Where words stand in a text that is made of them, with spaces between."""
     starts = accumulate((len(word) + 1 for word in words), initial=0)
     return tuple((at, at + len(word)) for word, at in zip(words, starts, strict=False))
 
 
-def _surface(sentence: Sentence) -> Iterator[Token]:
+def _surface_tokens(sentence: Sentence) -> Iterator[Token]:
     covered = 0
     for row in sentence.rows:
         if row.kind == "range":
@@ -48,7 +48,7 @@ def _surface(sentence: Sentence) -> Iterator[Token]:
             yield row, 1
 
 
-def _matched(text: str, tokens: Sequence[Token]) -> tuple[list[tuple[int, int]], int]:
+def _match_tokens(text: str, tokens: Sequence[Token]) -> tuple[list[tuple[int, int]], int]:
     """The places of the tokens up to the first that is not there, and where the text goes on."""
     places: list[tuple[int, int]] = []
     reach = 0
@@ -63,7 +63,7 @@ def _matched(text: str, tokens: Sequence[Token]) -> tuple[list[tuple[int, int]],
     return places, reach
 
 
-def _joined(tokens: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
+def _join_tokens(tokens: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
     pieces: list[str] = []
     places: list[tuple[int, int]] = []
     reach = 0

@@ -8,8 +8,8 @@ from typing import Literal
 from weft.errors import UserError, unknown_name
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-NOTHING = "_"
-FIELD = re.compile(r"#\s*(\S+)\s*= ?(.*)")  # a comment that says something
+EMPTY_CELL = "_"
+METADATA = re.compile(r"#\s*(\S+)\s*= ?(.*)")  # a comment that says something
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +18,14 @@ class Word:
 
     id: str
     form: str
-    lemma: str = NOTHING
-    upos: str = NOTHING
-    xpos: str = NOTHING
-    feats: str = NOTHING
-    head: str = NOTHING
-    deprel: str = NOTHING
-    deps: str = NOTHING
-    misc: str = NOTHING
+    lemma: str = EMPTY_CELL
+    upos: str = EMPTY_CELL
+    xpos: str = EMPTY_CELL
+    feats: str = EMPTY_CELL
+    head: str = EMPTY_CELL
+    deprel: str = EMPTY_CELL
+    deps: str = EMPTY_CELL
+    misc: str = EMPTY_CELL
 
     @property
     def kind(self) -> Literal["word", "range", "empty"]:
@@ -101,26 +101,26 @@ class Sentence:
     def field(self, name: str) -> str | None:
         """The value of a comment `# name = value`."""
         for comment in self.comments:
-            match = FIELD.fullmatch(comment)
+            match = METADATA.fullmatch(comment)
             if match and match[1] == name:
                 return match[2]
         return None
 
     def column(self, name: str) -> list[str]:
         """The cells of the words in one column."""
-        _known(name)
+        _check_column(name)
         return [getattr(word, name) for word in self.words]
 
     def with_column(self, name: str, values: Sequence[str | int]) -> "Sentence":
         """The same sentence with other cells for its words; nothing else changes."""
-        _known(name)
+        _check_column(name)
         count = len(self.words)
         if len(values) != count:
             told = f"{len(values)} values of '{name}' for {count} words"
             raise UserError(f"{self.where()}: {told}. Give one for each word, none for 3-4 or 3.1.")
         left = iter(values)
         parts = [
-            replace(part, **{name: _cell(next(left))})
+            replace(part, **{name: _to_cell(next(left))})
             if not isinstance(part, str) and part.kind == "word"
             else part
             for part in self.parts
@@ -137,13 +137,13 @@ class Sentence:
         return self.line + next((i for i, part in enumerate(self.parts) if part is row), 0)
 
 
-def _known(name: str) -> None:
+def _check_column(name: str) -> None:
     if name not in COLUMNS:
         raise unknown_name("CoNLL-U column", name, COLUMNS)
 
 
-def _cell(value: str | int) -> str:
+def _to_cell(value: str | int) -> str:
     text = str(value)
     if "\t" in text or "\n" in text:
         raise UserError(f"A CoNLL-U cell cannot hold a tab or a line break: {text!r:.40}.")
-    return text or NOTHING
+    return text or EMPTY_CELL

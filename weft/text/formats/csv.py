@@ -5,32 +5,40 @@ import itertools
 from collections.abc import Iterator
 
 from weft.errors import UserError
-from weft.text.columns import Layout
-from weft.text.formats.recognise import LARGEST_CELL, csv_reader, is_quoted
-from weft.text.line_source import NUL, SKIP, UNDECODABLE, Problems, Source, not_utf8, nul_byte
+from weft.text.columns import TableLayout
+from weft.text.formats.recognise import MAX_CELL_CHARS, csv_reader, uses_csv_quotes
+from weft.text.line_source import (
+    NUL_BYTE,
+    SKIP_HINT,
+    UNDECODABLE,
+    BadRows,
+    LineSource,
+    not_utf8_message,
+    nul_byte_message,
+)
 
-RETURN = "bare carriage return"
+BARE_RETURN = "bare carriage return"
 
-Rows = Iterator[tuple[int, list[str]]]  # (line the row starts on, its cells)
+NumberedRows = Iterator[tuple[int, list[str]]]  # (line the row starts on, its cells)
 
 
-def head_lines(source: Source) -> list[str]:
+def decode_head(source: LineSource) -> list[str]:
     """The first lines as text, whatever their bytes are; they are not lost to the source."""
     return [raw.decode("utf-8", "replace") for raw in source.head()]
 
 
-def is_plain(source: Source) -> bool:
+def is_unquoted(source: LineSource) -> bool:
     """Whether a tab-separated file holds its cells as they are, without CSV quotes."""
-    lines = [line.rstrip("\r\n") for line in head_lines(source)]
-    return not is_quoted([line for line in lines if line])
+    lines = [line.rstrip("\r\n") for line in decode_head(source)]
+    return not uses_csv_quotes([line for line in lines if line])
 
 
-def tab_rows(source: Source, problems: Problems) -> Rows:
+def read_tab_rows(source: LineSource, problems: BadRows) -> NumberedRows:
     """The rows of a tab-separated file without quotes."""
     return ((number, line.split("\t")) for number, line in source.lines(problems) if line)
 
 
-def split_header(rows: Rows, found: Layout) -> tuple[list[str] | None, Rows]:
+def split_header(rows: NumberedRows, found: TableLayout) -> tuple[list[str] | None, NumberedRows]:
     """The cells of the header, where there is one, and the rows below it."""
     if not found.header:
         return None, rows
@@ -41,12 +49,12 @@ def split_header(rows: Rows, found: Layout) -> tuple[list[str] | None, Rows]:
     return list(found.names) if first is None else first[1], rows
 
 
-def csv_rows(
-    raw_lines: Iterator[bytes], problems: Problems, delimiter: str, *, whole: bool = True
-) -> Rows:
+def read_csv_rows(
+    raw_lines: Iterator[bytes], problems: BadRows, delimiter: str, *, whole: bool = True
+) -> NumberedRows:
     """The rows of a quoted table; `whole` is False for a sample that may end anywhere."""
     flaws: list[tuple[str, int, str]] = []
-    reader = csv_reader(_feed(raw_lines, flaws), delimiter)
+    reader = csv_reader(_decode_lines(raw_lines, flaws), delimiter)
     start = 1
     while True:
         try:
@@ -56,12 +64,12 @@ def csv_rows(
             if "unexpected end" in str(error) or "field limit" in str(error):
                 if not whole:
                     return
-                raise _unclosed(problems.file, start) from error
+                raise _unclosed_quote(problems.file, start) from error
             if "new-line character" in str(error):
-                fix = f"Remove it (tr -d '\\r' < FILE), or {SKIP}"
-                flaws.append((RETURN, start, f"a bare carriage return inside the row. {fix}."))
+                fix = f"Remove it (tr -d '\\r' < FILE), or {SKIP_HINT}"
+                flaws.append((BARE_RETURN, start, f"a bare carriage return inside the row. {fix}."))
             else:
-                fix = f"Double the quotes inside a quoted cell, or {SKIP}"
+                fix = f"Double the quotes inside a quoted cell, or {SKIP_HINT}"
                 flaws.append(("broken quoting", start, f"broken quoting: {error}. {fix}."))
         if row is None:
             return
@@ -73,23 +81,23 @@ def csv_rows(
         start = reader.line_num + 1
 
 
-def _feed(raw_lines: Iterator[bytes], flaws: list[tuple[str, int, str]]) -> Iterator[str]:
+def _decode_lines(raw_lines: Iterator[bytes], flaws: list[tuple[str, int, str]]) -> Iterator[str]:
     # A bad line may sit inside a quoted cell, so it is passed on and its whole row is dropped.
     for number, raw in enumerate(raw_lines, 1):
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            flaws.append((UNDECODABLE, number, not_utf8(error)))
+            flaws.append((UNDECODABLE, number, not_utf8_message(error)))
             text = raw.decode("utf-8", "replace")
         if "\0" in text:
-            flaws.append((NUL, number, nul_byte(text)))
+            flaws.append((NUL_BYTE, number, nul_byte_message(text)))
             text = text.replace("\0", "\ufffd")
         yield text
 
 
-def _unclosed(file: str, line: int) -> UserError:
+def _unclosed_quote(file: str, line: int) -> UserError:
     return UserError(
         f"{file}:{line}: a quote opened in the row that starts here is never closed "
-        f"(or a cell is longer than {LARGEST_CELL:,} characters). Close it, or double it "
+        f"(or a cell is longer than {MAX_CELL_CHARS:,} characters). Close it, or double it "
         'if it belongs to the text ("").'
     )

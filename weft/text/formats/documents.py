@@ -8,17 +8,23 @@ from typing import Literal
 
 from weft.errors import UserError
 from weft.text.example import Example, Tally
-from weft.text.formats.parallel import sides
-from weft.text.line_source import SAMPLE_LINES, Handling, Problems, Source, peel
+from weft.text.formats.parallel import resolve_files
+from weft.text.line_source import (
+    MAX_HEAD_LINES,
+    BadRowPolicy,
+    BadRows,
+    LineSource,
+    strip_compression,
+)
 from weft.text.read import Columns, read
 
 # What a line holds: a sentence or a paragraph of a document, with a break between documents; or
 # all of a document.
-Layout = Literal["auto", "sentences", "paragraphs", "lines"]
+DocumentLayout = Literal["auto", "sentences", "paragraphs", "lines"]
 
-TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")  # a row is a document
-LONGEST = 2**20  # characters of a document; what is longer goes on as another
-MANY = 1.5  # sentences a line, on average, where lines are paragraphs
+TABLE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")  # a row is a document
+MAX_DOCUMENT_CHARS = 2**20  # characters of a document; what is longer goes on as another
+MIN_SENTENCES_PER_PARAGRAPH = 1.5  # sentences a line, on average, where lines are paragraphs
 
 # Between documents: === a title ===, or the tags of extracted Wikipedia dumps; in a file that has
 # none of these, a blank line.
@@ -28,35 +34,54 @@ _END = re.compile(
     r"[.!?…]{1,5}[\"'”’»)\]]{0,3}\s(?=\s{0,5}[\"'“‘«(\[¿¡]{0,3}\w)|[。！？]{1,5}[」』”’）]{0,3}"
 )
 _OPENING = "\"'“‘«([¿¡"
-_SHORT = {
+_ABBREVIATIONS = {
     *("mr", "mrs", "ms", "dr", "st", "prof", "rev", "hon", "gen", "col", "capt", "lt", "sgt", "jr"),
     *("sr", "vs", "cf", "al", "eds", "inc", "ltd", "corp", "approx", "dept", "univ"),
     *("e.g", "i.e", "u.s", "u.k", "a.m", "p.m"),
 }
-_NUMBERED = {"no", "nos", "vol", "vols", "fig", "figs", "eq", "sec", "ch", "art", "p", "pp"}
+_ABBREVIATIONS_BEFORE_NUMBERS = {
+    "no",
+    "nos",
+    "vol",
+    "vols",
+    "fig",
+    "figs",
+    "eq",
+    "sec",
+    "ch",
+    "art",
+    "p",
+    "pp",
+}
 
 
 def read_documents(
     path: str | os.PathLike[str],
-    layout: Layout = "auto",
+    layout: DocumentLayout = "auto",
     *,
     columns: Columns | None = None,
-    problems: Handling = "error",
-    tally: Tally | None = None,
+    on_bad_row: BadRowPolicy = "error",
+    skipped: Tally | None = None,
 ) -> Iterator[Example]:
     """The documents of a file, of files with commas between them, or of all files in a folder.
 
     The text of each has a sentence a line. Of a table every row is a document.
     """
     some = False
-    for name in files_of(path):
-        if peel(name)[0].endswith(TABLES):
+    for name in list_files(path):
+        if strip_compression(name)[0].endswith(TABLE_ENDINGS):
             rows = read(
-                name, columns=columns or Columns(), problems=problems, tally=tally, keep_empty=True
+                name,
+                columns=columns or Columns(),
+                on_bad_row=on_bad_row,
+                skipped=skipped,
+                keep_empty=True,
             )
-            found: Iterator[Example] = (_document([row.text], row.file, row.line) for row in rows)
+            found: Iterator[Example] = (
+                _build_document([row.text], row.file, row.line) for row in rows
+            )
         else:
-            found = _of_lines(name, layout, problems, tally)
+            found = _read_lines(name, layout, on_bad_row, skipped)
         for document in found:
             if document.text:
                 some = True
@@ -65,10 +90,10 @@ def read_documents(
         raise UserError(f"{os.fspath(path)}: there is no text in it. Give it at least a sentence.")
 
 
-def files_of(path: str | os.PathLike[str]) -> list[str]:
+def list_files(path: str | os.PathLike[str]) -> list[str]:
     """The files that a path of documents means."""
     out = []
-    for name in sides(path):
+    for name in resolve_files(path):
         if not os.path.isdir(name):
             out.append(name)
             continue
@@ -79,7 +104,7 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
     return out
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Where a text has no line breaks, its sentences: by their marks, and by what follows.
 
     A simple rule: a sentence ends in . ! ? or …, before white space and something other than a
@@ -93,7 +118,11 @@ def sentences(text: str) -> list[str]:
         after = text[found.end() : found.end() + 9].lstrip(_OPENING + " ")[:1]
         dotted = found[0][0] == "."
         initial = len(word) == 1 and word.isalpha() and word != "i"
-        short = initial or word in _SHORT or (word in _NUMBERED and after.isdigit())
+        short = (
+            initial
+            or word in _ABBREVIATIONS
+            or (word in _ABBREVIATIONS_BEFORE_NUMBERS and after.isdigit())
+        )
         if after.islower() or (dotted and short):
             continue
         out.append(text[start : found.end()].strip())
@@ -102,43 +131,47 @@ def sentences(text: str) -> list[str]:
     return [one for one in out if one]
 
 
-def layout_of(source: Source) -> tuple[Layout, bool]:
+def detect_document_layout(source: LineSource) -> tuple[DocumentLayout, bool]:
     """What the first lines look like, and whether documents have titles between them."""
-    lines = [raw.decode("utf-8", "replace").strip() for raw in source.head(SAMPLE_LINES)]
+    lines = [raw.decode("utf-8", "replace").strip() for raw in source.head(MAX_HEAD_LINES)]
     titles = any(map(_TITLE.fullmatch, lines))
     written = [line for line in lines if line and not _TITLE.fullmatch(line)]
-    several = sum(len(sentences(line)) for line in written) > MANY * len(written)
+    several = sum(
+        len(split_sentences(line)) for line in written
+    ) > MIN_SENTENCES_PER_PARAGRAPH * len(written)
     parted = titles or not all(lines[:-1])
     return ("sentences" if not several else "paragraphs" if parted else "lines"), titles
 
 
-def _of_lines(
-    name: str, layout: Layout, problems: Handling, tally: Tally | None
+def _read_lines(
+    name: str, layout: DocumentLayout, on_bad_row: BadRowPolicy, skipped: Tally | None
 ) -> Iterator[Example]:
-    source = Source(name)
-    looks, titles = layout_of(source)
+    source = LineSource(name)
+    looks, titles = detect_document_layout(source)
     layout = looks if layout == "auto" else layout
-    watch = Problems(source.name, problems, tally)
+    watch = BadRows(source.name, on_bad_row, skipped)
     held: list[str] = []
     first = size = 0
     for number, line in source.lines(watch):
         blank, title = not line.strip(), titles and bool(_TITLE.fullmatch(line))
         ends = title or (blank and not titles) or layout == "lines"
-        if held and (ends or size > LONGEST):
-            yield _document(held, source.name, first, layout)
+        if held and (ends or size > MAX_DOCUMENT_CHARS):
+            yield _build_document(held, source.name, first, layout)
             held, size = [], 0
         if not (blank or title):
             first = first if held else number
             held.append(line)
             size += len(line)
     if held:
-        yield _document(held, source.name, first, layout)
+        yield _build_document(held, source.name, first, layout)
 
 
-def _document(lines: list[str], file: str, number: int, layout: Layout = "lines") -> Example:
+def _build_document(
+    lines: list[str], file: str, number: int, layout: DocumentLayout = "lines"
+) -> Example:
     """A document with a sentence a line."""
     if layout == "sentences":
         parts = [" ".join(line.split()) for line in lines]
     else:
-        parts = [one for line in lines for row in line.split("\n") for one in sentences(row)]
+        parts = [one for line in lines for row in line.split("\n") for one in split_sentences(row)]
     return Example("\n".join(filter(None, parts)), None, "", file, number)

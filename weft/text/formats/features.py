@@ -15,15 +15,15 @@ import numpy as np
 from weft import jsonio
 from weft.errors import UserError
 from weft.text.example import Example
-from weft.text.formats.npy import DAMAGE, Archive, open_npy, reason
-from weft.text.formats.recognise import MATRICES
-from weft.text.line_source import missing
+from weft.text.formats.npy import READ_ERRORS, NpzArchive, describe_error, open_npy
+from weft.text.formats.recognise import MATRIX_ENDINGS
+from weft.text.line_source import file_not_found
 from weft.untrusted import check_regular, whole_number
 
-FORMS = "a .npy file, FILE.npz:KEY, FILE.npy:NUMBER, or the numbers as JSON"
+REFERENCE_FORMS = "a .npy file, FILE.npz:KEY, FILE.npy:NUMBER, or the numbers as JSON"
 
 
-class Flaw(UserError):
+class MatrixError(UserError):
     """A matrix that nothing can be learned from; `kind` names what is wrong, `told` says it."""
 
     def __init__(self, kind: str, where: str, told: str) -> None:
@@ -31,21 +31,21 @@ class Flaw(UserError):
         self.kind, self.told = kind, told
 
 
-def names_matrix(text: str) -> bool:
+def is_matrix_reference(text: str) -> bool:
     """Whether a text looks like one that `matrix` reads; what it names is not looked for."""
     text = text.strip()
     if not text.startswith("[["):
-        return text.endswith(MATRICES) or text.rpartition(":")[0].endswith(MATRICES)
+        return text.endswith(MATRIX_ENDINGS) or text.rpartition(":")[0].endswith(MATRIX_ENDINGS)
     try:
         return isinstance(jsonio.parse(text, "")[0][0], (int, float))
     except (ValueError, LookupError, TypeError):
         return False
 
 
-def listed(path: str | os.PathLike[str]) -> Iterator[Example]:
+def list_matrices(path: str | os.PathLike[str]) -> Iterator[Example]:
     """An Example for each matrix of a file: the arrays of an .npz, those stacked in an .npy."""
     name = os.fspath(path)
-    found = _opened(name)
+    found = _open(name)
     if isinstance(found, np.ndarray):
         places: list[Any] = [""] if found.ndim != 3 else list(range(len(found)))
     else:
@@ -57,7 +57,7 @@ def listed(path: str | os.PathLike[str]) -> Iterator[Example]:
         yield Example(own if place == "" else f"{own}:{place}", None, "", name, number)
 
 
-def no_text(path: str | os.PathLike[str]) -> UserError:
+def not_text_error(path: str | os.PathLike[str]) -> UserError:
     """What to say where a file of matrices is given in the place of texts."""
     return UserError(
         f"{os.fspath(path)}: a file of matrices, and texts are read here. Give a file of texts; "
@@ -65,23 +65,25 @@ def no_text(path: str | os.PathLike[str]) -> UserError:
     )
 
 
-def matrix(example: Example, features: int = 0, where: str = "") -> np.ndarray:
+def load_matrix(example: Example, features: int = 0, where: str = "") -> np.ndarray:
     """(T, F) the matrix that an example's text names, or that it has with it, checked.
 
     A relative path is looked for beside the file that names it, then where we are.
     """
     where = example.where if example.file else where or "input"
-    found = example.vectors if example.vectors is not None else _named(example, where)
+    found = example.vectors if example.vectors is not None else _load_reference(example, where)
     found = np.asarray(found)
     if found.dtype.kind not in "fiub":
-        raise Flaw("no numbers", where, f"the matrix holds {found.dtype}, not numbers.")
+        raise MatrixError("no numbers", where, f"the matrix holds {found.dtype}, not numbers.")
     if found.ndim != 2:
         shape = " × ".join(map(str, found.shape)) or "one number"
         told = f"a matrix has two axes, vectors by numbers; found {shape}. Reshape it."
-        raise Flaw("other axes", where, told)
+        raise MatrixError("other axes", where, told)
     if not found.size:
         rows, wide = found.shape
-        raise Flaw("empty matrix", where, f"the matrix is empty ({rows} × {wide}). Leave it out.")
+        raise MatrixError(
+            "empty matrix", where, f"the matrix is empty ({rows} × {wide}). Leave it out."
+        )
     if features and found.shape[1] != features:
         raise UserError(
             f"{where}: vectors of {found.shape[1]} numbers; this model reads vectors of {features}."
@@ -93,37 +95,39 @@ def matrix(example: Example, features: int = 0, where: str = "") -> np.ndarray:
         row, column = np.argwhere(~np.isfinite(out))[0].tolist()
         told = f"vector {row + 1} of the matrix is not finite: number {column + 1} is "
         told += f"{out[row, column]}. Mend it, or leave the matrix out."
-        raise Flaw("not finite", where, told)
+        raise MatrixError("not finite", where, told)
     return out
 
 
-def written(found: np.ndarray) -> str:
+def format_matrix(found: np.ndarray) -> str:
     """A matrix as a text that `matrix` reads."""
     return json.dumps([[float(f"{number:.6g}") for number in row] for row in found.tolist()])
 
 
-def _named(example: Example, where: str) -> Any:
+def _load_reference(example: Example, where: str) -> Any:
     text = example.text.strip()
     if text.startswith("["):
         try:
             return np.array(jsonio.parse(text, where), dtype=float)
-        except DAMAGE as error:
-            raise UserError(f"{where}: no matrix of numbers as JSON: {reason(error)}.") from None
+        except READ_ERRORS as error:
+            raise UserError(
+                f"{where}: no matrix of numbers as JSON: {describe_error(error)}."
+            ) from None
     path, key = text, ""
-    if not text.endswith(MATRICES):
+    if not text.endswith(MATRIX_ENDINGS):
         path, _, key = text.rpartition(":")
-    if not path.endswith(MATRICES):
-        raise UserError(f"{where}: '{text[:60]}' names no matrix. Give {FORMS}.")
+    if not path.endswith(MATRIX_ENDINGS):
+        raise UserError(f"{where}: '{text[:60]}' names no matrix. Give {REFERENCE_FORMS}.")
     beside = Path(example.file).parent / path if example.file else Path(path)
     try:
         here = os.path.exists(path) and not beside.exists()
-        found = _opened(path if here else str(beside))
+        found = _open(path if here else str(beside))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-    return _part(found, path, key, where)
+    return _select_matrix(found, path, key, where)
 
 
-def _part(found: Any, path: str, key: str, where: str) -> Any:
+def _select_matrix(found: Any, path: str, key: str, where: str) -> Any:
     """One of the matrices of a file."""
     if isinstance(found, np.ndarray):
         if not key:
@@ -142,21 +146,21 @@ def _part(found: Any, path: str, key: str, where: str) -> Any:
         raise UserError(f"{where}: {asked} in {path}; it has {shown}. Write {path}:KEY.")
     try:
         return found[key]  # read only now
-    except DAMAGE as error:
-        told = f"matrix '{key:.60}' of {path} cannot be read: {reason(error)}"
+    except READ_ERRORS as error:
+        told = f"matrix '{key:.60}' of {path} cannot be read: {describe_error(error)}"
         raise UserError(f"{where}: {told}.") from None
 
 
-def _opened(path: str) -> Any:
+def _open(path: str) -> Any:
     check_regular(path)
     try:
-        return _kept(path, os.stat(path).st_mtime_ns)
+        return _open_cached(path, os.stat(path).st_mtime_ns)
     except FileNotFoundError:
-        raise missing(path) from None
-    except DAMAGE as error:
-        raise UserError(f"{path}: cannot be read as matrices: {reason(error)}.") from None
+        raise file_not_found(path) from None
+    except READ_ERRORS as error:
+        raise UserError(f"{path}: cannot be read as matrices: {describe_error(error)}.") from None
 
 
 @lru_cache(maxsize=4)  # an .npz lists its contents each time it is opened
-def _kept(path: str, changed: int) -> Any:
-    return open_npy(path) if path.endswith(".npy") else Archive(path)
+def _open_cached(path: str, changed: int) -> Any:
+    return open_npy(path) if path.endswith(".npy") else NpzArchive(path)

@@ -14,13 +14,13 @@ import numpy as np
 from weft.errors import UserError
 
 # What NumPy and zipfile raise on damaged files; a header is Python source, so its errors too.
-DAMAGE = (
+READ_ERRORS = (
     *(OSError, ValueError, EOFError, TypeError, KeyError, IndexError, AttributeError),
     *(OverflowError, RecursionError, MemoryError, SyntaxError, NotImplementedError, RuntimeError),
     *(tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile),
 )
-UNPACKED = 1 << 28  # bytes from which an array that was packed very small is refused
-RATIO = 50  # how much smaller; numbers of any use seldom pack to a tenth
+MAX_UNPACKED_BYTES = 1 << 28  # bytes from which an array that was packed very small is refused
+MAX_COMPRESSION_RATIO = 50  # how much smaller; numbers of any use seldom pack to a tenth
 
 Header = tuple[tuple[int, ...], bool, "np.dtype[Any]"]  # shape, column after column, type
 
@@ -42,7 +42,10 @@ def read_header(stream: IO[bytes]) -> Header:
 def read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     """An array of an .npz file; raises one of DAMAGE, before anything is allocated for it."""
     info = archive.getinfo(name)
-    if info.file_size > UNPACKED and info.file_size > RATIO * info.compress_size:
+    if (
+        info.file_size > MAX_UNPACKED_BYTES
+        and info.file_size > MAX_COMPRESSION_RATIO * info.compress_size
+    ):
         raise ValueError(
             f"{info.compress_size:,} bytes that claim to unpack to {info.file_size:,}; if they do, "
             "save it unpacked (numpy.savez)"
@@ -74,7 +77,7 @@ def open_npy(path: str | Path) -> np.ndarray:
     return np.memmap(path, dtype, "r", offset, shape, order)  # type: ignore[call-overload]
 
 
-class Archive:
+class NpzArchive:
     """The arrays of an .npz file by name, each read when it is asked for."""
 
     def __init__(self, path: str | Path) -> None:
@@ -86,7 +89,7 @@ class Archive:
         return read_member(self._archive, self._members[name])
 
 
-def reason(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What one of DAMAGE says, in a line."""
     if isinstance(error, UserError):
         return str(error)

@@ -8,17 +8,26 @@ from pathlib import Path
 from typing import Literal
 
 from weft.errors import UserError
-from weft.text.example import TAG, Example, Layers, Tally
-from weft.text.formats.conllu_offsets import spaced
-from weft.text.formats.jsonl import several
-from weft.text.formats.recognise import is_matrices
-from weft.text.line_source import EMPTY, SKIP, Handling, Problems, Source, decoded, missing, peel
+from weft.text.example import TAG_COLUMN, Example, Tally, WordAnnotations
+from weft.text.formats.conllu_offsets import locate_spaced_words
+from weft.text.formats.jsonl import add_references
+from weft.text.formats.recognise import is_matrix_file
+from weft.text.line_source import (
+    EMPTY_TEXT,
+    SKIP_HINT,
+    BadRowPolicy,
+    BadRows,
+    LineSource,
+    decode_line,
+    file_not_found,
+    strip_compression,
+)
 
-PACKINGS = ("", ".gz", ".xz")
-Second = Literal["label", "tags", "other"]  # what the second of files joined by a comma holds
+COMPRESSION_ENDINGS = ("", ".gz", ".xz")
+SecondFile = Literal["label", "tags", "other"]  # what the second of files joined by a comma holds
 
 
-def sides(
+def resolve_files(
     path: str | os.PathLike[str], target: str = "", references: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """The files that a path means: itself, what its lines should become, further references.
@@ -27,9 +36,12 @@ def sides(
     comma is one. Otherwise `target` and `references` are endings of the files beside it.
     """
     name = os.fspath(path)
-    found = _listed(name)
+    found = _split_names(name)
     if len(found) == 1:
-        return (name, *(beside(name, one) for one in ((target, *references) if target else ())))
+        return (
+            name,
+            *(sibling_file(name, one) for one in ((target, *references) if target else ())),
+        )
     if target:
         raise UserError(
             f"{name}: the comma already says which files belong together. Leave out --target "
@@ -38,7 +50,7 @@ def sides(
     return found
 
 
-def _listed(name: str) -> tuple[str, ...]:
+def _split_names(name: str) -> tuple[str, ...]:
     """The names that commas separate; those inside the name of a file separate nothing."""
     if "," not in name or os.path.exists(name):
         return (name,)
@@ -56,25 +68,25 @@ def _listed(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def ending_of(path: str | os.PathLike[str]) -> str:
+def target_ending(path: str | os.PathLike[str]) -> str:
     """Of two files joined by a comma, the `target` that would say the same; or nothing."""
-    first, *others = sides(path)
+    first, *others = resolve_files(path)
     if len(others) != 1:
         return ""
-    suffix = Path(peel(others[0])[0]).suffix
-    own = Path(peel(first)[0]).suffix
+    suffix = Path(strip_compression(others[0])[0]).suffix
+    own = Path(strip_compression(first)[0]).suffix
     alike = suffix and own and suffix != own
-    return suffix[1:] if alike and beside(first, suffix) == others[0] else ""
+    return suffix[1:] if alike and sibling_file(first, suffix) == others[0] else ""
 
 
-def beside(path: str | os.PathLike[str], ending: str) -> str:
+def sibling_file(path: str | os.PathLike[str], ending: str) -> str:
     """The file with the other side: of train.en, with the ending "de", train.de.
 
     What it is packed with stays, train.en.gz has train.de.gz beside it, unless only a file that is
     packed otherwise is there.
     """
     name = os.fspath(path)
-    bare = name[: len(peel(name)[0])]
+    bare = name[: len(strip_compression(name)[0])]
     packing = name[len(bare) :]
     if not Path(bare).suffix:
         raise UserError(
@@ -84,15 +96,17 @@ def beside(path: str | os.PathLike[str], ending: str) -> str:
     plain = str(Path(bare).with_suffix(f".{ending.lstrip('.')}"))
     if plain + packing == name:
         raise UserError(f"{name}: source and target are one file. Give the ending of the other.")
-    ways = (plain + other for other in (packing, *PACKINGS))
+    ways = (plain + other for other in (packing, *COMPRESSION_ENDINGS))
     return next(filter(os.path.exists, ways), plain + packing)
 
 
-def endings(path: str | os.PathLike[str]) -> list[str]:
+def sibling_endings(path: str | os.PathLike[str]) -> list[str]:
     """Endings of the files that differ from this one in nothing else: of train.en, perhaps "de"."""
     place = Path(path)
-    own = Path(peel(place.name)[0])
-    near = (Path(peel(file.name)[0]) for file in place.parent.glob("*") if file.is_file())
+    own = Path(strip_compression(place.name)[0])
+    near = (
+        Path(strip_compression(file.name)[0]) for file in place.parent.glob("*") if file.is_file()
+    )
     return sorted(
         {n.suffix[1:] for n in near if n.stem == own.stem and n.suffix[1:]} - {own.suffix[1:]}
     )
@@ -107,9 +121,9 @@ def read_parallel(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *more: str | os.PathLike[str],
-    problems: Handling = "error",
-    tally: Tally | None = None,
-    second: Second = "label",
+    on_bad_row: BadRowPolicy = "error",
+    skipped: Tally | None = None,
+    second: SecondFile = "label",
 ) -> Iterator[Example]:
     """An Example for each pair of lines; `second` says what the second file holds.
 
@@ -121,14 +135,14 @@ def read_parallel(
     """
     for path in (source, target, *more):
         if not os.path.exists(path):
-            raise missing(os.fspath(path))
-    sides = [Source(path) for path in (source, target, *more)]
-    watches = [Problems(side.name, problems, tally) for side in sides]
+            raise file_not_found(os.fspath(path))
+    sides = [LineSource(path) for path in (source, target, *more)]
+    watches = [BadRows(side.name, on_bad_row, skipped) for side in sides]
     streams = [side.raw() for side in sides]
-    if is_matrices(source):
-        from weft.text.formats.features import listed
+    if is_matrix_file(source):
+        from weft.text.formats.features import list_matrices
 
-        streams[0] = (one.text.encode() for one in listed(source))
+        streams[0] = (one.text.encode() for one in list_matrices(source))
     number = 0
     for number, raws in enumerate(zip_longest(*streams), 1):
         if None in raws:
@@ -136,19 +150,21 @@ def read_parallel(
                 next(side.name for side, raw in zip(sides, raws, strict=True) if (raw is None) == e)
                 for e in (True, False)
             )
-            if is_matrices(source):
-                raise _unequal(os.fspath(source), os.fspath(target), number - 1, raws[0] is None)
+            if is_matrix_file(source):
+                raise _unequal_error(
+                    os.fspath(source), os.fspath(target), number - 1, raws[0] is None
+                )
             longest = next(s for s, raw in zip(streams, raws, strict=True) if raw is not None)
             total = number + sum(1 for _ in longest)
             raise UserError(
                 f"{short} ends after line {number - 1}, but {long} goes on to line {total}. Look "
                 "for a line that one of them lacks or that is broken in two."
             )
-        lines = [decoded(raw, number, w) for raw, w in zip(raws, watches, strict=True)]
+        lines = [decode_line(raw, number, w) for raw, w in zip(raws, watches, strict=True)]
         for side, watch in zip(lines[:2], watches, strict=False):
             if side is not None and not side.strip():
                 told = "an empty line. Fill it, or remove it from both files"
-                watch.found(EMPTY, number, f"{told}, or {SKIP}.")
+                watch.found(EMPTY_TEXT, number, f"{told}, or {SKIP_HINT}.")
                 break
         else:
             text, said, *others = lines
@@ -156,32 +172,34 @@ def read_parallel(
                 continue
             example = Example(text, said, "", sides[0].name, number)
             if second == "tags":
-                tagged = _tagged(example, watches[1])
+                tagged = _tag_words(example, watches[1])
                 if tagged is not None:
                     yield tagged
             elif second == "other":
                 yield replace(example, label=others[0] or None if others else None, other=said)
             elif others:
-                yield replace(example, label=several(said, [one or "" for one in others]))
+                yield replace(example, label=add_references(said, [one or "" for one in others]))
             else:
                 yield example
     if not number:
         raise UserError(f"{sides[0].name}: the file is empty. Give it at least one text.")
 
 
-def _tagged(example: Example, problems: Problems) -> Example | None:
+def _tag_words(example: Example, problems: BadRows) -> Example | None:
     """The words of a line with the tags of the other; a different number of them is a problem."""
     words, tags = tuple(example.text.split()), tuple(str(example.label).split())
     if len(words) != len(tags):
         told = f"{len(tags)} tags for the {len(words)} words of {example.where}"
-        fix = f"Write one tag for each word, with spaces between, or {SKIP}"
+        fix = f"Write one tag for each word, with spaces between, or {SKIP_HINT}"
         problems.found("tags that do not match the words", example.line, f"{told}. {fix}.")
         return None
-    label = Layers({TAG: tags}, TAG)
-    return replace(example, text=" ".join(words), label=label, words=words, places=spaced(words))
+    label = WordAnnotations({TAG_COLUMN: tags}, TAG_COLUMN)
+    return replace(
+        example, text=" ".join(words), label=label, words=words, places=locate_spaced_words(words)
+    )
 
 
-def _unequal(matrices: str, lines: str, count: int, short: bool) -> UserError:
+def _unequal_error(matrices: str, lines: str, count: int, short: bool) -> UserError:
     """What to say where there are not as many matrices as lines that say what they become."""
     some = f"{count} {'matrix' if count == 1 else 'matrices'}"
     if not short:

@@ -5,18 +5,21 @@ from collections.abc import Iterator
 
 from weft.errors import UserError
 from weft.text.example import Example, Tally
-from weft.text.line_source import Handling, Problems, Source, decoded
+from weft.text.line_source import BadRowPolicy, BadRows, LineSource, decode_line
 
 
-def read_running(
-    path: str | os.PathLike[str], *, problems: Handling = "error", tally: Tally | None = None
+def read_raw_lines(
+    path: str | os.PathLike[str],
+    *,
+    on_bad_row: BadRowPolicy = "error",
+    skipped: Tally | None = None,
 ) -> Iterator[Example]:
     """Every line of a file, whatever it holds, with the break that ends it as "\\n"."""
-    source = Source(path)
+    source = LineSource(path)
     if not source.head(1):
         raise UserError(f"{source.name}: the file is empty. Give it at least one text.")
-    watch = Problems(source.name, problems, tally)
+    watch = BadRows(source.name, on_bad_row, skipped)
     for number, raw in enumerate(source.raw(), 1):
-        text = decoded(raw, number, watch)
+        text = decode_line(raw, number, watch)
         if text is not None:
             yield Example(text + "\n" * raw.endswith(b"\n"), None, "", source.name, number)

@@ -15,17 +15,17 @@ from weft.text import column_layout
 from weft.text.annotation import trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
 from weft.text.formats import brackets, conllu, squad, standoff
-from weft.text.line_source import Source, missing, peel
+from weft.text.line_source import LineSource, file_not_found, strip_compression
 
 FORMATS = (
     *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
     *("conllu", "conll", "spans", "standoff", "squad"),
 )
-PREFIX = "__label__"
-LARGEST_CELL = 10_000_000  # characters
-MATRICES = (".npy", ".npz")
+LABEL_PREFIX = "__label__"
+MAX_CELL_CHARS = 10_000_000  # characters
+MATRIX_ENDINGS = (".npy", ".npz")
 
-ENDINGS = {
+FORMAT_BY_ENDING = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".tab": "tsv",
@@ -41,8 +41,8 @@ ENDINGS = {
 }
 
 # Files that hold more than one label a text; each has a reader of its own.
-STRUCTURES = ("conllu", "conll", "spans", "standoff", "squad")
-_STRUCTURE_ENDINGS = {
+STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "squad")
+_STRUCTURED_BY_ENDING = {
     ".conllu": "conllu",
     ".conllup": "conll",
     ".conll": "conll",
@@ -59,46 +59,48 @@ def recognise(path: str | os.PathLike[str]) -> str:
     if name != "-" and os.path.isdir(name):
         return "standoff" if next(Path(name).rglob("*.ann"), None) else "folder"
     if name != "-" and not os.path.exists(name):
-        raise missing(name)
+        raise file_not_found(name)
     if name == "-":
         first = cast(io.BufferedReader, sys.stdin.buffer).peek(1)
         return "jsonl" if first.lstrip().startswith(b"{") else "lines"
-    source = Source(name)
+    source = LineSource(name)
     try:
-        return structure_of(source) or recognise_source(source)
+        return recognise_structure(source) or recognise_source(source)
     finally:
         source.close()
 
 
-def structure_of(source: Source) -> str:
+def recognise_structure(source: LineSource) -> str:
     """One of STRUCTURES, or "trees" over several lines; empty for a file of texts and labels."""
-    plain = Path(peel(source.path)[0])
-    known = _STRUCTURE_ENDINGS.get(plain.suffix)
+    plain = Path(strip_compression(source.path)[0])
+    known = _STRUCTURED_BY_ENDING.get(plain.suffix)
     if known == "standoff" or Path(source.path).with_suffix(".ann").exists():
         return "standoff"
-    if source.path == "-" or ENDINGS.get(plain.suffix) not in (None, "tsv", "jsonl"):
+    if source.path == "-" or FORMAT_BY_ENDING.get(plain.suffix) not in (None, "tsv", "jsonl"):
         return ""
     head = source.head()
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in head]
-    if ENDINGS.get(plain.suffix) == "jsonl" or (head and head[0].lstrip().startswith(b"{")):
+    if FORMAT_BY_ENDING.get(plain.suffix) == "jsonl" or (
+        head and head[0].lstrip().startswith(b"{")
+    ):
         if squad.is_squad("".join(lines)):
             return "squad"
-        return "spans" if standoff.is_spans(lines[:100]) else ""
+        return "spans" if standoff.are_span_rows(lines[:100]) else ""
     if known != "conll" and conllu.is_conllu(lines):
         return "conllu"  # whatever its name
-    if known or column_layout.is_columns(lines):
+    if known or column_layout.is_column_file(lines):
         return known or "conll"
-    bracketed = brackets.is_brackets(lines) or brackets.looks_bracketed(lines)
+    bracketed = brackets.are_trees(lines) or brackets.look_like_trees(lines)
     return "trees" if bracketed else ""
 
 
-def recognise_source(source: Source) -> str:
+def recognise_source(source: LineSource) -> str:
     """The same for an open source, without losing its first lines."""
     if source.path == "-":
         # One line only: whoever types, or pipes slowly, should not wait for a thousand.
         first = source.head(1)
         return "jsonl" if first and first[0].lstrip().startswith(b"{") else "lines"
-    known = ENDINGS.get(Path(peel(source.path)[0]).suffix)
+    known = FORMAT_BY_ENDING.get(Path(strip_compression(source.path)[0]).suffix)
     if known in ("parquet", "jsonl", "trees", "csv"):
         return known
     head = source.head()
@@ -106,14 +108,14 @@ def recognise_source(source: Source) -> str:
         return "parquet"
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in head]
     lines = [line for line in lines if line.strip()]
-    if any(line.startswith(PREFIX) for line in lines[:100]):
+    if any(line.startswith(LABEL_PREFIX) for line in lines[:100]):
         return "fasttext"
-    return known or _by_content(lines)
+    return known or _recognise_content(lines)
 
 
-def is_matrices(path: str | os.PathLike[str]) -> bool:
+def is_matrix_file(path: str | os.PathLike[str]) -> bool:
     """Whether a file holds matrices itself, and not lines that name them."""
-    return os.fspath(path).endswith(MATRICES)
+    return os.fspath(path).endswith(MATRIX_ENDINGS)
 
 
 def check_format(name: str) -> str:
@@ -125,24 +127,24 @@ def check_format(name: str) -> str:
 
 def csv_reader(lines: Iterable[str], delimiter: str, strict: bool = True) -> Any:
     """A reader of cells that may be longer than the 131,072 characters of Python's own limit."""
-    csv.field_size_limit(LARGEST_CELL)
+    csv.field_size_limit(MAX_CELL_CHARS)
     return csv.reader(lines, delimiter=delimiter, strict=strict)
 
 
-def delimiter_of(line: str) -> str:
+def detect_delimiter(line: str) -> str:
     """The sign between the cells of a CSV file: a comma unless only another one separates."""
-    counts = {sign: _cell_count(line, sign) for sign in ",;\t"}
+    counts = {sign: _count_cells(line, sign) for sign in ",;\t"}
     return "," if counts[","] > 1 else max(counts, key=lambda sign: counts[sign])
 
 
-def _cell_count(line: str, sign: str) -> int:
+def _count_cells(line: str, sign: str) -> int:
     try:
         return len(next(csv_reader([line], sign, strict=False), []))
     except csv.Error:  # a bare carriage return, or a cell of a book's length: rows will tell
         return line.count(sign) + 1
 
 
-def is_quoted(lines: Sequence[str]) -> bool:
+def uses_csv_quotes(lines: Sequence[str]) -> bool:
     """Whether tab-separated lines clearly use CSV quotes, rather than merely contain some.
 
     They do when parsing each line and quoting its cells again, where needed or everywhere, gives
@@ -169,7 +171,7 @@ def _quote(cell: str, needed_only: bool) -> str:
     return '"' + cell.replace('"', '""') + '"'
 
 
-def _by_content(lines: list[str]) -> str:
+def _recognise_content(lines: list[str]) -> str:
     if not lines:
         return "lines"
     if lines[0].lstrip().startswith("{") and _is_object(lines[0]):

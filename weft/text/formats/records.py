@@ -9,7 +9,7 @@ from weft.errors import UserError, near_miss
 
 Record = Mapping[str, str]  # slot -> value
 
-OPEN, CLOSE = "⟨", "⟩"  # around the name of a slot, which so is one token
+SLOT_OPEN, SLOT_CLOSE = "⟨", "⟩"  # around the name of a slot, which so is one token
 _FIELD = re.compile(r"\s*([^\[\],]+?)\s*\[([^\[\]]*)\]\s*(?:,|$)")
 
 
@@ -45,16 +45,18 @@ def read_record(text: str, where: str = "record") -> dict[str, str]:
         except UserError as error:
             reason = str(error).partition("JSON: ")[2]
             raise UserError(f"{where}: the record is no JSON object: {reason}") from None
-        found = of_object(value, where)
+        found = record_from_object(value, where)
     if not found:
         raise UserError(f"{where}: a record without a slot. Write slot[value], or a JSON object.")
     for slot in found:
-        if OPEN in slot or CLOSE in slot:
-            raise UserError(f"{where}: the slot '{slot}' has {OPEN} or {CLOSE} in it. Rename it.")
+        if SLOT_OPEN in slot or SLOT_CLOSE in slot:
+            raise UserError(
+                f"{where}: the slot '{slot}' has {SLOT_OPEN} or {SLOT_CLOSE} in it. Rename it."
+            )
     return found
 
 
-def of_object(value: Mapping[str, Any], where: str = "record") -> dict[str, str]:
+def record_from_object(value: Mapping[str, Any], where: str = "record") -> dict[str, str]:
     """A JSON object as slots and values; one without a value is left out, a list is one value."""
     found = {}
     for slot, entry in value.items():
@@ -71,31 +73,32 @@ def of_object(value: Mapping[str, Any], where: str = "record") -> dict[str, str]
     return found
 
 
-def check_slots(record: Iterable[str], known: Collection[str], where: str) -> None:
+def check_slots(record: Iterable[str], slots: Collection[str], where: str) -> None:
     """A UserError for a slot that no training record had."""
     for slot in record:
-        if slot not in known:
+        if slot not in slots:
             raise UserError(
-                f"{where}: unknown slot '{slot}'.{near_miss(slot, known)} "
-                f"Known: {', '.join(sorted(known))}. Rename it, or train with such records."
+                f"{where}: unknown slot '{slot}'.{near_miss(slot, slots)} "
+                f"Known: {', '.join(sorted(slots))}. Rename it, or train with such records."
             )
 
 
-def mark(slot: str) -> str:
+def mark_slot(slot: str) -> str:
     """A slot's name as it stands in a text."""
-    return f"{OPEN}{slot}{CLOSE}"
+    return f"{SLOT_OPEN}{slot}{SLOT_CLOSE}"
 
 
-def linear(record: Record, hidden: Collection[str] = ()) -> str:
+def linearise(record: Record, hidden: Collection[str] = ()) -> str:
     """A record as one text: each slot's mark, then its value; of `hidden` slots only the mark."""
     return " ".join(
-        mark(slot) if slot in hidden else f"{mark(slot)} {value}" for slot, value in record.items()
+        mark_slot(slot) if slot in hidden else f"{mark_slot(slot)} {value}"
+        for slot, value in record.items()
     )
 
 
-def delexicalised(text: str, record: Record, hidden: Collection[str]) -> str:
+def delexicalise(text: str, record: Record, hidden: Collection[str]) -> str:
     """The text with marks in place of the values of some slots, the longest value first."""
     chosen = [(slot, record[slot]) for slot in hidden if slot in record]
     for slot, value in sorted(chosen, key=lambda one: -len(one[1])):
-        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", mark(slot), text)
+        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", mark_slot(slot), text)
     return text

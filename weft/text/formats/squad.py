@@ -11,22 +11,22 @@ from typing import Any
 
 from weft import jsonio
 from weft.errors import UserError
-from weft.storage import replacing
-from weft.text.example import Answers, Example, Tally, answers_of
+from weft.storage import atomic_write
+from weft.text.example import Example, GoldAnswers, Tally, parse_answers
 from weft.text.line_source import (
-    EMPTY,
-    SKIP,
-    SURROGATE,
+    EMPTY_TEXT,
+    SKIP_HINT,
+    SURROGATE_MESSAGE,
     UNDECODABLE,
-    Handling,
-    Problems,
-    Source,
-    peel,
+    BadRowPolicy,
+    BadRows,
+    LineSource,
+    strip_compression,
 )
 from weft.untrusted import has_surrogate
 
 MISPLACED = "answer not at its place"
-_BARE = re.compile(  # of a document in which nothing is asked
+_EMPTY_DOCUMENT = re.compile(  # of a document in which nothing is asked
     r'\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\[\s*(\]|\{[^{}]*"paragraphs")'
 )
 
@@ -34,18 +34,22 @@ _BARE = re.compile(  # of a document in which nothing is asked
 def is_squad(head: str) -> bool:
     """Whether the beginning of a file is that of such a document, be it an empty one."""
     named = head.lstrip().startswith("{") and '"paragraphs"' in head and '"qas"' in head
-    return named or _BARE.match(head) is not None
+    return named or _EMPTY_DOCUMENT.match(head) is not None
 
 
-def squad_examples(
-    name: str, *, problems: Handling = "error", tally: Tally | None = None, keep_empty: bool = False
+def read_squad(
+    name: str,
+    *,
+    on_bad_row: BadRowPolicy = "error",
+    skipped: Tally | None = None,
+    keep_empty: bool = False,
 ) -> Iterator[Example]:
     """An Example for each question: its text, the passage as the other, and the answers."""
-    source = Source(name)
-    faults = Problems(source.name, problems, tally, keep_empty)
-    whole, document = _document(source)
-    lines = _Lines(whole)
-    paragraphs = list(_paragraphs(document, source.name))
+    source = LineSource(name)
+    faults = BadRows(source.name, on_bad_row, skipped, keep_empty)
+    whole, document = _parse_document(source)
+    lines = _QuestionLines(whole)
+    paragraphs = list(_iter_paragraphs(document, source.name))
     if not any(asked for _, _, asked in paragraphs):
         raise UserError(
             f"{source.name}: there is no question in it: no 'qas' of its 'data' holds one. Give it "
@@ -57,19 +61,19 @@ def squad_examples(
             of = f"question '{question['id']}'" if question.get("id") else f"article '{title}'"
             told = f"{of:.200}"
             try:
-                yield _example(question, passage, source.name, line, keep_empty)
-            except _Fault as fault:
+                yield _build_example(question, passage, source.name, line, keep_empty)
+            except _QuestionFault as fault:
                 faults.found(fault.kind, line, f"{told}: {fault}")
 
 
 def write_squad(examples: Iterable[Example], path: str | os.PathLike[str]) -> None:
     """Write questions as such a document: those about one passage, where they follow, together."""
-    from weft.text.write import opened  # which asks this file what is in SQuAD's layout
+    from weft.text.write import open_text  # which asks this file what is in SQuAD's layout
 
     paragraphs: list[dict[str, Any]] = []
     for number, example in enumerate(examples, 1):
         label = example.label
-        assert label is None or isinstance(label, Answers)
+        assert label is None or isinstance(label, GoldAnswers)
         asked: dict[str, Any] = {"id": example.id or str(number), "question": example.text}
         if label is not None:
             pairs = zip(label.texts, label.starts, strict=True)
@@ -79,32 +83,35 @@ def write_squad(examples: Iterable[Example], path: str | os.PathLike[str]) -> No
             paragraphs.append({"context": example.other, "qas": []})
         paragraphs[-1]["qas"].append(asked)
     document = {"version": "v2.0", "data": [{"title": "", "paragraphs": paragraphs}]}
-    with replacing(os.fspath(path)) as part, opened(part, peel(os.fspath(path))[1]) as out:
+    with (
+        atomic_write(os.fspath(path)) as part,
+        open_text(part, strip_compression(os.fspath(path))[1]) as out,
+    ):
         json.dump(document, out, ensure_ascii=False)
 
 
-def check_answers(answers: Answers, passage: str) -> None:
+def check_answers(answers: GoldAnswers, passage: str) -> None:
     """A UserError, without the place, where an answer is not where it should be."""
     for text, start in zip(answers.texts, answers.starts, strict=True):
         if not text.strip():
-            raise _Fault(EMPTY, f"the answer is empty. Fill it in, or {SKIP}.")
+            raise _QuestionFault(EMPTY_TEXT, f"the answer is empty. Fill it in, or {SKIP_HINT}.")
         if start < 0 or not passage.startswith(text, start):
-            raise _Fault(MISPLACED, _misplaced(text, start, passage))
+            raise _QuestionFault(MISPLACED, _misplaced_message(text, start, passage))
 
 
-def found_in(texts: tuple[str, ...], passage: str) -> Answers:
+def locate_in_passage(texts: tuple[str, ...], passage: str) -> GoldAnswers:
     """Answers of which only the texts are known, where each stands first in the passage."""
     starts = tuple(passage.find(text) for text in texts)
-    check_answers(Answers(texts, starts), passage)
-    return Answers(texts, starts)
+    check_answers(GoldAnswers(texts, starts), passage)
+    return GoldAnswers(texts, starts)
 
 
-def kind_of(error: UserError) -> str:
+def fault_kind(error: UserError) -> str:
     """What is wrong with a label, in the few words that a tally has for it."""
-    return error.kind if isinstance(error, _Fault) else "unusable label"
+    return error.kind if isinstance(error, _QuestionFault) else "unusable label"
 
 
-class _Fault(UserError):
+class _QuestionFault(UserError):
     """Something wrong with one question."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -112,7 +119,7 @@ class _Fault(UserError):
         self.kind = kind
 
 
-class _Lines:
+class _QuestionLines:
     """The line on which each question's id stands; ids come in the order of the file."""
 
     def __init__(self, text: str) -> None:
@@ -128,7 +135,7 @@ class _Lines:
         return self.line
 
 
-def _document(source: Source) -> tuple[str, Any]:
+def _parse_document(source: LineSource) -> tuple[str, Any]:
     raw = b"".join(source.raw())
     try:
         text = raw.decode("utf-8")
@@ -145,7 +152,7 @@ def _document(source: Source) -> tuple[str, Any]:
     return text, document
 
 
-def _paragraphs(document: Any, name: str) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+def _iter_paragraphs(document: Any, name: str) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
     """(title of the article, passage, its questions)."""
     try:
         for number, article in enumerate(document["data"], 1):
@@ -162,33 +169,37 @@ def _paragraphs(document: Any, name: str) -> Iterator[tuple[str, str, list[dict[
         ) from None
 
 
-def _example(
+def _build_example(
     question: dict[str, Any], passage: str, file: str, line: int, keep_empty: bool
 ) -> Example:
     asked = question.get("question")
     if not isinstance(asked, str) or not (asked.strip() or keep_empty):
-        raise _Fault("no question", f"there is no text in 'question'. Add it, or {SKIP}.")
+        raise _QuestionFault(
+            "no question", f"there is no text in 'question'. Add it, or {SKIP_HINT}."
+        )
     if not (passage.strip() or keep_empty):
-        raise _Fault("empty passage", f"its passage, 'context', is empty. Fill it in, or {SKIP}.")
+        raise _QuestionFault(
+            "empty passage", f"its passage, 'context', is empty. Fill it in, or {SKIP_HINT}."
+        )
     if has_surrogate((question, passage)):
-        raise _Fault(UNDECODABLE, f"the question or its passage holds {SURROGATE}")
-    label: Answers | None = None
+        raise _QuestionFault(UNDECODABLE, f"the question or its passage holds {SURROGATE_MESSAGE}")
+    label: GoldAnswers | None = None
     if question.get("is_impossible"):
-        label = Answers()
+        label = GoldAnswers()
     elif "answers" in question:
         try:
-            label = answers_of(question["answers"] or {"text": [], "answer_start": []})
+            label = parse_answers(question["answers"] or {"text": [], "answer_start": []})
         except UserError as error:
-            raise _Fault("unusable answer", f"{error} Mend it, or {SKIP}.") from None
+            raise _QuestionFault("unusable answer", f"{error} Mend it, or {SKIP_HINT}.") from None
         if label is None:
-            raise _Fault(
-                "unusable answer", f"'answers' should be a list of them. Mend it, or {SKIP}."
+            raise _QuestionFault(
+                "unusable answer", f"'answers' should be a list of them. Mend it, or {SKIP_HINT}."
             )
         check_answers(label, passage)
     return Example(asked, label, str(question.get("id", "")), file, line, other=passage)
 
 
-def _misplaced(text: str, start: int, passage: str) -> str:
+def _misplaced_message(text: str, start: int, passage: str) -> str:
     """What stands where an answer should, and where it does stand."""
     places, place = [], passage.find(text)
     while place >= 0:
@@ -197,10 +208,12 @@ def _misplaced(text: str, start: int, passage: str) -> str:
     if not places:
         alike = passage.lower().find(text.lower())
         near = f" ('{passage[alike : alike + len(text)]}' does)" if alike >= 0 else ""
-        return f"the answer '{text:.60}' does not stand in the passage{near}. Mend it, or {SKIP}."
+        return (
+            f"the answer '{text:.60}' does not stand in the passage{near}. Mend it, or {SKIP_HINT}."
+        )
     nearest = min(places, key=lambda place: abs(place - start))
     there = passage[max(start, 0) : max(start, 0) + len(text)] if start >= 0 else ""
     return (
         f"the answer '{text:.60}' does not begin at character {start}, where '{there:.60}' stands, "
-        f"but at {nearest}. Set answer_start to {nearest}, or {SKIP}."
+        f"but at {nearest}. Set answer_start to {nearest}, or {SKIP_HINT}."
     )

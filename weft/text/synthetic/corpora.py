@@ -11,9 +11,9 @@ from typing import Any
 from weft.errors import unknown_name
 from weft.registry import typed
 from weft.text.example import Example
-from weft.text.synthetic.memory_probe import recall
-from weft.text.synthetic.reviews import reviews as reviews
-from weft.text.synthetic.treebank import treebank as treebank
+from weft.text.synthetic.memory_probe import generate_recall
+from weft.text.synthetic.reviews import generate_reviews as generate_reviews
+from weft.text.synthetic.treebank import generate_treebank as generate_treebank
 
 # Modules with long docstrings that every Python since 3.10 has; the order is part of the corpus.
 _MODULES = (
@@ -26,7 +26,7 @@ _MODULES = (
     *("subprocess", "tarfile", "tempfile", "textwrap", "threading", "turtle", "typing"),
     *("unittest.case", "unittest.mock", "urllib.request", "uuid", "warnings", "weakref", "zipfile"),
 )
-_SHORTEST = 8  # words of a paragraph
+_MIN_PARAGRAPH_WORDS = 8  # words of a paragraph
 _MARKUP = re.compile(r"\*\*|[*`]|(?<=\w)_(?=\s)|\[\d+\]|:\w+:(?=`)")
 _SENTENCE = re.compile(r"^[\"'(]?[A-Z].*[.!?:)]$")
 
@@ -39,7 +39,7 @@ def corpus(name: str) -> Any:
     return CORPORA[name]()
 
 
-def planted(
+def generate_planted(
     count: int, seed: int = 0, *, classes: int = 3, decisive: int = 10, filler: int = 300
 ) -> list[Example]:
     """Made-up texts in which one word decides the label, to see whether explanations find it.
@@ -111,15 +111,15 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _is_prose(text: str) -> bool:
     words = text.split()
-    if len(words) < _SHORTEST or not _SENTENCE.match(text) or ">>>" in text:
+    if len(words) < _MIN_PARAGRAPH_WORDS or not _SENTENCE.match(text) or ">>>" in text:
         return False
     plain = sum(word.strip(".,;:!?()\"'").replace("-", "").isalpha() for word in words)
     return plain >= 0.75 * len(words)
 
 
 CORPORA: dict[str, Callable[[], Any]] = {
-    "reviews": reviews,
-    "recall": recall,
+    "reviews": generate_reviews,
+    "recall": generate_recall,
     "python-docs": python_docs,
-    "treebank": treebank,
+    "treebank": generate_treebank,
 }

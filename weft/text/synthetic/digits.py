@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.text.write import write_made
+from weft.text.write import write_generated
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 HEIGHT = 12  # pixels of a column
@@ -31,20 +31,20 @@ _GLYPHS = (
 SPLITS = {"train": 8000, "dev": 300, "test": 500}
 
 
-def glyph(digit: int) -> np.ndarray:
+def draw_glyph(digit: int) -> np.ndarray:
     """(7, 5) a digit in black, 1, on white, 0."""
     rows = _GLYPHS[digit].split()
     return np.array([[float(sign == "#") for sign in row] for row in rows])
 
 
-def picture(digits: list[int], draw: np.random.Generator, noise: float = 0.15) -> np.ndarray:
+def draw_picture(digits: list[int], draw: np.random.Generator, noise: float = 0.15) -> np.ndarray:
     """(T, F) the digits in a row, each wider or narrower, higher or lower, paler or darker."""
     columns = [np.zeros((HEIGHT, int(draw.integers(0, 4))))]
     for digit in digits:
         scale = draw.uniform(0.8, 1.5, 2)  # of rows and columns
         shape = np.maximum((np.array((7, 5)) * scale).round().astype(int), 4)
         rows, wide = (np.arange(n) * k // n for n, k in zip(shape, (7, 5), strict=True))
-        drawn = glyph(digit)[rows][:, wide] * draw.uniform(0.6, 1.0)
+        drawn = draw_glyph(digit)[rows][:, wide] * draw.uniform(0.6, 1.0)
         place = int(draw.integers(0, HEIGHT - len(drawn) + 1))
         column = np.zeros((HEIGHT, drawn.shape[1] + int(draw.integers(1, 4))))
         column[place : place + len(drawn), : drawn.shape[1]] = drawn
@@ -53,19 +53,19 @@ def picture(digits: list[int], draw: np.random.Generator, noise: float = 0.15) -
     return (whole + draw.normal(0, noise, whole.shape)).astype(np.float32)
 
 
-def numbers(count: int, seed: int) -> Iterator[tuple[np.ndarray, str]]:
+def generate_numbers(count: int, seed: int) -> Iterator[tuple[np.ndarray, str]]:
     """Pictures of one to five digits, each with its words; the same seed gives the same ones."""
     draw = np.random.default_rng(seed)
     for _ in range(count):
         digits = draw.integers(0, 10, int(draw.integers(1, 6))).tolist()
-        yield picture(digits, draw), " ".join(WORDS[digit] for digit in digits)
+        yield draw_picture(digits, draw), " ".join(WORDS[digit] for digit in digits)
 
 
 def write_digits(folder: Path, splits: dict[str, int] | None = None) -> list[Path]:
     """For each split a file of pictures, NAME.npz, and NAME.jsonl that names them with words."""
     files: dict[str, bytes] = {}
     for seed, (name, count) in enumerate((splits or SPLITS).items()):
-        made = list(numbers(count, seed))
+        made = list(generate_numbers(count, seed))
         keys = [f"{i:05d}" for i in range(1, count + 1)]
         pictures = {key: found for key, (found, _) in zip(keys, made, strict=True)}
         packed = io.BytesIO()
@@ -75,4 +75,4 @@ def write_digits(folder: Path, splits: dict[str, int] | None = None) -> list[Pat
             for key, (_, words) in zip(keys, made, strict=True)
         ]
         files |= {f"{name}.npz": packed.getvalue(), f"{name}.jsonl": "".join(rows).encode()}
-    return [path for path in write_made(folder, files) if path.suffix == ".jsonl"]
+    return [path for path in write_generated(folder, files) if path.suffix == ".jsonl"]

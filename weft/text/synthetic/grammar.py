@@ -11,29 +11,29 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, Union
 
 from weft.text.synthetic.lexicon import (
-    ALONE,
+    ATTRIBUTES,
+    CONTROL_VERBS,
     DEGREES,
     DO,
     EVENTS,
-    FAMILIES,
-    FEELINGS,
+    FAMILY_ENDINGS,
     FIRMS,
-    FIRST,
+    FIRST_NAMES,
     HAVE,
-    LAST,
-    LINKS,
-    MASS,
+    INTRANSITIVE,
+    LAST_NAMES,
+    MASS_NOUNS,
+    NAME_STEMS,
+    NEUTRAL_ADJECTIVES,
     NOUNS,
-    PLAIN,
     PRONOUNS,
-    SAYING,
+    SENTIMENTS,
+    SPEECH_VERBS,
     STATES,
-    STEMS,
+    SUBORDINATORS,
     TIMES,
+    TOWN_ENDINGS,
     TOWNS,
-    VILLAGES,
-    WANTING,
-    WITH,
     Leaf,
     Verb,
     adjective,
@@ -41,9 +41,9 @@ from weft.text.synthetic.lexicon import (
     article,
     be,
     conjunction,
-    mark,
-    name,
     noun,
+    proper_noun,
+    punctuation,
 )
 
 Option = TypeVar("Option")
@@ -60,7 +60,7 @@ class Phrase:
 
 
 Part = Leaf | Phrase
-Bound = tuple[str, Part]  # a relation, and what stands in it
+Dependent = tuple[str, Part]  # a relation, and what stands in it
 Nominal = tuple[Phrase, str]  # a noun phrase, and how its verb agrees
 
 
@@ -73,7 +73,7 @@ class Grammar:
     def sentence(self) -> Phrase:
         """A statement, a question, or two clauses in one."""
         kind = self._one_of(("plain",) * 12 + ("but",) * 3 + ("and", "asked", "fronted", "after"))
-        comma, stop = ("punct", mark(",")), ("punct", mark("."))
+        comma, stop = ("punct", punctuation(",")), ("punct", punctuation("."))
         if kind == "asked":
             return self._question()
         first = self._clause(2)
@@ -84,7 +84,7 @@ class Grammar:
             return _phrase(
                 "S", first, comma, ("cc", conjunction(kind)), ("conj", second), stop
             )  # fmt: skip
-        word, turn = self._one_of(LINKS)
+        word, turn = self._one_of(SUBORDINATORS)
         link = ("mark", Leaf(word, word, "SCONJ", "IN", turn=turn))
         aside = ("advcl", _phrase("SBAR", link, second))
         if kind == "fronted":
@@ -110,20 +110,20 @@ class Grammar:
         subject, agree = self._agent(0)
         does = DO.finite(self._one_of(("Past", "Pres")), agree, "AUX")
         inner = _phrase("VP", verb.base, *rest)
-        return _phrase("SQ", ("aux", does), ("nsubj", subject), inner, ("punct", mark("?")))
+        return _phrase("SQ", ("aux", does), ("nsubj", subject), inner, ("punct", punctuation("?")))
 
     def _acting(self, kind: str, agree: str, depth: int) -> Phrase:
         """What someone does, alone or to something, or says, or wants to do."""
-        rest: list[Bound]
+        rest: list[Dependent]
         if kind == "alone":
-            verb, rest = self._one_of(ALONE), [*self._place(0.8), *self._time(0.4)]
+            verb, rest = self._one_of(INTRANSITIVE), [*self._place(0.8), *self._time(0.4)]
         elif kind == "says":
-            verb = self._one_of(SAYING)
-            that: list[Bound] = [("mark", Leaf("that", "that", "SCONJ", "IN"))]
+            verb = self._one_of(SPEECH_VERBS)
+            that: list[Dependent] = [("mark", Leaf("that", "that", "SCONJ", "IN"))]
             said = _phrase("SBAR", *that * self._chance(0.6), self._clause(0))
             rest = [("ccomp", said)]
         elif kind == "wants":
-            verb = self._one_of(WANTING)
+            verb = self._one_of(CONTROL_VERBS)
             wanted, inner = self._done(depth - 1)
             to = ("mark", Leaf("to", "to", "PART", "TO"))
             rest = [("xcomp", _phrase("S", _phrase("VP", to, _phrase("VP", wanted.base, *inner))))]
@@ -131,21 +131,21 @@ class Grammar:
             verb, rest = self._done(depth)
         return self._group(verb, agree, rest)
 
-    def _done(self, depth: int) -> tuple[Verb, list[Bound]]:
+    def _done(self, depth: int) -> tuple[Verb, list[Dependent]]:
         """A verb, its object and what may follow."""
         state = self._chance(0.45)
         verb = self._one_of(STATES if state else EVENTS)
         kind = self._word(verb.objects)
         thing, _ = self._nominal(kind, depth - 1, "Acc")
-        rest: list[Bound] = []
-        own = [] if _is_pronoun(thing) else WITH[kind].split()  # nothing hangs on a pronoun
+        rest: list[Dependent] = []
+        own = [] if _is_pronoun(thing) else ATTRIBUTES[kind].split()  # nothing hangs on a pronoun
         if (words := [*verb.tools.split() * 3, *own]) and self._chance(0.35):
             word = self._one_of(words)
-            alone = self._np([] if word in MASS else [("det", article("a"))], noun(word))
+            alone = self._np([] if word in MASS_NOUNS else [("det", article("a"))], noun(word))
             if word in verb.tools.split():
-                rest.append(("obl", _with("with", alone)))
+                rest.append(("obl", _prepositional("with", alone)))
             else:
-                thing = _phrase("NP", thing, ("nmod", _with("with", alone)))
+                thing = _phrase("NP", thing, ("nmod", _prepositional("with", alone)))
         for _, place in self._place(0.25):
             if state and own:
                 thing = _phrase("NP", thing, ("nmod", place))
@@ -153,13 +153,13 @@ class Grammar:
                 rest.append(("obl", place))
         return verb, [("obj", thing), *rest, *self._time(0.25)]
 
-    def _group(self, verb: Verb, agree: str, rest: Sequence[Bound]) -> Phrase:
+    def _group(self, verb: Verb, agree: str, rest: Sequence[Dependent]) -> Phrase:
         """The verb in some tense, with the auxiliaries that it asks for."""
         lasting = ("is",) * (verb not in STATES)  # nobody is knowing
         tense = self._one_of(("Past",) * 5 + ("Pres",) * 3 + ("will", "can", "has", *lasting))
         negated = self._chance(0.2)
         if tense in ("Past", "Pres") and not negated:
-            often: list[Bound] = [("advmod", adverb(self._word("often rarely soon again")))]
+            often: list[Dependent] = [("advmod", adverb(self._word("often rarely soon again")))]
             return _phrase("VP", *often * self._chance(0.1), verb.finite(tense, agree), *rest)
         aux, inner = {
             "has": (HAVE.finite("Pres", agree, "AUX"), verb.participle),
@@ -172,7 +172,7 @@ class Grammar:
     def _passive(self, verb: Verb, agree: str) -> Phrase:
         rest = self._time(0.3)
         if self._chance(0.7):
-            rest.insert(0, ("obl:agent", _with("by", self._agent(0, "Acc")[0])))
+            rest.insert(0, ("obl:agent", _prepositional("by", self._agent(0, "Acc")[0])))
         aux = be(self._one_of(("Past", "Pres")), agree)
         no = self._not(aux, self._chance(0.15))
         return _phrase("VP", ("aux:pass", aux), *no, _phrase("VP", verb.passive, *rest))
@@ -181,7 +181,7 @@ class Grammar:
         """What something is like, or is."""
         negated, said = self._chance(0.3), self._quality()
         if agree != "Plur" and self._chance(0.25):
-            feeling, _, things = self._one_of(FEELINGS)
+            feeling, _, things = self._one_of(SENTIMENTS)
             said = self._np([("det", article("a"))], noun(self._word(things), feeling=feeling))
         elif not negated and self._chance(0.25):  # "not dull but warm" would be another matter
             both = ("cc", conjunction(self._one_of(("and", "but"))))
@@ -191,35 +191,37 @@ class Grammar:
 
     def _quality(self) -> Phrase:
         word, turn = self._one_of(DEGREES)
-        degree: list[Bound] = [("advmod", adverb(word, turn))]
+        degree: list[Dependent] = [("advmod", adverb(word, turn))]
         return _phrase("ADJP", *degree * self._chance(0.3), self._adjective(0.15))
 
     def _adjective(self, plain: float) -> Leaf:
-        feeling, words, _ = self._one_of(FEELINGS)
+        feeling, words, _ = self._one_of(SENTIMENTS)
         if self._chance(plain):
-            feeling, words = 0, PLAIN
+            feeling, words = 0, NEUTRAL_ADJECTIVES
         return adjective(self._word(words), feeling)
 
-    def _not(self, aux: Leaf, negated: bool) -> list[Bound]:
+    def _not(self, aux: Leaf, negated: bool) -> list[Dependent]:
         """A denial that fits the auxiliary: nobody says "amn't", or "did never go"."""
         forms = ["not"] + ["n't"] * (aux.form not in ("am", "will", "can"))
         form = self._one_of(forms + ["never"] * (aux.lemma != "do"))
         polar = Leaf(form, "not", "PART", "RB", "Polarity=Neg", turn="not")
-        found: list[Bound] = [("advmod", adverb(form, "not") if form == "never" else polar)]
+        found: list[Dependent] = [("advmod", adverb(form, "not") if form == "never" else polar)]
         return found * negated
 
-    def _place(self, chance: float) -> list[Bound]:
+    def _place(self, chance: float) -> list[Dependent]:
         """Somewhere, in a town or at a building."""
         town = self._chance(0.6)
         where = self._town() if town else self._np(
             [("det", article("the"))], noun(self._word(NOUNS["building"]))
         )  # fmt: skip
-        found: list[Bound] = [("obl", _with("in" if town else "at", where))]
+        found: list[Dependent] = [("obl", _prepositional("in" if town else "at", where))]
         return found * self._chance(chance)
 
-    def _time(self, chance: float) -> list[Bound]:
+    def _time(self, chance: float) -> list[Dependent]:
         preposition, words = self._one_of(TIMES)
-        found: list[Bound] = [("obl", _with(preposition, self._np([], name(self._word(words)))))]
+        found: list[Dependent] = [
+            ("obl", _prepositional(preposition, self._np([], proper_noun(self._word(words)))))
+        ]
         return found * self._chance(chance)
 
     def _agent(self, depth: int, case: str = "Nom") -> Nominal:
@@ -234,7 +236,7 @@ class Grammar:
         who = self._person()
         if depth > 1 and self._chance(0.2):  # at the beginning only: no comma before a stop
             what = self._np([("det", article("a"))], noun(self._word(NOUNS["person"])))
-            comma = ("punct", mark(","))
+            comma = ("punct", punctuation(","))
             who = _phrase("NP", who, comma, ("appos", what), comma)
         return who, "3Sing"
 
@@ -243,7 +245,7 @@ class Grammar:
         if kind == "person" and self._chance(0.35):
             return self._pronoun(case) if self._chance(0.4) else (self._person(), "3Sing")
         plural, word = self._chance(0.3), self._word(NOUNS[kind])
-        some: list[Bound] = [("amod", self._adjective(0.7))]
+        some: list[Dependent] = [("amod", self._adjective(0.7))]
         phrase = self._np([self._determiner(plural), *some * self._chance(0.3)], noun(word, plural))
         agree = "Plur" if plural else "3Sing"
         if depth < 1:
@@ -256,7 +258,7 @@ class Grammar:
             phrase = _phrase("NP", phrase, ("acl:relcl", self._relative(kind, agree)))
         elif kind == "work" and self._chance(0.25):
             what = self._town() if self._chance(0.3) else self._agent(0, "Acc")[0]
-            phrase = _phrase("NP", phrase, ("nmod", _with(self._word("of about"), what)))
+            phrase = _phrase("NP", phrase, ("nmod", _prepositional(self._word("of about"), what)))
         return phrase, agree
 
     def _relative(self, kind: str, agree: str) -> Phrase:
@@ -272,7 +274,7 @@ class Grammar:
         verb = self._group(self._one_of(fit), own, ())
         return _phrase("SBAR", ("obj", wh), _phrase("S", ("nsubj", subject), verb))
 
-    def _determiner(self, plural: bool) -> Bound:
+    def _determiner(self, plural: bool) -> Dependent:
         kind = self._one_of(("the",) * 6 + ("a", "a", "this", "own", "own", "'s", "no"))
         number = "Plur" if plural else "Sing"
         if kind == "own":
@@ -302,30 +304,37 @@ class Grammar:
         return self._np([], Leaf(form, word, "PRON", "PRP", feats)), agree
 
     def _person(self) -> Phrase:
-        first, last = name(self._word(FIRST)), name(self._known(LAST, FAMILIES))
+        first, last = (
+            proper_noun(self._word(FIRST_NAMES)),
+            proper_noun(self._known(LAST_NAMES, FAMILY_ENDINGS)),
+        )
         kind = self._one_of(("first", "both", "both", "last"))
         if kind == "both":
             return Phrase("NP", ((HEAD, first), ("flat", last)), "PER")
         return Phrase("NP", ((HEAD, first if kind == "first" else last),), "PER")
 
     def _town(self) -> Phrase:
-        *before, last = (name(word) for word in self._known(TOWNS, VILLAGES).split("_"))
+        *before, last = (proper_noun(word) for word in self._known(TOWNS, TOWN_ENDINGS).split("_"))
         return Phrase("NP", (*(("compound", word) for word in before), (HEAD, last)), "LOC")
 
     def _firm(self) -> Phrase:
         if self._chance(0.25):
-            of = _with("of", replace(self._town(), entity=""))
-            university = self._np([], name("University"))
+            of = _prepositional("of", replace(self._town(), entity=""))
+            university = self._np([], proper_noun("University"))
             return Phrase("NP", ((HEAD, university), ("nmod", of)), "ORG")
-        first = self._known(*self._one_of(((TOWNS, VILLAGES), (LAST, FAMILIES)))).split("_")[-1]
-        return Phrase("NP", (("compound", name(first)), (HEAD, name(self._word(FIRMS)))), "ORG")
+        first = self._known(
+            *self._one_of(((TOWNS, TOWN_ENDINGS), (LAST_NAMES, FAMILY_ENDINGS)))
+        ).split("_")[-1]
+        return Phrase(
+            "NP", (("compound", proper_noun(first)), (HEAD, proper_noun(self._word(FIRMS)))), "ORG"
+        )
 
     def _known(self, names: str, endings: str) -> str:
         """A name of the list, or one that is put together."""
-        put = self._word(STEMS) + self._word(endings)
+        put = self._word(NAME_STEMS) + self._word(endings)
         return self._word(names) if self._chance(0.5) else put
 
-    def _np(self, before: Sequence[Bound], head: Leaf) -> Phrase:
+    def _np(self, before: Sequence[Dependent], head: Leaf) -> Phrase:
         return _phrase("NP", *before, head)
 
     def _one_of(self, options: Sequence[Option]) -> Option:
@@ -338,12 +347,12 @@ class Grammar:
         return self._random.random() < chance
 
 
-def _phrase(label: str, *parts: Part | Bound) -> Phrase:
+def _phrase(label: str, *parts: Part | Dependent) -> Phrase:
     """A constituent whose head is the part that comes without a relation."""
     return Phrase(label, tuple(p if isinstance(p, tuple) else (HEAD, p) for p in parts))
 
 
-def _with(preposition: str, thing: Phrase) -> Phrase:
+def _prepositional(preposition: str, thing: Phrase) -> Phrase:
     case = ("case", Leaf(preposition, preposition, "ADP", "IN"))
     return _phrase("PP", case, thing)
 

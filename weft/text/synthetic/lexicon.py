@@ -68,13 +68,13 @@ NOUNS = {
     "food": "soup salad cake curry pie stew dish",
     "building": "house museum hotel café station bridge school library theatre office",
 }
-WITH = {  # what belongs to it, rather than to what is done
+ATTRIBUTES = {  # what belongs to it, rather than to what is done
     "person": "camera phone beard umbrella hat telescope brush knife laptop map",
     "work": "map picture chorus secret",
     "food": "cream cheese basil lemon fork",
     "building": "garden balcony tower roof telescope",
 }
-MASS = ("cream", "cheese", "basil", "lemon")
+MASS_NOUNS = ("cream", "cheese", "basil", "lemon")
 ANY = "person work food building"
 EVENTS = (
     Verb("write writes wrote written writing", "work", "pen laptop"),
@@ -108,7 +108,7 @@ STATES = (
     Verb("know knows knew known knowing", "person work building"),
     Verb("own owns owned owned owning", "building"),
 )
-ALONE = (
+INTRANSITIVE = (
     Verb("arrive arrives arrived arrived arriving"),
     Verb("sleep sleeps slept slept sleeping"),
     Verb("wait waits waited waited waiting"),
@@ -116,13 +116,13 @@ ALONE = (
     Verb("work works worked worked working"),
     Verb("cook cooks cooked cooked cooking"),
 )
-SAYING = (
+SPEECH_VERBS = (
     Verb("say says said said saying"),
     Verb("think thinks thought thought thinking"),
     Verb("know knows knew known knowing"),
     Verb("report reports reported reported reporting"),
 )
-WANTING = (
+CONTROL_VERBS = (
     Verb("want wants wanted wanted wanting"),
     Verb("try tries tried tried trying"),
     Verb("plan plans planned planned planning"),
@@ -130,19 +130,19 @@ WANTING = (
 )
 DO, HAVE = Verb("do does did done doing"), Verb("have has had had having")
 
-FEELINGS = (  # how good, qualities, things
+SENTIMENTS = (  # how good, qualities, things
     (2, "superb wonderful brilliant delightful", "masterpiece triumph delight"),
     (1, "good charming fresh clever pleasant warm", "success bargain"),
     (-1, "dull stale clumsy cold noisy slow", "mess failure"),
     (-2, "awful dreadful terrible horrible", "disaster insult"),
 )
-PLAIN = "old new small local red tall young famous Italian quiet long French"
+NEUTRAL_ADJECTIVES = "old new small local red tall young famous Italian quiet long French"
 DEGREES = (("very", "more"), ("really", "more"), ("fairly", "less"), ("rather", "less"))
-FIRST = (
+FIRST_NAMES = (
     "Ana Bruno Clara David Elena Felix Greta Hugo Irene Jonas Karin Louis Maria Nora Oscar Paula "
     "Ruth Simon Tara Victor Florence Jordan Sydney Chelsea"
 )
-LAST = (
+LAST_NAMES = (
     "Lopez Keller Novak Rossi Haddad Silva Berg Moreau Tanaka Walsh Costa Fischer Okafor Lindgren "
     "Marsh Petrov Duval Ortiz Banks Press"
 )
@@ -151,18 +151,18 @@ TOWNS = (
     "Chelsea New_Haven Port_Louis San_Marino Cape_Town"
 )
 # Names of which no list is complete; those on -ton, -ford and -ley may be anybody or anywhere.
-STEMS = (
+NAME_STEMS = (
     "Ash Hal Nor Wes Mar Kel Lin Brad Thorn Stan Mil Whit Fen Cal Ald Bram Crow Dun Ever Glen "
     "Hart Inger Jar Lang Mor Oak Pem Rad Sel Tor Ul Wal"
 )
-FAMILIES, VILLAGES = "son man berg gren ton ford ley", "ham bury port stead ton ford ley"
+FAMILY_ENDINGS, TOWN_ENDINGS = "son man berg gren ton ford ley", "ham bury port stead ton ford ley"
 FIRMS = "Bank Press Motors Airlines Foods Radio"
 TIMES = (("on", "Monday Tuesday Friday Sunday"), ("in", "March May June August October"))
 PRONOUNS = {  # as object, as owner, person and number
     "I": ("me", "my", "1Sing"), "we": ("us", "our", "1Plur"), "he": ("him", "his", "3Sing"),
     "she": ("her", "her", "3Sing"), "they": ("them", "their", "3Plur"),
 }  # fmt: skip
-LINKS = (("although", "although"), ("while", "although"), ("because", ""), ("when", ""))
+SUBORDINATORS = (("although", "although"), ("while", "although"), ("because", ""), ("when", ""))
 BE = {"1Sing": ("am", "was"), "3Sing": ("is", "was"), "Plur": ("are", "were")}
 
 
@@ -173,7 +173,7 @@ def noun(word: str, plural: bool = False, feeling: int = 0) -> Leaf:
     return Leaf(form, word, "NOUN", "NNS" if plural else "NN", number, feeling)
 
 
-def name(word: str) -> Leaf:
+def proper_noun(word: str) -> Leaf:
     return Leaf(word, word, "PROPN", "NNP", "Number=Sing")
 
 
@@ -198,5 +198,5 @@ def conjunction(word: str) -> Leaf:
     return Leaf(word, word, "CCONJ", "CC", turn="but" if word == "but" else "")
 
 
-def mark(sign: str) -> Leaf:
+def punctuation(sign: str) -> Leaf:
     return Leaf(sign, sign, "PUNCT", sign if sign == "," else ".")

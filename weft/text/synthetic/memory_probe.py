@@ -7,10 +7,10 @@ from weft.text.example import Example
 
 SYMBOLS = ("amber", "birch", "cobalt", "dune", "ember", "fjord", "grove", "heron")
 _FILLER = ("and", "so", "then", "on", "it", "went")
-SPARE = 5  # rows differ by fewer than so many steps
+MAX_EXTRA_STEPS = 5  # rows differ by fewer than so many steps
 
 
-def recall(
+def generate_recall(
     seed: int = 0, size: int = 1500, steps: int = 60, symbols: int = 4
 ) -> dict[str, list[Example]]:
     """`size` rows in train, dev and test (6 : 1 : 2) whose label lies `steps` or a few more back.
@@ -31,6 +31,6 @@ def recall(
 
 def _row(chance: random.Random, name: str, symbol: str, steps: int) -> Example:
     # Only `random()` is promised to be the same in every version of Python.
-    count = steps + int(chance.random() * SPARE)
+    count = steps + int(chance.random() * MAX_EXTRA_STEPS)
     filler = (_FILLER[int(chance.random() * len(_FILLER))] for _ in range(count))
     return Example(" ".join([symbol, *filler]), symbol, id=name)

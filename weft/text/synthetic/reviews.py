@@ -17,7 +17,10 @@ Option = TypeVar("Option")
 
 POSITIVE, NEGATIVE = "positive", "negative"
 SIZE = 6750
-PLAIN, NEGATED = 0.36, 0.09  # the shares of easy and of simply negated sentences; the rest is twins
+PLAIN_FRACTION, NEGATED_FRACTION = (
+    0.36,
+    0.09,
+)  # the shares of easy and of simply negated sentences; the rest is twins
 
 # domain: (things, their sides, good words, bad words, this one, another one)
 _DOMAINS: tuple[tuple[str, str, str, str, str, str], ...] = (
@@ -133,14 +136,14 @@ _NEGATED = (
 )
 
 
-def reviews(seed: int = 0, size: int = SIZE) -> dict[str, list[Example]]:
+def generate_reviews(seed: int = 0, size: int = SIZE) -> dict[str, list[Example]]:
     """`size` reviews in train, dev and test (6 : 1 : 2), without a sentence in common."""
-    writer = _Writer(seed)
+    writer = _ReviewWriter(seed)
     shares = {"train": size * 6 // 9, "dev": size // 9, "test": size - size * 6 // 9 - size // 9}
     return {split: writer.split(split, count) for split, count in shares.items()}
 
 
-def twins(examples: Iterable[Example]) -> list[tuple[Example, Example]]:
+def find_twins(examples: Iterable[Example]) -> list[tuple[Example, Example]]:
     """The (positive, negative) pairs that are made of exactly the same words."""
     bags: dict[tuple[str, ...], dict[str, list[Example]]] = defaultdict(lambda: defaultdict(list))
     for example in examples:
@@ -151,7 +154,7 @@ def twins(examples: Iterable[Example]) -> list[tuple[Example, Example]]:
     return pairs
 
 
-def bag_ceiling(examples: Sequence[Example]) -> float:
+def bag_of_words_ceiling(examples: Sequence[Example]) -> float:
     """The best accuracy any model can have that only sees which words occur, and how often."""
     bags: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for example in examples:
@@ -159,7 +162,7 @@ def bag_ceiling(examples: Sequence[Example]) -> float:
     return sum(max(counts.values()) for counts in bags.values()) / len(examples)
 
 
-class _Writer:
+class _ReviewWriter:
     """Makes sentences up; remembers them, so that none comes twice."""
 
     def __init__(self, seed: int) -> None:
@@ -168,7 +171,7 @@ class _Writer:
 
     def split(self, name: str, count: int) -> list[Example]:
         rows: list[tuple[str, str]] = []
-        shares = (("plain", PLAIN), ("negated", NEGATED))
+        shares = (("plain", PLAIN_FRACTION), ("negated", NEGATED_FRACTION))
         for kind, share in shares:
             until = len(rows) + round(count * share / 2) * 2
             while len(rows) < until:

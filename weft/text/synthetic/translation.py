@@ -12,47 +12,50 @@ from pathlib import Path
 
 from weft.text.synthetic.grammar import HEAD, Grammar, Part, Phrase
 from weft.text.synthetic.lexicon import Leaf
-from weft.text.synthetic.treebank import drawn
-from weft.text.write import write_made
+from weft.text.synthetic.treebank import draw_sentences
+from weft.text.write import write_generated
 
 SIZE = 8000
 ENGLISH, LOOMISH = "en", "lo"  # endings of the files
-_FIRST = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "sh", "br", "tr"]
+_ONSETS = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "sh", "br", "tr"]
 _VOWELS = ["a", "e", "i", "o", "u", "ai", "ou"]
-_LAST = ("", "", "n", "r", "l", "s")
-_BEHIND = ("amod", "nmod:poss")  # before a noun in English
-_HELPING = ("aux", "aux:pass", "cop")
+_CODAS = ("", "", "n", "r", "l", "s")
+_AFTER_NOUN = ("amod", "nmod:poss")  # before a noun in English
+_AUXILIARIES = ("aux", "aux:pass", "cop")
 _ENDINGS = (  # of a verb, by its features
     ("Tense=Past|VerbForm=Fin", "ta"), ("Tense=Pres|VerbForm=Fin", "ri"), ("Voice=Pass", "pan"),
     ("Tense=Past|VerbForm=Part", "nat"), ("Tense=Pres|VerbForm=Part", "lin"), ("VerbForm=Inf", "e"),
 )  # fmt: skip
 
 
-def translated(sentence: Phrase) -> str:
+def translate(sentence: Phrase) -> str:
     """A sentence of the made grammar in Loomish."""
-    words = list(_said(sentence))
+    words = list(_translate_part(sentence))
     text = "".join(f"{'' if word in '.,?' else ' '}{word}" for word in words).strip()
     return text[0].upper() + text[1:]
 
 
-def stem(lemma: str, kind: str) -> str:
+def make_stem(lemma: str, kind: str) -> str:
     """What a word is called, by its lemma and its part of speech: always the same two syllables."""
     number = zlib.crc32(f"{kind} {lemma}".encode())
     out = ""
     for _ in range(2):
-        for sounds in (_FIRST, _VOWELS, _LAST):
+        for sounds in (_ONSETS, _VOWELS, _CODAS):
             number, place = divmod(number, len(sounds))
             out += sounds[place]
     return out
 
 
-def pairs(seed: int = 0, size: int = SIZE) -> dict[str, list[tuple[str, str]]]:
+def generate_pairs(seed: int = 0, size: int = SIZE) -> dict[str, list[tuple[str, str]]]:
     """`size` English sentences with their translations in train, dev and test (8 : 1 : 1)."""
     grammar = Grammar(f"loomish {seed}")
     seen: set[str] = set()
     shares = {"train": size - 2 * (size // 10), "dev": size // 10, "test": size // 10}
     return {
-        split: [(made.text, translated(phrase)) for phrase, made in drawn(grammar, split, n, seen)]
+        split: [
+            (made.text, translate(phrase))
+            for phrase, made in draw_sentences(grammar, split, n, seen)
+        ]
         for split, n in shares.items()
     }
 
@@ -61,67 +64,69 @@ def write_pairs(folder: Path, seed: int = 0, size: int = SIZE) -> list[Path]:
     """Parallel files, one for each language and part."""
     texts = {
         f"{split}.{ending}": "".join(f"{pair[side]}\n" for pair in made).encode()
-        for split, made in pairs(seed, size).items()
+        for split, made in generate_pairs(seed, size).items()
         for side, ending in enumerate((ENGLISH, LOOMISH))
     }
-    return write_made(folder, texts)
+    return write_generated(folder, texts)
 
 
-def _said(part: Part, role: str = "", known: bool = False) -> Iterator[str]:
+def _translate_part(part: Part, role: str = "", known: bool = False) -> Iterator[str]:
     """The words of a part that stands in some relation, in their order."""
     if isinstance(part, Leaf):
-        yield from _word(part, role, known)
+        yield from _translate_word(part, role, known)
     elif part.label == "NP":
-        yield from _nominal(part, role)
+        yield from _translate_nominal(part, role)
     elif part.label == "PP":
         (_, case), (_, thing) = part.parts
-        yield from _said(thing)
-        yield from _said(case)
+        yield from _translate_part(thing)
+        yield from _translate_part(case)
     elif part.label in ("VP", "SQ"):
-        yield from _verbal(part)
+        yield from _translate_verbal(part)
     else:
         for relation, inner in part.parts:
-            yield from _said(inner, relation)
+            yield from _translate_part(inner, relation)
 
 
-def _nominal(phrase: Phrase, role: str) -> Iterator[str]:
+def _translate_nominal(phrase: Phrase, role: str) -> Iterator[str]:
     """What counts or points, the noun, what it is like and whose, then all that came after it."""
     place = next(i for i, (relation, _) in enumerate(phrase.parts) if relation == HEAD)
     before, after = phrase.parts[:place], phrase.parts[place + 1 :]
     articles = [p for _, p in before if isinstance(p, Leaf) and p.lemma in ("the", "a")]
     for relation, part in before:
-        if relation not in _BEHIND and part not in articles:
-            yield from _said(part)
-    yield from _said(phrase.parts[place][1], role, any(p.lemma == "the" for p in articles))  # type: ignore[union-attr]
+        if relation not in _AFTER_NOUN and part not in articles:
+            yield from _translate_part(part)
+    yield from _translate_part(
+        phrase.parts[place][1], role, any(p.lemma == "the" for p in articles)
+    )  # type: ignore[union-attr]
     for relation, part in before:
-        if relation in _BEHIND:
-            yield from _said(part)
+        if relation in _AFTER_NOUN:
+            yield from _translate_part(part)
     for relation, part in after:
-        yield from _said(part, relation)
+        yield from _translate_part(part, relation)
 
 
-def _verbal(phrase: Phrase) -> Iterator[str]:
+def _translate_verbal(phrase: Phrase) -> Iterator[str]:
     """Everything else first, then the verb, what helps it, what denies it, and what asks."""
-    last = [HEAD] if phrase.label == "VP" else [HEAD, *_HELPING, "punct"]
+    last = [HEAD] if phrase.label == "VP" else [HEAD, *_AUXILIARIES, "punct"]
     denied = [p for r, p in phrase.parts if isinstance(p, Leaf) and p.turn == "not" and r != HEAD]
-    helping = [part for relation, part in phrase.parts if relation in _HELPING]
+    helping = [part for relation, part in phrase.parts if relation in _AUXILIARIES]
     for relation, part in phrase.parts:
-        if relation not in (*last, *_HELPING) and part not in denied:
-            yield from _said(part, relation)
+        if relation not in (*last, *_AUXILIARIES) and part not in denied:
+            yield from _translate_part(part, relation)
     for part in (*(p for r, p in phrase.parts if r == HEAD), *helping, *denied):
-        yield from _said(part)
+        yield from _translate_part(part)
     if phrase.label == "SQ":
         yield "ko"
         yield "?"
 
 
-def _word(leaf: Leaf, role: str, known: bool) -> Iterator[str]:
+def _translate_word(leaf: Leaf, role: str, known: bool) -> Iterator[str]:
     if leaf.upos in ("PROPN", "PUNCT"):
         yield leaf.form
         if leaf.upos == "PROPN" and role == "obj":
             yield "om"
         return
-    out = stem(leaf.lemma, leaf.upos)
+    out = make_stem(leaf.lemma, leaf.upos)
     if leaf.upos == "NOUN":
         out += "u" * ("Plur" in leaf.feats) + "en" * known + "om" * (role == "obj")
     elif leaf.upos in ("VERB", "AUX"):

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from weft.text.annotation import schemes, trees
 from weft.text.annotation.schemes import Span
-from weft.text.annotation.spans import Marked
+from weft.text.annotation.spans import SpanText
 from weft.text.annotation.trees import Tree
 from weft.text.formats import conllu
-from weft.text.formats.conllu_sentence import NOTHING, Sentence, Word
+from weft.text.formats.conllu_sentence import EMPTY_CELL, Sentence, Word
 from weft.text.formats.standoff import format_spans
 from weft.text.synthetic.grammar import HEAD, Grammar, Part, Phrase
 from weft.text.synthetic.lexicon import Leaf
-from weft.text.write import write_made
+from weft.text.write import write_generated
 
 SIZE = 2000
 KINDS = {  # ending of the file: what is in it
@@ -25,12 +25,12 @@ KINDS = {  # ending of the file: what is in it
     "trees": "how good every phrase is, 0 to 4",
     "txt": "the plain texts",
 }
-_CLOSE = (".", ",", "?", "n't", "'s")  # no space before these
-_STRONGEST = 2
+_NO_SPACE_BEFORE = (".", ",", "?", "n't", "'s")  # no space before these
+_MAX_SENTIMENT = 2
 
 
 @dataclass(frozen=True)
-class Made:
+class SyntheticSentence:
     """A sentence with everything that is known of it."""
 
     id: str
@@ -47,14 +47,14 @@ class Made:
         """(start, end) of each word in the text."""
         out: list[tuple[int, int]] = []
         for form in self.forms:
-            start = out[-1][1] + (form not in _CLOSE) if out else 0
+            start = out[-1][1] + (form not in _NO_SPACE_BEFORE) if out else 0
             out.append((start, start + len(form)))
         return out
 
     @property
     def text(self) -> str:
         """The words with the spaces that belong between them."""
-        return "".join(f"{'' if w in _CLOSE else ' '}{w}" for w in self.forms).strip()
+        return "".join(f"{'' if w in _NO_SPACE_BEFORE else ' '}{w}" for w in self.forms).strip()
 
     @property
     def sentence(self) -> Sentence:
@@ -63,7 +63,7 @@ class Made:
         rows = [
             Word(
                 str(i), form, leaf.lemma, leaf.upos, leaf.xpos, leaf.feats, str(head), relation,
-                NOTHING, "SpaceAfter=No" if following in _CLOSE else NOTHING,
+                EMPTY_CELL, "SpaceAfter=No" if following in _NO_SPACE_BEFORE else EMPTY_CELL,
             )
             for i, (form, leaf, head, relation, following) in enumerate(
                 zip(self.forms, self.leaves, self.heads, self.relations, after, strict=True), 1
@@ -72,18 +72,18 @@ class Made:
         return Sentence((f"# sent_id = {self.id}", f"# text = {self.text}", *rows))
 
     @property
-    def marked(self) -> Marked:
+    def marked(self) -> SpanText:
         """The text with its entities in characters."""
         at = self.places
         spans = (Span(label, at[i][0], at[j - 1][1]) for label, i, j in self.entities)
-        return Marked(self.text, tuple(spans), self.id)
+        return SpanText(self.text, tuple(spans), self.id)
 
     def written(self, kind: str) -> str:
         """As a file of one of KINDS has it."""
         if kind == "conllu":
             return conllu.format(self.sentence)
         if kind == "conll":
-            tags = schemes.tags(self.entities, len(self.forms), "IOB2")
+            tags = schemes.spans_to_tags(self.entities, len(self.forms), "IOB2")
             rows = (f"{form}\t{tag}" for form, tag in zip(self.forms, tags, strict=True))
             return "\n".join([f"# sent_id = {self.id}", *rows, "", ""])
         one = {
@@ -95,47 +95,48 @@ class Made:
         return one[kind]() + "\n"
 
 
-def treebank(seed: int = 0, size: int = SIZE) -> dict[str, list[Made]]:
+def generate_treebank(seed: int = 0, size: int = SIZE) -> dict[str, list[SyntheticSentence]]:
     """`size` sentences in train, dev and test (7 : 1 : 2), none of them twice."""
     grammar = Grammar(f"treebank {seed}")
     seen: set[str] = set()
     shares = {"train": size * 7 // 10, "dev": size // 10}
     shares["test"] = size - sum(shares.values())
     return {
-        split: [made for _, made in drawn(grammar, split, n, seen)] for split, n in shares.items()
+        split: [made for _, made in draw_sentences(grammar, split, n, seen)]
+        for split, n in shares.items()
     }
 
 
 def write_treebank(
-    folder: Path, parts: Mapping[str, Sequence[Made]] | None = None
+    folder: Path, parts: Mapping[str, Sequence[SyntheticSentence]] | None = None
 ) -> dict[str, list[Path]]:
     """The files of each kind; one that is there already and says something else is left alone."""
-    parts = parts or treebank()
+    parts = parts or generate_treebank()
     texts = {
         f"{split}.{kind}": "".join(one.written(kind) for one in made).encode()
         for kind in KINDS
         for split, made in parts.items()
     }
-    paths = write_made(folder, texts)
+    paths = write_generated(folder, texts)
     return {kind: [path for path in paths if path.suffix == f".{kind}"] for kind in KINDS}
 
 
-def drawn(
+def draw_sentences(
     grammar: Grammar, split: str, count: int, seen: set[str]
-) -> Iterator[tuple[Phrase, Made]]:
+) -> Iterator[tuple[Phrase, SyntheticSentence]]:
     """Sentences whose texts are not among those seen, to which they are added."""
     found = 0
     while found < count:
         phrase = grammar.sentence()
-        made = _made(phrase, f"{split}-{found + 1}")
+        made = _build_sentence(phrase, f"{split}-{found + 1}")
         if made.text not in seen:
             seen.add(made.text)
             found += 1
             yield phrase, made
 
 
-def _made(phrase: Phrase, name: str) -> Made:
-    walk = _Walk()
+def _build_sentence(phrase: Phrase, name: str) -> SyntheticSentence:
+    walk = _DependencyBuilder()
     root = walk.through(phrase)
     walk.arcs[root] = (0, "root")
     forms = [leaf.form for leaf in walk.leaves]
@@ -144,13 +145,13 @@ def _made(phrase: Phrase, name: str) -> Made:
     forms[0] = forms[0][0].upper() + forms[0][1:]
     arcs = [walk.arcs[i] for i in range(len(forms))]
     heads, relations = zip(*arcs, strict=True)
-    return Made(
+    return SyntheticSentence(
         name, tuple(walk.leaves), tuple(forms), heads, relations, tuple(walk.entities),
-        _tree(phrase, iter(forms)), _rated(phrase, iter(forms)).tree,
+        _build_tree(phrase, iter(forms)), _rate(phrase, iter(forms)).tree,
     )  # fmt: skip
 
 
-class _Walk:
+class _DependencyBuilder:
     """The words of a phrase from left to right, with their heads and the names among them."""
 
     def __init__(self) -> None:
@@ -176,14 +177,14 @@ class _Walk:
         return head
 
 
-def _tree(part: Part, forms: Iterator[str]) -> Tree:
+def _build_tree(part: Part, forms: Iterator[str]) -> Tree:
     if isinstance(part, Leaf):
         return Tree(part.xpos, next(forms))
-    return Tree(part.label, children=tuple(_tree(inner, forms) for _, inner in part.parts))
+    return Tree(part.label, children=tuple(_build_tree(inner, forms) for _, inner in part.parts))
 
 
 @dataclass(frozen=True)
-class _Rated:
+class _RatedPhrase:
     """A phrase, how good what it says is, and what it does to its neighbour."""
 
     tree: Tree
@@ -191,21 +192,21 @@ class _Rated:
     turn: str
 
 
-def _rated(part: Part, forms: Iterator[str]) -> _Rated:
+def _rate(part: Part, forms: Iterator[str]) -> _RatedPhrase:
     """From the last two parts on, so that what turns a phrase round meets all that follows."""
     if isinstance(part, Leaf):
-        return _Rated(Tree(_label(part.feeling), next(forms)), part.feeling, part.turn)
-    left = [_rated(inner, forms) for _, inner in part.parts]
+        return _RatedPhrase(Tree(_label(part.feeling), next(forms)), part.feeling, part.turn)
+    left = [_rate(inner, forms) for _, inner in part.parts]
     while len(left) > 1:
         second, first = left.pop(), left.pop()
-        feeling, turn = _together(first, second)
+        feeling, turn = _combine(first, second)
         left.append(
-            _Rated(Tree(_label(feeling), children=(first.tree, second.tree)), feeling, turn)
+            _RatedPhrase(Tree(_label(feeling), children=(first.tree, second.tree)), feeling, turn)
         )
     return left[0]
 
 
-def _together(first: _Rated, second: _Rated) -> tuple[int, str]:
+def _combine(first: _RatedPhrase, second: _RatedPhrase) -> tuple[int, str]:
     """The feeling of two neighbours, and what is left to turn."""
     a, b = first.feeling, second.feeling
     sign = (b > 0) - (b < 0)
@@ -214,16 +215,16 @@ def _together(first: _Rated, second: _Rated) -> tuple[int, str]:
     if second.turn == "not" and a:
         return (a < 0) - (a > 0), ""  # loved no film
     if first.turn in ("more", "less") and b:
-        return sign * (_STRONGEST if first.turn == "more" else 1), ""
+        return sign * (_MAX_SENTIMENT if first.turn == "more" else 1), ""
     if first.turn in ("but", "although") and first.tree.word:
         return b, first.turn
     if second.turn == "but" or first.turn == "although":
         return b or a, ""
     if second.turn == "although":
         return a or b, ""
-    both = max(-_STRONGEST, min(_STRONGEST, a + b))
+    both = max(-_MAX_SENTIMENT, min(_MAX_SENTIMENT, a + b))
     return both, first.turn if first.turn == "not" else ""
 
 
 def _label(feeling: int) -> str:
-    return str(feeling + _STRONGEST)
+    return str(feeling + _MAX_SENTIMENT)
