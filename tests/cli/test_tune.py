@@ -50,7 +50,7 @@ def test_mistakes_are_one_line(words, tmp_path, more, parts):
 
 
 def test_a_configuration_or_a_recipe(tmp_path):
-    says(fails("tune", "-o", tmp_path / "out"), "What to tune? Give a configuration file or")
-    says(fails("tune", "a.toml", "--recipe", "bag", "-o", tmp_path), "What to tune?")
+    says(fails("tune", "-o", tmp_path / "out"), "Nothing to tune: pass a configuration file or")
+    says(fails("tune", "a.toml", "--recipe", "bag", "-o", tmp_path), "Nothing to tune")
     says(fails("tune", "--preset", "bert", "-o", tmp_path / "out"), "pass --pretrained FOLDER")
     says(fails("tune", tmp_path / "no.toml", "-o", tmp_path), "no such configuration file")

@@ -25,7 +25,7 @@ def check(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Two files are train and test, three train, dev and test; SOURCE,TARGET is a pair."
+            help="Two files: train, test; three: train, dev, test; SOURCE,TARGET: parallel files."
         ),
     ],
     text: options.Text = "",
@@ -35,16 +35,18 @@ def check(
     names: options.Names = "",
     task: Annotated[
         str,
-        typer.Option(help="What labels are: seq2seq, tag, classify, pair-classify…; else seen."),
+        typer.Option(help="classify, tag, seq2seq, pair-classify, …; default: detected."),
     ] = "",
-    format: Annotated[str, typer.Option(help="csv, tsv, jsonl…; recognised where possible.")] = "",
-    limit: Annotated[int, typer.Option(help="Words that a model will read of a text.")] = 512,
+    format: Annotated[str, typer.Option(help="csv, tsv, jsonl, …; default: detected.")] = "",
+    limit: Annotated[int, typer.Option(help="Words of a text that the model will read.")] = 512,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    html: Annotated[str, typer.Option(help="Write the findings as a page.")] = "",
+    html: Annotated[str, typer.Option(help="Write the findings to this HTML page.")] = "",
     fix: Annotated[
         str, typer.Option(help="Write cleaned copies and changes.jsonl to this folder.")
     ] = "",
-    near: Annotated[bool, typer.Option("--near/--no-near", help="Look for near copies.")] = True,
+    near: Annotated[
+        bool, typer.Option("--near/--no-near", help="Look for near-duplicates.")
+    ] = True,
 ) -> None:
     """Look for what is wrong with labelled texts, pairs of texts, tagged words, spans and trees.
 

@@ -12,12 +12,14 @@ from weft.cli.stopping import repeatable
 def compare(
     files: Annotated[
         list[str],
-        typer.Argument(help="Training file, then test file if there is one; each may be a pair."),
+        typer.Argument(
+            help="Training file, then optionally a test file; each may be SOURCE,TARGET."
+        ),
     ],
     *,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder to write to; default runs/NAME-compared."),
+        typer.Option("-o", "--output", help="Output folder; default: runs/NAME-compared."),
     ] = None,
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
     text: options.Text = "",
@@ -29,33 +31,37 @@ def compare(
         str,
         typer.Option(
             help="classify, regress, pair-classify, pair-score, span, tag, parse, constituency, "
-            "nodes, seq2seq or language; found out where possible."
+            "nodes, seq2seq or language; default: detected from the file."
         ),
     ] = "",
     problems: options.Problems = "",
-    recipes: Annotated[str, typer.Option(help="Names, separated by commas; default all.")] = "",
+    recipes: Annotated[
+        str, typer.Option(help="Comma-separated recipe names; default: all that fit the task.")
+    ] = "",
     pretrained: Annotated[
         str,
         typer.Option(
-            help="A checkpoint (a folder, or a model of `weft convert`): recipes that start from "
-            "one are compared, too."
+            help="Pre-trained checkpoint (a folder, a Weft model, or minilm): also compare the "
+            "recipes that fine-tune it."
         ),
     ] = "",
     metric: Annotated[
         str,
-        typer.Option(help="Metric to rank by and to stop early on, such as macro_f1."),
+        typer.Option(help="Metric for ranking and early stopping, such as macro_f1."),
     ] = "",
-    seeds: Annotated[int, typer.Option(help="Trainings of each; 0: 3, or 1 with folds.")] = 0,
-    folds: Annotated[int, typer.Option(help="Cross-validation instead of a test file.")] = 0,
-    minutes: Annotated[float, typer.Option(help="Be done by then; 0: take all the time.")] = 30,
-    workers: Annotated[int, typer.Option(help="Trainings at once; 0: as many as fit.")] = 0,
+    seeds: Annotated[int, typer.Option(help="Runs per recipe; 0: three, or one with --folds.")] = 0,
+    folds: Annotated[
+        int, typer.Option(help="Number of cross-validation folds, instead of a test file.")
+    ] = 0,
+    minutes: Annotated[float, typer.Option(help="Time limit in minutes; 0 for none.")] = 30,
+    workers: Annotated[int, typer.Option(help="Parallel runs; 0: as many as fit.")] = 0,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Train several architectures on your file and show them in one table."""
+    """Train several recipes on your data and rank them in one table and report."""
     from weft.config import overrides
     from weft.report.compare import compare as run
     from weft.report.compare import folder_for, show
@@ -66,7 +72,7 @@ def compare(
     if names:
         changes["data.names"] = options.label_names(names)
     output = output or folder_for(files[0])
-    with repeatable("finished trainings"):
+    with repeatable("finished runs"):
         rows = run(
             files,
             output,

@@ -8,22 +8,22 @@ import typer
 from weft.cli import options
 from weft.errors import UserError
 
-app = typer.Typer(help="Look into configurations.", no_args_is_help=True)
+app = typer.Typer(help="Inspect configurations.", no_args_is_help=True)
 
 
 @app.callback()
 def about() -> None:
-    """Look into configurations."""
+    """Inspect configurations."""
 
 
 @app.command("explain")
 def explain(
     config: Annotated[Path | None, typer.Argument(help="A configuration file.")] = None,
-    recipe: Annotated[str, typer.Option(help="A built-in configuration by name.")] = "",
+    recipe: Annotated[str, typer.Option(help="Name of a built-in recipe.")] = "",
     sets: options.Sets = [],  # noqa: B006
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Every setting with its value and where the value was written."""
+    """Print every setting with its value and where it was set."""
     from weft import config as configuration
     from weft.run.train import filled
 

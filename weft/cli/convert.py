@@ -17,13 +17,13 @@ def convert(
     task: Annotated[
         str,
         typer.Option(
-            help="masked: keep the head that fills in hidden words, to use or go on with; "
-            "pair-classify, pair-score: the classifier answers about two texts."
+            help="masked: keep the masked-LM head; pair-classify, pair-score: the classifier takes "
+            "text pairs."
         ),
     ] = "",
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Make a model folder of somebody's checkpoint: BERT and its kin, MiniLM, GPT-2."""
+    """Convert a checkpoint (BERT family, MiniLM, GPT-2) into a model folder."""
     from weft.run.convert import convert as converted
 
     for note in converted(folder, output, overwrite=overwrite, task=task):

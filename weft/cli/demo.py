@@ -12,25 +12,25 @@ RECIPES = "tfidf,fasttext,bag,cnn,gru,lstm,bilstm-attention,transformer"
 
 def demo(
     output: options.Output = Path("demo"),
-    recipes: Annotated[str, typer.Option(help="Names, separated by commas.")] = RECIPES,
-    seeds: Annotated[int, typer.Option(help="Trainings of each recipe.")] = 1,
+    recipes: Annotated[str, typer.Option(help="Comma-separated recipe names.")] = RECIPES,
+    seeds: Annotated[int, typer.Option(help="Runs per recipe.")] = 1,
     treebank: Annotated[
         Path | None,
         typer.Option(
-            help="Only write a made treebank here: tags, names, heads, brackets, ratings."
+            help="Only write a synthetic treebank here: tags, names, heads, brackets, ratings."
         ),
     ] = None,
     pairs: Annotated[
         Path | None,
-        typer.Option(help="Only write made sentences here, in English and in a made language."),
+        typer.Option(help="Only write a synthetic parallel corpus here."),
     ] = None,
     digits: Annotated[
         Path | None,
-        typer.Option(help="Only write made pictures of numbers here, as vectors, and their words."),
+        typer.Option(help="Only write synthetic digit images here, as vectors with captions."),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """The bake-off on the built-in reviews corpus: leaderboard and report.html, in minutes.
+    """Compare recipes on the built-in reviews: leaderboard and report.html, in minutes.
 
     With --treebank FOLDER, files to try taggers, parsers and networks over trees on; with --pairs
     FOLDER, sentences to translate; with --digits FOLDER, matrices of vectors to put into words.

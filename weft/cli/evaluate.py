@@ -30,9 +30,9 @@ SAMPLES = 3  # of the worst answers that are texts, and of the best
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
+    model: Annotated[Path, typer.Argument(help="Model or run folder.")],
     file: Annotated[
-        str, typer.Argument(help="A labelled file, or a pair SOURCE,TARGET; - is standard input.")
+        str, typer.Argument(help="Labelled file, or SOURCE,TARGET; - is standard input.")
     ],
     text: options.Text = "",
     other: options.Other = "",
@@ -40,21 +40,25 @@ def evaluate(
     target: options.Target = "",
     names: options.Names = "",
     as_json: options.Json = False,
-    predictions: Annotated[str, typer.Option(help="Write every answer to this .jsonl.")] = "",
+    predictions: Annotated[
+        str, typer.Option(help="Write every prediction to this .jsonl file.")
+    ] = "",
     errors: Annotated[
         int,
-        typer.Option(help="Show the N worst answers; of a classifier, its surest errors."),
+        typer.Option(
+            help="Show the N worst predictions; for classifiers, the most confident errors."
+        ),
     ] = 0,
     report: Annotated[
-        str, typer.Option(help="And write labels, confusions and errors to PAGE.html.")
+        str, typer.Option(help="Write per-label scores, confusion matrix and errors to PAGE.html.")
     ] = "",
     problems: options.Problems = "error",
     device: options.Device = "auto",
     rounded: options.Rounded = False,
-    replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+    replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Measure a model on a labelled file, with 95 % bootstrap intervals."""
+    """Evaluate a model on a labelled file, with 95 % bootstrap intervals."""
     from weft.predict import load
     from weft.predict.evaluate import evaluate as measured
     from weft.predict.evaluate import figures

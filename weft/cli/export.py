@@ -12,14 +12,14 @@ TO = ("huggingface",)
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
+    model: Annotated[Path, typer.Argument(help="Model or run folder.")],
     *,
     output: options.Output,
-    to: Annotated[str, typer.Option(help="huggingface: a folder that transformers loads.")],
+    to: Annotated[str, typer.Option(help="huggingface: a folder that transformers can load.")],
     overwrite: options.Overwrite = False,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Write a model for other libraries."""
+    """Export a model for other libraries."""
     if to not in TO:
         raise unknown_name("layout", to, TO, "--to")
     from weft.run.convert import export as exported

@@ -33,45 +33,56 @@ STRANGE = 3  # unknown words of prompts that are named
 
 
 def generate(
-    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
+    model: Annotated[Path, typer.Argument(help="Model or run folder.")],
     prompts: Annotated[
-        list[str], typer.Argument(help="What to continue or to answer, each in quotes.")
+        list[str], typer.Argument(help="Prompts or source texts, each in quotes.")
     ] = [],  # noqa: B006 -- never changed
-    file: Annotated[str, typer.Option("--input", help="Prompts, one a line; - is stdin.")] = "",
+    file: Annotated[
+        str, typer.Option("--input", help="File of prompts, one per line; - is stdin.")
+    ] = "",
     interactive: Annotated[
-        bool, typer.Option("--interactive", help="Ask for prompts until the input ends.")
+        bool,
+        typer.Option("--interactive", help="Read prompts from the terminal until end of input."),
     ] = False,
     number: Annotated[
-        int, typer.Option("-n", "--number", help="Texts for each prompt: samples, or the best.")
+        int,
+        typer.Option("-n", "--number", help="Texts per prompt: samples, or the best hypotheses."),
     ] = 1,
-    method: Annotated[
-        str, typer.Option(help="greedy, beam or sample; that of the model by default.")
-    ] = "",
-    beam: Annotated[int | None, typer.Option(help="Width of a beam search.")] = None,
-    diverse: Annotated[int | None, typer.Option(help="Groups of a diverse beam.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="Alpha of a beam's norm.")] = None,
-    coverage: Annotated[float | None, typer.Option(help="Weight of Wu's coverage penalty.")] = None,
+    method: Annotated[str, typer.Option(help="greedy, beam or sample; default: the model's.")] = "",
+    beam: Annotated[int | None, typer.Option(help="Beam width.")] = None,
+    diverse: Annotated[int | None, typer.Option(help="Groups of diverse beam search.")] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="Exponent of the length normalisation.")
+    ] = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="Weight of the coverage penalty (Wu et al. 2016).")
+    ] = None,
     temperature: Annotated[
-        float | None, typer.Option(help="Over 1 it is bolder, below it plays safe.")
+        float | None, typer.Option(help="Softmax temperature: above 1 more random, below 1 less.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from the K likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from those that hold P.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the draws.")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Most tokens to write.")] = None,
-    min_length: Annotated[int | None, typer.Option(help="Fewest tokens to write.")] = None,
-    no_repeat: Annotated[int | None, typer.Option(help="No N tokens in a row twice.")] = None,
-    repetition: Annotated[
-        float | None, typer.Option(help="Penalty of used tokens; 1: none.")
+    top_k: Annotated[
+        int | None, typer.Option(help="Sample from the K most probable tokens.")
     ] = None,
-    prefix: Annotated[str, typer.Option(help="How every text begins.")] = "",
-    only: Annotated[str, typer.Option(help="File of the words or texts to write with.")] = "",
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Nucleus sampling: smallest token set with probability ≥ P."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Maximum tokens to generate.")] = None,
+    min_length: Annotated[int | None, typer.Option(help="Minimum tokens to generate.")] = None,
+    no_repeat: Annotated[
+        int | None, typer.Option(help="Never repeat an n-gram of this size.")
+    ] = None,
+    repetition: Annotated[float | None, typer.Option(help="Repetition penalty; 1: off.")] = None,
+    prefix: Annotated[str, typer.Option(help="Force every text to start with this.")] = "",
+    only: Annotated[str, typer.Option(help="File of allowed words or phrases, one per line.")] = "",
     show: Annotated[bool, typer.Option("--show", help="Colour tokens by probability.")] = False,
     as_json: options.Json = False,
     device: options.Device = "auto",
-    replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+    replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Write: go on with a prompt, or answer a source; a language model needs no prompt."""
+    """Generate text: continue a prompt or translate a source; the prompt is optional for an LM."""
     from weft.predict import load
     from weft.predict.generate import Writer
 

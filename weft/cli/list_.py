@@ -12,9 +12,9 @@ def show(
     what: Annotated[
         str, typer.Argument(help="recipes, tasks, tokenizers, embedders, encoders, pools, …")
     ] = "recipes",
-    names: Annotated[bool, typer.Option("--names", help="Only the names, one a line.")] = False,
+    names: Annotated[bool, typer.Option("--names", help="Print names only, one per line.")] = False,
 ) -> None:
-    """What there is to choose from, with options and defaults."""
+    """List recipes and parts with their options and defaults."""
     kind = what.removesuffix("s")
     if kind == "recipe":
         task = ""

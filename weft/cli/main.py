@@ -1,4 +1,4 @@
-"""The `weft` command: its verbs, and how its errors look."""
+"""The `weft` command: its verbs and error output."""
 
 import sys
 import warnings
@@ -94,16 +94,16 @@ def main() -> None:
     except Exception as error:
         if out_of_memory(error):
             told = explain_memory(error, f"running `weft {sys.argv[1] if sys.argv[1:] else ''}`")
-            _fail(f"{told} Give fewer or shorter texts, a smaller model, or smaller batches.")
+            _fail(f"{told} Use fewer or shorter texts, a smaller model, or smaller batches.")
         if not isinstance(error, OSError):
             raise
-        # A full disk or a missing right, met where nobody looked for it.
+        # A full disk or missing permission where no code expected it.
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror or error}.")
 
 
 def _note(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Print a note as one line, and any other warning as Python does."""
+    """Print a note as one line, other warnings as Python does."""
     if issubclass(category, UserNote):
         print(f"note: {message}", file=sys.stderr)
     else:
@@ -111,7 +111,7 @@ def _note(message: Warning | str, category: type[Warning], *where: Any, **more: 
 
 
 def _fitted(message: str) -> str:
-    """A message whose options the called verb has."""
+    """Return the message with the options of the called verb."""
     offered = options_of(typer.main.get_command(app))
     return fit_advice(message, verb_of(sys.argv[1:], offered), offered)
 

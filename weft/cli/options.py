@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the configuration they add up to."""
+"""Options shared by several verbs, and the configuration built from them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 Text = Annotated[str, typer.Option(help="Column of the text: a name or a position from 0.")]
 Other = Annotated[
-    str, typer.Option(help="Column of the second text, where there are two: a name or a position.")
+    str, typer.Option(help="Column of the second text of a pair: a name or a position from 0.")
 ]
 Label = Annotated[str, typer.Option(help="Column of the label: a name or a position from 0.")]
 Task = Annotated[
     str,
     typer.Option(
         help="classify, regress, pair-classify, pair-score, span, tag, parse, constituency, "
-        "nodes, seq2seq, language or masked; that of the recipe by default."
+        "nodes, seq2seq, language or masked; default: the recipe's task."
     ),
 ]
 Target = Annotated[
     str,
-    typer.Option(help="Ending of the file beside each that holds what its lines should become."),
+    typer.Option(help="Extension of the parallel target file beside each source file, such as de."),
 ]
 Names = Annotated[
     str,
     typer.Option(
-        help="Names of label ids: a file (a name a line, or id<TAB>name) or 0=negative,1=positive."
+        help="Names of label ids: a file of names (or id<TAB>name) or 0=negative,1=positive."
     ),
 ]
 Sets = Annotated[
@@ -41,23 +41,26 @@ Sets = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Rounded = Annotated[
     bool,
-    typer.Option("--int8", help="Round a pre-trained network's weights: faster without a GPU."),
+    typer.Option(
+        "--int8",
+        help="Quantise a pre-trained encoder to int8: faster on a CPU, slightly less exact.",
+    ),
 ]
 Pretrained = Annotated[
     str,
-    typer.Option(help="Start from a checkpoint: a folder, a model of `weft convert`, or minilm."),
+    typer.Option(help="Pre-trained checkpoint: a Hugging Face folder, a Weft model, or minilm."),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say only what goes wrong.")]
-Output = Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
-Problems = Annotated[
-    str, typer.Option(help="Of a bad row: error stops there, skip leaves it out and counts it.")
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the contents of the output folder.")
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="Output folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+Problems = Annotated[str, typer.Option(help="On a bad row: error stops, skip drops and counts it.")]
 
 
 def _begin_trust(context: typer.Context, packages: list[str]) -> list[str]:
-    """Trust these packages until the verb is over."""
+    """Trust these packages while the verb runs."""
     from weft.registry import trusting
 
     context.with_resource(trusting(packages))
@@ -70,7 +73,7 @@ Trust = Annotated[
         "--trust",
         metavar="PACKAGE",
         callback=_begin_trust,
-        help="Import parts of this package of your own, which a model or configuration names.",
+        help="Allow parts from this package; it is imported and its code runs.",
     ),
 ]
 

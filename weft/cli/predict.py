@@ -28,12 +28,12 @@ Given = tuple["Example", "Sentence | None"]  # what is answered, and the CoNLL-U
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder around it.")],
+    model: Annotated[Path, typer.Argument(help="Model or run folder.")],
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[FILE|TEXT…]",
-            help="A file of texts, one a line, or of any format; or texts. - is stdin.",
+            help="A file (one text per line, or any supported format), or texts; - is stdin.",
         ),
     ] = None,
     text: options.Text = "",
@@ -46,15 +46,15 @@ def predict(
         bool, typer.Option("--conllu", help="Write tags and dependencies as CoNLL-U.")
     ] = False,
     weights: Annotated[
-        bool, typer.Option("--weights", help="With --json: how much each token counted.")
+        bool, typer.Option("--weights", help="With --json: the attention weight of each token.")
     ] = False,
     problems: options.Problems = "error",
     device: options.Device = "auto",
     rounded: options.Rounded = False,
-    replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
+    replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Answer every text of a file, or those on the command line, in order."""
+    """Predict every text of a file or of the command line, in order."""
     from weft.predict import load
     from weft.text.example import Tally
 

@@ -23,7 +23,9 @@ app = typer.Typer(
 )
 
 Texts = Annotated[str, typer.Argument(metavar="[FILE|-]", help="Texts, or - for standard input.")]
-Trained = Annotated[Path, typer.Argument(metavar="TOKENIZER", help="A file that train wrote.")]
+Trained = Annotated[
+    Path, typer.Argument(metavar="TOKENIZER", help="Tokenizer file written by `weft tokens train`.")
+]
 TextColumn = Annotated[
     str | None, typer.Option("--text", help="Name or number of the text column.")
 ]
@@ -34,16 +36,16 @@ _PLAIN_EVERY = 500_000  # texts between two plain progress lines
 
 @app.command()
 def train(
-    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Texts to learn from.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the tokenizer goes.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Training texts.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
     kind: Annotated[str, typer.Option(help="word, character, bpe, wordpiece or unigram.")] = "bpe",
-    size: Annotated[int | None, typer.Option(help="Entries in all; 0 keeps every word.")] = None,
-    lowercase: Annotated[bool | None, typer.Option(help="Fold case before cutting.")] = None,
+    size: Annotated[int | None, typer.Option(help="Vocabulary size; 0 keeps every word.")] = None,
+    lowercase: Annotated[bool | None, typer.Option(help="Lowercase the text first.")] = None,
     text: TextColumn = None,
     problems: options.Problems = "error",
     overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
-    """Learn a tokenizer from texts and write it to one JSON file."""
+    """Train a tokenizer and write it to one JSON file."""
     from weft import registry
     from weft.errors import UserError
 
@@ -66,12 +68,12 @@ def encode(
     tokenizer: Trained,
     file: Texts = "-",
     as_json: Annotated[
-        bool, typer.Option("--json", help="One object a text: ids, tokens, spans.")
+        bool, typer.Option("--json", help="One JSON object per text: ids, tokens, spans.")
     ] = False,
     text: TextColumn = None,
     problems: options.Problems = "error",
 ) -> None:
-    """Print the tokens of each text, one text a line; nothing for an empty one."""
+    """Print the tokens of each text, one text per line; an empty line for an empty text."""
     from weft.tokens import Tokenizer
 
     trained = Tokenizer.load(tokenizer)
@@ -82,7 +84,7 @@ def encode(
 
 @app.command()
 def decode(tokenizer: Trained, file: Texts = "-") -> None:
-    """Print the text that each line of ids spells."""
+    """Decode each line of ids to text."""
     from weft.errors import UserError
     from weft.tokens import Tokenizer
 

@@ -14,12 +14,12 @@ def train(
     config: Annotated[Path | None, typer.Argument(help="A .toml or .json configuration.")] = None,
     *,
     output: options.Output,
-    recipe: Annotated[str, typer.Option(help="A built-in configuration by name.")] = "",
+    recipe: Annotated[str, typer.Option(help="Name of a built-in recipe.")] = "",
     train: Annotated[
-        str, typer.Option(help="Training file or folder; SOURCE,TARGET is a pair of files.")
+        str, typer.Option(help="Training file or folder; SOURCE,TARGET for parallel files.")
     ] = "",
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
-    test: Annotated[str, typer.Option(help="File to measure the final model on.")] = "",
+    test: Annotated[str, typer.Option(help="Test file for the final model.")] = "",
     text: options.Text = "",
     other: options.Other = "",
     label: options.Label = "",
@@ -28,22 +28,22 @@ def train(
     task: options.Task = "",
     problems: options.Problems = "",
     pretrained: options.Pretrained = "",
-    seed: Annotated[int | None, typer.Option(help="Start of every random number.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in the output folder.")
+        bool, typer.Option("--resume", help="Continue the run in the output folder.")
     ] = False,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Train one model on your file."""
+    """Train one model on your data."""
     from weft import config as configuration
 
     earlier = output / "config.toml"
     if config and recipe:
-        raise UserError("Give a configuration file or --recipe, not both.")
+        raise UserError("Pass a configuration file or --recipe, not both.")
     if config:
         base = configuration.load(config)
     elif recipe:
@@ -51,9 +51,11 @@ def train(
     elif resume and earlier.is_file():
         base = configuration.load(earlier)
     elif resume:
-        raise UserError(f"{output}: no run to go on with: there is no config.toml in it.")
+        raise UserError(f"{output}: nothing to resume: no config.toml in this folder.")
     else:
-        raise UserError("What to train? Give a configuration file, or --recipe NAME (`weft list`).")
+        raise UserError(
+            "Nothing to train: pass a configuration file or --recipe NAME (see `weft list`)."
+        )
     if pretrained:
         base = configuration.from_checkpoint(base, pretrained)
     flags = {

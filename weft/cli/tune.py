@@ -20,12 +20,12 @@ def tune(
     config: Annotated[Path | None, typer.Argument(help="A .toml or .json configuration.")] = None,
     *,
     output: options.Output,
-    recipe: Annotated[str, typer.Option(help="A built-in configuration by name.")] = "",
+    recipe: Annotated[str, typer.Option(help="Name of a built-in recipe.")] = "",
     train: Annotated[
-        str, typer.Option(help="Training file or folder; SOURCE,TARGET is a pair of files.")
+        str, typer.Option(help="Training file or folder; SOURCE,TARGET for parallel files.")
     ] = "",
-    dev: Annotated[str, typer.Option(help="Held-out file that trials are compared on.")] = "",
-    test: Annotated[str, typer.Option(help="File to measure the restarts on, and only them.")] = "",
+    dev: Annotated[str, typer.Option(help="Dev file on which trials are compared.")] = "",
+    test: Annotated[str, typer.Option(help="Test file, used only for the restarts.")] = "",
     text: options.Text = "",
     other: options.Other = "",
     label: options.Label = "",
@@ -38,33 +38,35 @@ def tune(
         list[str],
         typer.Option(
             "--search",
-            help="What to vary: 'train.learning_rate=1e-4..1e-2 log', 'encoder.hidden=64,128', "
+            help="Search space: 'train.learning_rate=1e-4..1e-2 log', 'encoder.hidden=64,128', "
             "'head.dropout=0..0.5 step 0.1'. Adds to [search] of the configuration.",
         ),
     ] = [],  # noqa: B006
-    preset: Annotated[str, typer.Option(help="A ready space: bert or small.")] = "",
+    preset: Annotated[str, typer.Option(help="Predefined search space: bert or small.")] = "",
     sampler: Annotated[
-        str, typer.Option(help="tpe, random or grid; tpe unless the preset has its own.")
+        str, typer.Option(help="tpe, random or grid; default: the preset's, else tpe.")
     ] = "",
     trials: Annotated[
-        int, typer.Option(help="In all, earlier ones included; 0: 20, or the whole grid.")
+        int, typer.Option(help="Total trials, finished ones included; 0: 20, or the whole grid.")
     ] = 0,
     minutes: Annotated[
-        float, typer.Option(help="Begin no trial after this time; those begun are finished.")
+        float, typer.Option(help="Start no trial after this many minutes; running ones finish.")
     ] = 0.0,
-    seeds: Annotated[int, typer.Option(help="Restarts of the best configuration.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(help="Restarts of the best configuration with new seeds.")
+    ] = 3,
     prune: Annotated[
-        bool, typer.Option("--prune/--no-prune", help="Stop trials that lag behind the median.")
+        bool, typer.Option("--prune/--no-prune", help="Stop trials that fall behind the median.")
     ] = True,
-    seed: Annotated[int | None, typer.Option(help="Start of every random number.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
-    workers: Annotated[int, typer.Option(help="Processes; at most one a processor core.")] = 1,
+    workers: Annotated[int, typer.Option(help="Worker processes; at most one per CPU core.")] = 1,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Search a configuration's settings on dev, then train the best again with new seeds."""
+    """Search settings on the dev set, then retrain the best with new seeds."""
     flags = {
         "data.train": ("--train", train),
         "data.dev": ("--dev", dev),
@@ -113,7 +115,9 @@ def _base(config: Path | None, recipe: str, pretrained: str) -> "Config":
     from weft import config as configuration
 
     if bool(config) == bool(recipe):
-        raise UserError("What to tune? Give a configuration file or --recipe NAME (`weft list`).")
+        raise UserError(
+            "Nothing to tune: pass a configuration file or --recipe NAME (see `weft list`)."
+        )
     base = configuration.load(config) if config else configuration.recipe(recipe)
     return configuration.from_checkpoint(base, pretrained) if pretrained else base
 
