@@ -114,7 +114,11 @@ class Weft:
         vectors = self.decoder.words.table(source.data) * WIDTH**0.5  # (B, S, E)
         memory = self.encoder(source.with_data(vectors))
         settings = SearchSettings(
-            width=5, limit=batch.steps, normalise="length", alpha=1.0, weights=self.weights
+            num_beams=5,
+            max_length=batch.steps,
+            length_normalisation="length",
+            length_penalty=1.0,
+            weight_dtype=self.weights,
         )
         found = self.head(memory).written(settings, Constraints(forbidden=[END, self.pad]))
         return [(row[0].ids, row[0].score) for row in found]

@@ -59,7 +59,7 @@ def _prompts(bench: Bench, rows: int, steps: int, words: int) -> Tensor:
 
 @torch.no_grad()
 def _continued(ours: GPT, ids: Tensor, more: int, graphs: DecodeGraphs | None) -> list[list[int]]:
-    settings, rules = SearchSettings(method="greedy", limit=more), Constraints(forbidden=[0])
+    settings, rules = SearchSettings(method="greedy", max_length=more), Constraints(forbidden=[0])
     rows = Padded(ids[:, :-1], torch.full((len(ids),), ids.shape[1] - 1))
     state = ours.extend(rows, ours.start(len(ids), ids.device))[1]
     step, how, faster = ours.step, settings, None
@@ -169,7 +169,9 @@ class OnDevice(Weft):
     @torch.no_grad()
     def __call__(self, batch: Batch) -> list[tuple[list[int], float]]:
         source = LazySource(batch.padded(self.pad).to(self.device), self.read)
-        settings = SearchSettings(width=5, limit=batch.steps, normalise="length", alpha=1.0)
+        settings = SearchSettings(
+            num_beams=5, max_length=batch.steps, length_normalisation="length", length_penalty=1.0
+        )
         found = self.head(source).written(settings, Constraints(forbidden=[END, self.pad]))
         return [(row[0].ids, row[0].score) for row in found]
 

@@ -17,7 +17,9 @@ EOS = 3
 WAYS = {
     "greedy": SearchSettings(method="greedy"),
     "beam 5": SearchSettings(),
-    "beam 5, repetition and 3-grams": SearchSettings(repetition=1.2, no_repeat=3),
+    "beam 5, repetition and 3-grams": SearchSettings(
+        repetition_penalty=1.2, no_repeat_ngram_size=3
+    ),
     "sample": SearchSettings(method="sample"),
     "top-k 50": SearchSettings(method="sample", top_k=50),
     "top-p 0.9": SearchSettings(method="sample", top_p=0.9),
@@ -26,7 +28,7 @@ WAYS = {
 
 def cost(settings: SearchSettings, rows: int, vocabulary: int) -> float:
     """Milliseconds a step; no sequence ends before the last."""
-    width = settings.width if settings.method == "beam" else 1
+    width = settings.num_beams if settings.method == "beam" else 1
     make = torch.Generator().manual_seed(1)
     ready = torch.randn(3, rows * width, vocabulary, generator=make) * 3
     ready[..., EOS] = -99.0
@@ -53,7 +55,7 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     for rows, vocabulary in ((1, 8000), (1, 32000), (32, 8000), (32, 32000)):
         for name, settings in WAYS.items():
-            limited = SearchSettings(**{**vars(settings), "limit": given.steps})
+            limited = SearchSettings(**{**vars(settings), "max_length": given.steps})
             spent = cost(limited, rows, vocabulary)
             print(f"{rows:3} rows, {vocabulary:6,} entries, {name:32} {spent:8.2f} ms a step")
 

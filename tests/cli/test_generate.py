@@ -67,7 +67,7 @@ def test_json_has_tokens_with_probabilities(models):
 
 
 def test_several_texts_with_their_scores(models):
-    lines = ok("generate", models / "pairs/run", "a b", "c", "-n", 3, "--beam", 4).lines
+    lines = ok("generate", models / "pairs/run", "a b", "c", "-n", 3, "--num-beams", 4).lines
     assert len(lines) == 6
     scores = [float(line.split("\t")[0]) for line in lines]
     assert scores[0] >= scores[1] >= scores[2]
@@ -76,7 +76,7 @@ def test_several_texts_with_their_scores(models):
     assert all(line.split("\t")[1].startswith("the") for line in lines)
     lines = ok("generate", models / "pairs/run", "a b", "-n", 7).lines  # a beam as wide as that
     assert len(lines) == 7
-    lines = ok("generate", models / "pairs/run", "a b", "--diverse", 2, "-n", 3).lines
+    lines = ok("generate", models / "pairs/run", "a b", "--num-beam-groups", 2, "-n", 3).lines
     assert len(lines) == 3
 
 
@@ -110,10 +110,10 @@ def test_a_conversation(models):
     )
     assert done.err.startswith("error: The prompt is empty")  # and it goes on
     assert len(done.lines) == 1
-    done = ok("generate", models / "pairs/run", "--interactive", "--beam", 3, "-n", 2,
+    done = ok("generate", models / "pairs/run", "--interactive", "--num-beams", 3, "-n", 2,
               stdin="a b\nc\n")  # fmt: skip
     assert len(done.lines) == 4
-    one = ok("generate", models / "pairs/run", "c", "--beam", 3, "-n", 2)
+    one = ok("generate", models / "pairs/run", "c", "--num-beams", 3, "-n", 2)
     assert done.lines[2:] == one.lines
 
 
@@ -156,12 +156,21 @@ def test_rules_of_the_command(models):
     assert line.startswith("E")
     out = ok("generate", models / "letters/run", "th", "--max-length", 17, "--seed", 1).out
     assert len(out) == 2 + 17 + 1
-    long = ("--min-length", 23, "--max-length", 23, "--no-repeat", 2, "--repetition", 1.2)
+    long = (
+        "--min-length",
+        23,
+        "--max-length",
+        23,
+        "--no-repeat-ngram-size",
+        2,
+        "--repetition-penalty",
+        1.2,
+    )
     words = ok("generate", models / "words/run", "the", *long, "--top-k", 5).out.split()[1:]
     pairs = list(pairwise(words))
     assert len(words) >= 22
     assert len(pairs) == len(set(pairs))
-    given = ("--beam", 3, "--length-penalty", 1.0, "--coverage", 0.1)
+    given = ("--num-beams", 3, "--length-penalty", 1.0, "--coverage-penalty", 0.1)
     assert fails("generate", models / "words/run", *given).endswith("decoder with attention.")
 
 
@@ -173,12 +182,28 @@ def test_rules_of_the_command(models):
         ("words/run", ("--temperature", -1), ("--temperature is -1.0", "over 0")),
         ("words/run", ("--top-p", 2), ("--top-p is 2.0", "at most 1")),
         ("words/run", ("--method", "gready"), ("'gready'", "Did you mean 'greedy'?")),
-        ("words/run", ("--beam", 3, "--top-k", 5), ("--beam", "--top-k", "Leave one out")),
-        ("words/run", ("--beam", 3, "--method", "sample"), ("--beam needs --method beam",)),
-        ("pairs/run", ("x", "--coverage", 1, "--method", "greedy"), ("--coverage needs --method",)),
-        ("words/run", ("-n", 2, "--method", "greedy"), ("--number 2", "--method beam or sample")),
-        ("words/run", ("-n", 0), ("--number should be 1 or more",)),
-        ("words/run", ("-n", 4, "--beam", 3), ("--number is 4", "widen the beam")),
+        (
+            "words/run",
+            ("--num-beams", 3, "--top-k", 5),
+            ("--num-beams", "--top-k", "Leave one out"),
+        ),
+        (
+            "words/run",
+            ("--num-beams", 3, "--method", "sample"),
+            ("--num-beams needs --method beam",),
+        ),
+        (
+            "pairs/run",
+            ("x", "--coverage-penalty", 1, "--method", "greedy"),
+            ("--coverage-penalty needs --method",),
+        ),
+        (
+            "words/run",
+            ("-n", 2, "--method", "greedy"),
+            ("--num-return 2", "--method beam or sample"),
+        ),
+        ("words/run", ("-n", 0), ("--num-return should be 1 or more",)),
+        ("words/run", ("-n", 4, "--num-beams", 3), ("--num-return is 4", "raise --num-beams")),
         ("words/run", ("--min-length", 9, "--max-length", 3), ("--min-length 9", "--max-length 3")),
         ("words/run", ("--interactive", "--input", "-"), ("--interactive", "Give one")),
         ("words/run", ("--input", "nothing.txt"), ("nothing.txt",)),

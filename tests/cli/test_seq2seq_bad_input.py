@@ -10,7 +10,7 @@ from tests.fixtures.command import SMALL, command, fails, ok, says
 
 TINY = (
     *SMALL, "--set", "embedder.width=7", "--set", "encoder.hidden=5", "--set", "decoder.width=7",
-    "--set", "decoder.hidden=5", "--set", "generate.limit=5", "--device", "cpu",
+    "--set", "decoder.hidden=5", "--set", "generate.max_length=5", "--device", "cpu",
     "--set", "train.epochs=1",
 )  # fmt: skip
 WORDS = ("--set", "tokenizer.kind=word", "--set", "tokenizer.size=0")

@@ -36,7 +36,7 @@ from weft.report.pages.explain import _says, render
 from weft.tasks.task import Answer
 from weft.text.example import Example
 
-QUICK = {"train.epochs": 1, "generate.width": 3}
+QUICK = {"train.epochs": 1, "generate.num_beams": 3}
 TEXT = "a b c"
 
 
@@ -191,7 +191,9 @@ def test_the_open_hypotheses_are_those_of_a_plain_beam():
 
         return step
 
-    settings = SearchSettings(method="beam", width=width, limit=6, normalise="none", best=3)
+    settings = SearchSettings(
+        method="beam", num_beams=width, max_length=6, length_normalisation="none", num_return=3
+    )
     (best,) = search(
         lambda ids, state: (table[ids], state), torch.zeros(1, 1), settings, batch=1, bos=eos,
         eos=eos, wrap_step=watched,

@@ -69,7 +69,7 @@ CAUSAL = ("kneser-ney", "pieces", "gpt", "lstm-lm", "nnlm")
 @pytest.mark.parametrize("name", CAUSAL)
 @pytest.mark.parametrize("prompt", ["", "the old dog"])
 def test_probabilities_are_those_of_the_text(models, name, prompt):
-    settings = {"method": "sample", "limit": 5, "seed": 3}  # what gpt sees at once
+    settings = {"method": "sample", "max_length": 5, "seed": 3}  # what gpt sees at once
     ((one,),) = generate(models[name], prompt, **settings)
     (found,) = models[name].engine.likelihoods([one.whole])
     size = len(one.tokens)
@@ -95,7 +95,7 @@ def test_greedy_is_the_likeliest_word_at_every_step(models):
         if t < 6:
             scores[model.marks.eos] = -torch.inf
         ids.append(int(scores.argmax()))
-    ((one,),) = generate(predictor, "the old", method="greedy", limit=7, minimum=7)
+    ((one,),) = generate(predictor, "the old", method="greedy", max_length=7, min_length=7)
     assert [token.id for token in one.tokens] == ids[3:]
 
 
@@ -115,7 +115,7 @@ def test_copied_words_are_written(tmp_path):
     assert "vivovu" in wanted[0]
     assert [one.text for (one,) in generate(predictor, texts)] == wanted
     assert "vivovu" in "".join(token.text for token in generate(predictor, texts)[0][0].tokens)
-    ((one,),) = generate(predictor, texts[0], only=["it", "is"], limit=5, minimum=3)
+    ((one,),) = generate(predictor, texts[0], only=["it", "is"], max_length=5, min_length=3)
     assert set(one.text.split()) <= {"it", "is"}
 
 
@@ -134,7 +134,7 @@ def test_records_are_opened(tmp_path):
 def test_a_stream_gives_the_same_token_by_token(models, name):
     prompt = "a b" if name == "seq2seq" else "the old"
     writer = Writer(models[name])
-    settings = writer.settled({"method": "sample", "limit": 9, "seed": 5, "best": 1})
+    settings = writer.settled({"method": "sample", "max_length": 9, "seed": 5, "num_return": 1})
     ((whole,),) = writer.write([prompt], settings)
     pieces = list(writer.stream(prompt, settings))
     assert [piece.id for piece in pieces] == [token.id for token in whole.tokens]
@@ -147,7 +147,7 @@ def test_a_stream_gives_the_same_token_by_token(models, name):
 def test_characters_are_whole_wherever_the_limit_falls(models):
     writer, waited = Writer(models["bytes"]), 0
     for seed in range(31):
-        settings = writer.settled({"limit": 7, "seed": seed})
+        settings = writer.settled({"max_length": 7, "seed": seed})
         ((one,),) = writer.write(["ab "], settings)
         pieces = list(writer.stream("ab ", settings))
         assert [piece.text for piece in pieces] == [token.text for token in one.tokens]
@@ -163,7 +163,7 @@ def test_characters_are_whole_wherever_the_limit_falls(models):
 def test_neighbours_change_nothing_and_order_is_kept(models, name, monkeypatch):
     monkeypatch.setattr("weft.predict.generate.ROWS", 2)
     prompts = ["the old dog", "", "fish", "cat and", "the", "eats old fish"]
-    settings = {"method": "sample", "limit": 5, "seed": 11}
+    settings = {"method": "sample", "max_length": 5, "seed": 11}
     writer = Writer(models[name])
     together = writer.write(prompts, writer.settled(settings))
     assert [texts[0].prompt for texts in together] == prompts
@@ -174,10 +174,10 @@ def test_neighbours_change_nothing_and_order_is_kept(models, name, monkeypatch):
 
 
 def test_many_texts_of_a_prompt(models):
-    (samples,) = generate(models["kneser-ney"], "the", method="sample", samples=5, seed=2)
+    (samples,) = generate(models["kneser-ney"], "the", method="sample", num_samples=5, seed=2)
     assert len(samples) == 5
     assert len({one.text for one in samples}) > 1
-    (best,) = generate(models["seq2seq"], "a b c", method="beam", width=4, best=3)
+    (best,) = generate(models["seq2seq"], "a b c", method="beam", num_beams=4, num_return=3)
     assert len(best) == 3
     assert best[0].score >= best[1].score >= best[2].score
     assert best[0].whole == "a b c" + best[0].text
@@ -187,7 +187,7 @@ def test_a_long_text_slides_over_what_is_seen(models):
     decoder = models["gpt"].engine.model.head.decoder
     writer = Writer(models["gpt"])
     assert writer.continuing.limit == 7  # of the window, as nothing else was learned
-    ((one,),) = generate(models["gpt"], "the old", method="sample", limit=31, minimum=31)
+    ((one,),) = generate(models["gpt"], "the old", method="sample", max_length=31, min_length=31)
     ids = [writer.bos, *writer.tokenizer.ids(["the old"])[0].tolist()]
     begin = 0
     for token in one.tokens:
@@ -213,7 +213,7 @@ def test_a_prompt_in_one_go_is_its_steps(models):
 
 
 def test_running_text_never_ends(models):
-    ((one,),) = generate(models["letters"], "the ol", method="sample", limit=97, seed=4)
+    ((one,),) = generate(models["letters"], "the ol", method="sample", max_length=97, seed=4)
     assert not one.ended
     assert len(one.text) == 97
     assert "\n" in one.text
@@ -223,7 +223,7 @@ def test_running_text_never_ends(models):
 def test_a_forced_beginning(models):
     for name, prompt in (("kneser-ney", "the"), ("seq2seq", "a b"), ("pieces", "")):
         prefix = "B A" if name == "seq2seq" else "old dog"
-        ((one,),) = generate(models[name], prompt, prefix=prefix, limit=4)
+        ((one,),) = generate(models[name], prompt, prefix=prefix, max_length=4)
         assert one.text.strip().startswith(prefix)
         assert all(0 <= token.probability <= 1 for token in one.tokens)
 
@@ -234,8 +234,8 @@ def test_only_some_words_are_written(models, name, method):
     only = ["fish", "old dog", "and"]
     for prompt in ("", "the cat"):
         (found,) = generate(
-            models[name], prompt, only=only, method=method, limit=29, minimum=7,
-            **({"samples": 3, "seed": 1} if method == "sample" else {}),
+            models[name], prompt, only=only, method=method, max_length=29, min_length=7,
+            **({"num_samples": 3, "seed": 1} if method == "sample" else {}),
         )  # fmt: skip
         for one in found:
             text = f" {one.text.strip()}"
@@ -266,24 +266,30 @@ def test_entries_that_begin_alike_and_forced_tokens():
 
 def test_repetition_is_kept_out(models):
     ((one,),) = generate(
-        models["kneser-ney"], "the", method="beam", limit=29, minimum=29, no_repeat=2, width=3
+        models["kneser-ney"],
+        "the",
+        method="beam",
+        max_length=29,
+        min_length=29,
+        no_repeat_ngram_size=2,
+        num_beams=3,
     )
     pairs = list(pairwise(one.text.split()))
     assert len(pairs) == len(set(pairs)) > 20
 
 
 def test_coverage_needs_attention(models):
-    ((with_it,),) = generate(models["turned"], "a b c", coverage=0.5, method="beam")
+    ((with_it,),) = generate(models["turned"], "a b c", coverage_penalty=0.5, method="beam")
     ((without,),) = generate(models["turned"], "a b c", method="beam")
     assert with_it.score < without.score  # a penalty below zero
     with pytest.raises(UserError, match="this decoder gives no attention"):
-        generate(models["kneser-ney"], "the", coverage=0.5, method="beam")
+        generate(models["kneser-ney"], "the", coverage_penalty=0.5, method="beam")
 
 
 def test_unknown_words_and_marks_are_not_written(models):
     for name in ("gpt", "seq2seq"):
         prompt = "the zebra" if name == "gpt" else "a b"
-        (found,) = generate(models[name], prompt, method="sample", samples=97, limit=5)
+        (found,) = generate(models[name], prompt, method="sample", num_samples=97, max_length=5)
         ids = {token.id for one in found for token in one.tokens}
         assert not ids & {0, 1}
         assert not any("<" in one.text for one in found)
@@ -291,14 +297,14 @@ def test_unknown_words_and_marks_are_not_written(models):
 
 def test_the_settings_of_the_model_are_the_usual_ones(models):
     writer = Writer(models["seq2seq"])
-    assert (writer.settled({}).width, writer.settled({}).limit) == (2, 12)
-    assert writer.settled({"limit": 5}).limit == 5
+    assert (writer.settled({}).num_beams, writer.settled({}).max_length) == (2, 12)
+    assert writer.settled({"max_length": 5}).max_length == 5
     assert Writer(models["kneser-ney"]).settled({}).method == "sample"
 
 
 def test_a_folder_will_do(tmp_path):
     counted("kneser-ney", tmp_path)
-    ((one,),) = weft.generate(tmp_path / "run", "the", limit=3, method="greedy")
+    ((one,),) = weft.generate(tmp_path / "run", "the", max_length=3, method="greedy")
     assert one.prompt == "the"
 
 
@@ -312,8 +318,12 @@ def test_a_folder_will_do(tmp_path):
         ("kneser-ney", {"only": ["fish", "fisch"]}, "does not know 'fisch'.* Did you mean 'fish'"),
         ("kneser-ney", {"prefix": "zebra"}, "prefix: the model does not know 'zebra'"),
         ("kneser-ney", {"temperature": 0.0}, "use method = 'greedy'"),
-        ("kneser-ney", {"limt": 3}, "Did you mean 'limit'"),
-        ("kneser-ney", {"only": ["fish"], "no_repeat": 1, "minimum": 5}, "leave nothing to choose"),
+        ("kneser-ney", {"max_lenght": 3}, "Did you mean 'max_length'"),
+        (
+            "kneser-ney",
+            {"only": ["fish"], "no_repeat_ngram_size": 1, "min_length": 5},
+            "leave nothing to choose",
+        ),
     ],
 )
 def test_what_cannot_be_is_told(models, name, given, message):

@@ -138,7 +138,7 @@ def test_what_a_file_of_texts_is_for(tmp_path):
 
 
 def test_verbs_of_a_model_that_writes(tmp_path):
-    trained("seq2seq-attention", tmp_path, **{"train.epochs": 1, "generate.minimum": 3})
+    trained("seq2seq-attention", tmp_path, **{"train.epochs": 1, "generate.min_length": 3})
     model, test = str(tmp_path / "run"), str(tmp_path / "train.src")
     shown = ok("evaluate", model, test)
     assert "BLEU|nrefs:1|case:mixed" in shown.out

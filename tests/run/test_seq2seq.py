@@ -20,7 +20,7 @@ SMALL = {
     "embedder.width": 17, "embedder.dropout": 0.0,
     "encoder.hidden": 23, "decoder.width": 19, "decoder.hidden": 29, "decoder.dropout": 0.0,
     "train.epochs": 12, "train.batch": 16, "train.learning_rate": 0.02, "train.patience": 0,
-    "task.smoothing": 0.0, "generate.width": 2, "generate.limit": 12, "data.target": "tgt",
+    "task.smoothing": 0.0, "generate.num_beams": 2, "generate.max_length": 12, "data.target": "tgt",
 }  # fmt: skip
 SHAPES = {
     "seq2seq-cnn": {"decoder.width": None, "decoder.hidden": None, "decoder.dropout": None},
@@ -136,7 +136,7 @@ def test_tables_have_the_target_in_their_label(tmp_path):
             "decoder 'gpt' reads no source",
         ),
         ({"task.smoothing": 1.0}, "task.smoothing should be from 0 to below 1"),
-        ({"generate.width": 0}, "generate.width"),
+        ({"generate.num_beams": 0}, "generate.num_beams"),
         ({"embedder.shared": True}, r"embedder\.shared .* set task\.shared = true"),
         ({"data.target": "de"}, r"train\.de"),
     ],

@@ -18,8 +18,8 @@ from weft.text.example import Example
 SMALL = {
     "embedder.width": 17, "embedder.dropout": 0.0, "encoder.hidden": 19, "decoder.width": 17,
     "decoder.hidden": 23, "decoder.dropout": 0.0, "train.epochs": 5, "train.batch": 16,
-    "train.learning_rate": 0.01, "train.patience": 0, "train.threads": 1, "generate.width": 2,
-    "generate.limit": 12,
+    "train.learning_rate": 0.01, "train.patience": 0, "train.threads": 1, "generate.num_beams": 2,
+    "generate.max_length": 12,
 }  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def strangers(folder, count=400):
     return {
         "data.train": str(folder / "train.src"), "data.target": "tgt", "tokenizer.minimum": 5,
         "decoder.coverage": False, "train.epochs": 7,  # coverage attends step by step: slow
-        "generate.no_repeat": 0, "task.measures": ["exact", "bleu"],
+        "generate.no_repeat_ngram_size": 0, "task.measures": ["exact", "bleu"],
     }  # fmt: skip
 
 

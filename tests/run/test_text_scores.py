@@ -94,7 +94,7 @@ def test_a_search_over_writers_restarts_and_pairs_by_bleu(tmp_path):
     values = {**SMALL, "data.train": str(pairs(tmp_path, count=60)), "train.epochs": 1}
     values |= {"data.share": 0.3, "search": {"task": {"smoothing": [0.0, 0.1]}}}
     base = recipe("seq2seq-attention").with_values(values, "test")
-    wanted = {"generate.alpha": [0.6]}
+    wanted = {"generate.length_penalty": [0.6]}
     found = tune(
         base, tmp_path / "out", search=wanted, sampler="grid", seeds=1, device="cpu"
     )  # fmt: skip
@@ -113,8 +113,8 @@ def test_directions_and_what_may_be_searched(tmp_path):
     plan = _plan(base, ())
     assert (plan.metric, plan.higher_is_better) == ("perplexity", False)
     writer = recipe("seq2seq").with_values({"data.train": str(pairs(tmp_path))}, "test")
-    assert space({"task.sampling": [0.0, 0.25], "generate.width": [1, 5]}, writer)
+    assert space({"task.sampling": [0.0, 0.25], "generate.num_beams": [1, 5]}, writer)
     with pytest.raises(UserError, match="that changes what is measured"):
         space({"task.measures": [["bleu"], ["chrf"]]}, writer)
     with pytest.raises(UserError, match=r"this configuration has no \[generate\]"):
-        space({"generate.width": [1, 5]}, recipe("bag"))
+        space({"generate.num_beams": [1, 5]}, recipe("bag"))

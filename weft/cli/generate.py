@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 CHUNK = 256  # prompts of a file that are answered together
 METHODS = ("greedy", "beam", "sample")
 STYLES = ((0.5, "green"), (0.1, "cyan"), (0.01, "yellow"), (0.0, "red"))  # by the probability
-OF_BEAMS = {"width": "--beam", "groups": "--diverse", "alpha": "--length-penalty",
-            "coverage": "--coverage"}  # fmt: skip
+OF_BEAMS = {
+    "num_beams": "--num-beams", "num_beam_groups": "--num-beam-groups",
+    "length_penalty": "--length-penalty", "coverage_penalty": "--coverage-penalty",
+}  # fmt: skip
 OF_SAMPLES = {"temperature": "--temperature", "top_k": "--top-k", "top_p": "--top-p",
               "seed": "--seed"}  # fmt: skip
-FLAGS = {**OF_BEAMS, **OF_SAMPLES, "limit": "--max-length", "minimum": "--min-length",
-         "no_repeat": "--no-repeat", "repetition": "--repetition", "best": "--number",
-         "samples": "--number"}  # fmt: skip
+FLAGS = {
+    **OF_BEAMS, **OF_SAMPLES, "max_length": "--max-length", "min_length": "--min-length",
+    "no_repeat_ngram_size": "--no-repeat-ngram-size", "repetition_penalty": "--repetition-penalty",
+    "num_return": "--num-return", "num_samples": "--num-return",
+}  # fmt: skip
 STRANGE = 3  # unknown words of prompts that are named
 
 
@@ -44,17 +48,21 @@ def generate(
         bool,
         typer.Option("--interactive", help="Read prompts from the terminal until end of input."),
     ] = False,
-    number: Annotated[
+    num_return: Annotated[
         int,
-        typer.Option("-n", "--number", help="Texts per prompt: samples, or the best hypotheses."),
+        typer.Option(
+            "-n", "--num-return", help="Texts per prompt: samples, or the best hypotheses."
+        ),
     ] = 1,
     method: Annotated[str, typer.Option(help="greedy, beam or sample; default: the model's.")] = "",
-    beam: Annotated[int | None, typer.Option(help="Beam width.")] = None,
-    diverse: Annotated[int | None, typer.Option(help="Groups of diverse beam search.")] = None,
+    num_beams: Annotated[int | None, typer.Option(help="Beams of a beam search.")] = None,
+    num_beam_groups: Annotated[
+        int | None, typer.Option(help="Groups of diverse beam search.")
+    ] = None,
     length_penalty: Annotated[
         float | None, typer.Option(help="Exponent of the length normalisation.")
     ] = None,
-    coverage: Annotated[
+    coverage_penalty: Annotated[
         float | None, typer.Option(help="Weight of the coverage penalty (Wu et al. 2016).")
     ] = None,
     temperature: Annotated[
@@ -70,10 +78,12 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     max_length: Annotated[int | None, typer.Option(help="Maximum tokens to generate.")] = None,
     min_length: Annotated[int | None, typer.Option(help="Minimum tokens to generate.")] = None,
-    no_repeat: Annotated[
+    no_repeat_ngram_size: Annotated[
         int | None, typer.Option(help="Never repeat an n-gram of this size.")
     ] = None,
-    repetition: Annotated[float | None, typer.Option(help="Repetition penalty; 1: off.")] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Repetition penalty; 1: off.")
+    ] = None,
     prefix: Annotated[str, typer.Option(help="Force every text to start with this.")] = "",
     only: Annotated[str, typer.Option(help="File of allowed words or phrases, one per line.")] = "",
     show: Annotated[bool, typer.Option("--show", help="Colour tokens by probability.")] = False,
@@ -87,17 +97,18 @@ def generate(
     from weft.predict.generate import Writer
 
     given = {
-        "width": beam, "groups": diverse, "alpha": length_penalty, "coverage": coverage,
+        "num_beams": num_beams, "num_beam_groups": num_beam_groups,
+        "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
-        "limit": max_length, "minimum": min_length, "no_repeat": no_repeat,
-        "repetition": repetition,
+        "max_length": max_length, "min_length": min_length,
+        "no_repeat_ngram_size": no_repeat_ngram_size, "repetition_penalty": repetition_penalty,
     }  # fmt: skip
     chosen = {name: value for name, value in given.items() if value is not None}
     if [bool(prompts), bool(file), interactive].count(True) > 1:
         raise UserError("PROMPT, --input and --interactive each say what to write for. Give one.")
     words = _words(only) if only else {}
     writer = Writer(load(model, device=device, replay=replay))
-    settings = _settings(writer, method, number, chosen)
+    settings = _settings(writer, method, num_return, chosen)
     writer.check_known(list(words), list(words.values()))
     out = _Out(writer, settings, prefix, list(words), show, as_json)
     if interactive:
@@ -109,13 +120,13 @@ def generate(
 
 
 def _settings(
-    writer: "Writer", method: str, number: int, chosen: dict[str, Any]
+    writer: "Writer", method: str, num_return: int, chosen: dict[str, Any]
 ) -> "SearchSettings":
     """The settings of the search: those of the model, the options, and what they imply."""
     if method and method not in METHODS:
         raise unknown_name("method", method, METHODS, "--method")
-    if number < 1:
-        raise UserError(f"--number should be 1 or more, got {number}.")
+    if num_return < 1:
+        raise UserError(f"--num-return should be 1 or more, got {num_return}.")
     usual = writer.settled({})
     beams = [flag for name, flag in OF_BEAMS.items() if name in chosen]
     draws = [flag for name, flag in OF_SAMPLES.items() if name in chosen]
@@ -133,15 +144,18 @@ def _settings(
         raise UserError(
             "--temperature 0 would always take the likeliest token: say --method greedy instead."
         )
-    if number > 1 and method == "greedy":
+    if num_return > 1 and method == "greedy":
         raise UserError(
-            f"--number {number}: a greedy search finds one text. Use --method beam or sample."
+            f"--num-return {num_return}: a greedy search finds one text. Use "
+            "--method beam or sample."
         )
-    many = {"samples": number} if method == "sample" else {}
+    many = {"num_samples": num_return} if method == "sample" else {}
     if method == "beam":
-        many = {"best": number, "width": chosen.get("width", max(usual.width, number))}
-        if "width" not in chosen and "groups" in chosen and chosen["groups"] > 0:
-            many["width"] = -(-many["width"] // chosen["groups"]) * chosen["groups"]
+        num_beams = chosen.get("num_beams", max(usual.num_beams, num_return))
+        if "num_beams" not in chosen and chosen.get("num_beam_groups", 0) > 0:
+            groups = chosen["num_beam_groups"]
+            num_beams = -(-num_beams // groups) * groups
+        many = {"num_return": num_return, "num_beams": num_beams}
     try:
         return writer.settled({**chosen, "method": method, **many})
     except UserError as error:  # said of settings, but options were given
@@ -188,7 +202,7 @@ class _Out:
         self.writer, self.settings = writer, settings
         self.asked: dict[str, Any] = {"prefix": prefix, "only": only}
         self.show, self.as_json = show, as_json
-        self.several = max(settings.samples, settings.best) > 1
+        self.several = max(settings.num_samples, settings.num_return) > 1
         self.live = not self.several and settings.method != "beam"  # tokens as they are found
         self.written = 0  # prompts
         self.named: set[str] = set()  # unknown words that were told

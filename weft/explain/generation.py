@@ -167,7 +167,7 @@ def _searched(
 
     settings = head.search
     if settings.method == "beam":
-        settings = replace(settings, best=settings.width)
+        settings = replace(settings, num_return=settings.num_beams)
     state = scores.start()
     found = search(
         head.decoder.step, state.shared() if hasattr(state, "shared") else state, settings,

@@ -80,9 +80,10 @@ def generate(
 ) -> list[list[Written]]:
     """What a model writes for each prompt, best first: a language model goes on with it.
 
-    Settings are those of [generate], and the model's own where none are given: method, limit,
-    width, best, samples, temperature, … `prefix` is how every text begins, and `only` are the words
-    or texts that it may be made of. A model that reads vectors is given their names or arrays.
+    Settings are those of [generate], and the model's own where none are given: method,
+    max_length, num_beams, num_return, num_samples, temperature, … `prefix` is how every
+    text begins, and `only` are the words or texts that it may be made of. A model that reads
+    vectors is given their names or arrays.
     """
     writer = Writer(model if isinstance(model, Predictor) else load(model))
     asked = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -159,7 +160,7 @@ class Writer:
         first: int = 0, file: str = "",
     ) -> Iterator[Token]:  # fmt: skip
         """The tokens of one text as they are found; not of a beam, nor of several samples."""
-        settings = replace(settings, check=1, samples=1)
+        settings = replace(settings, check_every=1, num_samples=1)
         (job,) = self._jobs([prompt], settings, prefix, only, first, file)
         spelling = self._spelling(prompt, job, 0)
         step, state, how, faster = self._ready(job, settings)
@@ -282,8 +283,8 @@ class Writer:
             decoder, state = head.decoder, scores.start()
         else:
             decoder = pack_if_possible(head.decoder)
-            state = decoder.start(memory, weights=bool(settings.coverage))
-        if settings.coverage and getattr(state, "weights", None) is not None:
+            state = decoder.start(memory, weights=bool(settings.coverage_penalty))
+        if settings.coverage_penalty and getattr(state, "weights", None) is not None:
             rules = Constraints(attention=lambda state: state.weights, source=memory.mask)
         beyond = getattr(state, "extra", 0)
         return Job([], decoder.step, state.shared(), head.first, [], rules, beyond=beyond)

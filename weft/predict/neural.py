@@ -41,7 +41,7 @@ from weft.train.cuda_graphs import quicken
 
 CUTS = "cuts.json"  # how plain text is cut into words, where the training file taught it
 # What a saved model may ask of its searches; options of `weft generate` may ask for more.
-MOST = {"limit": 10_000, "width": 1000, "best": 1000, "samples": 1000}
+MOST = {"max_length": 10_000, "num_beams": 1000, "num_return": 1000, "num_samples": 1000}
 PARSER = "parser"  # the folder, inside a model's own, of the parser that makes its trees
 
 
@@ -264,7 +264,7 @@ class Neural:
         if weights != "float32" and not read:
             raise UserError(
                 f"{where}: no BERT or GPT reads here, so there are no weights to round. Leave out "
-                "weights; a decoder that writes has generate.weights."
+                "weights; a decoder that writes has generate.weight_dtype."
             )
         for embedder in read:
             embedder.numbers = weights

@@ -29,10 +29,17 @@ from weft.predict.generate import Job, Writer
 V, M, H, N, EOS = 13, 6, 6, 3, 3
 LENGTHS = [3, 2, 7]
 WAYS = [
-    SearchSettings(method="greedy", limit=23),
-    SearchSettings(width=3, best=3, limit=11),
-    SearchSettings(width=4, groups=2, best=2, limit=11, no_repeat=2, repetition=1.3),
-    SearchSettings(method="sample", samples=2, top_k=5, limit=23),
+    SearchSettings(method="greedy", max_length=23),
+    SearchSettings(num_beams=3, num_return=3, max_length=11),
+    SearchSettings(
+        num_beams=4,
+        num_beam_groups=2,
+        num_return=2,
+        max_length=11,
+        no_repeat_ngram_size=2,
+        repetition_penalty=1.3,
+    ),
+    SearchSettings(method="sample", num_samples=2, top_k=5, max_length=23),
 ]
 DECODERS = {
     "transformer": lambda: Seq2SeqTransformerDecoder(V, M, H, 2, N, 7),
@@ -95,7 +102,7 @@ def plainly(decoder, source, settings, rules=NO_CONSTRAINTS):
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-@pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.groups}")
+@pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.num_beam_groups}")
 def test_as_step_by_step(kind, settings):
     decoder, capture = made(DECODERS[kind]), Counted()
     graphs = DecodeGraphs(decoder, capture)
@@ -162,7 +169,10 @@ def test_language_models_go_on_from_a_prompt(build, settings):
 
 def test_two_streams_do_not_disturb_each_other():
     decoder = made(lambda: GPT(V, H, 2, N, limit=29))
-    graphs, settings = DecodeGraphs(decoder, Counted()), replace(WAYS[3], samples=1, check=1)
+    graphs, settings = (
+        DecodeGraphs(decoder, Counted()),
+        replace(WAYS[3], num_samples=1, check_every=1),
+    )
 
     def pieces(seed, with_graphs):
         rules = Constraints(seeds=[seed])
@@ -178,7 +188,7 @@ def test_two_streams_do_not_disturb_each_other():
         wanted = [[id for ids in pieces(seed, False) for id in ids] for seed in (1, 2)]
         both = [pieces(seed, True) for seed in (1, 2)]
         found = [[], []]
-        for _ in range(settings.limit):
+        for _ in range(settings.max_length):
             for ids, one in zip(found, both, strict=True):
                 ids += next(one, [])
     assert found == wanted
@@ -193,8 +203,8 @@ def test_where_graphs_cannot_be():
         return graphs.ready(decoder.start(2), settings, rules).faster
 
     assert faster() is not None
-    assert faster(replace(WAYS[0], graphs="off")) is None
-    assert faster(replace(WAYS[0], limit=30)) is None  # positions end before
+    assert faster(replace(WAYS[0], cuda_graphs="off")) is None
+    assert faster(replace(WAYS[0], max_length=30)) is None  # positions end before
     assert faster(rules=Constraints(allowed=lambda past, row: torch.ones(2, V).bool())) is None
     assert faster(rules=Constraints(allowed=torch.ones(V).bool())) is not None
     # A growing cache has another shape at every step, whatever it is handed to.
@@ -252,8 +262,8 @@ def test_few_shapes_are_kept(monkeypatch):
     decoder = made(DECODERS["transformer"])
     graphs = DecodeGraphs(decoder, Counted())
     for limit in (3, 4, 5, 4):
-        graphs.written(memory(), replace(WAYS[0], limit=limit), NO_CONSTRAINTS, bos=2, eos=EOS)
-    assert [key[0][1].limit for key in graphs.slots] == [5, 4]
+        graphs.written(memory(), replace(WAYS[0], max_length=limit), NO_CONSTRAINTS, bos=2, eos=EOS)
+    assert [key[0][1].max_length for key in graphs.slots] == [5, 4]
 
 
 def test_threads_do_not_share_the_memory_of_a_search():
@@ -304,9 +314,12 @@ def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
 
 def test_positions_grow_with_the_search():
     decoder = made(lambda: Seq2SeqTransformerDecoder(V, M, H, 2, N, 7, limit=5))
-    graphs, settings = DecodeGraphs(decoder, Counted()), SearchSettings(method="greedy", limit=5)
+    graphs, settings = (
+        DecodeGraphs(decoder, Counted()),
+        SearchSettings(method="greedy", max_length=5),
+    )
     for limit in (5, 41):
-        settings = replace(settings, limit=limit, minimum=limit)
+        settings = replace(settings, max_length=limit, min_length=limit)
         found = graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, memory(), settings))
 
@@ -338,7 +351,7 @@ def compiler(monkeypatch):
 def test_a_whole_step_can_be_compiled(compiler, fails, by):
     compiler.fails = fails
     decoder, capture = made(DECODERS["transformer"]), Counted()
-    settings = replace(WAYS[1], graphs="compiled") if by == "settings" else WAYS[1]
+    settings = replace(WAYS[1], cuda_graphs="compiled") if by == "settings" else WAYS[1]
     graphs = DecodeGraphs(decoder, capture, compiled=by == "graphs", options={"a": 1})
     wanted = plainly(decoder, memory(), WAYS[1])
     for _ in range(2):
@@ -357,15 +370,18 @@ def test_a_whole_step_can_be_compiled(compiler, fails, by):
 def test_a_shape_that_keeps_coming_is_compiled(compiler, monkeypatch):
     monkeypatch.setattr(module, "COMPILE_AFTER_STEPS", 20)
     decoder = made(DECODERS["transformer"])
-    graphs, settings = DecodeGraphs(decoder, Counted()), replace(WAYS[0], minimum=15, limit=15)
+    graphs, settings = (
+        DecodeGraphs(decoder, Counted()),
+        replace(WAYS[0], min_length=15, max_length=15),
+    )
     for turn in range(3):
         graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         assert len(compiler.asked) == (turn > 0)
-    graphs.written(memory(), replace(settings, limit=16), NO_CONSTRAINTS, bos=2, eos=EOS)
+    graphs.written(memory(), replace(settings, max_length=16), NO_CONSTRAINTS, bos=2, eos=EOS)
     assert len(compiler.asked) == 1  # another shape has only begun
 
 
-@pytest.mark.parametrize("settings", WAYS[:3], ids=lambda s: f"{s.method}{s.groups}")
+@pytest.mark.parametrize("settings", WAYS[:3], ids=lambda s: f"{s.method}{s.num_beam_groups}")
 @pytest.mark.parametrize("kind", ["transformer", "gpt"])
 def test_a_compiler_sees_the_whole_step(kind, settings):
     """Without a break, which would be an error here: a break costs more than it saves."""
@@ -398,7 +414,7 @@ def test_a_compiler_sees_the_whole_step(kind, settings):
     torch._dynamo.reset()
     with torch.no_grad():
         step, state, how, _ = DecodeGraphs(decoder, Counted()).ready(state, settings, rules)
-        how = replace(how, limit=3)
+        how = replace(how, max_length=3)
         search(step, state, how, batch=rows, bos=2, eos=EOS, constraints=rules, wrap_step=traced)
     assert len(found) == 3
     for one, two in found:
@@ -418,7 +434,7 @@ def test_an_answer_is_written_by_graphs_where_there_are_any():
     same(head(memory()).written(WAYS[1]), wanted)
     assert capture.captured > 0
     capture.captured = capture.replayed = 0
-    same(head(memory()).written(replace(WAYS[1], graphs="off")), wanted)
+    same(head(memory()).written(replace(WAYS[1], cuda_graphs="off")), wanted)
     assert capture.replayed == 0
 
 
@@ -430,7 +446,7 @@ def test_prompts_are_continued_by_graphs_unless_some_is_forgotten(limit, graphed
     head = SimpleNamespace(graphs=None)
     writer.engine = SimpleNamespace(model=SimpleNamespace(head=head))
     writer.continuing = PromptContinuation(decoder, 20)
-    settings, ids = replace(WAYS[0], limit=limit), torch.tensor([[4, 5, 6], [7, 8, 9]])
+    settings, ids = replace(WAYS[0], max_length=limit), torch.tensor([[4, 5, 6], [7, 8, 9]])
 
     def written():
         state = writer.continuing.start(ids[:, :-1])

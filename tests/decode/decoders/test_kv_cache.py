@@ -44,10 +44,17 @@ from weft.decode.search.state import (
 )
 
 BEAMS = [
-    SearchSettings(width=2, limit=7),
+    SearchSettings(num_beams=2, max_length=7),
     WAYS[1],
     WAYS[2],
-    SearchSettings(width=5, best=3, limit=13, normalise="length", alpha=1.0, stop="full"),
+    SearchSettings(
+        num_beams=5,
+        num_return=3,
+        max_length=13,
+        length_normalisation="length",
+        length_penalty=1.0,
+        stop="full",
+    ),
 ]
 
 
@@ -136,25 +143,25 @@ def test_only_a_change_of_places_leaves_unmoved_parts_alone():
 
 
 @pytest.mark.parametrize("shrink", [True, False])
-@pytest.mark.parametrize("settings", BEAMS, ids=lambda s: f"{s.width}-{s.groups}")
+@pytest.mark.parametrize("settings", BEAMS, ids=lambda s: f"{s.num_beams}-{s.num_beam_groups}")
 def test_a_beam_over_an_unmoved_past_is_the_same(settings, shrink):
     """Rows end early and leave, a prefix is forced, and prompts have limits of their own."""
     decoder = made(DECODERS["transformer"])
-    settings = replace(settings, shrink=shrink)
+    settings = replace(settings, drop_finished=shrink)
     rules = Constraints(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], forbidden=[7], minimum=[2, 3, 1])
     ends = {"batch": 3, "bos": 2, "eos": EOS}
     for asked in (NO_CONSTRAINTS, rules):
         with torch.no_grad():
             begun = decoder.start(memory()).shared()
             one = decoder.fixed(begun, 23)
-            two = decoder.fixed(begun, 23, beams=settings.width)
+            two = decoder.fixed(begun, 23, beams=settings.num_beams)
             assert isinstance(two.past, Pinned)
             wanted = search(decoder.step, one, settings, constraints=asked, **ends)
             found = search(decoder.step, two, settings, constraints=asked, **ends)
         same(found, wanted, tolerance=1e-6)
 
 
-@pytest.mark.parametrize("settings", [*WAYS, BEAMS[3]], ids=lambda s: f"{s.method}{s.width}")
+@pytest.mark.parametrize("settings", [*WAYS, BEAMS[3]], ids=lambda s: f"{s.method}{s.num_beams}")
 def test_graphs_over_an_unmoved_past(kernel, settings):
     decoder, capture = made(DECODERS["transformer"]), Counted()
     graphs = DecodeGraphs(decoder, capture)
@@ -164,7 +171,7 @@ def test_graphs_over_an_unmoved_past(kernel, settings):
         for _ in range(2):
             same(graphs.written(memory(), settings, asked, bos=2, eos=EOS), wanted)
         ((slot,),) = graphs.slots.values()
-        assert slot.run.state.beams == (settings.width if settings.method == "beam" else 1)
+        assert slot.run.state.beams == (settings.num_beams if settings.method == "beam" else 1)
         assert list(slot.graphs) == [0]  # one graph, however far the past reaches
         graphs.slots.clear()
     assert capture.captured == 2
@@ -172,7 +179,7 @@ def test_graphs_over_an_unmoved_past(kernel, settings):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.groups}")
+@pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.num_beam_groups}")
 def test_a_source_is_read_into_an_unmoved_past(kernel, settings):
     """By a graph from the second turn on, over what the search before left behind."""
     decoder, reader = made(DECODERS["transformer"]), Reader()
@@ -201,7 +208,7 @@ def test_prompts_go_on_over_an_unmoved_past(kernel, settings):
             same(search(step, state, own, **rest, wrap_step=faster), wanted)
 
 
-@pytest.mark.parametrize("settings", WAYS[:3], ids=lambda s: f"{s.method}{s.groups}")
+@pytest.mark.parametrize("settings", WAYS[:3], ids=lambda s: f"{s.method}{s.num_beam_groups}")
 @pytest.mark.parametrize("kind", ["transformer", "gpt"])
 def test_a_compiled_step_over_an_unmoved_past(kernel, monkeypatch, kind, settings):
     """One whole function to the compiler, which sees rooms that change and gives them back."""
@@ -314,7 +321,7 @@ def test_ranks_are_what_sorting_finds():
     assert beam.topk_by_comparison(torch.tensor([1.0, 2, 2, 0]), 3)[1].tolist() == [1, 2, 0]
 
 
-@pytest.mark.parametrize("settings", BEAMS, ids=lambda s: f"{s.width}-{s.groups}")
+@pytest.mark.parametrize("settings", BEAMS, ids=lambda s: f"{s.num_beams}-{s.num_beam_groups}")
 def test_a_beam_by_ranks_is_the_same(monkeypatch, settings):
     decoder = made(DECODERS["transformer"])
     wanted = plainly(decoder, memory(), settings)

@@ -51,7 +51,7 @@ class Reader:
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["transformer", "lstm"])
-@pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.groups}")
+@pytest.mark.parametrize("settings", WAYS, ids=lambda s: f"{s.method}{s.num_beam_groups}")
 def test_a_source_is_read_by_a_graph_once_its_shape_comes_again(kind, settings):
     decoder, reader, capture = made(DECODERS["transformer"]), Reader(kind), Counted()
     graphs, rules = DecodeGraphs(decoder, capture), Constraints(forbidden=[7])
@@ -104,7 +104,7 @@ def test_what_is_read_by_a_graph_sees_new_weights_and_new_rules():
         NO_CONSTRAINTS,
     ):
         right(rules)
-    right(settings=replace(WAYS[1], limit=4))
+    right(settings=replace(WAYS[1], max_length=4))
     slots = len(graphs.slots)
     right(limit=31)  # positions that end before the padding does
     assert len(graphs.slots) == slots

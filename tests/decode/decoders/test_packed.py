@@ -27,10 +27,17 @@ SHAPES = [
     {"activation": "gelu-tanh", "layers": 1, "limit": 3},
 ]
 WAYS = {
-    "beam": SearchSettings(width=3, best=3, limit=23),
-    "greedy": SearchSettings(method="greedy", limit=23),
-    "sample": SearchSettings(method="sample", samples=2, limit=23, top_p=0.9),
-    "groups": SearchSettings(width=4, groups=2, best=2, limit=7, repetition=1.2, no_repeat=3),
+    "beam": SearchSettings(num_beams=3, num_return=3, max_length=23),
+    "greedy": SearchSettings(method="greedy", max_length=23),
+    "sample": SearchSettings(method="sample", num_samples=2, max_length=23, top_p=0.9),
+    "groups": SearchSettings(
+        num_beams=4,
+        num_beam_groups=2,
+        num_return=2,
+        max_length=7,
+        repetition_penalty=1.2,
+        no_repeat_ngram_size=3,
+    ),
 }
 
 
@@ -132,7 +139,7 @@ def test_weights_that_were_asked_for():
         ours, theirs = ready.step(ids, ours)[1], decoder.step(ids, theirs)[1]
         torch.testing.assert_close(ours.weights, theirs.weights, rtol=1e-5, atol=1e-6)
     rules = Constraints(attention=lambda state: state.weights, source=memory().mask)
-    settings = SearchSettings(width=2, limit=11, coverage=0.4)
+    settings = SearchSettings(num_beams=2, max_length=11, coverage_penalty=0.4)
 
     def looked(decoder):
         state = decoder.start(memory(), weights=True).shared()
@@ -177,13 +184,15 @@ def test_a_language_model_after_prompts():
 def test_int8_is_near_and_asked_for_in_the_settings():
     decoder = built(hidden=48, feed=96)
     head = Seq2SeqHead(decoder, SearchSettings(), BOS, EOS).eval()
-    exact = head(memory()).written(SearchSettings(method="greedy", limit=5))
-    near = head(memory()).written(SearchSettings(method="greedy", limit=5, weights="int8"))
+    exact = head(memory()).written(SearchSettings(method="greedy", max_length=5))
+    near = head(memory()).written(
+        SearchSettings(method="greedy", max_length=5, weight_dtype="int8")
+    )
     apart = [abs(a[0].logps[0] - b[0].logps[0]) for a, b in zip(exact, near, strict=True)]
     assert 0 < max(apart) < 0.2
-    message = r"Unknown choice 'int4' in generate.weights. Did you mean 'int8'\?"
+    message = r"Unknown choice 'int4' in generate.weight_dtype. Did you mean 'int8'\?"
     with pytest.raises(UserError, match=message):
-        SearchSettings(weights="int4")
+        SearchSettings(weight_dtype="int4")
 
 
 def test_changed_weights_are_laid_out_again():

@@ -109,7 +109,9 @@ def test_wide_matrices_are_not_for_it(feed, rows, monkeypatch):
     monkeypatch.setattr(small_batch, "has_kernel", lambda *_: True)
     decoder = made(lambda: Seq2SeqTransformerDecoder(V, M, H, 1, N, feed))
     graphs = DecodeGraphs(decoder, Counted())
-    graphs.written(memory(), SearchSettings(width=3, limit=2), NO_CONSTRAINTS, bos=2, eos=EOS)
+    graphs.written(
+        memory(), SearchSettings(num_beams=3, max_length=2), NO_CONSTRAINTS, bos=2, eos=EOS
+    )
     assert graphs.writer.few == rows
     assert not small_batch.is_supported(object())
 
@@ -127,7 +129,7 @@ def test_one_that_fails_is_left_out(monkeypatch):
 
     monkeypatch.setattr(module, "has_kernel", lambda *_: True)
     monkeypatch.setattr(small_batch, "has_kernel", broken)
-    decoder, settings = made(MADE["before"]), SearchSettings(width=3, limit=7)
+    decoder, settings = made(MADE["before"]), SearchSettings(num_beams=3, max_length=7)
     graphs = DecodeGraphs(decoder, Counted())
     for _ in range(2):
         found = graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)

@@ -23,7 +23,7 @@ DECODERS = {
 def head(request):
     torch.manual_seed(3)
     decoder = PointerGenerator(DECODERS[request.param](), M)
-    return Seq2SeqHead(decoder, SearchSettings(width=3, limit=5), FIRST, LAST).eval()
+    return Seq2SeqHead(decoder, SearchSettings(num_beams=3, max_length=5), FIRST, LAST).eval()
 
 
 def case():
@@ -91,7 +91,7 @@ def test_a_state_for_every_word_is_needed(head):
 def test_a_memory_of_half_precision_is_read_in_that_of_the_weights(decoder, kind):
     """On a GPU recurrent layers give halves, and the search goes on in full precision."""
     torch.manual_seed(3)
-    head = Seq2SeqHead(decoder(), SearchSettings(width=3, limit=5), FIRST, LAST).eval()
+    head = Seq2SeqHead(decoder(), SearchSettings(num_beams=3, max_length=5), FIRST, LAST).eval()
     half = case()[0].data.to(kind)
     lengths = torch.tensor([7, 3, 5])
     found = head(Padded(half, lengths)).decode()

@@ -56,7 +56,7 @@ def fits(counts: Counter, shares: dict) -> bool:
 def test_whole_sequences_come_as_often_as_they_should(temperature):
     tables = Tables(rows=2)
     settings = SearchSettings(
-        method="sample", samples=5003, limit=4, temperature=temperature, seed=3
+        method="sample", num_samples=5003, max_length=4, temperature=temperature, seed=3
     )
     for row, found in enumerate(run(tables, settings)):
         counts = Counter((*one.ids, EOS) if one.ended else (*one.ids,) for one in found)
@@ -114,10 +114,10 @@ def expected(logp: torch.Tensor, settings: SearchSettings) -> dict[int, float]:
     if settings.top_p < 1:
         first = nucleus(shares, settings.top_p, lambda t: -shares[t])
         shares = renewed({t: shares[t] for t in first})
-    if settings.typical < 1:
+    if settings.typical_p < 1:
         entropy = -sum(p * math.log(p) for p in shares.values())
         now = dict(shares)
-        first = nucleus(shares, settings.typical, lambda t: abs(-math.log(now[t]) - entropy))
+        first = nucleus(shares, settings.typical_p, lambda t: abs(-math.log(now[t]) - entropy))
         shares = renewed({t: shares[t] for t in first})
     return shares
 
@@ -129,10 +129,10 @@ TRUNCATIONS = [
     {"top_k": 99},
     {"top_p": 0.7},
     {"top_p": 0.01},
-    {"typical": 0.6},
-    {"typical": 0.05},
+    {"typical_p": 0.6},
+    {"typical_p": 0.05},
     {"top_k": 7, "top_p": 0.8},
-    {"temperature": 0.5, "top_k": 9, "top_p": 0.9, "typical": 0.8},
+    {"temperature": 0.5, "top_k": 9, "top_p": 0.9, "typical_p": 0.8},
 ]
 
 
@@ -153,7 +153,7 @@ def test_truncations_keep_what_they_should(options):
         assert set(counts) == set(wanted)
 
 
-@pytest.mark.parametrize("options", [{"top_p": 0.9}, {"typical": 0.9}, {"top_p": 0.9999}])
+@pytest.mark.parametrize("options", [{"top_p": 0.9}, {"typical_p": 0.9}, {"top_p": 0.9999}])
 def test_large_vocabularies_are_truncated_alike(options):
     """There only the first tokens are sorted, unless they hold too little."""
     make = torch.Generator().manual_seed(5)
@@ -192,15 +192,15 @@ def test_seeds_of_any_size():
 
 def test_the_same_seed_draws_the_same_and_another_does_not():
     tables = Tables(rows=3, vocabulary=7)
-    settings = SearchSettings(method="sample", samples=3, limit=9, seed=5)
+    settings = SearchSettings(method="sample", num_samples=3, max_length=9, seed=5)
     first, again = run(tables, settings), run(tables, settings)
     assert first == again
     assert run(tables, replace(settings, seed=99)) != first
     assert len({tuple(one.ids) for one in first[0]}) > 1  # samples of a row differ
     tables.scores[1:] = tables.scores[:1]
-    found = run(tables, replace(settings, samples=1), Constraints(seeds=[4, 4, 5]))
+    found = run(tables, replace(settings, num_samples=1), Constraints(seeds=[4, 4, 5]))
     assert found[0] == found[1] != found[2]
-    more = run(tables, replace(settings, samples=5))
+    more = run(tables, replace(settings, num_samples=5))
     fewer = search(tables.step, tables.start(), settings, batch=3, bos=BOS, eos=EOS)
     assert [row[:3] for row in more] == fewer  # the first samples stay what they are
 
@@ -210,7 +210,9 @@ def test_the_same_seed_draws_the_same_and_another_does_not():
 @pytest.mark.parametrize("shrink", [True, False])
 def test_streaming_gives_the_same_piece_by_piece(method, check, shrink):
     tables = Tables(rows=7, vocabulary=5)
-    settings = SearchSettings(method=method, samples=2, limit=11, check=check, shrink=shrink)
+    settings = SearchSettings(
+        method=method, num_samples=2, max_length=11, check_every=check, drop_finished=shrink
+    )
     rules = Constraints(prefix=[[1, 4], [], [0], [], [], [2], []])
     whole = run(tables, settings, rules)
     bursts = list(

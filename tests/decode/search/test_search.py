@@ -12,7 +12,7 @@ from tests.fixtures.shapes import checked
 from weft.decode.search.search import Constraints, SearchSettings, copy_into, search
 from weft.errors import UserError
 
-WIDE = SearchSettings(width=131, best=131, limit=4)
+WIDE = SearchSettings(num_beams=131, num_return=131, max_length=4)
 NORMS = [
     ("none", 0.0),
     ("wu", 0.6),
@@ -54,11 +54,13 @@ def ids(one):
 @pytest.mark.parametrize("coverage", [0.0, 0.4])
 def test_a_wide_beam_is_enumeration(normalise, alpha, coverage):
     tables = Tables()
-    settings = replace(WIDE, normalise=normalise, alpha=alpha, coverage=coverage)
+    settings = replace(
+        WIDE, length_normalisation=normalise, length_penalty=alpha, coverage_penalty=coverage
+    )
     found = run(tables, settings, tables.looking())
     for row, hypotheses in enumerate(found):
         every = sorted(
-            everything(tables, row, settings.limit),
+            everything(tables, row, settings.max_length),
             key=lambda one: one.score(tables, row, settings),
             reverse=True,
         )
@@ -73,12 +75,19 @@ def test_a_narrow_beam_is_the_slow_one(normalise, alpha, width, coverage):
     """Also that stopping early changes nothing: the slow one never does."""
     tables = Tables(rows=7, vocabulary=5)
     settings = SearchSettings(
-        width=width, best=width, limit=11, normalise=normalise, alpha=alpha, coverage=coverage
+        num_beams=width,
+        num_return=width,
+        max_length=11,
+        length_normalisation=normalise,
+        length_penalty=alpha,
+        coverage_penalty=coverage,
     )
     found = run(tables, settings, tables.looking())
     for row, hypotheses in enumerate(found):
         same(hypotheses, slow_beam(tables, row, settings), tables, row, settings)
-    for row, hypotheses in enumerate(run(tables, replace(settings, best=1), tables.looking())):
+    for row, hypotheses in enumerate(
+        run(tables, replace(settings, num_return=1), tables.looking())
+    ):
         assert hypotheses == [replace(found[row][0], attention=hypotheses[0].attention)]
 
 
@@ -88,7 +97,9 @@ def test_it_stops_as_soon_as_nothing_can_win():
     for stop in ("exact", "likely", "full"):
         for best in (1, 3):
             tables.calls.clear()
-            settings = SearchSettings(width=3, best=best, limit=101, alpha=0.6, stop=stop)
+            settings = SearchSettings(
+                num_beams=3, num_return=best, max_length=101, length_penalty=0.6, stop=stop
+            )
             run(tables, settings)
             steps[stop, best] = len(tables.calls)
     assert steps["full", 1] <= steps["likely", 1] <= steps["exact", 3] < 101
@@ -98,7 +109,9 @@ def test_it_stops_as_soon_as_nothing_can_win():
 
 def test_other_ways_to_stop_may_miss_the_best():
     tables = Tables(rows=7, vocabulary=5)
-    settings = SearchSettings(width=2, limit=11, normalise="length", alpha=1.0)
+    settings = SearchSettings(
+        num_beams=2, max_length=11, length_normalisation="length", length_penalty=1.0
+    )
     exact = [row[0].score for row in run(tables, settings)]
     for stop in ("full", "likely"):
         quick = [row[0].score for row in run(tables, replace(settings, stop=stop))]
@@ -111,13 +124,13 @@ def test_other_ways_to_stop_may_miss_the_best():
 def test_diverse_groups_are_the_slow_ones(groups, normalise, alpha):
     tables = Tables(rows=3, vocabulary=7)
     settings = SearchSettings(
-        width=6,
-        best=6,
-        limit=5,
-        groups=groups,
-        diversity=0.7,
-        normalise=normalise,
-        alpha=alpha,
+        num_beams=6,
+        num_return=6,
+        max_length=5,
+        num_beam_groups=groups,
+        diversity_penalty=0.7,
+        length_normalisation=normalise,
+        length_penalty=alpha,
     )
     for row, hypotheses in enumerate(run(tables, settings)):
         same(hypotheses, slow_beam(tables, row, settings), tables, row, settings)
@@ -125,25 +138,45 @@ def test_diverse_groups_are_the_slow_ones(groups, normalise, alpha):
 
 def test_beams_that_are_not_in_use_cost_later_groups_nothing():
     tables = Tables(rows=3, vocabulary=4)  # the first step cannot fill a group
-    settings = SearchSettings(width=10, best=10, limit=4, groups=2, diversity=0.7)
+    settings = SearchSettings(
+        num_beams=10, num_return=10, max_length=4, num_beam_groups=2, diversity_penalty=0.7
+    )
     for row, hypotheses in enumerate(run(tables, settings)):
         same(hypotheses, slow_beam(tables, row, settings), tables, row, settings)
 
 
 def test_one_group_is_plain_beam_search_and_groups_without_diversity_repeat_each_other():
     tables = Tables(rows=3, vocabulary=7)
-    plain = run(tables, SearchSettings(width=3, best=3, limit=5))
-    assert run(tables, SearchSettings(width=3, best=3, limit=5, groups=1, diversity=2.0)) == plain
-    twice = run(tables, SearchSettings(width=6, best=6, limit=5, groups=2, diversity=0.0))
+    plain = run(tables, SearchSettings(num_beams=3, num_return=3, max_length=5))
+    assert (
+        run(
+            tables,
+            SearchSettings(
+                num_beams=3, num_return=3, max_length=5, num_beam_groups=1, diversity_penalty=2.0
+            ),
+        )
+        == plain
+    )
+    twice = run(
+        tables,
+        SearchSettings(
+            num_beams=6, num_return=6, max_length=5, num_beam_groups=2, diversity_penalty=0.0
+        ),
+    )
     assert twice == [[one for one in row for _ in range(2)] for row in plain]
-    apart = run(tables, SearchSettings(width=6, best=6, limit=5, groups=2, diversity=5.0))
+    apart = run(
+        tables,
+        SearchSettings(
+            num_beams=6, num_return=6, max_length=5, num_beam_groups=2, diversity_penalty=5.0
+        ),
+    )
     assert all(len({ids(one) for one in row}) > 3 for row in apart)
 
 
 def test_greedy_is_a_beam_of_one():
     tables = Tables(rows=7, vocabulary=5)
-    settings = SearchSettings(normalise="none", limit=13)
-    ways = (replace(settings, method="greedy"), replace(settings, method="beam", width=1))
+    settings = SearchSettings(length_normalisation="none", max_length=13)
+    ways = (replace(settings, method="greedy"), replace(settings, method="beam", num_beams=1))
     found, wanted = (
         search(tables.step, tables.start(), way, batch=7, bos=BOS, eos=EOS) for way in ways
     )
@@ -159,13 +192,15 @@ def test_greedy_is_a_beam_of_one():
 def test_rows_do_not_see_each_other(method, stop):
     """Alone, in any company, with batches that shrink or not, however often one looks."""
     tables = Tables(rows=7, vocabulary=5)
-    settings = SearchSettings(method=method, width=3, best=3, samples=2, limit=13, stop=stop)
+    settings = SearchSettings(
+        method=method, num_beams=3, num_return=3, num_samples=2, max_length=13, stop=stop
+    )
     rules = replace(tables.looking(), seeds=[11, 5, 17, 3, 29, 2, 7])
     whole = run(tables, settings, rules)
     assert len({len(one.ids) for row in whole for one in row}) > 3
     for shrink, check in ((True, 1), (True, 3), (False, 1), (False, 50)):
         tables.calls.clear()
-        again = run(tables, replace(settings, shrink=shrink, check=check), rules)
+        again = run(tables, replace(settings, drop_finished=shrink, check_every=check), rules)
         assert [[plain(one) for one in row] for row in again] == [
             [plain(one) for one in row] for row in whole
         ]
@@ -187,7 +222,7 @@ def plain(one):
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 def test_attention_is_that_of_the_sequence(method):
     tables = Tables(rows=3, vocabulary=5)
-    settings = SearchSettings(method=method, width=4, best=4, samples=4, limit=9)
+    settings = SearchSettings(method=method, num_beams=4, num_return=4, num_samples=4, max_length=9)
     rules = replace(tables.looking(), prefix=[[1, 4], [], [0]])
     for row, hypotheses in enumerate(run(tables, settings, rules)):
         for one in hypotheses:
@@ -198,7 +233,9 @@ def test_attention_is_that_of_the_sequence(method):
 
 def test_samples_and_greedy_are_scored_like_beams():
     tables = Tables(rows=3, vocabulary=5)
-    settings = SearchSettings(method="sample", samples=5, limit=7, alpha=0.9, coverage=0.3)
+    settings = SearchSettings(
+        method="sample", num_samples=5, max_length=7, length_penalty=0.9, coverage_penalty=0.3
+    )
     for row, hypotheses in enumerate(run(tables, settings, tables.looking())):
         for one in hypotheses:
             slow = Slow(ids(one), tuple(one.logps))
@@ -210,7 +247,9 @@ def test_a_forced_prefix(method):
     """Each row has its own; it is a condition: in the ids, not in score, length or limit."""
     tables = Tables(rows=3, vocabulary=5)
     prefix = [[1, 4, 0], [], [2]]
-    settings = SearchSettings(method=method, width=3, best=3, samples=3, limit=5, minimum=2)
+    settings = SearchSettings(
+        method=method, num_beams=3, num_return=3, num_samples=3, max_length=5, min_length=2
+    )
     rules = Constraints(prefix=prefix, forbidden=[4], seeds=[1, 2, 3])
     found = run(tables, settings, rules)
     for row, hypotheses in enumerate(found):
@@ -248,7 +287,7 @@ def test_nothing_ends_inside_its_prefix(method):
     tables = Tables(rows=3, vocabulary=5)
     tables.scores[..., EOS] += 5
     prefix = [[1, 4, 0], [], [2]]
-    settings = SearchSettings(method=method, width=2, samples=3, limit=2)
+    settings = SearchSettings(method=method, num_beams=2, num_samples=3, max_length=2)
     for given, row in zip(prefix, run(tables, settings, Constraints(prefix=prefix)), strict=True):
         assert all(one.ids[: len(given)] == given for one in row)
         assert all(len(one.logps) > len(given) for one in row)
@@ -256,7 +295,14 @@ def test_nothing_ends_inside_its_prefix(method):
 
 def test_what_is_forced_is_no_diversity():
     tables = Tables(rows=3, vocabulary=7)
-    settings = SearchSettings(width=4, best=4, groups=2, diversity=3.0, limit=4, alpha=1.0)
+    settings = SearchSettings(
+        num_beams=4,
+        num_return=4,
+        num_beam_groups=2,
+        diversity_penalty=3.0,
+        max_length=4,
+        length_penalty=1.0,
+    )
     long = run(tables, settings, Constraints(prefix=[[1, 4]] * 3))
     start = tables.start()
     start = replace(start, cell=(torch.tensor([tables.cell((1,))] * 3),))
@@ -269,13 +315,15 @@ def test_what_is_forced_is_no_diversity():
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 def test_lengths_of_each_row(method):
     tables = Tables(rows=3, vocabulary=5)
-    settings = SearchSettings(method=method, width=3, best=3, samples=5, limit=50)
+    settings = SearchSettings(
+        method=method, num_beams=3, num_return=3, num_samples=5, max_length=50
+    )
     found = run(tables, settings, Constraints(limit=[1, 4, 9], minimum=[0, 4, 7]))
     for row, low, high in zip(found, (1, 4, 7), (1, 4, 9), strict=True):
         sizes = [len(one.logps) for one in row]
         assert all(low <= size <= high for size in sizes)
         assert all(one.ended for one in row if len(one.logps) < high)
-    settings = replace(settings, minimum=6, limit=6)
+    settings = replace(settings, min_length=6, max_length=6)
     assert {len(one.logps) for row in run(tables, settings) for one in row} == {6}
 
 
@@ -283,7 +331,7 @@ def test_lengths_of_each_row(method):
 def test_an_end_may_come_at_the_minimum_and_not_before(minimum):
     tables = Tables(rows=5, vocabulary=5)
     tables.scores[..., EOS] += 2  # short sequences
-    settings = SearchSettings(width=3, best=3, limit=7, minimum=minimum)
+    settings = SearchSettings(num_beams=3, num_return=3, max_length=7, min_length=minimum)
     found = run(tables, settings)
     for row, hypotheses in enumerate(found):
         wanted = slow_beam(tables, row, settings, lambda ids: ids[-1] != EOS or len(ids) >= minimum)
@@ -301,16 +349,21 @@ def test_no_ngram_comes_twice(size):
     tables.scores[..., EOS] -= 2  # long sequences
     for method in ("beam", "greedy", "sample"):
         settings = SearchSettings(
-            method=method, width=3, best=3, limit=4, samples=3, no_repeat=size
+            method=method,
+            num_beams=3,
+            num_return=3,
+            max_length=4,
+            num_samples=3,
+            no_repeat_ngram_size=size,
         )
-        settings = replace(settings, limit=4 if size == 1 else 17)
+        settings = replace(settings, max_length=4 if size == 1 else 17)
         prefix = [[1, 4], [], [0], [1, 1, 4], [4]]
         if size == 1:
             prefix[3] = [1]
         for row in run(tables, settings, Constraints(prefix=prefix)):
             for one in row:
                 assert len(set(grams(one.ids, size))) == len(grams(one.ids, size))
-    free = run(tables, SearchSettings(method="greedy", limit=17))
+    free = run(tables, SearchSettings(method="greedy", max_length=17))
     assert any(len(set(grams(r[0].ids, size))) < len(grams(r[0].ids, size)) for r in free)
 
 
@@ -320,7 +373,12 @@ def test_blocked_ngrams_are_the_slow_ones(size):
     tables = Tables(rows=5, vocabulary=5)
     tables.scores[..., EOS] -= 1
     settings = SearchSettings(
-        width=3, best=3, limit=6, no_repeat=size, alpha=1.0, normalise="length"
+        num_beams=3,
+        num_return=3,
+        max_length=6,
+        no_repeat_ngram_size=size,
+        length_penalty=1.0,
+        length_normalisation="length",
     )
     found = run(tables, settings)
     for row, hypotheses in enumerate(found):
@@ -335,7 +393,7 @@ def test_blocked_ngrams_are_the_slow_ones(size):
 
 def test_only_what_is_allowed():
     tables = Tables(rows=3, vocabulary=7)
-    settings = SearchSettings(width=3, best=3, limit=6)
+    settings = SearchSettings(num_beams=3, num_return=3, max_length=6)
     mask = torch.tensor([True, True, False, True, False, True, False])
     for rules in (Constraints(allowed=mask), Constraints(forbidden=[2, 4, 6])):
         for row, hypotheses in enumerate(run(tables, settings, rules)):
@@ -344,7 +402,7 @@ def test_only_what_is_allowed():
     each = torch.stack([mask, ~mask, torch.ones(7, dtype=torch.bool)])
     each[:, EOS] = True
     for method in ("beam", "greedy", "sample"):
-        other = replace(settings, method=method, samples=3)
+        other = replace(settings, method=method, num_samples=3)
         for row, hypotheses in enumerate(run(tables, other, Constraints(allowed=each))):
             assert all(each[row, token] for one in hypotheses for token in one.ids)
 
@@ -367,7 +425,7 @@ def test_what_is_allowed_may_depend_on_the_prefix(method):
         words = [token for token in ids if token != EOS]
         return words == sorted(words, reverse=True) and not (row == 1 and ids[0] == 6)
 
-    settings = SearchSettings(method=method, width=3, best=3, samples=3, limit=6)
+    settings = SearchSettings(method=method, num_beams=3, num_return=3, num_samples=3, max_length=6)
     for row, hypotheses in enumerate(run(tables, settings, Constraints(allowed=falling))):
         if method == "beam":
             wanted = slow_beam(tables, row, settings, lambda ids, row=row: good(row, ids))
@@ -377,13 +435,17 @@ def test_what_is_allowed_may_depend_on_the_prefix(method):
 
 def test_fewer_sequences_than_beams():
     tables = Tables(rows=3, vocabulary=5)
-    found = run(tables, SearchSettings(width=7, best=7, limit=2), Constraints(forbidden=[0, 1, 2]))
+    found = run(
+        tables,
+        SearchSettings(num_beams=7, num_return=7, max_length=2),
+        Constraints(forbidden=[0, 1, 2]),
+    )
     assert [sorted(ids(one) for one in row) for row in found] == [[(3,), (4, 3), (4, 4)]] * 3
 
 
 def test_repetition_makes_tokens_rarer_and_is_another_distribution():
     tables = Tables(rows=3, vocabulary=5)
-    settings = SearchSettings(method="greedy", limit=9, repetition=1.7, minimum=9)
+    settings = SearchSettings(method="greedy", max_length=9, repetition_penalty=1.7, min_length=9)
     for row, (one,) in enumerate(run(tables, settings)):
         for t, token in enumerate(one.ids):
             scores = tables.scores[row, tables.cell(tuple(one.ids[:t]))].tolist()
@@ -400,7 +462,14 @@ def test_repetition_makes_tokens_rarer_and_is_another_distribution():
 
 def test_a_beam_with_repetition_ranks_by_the_other_distribution():
     tables = Tables(rows=1, vocabulary=5)
-    settings = replace(WIDE, width=700, best=700, limit=4, repetition=1.7, normalise="none")
+    settings = replace(
+        WIDE,
+        num_beams=700,
+        num_return=700,
+        max_length=4,
+        repetition_penalty=1.7,
+        length_normalisation="none",
+    )
     for one in run(tables, settings)[0]:
         total = 0.0
         for t, token in enumerate(ids(one)):
@@ -427,7 +496,12 @@ def test_a_faster_step_is_handed_everything():
     for method in ("beam", "sample"):
         calls.clear()
         settings = SearchSettings(
-            method=method, width=3, best=3, limit=9, shrink=False, no_repeat=2
+            method=method,
+            num_beams=3,
+            num_return=3,
+            max_length=9,
+            drop_finished=False,
+            no_repeat_ngram_size=2,
         )
         wanted = run(tables, settings)
         assert run(tables, settings, wrap_step=faster) == wanted
@@ -452,8 +526,10 @@ def test_a_step_does_not_wait_for_the_device(options, wanted):
     """A beam looks once a step whether anything ended, on a processor only."""
     tables = Tables(rows=3, vocabulary=5)
     rules = replace(tables.looking(), prefix=[[1, 4], [], [0]], minimum=[2, 3, 1])
-    settings = SearchSettings(**{"width": 4, "groups": 2, **options}, limit=9, coverage=0.2)
-    settings = replace(settings, no_repeat=2, repetition=1.3, check=4)
+    settings = SearchSettings(
+        **{"num_beams": 4, "num_beam_groups": 2, **options}, max_length=9, coverage_penalty=0.2
+    )
+    settings = replace(settings, no_repeat_ngram_size=2, repetition_penalty=1.3, check_every=4)
     seen = []
 
     def faster(advance):
@@ -482,7 +558,7 @@ def test_nothing_possible_is_an_error():
         allowed = torch.ones(3, 5, dtype=torch.bool)
         allowed[1] = False
         with pytest.raises(UserError, match=r"Row 1: no sequence is possible.*loosen"):
-            run(tables, SearchSettings(method=method, limit=5), Constraints(allowed=allowed))
+            run(tables, SearchSettings(method=method, max_length=5), Constraints(allowed=allowed))
 
 
 def test_scores_that_are_no_numbers_are_an_error():
@@ -490,7 +566,7 @@ def test_scores_that_are_no_numbers_are_an_error():
     tables.scores[2] = torch.nan
     for method in ("beam", "greedy", "sample"):
         for check in (1, 5):
-            settings = SearchSettings(method=method, limit=5, check=check)
+            settings = SearchSettings(method=method, max_length=5, check_every=check)
             with pytest.raises(UserError, match=r"Row 2: the model's scores are not numbers"):
                 run(tables, settings)
 
@@ -515,14 +591,27 @@ def test_rules_that_cannot_be_kept(rules, message):
 
 def test_coverage_without_attention_is_an_error():
     with pytest.raises(UserError, match="gives no attention to measure coverage by"):
-        run(Tables(), SearchSettings(coverage=0.2))
+        run(Tables(), SearchSettings(coverage_penalty=0.2))
 
 
 def test_shape_comments_hold():
     tables = Tables(rows=3, vocabulary=11)
     rules = replace(tables.looking(), prefix=[[1, 4], [], [0]], minimum=[2, 3, 1], limit=[5, 6, 7])
     for settings in (
-        SearchSettings(width=6, groups=2, coverage=0.3, no_repeat=3, repetition=1.2),
-        SearchSettings(method="sample", samples=2, top_k=7, top_p=0.9, typical=0.9, no_repeat=2),
+        SearchSettings(
+            num_beams=6,
+            num_beam_groups=2,
+            coverage_penalty=0.3,
+            no_repeat_ngram_size=3,
+            repetition_penalty=1.2,
+        ),
+        SearchSettings(
+            method="sample",
+            num_samples=2,
+            top_k=7,
+            top_p=0.9,
+            typical_p=0.9,
+            no_repeat_ngram_size=2,
+        ),
     ):
         assert checked("weft.decode.search", lambda s=settings: run(tables, s, rules)) > 100

@@ -102,7 +102,7 @@ class DecodeGraphs:
         """How to search from a state: as graphs, or step by step where those cannot be."""
         plain = PreparedSearch(self.decoder.step, state, settings, None)
         asks = constraints.allowed is not None and not isinstance(constraints.allowed, Tensor)
-        if settings.graphs == "off" or asks or self._autocast:
+        if settings.cuda_graphs == "off" or asks or self._autocast:
             return plain
         fixed, steps = state, max_steps(settings, constraints)
         writer = self._laid_out()
@@ -125,7 +125,7 @@ class DecodeGraphs:
         except Exception as error:
             there = self.can_pin = False
             self.note("The past is attended to without a kernel of its own", error)
-        rows = settings.width if settings.method == "beam" else 1
+        rows = settings.num_beams if settings.method == "beam" else 1
         if not there:
             return 0
         try:
@@ -177,7 +177,9 @@ class DecodeGraphs:
 
     def wants_compiled(self, slot: "_GraphBuffers", settings: SearchSettings) -> bool:
         """Whether the step of a shape is to be compiled now."""
-        now = self.compiled or settings.graphs == "compiled" or slot.steps >= COMPILE_AFTER_STEPS
+        now = (
+            self.compiled or settings.cuda_graphs == "compiled" or slot.steps >= COMPILE_AFTER_STEPS
+        )
         return now and self.can_compile
 
     def written(
@@ -392,7 +394,7 @@ class _GraphedSteps:
 
 def _graph_settings(settings: SearchSettings) -> SearchSettings:
     """The settings of a search by graphs: no row leaves, other numbers of rows are other graphs."""
-    return replace(settings, shrink=False, check=settings.check or CHECK_EVERY)
+    return replace(settings, drop_finished=False, check_every=settings.check_every or CHECK_EVERY)
 
 
 def _step_key(body: Any) -> Hashable:
@@ -436,5 +438,5 @@ def _round_up_rows(rows: int) -> int:
 
 def max_steps(settings: SearchSettings, rules: Constraints) -> int:
     """The most steps that a search can take."""
-    limit = max(rules.limit, default=settings.limit)
+    limit = max(rules.limit, default=settings.max_length)
     return limit + max(map(len, rules.prefix), default=0)

@@ -78,6 +78,6 @@ class PrefillRequest:
         memory = memory.with_data(memory.data.to(next(decoder.parameters()).dtype))
         state = decoder.start(memory).shared()
         if hasattr(writer, "fixed"):
-            state = writer.fixed(state, self.settings.limit, slot.run.state.beams)
+            state = writer.fixed(state, self.settings.max_length, slot.run.state.beams)
         run = begun.first
         copy_into(slot.run, replace(run, state=expand_beams(state, run.width)))

@@ -81,11 +81,11 @@ class Seq2SeqOutput:
     ) -> list[list[Hypothesis]]:
         """The sequences of each row, best first."""
         head = self.head
-        if head.graphs is not None and self.source is None and settings.graphs != "off":
+        if head.graphs is not None and self.source is None and settings.cuda_graphs != "off":
             ends = {"bos": head.first, "eos": head.last}
             given = self.given if isinstance(self.given, LazySource) else self._memory
             return head.graphs.written(given, settings, constraints, **ends)
-        step, state = pack_step(head.decoder, self.start(), settings.weights)
+        step, state = pack_step(head.decoder, self.start(), settings.weight_dtype)
         return search(
             step, state.shared(), settings, batch=len(self.memory), bos=head.first, eos=head.last,
             constraints=constraints,
@@ -135,7 +135,7 @@ class Seq2SeqHead(nn.Module):
     def greedy_decoding(self) -> Iterator[None]:
         """Greedy for a while: to see how a training goes, a wide search is not worth its time."""
         kept = self.search
-        self.search = replace(kept, method="greedy", width=1, best=1, groups=1)
+        self.search = replace(kept, method="greedy", num_beams=1, num_return=1, num_beam_groups=1)
         try:
             yield
         finally:

@@ -63,7 +63,7 @@ class BeamState:
         past: bool,
     ) -> "BeamState":
         """Before the first step; `state` has its rows spread already."""
-        width, device = settings.width, ids.device
+        width, device = settings.num_beams, ids.device
         batch = len(ids) // width
         source = None if asked.source is None else asked.source.shape[1]
 
@@ -73,16 +73,16 @@ class BeamState:
         real = torch.float32
         # All beams of a group start equal: one is kept, so that they do not repeat it.
         totals = torch.full((batch, width), -torch.inf, device=device)
-        totals[:, :: width // settings.groups] = 0
+        totals[:, :: width // settings.num_beam_groups] = 0
         return cls(
             time=zeros(),
             asked=asked,
             ids=ids,
             past=zeros(len(ids), steps) if past else None,
             totals=totals,
-            spent=zeros(batch, width, dtype=real) if settings.groups > 1 else None,
+            spent=zeros(batch, width, dtype=real) if settings.num_beam_groups > 1 else None,
             covered=zeros(batch, width, source, dtype=real)
-            if source and settings.coverage
+            if source and settings.coverage_penalty
             else None,
             tokens=zeros(batch, steps, width),
             logps=zeros(batch, steps, width, dtype=real),
@@ -90,7 +90,7 @@ class BeamState:
             attention=zeros(batch, steps, width, source, dtype=real) if source else None,
             pool=FinishedPool(
                 rank=torch.full((batch, width), -torch.inf, device=device),
-                spent=zeros(batch, width, dtype=real) if settings.groups > 1 else None,
+                spent=zeros(batch, width, dtype=real) if settings.num_beam_groups > 1 else None,
                 time=zeros(batch, width),
                 slot=zeros(batch, width),
                 token=zeros(batch, width),
@@ -163,17 +163,17 @@ def advance(
     if covered is not None:
         rank = rank + _coverage_penalty(beams, covered, settings).gather(1, ended.slot)  # (B, W)
     rank = rank.masked_fill(~over, -torch.inf)  # (B, W)
-    pool = _update_finished(beams, ended, rank, settings.groups)
+    pool = _update_finished(beams, ended, rank, settings.num_beam_groups)
     done = beams.done | cut | _is_finished(beams, pool, still.total, length, settings)  # (B,)
     return _reorder_beams(beams, state, still, covered, pool, done)
 
 
 def length_norm(length: Tensor, settings: SearchSettings) -> Tensor:
     """What a log-probability of so many tokens is divided by (Wu et al. 2016, equation 14)."""
-    if settings.normalise == "none":
+    if settings.length_normalisation == "none":
         return torch.ones_like(length, dtype=torch.float32)
-    size = (5 + length) / 6 if settings.normalise == "wu" else length.float()
-    return size**settings.alpha
+    size = (5 + length) / 6 if settings.length_normalisation == "wu" else length.float()
+    return size**settings.length_penalty
 
 
 def _top_tokens(
@@ -181,7 +181,7 @@ def _top_tokens(
 ) -> tuple[TopTokens, Tensor | None]:
     """The best tokens of each beam, and which prompts are in their prefix (B,)."""
     force = forced_prefix(beams.asked, beams.time)
-    share = beams.width // settings.groups
+    share = beams.width // settings.num_beam_groups
     # A beam gives at most 2w candidates, and earlier groups make at most W - w tokens dearer.
     values, tokens, logps, forced = constrained_topk(
         scores,
@@ -218,14 +218,16 @@ def _choose_candidates(
     several groups a token costs more for each beam of an earlier group that took it in this step
     (Hamming diversity, Vijayakumar et al. 2016).
     """
-    share = beams.width // settings.groups
+    share = beams.width // settings.num_beam_groups
     ended: list[Candidates] = []
     still: list[Candidates] = []
     for first in range(0, beams.width, share):
         mine = slice(first, first + share)
         total, cost = options.total[:, mine], None  # (B, w, K)
         if still:
-            cost = _diversity_cost(options.token[:, mine], still, settings.diversity)  # (B, w, K)
+            cost = _diversity_cost(
+                options.token[:, mine], still, settings.diversity_penalty
+            )  # (B, w, K)
             if inside is not None:
                 cost = cost.masked_fill(inside[:, None, None], 0)  # what is forced is no choice
             total = total - cost  # (B, w, K)
@@ -320,7 +322,7 @@ def _coverage_penalty(beams: BeamState, covered: Tensor, settings: SearchSetting
     assert beams.asked.source is not None
     real = beams.asked.source.unflatten(0, beams.totals.shape)  # (B, W, S)
     logs = covered.clamp(MIN_COVERAGE, 1).log().masked_fill(~real, 0)  # (B, W, S)
-    return settings.coverage * logs.sum(-1)
+    return settings.coverage_penalty * logs.sum(-1)
 
 
 def _update_finished(
@@ -358,19 +360,19 @@ def _is_finished(
     Log-probabilities, diversity and coverage only ever lower a score, so that what an open beam
     can still reach is its total under the kindest normalisation.
     """
-    shape = (settings.groups, beams.width // settings.groups)
+    shape = (settings.num_beam_groups, beams.width // settings.num_beam_groups)
     best = totals.unflatten(1, shape).amax(2)  # (B, G)
     ranks = pool.rank.unflatten(1, shape)  # (B, G, w)
     # The returned ones of one beam; of several groups any may come back.
-    exact = settings.stop == "exact" and settings.groups == 1
-    bar = ranks[..., settings.best - 1 if exact else -1]  # (B, G)
+    exact = settings.stop == "exact" and settings.num_beam_groups == 1
+    bar = ranks[..., settings.num_return - 1 if exact else -1]  # (B, G)
     if settings.stop == "full":
         settled = (bar > -torch.inf) | (best == -torch.inf)  # (B, G)
     else:
         kindest = length
         if settings.stop == "exact":
             kindest = length + 1
-            if settings.alpha > 0:
+            if settings.length_penalty > 0:
                 kindest = beams.asked.limit[:: beams.width]
             elif beams.asked.minimum is not None:
                 kindest = kindest.maximum(beams.asked.minimum[:: beams.width])

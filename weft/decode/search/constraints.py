@@ -70,8 +70,8 @@ def build_constraints(
         if (found := len(getattr(rules, name))) not in (0, batch):
             raise UserError(f"{found} values of '{name}' for {batch} rows; give one for each row.")
     _check_attention(rules, settings, batch)
-    limit = list(rules.limit) or [settings.limit] * batch
-    minimum = list(rules.minimum) or [settings.minimum] * batch
+    limit = list(rules.limit) or [settings.max_length] * batch
+    minimum = list(rules.minimum) or [settings.min_length] * batch
     for row, (short, long) in enumerate(zip(minimum, limit, strict=True)):
         if long < 1 or short > long:
             raise UserError(
@@ -105,10 +105,10 @@ def build_constraints(
 
 
 def _check_attention(rules: Constraints, settings: SearchSettings, batch: int) -> None:
-    if settings.coverage and rules.attention is None:
+    if settings.coverage_penalty and rules.attention is None:
         raise UserError(
-            f"generate.coverage is {settings.coverage}, but this decoder gives no attention to "
-            "measure coverage by. Set coverage = 0, or use a decoder with attention."
+            f"generate.coverage_penalty is {settings.coverage_penalty}, but this decoder gives no "
+            "attention to measure coverage by. Set it to 0, or use a decoder with attention."
         )
     assert rules.attention is None or rules.source is not None, "attention needs a source mask"
     assert rules.source is None or len(rules.source) == batch
@@ -143,14 +143,13 @@ def constrained_log_probs(
     forced = None if force is None else own.gather(1, force[1][:, None])[:, 0]
     # Without a penalty both are the same, and one tensor serves: rules are written into it.
     weighed = own
-    if settings.repetition != 1:
+    if settings.repetition_penalty != 1:
         assert past is not None
-        weighed = penalise_repetition(scores, past, time, settings.repetition).log_softmax(
-            -1
-        )  # (N, V)
-    if settings.no_repeat:
+        penalty = settings.repetition_penalty
+        weighed = penalise_repetition(scores, past, time, penalty).log_softmax(-1)  # (N, V)
+    if settings.no_repeat_ngram_size:
         assert past is not None
-        block_repeated_ngrams(weighed, past, time, settings.no_repeat)
+        block_repeated_ngrams(weighed, past, time, settings.no_repeat_ngram_size)
     for barred in (wish.barred, None if mask is None else ~mask):
         if barred is not None:
             weighed.masked_fill_(barred, -torch.inf)

@@ -65,9 +65,9 @@ def collect_samples(
         ended = bool(tokens[i, size - 1] == eos)
         seen = None if attention is None else attention[i, :size]
         score = float(scores[i])
-        if settings.coverage and seen is not None and sources is not None:
+        if settings.coverage_penalty and seen is not None and sources is not None:
             logs = np.log(seen.sum(0).clip(MIN_COVERAGE, 1))  # (S,)
-            score += settings.coverage * float(logs[sources[i]].sum())
+            score += settings.coverage_penalty * float(logs[sources[i]].sum())
         ids = tokens[i, : size - ended].tolist()
         yield (
             int(rows[i]),
@@ -113,7 +113,7 @@ def backtrack(
         score = (
             score + _to_host(prompts, pool.spent)[0] / length_norm(size, settings).numpy()
         )  # (R, W)
-    order = np.argsort(-score, axis=1, kind="stable")[:, : settings.best]  # (R, best)
+    order = np.argsort(-score, axis=1, kind="stable")[:, : settings.num_return]  # (R, best)
     score, ends, slot, last, logp = (x[here, order] for x in (score, ends, slot, last, logp))
     path, ids, own = _follow_parents(slot, ends, tokens, logps, parents)
     ids[here, np.arange(order.shape[1]), ends] = last

@@ -68,12 +68,12 @@ def truncate_distribution(logp: Tensor, settings: SearchSettings) -> tuple[Tenso
     if settings.top_p < 1:
         logp = logp.log_softmax(-1)
         logp, place = _keep_mass(logp, logp, settings.top_p, place)
-    if settings.typical < 1:
+    if settings.typical_p < 1:
         logp = logp.log_softmax(-1)
         surprise = torch.where(logp > -torch.inf, -logp, 0)  # (N, K)
         expected = (logp.exp() * surprise).sum(-1, keepdim=True)  # (N, 1)
         nearness = torch.where(logp > -torch.inf, -(surprise - expected).abs(), -torch.inf)
-        logp, place = _keep_mass(logp, nearness, settings.typical, place)
+        logp, place = _keep_mass(logp, nearness, settings.typical_p, place)
     return logp, place
 
 

@@ -118,7 +118,7 @@ def stream(
     constraints: Constraints = NO_CONSTRAINTS,
     wrap_step: StepWrapper | None = None,
 ) -> Iterator[list[StreamDelta]]:
-    """The newest tokens of each row as they come, every `settings.check` steps."""
+    """The newest tokens of each row as they come, every `settings.check_every` steps."""
     if settings.method == "beam":
         raise UserError(
             "A beam cannot be streamed: its first token is known only at the end. "
@@ -131,7 +131,7 @@ def stream(
 
 
 def _sample_count(settings: SearchSettings) -> int:
-    return settings.samples if settings.method == "sample" else 1
+    return settings.num_samples if settings.method == "sample" else 1
 
 
 def _run_greedy(job: _SearchJob) -> Iterator[tuple[GreedyState, int, Tensor]]:
@@ -160,7 +160,7 @@ def _run_beam(job: _SearchJob) -> Iterator[tuple[BeamState, int, Tensor]]:
         yield from _run_steps(job.begun, beam.advance, job)
         return
     settings, rules = job.settings, job.rules
-    device, width = device_of(job.state), settings.width
+    device, width = device_of(job.state), settings.num_beams
     wish = build_constraints(
         rules, settings, batch=job.batch, eos=job.eos, width=width, device=device
     )
@@ -171,8 +171,8 @@ def _run_beam(job: _SearchJob) -> Iterator[tuple[BeamState, int, Tensor]]:
         ids=_first_ids(job, width, device),
         steps=_max_steps(job),
         past=_stepwise_constraint(rules) is not None
-        or settings.repetition != 1
-        or settings.no_repeat > 0,
+        or settings.repetition_penalty != 1
+        or settings.no_repeat_ngram_size > 0,
     )
     yield from _run_steps(beams, beam.advance, job)
 
@@ -184,7 +184,7 @@ def _first_ids(job: _SearchJob, width: int, device: torch.device) -> Tensor:
 
 def _max_steps(job: _SearchJob) -> int:
     """After how many steps every row has reached its limit."""
-    limit = list(job.rules.limit) or [job.settings.limit] * job.batch
+    limit = list(job.rules.limit) or [job.settings.max_length] * job.batch
     forced = [len(ids) for ids in job.rules.prefix] or [0] * job.batch
     return max((a + b for a, b in zip(limit, forced, strict=True)), default=0)
 
@@ -208,7 +208,7 @@ def _run_steps(
     )
     if job.faster is not None:
         body = job.faster(body)
-    every = settings.check or (1 if run.ids.device.type == "cpu" else 8)
+    every = settings.check_every or (1 if run.ids.device.type == "cpu" else 8)
     begin, steps = 0, run.tokens.shape[1]
     for now in range(1, steps + 1) if job.batch else ():
         with torch.no_grad():
@@ -222,7 +222,7 @@ def _run_steps(
         done, wrong = run.flags()  # both (B,)
         _check_rows(run, wrong)
         left = int((~done).sum())
-        leave = left == 0 or (settings.shrink and left <= SHRINK_BELOW * len(done))
+        leave = left == 0 or (settings.drop_finished and left <= SHRINK_BELOW * len(done))
         yield run, begin, (done & leave).nonzero()[:, 0]
         begin = now
         if left == 0:

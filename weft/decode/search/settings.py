@@ -18,64 +18,69 @@ class SearchSettings:
     """How sequences are searched for; lengths count what the search chooses, eos included."""
 
     method: Method = "beam"
-    limit: int = 200  # longest sequence
-    minimum: int = 0  # shortest sequence
+    max_length: int = 200  # longest sequence
+    min_length: int = 0  # shortest sequence
     # beam
-    width: int = 5  # open hypotheses, and at most as many finished ones
-    best: int = 1  # hypotheses that come back
-    normalise: Normalise = "wu"  # divide by ((5+n)/6)^alpha, by n^alpha, or by nothing
-    alpha: float = 0.6
-    coverage: float = 0.0  # weight of Wu's coverage penalty; needs attention
+    num_beams: int = 5  # open hypotheses, and at most as many finished ones
+    num_return: int = 1  # hypotheses that come back
+    # divide by ((5+n)/6)^length_penalty, by n^length_penalty, or by nothing
+    length_normalisation: Normalise = "wu"
+    length_penalty: float = 0.6
+    coverage_penalty: float = 0.0  # weight of Wu's coverage penalty; needs attention
     # exact: no open beam can still win; likely: none would if it ended now; full: enough ended
     stop: Stop = "exact"
-    groups: int = 1  # of diverse beam search, each with width / groups hypotheses
-    diversity: float = 0.5  # what a token costs for each time an earlier group took it in this step
+    num_beam_groups: int = 1  # of diverse beam search, each with num_beams / num_beam_groups
+    # what a token costs for each time an earlier group took it in this step
+    diversity_penalty: float = 0.5
     # sample
-    samples: int = 1  # for each row
+    num_samples: int = 1  # for each row
     temperature: float = 1.0
     top_k: int = 0  # only this many tokens; 0 = all
     top_p: float = 1.0  # only the likeliest tokens that hold this mass
-    typical: float = 1.0  # only the tokens nearest the expected surprise that hold this mass
+    typical_p: float = 1.0  # only the tokens nearest the expected surprise that hold this mass
     seed: int = 0
     # all
-    repetition: float = 1.0  # Keskar's penalty of tokens that came before
-    no_repeat: int = 0  # no n-gram of this length may come twice; 0 = off
-    shrink: bool = True  # rows that are finished leave the batch
-    check: int = 0  # steps between looks at what is finished; 0 = 1 on a processor, 8 elsewhere
+    repetition_penalty: float = 1.0  # Keskar's penalty of tokens that came before
+    no_repeat_ngram_size: int = 0  # no n-gram of this length may come twice; 0 = off
+    drop_finished: bool = True  # rows that are finished leave the batch
+    # steps between looks at what is finished; 0 = 1 on a processor, 8 elsewhere
+    check_every: int = 0
     # On a GPU: steps as graphs of the device, from the fourth of a shape on, and whole steps
     # compiled once a shape had 50,000; from the first with "compiled"; one by one with "off".
-    graphs: GraphMode = "auto"
+    cuda_graphs: GraphMode = "auto"
     # On a processor: "int8" lets Transformers step with rounded weights, faster and less exactly.
-    weights: WeightDtype = "float32"
+    weight_dtype: WeightDtype = "float32"
 
     def __post_init__(self) -> None:
         for name, hint in _hints().items():
             _check_type(name, hint, getattr(self, name))
         self._check_numbers()
-        if self.best > self.width:
+        if self.num_return > self.num_beams:
             raise UserError(
-                f"generate.best is {self.best}, but a beam of width {self.width} finds at most "
-                f"{self.width}. Lower best or widen the beam."
+                f"generate.num_return is {self.num_return}, but a search with "
+                f"{self.num_beams} beams finds at most {self.num_beams}. Lower it, or raise "
+                "generate.num_beams."
             )
-        if self.width % self.groups:
+        if self.num_beams % self.num_beam_groups:
             raise UserError(
-                f"generate.groups is {self.groups}, which does not divide generate.width "
-                f"{self.width}: the groups must be of equal size."
+                f"generate.num_beam_groups is {self.num_beam_groups}, which does not divide "
+                f"generate.num_beams {self.num_beams}: the groups must be of equal size."
             )
-        if self.minimum > self.limit:
+        if self.min_length > self.max_length:
             raise UserError(
-                f"generate.minimum {self.minimum} is over generate.limit {self.limit}: "
-                "no sequence is both that long and that short."
+                f"generate.min_length {self.min_length} is over generate.max_length "
+                f"{self.max_length}: no sequence is both that long and that short."
             )
 
     def _check_numbers(self) -> None:
-        for name in ("limit", "width", "best", "groups", "samples"):
+        for name in ("max_length", "num_beams", "num_return", "num_beam_groups", "num_samples"):
             self._want(name, getattr(self, name) >= 1, "at least 1")
-        for name in ("minimum", "top_k", "no_repeat", "check", "coverage", "diversity"):
+        penalties = ("coverage_penalty", "diversity_penalty")
+        for name in ("min_length", "top_k", "no_repeat_ngram_size", "check_every", *penalties):
             self._want(name, getattr(self, name) >= 0, "0 or more")
-        for name in ("top_p", "typical"):
+        for name in ("top_p", "typical_p"):
             self._want(name, 0 < getattr(self, name) <= 1, "over 0 and at most 1 (1 = off)")
-        self._want("repetition", self.repetition >= 1, "at least 1 (1 = off)")
+        self._want("repetition_penalty", self.repetition_penalty >= 1, "at least 1 (1 = off)")
         fix = "over 0; for the likeliest token at each step use method = 'greedy'"
         self._want("temperature", self.temperature > 0, fix)
 
