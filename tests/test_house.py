@@ -115,7 +115,7 @@ def test_the_direction_is_really_checked():
     assert not allowed("report", "serve")
     assert ("weft.run.train", 0) not in imports(ROOT / "errors.py")
     lazy = {name for name, _ in imports(ROOT / "run" / "train.py")}
-    assert "weft.run.neural.Run" in lazy  # an import inside a function
+    assert any(name.startswith("weft.run.neural.") for name in lazy)  # inside a function
 
 
 def test_devices_live_in_one_file():

@@ -23,6 +23,7 @@ from weft.compare.budget import (
 )
 from weft.compare.trial import ERROR, MIN_COMPLETED, Result, Timing, Trial
 from weft.errors import UserError
+from weft.machine import cores
 from weft.registry import trusted
 from weft.run.processes import python_command
 from weft.train.logger import PROGRESS
@@ -44,14 +45,14 @@ def crew(device: str, workers: int, threads: int) -> Crew:
     """Without oversubscribing: cores are shared out among the trainings, GPUs taken in turn."""
     if workers < 0:
         raise UserError(f"--workers should be 0 (as many as fit) or more, got {workers}.")
-    cores = _cores()
+    available = cores()
     devices = _devices(device)
     if len(devices) > 1 or devices[0] != "cpu":
         # A small model leaves most of a GPU idle; a core or two feed each training.
-        count = workers or max(1, min(4 * len(devices), cores // 2))
-        return Crew(count, threads or max(1, cores // count), devices)
-    threads = threads or (max(1, cores // workers) if workers else 1)
-    return Crew(workers or max(1, cores // threads), threads, devices)
+        count = workers or max(1, min(4 * len(devices), available // 2))
+        return Crew(count, threads or max(1, available // count), devices)
+    threads = threads or (max(1, available // workers) if workers else 1)
+    return Crew(workers or max(1, available // threads), threads, devices)
 
 
 @dataclass
@@ -341,13 +342,6 @@ def _failure(trial: Trial, running: Running) -> str:
     running.errors.seek(0)
     last = running.errors.read().decode("utf-8", "replace").strip().split("\n")[-1]
     return f"its process ended with status {code}: {last}"
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        return os.cpu_count() or 1
 
 
 def _devices(device: str) -> tuple[str, ...]:

@@ -29,13 +29,12 @@ from weft.run.tokenise import found_in
 from weft.runtime import seed_everything
 from weft.storage import write_text
 from weft.train import checkpoint
-from weft.train.course import Course
 from weft.train.cuda_graphs import WARM, setup_work, updates_ahead
-from weft.train.fall import Fall
 from weft.train.feature_cache import tell
 from weft.train.gradient_diagnostics import Health, examine, first_bad, sample
 from weft.train.logger import Refused, forget_after
 from weft.train.loop import NotFinite, Progress, Trainee, averaged, check, fit, rehearse
+from weft.train.progress_checks import DevCurve, LossTracker
 from weft.train.threads import ThreadChoice, thread_counts
 from weft.train.time_budget import Clock
 
@@ -62,12 +61,12 @@ class Loop:
         self.batches = _batches(run, train, model)
         self.metric = self.settings.metric or run.task.metric
         self.best: float | None = None
-        self.course = Course(self.metric)
+        self.dev_curve = DevCurve(self.metric)
         self.stale = 0
         self.saved = time.perf_counter()
         self.clock = Clock(run.started, self.settings.minutes)
         self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
-        self.fall = Fall()
+        self.loss_tracker = LossTracker()
         self.before: dict[str, Tensor] | None = None  # the weights before an update
         self.turned = False  # to long windows, where BERT reads short ones first
         counts = thread_counts(self.settings.threads, run.runtime.device.type == "cpu")
@@ -91,9 +90,9 @@ class Loop:
             raise self._explained(error) from None
         self.run_.updates, self.run_.training_seconds = self.trainee.step, self.clock.seconds
         self._load_best()
-        self.run_.losses = self.fall.ends
+        self.run_.losses = self.loss_tracker.first_and_lowest
         if self.dev is not None:
-            self.run_.rising = self.course.rising(self.settings.epochs, len(self.dev))
+            self.run_.rising = self.dev_curve.undertrained(self.settings.epochs, len(self.dev))
         if self.trainee.trouble:
             self.watch.say(f"note: {self.trainee.trouble}; it went on without")
         if health := self._health():
@@ -205,7 +204,7 @@ class Loop:
     def _count(self, progress: Progress) -> None:
         self.losses[0] = self.losses[0] + progress.total  # stays on the device
         self.losses[1] += progress.count
-        self.fall.add(progress)
+        self.loss_tracker.add(progress)
 
     def _evaluate(self, progress: Progress) -> None:
         check(self.trainee)
@@ -225,7 +224,7 @@ class Loop:
                     known = ", ".join(found)
                     raise UserError(f"train.metric is '{self.metric}'; this task has {known}.")
                 now = found[self.metric]
-                self.course.add(progress.share, now)
+                self.dev_curve.add(progress.share, now)
                 self._turn(progress)
                 better = self._better(now)
                 words += f"  dev {self.metric} {now:.4f}{'  best' if better else ''}"
@@ -322,7 +321,7 @@ class Loop:
             "loss": [float(self.losses[0]), self.losses[1]],
             "seconds": self.clock.seconds,
             "turned": self.turned,
-            "course": self.course.points,
+            "course": self.dev_curve.points,
             "order": self._order,
             "decay_left": self.trainee.decay_left,
             "threads": torch.get_num_threads(),
@@ -342,7 +341,7 @@ class Loop:
         self.batches.position = position
         self.best, self.stale = extra["best"], extra["stale"]
         self.losses, self.turned = list(extra["loss"]), extra.get("turned", False)
-        self.course.points = [(share, figure) for share, figure in extra.get("course", [])]
+        self.dev_curve.points = [(share, figure) for share, figure in extra.get("course", [])]
         self.trainee.decay_left = extra.get("decay_left")
         before = extra.get("seconds", 0.0)
         self.clock = Clock(self.run_.started, self.settings.minutes, before)
