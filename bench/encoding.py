@@ -38,12 +38,12 @@ from weft.config import from_checkpoint
 from weft.convert.checkpoint import Checkpoint
 from weft.model import Model
 from weft.run.convert import convert
-from weft.run.pretrained import begin
-from weft.run.train import filled
+from weft.run.pretrained import load_pretrained
+from weft.run.train import resolve_config
 from weft.runtime import on, seed_everything
 from weft.text.example import Example
 from weft.text.read import read
-from weft.train.loop import Trainee, fit
+from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
 SHORTEST, LONGEST = 5, 60  # words of a sentence
@@ -143,7 +143,7 @@ class Tuning:
 
     def __init__(self, checkpoint: Path, examples: list[Example]):
         base = from_checkpoint(weft.recipe("bert"), str(checkpoint))
-        full = filled(base.with_values({"train.epochs": 1, "train.batch": PIECE}, "bench"))
+        full = resolve_config(base.with_values({"train.epochs": 1, "train.batch": PIECE}, "bench"))
         self.checkpoint, self.settings = checkpoint, Settings(**full["train"])
         self.task: Any = registry.build("task", full["task"])
         self.space = self.task.space(examples)
@@ -162,8 +162,8 @@ class Tuning:
 
     def ours(self) -> float:
         model, chosen = self._model(), self.settings
-        begin(model, "classify")
-        trainee = Trainee.fresh(model, chosen)
+        load_pretrained(model, "classify")
+        trainee = TrainState.fresh(model, chosen)
         batches = Batches(
             self.store, rows=chosen.batch, budget=chosen.budget, seed=chosen.seed, epochs=1
         )

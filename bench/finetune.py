@@ -30,9 +30,9 @@ from trials import Job, Parts
 import weft
 from weft.config import Config, from_checkpoint
 from weft.predict.evaluate import evaluate
-from weft.run.collapse import listed, never_fell, no_better
-from weft.run.pretrained import resolved
-from weft.run.split import held
+from weft.run.collapse import describe_collapses, loss_never_decreased, not_above_baseline
+from weft.run.pretrained import resolve
+from weft.run.split import in_holdout
 from weft.text.example import Example
 from weft.text.read import Columns, read
 
@@ -122,8 +122,8 @@ def squad(root: Path) -> Parts:
 def cut(parts: Parts) -> Parts:
     """A dev part cut from train by text."""
     train = parts["train"]
-    kept = [e for e in train if not held(e.text, DEV)]
-    return {**parts, "train": kept, "dev": [e for e in train if held(e.text, DEV)]}
+    kept = [e for e in train if not in_holdout(e.text, DEV)]
+    return {**parts, "train": kept, "dev": [e for e in train if in_holdout(e.text, DEV)]}
 
 
 SETS: dict[str, tuple[Callable[[Path], Parts], str, str]] = {  # parts, recipe, figure
@@ -201,7 +201,7 @@ def configured(job: Job) -> Config:
     if job["start"] == "pretrained" or wants:
         config = from_checkpoint(config, job["pretrained"])
     if job["start"] == "scratch" and wants:
-        config = resolved(config).with_values({"embedder.model": ""}, "--scratch")
+        config = resolve(config).with_values({"embedder.model": ""}, "--scratch")
     return config
 
 
@@ -240,14 +240,15 @@ def trained(job: Job, folder: Path) -> Job:
         **{key: round(100 * value, 3) for key, value in figures.items()},
         "n": len(parts["train"]),
         "seconds": round(out.record["seconds"], 1),
-        "collapsed": fallen(metric, parts["test"], found["test"]) or never_fell(out.record),
+        "collapsed": fallen(metric, parts["test"], found["test"])
+        or loss_never_decreased(out.record),
     }
 
 
 def fallen(metric: str, test: list[Example], value: float) -> str:
     """Why a training has collapsed by its figure on test; nothing where it has not."""
     pairs = [(example.label, None) for example in test]
-    return no_better(pairs, metric, True, value, "test")
+    return not_above_baseline(pairs, metric, True, value, "test")
 
 
 def plans(asked: argparse.Namespace) -> list[Job]:
@@ -304,7 +305,7 @@ def means(rows: list[Job]) -> list[Job]:
             mean[key], mean[f"{key}_sd"] = _spread([row[key] for row in found])
         bad = [row["seed"] for row in found if row["collapsed"]]
         if bad:
-            mean["collapsed"] = listed(sorted(bad), len(found), "restarts")
+            mean["collapsed"] = describe_collapses(sorted(bad), len(found), "restarts")
             kept = [row[f"test_{metric}"] for row in found if not row["collapsed"]]
             if kept:
                 mean["kept"], mean["kept_sd"] = _spread(kept)

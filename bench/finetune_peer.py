@@ -15,7 +15,7 @@ from trials import Job, Parts
 from weft.batch import Batches, Store
 from weft.config import Config
 from weft.metrics import Classification, Regression
-from weft.run.train import filled
+from weft.run.train import resolve_config
 from weft.runtime import on, seed_everything, threads
 from weft.text.example import Example
 
@@ -187,7 +187,7 @@ def trained(job: Job, config: Config, parts: Parts, metric: str) -> Job:
     """Fine-tune once, and give back figures by the names that Weft's have."""
     from finetune import fallen
 
-    full = filled(config)
+    full = resolve_config(config)
     train = full["train"]
     began = time.perf_counter()
     with threads(train["threads"]):

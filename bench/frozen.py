@@ -38,14 +38,17 @@ def once(way: str, job: dict[str, Any]) -> tuple[float, float]:
         found = finetune_peer.trained(job, finetune.configured(job), parts, "accuracy")
         return time.perf_counter() - began, found["test_accuracy"]
     folder = Path(tempfile.mkdtemp())
-    reads, trainer.tell = trainer.tell, trainer.tell if way == "weft" else lambda *_: False
+    reads, trainer.cache_features = (
+        trainer.cache_features,
+        trainer.cache_features if way == "weft" else lambda *_: False,
+    )
     try:
         out = weft.train(
             finetune.configured(job), folder / "run", splits=trials.splits(parts), quiet=True,
             device="cpu",
         )  # fmt: skip
     finally:
-        trainer.tell = reads
+        trainer.cache_features = reads
         shutil.rmtree(folder)
     return time.perf_counter() - began, 100 * out.figures["test"]["accuracy"].value
 

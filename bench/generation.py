@@ -20,7 +20,7 @@ from record import Record
 from trials import Job, Parts
 
 import weft
-from weft.run.data import Data, source
+from weft.run.data import Data, example_source
 from weft.text.example import Example
 
 CAPTIONS = {"task.measures": ["bleu", "bleu-lower", "chrf"]}
@@ -39,7 +39,9 @@ def captions(root: Path, language: str, lower: bool) -> Parts:
     folder = root / "seq2seq/multi30k"
     names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
     data = Data(target=language)
-    parts = {part: list(source(data, str(folder / f"{n}.en.gz"))()) for part, n in names.items()}
+    parts = {
+        part: list(example_source(data, str(folder / f"{n}.en.gz"))()) for part, n in names.items()
+    }
     if not lower:
         return parts
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
@@ -57,14 +59,14 @@ def restaurants(root: Path) -> Parts:
     folder = root / "seq2seq/e2e_nlg"
     names = {"train": "trainset", "dev": "devset", "test": "testset_w_refs"}
     data = Data(text="mr", label="ref")
-    return {p: list(source(data, str(folder / f"{n}.csv.gz"))()) for p, n in names.items()}
+    return {p: list(example_source(data, str(folder / f"{n}.csv.gz"))()) for p, n in names.items()}
 
 
 def abstracts(root: Path) -> Parts:
     folder = root / "seq2seq/scitldr_a"
     data = Data(text="source", label="target")
     parts = ("train", "dev", "test")
-    return {part: list(source(data, str(folder / f"{part}.jsonl.gz"))()) for part in parts}
+    return {part: list(example_source(data, str(folder / f"{part}.jsonl.gz"))()) for part in parts}
 
 
 def loaded(name: str, root: Path) -> tuple[Parts, Job]:

@@ -30,7 +30,7 @@ from weft import config as configuration
 from weft.batch.lm_windows import Stream
 from weft.run import lm_data
 from weft.run.convert import export
-from weft.run.data import Data, source
+from weft.run.data import Data, example_source
 from weft.run.split import Splits
 from weft.train.settings import Settings
 
@@ -41,7 +41,7 @@ WARMUP, BETAS = 100, (0.9, 0.95)
 def corpus(root: Path, part: str, megabytes: float) -> Any:
     """A part of `lm/wiki_en`, paragraph by paragraph, up to so many megabytes."""
     (path,) = (root / "lm/wiki_en").glob(f"{part}.txt*")
-    read = source(Data(), str(path), manner="texts")
+    read = example_source(Data(), str(path), mode="texts")
 
     def examples() -> Iterator[Any]:
         left = megabytes * 1e6
@@ -57,7 +57,7 @@ def corpus(root: Path, part: str, megabytes: float) -> Any:
 def train_weft(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Stream, Settings]:
     """Train the recipe; return what came of it, the tokens it learned from and its settings."""
     kept: list[tuple[Stream, Settings]] = []
-    usual = lm_data.stream
+    usual = lm_data.build_stream
 
     def keep(run: Any, model: Any) -> Stream:
         kept.append((usual(run, model), run.settings))
@@ -73,12 +73,12 @@ def train_weft(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Strea
     splits = Splits(
         corpus(job["root"], "train", job["megabytes"]), corpus(job["root"], "valid", 1e9), None
     )
-    lm_data.stream = keep  # type: ignore[assignment]
+    lm_data.build_stream = keep  # type: ignore[assignment]
     try:
         began = time.perf_counter()
         out = weft.train(config, folder / "run", splits=splits, quiet=True, device=job["device"])
     finally:
-        lm_data.stream = usual
+        lm_data.build_stream = usual
     rows = [json.loads(line) for line in open(folder / "run/metrics.jsonl", encoding="utf-8")]
     (stream, settings), steps = kept[0], [row["step"] for row in rows if "step" in row]
     made = {
@@ -118,8 +118,8 @@ def train_bare(
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
     batches = lm_data.Pieces(
-        stream, rows=lm_data.windows(len(stream), 256, settings), window=256, seed=settings.seed,
-        epochs=settings.epochs, in_order=False,
+        stream, rows=lm_data.windows_per_batch(len(stream), 256, settings), window=256,
+        seed=settings.seed, epochs=settings.epochs, in_order=False,
     )  # fmt: skip
     for step, (batch, _) in enumerate(batches):
         if step == updates:

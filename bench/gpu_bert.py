@@ -24,7 +24,7 @@ from weft.model import Model
 from weft.runtime import on
 from weft.tasks.mlm import Masked
 from weft.tokens.special_tokens import Frame
-from weft.train.loop import Trainee, fit
+from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _ours(bench: Bench, model: Model, batches: Batches, window: int) -> Iterator
     """Losses of updates by the product's own loop."""
     settings = Settings(**RATE, epochs=10**6)
     runtime, task = on(str(bench.device), "bf16"), Masked(window=window, next=False)
-    trainee = Trainee.fresh(model.to(bench.device), settings)
+    trainee = TrainState.fresh(model.to(bench.device), settings)
     for progress in fit(trainee, task, batches, settings, runtime):
         if trainee.trouble:
             bench.line("bert training, weft", f"NOTE {trainee.trouble}", trouble=trainee.trouble)

@@ -47,7 +47,9 @@ def chars(bench: Bench) -> None:
 
         config = recipe("gpt").with_values(sets, "bench")
         device = str(bench.device)
-        done = train(config, bench.folder or place / "run", device=device, heard=heard, quiet=True)
+        done = train(
+            config, bench.folder or place / "run", device=device, on_evaluate=heard, quiet=True
+        )
         seconds = time.perf_counter() - begun
     best = min(curve, key=lambda one: one[1])
     first = next((one for one in curve if one[1] <= 1.47), None)

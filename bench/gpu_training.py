@@ -25,8 +25,8 @@ from weft.kernels.compile import compile_blocks
 from weft.model import Model
 from weft.runtime import on
 from weft.tasks.language import Language
-from weft.train.loop import Trainee, fit
-from weft.train.optim import clip, optimisers
+from weft.train.loop import TrainState, fit
+from weft.train.optim import build_optimisers, clip_gradients
 from weft.train.settings import Settings
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _fitted(
     model.head.decoder.load_state_dict(start)
     settings = Settings(learning_rate=6e-4, weight_decay=0.1, epochs=10**6)
     runtime = on(str(bench.device), "bf16")
-    trainee = Trainee.fresh(model, settings)
+    trainee = TrainState.fresh(model, settings)
     updates = fit(trainee, Language(window=steps), _pieces(lines, steps), settings, runtime)
 
     def update(ids: Tensor) -> Tensor:
@@ -214,7 +214,7 @@ def _fitted(
 
 def _ours(bench: Bench, model: GPT) -> Work:
     settings = Settings(learning_rate=6e-4, weight_decay=0.1)
-    steppers = optimisers(model, settings)
+    steppers = build_optimisers(model, settings)
     learned = list(model.parameters())
     compile_blocks(model)
     runtime = on(str(bench.device), "bf16")
@@ -227,7 +227,7 @@ def _ours(bench: Bench, model: GPT) -> Work:
             wanted = Padded(right, torch.full((len(ids),), right.shape[1]))
             total, count = chunked_loss(made, model.words.weight, model.words.bias, wanted)
             (total / count).backward()
-        clip(learned, settings.clip)
+        clip_gradients(learned, settings.clip)
         for optimiser in steppers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
@@ -387,7 +387,9 @@ def _weft(bench: Bench, words: int, hidden: int, rows: int, steps: int, half: bo
         stream.close(), rows=rows, window=steps, seed=1, epochs=settings.epochs, in_order=True
     )
     runtime = on(str(bench.device), "bf16" if half else "fp32")
-    updates = fit(Trainee.fresh(model, settings), Language(window=steps), pieces, settings, runtime)
+    updates = fit(
+        TrainState.fresh(model, settings), Language(window=steps), pieces, settings, runtime
+    )
 
     def run(count: int) -> None:
         for _ in islice(updates, count):

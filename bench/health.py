@@ -23,8 +23,8 @@ from weft import config
 from weft.run import Splits, neural, train
 from weft.text.example import Example
 from weft.text.synthetic.memory_probe import generate_recall
-from weft.train.gradient_diagnostics import Health, examine
-from weft.train.gradient_verdict import carried
+from weft.train.gradient_diagnostics import GradientHealth, examine
+from weft.train.gradient_verdict import memory_curve
 
 STEPS = 60
 SMALL = {"embedder.width": 50, "encoder.hidden": 50, "embedder.dropout": 0.0}
@@ -56,7 +56,7 @@ def main() -> None:
         reviews(keep)
 
 
-def timed(*given: Any) -> Health:
+def timed(*given: Any) -> GradientHealth:
     started = time.perf_counter()
     found = examine(*given)
     spent.append(time.perf_counter() - started)
@@ -69,7 +69,7 @@ def told_apart(keep: record.Record, seed: int, start: str, changes: dict[str, An
     for recipe in ("rnn", "lstm"):
         changed = {**PLAIN, **SMALL, **changes, "train.epochs": 10, "train.seed": seed}
         health, accuracy = trained(recipe, changed, generate_recall(seed, steps=STEPS))
-        strength = dict(carried(health.distances)[1])[STEPS]
+        strength = dict(memory_curve(health.distances)[1])[STEPS]
         keep.line(
             "gradients on recall",
             start=start,
@@ -102,7 +102,7 @@ def reviews(keep: record.Record) -> None:
 
 def trained(
     recipe: str, changes: dict[str, Any], rows: dict[str, list[Example]]
-) -> tuple[Health, float]:
+) -> tuple[GradientHealth, float]:
     """The last reading of one training, and the accuracy on test."""
 
     def source(split: str) -> Any:
@@ -113,7 +113,7 @@ def trained(
         splits = Splits(source("train"), source("dev"), source("test"))
         outcome = train(given, folder, splits=splits, device="cpu", overwrite=True, quiet=True)
         saved = json.loads((Path(folder) / "health.json").read_text("utf-8"))
-    return Health.from_json(saved), round(outcome.figures["test"]["accuracy"].value, 4)
+    return GradientHealth.from_json(saved), round(outcome.figures["test"]["accuracy"].value, 4)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from trials import Job, Parts
 
 import weft
 from weft.predict.evaluate import evaluate
-from weft.run.data import Data, source
+from weft.run.data import Data, example_source
 from weft.text.example import Example
 
 WORDS = {
@@ -41,7 +41,7 @@ def wikipedia(root: Path, share: float) -> Parts:
 
 
 def texts(path: Path) -> list[Example]:
-    return list(source(Data(), str(path), manner="texts")())
+    return list(example_source(Data(), str(path), mode="texts")())
 
 
 def wikitext(root: Path) -> list[Example]:

@@ -21,10 +21,10 @@ import weft
 from weft import registry
 from weft.batch import Batches, Padded, Store, labelled
 from weft.model import Model
-from weft.run.train import filled
+from weft.run.train import resolve_config
 from weft.runtime import on, seed_everything, threads
 from weft.tasks.task import Task
-from weft.train.loop import Trainee, fit
+from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
 BAR = 0.95
@@ -39,7 +39,7 @@ class Race:
         # Nor a running mean of the weights.
         changes = {"train.epochs": 1, "train.schedule": "constant", "train.warmup": 0.0}
         changes["train.average"] = 0.0
-        full = filled(weft.recipe(recipe).with_values(changes, "bench"))
+        full = resolve_config(weft.recipe(recipe).with_values(changes, "bench"))
         self.settings = Settings(**full["train"])
         self.task: Task = registry.build("task", full["task"])
         examples = weft.corpus("reviews")["train"]
@@ -64,7 +64,11 @@ class Race:
     def fit(self) -> float:
         """Seconds of an epoch of Weft's loop."""
         model = self._fresh()
-        trainee, batches, runtime = Trainee.fresh(model, self.settings), self._batches(), on("cpu")
+        trainee, batches, runtime = (
+            TrainState.fresh(model, self.settings),
+            self._batches(),
+            on("cpu"),
+        )
         total = torch.zeros(())
         started = time.perf_counter()
         for progress in fit(trainee, self.task, batches, self.settings, runtime):

@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 import weft
 from weft.batch import Padded, for_reading
-from weft.predict.neural import Neural
+from weft.predict.neural import NeuralEngine
 from weft.runtime import threads
 from weft.tasks.task import Answer
 from weft.text.example import Example
@@ -57,7 +57,7 @@ def trained(recipe: str, examples: Sequence[Example], folder: str) -> weft.Predi
     return weft.load(folder, device="cpu")
 
 
-def fixed(engine: Neural, texts: Sequence[str]) -> tuple[np.ndarray, int]:
+def fixed(engine: NeuralEngine, texts: Sequence[str]) -> tuple[np.ndarray, int]:
     """Probabilities in plain torch, 32 texts at a time as they come; and the steps computed."""
     tokenizer, model = engine.indexer.tokenizer, engine.model.eval()
     found, steps = [], 0
@@ -73,17 +73,19 @@ def fixed(engine: Neural, texts: Sequence[str]) -> tuple[np.ndarray, int]:
     return torch.cat(found).numpy(), steps
 
 
-def padding(engine: Neural, texts: Sequence[str], steps: int) -> dict[str, float]:
+def padding(engine: NeuralEngine, texts: Sequence[str], steps: int) -> dict[str, float]:
     """The share of all computed steps that is padding, either way."""
-    from weft.inference.forward import BUDGET
-    from weft.inference.forward import ROWS as most
-    from weft.predict.predictor import CHUNK
+    from weft.inference.forward import MAX_ROWS as most
+    from weft.inference.forward import MAX_TOKENS
+    from weft.predict.predictor import CHUNK_TEXTS
 
     real = bucketed = 0
-    for start in range(0, len(texts), CHUNK):
-        store, _ = engine._store(texts[start : start + CHUNK])
+    for start in range(0, len(texts), CHUNK_TEXTS):
+        store, _ = engine._tokenise(texts[start : start + CHUNK_TEXTS])
         real += int(store.lengths.sum())
-        bucketed += sum(b.source.data.numel() for b in for_reading(store, rows=most, budget=BUDGET))
+        bucketed += sum(
+            b.source.data.numel() for b in for_reading(store, rows=most, budget=MAX_TOKENS)
+        )
     return {"bucketed": round(1 - real / bucketed, 4), "fixed": round(1 - real / steps, 4)}
 
 
@@ -103,7 +105,7 @@ def same(answers: Sequence[Answer], chances: np.ndarray, labels: Sequence[str]) 
 def measure(predictor: weft.Predictor, texts: list[str], repeats: int) -> dict[str, Any]:
     """Both ways over the same texts, and what each did."""
     engine = predictor.engine
-    assert isinstance(engine, Neural)
+    assert isinstance(engine, NeuralEngine)
     kept: dict[str, Any] = {}
 
     def by_predictor() -> float:

@@ -18,7 +18,7 @@ from trials import Job
 
 import weft
 from weft.run import Splits
-from weft.run.data import Data, Source, source
+from weft.run.data import Data, Source, example_source
 from weft.text.example import Example
 
 FIGURES = ("perplexity", "accuracy", "next_accuracy", "token_perplexity", "bits_per_character")
@@ -54,7 +54,7 @@ def parts(root: Path, documents: bool, share: float) -> Splits:
     manner = "documents" if documents else "texts"
 
     def texts(*names: str) -> Source:
-        found = [source(Data(), str(root / name), manner=manner) for name in names]
+        found = [example_source(Data(), str(root / name), mode=manner) for name in names]
 
         def through() -> Iterator[Example]:
             for i, one in enumerate(e for some in found for e in some()):

@@ -22,7 +22,7 @@ from record import Record
 
 import weft
 from weft.run import Splits
-from weft.run.split import folds, held
+from weft.run.split import assign_folds, in_holdout
 from weft.text.example import Example
 from weft.text.read import Columns, read
 from weft.text.synthetic.corpora import generate_reviews
@@ -102,14 +102,14 @@ def splits(name: str, root: Path, fold: int | None, share: float) -> Splits:
     parts = SETS[name](root)
     if fold is not None:
         everything = parts["train"]
-        owner = folds(everything, 10)
+        owner = assign_folds(everything, 10)
         parts = {
             "train": [e for e, k in zip(everything, owner, strict=True) if k != fold],
             "test": [e for e, k in zip(everything, owner, strict=True) if k == fold],
         }
     if "dev" not in parts:
-        parts["dev"] = [e for e in parts["train"] if held(e.text, share)]
-        parts["train"] = [e for e in parts["train"] if not held(e.text, share)]
+        parts["dev"] = [e for e in parts["train"] if in_holdout(e.text, share)]
+        parts["train"] = [e for e in parts["train"] if not in_holdout(e.text, share)]
 
     def source(part: str):
         def examples() -> Iterator[Example]:

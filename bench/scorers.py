@@ -17,7 +17,7 @@ from record import Record
 
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.predict.preprocess import prepared
+from weft.predict.preprocess import preprocess
 from weft.text.annotation.trees import Tree, format, iter_nodes
 from weft.text.example import Example, Tally
 from weft.text.read import read
@@ -30,14 +30,14 @@ def dependencies(predictor: Any, file: str) -> dict[str, float]:
     from udtools.udeval import evaluate as scored
     from udtools.udeval import load_conllu_file
 
-    from weft.predict.conllu import answered, tag_columns
+    from weft.predict.conllu import fill_columns, tag_columns
     from weft.text.formats.conllu import format, read_conllu
 
     sentences, names = list(read_conllu(file)), tag_columns(predictor)
     answers = predictor(list(read(file)))
     with tempfile.NamedTemporaryFile("w", suffix=".conllu", encoding="utf-8") as out:
         for sentence, answer in zip(sentences, answers, strict=True):
-            out.write(format(answered(sentence, answer.structure, names)))
+            out.write(format(fill_columns(sentence, answer.structure, names)))
         out.flush()
         found = scored(load_conllu_file(file), load_conllu_file(out.name))
     tagged = {"uas", "las", "clas", *predictor.space.names[1:]}
@@ -99,7 +99,7 @@ def main() -> None:
     options.add_argument("--record", default="", help="keep the figures as results/NAME.jsonl")
     asked = options.parse_args()
     predictor = load(asked.model, device=asked.device)
-    examples = list(prepared(read(asked.file), predictor.task, Tally()))
+    examples = list(preprocess(read(asked.file), predictor.task, Tally()))
     ours = evaluate(predictor, examples).figures(resamples=0)
     kind = predictor.config["task"]["kind"]
     if kind == "parse":

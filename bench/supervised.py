@@ -24,7 +24,7 @@ from quality import SETS
 from record import Record, options, ratios, spread
 
 from weft.classic.linear.tfidf_vectorizer import TOKEN
-from weft.run.split import folds
+from weft.run.split import assign_folds
 
 WORKER = Path(__file__).with_name("supervised_peer.py")
 
@@ -33,7 +33,7 @@ def prepared(name: str, root: Path, folder: str) -> dict[str, Any]:
     """Two files in fastText's format; of a set without a test part, a tenth becomes one."""
     parts = SETS[name](root)
     if "test" not in parts:
-        owner = folds(parts["train"], 10)
+        owner = assign_folds(parts["train"], 10)
         pairs = list(zip(parts["train"], owner, strict=True))
         parts = {
             "train": [example for example, fold in pairs if fold],

@@ -53,7 +53,7 @@ def weft(job: Job) -> Job:
     import numpy as np
 
     from weft.classic.fasttext.classifier import FastText
-    from weft.predict.classic import Classic
+    from weft.predict.classic import ClassicEngine
     from weft.predict.predictor import Predictor
     from weft.tasks.classify import Classes, Classify
 
@@ -79,7 +79,7 @@ def weft(job: Job) -> Job:
         return [space.entries[i] for i in model.scores(texts).argmax(1)]
 
     found = {"before": before, "train": trained, **predicted(labels, job)}
-    predictor = Predictor(Classic(model), Classify(), space, {})
+    predictor = Predictor(ClassicEngine(model), Classify(), space, {})
     found["answers"] = seconds(lambda texts: [a.value for a in predictor(texts)], job)
     if hasattr(os, "sched_setaffinity"):  # threads are as many as there are processors
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])

@@ -132,7 +132,7 @@ def test_reprs_are_short_and_say_what_matters(run):
     assert repr(model) == (
         f"Predictor(classify, tfidf, labels: negative, positive; {model.parameters:,} parameters)"
     )
-    assert repr(outcome).startswith("Outcome(dev accuracy ")
+    assert repr(outcome).startswith("RunResult(dev accuracy ")
     vectors = weft.Vectors(["a", "b"], np.zeros((2, 3), np.float32))
     assert repr(vectors) == "Vectors(2 words × 3)"
     for thing in (answer, model, outcome, vectors):

@@ -190,12 +190,12 @@ def test_light_rooms_stay_light_when_loaded():
 @pytest.mark.parametrize("name", config.recipes())
 def test_every_recipe_parses_and_builds(name):
     from weft.model import Model
-    from weft.run.train import filled
+    from weft.run.train import resolve_config
 
     recipe = config.recipe(name)
     assert recipe["recipe"]["summary"]
     assert isinstance(recipe["recipe"]["order"], int)
-    full = filled(recipe)
+    full = resolve_config(recipe)
     assert all("kind" in full[s] for s in recipe.sections if s in config.NEURAL)
     if "classic" not in recipe:
         model = Model(full, vocabulary_size=13, outputs=3)

@@ -12,7 +12,7 @@ from tests.fixtures.command import fails, says
 from weft import machine
 from weft.classic.linear.sklearn_fit import check_size
 from weft.errors import OutOfMemory, explain_memory, out_of_memory
-from weft.predict.predictor import CHUNK, chunk_size
+from weft.predict.predictor import CHUNK_TEXTS, chunk_size
 from weft.tasks.classify import Classes
 
 
@@ -44,9 +44,9 @@ def test_a_training_with_many_labels_ends_at_once(several, tmp_path, monkeypatch
 
 
 def test_fewer_texts_are_answered_together_where_labels_are_many():
-    assert chunk_size(Classes(("a", "b"))) == CHUNK
+    assert chunk_size(Classes(("a", "b"))) == CHUNK_TEXTS
     assert chunk_size(Classes(tuple(map(str, range(100_000))))) == 200
-    assert chunk_size(object()) == CHUNK
+    assert chunk_size(object()) == CHUNK_TEXTS
 
 
 def test_errors_of_memory_are_known():

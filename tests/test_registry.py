@@ -119,7 +119,7 @@ def test_parts_from_elsewhere_that_are_not_there(name):
 
 def test_derived_sizes_are_refused_in_real_parts():
     from weft.config import recipe
-    from weft.run.train import filled
+    from weft.run.train import resolve_config
 
     wrong = {
         "embedder.vocabulary_size": "embedder 'lookup'",
@@ -130,7 +130,7 @@ def test_derived_sizes_are_refused_in_real_parts():
     for key, where in wrong.items():
         name = key.split(".")[1]
         with pytest.raises(UserError, match=f"Remove '{name}' from {where}"):
-            filled(recipe("lstm").with_values({key: 7}, "--set"))
+            resolve_config(recipe("lstm").with_values({key: 7}, "--set"))
 
 
 @pytest.mark.parametrize("kind", FOLDERS)

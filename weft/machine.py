@@ -5,7 +5,7 @@ import os
 from weft.errors import OutOfMemory
 
 
-def cores() -> int:
+def available_cpus() -> int:
     """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

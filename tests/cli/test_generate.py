@@ -12,7 +12,7 @@ from tests.fixtures import small
 from tests.fixtures.command import SMALL, command, fails, ok, says
 from tests.run.test_seq2seq import trained as paired
 from weft.cli import generate
-from weft.predict.generate import Writer
+from weft.predict.generate import Generator
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_tokens_come_one_by_one(models, monkeypatch):
         seen.append(sys.stdout.buffer.getvalue())
 
     whole = ok("generate", models / "words/run", "the", "--seed", 7).out
-    monkeypatch.setattr(Writer, "stream", slow)
+    monkeypatch.setattr(Generator, "stream", slow)
     assert ok("generate", models / "words/run", "the", "--seed", 7).out == whole
     assert seen[0].decode() == whole[:-1]  # all was written before the end was known
 
@@ -123,7 +123,7 @@ def test_a_conversation_can_be_stopped(models, monkeypatch):
         if prompt == "the":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Writer, "stream", stopped)
+    monkeypatch.setattr(Generator, "stream", stopped)
     done = command("generate", models / "words/run", "--interactive", stdin="the\nfish\n")
     assert (done.status, len(done.lines)) == (0, 2)
     done = command("generate", models / "words/run", "the")

@@ -225,9 +225,9 @@ def test_what_explain_prints_is_a_configuration():
         tables.setdefault(section, [f"[{section}]"]).append(f"{name} = {rest}")
     text = "\n".join(line for table in tables.values() for line in table)
     sections = config.tomllib.loads(text)
-    from weft.run.train import filled
+    from weft.run.train import resolve_config
 
-    assert filled(config.from_sections(sections, "explain")) == sections
+    assert resolve_config(config.from_sections(sections, "explain")) == sections
 
 
 def test_explain_numbers_a_list_of_embedders(tmp_path):

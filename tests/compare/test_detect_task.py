@@ -9,8 +9,8 @@ from weft.compare.dataset_stats import looks_numeric
 from weft.compare.detect_task import chosen, fitting, others
 from weft.compare.write_test_split import write_test
 from weft.errors import UserError
-from weft.run.data import Data, source
-from weft.run.split import folds, holdout, with_test
+from weft.run.data import Data, example_source
+from weft.run.split import apply_holdout, assign_folds, choose_holdout
 from weft.text.example import Example
 from weft.text.read import read
 
@@ -88,7 +88,7 @@ def test_other_choices_are_said():
 def test_a_test_part_has_the_format_of_its_file(name, tmp_path):
     path = FILES[name][0](tmp_path / name)
     data = Data(train=str(path))
-    parts = with_test(data, holdout(data))
+    parts = apply_holdout(data, choose_holdout(data))
     assert parts.test is not None
     out = tmp_path / "out"
     out.mkdir()
@@ -113,17 +113,17 @@ def test_a_test_part_of_pairs_is_files_side_by_side(way, tmp_path):
         data = Data(train=str(files[0]), target="de", references=("fr",))
     else:
         data = Data(train=",".join(map(str, files)))
-    parts = with_test(data, holdout(data, mixed=True))
+    parts = apply_holdout(data, choose_holdout(data, mixed=True))
     path = write_test(data, parts.test, folder)
-    again = list(source(replace(data, train=path), path)())
+    again = list(example_source(replace(data, train=path), path)())
     assert 4 <= len(again) <= 9
     assert [(e.text, e.label) for e in again] == [(e.text, e.label) for e in parts.test()]
     assert again[0].label == tuple(again[0].text.replace("one", w) for w in ("ein", "un"))
 
 
 def test_sentences_without_one_label_are_spread_over_folds_with_their_copies(tmp_path):
-    examples = list(source(Data(), str(conllu(tmp_path / "a.conllu", 53)))())
-    owner = folds(examples, 3)
+    examples = list(example_source(Data(), str(conllu(tmp_path / "a.conllu", 53)))())
+    owner = assign_folds(examples, 3)
     sizes = [owner.count(k) for k in range(3)]
     assert max(sizes) - min(sizes) <= 4
     where = {}

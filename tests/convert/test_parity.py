@@ -18,9 +18,9 @@ from tests.fixtures.checkpoints import (
 )
 from weft.batch import Padded
 from weft.convert import tokenizer as tokens
-from weft.convert.checkpoint import Checkpoint, both
+from weft.convert.checkpoint import Checkpoint, pretraining_head
 from weft.run.convert import convert
-from weft.run.pretrained import begin, resolved, source
+from weft.run.pretrained import load_pretrained, open_checkpoint, resolve
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 LOGITS = {"rtol": 0, "atol": 1e-4}
@@ -36,9 +36,9 @@ def embedder(folder, family):
             "head": {"kind": "linear"},
         }
     )
-    parts = resolved(config).sections
+    parts = resolve(config).sections
     model = weft.Model(parts, vocabulary_size=len(vocabulary(family)), outputs=2)
-    begin(model, "classify")
+    load_pretrained(model, "classify")
     return model.embedders[0].eval()
 
 
@@ -90,12 +90,12 @@ def test_pairs_have_segments(tmp_path, family):
 
 @pytest.mark.parametrize("family", ENCODERS)
 def test_a_pair_of_texts_is_framed_as_there(tmp_path, family):
-    from weft.predict.neural import indexer
+    from weft.predict.neural import make_indexer
 
     _, made = checkpoint(tmp_path, family)
     convert(str(tmp_path), tmp_path / "model")
     engine = weft.load(tmp_path / "model").engine
-    index = indexer(engine.model, engine.indexer.tokenizer, 0, "head")
+    index = make_indexer(engine.model, engine.indexer.tokenizer, 0, "head")
     (row,) = index.rows(["she banked"], others=["on it"])
     assert row.ids.tolist() == made("she banked", "on it")["input_ids"]
     (row,) = index.rows(["she banked"])
@@ -152,7 +152,7 @@ def test_heads_of_masked_words_and_next_sentences(tmp_path, family):
     suffix = "ForPreTraining" if family == "bert" else "ForMaskedLM"
     network, _ = checkpoint(tmp_path, family, suffix)
     found = Checkpoint(tmp_path)
-    weights = found.weights(both(found)).ours
+    weights = found.weights(pretraining_head(found)).ours
     x = rows(family, [7, 5])
     own = embedder(tmp_path, family)
     with torch.no_grad():
@@ -263,7 +263,7 @@ def test_a_pretrained_embedder_reads_gpt2_from_both_sides(tmp_path):
     assert first.state_dict().keys() == second.state_dict().keys()
     for name, tensor in first.state_dict().items():
         assert torch.equal(tensor, second.state_dict()[name])
-    assert source(str(tmp_path / "ours")).decoder["kind"] == "gpt"
+    assert open_checkpoint(str(tmp_path / "ours")).decoder["kind"] == "gpt"
 
 
 def test_answer_spans(tmp_path):

@@ -15,8 +15,8 @@ from tests.fixtures.small import file as small
 from weft import config as configuration
 from weft.run import pretrained
 from weft.run.convert import convert
-from weft.run.pretrained import begin, resolved
-from weft.run.train import filled
+from weft.run.pretrained import load_pretrained, resolve
+from weft.run.train import resolve_config
 from weft.run.train import train as run
 
 SECTIONS = {
@@ -30,9 +30,9 @@ SECTIONS = {
 def fresh(folder, task="classify", family="bert", rate=0.0, **embedder):
     """A model that starts from a folder, and what was said of it."""
     sections = {**SECTIONS, "embedder": {**SECTIONS["embedder"], "model": str(folder), **embedder}}
-    parts = resolved(weft.Config(sections)).sections
+    parts = resolve(weft.Config(sections)).sections
     model = weft.Model(parts, vocabulary_size=len(vocabulary(family)), outputs=2)
-    return model, begin(model, task, rate)
+    return model, load_pretrained(model, task, rate)
 
 
 def test_the_recipe_needs_a_checkpoint(tmp_path):
@@ -48,7 +48,7 @@ def test_the_recipe_needs_a_checkpoint(tmp_path):
 
 def test_a_rate_at_which_a_large_network_forgets_is_named(tmp_path, monkeypatch):
     checkpoint(tmp_path / "theirs", "bert")
-    monkeypatch.setattr(pretrained, "LARGE", 1000)
+    monkeypatch.setattr(pretrained, "LARGE_NETWORK", 1000)
     told = fresh(tmp_path / "theirs", rate=1e-3)[1][-1]
     says(told, "note: train.learning_rate=0.001 is high for a network of", "embedder.frozen=true")
     for calm in ({"rate": 5e-5}, {"rate": 1e-3, "frozen": True}, {"rate": 1e-3, "lora": 2}):
@@ -112,7 +112,7 @@ def test_any_recipe_takes_a_pretrained_network(tmp_path):
     base = configuration.recipe("bilstm").with_values({**SMALL, "train.epochs": 1}, "test")
     base = base.with_values({"encoder.hidden": 5}, "test")
     made = configuration.from_checkpoint(base, str(tmp_path / "ours"))
-    full = filled(made)
+    full = resolve_config(made)
     assert full["embedder"]["kind"] == "bert"
     assert full["embedder"]["doubled"]
     assert full["tokenizer"]["kind"] == "bpe"
@@ -153,10 +153,10 @@ def test_pre_training_goes_on(tmp_path):
             "embedder": {"kind": "pretrained", "model": str(tmp_path / name)},
             "head": {"kind": "masked"},
         }
-        parts = resolved(weft.Config(sections)).sections
+        parts = resolve(weft.Config(sections)).sections
         size = len(vocabulary("bert"))
         model = weft.Model(parts, vocabulary_size=size, outputs=(size, True))
-        assert len(begin(model, "masked")) == 3
+        assert len(load_pretrained(model, "masked")) == 3
         found = model.state_dict()
         assert found.keys() == wanted.keys()
         assert all(torch.equal(found[key], wanted[key]) for key in wanted)

@@ -177,7 +177,7 @@ def test_every_damaged_byte_of_a_pickle_is_one_line(tmp_path, zipped):
         damaged[at] ^= 0x15
         path.write_bytes(damaged)
         try:
-            tensors._pickled(path)
+            tensors._read_pickle(path)
         except UserError:
             refused += 1
     assert refused > len(whole) / 30

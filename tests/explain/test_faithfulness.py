@@ -5,7 +5,7 @@ import pytest
 
 from weft.errors import UserError
 from weft.explain import Explanation, Word, explain, faithfulness, methods
-from weft.predict import Predictor, Scored
+from weft.predict import EngineOutput, Predictor
 from weft.run import Splits, train
 from weft.tasks.classify import Classes, Classify
 from weft.text.synthetic.corpora import generate_planted
@@ -24,7 +24,7 @@ class Spotter:
     def scores(self, texts, parts=False):
         self.asked += len(texts)
         logit = np.array([40.0 if "KEY" in text else 0.0 for text in texts])
-        return Scored(np.stack([np.zeros(len(texts)), logit], axis=1), np.ones(len(texts)))
+        return EngineOutput(np.stack([np.zeros(len(texts)), logit], axis=1), np.ones(len(texts)))
 
 
 @pytest.fixture

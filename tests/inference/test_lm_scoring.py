@@ -6,7 +6,7 @@ import torch
 
 from weft.batch import Padded
 from weft.inference import lm_scoring as module
-from weft.inference.lm_scoring import cut, likelihoods
+from weft.inference.lm_scoring import score_texts, split_windows
 from weft.model import Model
 from weft.runtime import on
 
@@ -52,18 +52,18 @@ def test_texts_that_begin_anew(name):
     made, given = model(name), texts(3, 0, 7, 1, 5)
     first = made.head.first
     wanted = [[alone(made, [first, *t[:i]], t[i]) for i in range(len(t))] for t in given]
-    close(list(likelihoods(made, given, on("cpu"))), wanted)
+    close(list(score_texts(made, given, on("cpu"))), wanted)
 
 
 @pytest.mark.parametrize("name", ["nnlm", "lstm"])
 @pytest.mark.parametrize("block", [1, 6, 1 << 20])
 def test_running_texts_are_one(name, block, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(module, "MAX_BLOCK_IDS", block)
     made, given = model(name), texts(3, 0, 11, 1, 5)
     line = [made.head.first, *np.concatenate(given)]
     wanted = [alone(made, line[: i + 1], line[i + 1]) for i in range(len(line) - 1)]
     ends = np.cumsum([len(t) for t in given])[:-1]
-    close(list(likelihoods(made, given, on("cpu"), running=True)), np.split(np.array(wanted), ends))
+    close(list(score_texts(made, given, on("cpu"), running=True)), np.split(np.array(wanted), ends))
 
 
 @pytest.mark.parametrize("overlap", [0.0, 0.5, 0.9])
@@ -75,7 +75,7 @@ def test_a_limited_view_slides_with_its_context(overlap):
         row = 0 if i < 7 else 1 + (i - 7) // fresh
         stop = min(7 + row * fresh, len(text))
         wanted.append(alone(made, line[max(0, stop - 7) : i + 1], line[i + 1]))
-    close(list(likelihoods(made, [text], on("cpu"))), [wanted])
+    close(list(score_texts(made, [text], on("cpu"))), [wanted])
 
 
 def test_both_sides_without_the_word_itself():
@@ -90,7 +90,7 @@ def test_both_sides_without_the_word_itself():
             scores = made.head.decoder(padded)[0, i].log_softmax(-1)
             rows.append(scores[text[i]].item())
         wanted.append(rows)
-    close(list(likelihoods(made, given, on("cpu"))), wanted)
+    close(list(score_texts(made, given, on("cpu"))), wanted)
 
 
 def test_hidden_words_are_asked_for_once_and_hidden():
@@ -101,14 +101,14 @@ def test_hidden_words_are_asked_for_once_and_hidden():
         hidden[i % 7 :: 7] = 0
         padded = Padded(torch.tensor(hidden)[None], torch.tensor([9]))
         wanted.append(made.head.decoder(padded)[0, i].log_softmax(-1)[text[i]].item())
-    close(list(likelihoods(made, [text], on("cpu"))), [wanted])
+    close(list(score_texts(made, [text], on("cpu"))), [wanted])
 
 
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("seen", [0, 4])
 def test_rows_judge_every_token_once_with_context(both, seen):
     for count in range(seen, 50):
-        rows = list(cut(count, seen, view=11, fresh=6, both=both))
+        rows = list(split_windows(count, seen, view=11, fresh=6, both=both))
         judged = [i for row in rows for i in range(row.start, row.stop)]
         assert judged == list(range(seen, count))
         for row in rows:
@@ -121,6 +121,6 @@ def test_rows_judge_every_token_once_with_context(both, seen):
 
 def test_a_long_text_needs_no_square():
     made = model("gpt")
-    (found,) = likelihoods(made, texts(20_011), on("cpu"))
+    (found,) = score_texts(made, texts(20_011), on("cpu"))
     assert len(found) == 20_011
     assert np.isfinite(found).all()

@@ -12,13 +12,13 @@ from weft.model import Model
 from weft.runtime import on
 from weft.tasks.mlm import Masked
 from weft.train import cuda_graphs
-from weft.train.loop import Trainee, fit
+from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    monkeypatch.setattr(cuda_graphs, "FEW", 3)
+    monkeypatch.setattr(cuda_graphs, "MIN_UPDATES_TO_CAPTURE", 3)
     monkeypatch.setattr(Gpu, "captures", 0)
     monkeypatch.setattr(Gpu, "replays", 0)
     return Gpu(torch.device("cpu"))
@@ -38,7 +38,7 @@ def trained(runtime, follows=True, encoder="none", **options):
     settings = Settings(epochs=2, learning_rate=0.01, schedule="linear", **options)
     masking = replace(MASKING, follows=follows)
     batches = Batches(documents(), masking, rows=5, seed=1, epochs=2)
-    trainee = Trainee.fresh(net, settings)
+    trainee = TrainState.fresh(net, settings)
     updates = list(fit(trainee, Masked(next=follows), batches, settings, runtime))
     return net, [update.loss for update in updates], trainee
 
@@ -64,8 +64,8 @@ def test_what_a_graph_reads_lies_on_the_device():
     stream = iter(made)
     first, second = (next(stream)[0].source for _ in range(2))
     assert not torch.equal(first.lengths, second.lengths)
-    kept = cuda_graphs._kept(first)
-    cuda_graphs._fill(kept, second)
+    kept = cuda_graphs._static_copy(first)
+    cuda_graphs._copy_source(kept, second)
     assert torch.equal(kept.mask, second.mask)
     assert torch.equal(kept.segments, second.segments)
     assert torch.equal(kept.data, second.data)

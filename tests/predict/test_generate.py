@@ -16,7 +16,7 @@ from weft.batch import Padded
 from weft.config import recipe
 from weft.decode.search.allowed_phrases import AllowedPhrases
 from weft.errors import UserError
-from weft.predict.generate import Writer, generate
+from weft.predict.generate import Generator, generate
 from weft.tokens.streaming_decoder import BROKEN
 
 SMALL = {
@@ -86,7 +86,7 @@ def test_probabilities_are_those_of_the_text(models, name, prompt):
 
 def test_greedy_is_the_likeliest_word_at_every_step(models):
     predictor = models["kneser-ney"]
-    writer = Writer(predictor)
+    writer = Generator(predictor)
     model = predictor.engine.part.model
     ids = [model.marks.bos, *writer.tokenizer.ids(["the old"])[0].tolist()]
     for t in range(7):
@@ -133,7 +133,7 @@ def test_records_are_opened(tmp_path):
 @pytest.mark.parametrize("name", ["kneser-ney", "gpt", "seq2seq"])
 def test_a_stream_gives_the_same_token_by_token(models, name):
     prompt = "a b" if name == "seq2seq" else "the old"
-    writer = Writer(models[name])
+    writer = Generator(models[name])
     settings = writer.settled({"method": "sample", "max_length": 9, "seed": 5, "num_return": 1})
     ((whole,),) = writer.write([prompt], settings)
     pieces = list(writer.stream(prompt, settings))
@@ -145,7 +145,7 @@ def test_a_stream_gives_the_same_token_by_token(models, name):
 
 
 def test_characters_are_whole_wherever_the_limit_falls(models):
-    writer, waited = Writer(models["bytes"]), 0
+    writer, waited = Generator(models["bytes"]), 0
     for seed in range(31):
         settings = writer.settled({"max_length": 7, "seed": seed})
         ((one,),) = writer.write(["ab "], settings)
@@ -161,10 +161,10 @@ def test_characters_are_whole_wherever_the_limit_falls(models):
 
 @pytest.mark.parametrize("name", ["kneser-ney", "gpt"])
 def test_neighbours_change_nothing_and_order_is_kept(models, name, monkeypatch):
-    monkeypatch.setattr("weft.predict.generate.ROWS", 2)
+    monkeypatch.setattr("weft.predict.generate.MAX_PROMPTS", 2)
     prompts = ["the old dog", "", "fish", "cat and", "the", "eats old fish"]
     settings = {"method": "sample", "max_length": 5, "seed": 11}
-    writer = Writer(models[name])
+    writer = Generator(models[name])
     together = writer.write(prompts, writer.settled(settings))
     assert [texts[0].prompt for texts in together] == prompts
     for i, prompt in enumerate(prompts):
@@ -185,7 +185,7 @@ def test_many_texts_of_a_prompt(models):
 
 def test_a_long_text_slides_over_what_is_seen(models):
     decoder = models["gpt"].engine.model.head.decoder
-    writer = Writer(models["gpt"])
+    writer = Generator(models["gpt"])
     assert writer.continuing.limit == 7  # of the window, as nothing else was learned
     ((one,),) = generate(models["gpt"], "the old", method="sample", max_length=31, min_length=31)
     ids = [writer.bos, *writer.tokenizer.ids(["the old"])[0].tolist()]
@@ -201,7 +201,7 @@ def test_a_long_text_slides_over_what_is_seen(models):
 
 def test_a_prompt_in_one_go_is_its_steps(models):
     for name in ("gpt", "lstm-lm", "nnlm", "kneser-ney"):
-        writer = Writer(models[name])
+        writer = Generator(models[name])
         continuing = writer.continuing
         (known,) = writer.tokenizer.ids(["the dog cat sees eats old fish"])
         ids = torch.tensor([known.tolist(), [4, 4, 6, 8, 9, 10, 2]])
@@ -296,10 +296,10 @@ def test_unknown_words_and_marks_are_not_written(models):
 
 
 def test_the_settings_of_the_model_are_the_usual_ones(models):
-    writer = Writer(models["seq2seq"])
+    writer = Generator(models["seq2seq"])
     assert (writer.settled({}).num_beams, writer.settled({}).max_length) == (2, 12)
     assert writer.settled({"max_length": 5}).max_length == 5
-    assert Writer(models["kneser-ney"]).settled({}).method == "sample"
+    assert Generator(models["kneser-ney"]).settled({}).method == "sample"
 
 
 def test_a_folder_will_do(tmp_path):

@@ -10,9 +10,9 @@ import weft
 from tests.predict.test_predictor import recipe
 from weft.batch.indexer import Indexer
 from weft.errors import UserError
-from weft.predict.neural import indexer
+from weft.predict.neural import make_indexer
 from weft.run import train
-from weft.run.data import Data, checked
+from weft.run.data import Data, validate
 from weft.tokens.truncate import CHARACTERS, cut_text
 from weft.tokens.word import Word
 
@@ -39,11 +39,11 @@ def test_a_long_text_is_read_in_part_in_training_and_predicting(tmp_path, name):
 
 def test_the_default_is_a_book_or_so():
     assert Data().characters == CHARACTERS == 100_000
-    assert inspect.signature(indexer).parameters["characters"].default == CHARACTERS
+    assert inspect.signature(make_indexer).parameters["characters"].default == CHARACTERS
     with pytest.raises(
         UserError, match=r"data\.characters should be 0 \(no limit\) or more, got -1"
     ):
-        checked(Data(characters=-1))
+        validate(Data(characters=-1))
 
 
 def test_all_is_read_where_that_is_asked_for(tmp_path):

@@ -11,7 +11,7 @@ import weft
 from tests.fixtures import small
 from weft import config
 from weft.errors import UserError
-from weft.inference.forward import readings
+from weft.inference.forward import forward_batches
 from weft.predict import golden
 from weft.predict import predictor as module
 from weft.run import Splits, train
@@ -92,7 +92,7 @@ def test_order_is_kept_over_chunks_and_lengths(trained, monkeypatch):
     predictor, _ = trained("gru")
     texts = [" ".join(["film", "good", "bad"][i % 3 :] * (1 + i * 7 % 11)) for i in range(31)]
     whole = chances(predictor(texts))
-    monkeypatch.setattr(module, "CHUNK", 5)
+    monkeypatch.setattr(module, "CHUNK_TEXTS", 5)
     read = []
     answers = predictor.stream(read.append(text) or text for text in texts)
     first = next(answers)
@@ -176,8 +176,8 @@ def test_a_class_token_has_no_place_in_the_text(tmp_path):
     vectors, spans = predictor.states("the film was good")
     assert len(vectors) == len(spans) == 4
     engine = predictor.engine
-    store, _ = engine._store(["the film was good"])
-    (_, reading), *_ = readings(engine.model, store, engine.runtime)
+    store, _ = engine._tokenise(["the film was good"])
+    (_, reading), *_ = forward_batches(engine.model, store, engine.runtime)
     torch.testing.assert_close(torch.tensor(vectors), reading.states.data[0, 1:])
     np.testing.assert_allclose(predictor.embed(["the film was good"])[0], reading.vector[0])
 
@@ -199,8 +199,8 @@ def test_weights_of_attention_belong_to_tokens_and_sum_to_one(trained):
         tokens = predictor.engine.indexer.tokenizer.strings([text])[0]
         assert [text[start:end] for start, end, _ in answer.parts] == tokens
         assert sum(weight for _, _, weight in answer.parts) == pytest.approx(1, abs=1e-5)
-    store, _ = predictor.engine._store([TEXTS[4]])
-    (_, reading), *_ = readings(predictor.engine.model, store, predictor.engine.runtime)
+    store, _ = predictor.engine._tokenise([TEXTS[4]])
+    (_, reading), *_ = forward_batches(predictor.engine.model, store, predictor.engine.runtime)
     weights = [weight for _, _, weight in answers[4].parts]
     np.testing.assert_allclose(weights, reading.weights[0], atol=1e-6)
     alone = predictor([TEXTS[4]], parts=True)[0]
@@ -257,7 +257,7 @@ def test_any_difference_is_drift(values, trained, tmp_path):
 
 
 def test_a_close_call_is_not_drift():
-    same = golden._same
+    same = golden._answers_agree
     tie, clear = np.array([0.4999, 0.5001]), np.array([0.3, 0.7])
     assert same("a", "b", tie, None)
     assert not same("a", "b", clear, None)

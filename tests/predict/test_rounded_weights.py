@@ -8,9 +8,9 @@ import weft
 from tests.fixtures.command import command
 from weft.attend import packed as module
 from weft.errors import UserError
-from weft.predict.neural import Neural, indexer
+from weft.predict.neural import NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor
-from weft.run.train import filled
+from weft.run.train import resolve_config
 from weft.runtime import on
 from weft.tasks.task import built
 
@@ -23,12 +23,12 @@ def saved(folder, embedder):
         {"embedder": embedder, "encoder": {"kind": "none"}, "pool": {"kind": "mean"},
          "head": {"kind": "none"}, "task": {"kind": "embed"}, "tokenizer": {"kind": "word"}}
     )  # fmt: skip
-    full = filled(config)
+    full = resolve_config(config)
     words = weft.registry.build("tokenizer", full["tokenizer"]).train(TEXTS)
     task = built(full)
     space = task.load_space({})
     model = weft.Model(full, vocabulary_size=len(words), outputs=space.size)
-    engine = Neural(model, indexer(model, words, 64, "head"), on("cpu"))
+    engine = NeuralEngine(model, make_indexer(model, words, 64, "head"), on("cpu"))
     Predictor(engine, task, space, full).save(folder, golden=TEXTS)
 
 

@@ -16,7 +16,7 @@ from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.report.compare import compare, table
 from weft.run.data import Data
-from weft.run.split import holdout
+from weft.run.split import choose_holdout
 from weft.text.read import read
 
 TINY = {"train.epochs": 1, "train.batch": 7}
@@ -238,7 +238,7 @@ def test_a_training_that_the_limit_ended_is_never_called_collapsed(files, tmp_pa
     config = configuration.recipe("bag").with_values(
         {"data.train": files[0], "data.test": files[1], **still}, "test"
     )
-    holdout(Data(train=files[0], test=files[1]), False, False).save(tmp_path / "split.npz")
+    choose_holdout(Data(train=files[0], test=files[1]), False, False).save(tmp_path / "split.npz")
     cut = Cut(str(tmp_path / "split.npz"))
     result = Trial("bag", 1, None, config, cut, tmp_path / "bag-1", "d").run("cpu", 0.5 / 60)
     assert 0 <= result.completed < MIN_COMPLETED

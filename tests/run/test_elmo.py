@@ -64,7 +64,7 @@ def test_both_directions_learn_and_are_measured(elmo):
 def test_what_it_costs_from_the_end_is_what_the_words_turned_cost(elmo):
     out, _ = elmo
     texts = ["the cat sees a dog .", "A dog hears some zebra .", "her horse"]
-    found = out.predictor.engine.from_the_end(texts)
+    found = out.predictor.engine.score_backward(texts)
     head, space = out.predictor.engine.model.head, out.predictor.space
     rows = space.spelled(texts, head.pieces, head.decoder.widest)
     whole = np.concatenate([head.front, *rows])[::-1].copy()  # from the last mark to the first

@@ -16,15 +16,15 @@ from weft import config as configuration
 from weft.batch import Batches, Labelled, Padded, Store
 from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
 from weft.report.compare import compare
-from weft.run.pretrained import begin
-from weft.run.train import filled
+from weft.run.pretrained import load_pretrained
+from weft.run.train import resolve_config
 from weft.run.train import train as run
 from weft.runtime import on
 from weft.tasks.classify import Classify
 from weft.tasks.regress import Regress
 from weft.text.read import read
 from weft.tokens.vocabulary import SPECIALS
-from weft.train.loop import Trainee, fit
+from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
 made = pytest.importorskip("tests.fixtures.checkpoints", exc_type=ImportError)
@@ -164,11 +164,11 @@ def test_a_share_of_nothing_changes_nothing():
 def test_foretelling_is_as_in_transformers(gpt):
     network = made.transformers.GPT2LMHeadModel.from_pretrained(gpt).eval()
     base = fine("gpt-classify", gpt, **{"embedder.dropout": 0, "embedder.attention_dropout": 0})
-    full = filled(base)
+    full = resolve_config(base)
     size = len(made.vocabulary("gpt2"))
     assert full["embedder"]["sep"] == size - 1  # <|endoftext|>
     model = weft.Model(full, vocabulary_size=size, outputs=3).train()
-    assert begin(model, "classify")
+    assert load_pretrained(model, "classify")
     rows = batch([13, 7], size)
     nats = model(rows.source).nats()
     for i, length in enumerate([13, 7]):
@@ -261,10 +261,10 @@ def test_a_checkpoint_is_tuned(bert, tmp_path):
 
 def test_the_grid_of_the_lecture_and_what_is_usual_fit_a_checkpoint(bert):
     from weft.tune.presets import preset
-    from weft.tune.space import grid, space
+    from weft.tune.space import grid, make_dimensions
 
     base = fine("bert", bert)
-    points = grid(space(preset("bert", base), base))
+    points = grid(make_dimensions(preset("bert", base), base))
     assert len(points) == 2 * 4 * 3
     small_space = preset("small", base)
     assert "train.learning_rate" in small_space
@@ -276,11 +276,13 @@ def test_update_by_update_it_is_the_loop_of_transformers(tmp_path):
     more = {"num_labels": 3, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     network, _ = made.checkpoint(tmp_path, "bert", "ForSequenceClassification", **more)
     changes = {"embedder.dropout": 0.0, "embedder.attention_dropout": 0.0, "head.dropout": 0.0}
-    full = filled(fine("bert", str(tmp_path), **{**changes, "train.batch": 5, "train.epochs": 3}))
+    full = resolve_config(
+        fine("bert", str(tmp_path), **{**changes, "train.batch": 5, "train.epochs": 3})
+    )
     settings = Settings(**{**full["train"], "learning_rate": 1e-3})
     size = len(made.vocabulary("bert"))
     model = weft.Model(full, vocabulary_size=size, outputs=3)
-    assert len(begin(model, "classify")) == 2
+    assert len(load_pretrained(model, "classify")) == 2
     model.head.score.load_state_dict(network.classifier.state_dict())
     store = Store()
     generator = np.random.default_rng(7)
@@ -291,7 +293,7 @@ def test_update_by_update_it_is_the_loop_of_transformers(tmp_path):
     ours = [
         progress.loss
         for progress in fit(
-            Trainee.fresh(model, settings), Classify(), batches, settings, on("cpu", "fp32")
+            TrainState.fresh(model, settings), Classify(), batches, settings, on("cpu", "fp32")
         )
     ]
     decayed = [p for p in network.parameters() if p.dim() > 1]

@@ -18,14 +18,14 @@ from weft.errors import UserError
 from weft.model import Model
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.run.data import Data, source
-from weft.run.lm_data import few_updates
+from weft.run.data import Data, example_source
+from weft.run.lm_data import few_updates_note
 from weft.run.split import from_files
 from weft.runtime import on
 from weft.tasks.language import Language
 from weft.text.example import Example, Tally
 from weft.train import checkpoint, loop
-from weft.train.loop import Trainee, fit
+from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
 WORD = {"kind": "word", "minimum": 1}
@@ -93,7 +93,7 @@ def test_every_recipe_learns_saves_and_comes_back(tmp_path, name):
 def test_what_is_measured_in_training_is_what_evaluate_measures(tmp_path):
     out = trained("lstm-lm", tmp_path)
     data = Data(train=str(tmp_path / "train.txt"))
-    splits = from_files(data, manner="texts")
+    splits = from_files(data, mode="texts")
     got = evaluate(out.predictor, splits.dev()).figures(resamples=0)
     lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
     last = [json.loads(line) for line in lines if "dev_perplexity" in line]
@@ -104,18 +104,18 @@ def test_what_is_measured_in_training_is_what_evaluate_measures(tmp_path):
 def test_dev_is_the_end_of_the_file_and_test_has_its_own(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(f"line {i}\n\n" for i in range(20)), "utf-8")
-    splits = from_files(Data(train=str(path), test=str(path), share=0.15), manner="texts")
+    splits = from_files(Data(train=str(path), test=str(path), share=0.15), mode="texts")
     train, dev = ([e.text for e in part()] for part in (splits.train, splits.dev))
     assert train == [f"line {i}" for i in range(17)]
     assert dev == [f"line {i}" for i in range(17, 20)]
     assert len(list(splits.test())) == 20
-    assert from_files(Data(train=str(path), share=0.0), manner="texts").dev is None
+    assert from_files(Data(train=str(path), share=0.0), mode="texts").dev is None
 
 
 def test_running_text_keeps_its_breaks(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\r\n\n\ntwo")
-    rows = list(source(Data(), str(path), manner="running")())
+    rows = list(example_source(Data(), str(path), mode="running")())
     assert [e.text for e in rows] == ["one\n", "\n", "\n", "two"]
     assert [e.line for e in rows] == [1, 2, 3, 4]
 
@@ -130,7 +130,7 @@ def test_characters_of_a_running_text(tmp_path):
     (answer,) = out.predictor(["the cat"])
     assert len(answer.parts) == 7  # nothing ends it
     again = load(tmp_path / "run", device="cpu")
-    rows = list(source(Data(), str(tmp_path / "train.txt"), manner="running")())
+    rows = list(example_source(Data(), str(tmp_path / "train.txt"), mode="running")())
     found = evaluate(again, rows).figures(resamples=0)
     assert found["bits_per_character"].n == 120
     text = (tmp_path / "train.txt").read_text("utf-8")
@@ -183,7 +183,7 @@ def learner(**options):
 
 
 def updates(model, settings, pieces=1):
-    trainee = Trainee.fresh(model, settings)
+    trainee = TrainState.fresh(model, settings)
     trainee.pieces = pieces
     batches = Pieces(stream(), rows=3, window=4, seed=1, epochs=settings.epochs, in_order=True)
     return list(fit(trainee, Language(), batches, settings, on("cpu"))), trainee
@@ -249,11 +249,11 @@ def test_the_penalty_of_large_states_is_paid():
 
 def test_joined_states_are_rows_in_order():
     one = learner().head.start(2)
-    other = loop.refilled(one, [part + 1 for part in one if part is not None])
-    both = loop.joined([one, other])
+    other = loop.rebuild_state(one, [part + 1 for part in one if part is not None])
+    both = loop.concat_states([one, other])
     assert both.hidden.shape[0] == 4
     assert both.hidden[:, 0, 0].tolist() == [0, 0, 1, 1]
-    assert loop.joined([None, None]) is None
+    assert loop.concat_states([None, None]) is None
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_empty_files_are_told(tmp_path, lines):
         weft.train(config, tmp_path / "run", quiet=True, device="cpu")
     manner = "texts" if lines else "running"
     with pytest.raises(UserError, match=r"empty\.txt: the file is empty"):
-        list(source(Data(), str(path), manner=manner)())
+        list(example_source(Data(), str(path), mode=manner)())
 
 
 def test_blank_and_unknown_texts_are_told(tmp_path):
@@ -295,7 +295,7 @@ def test_blank_and_unknown_texts_are_told(tmp_path):
     path.write_text("\n \n", "utf-8")
     tally = Tally()
     with pytest.raises(UserError, match=r"blank\.txt: every text is blank"):
-        list(source(Data(), str(path), tally, manner="texts")())
+        list(example_source(Data(), str(path), tally, mode="texts")())
     assert tally.counts == {"blank texts left out": 2}
     out = trained("rnn-lm", tmp_path)
     with pytest.raises(UserError, match="There are no examples to measure on"):
@@ -327,7 +327,7 @@ def test_a_pair_of_files_is_not_one_text(tmp_path, lines):
 
 def test_an_epoch_of_few_updates_is_noted(tmp_path):
     settings = Settings(batch=64, budget=65_536)
-    told = few_updates(20_000, 256, settings)
+    told = few_updates_note(20_000, 256, settings)
     assert told.startswith("an epoch has about 2 updates of 64 × 256 tokens, and little is")
     assert told.endswith("; with --set train.batch=4 it has 20")
     stream = Stream(0)
@@ -335,10 +335,14 @@ def test_an_epoch_of_few_updates_is_noted(tmp_path):
     for rows, updates in ((64, 2), (4, 20)):
         pieces = Pieces(stream.close(), rows=rows, window=256, seed=1, epochs=1, in_order=True)
         assert sum(1 for _ in pieces) == updates
-    assert few_updates(64 * 256 * 9 + 1, 256, settings) == ""
-    assert "9 updates" in few_updates(64 * 256 * 9, 256, settings)
-    assert "3 updates of 128 × 256" in few_updates(80_000, 256, replace(settings, accumulate=2))
-    assert "give more text, or more epochs" in few_updates(900, 256, replace(settings, batch=1))
+    assert few_updates_note(64 * 256 * 9 + 1, 256, settings) == ""
+    assert "9 updates" in few_updates_note(64 * 256 * 9, 256, settings)
+    assert "3 updates of 128 × 256" in few_updates_note(
+        80_000, 256, replace(settings, accumulate=2)
+    )
+    assert "give more text, or more epochs" in few_updates_note(
+        900, 256, replace(settings, batch=1)
+    )
     for name, batch, noted in (("few", 64, True), ("enough", 2, False)):
         trained("gpt", tmp_path, name, **{"train.batch": batch, "train.epochs": 1})
         told = (tmp_path / name / "log.txt").read_text("utf-8")
@@ -380,7 +384,7 @@ def test_a_folder_of_raw_text_is_its_files_one_after_the_other(tmp_path, manner)
     (folder / "empty.txt").touch()
     (folder / ".hidden").write_text("not this\n", "utf-8")
     tally = Tally()
-    found = list(source(Data(), str(folder), tally, manner=manner)())
+    found = list(example_source(Data(), str(folder), tally, mode=manner)())
     parts = [folder / "a.txt", folder / "b.txt", folder / "more" / "c.txt"]
     assert [e.text.strip() for e in found] == [
         line for path in parts for line in path.read_text("utf-8").splitlines()
@@ -390,7 +394,7 @@ def test_a_folder_of_raw_text_is_its_files_one_after_the_other(tmp_path, manner)
     for path in parts:
         path.write_text("", "utf-8")
     with pytest.raises(UserError, match=r"books: every file in the folder is empty\. Put text in"):
-        list(source(Data(), str(folder), manner=manner)())
+        list(example_source(Data(), str(folder), mode=manner)())
 
 
 def test_a_model_learns_from_a_folder(tmp_path):

@@ -14,9 +14,9 @@ from weft.errors import UserError
 from weft.model import Model
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.predict.fill_mask import BEST
+from weft.predict.fill_mask import WORDS_PER_BLANK
 from weft.run import trainer
-from weft.run.data import Data, source
+from weft.run.data import Data, example_source
 from weft.run.split import from_files
 from weft.text.example import Example
 from weft.train import loop
@@ -94,7 +94,7 @@ def test_it_learns_to_fill_in_what_it_never_read(learned):
     assert answers[0].value == f"our cat eats {best[0][0]} near {best[0][1]} ."
     for answer in answers:
         chances = [chance for _, chance in answer.blanks[0]]
-        assert len(chances) == BEST
+        assert len(chances) == WORDS_PER_BLANK
         assert chances == sorted(chances, reverse=True)
         assert sum(chances) <= 1 + 1e-6
         both = answer.tokens[0][1] * answer.tokens[1][1]
@@ -104,7 +104,7 @@ def test_it_learns_to_fill_in_what_it_never_read(learned):
 def test_what_is_measured_in_training_is_what_evaluate_measures(learned):
     folder, out = learned
     data = Data(train=str(folder / "train.txt"))
-    dev = from_files(data, manner="documents").dev
+    dev = from_files(data, mode="documents").dev
     again = load(folder / "run", device="cpu")
     for predictor in (out.predictor, again):
         got = evaluate(predictor, dev()).figures(resamples=0)
@@ -202,7 +202,7 @@ def test_every_way_trains_and_is_measured(tmp_path, changes):
 
 def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monkeypatch):
     whole = trained(tmp_path, "whole", **{"train.epochs": 2})
-    stop, usual = [5], loop._gradients
+    stop, usual = [5], loop._compute_gradients
 
     def stopping(*given):
         stop[0] -= 1
@@ -211,7 +211,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monke
         return usual(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_gradients", stopping)
+        patch.setattr(loop, "_compute_gradients", stopping)
         with pytest.raises(KeyboardInterrupt):
             trained(tmp_path, "cut", **{"train.epochs": 2, "train.save_every": 2})
     config = configured(tmp_path / "train.txt", **{"train.epochs": 2, "train.save_every": 2})
@@ -223,7 +223,9 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monke
 def test_what_was_best_of_short_windows_is_not_kept_before_long_ones(tmp_path, monkeypatch):
     """Dev has short ones, and long ones may be a little worse there."""
     worse = iter([5.0, 4.0, 9.0, 9.5])
-    monkeypatch.setattr(trainer.Loop, "_measure", lambda self, store: {"perplexity": next(worse)})
+    monkeypatch.setattr(
+        trainer.Trainer, "_evaluate_dev", lambda self, store: {"perplexity": next(worse)}
+    )
     trained(tmp_path, **{"task.long_share": 0.5, "train.epochs": 4, "train.patience": 9})
     lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["event"] == "evaluation"]
@@ -297,9 +299,9 @@ def test_one_document_cannot_teach_what_follows(tmp_path):
 
 def test_dev_is_the_end_of_the_file(tmp_path):
     path = corpus(tmp_path, count=20)
-    splits = from_files(Data(train=str(path), share=0.15), manner="documents")
+    splits = from_files(Data(train=str(path), share=0.15), mode="documents")
     train, dev = ([e.text for e in part()] for part in (splits.train, splits.dev))
-    whole = [e.text for e in source(Data(), str(path), manner="documents")()]
+    whole = [e.text for e in example_source(Data(), str(path), mode="documents")()]
     assert train + dev == whole
     assert len(dev) == 3
 
@@ -321,7 +323,10 @@ def test_the_verbs_train_evaluate_and_predict(tmp_path):
     assert len(lines) == 2
     text, words = lines[0].split("\t")
     assert text.startswith("the ")
-    assert [len(blank.split("  ")) for blank in words.split(" | ")] == [BEST, BEST]
+    assert [len(blank.split("  ")) for blank in words.split(" | ")] == [
+        WORDS_PER_BLANK,
+        WORDS_PER_BLANK,
+    ]
     mixed = tmp_path / "mixed.txt"
     mixed.write_text("the dog eats [MASK] .\nthe dog eats .\n", "utf-8")
     told = command("predict", run, mixed).err
@@ -331,5 +336,5 @@ def test_the_verbs_train_evaluate_and_predict(tmp_path):
     assert len(done.lines) == 1
     assert f"without an answer: 1 text with nothing to fill in: {mixed}:2" in done.err
     row = json.loads(command("predict", run, asked, "--json").lines[0])
-    assert [len(blank) for blank in row["blanks"]] == [BEST, BEST]
+    assert [len(blank) for blank in row["blanks"]] == [WORDS_PER_BLANK, WORDS_PER_BLANK]
     assert row["value"] == text

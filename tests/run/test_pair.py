@@ -13,7 +13,7 @@ from weft.batch import Store
 from weft.explain import explain
 from weft.explain.run import study
 from weft.model import Model
-from weft.predict.neural import indexer
+from weft.predict.neural import make_indexer
 from weft.predict.predictor import load
 from weft.run import Splits
 from weft.run import train as run
@@ -234,7 +234,7 @@ def test_a_network_with_a_frame_reads_each_text_or_both(kind):
         "head": {"kind": "linear"},
     }  # fmt: skip
     model = Model(parts, vocabulary_size=len(tokenizer), outputs=2).eval()
-    index = indexer(model, tokenizer, 0, "head")
+    index = make_indexer(model, tokenizer, 0, "head")
     texts, others = ["a dog is here", "the cat"], ["the cat runs", "a dog is here"]
     store = Store(pairs=True)
     for row in index.rows(texts, others=others):

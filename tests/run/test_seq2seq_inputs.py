@@ -12,7 +12,7 @@ from weft.errors import UserError
 from weft.explain.run import study
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.run.data import Data, source
+from weft.run.data import Data, example_source
 from weft.text.example import Example
 
 SMALL = {
@@ -111,7 +111,7 @@ def test_records_with_hidden_values(tmp_path):
     with pytest.raises(UserError, match=r"Text 1 is a record that JSON does not know: .*set"):
         predictor([{"food": {"tea"}}])
     data = Data(text="mr", label="ref")
-    assert evaluate(predictor, source(data, values["data.train"])()).n == 120
+    assert evaluate(predictor, example_source(data, values["data.train"])()).n == 120
 
 
 def test_the_model_with_the_lowest_slot_error_is_kept(tmp_path):
@@ -158,7 +158,8 @@ def test_a_list_of_references_is_learned_and_measured(tmp_path):
     assert len(json.loads(lines[0])["label"]) == 2
     assert json.loads(lines[0])["text"].endswith(" . end .")
     measure = evaluate(
-        out.predictor, source(Data(text="source", label="target"), str(tmp_path / "a.jsonl"))()
+        out.predictor,
+        example_source(Data(text="source", label="target"), str(tmp_path / "a.jsonl"))(),
     )
     assert "nrefs:2" in measure.signatures[0]  # fmt: skip
     known = out.predictor.space.tokenizer.vocabulary
@@ -169,10 +170,12 @@ def test_several_parallel_files_are_several_references(tmp_path):
     for ending, word in (("src", "a"), ("r0", "x"), ("r1", "y")):
         (tmp_path / f"a.{ending}").write_text(f"{word} b\n" * 3, "utf-8")
     data = Data(target="r0", references=("r1",))
-    assert [e.label for e in source(data, str(tmp_path / "a.src"))()] == [("x b", "y b")] * 3
+    assert [e.label for e in example_source(data, str(tmp_path / "a.src"))()] == [
+        ("x b", "y b")
+    ] * 3
     (tmp_path / "a.r1").write_text("y b\n", "utf-8")
     with pytest.raises(UserError, match=r"a\.r1 ends after line 1, but .*a\.src goes on"):
-        list(source(data, str(tmp_path / "a.src"))())
+        list(example_source(data, str(tmp_path / "a.src"))())
 
 
 def bright(folder, count=150):

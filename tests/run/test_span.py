@@ -13,10 +13,10 @@ from weft.compare.sentence_scores import judged, share
 from weft.config import from_sections, recipe
 from weft.errors import UserError
 from weft.predict import load
-from weft.predict.evaluate import evaluate, gold_beside
+from weft.predict.evaluate import evaluate, gold_annotation
 from weft.report.compare import compare
-from weft.run.data import Data, unread
-from weft.run.split import folded, from_files, holdout, with_test
+from weft.run.data import Data, unused_second_text
+from weft.run.split import apply_holdout, choose_holdout, cross_validation_splits, from_files
 from weft.tasks.extractive_qa import marked
 from weft.text.example import GoldAnswers
 from weft.text.read import read
@@ -157,7 +157,7 @@ def test_pages_count_answers_as_the_measure_does(bidaf):
     figures = evaluate(predictor, examples).figures(resamples=0)
     answers = predictor([(e.text, e.other) for e in examples])
     pairs = [
-        (answer.structure, gold_beside(predictor, example, answer))
+        (answer.structure, gold_annotation(predictor, example, answer))
         for example, answer in zip(examples, answers, strict=True)
     ]
     for metric in ("em", "f1"):
@@ -247,7 +247,11 @@ def test_dev_has_passages_of_its_own_where_a_table_has_no_places(tmp_path):
     listed.write_text("\n".join(lines) + "\n")
     cut = []
     for data in (Data(train=str(path), share=0.3), Data(train=str(listed), share=0.3)):
-        cut += [from_files(data), with_test(data, holdout(data)), *folded(data, 3)]
+        cut += [
+            from_files(data),
+            apply_holdout(data, choose_holdout(data)),
+            *cross_validation_splits(data, 3),
+        ]
     for splits in cut:
         parts = [side for side in (splits.train, splits.dev, splits.test) if side]
         passages = [{e.other for e in side()} for side in parts]
@@ -278,7 +282,7 @@ def test_questions_of_a_table_are_compared_as_questions(tmp_path):
 
 def test_another_task_is_told_who_reads_the_passage(tmp_path):
     path = squad(tmp_path / "train.json")
-    note = unread(lambda: read(path), None)
+    note = unused_second_text(lambda: read(path), None)
     assert note.endswith("--recipe bidaf, or another of the task 'span', finds the answers in it")
 
 

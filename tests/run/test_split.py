@@ -7,7 +7,16 @@ import pytest
 
 from weft.errors import UserError
 from weft.run.data import Data, Source
-from weft.run.split import Holdout, digest, folded, folds, from_files, holdout, key, with_test
+from weft.run.split import (
+    Holdout,
+    apply_holdout,
+    assign_folds,
+    choose_holdout,
+    cross_validation_splits,
+    file_digest,
+    from_files,
+    text_hash,
+)
 from weft.text.example import Example
 
 
@@ -22,18 +31,18 @@ def texts(source: Source | None) -> list[str]:
 
 def test_folds_stratify_and_cover():
     data = examples(91)
-    owner = folds(data, 7)
+    owner = assign_folds(data, 7)
     assert Counter(owner) == dict.fromkeys(range(7), 13)
     for label, count in Counter(e.label for e in data).items():
         per_fold = Counter(k for e, k in zip(data, owner, strict=True) if e.label == label)
         assert all(abs(per_fold[k] - count / 7) < 1 for k in range(7))
-    assert owner == folds(data, 7)
-    assert owner != folds(data, 7, seed=1)
+    assert owner == assign_folds(data, 7)
+    assert owner != assign_folds(data, 7, seed=1)
 
 
 def test_copies_of_a_text_stay_together():
     data = examples(23) + examples(11) + [Example("text 5", "a")] * 3
-    owner = folds(data, 5)
+    owner = assign_folds(data, 5)
     where: dict[str, set[int]] = {}
     for example, fold in zip(data, owner, strict=True):
         where.setdefault(example.text, set()).add(fold)
@@ -43,21 +52,21 @@ def test_copies_of_a_text_stay_together():
 
 def test_numbers_are_spread_over_the_scale():
     data = [Example(f"text {i}", str(i * 0.5)) for i in range(100)]
-    owner = folds(data, 5, numbers=True)
+    owner = assign_folds(data, 5, numbers=True)
     lowest = [k for e, k in zip(data, owner, strict=True) if float(str(e.label)) < 10]
     assert Counter(lowest) == dict.fromkeys(range(5), 4)
 
 
 def test_too_few_texts_for_the_folds():
     with pytest.raises(UserError, match="5 folds need at least 5 different texts; 3 found"):
-        folds(examples(3) * 2, 5)
+        assign_folds(examples(3) * 2, 5)
 
 
 def test_folded_splits_hold_every_example_once(tmp_path):
     path = tmp_path / "all.tsv"
     path.write_text("text\tlabel\n" + "".join(f"word {i}\t{'ab'[i % 2]}\n" for i in range(53)))
     tests: list[str] = []
-    for part in folded(Data(train=str(path), share=0.3), 5):
+    for part in cross_validation_splits(Data(train=str(path), share=0.3), 5):
         sides = [set(texts(side)) for side in (part.train, part.dev, part.test)]
         assert sum(map(len, sides)) == 53
         assert len(set().union(*sides)) == 53
@@ -75,7 +84,7 @@ def rows_file(tmp_path, rows: list[tuple[str, str]]) -> str:
 def test_every_label_gives_its_share_to_dev_and_test(tmp_path):
     rows = [(f"text {i}", "rare" if i % 31 == 0 else "ab"[i % 2]) for i in range(1009)]
     data = Data(train=rows_file(tmp_path, rows))
-    part = with_test(data, holdout(data))
+    part = apply_holdout(data, choose_holdout(data))
     labels = dict(rows)
     sides = {"train": part.train, "dev": part.dev, "test": part.test}
     found = {name: Counter(labels[t] for t in texts(side)) for name, side in sides.items()}
@@ -89,8 +98,8 @@ def test_copies_stay_on_one_side_whatever_their_case_and_spaces(tmp_path):
     rows = [(f"Some text {i}", "ab"[i % 2]) for i in range(211)]
     rows += [(f"some  TEXT {i}", "ab"[i % 3 % 2]) for i in range(211)]
     data = Data(train=rows_file(tmp_path, rows))
-    part = with_test(data, holdout(data))
-    sides = [{key(t) for t in texts(side)} for side in (part.train, part.dev, part.test)]
+    part = apply_holdout(data, choose_holdout(data))
+    sides = [{text_hash(t) for t in texts(side)} for side in (part.train, part.dev, part.test)]
     assert all(sides)
     assert sum(map(len, sides)) == 211
 
@@ -98,7 +107,7 @@ def test_copies_stay_on_one_side_whatever_their_case_and_spaces(tmp_path):
 def test_numbers_are_held_out_over_the_whole_scale(tmp_path):
     rows = [(f"text {i}", str(i / 7)) for i in range(500)]
     data = Data(train=rows_file(tmp_path, rows))
-    part = with_test(data, holdout(data, numbers=True))
+    part = apply_holdout(data, choose_holdout(data, numbers=True))
     low = [t for t in texts(part.test) if int(t.split()[1]) < 50]
     assert 9 <= len(low) <= 11
 
@@ -107,9 +116,9 @@ def test_what_has_a_file_is_not_cut_from_train(tmp_path):
     rows = [(f"text {i}", "ab"[i % 2]) for i in range(101)]
     data = Data(train=rows_file(tmp_path, rows))
     both = Data(train=data.train, dev=data.train, test=data.train)
-    assert holdout(both) == Holdout()
-    assert len(texts(with_test(both, Holdout()).train)) == 101
-    chosen = holdout(Data(train=data.train, test=data.train))
+    assert choose_holdout(both) == Holdout()
+    assert len(texts(apply_holdout(both, Holdout()).train)) == 101
+    chosen = choose_holdout(Data(train=data.train, test=data.train))
     assert not chosen.test
     assert len(chosen.dev) == 10
 
@@ -125,7 +134,7 @@ def test_phrases_go_where_their_sentence_goes(tmp_path):
     rows = [f"(1 (0 (0 bad{i}) (1 film{i})) (1 end{i}))\n" for i in range(40)]
     path.write_text("".join(rows))
     data = Data(train=str(path), phrases=True, share=0.3, format="trees")
-    for part in (with_test(data, holdout(data)), *folded(data, 3)):
+    for part in (apply_holdout(data, choose_holdout(data)), *cross_validation_splits(data, 3)):
         outside = {w for side in (part.dev, part.test) for t in texts(side) for w in t.split()}
         inside = {word for e in part.train() for word in e.text.split()}
         assert outside
@@ -139,12 +148,12 @@ def test_digest_reads_contents(tmp_path):
     folder.mkdir()
     file.write_text("abc")
     (folder / "x").write_text("abc")
-    before = digest(str(file)), digest(str(folder))
-    assert before == (digest(str(file)), digest(str(folder)))
+    before = file_digest(str(file)), file_digest(str(folder))
+    assert before == (file_digest(str(file)), file_digest(str(folder)))
     file.write_text("abd")
     (folder / "x").rename(folder / "y")
-    assert digest(str(file)) != before[0]
-    assert digest(str(folder)) != before[1]
+    assert file_digest(str(file)) != before[0]
+    assert file_digest(str(folder)) != before[1]
 
 
 def test_a_short_sister_file_is_read_like_the_training_file(tmp_path):
@@ -219,8 +228,8 @@ def test_a_label_that_stands_beside_others_stays_in_train(tmp_path):
     assert texts(part.dev)
     assert not any(t.startswith("only") for t in texts(part.dev))
     data = Data(train=str(path), share=0.6)  # more than half of every set of labels
-    chosen = holdout(data)
-    part = with_test(data, chosen)
+    chosen = choose_holdout(data)
+    part = apply_holdout(data, chosen)
     for side in (part.dev, part.test):
         assert texts(side)
         assert not any(t.startswith("only") for t in texts(side))
@@ -230,12 +239,15 @@ def test_a_label_that_stands_beside_others_stays_in_train(tmp_path):
 def test_every_fold_trains_on_every_class(tmp_path):
     data = Data(train=rows_file(tmp_path, singles(tmp_path)), share=0.3)
     tested: list[str] = []
-    for part in folded(data, 5):
+    for part in cross_validation_splits(data, 5):
         train, dev, test = ({e.label for e in s()} for s in (part.train, part.dev, part.test))
         assert dev | test <= train
         tested += texts(part.test)
         assert "rare" in part.note()
     assert sorted(tested) == sorted(f"text {i}" for i in range(97))
     numbers = Data(train=rows_file(tmp_path, [(f"text {i}", str(i)) for i in range(53)]))
-    assert sum(len(texts(part.test)) for part in folded(numbers, 5, numbers=True)) == 53
-    assert folded(numbers, 5, numbers=True)[0].note() == ""
+    assert (
+        sum(len(texts(part.test)) for part in cross_validation_splits(numbers, 5, numbers=True))
+        == 53
+    )
+    assert cross_validation_splits(numbers, 5, numbers=True)[0].note() == ""

@@ -11,12 +11,12 @@ from weft.config import recipe
 from weft.errors import UserError
 from weft.report.pages.tune import page, sentence
 from weft.run.data import Data
-from weft.run.text_scores import contents, difference, sentences
+from weft.run.text_scores import compare_systems, content_digests, sentence_measure
 from weft.tasks.language import Language
 from weft.tasks.seq2seq import Seq2Seq
 from weft.tune import tune
-from weft.tune.search import _plan
-from weft.tune.space import space
+from weft.tune.search import _make_spec
+from weft.tune.space import make_dimensions
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "two", "small", "birds", "fly", "by"]
 
@@ -38,7 +38,7 @@ def spoilt(texts: list[str], share: float, seed: int) -> list[dict]:
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
 def test_seeds_together_are_the_corpus_of_all_their_answers(metric):
     seeds = [spoilt(gold(), 0.2, 1), spoilt(gold(), 0.4, 2)]
-    found = sentences(Seq2Seq(), metric, seeds)
+    found = sentence_measure(Seq2Seq(), metric, seeds)
     said = [row["value"] for rows in seeds for row in rows]
     right = [row["label"] for rows in seeds for row in rows]
     corpus = sacrebleu.corpus_bleu if metric == "bleu" else sacrebleu.corpus_chrf
@@ -48,17 +48,17 @@ def test_seeds_together_are_the_corpus_of_all_their_answers(metric):
 
 def test_a_large_gap_is_no_chance_and_none_is_one():
     good, bad = [spoilt(gold(), 0.1, 1)], [spoilt(gold(), 0.5, 2)]
-    found = difference(Seq2Seq(), "bleu", good, bad)
+    found = compare_systems(Seq2Seq(), "bleu", good, bad)
     assert found.p < 0.01
     assert found.first > found.second
-    assert difference(Seq2Seq(), "bleu", good, good).p == 1.0
-    assert difference(Seq2Seq(), "bleu", good, [bad[0][:40]]) is None
+    assert compare_systems(Seq2Seq(), "bleu", good, good).p == 1.0
+    assert compare_systems(Seq2Seq(), "bleu", good, [bad[0][:40]]) is None
 
 
 def test_what_is_no_sum_over_texts_is_not_paired():
     task = Seq2Seq(record=True, measures=("slots",))
-    assert sentences(task, "faultless", [spoilt(gold(), 0.1, 1)]) is None
-    assert sentences(Seq2Seq(), "rougeL", [spoilt(gold(), 0.1, 1)]) is None
+    assert sentence_measure(task, "faultless", [spoilt(gold(), 0.1, 1)]) is None
+    assert sentence_measure(Seq2Seq(), "rougeL", [spoilt(gold(), 0.1, 1)]) is None
 
 
 def test_language_models_are_paired_by_words_whatever_their_tokens():
@@ -69,24 +69,24 @@ def test_language_models_are_paired_by_words_whatever_their_tokens():
               for t, n in zip(texts, words, strict=True)]  # fmt: skip
     fine = [{"text": t, "label": None, "value": math.exp(1.0), "tokens": 2 * n}
             for t, n in zip(texts, words, strict=True)]  # fmt: skip
-    found = difference(Language(), "perplexity", [coarse], [fine])
+    found = compare_systems(Language(), "perplexity", [coarse], [fine])
     assert found.first == pytest.approx(2.0)
     assert found.second == pytest.approx(2.0)
     assert found.p == pytest.approx(1.0)
     worse = [{**row, "value": row["value"] * 1.5} for row in coarse]
-    assert difference(Language(), "perplexity", [coarse], [worse]).p < 0.01
+    assert compare_systems(Language(), "perplexity", [coarse], [worse]).p < 0.01
 
 
 def test_another_target_is_other_data(tmp_path):
     for name, text in (("a.en", "x\n"), ("a.de", "y\n"), ("b.de", "z\n")):
         (tmp_path / name).write_text(text)
     data = Data(train=str(tmp_path / "a.en"), target="de")
-    before = contents(data)
+    before = content_digests(data)
     joined = Data(train=f"{tmp_path / 'a.en'},{tmp_path / 'a.de'}")
-    assert contents(joined) == before
+    assert content_digests(joined) == before
     (tmp_path / "a.de").write_text("z\n")
-    assert contents(data) != before
-    assert contents(joined) == contents(data)
+    assert content_digests(data) != before
+    assert content_digests(joined) == content_digests(data)
 
 
 def test_a_search_over_writers_restarts_and_pairs_by_bleu(tmp_path):
@@ -110,11 +110,11 @@ def test_directions_and_what_may_be_searched(tmp_path):
     pytest.importorskip("optuna")
     (tmp_path / "a.txt").write_text("".join(f"a text of words {i}\n" for i in range(40)))
     base = recipe("kneser-ney").with_values({"data.train": str(tmp_path / "a.txt")}, "test")
-    plan = _plan(base, ())
+    plan = _make_spec(base, ())
     assert (plan.metric, plan.higher_is_better) == ("perplexity", False)
     writer = recipe("seq2seq").with_values({"data.train": str(pairs(tmp_path))}, "test")
-    assert space({"task.sampling": [0.0, 0.25], "generate.num_beams": [1, 5]}, writer)
+    assert make_dimensions({"task.sampling": [0.0, 0.25], "generate.num_beams": [1, 5]}, writer)
     with pytest.raises(UserError, match="that changes what is measured"):
-        space({"task.measures": [["bleu"], ["chrf"]]}, writer)
+        make_dimensions({"task.measures": [["bleu"], ["chrf"]]}, writer)
     with pytest.raises(UserError, match=r"this configuration has no \[generate\]"):
-        space({"generate.num_beams": [1, 5]}, recipe("bag"))
+        make_dimensions({"generate.num_beams": [1, 5]}, recipe("bag"))

@@ -11,12 +11,12 @@ from tests.fixtures import small
 from weft import config
 from weft.errors import UserError
 from weft.run import Splits, train
-from weft.run.data import nearly_same
-from weft.run.folder import OURS
-from weft.run.train import Stop
+from weft.run.data import near_duplicate_labels
+from weft.run.folder import RUN_FILES
+from weft.run.train import StopTraining
 from weft.tasks.classify import Classes
 from weft.text.example import Example
-from weft.train.logger import Watch
+from weft.train.logger import RunLogger
 
 SMALLER = {"width": 23, "hidden": 24, "buckets": 1009}
 # Without dropout, a few texts are learned by heart in seconds.
@@ -78,7 +78,7 @@ def test_models_of_order_learn_what_a_bag_cannot(name, expected, tmp_path):
 def test_a_run_folder_holds_the_known_names_only(tmp_path):
     outcome = run(settings("cnn"), tmp_path / "run", small.splits())
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == OURS - {"tensorboard", "progress.json"}  # the latter only while it trains
+    assert names == RUN_FILES - {"tensorboard", "progress.json"}  # the latter only while it trains
     kept = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
     assert kept == {"last.safetensors", "best.safetensors", "tokenizer.json"}
     assert set(outcome.figures) == {"dev", "test"}
@@ -113,11 +113,11 @@ def test_evaluations_come_as_often_as_asked_and_at_the_end(tmp_path, every, epoc
 
 
 def test_labels_that_differ_in_case_or_spaces_are_told_of():
-    told = nearly_same(Classes(("Neg", "neg", "other", "pos", "pos ")))
+    told = near_duplicate_labels(Classes(("Neg", "neg", "other", "pos", "pos ")))
     assert "'Neg' and 'neg', 'pos' and 'pos ' differ only in case, spaces or Unicode form" in told
     assert "weft check FILE --fix" in told
-    assert nearly_same(Classes(("neg", "pos"))) == ""
-    assert nearly_same(object()) == ""  # a number has no labels
+    assert near_duplicate_labels(Classes(("neg", "pos"))) == ""
+    assert near_duplicate_labels(object()) == ""  # a number has no labels
 
 
 def test_early_stopping_keeps_the_best(tmp_path):
@@ -388,7 +388,7 @@ def test_a_compiled_model_is_measured_after_every_epoch(tmp_path):
     given = settings("fasttext", classic__epochs=3)
     train(
         given, tmp_path, splits=small.splits(), quiet=True,
-        heard=lambda step, found: heard.append((step, found["accuracy"])),
+        on_evaluate=lambda step, found: heard.append((step, found["accuracy"])),
     )  # fmt: skip
     rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
     assert [(r["step"], r["epoch"]) for r in rows] == [(28, 1), (56, 2), (84, 3)]
@@ -398,7 +398,7 @@ def test_a_compiled_model_is_measured_after_every_epoch(tmp_path):
 
 
 def test_the_bar_shows_how_far_a_fit_is(tmp_path):
-    watch, shown = Watch(tmp_path, quiet=True), []
+    watch, shown = RunLogger(tmp_path, quiet=True), []
     watch.share(0.5, "epoch 1")  # nobody looks
     watch.line = 0
     watch.bar = SimpleNamespace(update=lambda line, **values: shown.append(values))
@@ -417,10 +417,16 @@ def test_settings_without_effect_are_told(tmp_path):
 
 def test_a_listener_and_the_clock_stop_a_compiled_training(tmp_path):
     def enough(step, found):
-        raise Stop
+        raise StopTraining
 
-    with pytest.raises(Stop):
-        train(settings("fasttext"), tmp_path / "a", splits=small.splits(), quiet=True, heard=enough)
+    with pytest.raises(StopTraining):
+        train(
+            settings("fasttext"),
+            tmp_path / "a",
+            splits=small.splits(),
+            quiet=True,
+            on_evaluate=enough,
+        )
     assert not (tmp_path / "a" / "model").exists()
     out = run(settings("fasttext", train__minutes=1e-9), tmp_path / "b", small.splits())
     assert out.record["stopped"] == "stopped by the clock after 1 of 25 epochs"

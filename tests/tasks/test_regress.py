@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from weft import registry
 from weft.errors import UserError
-from weft.predict.preprocess import prepared
+from weft.predict.preprocess import preprocess
 from weft.tasks.regress import Regress, Scale
 from weft.text.example import Example, Tally
 
@@ -88,10 +88,10 @@ def test_labels_that_are_no_numbers(label) -> None:
 def test_a_row_without_a_number_can_be_left_out(kind) -> None:
     rows = [replace(e, other="b") for e in examples("1", "n/a", "2", None)]
     task, tally = registry.build("task", {"kind": kind}), Tally()
-    kept = [e.label for e in prepared(rows, task, tally, "skip")]
+    kept = [e.label for e in preprocess(rows, task, tally, "skip")]
     assert kept == ["1", "2", None]  # without a label it may still be asked
     assert tally.lines() == ["1 row the task cannot read skipped: sts.tsv:2"]
-    found = complaint(lambda: list(prepared(rows, task, Tally())))
+    found = complaint(lambda: list(preprocess(rows, task, Tally())))
     assert found.startswith("sts.tsv:2: label 'n/a' is not a finite number. Correct it, or pass")
     assert "--problems skip" in found
 

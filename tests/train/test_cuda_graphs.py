@@ -29,7 +29,7 @@ from weft.tasks.language import Language
 from weft.tasks.mlm import Masked as HiddenWords
 from weft.tokens.special_tokens import Frame
 from weft.train import cuda_graphs
-from weft.train.loop import Trainee, fit
+from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
 V = 13
@@ -70,7 +70,7 @@ class Gpu(Runtime):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    monkeypatch.setattr(cuda_graphs, "FEW", 3)
+    monkeypatch.setattr(cuda_graphs, "MIN_UPDATES_TO_CAPTURE", 3)
     monkeypatch.setattr(Gpu, "captures", 0)
     monkeypatch.setattr(Gpu, "replays", 0)
     return Gpu(torch.device("cpu"))
@@ -96,7 +96,7 @@ def pieces(kind="gpt", epochs=3, size=151):
 def trained(kind, runtime, **options):
     net = model(kind)
     settings = Settings(epochs=3, schedule="cosine", learning_rate=0.01, **options)
-    trainee = Trainee.fresh(net, settings)
+    trainee = TrainState.fresh(net, settings)
     updates = list(fit(trainee, Language(window=7), pieces(kind), settings, runtime))
     return net, [update.loss for update in updates], trainee
 
@@ -133,9 +133,9 @@ def test_what_cannot_be_captured_is_done_plainly(gpu, monkeypatch):
     wanted, losses, _ = trained("rnn-lm", on("cpu"))
     monkeypatch.setattr(Gpu, "refuses", True)
     made = []
-    usual = cuda_graphs.Updates
+    usual = cuda_graphs.CapturedTrainStep
     monkeypatch.setattr(
-        cuda_graphs, "Updates", lambda *given: made.append(usual(*given)) or made[0]
+        cuda_graphs, "CapturedTrainStep", lambda *given: made.append(usual(*given)) or made[0]
     )
     found, others, _ = trained("rnn-lm", gpu)
     assert others == losses
@@ -149,7 +149,7 @@ def test_what_cannot_be_captured_is_done_plainly(gpu, monkeypatch):
 def test_autocast_keeps_no_copies_where_updates_are_captured(gpu, monkeypatch):
     """A graph would read them when they are long freed, and a change would compile anew."""
     seen = []
-    usual = cuda_graphs.Updates
+    usual = cuda_graphs.CapturedTrainStep
 
     def watched(update, *given):
         def once(*asked):
@@ -158,7 +158,7 @@ def test_autocast_keeps_no_copies_where_updates_are_captured(gpu, monkeypatch):
 
         return usual(once, *given)
 
-    monkeypatch.setattr(cuda_graphs, "Updates", watched)
+    monkeypatch.setattr(cuda_graphs, "CapturedTrainStep", watched)
     trained("rnn-lm", gpu)
     assert seen
     assert not any(seen)
@@ -168,14 +168,14 @@ def test_autocast_keeps_no_copies_where_updates_are_captured(gpu, monkeypatch):
 def test_when_blocks_are_compiled(gpu, monkeypatch):
     compiled = []
     monkeypatch.setattr(nn.Module, "compile", lambda block, **options: compiled.append(block))
-    monkeypatch.setattr(cuda_graphs, "PAYS", 50)
+    monkeypatch.setattr(cuda_graphs, "MIN_UPDATES_TO_COMPILE", 50)
     net = model()
 
     def count(runtime=gpu, epochs=9, batches=None, net=net, **options):
         compiled.clear()
         settings = Settings(epochs=epochs, **options)
         stream = batches or pieces(epochs=epochs)
-        assert cuda_graphs.compile_for(net, settings, runtime, stream) == len(compiled)
+        assert cuda_graphs.maybe_compile(net, settings, runtime, stream) == len(compiled)
         return len(compiled)
 
     assert count() == 4  # two blocks, the sum in front of them, the norm behind
@@ -250,9 +250,9 @@ def test_what_is_in_front_of_bert_is_compiled_as_well():
 
 def test_writing_is_quickened_on_a_gpu_only(gpu):
     net = model()
-    cuda_graphs.quicken(net, on("cpu"))
+    cuda_graphs.enable_cuda_graphs(net, on("cpu"))
     assert net.head.graphs is None
-    cuda_graphs.quicken(net, gpu)
+    cuda_graphs.enable_cuda_graphs(net, gpu)
     assert net.head.graphs.decoder is net.head.decoder
 
 
@@ -284,7 +284,7 @@ def texts(two=False, rows=40, epochs=9):
 def tuned(runtime, stream, net, **options):
     # Adam would make large steps of the gradient of a key's bias, which is zero but for rounding.
     settings = Settings(epochs=9, learning_rate=0.05, optimiser="sgd", **options)
-    trainee = Trainee.fresh(net, settings)
+    trainee = TrainState.fresh(net, settings)
     return [u.loss for u in fit(trainee, Classify(), stream, settings, runtime)], trainee
 
 
@@ -292,7 +292,7 @@ def tuned(runtime, stream, net, **options):
 @pytest.mark.parametrize("two", [False, True])
 def test_fine_tuning_by_graphs_is_the_same(gpu, monkeypatch, pool, two):
     """Rows of any length, in few shapes; the last shape ends at what the network reads."""
-    monkeypatch.setattr(cuda_graphs, "WIDE", 4)
+    monkeypatch.setattr(cuda_graphs, "LENGTH_MULTIPLE", 4)
     net, other = answering(pool, two), answering(pool, two)
     wanted, _ = tuned(on("cpu"), texts(two), net)
     found, trainee = tuned(gpu, texts(two), other)
@@ -322,15 +322,15 @@ def test_a_decoder_behind_bert_has_no_pool_to_ask_for(gpu):
     net = answering()
     for name in ("pool", "head"):
         del net.parts[name]
-    assert not cuda_graphs._recurring(net, texts())
+    assert not cuda_graphs._has_recurring_shapes(net, texts())
 
 
 def test_graphs_make_way_when_memory_runs_out(gpu, monkeypatch):
-    net, settings, usual, kept = model(), Settings(epochs=3), cuda_graphs.Updates, []
+    net, settings, usual, kept = model(), Settings(epochs=3), cuda_graphs.CapturedTrainStep, []
     monkeypatch.setattr(
-        cuda_graphs, "Updates", lambda *given: kept.append(usual(*given)) or kept[0]
+        cuda_graphs, "CapturedTrainStep", lambda *given: kept.append(usual(*given)) or kept[0]
     )
-    trainee = Trainee.fresh(net, settings)
+    trainee = TrainState.fresh(net, settings)
     made = []
     for update in fit(trainee, Language(window=7), pieces(), settings, gpu):
         if update.step == 9:
@@ -338,7 +338,7 @@ def test_graphs_make_way_when_memory_runs_out(gpu, monkeypatch):
             trainee.pieces = 2
     assert made[1] > 3
     assert [gpu.captures, gpu.replays] == made
-    assert kept[0].slots == {}
+    assert kept[0].graphs == {}
     assert trainee.trouble == "memory does not suffice for updates as graphs"
 
 
@@ -409,7 +409,7 @@ def test_nothing_of_an_update_comes_from_the_host(kind, monkeypatch):
         task = HiddenWords(window=9, next=kind == "follows")
     net.to("meta")
     here = batch.to("meta")
-    here = replace(here, source=cuda_graphs._kept(here.source))
+    here = replace(here, source=cuda_graphs._static_copy(here.source))
     with Crossings() as crossings:
         task.loss(net(here.source), here).total.backward()
     assert crossings.found == []

@@ -16,7 +16,7 @@ from weft.batch import token_store as stores
 from weft.embed.bert import Bert
 from weft.model import Model
 from weft.run import train, trainer
-from weft.run.neural import Run
+from weft.run.neural import NeuralRun
 from weft.runtime import on
 from weft.text.example import Example
 from weft.train import feature_cache
@@ -55,7 +55,7 @@ def test_vectors_are_what_they_would_be(name, tmp_path):
     model, store = filled(name)
     model.eval()
     wanted = [model.embed(batch.source) for batch in for_reading(store, rows=3, budget=99)]
-    assert feature_cache.tell(model, store, on("cpu"), tmp_path)
+    assert feature_cache.cache_features(model, store, on("cpu"), tmp_path)
     found = list(for_reading(store, rows=3, budget=99))
     assert all(len(batch.source.told) == 1 for batch in found)
     for batch, want in zip(found, wanted, strict=True):
@@ -89,7 +89,7 @@ def test_words_beside_what_an_elmo_knows_of_them(own, tmp_path):
     store.close()
     rows = np.array([5, 1, 2])
     wanted = model.embed(store.padded(rows)).data
-    assert feature_cache.tell(model, store, on("cpu"), tmp_path)
+    assert feature_cache.cache_features(model, store, on("cpu"), tmp_path)
     source = store.padded(rows)
     source.pieces[0].zero_()  # what the ELMo would read
     np.testing.assert_allclose(model.embed(source).data.detach(), wanted.detach(), **CLOSE)
@@ -100,13 +100,13 @@ def test_words_beside_what_an_elmo_knows_of_them(own, tmp_path):
 def test_only_what_is_frozen_is_read_once(tmp_path, monkeypatch):
     assert network("classify").engine.model.held == []
     config = frozen(**{"embedder.frozen": False})
-    monkeypatch.setattr(trainer, "tell", None)  # nobody asks
+    monkeypatch.setattr(trainer, "cache_features", None)  # nobody asks
     train(config, tmp_path / "run", splits=splits(), quiet=True, device="cpu")
 
 
 def test_a_batch_in_pieces_keeps_what_was_told(tmp_path):
     model, store = filled("towers")
-    feature_cache.tell(model, store, on("cpu"), tmp_path)
+    feature_cache.cache_features(model, store, on("cpu"), tmp_path)
     model.eval()
     batch = labelled(store, np.arange(len(store)))
     whole = model(batch.source)
@@ -117,11 +117,11 @@ def test_a_batch_in_pieces_keeps_what_was_told(tmp_path):
 
 def test_it_may_lie_on_the_disk(tmp_path, monkeypatch):
     model, store = filled("mixed")
-    feature_cache.tell(model, store, on("cpu"), tmp_path)
+    feature_cache.cache_features(model, store, on("cpu"), tmp_path)
     rows = np.array([4, 0, 7])
     (here,) = store.padded(rows).told
     monkeypatch.setattr(stores, "TOLD", 100)
-    feature_cache.tell(model, store, on("cpu"), tmp_path)
+    feature_cache.cache_features(model, store, on("cpu"), tmp_path)
     assert store.told[0].data.on_disk
     assert torch.equal(store.padded(rows).told[0], here)
 
@@ -134,19 +134,19 @@ def test_too_much_or_too_slow_is_left(tmp_path, monkeypatch):
         seen.append(share)
         return share < 0.5
 
-    monkeypatch.setattr("weft.inference.forward.ROWS", 2)
-    assert not feature_cache.tell(model, store, on("cpu"), tmp_path, heard)
+    monkeypatch.setattr("weft.inference.forward.MAX_ROWS", 2)
+    assert not feature_cache.cache_features(model, store, on("cpu"), tmp_path, heard)
     assert seen == sorted(seen)
     assert 0.5 <= seen[-1] < 1
     assert not store.told
     needed = int(store.ends[-1]) * 12 * 4
     free = SimpleNamespace(free=2 * needed - 1)
     monkeypatch.setattr(feature_cache.shutil, "disk_usage", lambda folder: free)
-    assert not feature_cache.tell(
+    assert not feature_cache.cache_features(
         model, store, on("cpu"), tmp_path
     )  # only half of the disk is taken
     free.free = 2 * needed
-    assert feature_cache.tell(model, store, on("cpu"), tmp_path)
+    assert feature_cache.cache_features(model, store, on("cpu"), tmp_path)
 
 
 @pytest.mark.parametrize("mix", [False, True])
@@ -185,7 +185,7 @@ def test_the_network_reads_each_row_once(tmp_path, monkeypatch):
         return layers(self, x)
 
     monkeypatch.setattr(Bert, "layers", counted)
-    monkeypatch.setattr(trainer.Loop, "_load_best", lambda loop: read.append("end"))
+    monkeypatch.setattr(trainer.Trainer, "_load_best", lambda loop: read.append("end"))
     out = train(frozen(), tmp_path / "run", splits=splits(), quiet=True, device="cpu")
     rows = read[: read.index("end")]
     parts = splits()
@@ -198,7 +198,7 @@ def test_it_learns_what_it_would_without(tmp_path, monkeypatch):
     for name, found in (("with", with_), ("without", without)):
         out = train(frozen(), tmp_path / name, splits=splits(), quiet=True, device="cpu")
         found |= dict(out.predictor.engine.model.state_dict())
-        monkeypatch.setattr(trainer, "tell", lambda *rest: False)
+        monkeypatch.setattr(trainer, "cache_features", lambda *rest: False)
     for name, weight in with_.items():
         np.testing.assert_allclose(weight, without[name], rtol=0, atol=2e-4, err_msg=name)
 
@@ -208,7 +208,7 @@ def test_a_resumed_training_is_the_same(tmp_path, monkeypatch):
     train(frozen(), tmp_path / "whole", splits=splits(), quiet=True, device="cpu")
     with killed(11):
         train(frozen(), tmp_path / "cut", splits=splits(), quiet=True, device="cpu")
-    made = Run._model
+    made = NeuralRun.build_model
 
     def others(run, tokenizer, resume):
         model = made(run, tokenizer, resume)
@@ -216,7 +216,7 @@ def test_a_resumed_training_is_the_same(tmp_path, monkeypatch):
             p.data.add_(1.0)
         return model
 
-    monkeypatch.setattr(Run, "_model", others)
+    monkeypatch.setattr(NeuralRun, "build_model", others)
     train(frozen(), tmp_path / "cut", splits=splits(), quiet=True, device="cpu", resume=True)
     first, second = (
         hashlib.sha256((tmp_path / name / "model" / "weights.safetensors").read_bytes()).digest()
@@ -233,8 +233,8 @@ def test_half_of_the_time_is_enough_for_reading(tmp_path, monkeypatch):
         asked.append(heard(0.5))
         return False
 
-    monkeypatch.setattr(trainer, "tell", slow)
-    monkeypatch.setattr(trainer.Clock, "spent", property(lambda clock: 0.6))
+    monkeypatch.setattr(trainer, "cache_features", slow)
+    monkeypatch.setattr(trainer.TimeBudget, "spent", property(lambda clock: 0.6))
     train(frozen(), tmp_path / "run", splits=splits(), quiet=True, device="cpu")
     assert asked == [False, False]
     said = (tmp_path / "run" / "log.txt").read_text("utf-8")
@@ -243,7 +243,7 @@ def test_half_of_the_time_is_enough_for_reading(tmp_path, monkeypatch):
 
 def test_the_clock_counts_the_epochs(tmp_path, monkeypatch):
     """What was read once is no part of the course that the learning rate follows."""
-    seen, updates = [], trainer.Loop._updates
+    seen, updates = [], trainer.Trainer._updates
 
     def slow(*rest):
         time.sleep(0.2)
@@ -253,7 +253,7 @@ def test_the_clock_counts_the_epochs(tmp_path, monkeypatch):
         seen.append(loop.clock.seconds)
         return updates(loop)
 
-    monkeypatch.setattr(trainer, "tell", slow)
-    monkeypatch.setattr(trainer.Loop, "_updates", begun)
+    monkeypatch.setattr(trainer, "cache_features", slow)
+    monkeypatch.setattr(trainer.Trainer, "_updates", begun)
     train(frozen(), tmp_path / "run", splits=splits(), quiet=True, device="cpu")
     assert seen[0] < 0.2  # twice that was slept

@@ -18,8 +18,13 @@ from weft.model import Model
 from weft.run import train
 from weft.runtime import on
 from weft.tasks.classify import Classify
-from weft.train.gradient_diagnostics import by_distance, examine, first_bad, sample
-from weft.train.gradient_verdict import Evidence, Health, carried, judge
+from weft.train.gradient_diagnostics import (
+    examine,
+    find_non_finite,
+    median_by_distance,
+    sample_batch,
+)
+from weft.train.gradient_verdict import Evidence, GradientHealth, interpret, memory_curve
 
 TASK, CPU = Classify(), on("cpu")
 ENCODERS = {
@@ -155,23 +160,23 @@ def test_the_backward_direction_counts_from_its_own_end():
 
 def test_medians_count_only_rows_that_are_long_enough():
     norms = np.array([[8.0, 4, 2, 9], [3, 6, 9, 9], [5, 1, 9, 9], [1, 1, 1, 1]])
-    found = by_distance(norms, torch.tensor([3, 2, 1, 0]))
+    found = median_by_distance(norms, torch.tensor([3, 2, 1, 0]))
     assert found == [(0, 1.0)]  # of the three rows that have any step, fewer than all go on
     many = np.repeat(norms[:1], 5, axis=0) * np.arange(1, 6)[:, None]
     lengths = torch.tensor([3] * 5)
-    assert by_distance(many, lengths) == [(0, 1.0), (1, 2.0), (2, 4.0)]
-    assert by_distance(many, lengths, stride=3) == [(0, 1.0), (3, 2.0), (6, 4.0)]
+    assert median_by_distance(many, lengths) == [(0, 1.0), (1, 2.0), (2, 4.0)]
+    assert median_by_distance(many, lengths, stride=3) == [(0, 1.0), (3, 2.0), (6, 4.0)]
 
 
 def test_rows_without_gradient_at_the_end_are_left_out():
     norms = np.array([[4.0, 2, 0], [3, 1, 2]])
-    assert by_distance(norms, torch.tensor([3, 3])) == [(0, 1.0), (1, 0.5), (2, 1.5)]
+    assert median_by_distance(norms, torch.tensor([3, 3])) == [(0, 1.0), (1, 0.5), (2, 1.5)]
     passed_over = np.array([[1.0, 0, 4], [0, 0, 4], [3, 0, 4]])
     expected = [(0, 1.0), (1, 0.0), (2, 0.5)]
-    assert by_distance(passed_over, torch.tensor([3, 3, 3])) == expected
-    assert by_distance(norms[:1], torch.tensor([3])) == [(0, 0.0), (1, 0.5), (2, 1.0)]
-    assert by_distance(np.zeros((2, 3)), torch.tensor([3, 3])) == []
-    assert by_distance(np.array([[1.0, math.nan]]), torch.tensor([2])) == []
+    assert median_by_distance(passed_over, torch.tensor([3, 3, 3])) == expected
+    assert median_by_distance(norms[:1], torch.tensor([3])) == [(0, 0.0), (1, 0.5), (2, 1.0)]
+    assert median_by_distance(np.zeros((2, 3)), torch.tensor([3, 3])) == []
+    assert median_by_distance(np.array([[1.0, math.nan]]), torch.tensor([2])) == []
 
 
 @pytest.mark.parametrize("kind", ENCODERS)
@@ -199,7 +204,7 @@ def test_every_encoder_is_read_and_left_as_it_was(kind, pool):
     assert {"embedder", "head"} <= groups
     named = {name for name in health.distances if name != "input" and "cell" not in name}
     assert named <= groups or kind == "highway"
-    assert Health.from_json(json.loads(json.dumps(health.to_json()))) == health
+    assert GradientHealth.from_json(json.loads(json.dumps(health.to_json()))) == health
     assert examine(net, TASK, rows, CPU, step=7) == health
 
 
@@ -335,12 +340,12 @@ def test_long_rows_are_cut():
 
 def test_the_sample_is_from_the_longest_third():
     made = store([1 + i % 97 for i in range(600)])
-    rows = sample(made).rows
+    rows = sample_batch(made).rows
     assert len(set(rows.tolist())) == 64
     assert made.lengths[rows].min() >= np.sort(made.lengths)[400]
-    assert np.array_equal(rows, sample(made).rows)
-    assert len(sample(store([5] * 7))) == 7
-    assert len(sample(store([1000] * 50))) == 32
+    assert np.array_equal(rows, sample_batch(made).rows)
+    assert len(sample_batch(store([5] * 7))) == 7
+    assert len(sample_batch(store([1000] * 50))) == 32
 
 
 # ---- the words
@@ -430,7 +435,7 @@ def falling(rate, steps=60):
     ],
 )
 def test_verdicts(seen, level, words):
-    said, found = judge(seen)
+    said, found = interpret(seen)
     assert found == level
     assert words in said
 
@@ -441,37 +446,37 @@ def with_layer(**values):
 
 
 def test_verdicts_on_layers():
-    said, level = judge(with_layer(gradient=None))
+    said, level = interpret(with_layer(gradient=None))
     assert (level, said[:45]) == ("bad", "The gradient of layer 2 is not finite: lower ")
-    said, level = judge(with_layer(dead=0.61))
+    said, level = interpret(with_layer(dead=0.61))
     assert level == "warning"
     assert said.startswith("61% of the units of layer 2 are zero at every step")
     assert "60 steps back" in said  # what else was found follows
-    assert "70% of the values of layer 2 are saturated" in judge(with_layer(saturated=0.7))[0]
-    assert "One update changes layer 2 by up to 20% of" in judge(with_layer(ratio=0.2))[0]
-    assert judge(with_layer(dead=0.2, saturated=0.2, ratio=0.01))[1] == "good"
+    assert "70% of the values of layer 2 are saturated" in interpret(with_layer(saturated=0.7))[0]
+    assert "One update changes layer 2 by up to 20% of" in interpret(with_layer(ratio=0.2))[0]
+    assert interpret(with_layer(dead=0.2, saturated=0.2, ratio=0.01))[1] == "good"
 
 
 def test_each_of_two_directions_need_only_reach_the_middle():
     sides = {"layer 1 forward": falling(0.93), "layer 1 backward": falling(0.9)}
-    said, level = judge(evidence([], distances=sides))
+    said, level = interpret(evidence([], distances=sides))
     assert level == "good"
     assert "The gradient of layer 1 backward reaches 30 steps back with 4%" in said
 
 
 def test_the_memory_of_an_lstm_is_in_its_cells():
     both = {"layer 1": falling(0.5), "layer 1 cell": falling(0.99), "layer 2": falling(0.1)}
-    assert carried(both) == ("layer 1", falling(0.99))
+    assert memory_curve(both) == ("layer 1", falling(0.99))
     both = {"layer 1": falling(0.99), "layer 1 cell": falling(0.5)}
-    assert carried(both) == ("layer 1", falling(0.99))
-    assert carried({"input": falling(0.5)}) == ("input", falling(0.5))
+    assert memory_curve(both) == ("layer 1", falling(0.99))
+    assert memory_curve({"input": falling(0.5)}) == ("input", falling(0.5))
 
 
 def test_steps_that_do_not_matter_are_no_obstacle():
     curve = [(k, 1e-6 if 20 < k < 40 else 0.5) for k in range(61)]
-    assert judge(evidence(curve))[1] == "good"
+    assert interpret(evidence(curve))[1] == "good"
     dips = [(k, 0.5 if k < 5 or 10 < k < 31 else 1e-6) for k in range(61)]
-    assert "falls by 10⁶ over 31 steps: the model cannot" in judge(evidence(dips))[0]
+    assert "falls by 10⁶ over 31 steps: the model cannot" in interpret(evidence(dips))[0]
 
 
 def test_a_model_of_weak_memory_is_seen_by_its_gradient():
@@ -505,13 +510,15 @@ def test_diagnosing_does_not_change_what_is_trained(tmp_path):
         )
     assert digest(tmp_path / "on") == digest(tmp_path / "off")
     rows = [json.loads(line) for line in (tmp_path / "on" / "metrics.jsonl").open()]
-    seen = [Health.from_json(row) for row in rows if row["event"] == "health"]
+    seen = [GradientHealth.from_json(row) for row in rows if row["event"] == "health"]
     assert [h.step for h in seen] == [r["step"] for r in rows if r["event"] == "evaluation"]
     assert all(0 < h.layers["layer 1"]["ratio"] < 0.5 for h in seen)
     assert "health" not in (tmp_path / "off" / "metrics.jsonl").read_text()
-    last = Health.from_json(json.loads((tmp_path / "off" / "health.json").read_text()))
+    last = GradientHealth.from_json(json.loads((tmp_path / "off" / "health.json").read_text()))
     assert last.layers["layer 1"]["ratio"] is None
-    assert last == Health.from_json(json.loads((tmp_path / "on" / "health.json").read_text()))
+    assert last == GradientHealth.from_json(
+        json.loads((tmp_path / "on" / "health.json").read_text())
+    )
     assert f"gradients {last.level}: {last.verdict}" in (tmp_path / "off" / "log.txt").read_text()
 
 
@@ -528,7 +535,7 @@ def test_resumed_readings_are_the_same(tmp_path):
             raise Killed
 
     with pytest.raises(Killed):
-        train(given(**changes), cut, splits=small.splits(), quiet=True, heard=heard)
+        train(given(**changes), cut, splits=small.splits(), quiet=True, on_evaluate=heard)
     train(given(**changes), cut, splits=small.splits(), quiet=True, resume=True)
 
     def readings(folder):
@@ -540,15 +547,15 @@ def test_resumed_readings_are_the_same(tmp_path):
 
 def test_the_first_part_that_is_not_finite_is_named():
     net = model(ENCODERS["transformer"], "mean")
-    assert first_bad(net, TASK, batch(), CPU) is None
+    assert find_non_finite(net, TASK, batch(), CPU) is None
     with torch.no_grad():
         net.encoder.blocks[1].feed_out.weight[0, 0] = math.nan
-    found = first_bad(net, TASK, batch(), CPU)
+    found = find_non_finite(net, TASK, batch(), CPU)
     assert found == "the output of layer 2 (encoder.blocks.1.feed_out)"
     net = elman()
     with torch.no_grad():
         net.embedders[0].table.weight[3] = math.inf
-    assert first_bad(net, TASK, batch(), CPU) == "the output of embedder (embedders.0.table)"
+    assert find_non_finite(net, TASK, batch(), CPU) == "the output of embedder (embedders.0.table)"
 
 
 def test_a_gradient_that_is_not_finite_is_named():
@@ -558,7 +565,7 @@ def test_a_gradient_that_is_not_finite_is_named():
             scores.register_hook(lambda gradient: gradient * math.inf)
             return found
 
-    found = first_bad(elman(), Steep(), batch(), CPU)
+    found = find_non_finite(elman(), Steep(), batch(), CPU)
     assert found.startswith("the gradient of head (head.score.")
 
 

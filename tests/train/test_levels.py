@@ -8,7 +8,7 @@ from weft.batch import Padded
 from weft.embed.bert import Bert
 from weft.errors import UserError
 from weft.model import Model
-from weft.train.optim import FACTOR, Unfreezing, levels, optimisers
+from weft.train.optim import RATE_FACTOR, Unfreezing, build_optimisers, layer_groups
 from weft.train.settings import Settings
 
 PARTS = {
@@ -25,8 +25,8 @@ def model(**more):
 
 def rates(built, settings):
     return {
-        id(p): group[FACTOR]
-        for optimiser in optimisers(built, settings)
+        id(p): group[RATE_FACTOR]
+        for optimiser in build_optimisers(built, settings)
         for group in optimiser.param_groups
         for p in group["params"]
     }
@@ -61,7 +61,7 @@ def test_a_rate_of_the_embedders_is_that_of_the_last_layer():
 )
 def test_rates_that_make_no_sense(settings, told):
     with pytest.raises(UserError, match=told):
-        optimisers(model(), settings)
+        build_optimisers(model(), settings)
 
 
 @pytest.mark.parametrize("settings", [{"layer_decay": 0.9}, {"unfreeze": 1.0}], ids=str)
@@ -70,12 +70,12 @@ def test_rates_of_layers_where_there_are_none(settings):
         {"embedder": {"kind": "lookup", "width": 6}, **PARTS}, vocabulary_size=23, outputs=3
     )
     with pytest.raises(UserError, match=f"train.{next(iter(settings))} is for the layers of a"):
-        optimisers(built, Settings(**settings))
+        build_optimisers(built, Settings(**settings))
 
 
 def test_every_parameter_is_in_one_level():
     built = model(mix=True)
-    some = [id(p) for level in levels(built) for p in level]
+    some = [id(p) for level in layer_groups(built) for p in level]
     assert sorted(some) == sorted(id(p) for p in built.embedders.parameters())
 
 

@@ -12,8 +12,8 @@ from weft.model import Model
 from weft.runtime import on
 from weft.tasks.classify import Classify
 from weft.train import loop
-from weft.train.loop import NotFinite, Progress, Trainee, fit
-from weft.train.optim import clip, optimisers
+from weft.train.loop import NonFiniteLoss, Progress, TrainState, fit
+from weft.train.optim import build_optimisers, clip_gradients
 from weft.train.settings import Settings
 
 PARTS = {
@@ -43,7 +43,7 @@ def batches(rows=20, size=5, epochs=2):
 
 def run(settings, stream=None, net=None, **keep):
     net = net or model()
-    trainee = Trainee.fresh(net, settings)
+    trainee = TrainState.fresh(net, settings)
     trainee.pieces = keep.get("pieces", 1)
     updates = list(fit(trainee, TASK, stream or batches(), settings, on("cpu")))
     return net, updates, trainee
@@ -156,7 +156,7 @@ def test_nan_stops_and_names_the_batch():
     net = model()
     with torch.no_grad():
         net.embedders[0].table.weight[7] = math.nan
-    with pytest.raises(NotFinite, match=r"loss became nan at update \d+") as caught:
+    with pytest.raises(NonFiniteLoss, match=r"loss became nan at update \d+") as caught:
         run(Settings(), stream, net)
     rows = caught.value.update.rows
     assert any(7 in stream.store.row(i) for i in rows)
@@ -183,25 +183,25 @@ def test_a_look_is_judged_at_the_next_one_and_nobody_waits_for_it():
         )
         trainee.unchecked.append(none)
 
-    trainee = Trainee.fresh(model(), Settings())
+    trainee = TrainState.fresh(model(), Settings())
     did(1, 2.0), did(2, math.nan)
-    loop._look(trainee, Far())
+    loop._start_finite_check(trainee, Far())
     assert asked == [False]
     assert trainee.unchecked == []
     did(3, 2.0)
-    with pytest.raises(NotFinite, match="nan at update 2 "):
-        loop._look(trainee, Far())
+    with pytest.raises(NonFiniteLoss, match="nan at update 2 "):
+        loop._start_finite_check(trainee, Far())
     assert trainee.looked is None
-    loop._look(trainee, Far())  # the third, which is good
+    loop._start_finite_check(trainee, Far())  # the third, which is good
     did(4, math.inf)
-    with pytest.raises(NotFinite, match="inf at update 4 "):
-        loop.check(trainee)
-    loop.check(trainee)  # what was told is not told again
+    with pytest.raises(NonFiniteLoss, match="inf at update 4 "):
+        loop.check_finite(trainee)
+    loop.check_finite(trainee)  # what was told is not told again
 
 
 def test_a_gradient_that_overflows_is_caught_too(monkeypatch):
-    monkeypatch.setattr(loop, "clip", lambda p, longest: torch.tensor(math.inf))
-    with pytest.raises(NotFinite, match="gradient overflowed at update 1 "):
+    monkeypatch.setattr(loop, "clip_gradients", lambda p, longest: torch.tensor(math.inf))
+    with pytest.raises(NonFiniteLoss, match="gradient overflowed at update 1 "):
         run(Settings())
 
 
@@ -224,14 +224,14 @@ def test_clip_equals_torch_for_dense_and_counts_a_sparse_row_once():
     ids = torch.tensor([1, 1, 4])
     for net in (table, dense):
         (net(ids) * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
-    norm = clip([table.weight], 0.5)
+    norm = clip_gradients([table.weight], 0.5)
     expected = nn.utils.clip_grad_norm_([dense.weight], 0.5)
     torch.testing.assert_close(norm, expected)
     torch.testing.assert_close(table.weight.grad.to_dense(), dense.weight.grad)
 
 
 def test_decay_leaves_biases_alone():
-    (adamw,) = optimisers(model(), Settings(weight_decay=0.1))
+    (adamw,) = build_optimisers(model(), Settings(weight_decay=0.1))
     decayed, free = adamw.param_groups
     assert {p.dim() for p in decayed["params"]} == {2}
     assert {p.dim() for p in free["params"]} == {1}
@@ -240,7 +240,7 @@ def test_decay_leaves_biases_alone():
 
 def test_biases_of_two_directions_in_one_are_not_decayed():
     net = BiLM(11, width=4, hidden=5, filters=((1, 3),), letters=6)
-    (adamw,) = optimisers(net, Settings(weight_decay=0.1))
+    (adamw,) = build_optimisers(net, Settings(weight_decay=0.1))
     free = {id(p) for p in adamw.param_groups[1]["params"]}
     layer = net.network.layers[0]
     assert layer.bias.dim() == 2
@@ -251,7 +251,7 @@ def test_biases_of_two_directions_in_one_are_not_decayed():
 def test_the_mean_of_the_weights_follows_them():
     settings = Settings(average=0.5, optimiser="sgd", momentum=0.0, learning_rate=0.1)
     net = model()
-    trainee = Trainee.fresh(net, settings)
+    trainee = TrainState.fresh(net, settings)
     name = "head.score.weight" if hasattr(net.head, "score") else next(iter(trainee.average))
     expected = trainee.average[name].clone()
     for update in fit(trainee, TASK, batches(epochs=1), settings, on("cpu")):
@@ -263,7 +263,7 @@ def test_the_mean_of_the_weights_follows_them():
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad"])
 def test_an_update_is_seen_by_whoever_keeps_something_made_of_the_weights(name):
     net = model()
-    trainee = Trainee.fresh(net, Settings(optimiser=name))
+    trainee = TrainState.fresh(net, Settings(optimiser=name))
     before = {n: p._version for n, p in net.named_parameters()}
     for _ in fit(trainee, TASK, batches(), Settings(optimiser=name), on("cpu")):
         now = {n: p._version for n, p in net.named_parameters()}

@@ -128,13 +128,13 @@ def stopped(folder, monkeypatch, after=5, **changes):
     class Cut(Exception):
         pass
 
-    def save(self, progress, usual=trainer.Loop._save):
+    def save(self, progress, usual=trainer.Trainer._save):
         usual(self, progress)
         if progress.step == after:
             raise Cut
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.Loop, "_save", save)
+        patch.setattr(trainer.Trainer, "_save", save)
         with pytest.raises(Cut):
             train(given, folder, splits=splits(), quiet=True)
     return given
@@ -152,7 +152,7 @@ def again(given, folder, **changes):
     [
         ({"train__optimiser": "sgd"}, "another train.optimiser"),
         ({"train__head_rate": 0.1}, "train.head_rate"),
-        ({"train__batch": 5}, "train.batch=4, .*cannot go on with train.batch=5"),
+        ({"train__batch": 5}, "train.batch=4, .*cannot resume with train.batch=5"),
         ({"train__seed": 9}, "train.seed=9"),
     ],
     ids=str,
@@ -183,7 +183,7 @@ def test_rates_and_decay_are_those_that_are_asked_for_now(tmp_path, monkeypatch)
 
 def test_the_time_that_was_spent_counts(tmp_path, monkeypatch):
     given = stopped(tmp_path / "run", monkeypatch, **{"train.minutes": 60.0})
-    clocks, usual = [], trainer.Clock
-    monkeypatch.setattr(trainer, "Clock", lambda *given: clocks.append(given) or usual(*given))
+    clocks, usual = [], trainer.TimeBudget
+    monkeypatch.setattr(trainer, "TimeBudget", lambda *given: clocks.append(given) or usual(*given))
     again(given, tmp_path / "run")
     assert 0 < clocks[-1][2] < 600

@@ -6,14 +6,14 @@ import pytest
 
 from weft import config as configuration
 from weft.errors import UserError
-from weft.run.train import filled
-from weft.train.schedule import Schedule, rate, warmup_fraction
+from weft.run.train import resolve_config
+from weft.train.schedule import Schedule, scheduled_rate, warmup_fraction
 from weft.train.settings import Settings
 
 
 def test_schedules_follow_their_formulas():
     def at(share, **settings):
-        return rate(Settings(learning_rate=2.0, **settings), share)
+        return scheduled_rate(Settings(learning_rate=2.0, **settings), share)
 
     assert at(0.7) == 2.0
     assert at(0.05, warmup=0.1) == pytest.approx(1.0)
@@ -36,7 +36,7 @@ def run(settings, planned, fits=lambda step: math.inf, updates=None):
     """The rates of a whole training; `fits` says how many more updates there is time for."""
     schedule, rates = Schedule(settings), []
     for step in range(planned if updates is None else updates):
-        rates.append(schedule.rate(step, step / planned, planned - step, fits(step)))
+        rates.append(schedule.next_rate(step, step / planned, planned - step, fits(step)))
     return rates
 
 
@@ -79,9 +79,9 @@ def test_a_resumed_schedule_goes_on_where_it_stood():
     whole = run(LINEAR, 500, lambda step: fits[step], updates=60)
     first = Schedule(LINEAR)
     for step in range(31):
-        first.rate(step, step / 500, 500 - step, fits[step])
+        first.next_rate(step, step / 500, 500 - step, fits[step])
     second = Schedule(LINEAR, first.decay_left)
-    rest = [second.rate(s, s / 500, 500 - s, fits[s]) for s in range(31, 60)]
+    rest = [second.next_rate(s, s / 500, 500 - s, fits[s]) for s in range(31, 60)]
     assert rest == whole[31:]
 
 
@@ -90,7 +90,7 @@ def test_the_rate_of_a_gpt_follows_its_width():
         config = configuration.recipe("gpt").with_values(
             {f"decoder.{key}": value for key, value in decoder.items()}, "test"
         )
-        return filled(config)["train"]["learning_rate"]
+        return resolve_config(config)["train"]["learning_rate"]
 
     assert of() == 0.001
     assert of(hidden=768, heads=12) == 0.00059  # 6e-4 in GPT-3
@@ -99,16 +99,16 @@ def test_the_rate_of_a_gpt_follows_its_width():
     given = configuration.recipe("gpt").with_values(
         {"decoder.hidden": 768, "train.learning_rate": 6e-4}, "test"
     )
-    assert filled(given)["train"]["learning_rate"] == 6e-4  # a number is taken as it is
+    assert resolve_config(given)["train"]["learning_rate"] == 6e-4  # a number is taken as it is
 
 
 def test_only_a_gpt_has_a_rate_of_its_own():
     config = configuration.recipe("cnn").with_values({"train.learning_rate": "auto"}, "test")
     with pytest.raises(UserError, match=r"'auto' is for a \[decoder\] of kind 'gpt'"):
-        filled(config)
+        resolve_config(config)
 
 
 def test_language_models_warm_up_for_a_hundred_updates():
     for name in ("gpt", "elmo-pretrain"):
-        assert filled(configuration.recipe(name))["train"]["warmup_updates"] == 100
-    assert filled(configuration.recipe("gpt"))["train"]["beta2"] == 0.95
+        assert resolve_config(configuration.recipe(name))["train"]["warmup_updates"] == 100
+    assert resolve_config(configuration.recipe("gpt"))["train"]["beta2"] == 0.95

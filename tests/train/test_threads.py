@@ -49,7 +49,7 @@ def two_threads():
 @pytest.fixture
 def two(monkeypatch):
     """Two threads are always found to be faster."""
-    monkeypatch.setattr(threads, "SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(threads, "SHORT_RUN_SECONDS", 0.0)
     monkeypatch.setattr(Timing, "fastest", lambda timing: 2)
 
 
@@ -108,7 +108,7 @@ def test_it_is_measured_again_after_ever_longer_intervals():
     gaps = [b - a for a, b in pairwise(at)]
     assert len(at) > 4
     assert all(a <= b + 1 for a, b in pairwise(gaps))
-    assert max(gaps) < threads.LONGEST + 10
+    assert max(gaps) < threads.MAX_INTERVAL + 10
     assert torch.get_num_threads() == 1  # another process has come
     assert spent < 0.03 * machine.now
 
@@ -205,7 +205,7 @@ def test_other_threads_in_a_resumed_training_are_a_note(tmp_path, two, capsys):
 def test_fewer_cores_than_threads_are_a_note(tmp_path, two, capsys, monkeypatch):
     with killed(4):
         train(recipe(), tmp_path / "run", splits=splits(101), quiet=True)
-    monkeypatch.setattr(trainer, "cores", lambda: 1)
+    monkeypatch.setattr(trainer, "available_cpus", lambda: 1)
     train(recipe(), tmp_path / "run", splits=splits(101), resume=True)
     told = capsys.readouterr().err.replace("\n", " ")
     assert "note: it goes on with 2 threads on 1 core, which is slow" in told

@@ -8,9 +8,9 @@ from tests.train.test_cuda_graphs import model, pieces
 from weft.runtime import on
 from weft.tasks.language import Language
 from weft.train import time_budget
-from weft.train.loop import Trainee, fit
+from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
-from weft.train.time_budget import Clock
+from weft.train.time_budget import TimeBudget
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def now(monkeypatch):
 
 
 def test_what_reading_has_left_is_the_whole(now):
-    found = Clock(started=70.0, minutes=1.0)  # 30 of 60 seconds went to reading
+    found = TimeBudget(started=70.0, minutes=1.0)  # 30 of 60 seconds went to reading
     assert (found.spent, found.late) == (0.0, False)
     now[0] = 115.0
     assert found.spent == 0.5
@@ -30,7 +30,7 @@ def test_what_reading_has_left_is_the_whole(now):
 
 
 def test_without_a_limit_it_is_never_late(now):
-    found = Clock(started=70.0, minutes=0.0)
+    found = TimeBudget(started=70.0, minutes=0.0)
     for _ in range(9):
         now[0] += 1e9
         found.count_update()
@@ -38,13 +38,13 @@ def test_without_a_limit_it_is_never_late(now):
 
 
 def test_when_reading_took_all_of_it_one_update_is_made(now):
-    assert Clock(started=10.0, minutes=1.0).late
+    assert TimeBudget(started=10.0, minutes=1.0).late
 
 
 def test_a_training_that_is_taken_up_again_has_the_time_that_is_left(now):
-    first = Clock(started=100.0, minutes=1.0)
+    first = TimeBudget(started=100.0, minutes=1.0)
     now[0] = 142.0
-    again = Clock(started=142.0, minutes=1.0, before=first.seconds)
+    again = TimeBudget(started=142.0, minutes=1.0, before=first.seconds)
     assert again.spent == first.spent == pytest.approx(0.7)
     now[0] = 161.0
     assert again.late
@@ -52,7 +52,7 @@ def test_a_training_that_is_taken_up_again_has_the_time_that_is_left(now):
 
 def test_compiling_says_nothing_about_the_pace(now):
     """The first update compiles for 40 s, the fourth captures a graph for 3 s; others take 0.1."""
-    found = Clock(started=100.0, minutes=2.0)
+    found = TimeBudget(started=100.0, minutes=2.0)
     seconds = [40.0, 0.1, 0.1, 3.0, 0.1, 0.1]
     for each in seconds[:5]:
         now[0] += each
@@ -65,7 +65,7 @@ def test_compiling_says_nothing_about_the_pace(now):
 
 
 def test_evaluations_take_their_time_and_the_last_one_must_fit(now):
-    found = Clock(started=100.0, minutes=1.0)
+    found = TimeBudget(started=100.0, minutes=1.0)
     for _ in range(10):
         now[0] += 1.0
         found.count_update()
@@ -81,7 +81,7 @@ def rates(fits, **changes):
     net = model()
     settings = Settings(epochs=3, schedule="linear", learning_rate=0.01, **changes)
     updates = fit(
-        Trainee.fresh(net, settings), Language(window=7), pieces(), settings, on("cpu"),
+        TrainState.fresh(net, settings), Language(window=7), pieces(), settings, on("cpu"),
         updates_that_fit=fits,
     )  # fmt: skip
     return [update.rate for update in updates]

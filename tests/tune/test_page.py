@@ -9,9 +9,9 @@ import pytest
 from weft import config
 from weft.report.pages.tune import changes, line, page, remarks, sentence, shown
 from weft.tune.restart import Restart, Restarts
-from weft.tune.search import Tuned
+from weft.tune.search import TuneResult
 from weft.tune.space import Choices, Range
-from weft.tune.study import Limits, Plan, Row
+from weft.tune.study import Limits, SearchSpec, TrialRecord
 
 RATE = Range("train.learning_rate", 1e-4, 1e-1, log=True)
 CELL = Choices("encoder.cell", ("lstm", "<script>alert(1)</script>"))
@@ -23,18 +23,18 @@ def rows():
         return {"train.learning_rate": rate, "encoder.cell": CELL.values[cell]}
 
     return (
-        Row(1, "complete", 0.80, given(1e-3), 3.0, curve=((1, 0.7), (2, 0.8))),
-        Row(2, "complete", 0.91, given(5e-3, 1), 3.5, curve=((1, 0.8), (2, 0.91))),
-        Row(3, "pruned", 0.50, given(1e-4), 1.0, "worse than the median", ((1, 0.5),)),
-        Row(4, "failed", None, given(0.1), 0.5, "The loss became nan <b>"),
-        Row(5, "killed", None, {}, None, "its process ended before the trial did"),
+        TrialRecord(1, "complete", 0.80, given(1e-3), 3.0, curve=((1, 0.7), (2, 0.8))),
+        TrialRecord(2, "complete", 0.91, given(5e-3, 1), 3.5, curve=((1, 0.8), (2, 0.91))),
+        TrialRecord(3, "pruned", 0.50, given(1e-4), 1.0, "worse than the median", ((1, 0.5),)),
+        TrialRecord(4, "failed", None, given(0.1), 0.5, "The loss became nan <b>"),
+        TrialRecord(5, "killed", None, {}, None, "its process ended before the trial did"),
     )
 
 
 def tuned(restarts=None, **more):
     base = config.recipe("bilstm").with_values({"data.train": "a.tsv"}, "test")
-    plan = Plan(base, (RATE, CELL), "accuracy", True, {})
-    found = Tuned(
+    plan = SearchSpec(base, (RATE, CELL), "accuracy", True, {})
+    found = TuneResult(
         folder=Path("out"),
         plan=plan,
         limits=Limits(),

@@ -112,7 +112,7 @@ def test_two_commands_share_one_search(tmp_path):
 
 
 def test_workers_cover_a_grid_exactly(tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.tune.processes.cores", lambda: 2)
+    monkeypatch.setattr("weft.tune.processes.available_cpus", lambda: 2)
     monkeypatch.chdir(ROOT)
     base, out = tfidf(tmp_path), tmp_path / "out"
     told = []
@@ -129,7 +129,7 @@ def test_workers_cover_a_grid_exactly(tmp_path, monkeypatch):
 def test_workers_that_all_fail_say_why(tmp_path, monkeypatch):
     from weft.errors import UserError
 
-    monkeypatch.setattr("weft.tune.processes.cores", lambda: 2)
+    monkeypatch.setattr("weft.tune.processes.available_cpus", lambda: 2)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "optuna.py").write_text("raise SystemExit('no optuna today')")
     monkeypatch.chdir(ROOT)

@@ -9,9 +9,9 @@ import pytest
 from tests.tune.test_search import STRENGTH, run, tfidf
 from weft import config
 from weft.metrics import paired, spread
-from weft.run.collapse import never_fell
-from weft.tune.restart import Restart, Restarts, collapsed
-from weft.tune.study import Plan
+from weft.run.collapse import loss_never_decreased
+from weft.tune.restart import Restart, Restarts, mark_collapsed
+from weft.tune.study import SearchSpec
 
 GOOD = [("a", "a"), ("b", "b"), ("b", "b"), ("a", "b"), ("b", "b")]
 ONE = [(gold, "b") for gold, _ in GOOD]
@@ -19,7 +19,7 @@ POOR = [("a", "a"), ("b", "a"), ("b", "b"), ("a", "b"), ("b", "b")]
 
 
 def plan(metric="accuracy", higher=True):
-    return Plan(config.recipe("tfidf"), (), metric, higher, {})
+    return SearchSpec(config.recipe("tfidf"), (), metric, higher, {})
 
 
 def made(*values):
@@ -27,45 +27,47 @@ def made(*values):
 
 
 def test_one_answer_for_every_text_is_a_collapse():
-    first, second = collapsed(made(0.8, 0.6), [GOOD, ONE], "dev", plan())
+    first, second = mark_collapsed(made(0.8, 0.6), [GOOD, ONE], "dev", plan())
     assert first.collapsed == ""
     assert second.collapsed == "it answers b to all 5 dev texts"
 
 
 def test_far_below_the_others_is_a_collapse_too():
     # One answer for all reaches 0.6: this one gains nothing, the others 0.2.
-    found = collapsed(made(0.8, 0.6, 0.8), [GOOD, POOR, GOOD], "dev", plan())
+    found = mark_collapsed(made(0.8, 0.6, 0.8), [GOOD, POOR, GOOD], "dev", plan())
     assert [bool(r.collapsed) for r in found] == [False, True, False]
     assert found[1].collapsed == (
         "its accuracy of 0.600 on dev gains 0.000 over one answer for all (0.600), the others 0.200"
     )
-    near = collapsed(made(0.8, 0.75, 0.8), [GOOD, POOR, GOOD], "dev", plan())
+    near = mark_collapsed(made(0.8, 0.75, 0.8), [GOOD, POOR, GOOD], "dev", plan())
     assert not any(r.collapsed for r in near)
-    assert not any(r.collapsed for r in collapsed(made(0.6), [POOR], "dev", plan()))
+    assert not any(r.collapsed for r in mark_collapsed(made(0.6), [POOR], "dev", plan()))
 
 
 def test_no_better_than_one_answer_is_a_collapse_where_there_are_texts_enough():
     # Three in five are "b": one answer for all reaches 0.6.
-    (found,) = collapsed(made(0.6), [POOR * 7], "dev", plan())
+    (found,) = mark_collapsed(made(0.6), [POOR * 7], "dev", plan())
     assert found.collapsed == (
         "its accuracy of 0.600 on dev is no better than that of one answer for all (0.600)"
     )
-    assert not collapsed(made(0.61), [POOR * 7], "dev", plan())[0].collapsed
+    assert not mark_collapsed(made(0.61), [POOR * 7], "dev", plan())[0].collapsed
     numbers = [(1.0, 1.1), (3.0, 2.9), (5.0, 5.2)] * 11
     wrong = plan("mse", higher=False)
-    assert collapsed(made(3.0), [numbers], "dev", wrong)[0].collapsed
-    assert not collapsed(made(0.1), [numbers], "dev", wrong)[0].collapsed
+    assert mark_collapsed(made(3.0), [numbers], "dev", wrong)[0].collapsed
+    assert not mark_collapsed(made(0.1), [numbers], "dev", wrong)[0].collapsed
 
 
 def test_a_loss_that_never_fell_is_a_collapse():
-    assert never_fell({"losses": (0.7, 0.64)}) == (
+    assert loss_never_decreased({"losses": (0.7, 0.64)}) == (
         "its training loss never fell by a tenth: 0.700 at the start, 0.640 at best"
     )
-    assert not never_fell({"losses": (0.7, 0.62)})
-    assert not never_fell({"losses": None})
+    assert not loss_never_decreased({"losses": (0.7, 0.62)})
+    assert not loss_never_decreased({"losses": None})
     (first, *_) = made(0.8)
     told = replace(first, collapsed="its training loss never fell")
-    assert collapsed([told], [GOOD], "dev", plan())[0].collapsed == "its training loss never fell"
+    assert (
+        mark_collapsed([told], [GOOD], "dev", plan())[0].collapsed == "its training loss never fell"
+    )
 
 
 def test_means_with_and_without_the_collapsed():
@@ -82,12 +84,12 @@ def test_means_with_and_without_the_collapsed():
 def test_errors_count_downwards():
     numbers = [(1.0, 1.1), (3.0, 2.9), (5.0, 5.2)]
     values = made(0.02, 2.6, 0.03)
-    found = collapsed(values, [numbers] * 3, "dev", plan("mse", higher=False))
+    found = mark_collapsed(values, [numbers] * 3, "dev", plan("mse", higher=False))
     assert [bool(r.collapsed) for r in found] == [False, True, False]
 
 
 def test_constant_numbers_are_a_collapse():
-    (found,) = collapsed(made(0.0), [[("1", 2.5), ("4", 2.5)]], "dev", plan("pearson"))
+    (found,) = mark_collapsed(made(0.0), [[("1", 2.5), ("4", 2.5)]], "dev", plan("pearson"))
     assert found.collapsed == "it answers 2.5 to all 2 dev texts"
 
 

@@ -4,7 +4,7 @@ import optuna
 import pytest
 
 from weft.errors import UserError
-from weft.tune.samplers import check, distributions, propose
+from weft.tune.samplers import check_sampler, distributions, propose
 from weft.tune.space import Choices, Range
 
 RATE = Range("train.learning_rate", 1e-4, 1e-1, log=True)
@@ -83,9 +83,9 @@ def test_tpe_keeps_away_from_what_others_are_trying():
 
 def test_a_grid_without_end_is_refused():
     with pytest.raises(UserError, match=r"'train.learning_rate' is the range 0.0001\.\.0.1 log"):
-        check("grid", (CELLS, RATE))
-    check("grid", (CELLS, WIDTHS))
-    check("random", (CELLS, RATE))
+        check_sampler("grid", (CELLS, RATE))
+    check_sampler("grid", (CELLS, WIDTHS))
+    check_sampler("random", (CELLS, RATE))
     many = tuple(Range(f"a.b{i}", 1, 99, whole=True) for i in range(3))
     with pytest.raises(UserError, match="too large to go through"):
-        check("grid", many)
+        check_sampler("grid", many)

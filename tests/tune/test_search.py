@@ -11,7 +11,7 @@ from tests.fixtures import small
 from weft import config
 from weft.errors import UserError
 from weft.tune import parse, trial, tune
-from weft.tune.study import Row
+from weft.tune.study import TrialRecord
 
 STRENGTH = "classic.strength=0.001..10 log"
 WORDS = "classic.words=[1,1],[1,2]"
@@ -35,7 +35,7 @@ def run(base, output, *searches, told=None, **options):
         base,
         output,
         search=parse(searches or (STRENGTH,)),
-        told=lambda n, m, t: seen.append(n),
+        on_trial=lambda n, m, t: seen.append(n),
         **options,
     )
     if told is not None:
@@ -73,7 +73,7 @@ def test_a_search_leaves_trials_model_configuration_and_record(base, tmp_path):
 def test_only_the_best_few_keep_their_weights(base, tmp_path):
     found = run(base, tmp_path / "out", trials=7)
     kept = {p.parent.name for p in (tmp_path / "out" / "trials").glob("*/model")}
-    assert kept == {f"{row.number:03d}" for row in found.ranked()[: trial.KEEP]}
+    assert kept == {f"{row.number:03d}" for row in found.ranked()[: trial.KEPT_TRIALS]}
 
 
 def test_the_same_seed_takes_the_same_trials_and_it_goes_on_with_them(base, tmp_path):
@@ -280,6 +280,6 @@ def test_bad_trials_are_pruned_and_the_test_file_is_not_looked_at(tmp_path, monk
 
 
 def test_rows_say_whether_they_are_over():
-    row = Row(1, "complete", 0.5, {})
+    row = TrialRecord(1, "complete", 0.5, {})
     assert row.over
     assert not dataclasses.replace(row, state="killed").over

@@ -5,7 +5,17 @@ import pytest
 from weft import config
 from weft.errors import UserError
 from weft.tune.presets import preset
-from weft.tune.space import Choices, Range, at, flat, grid, origin, parse, space, values
+from weft.tune.space import (
+    Choices,
+    Range,
+    base_point,
+    flatten,
+    grid,
+    make_dimensions,
+    parse,
+    to_settings,
+    value_at,
+)
 
 TFIDF = config.recipe("tfidf")
 RNN = config.recipe("bilstm")
@@ -48,11 +58,11 @@ def test_flags_that_cannot_be_read(text, message):
 def test_a_table_may_quote_its_keys_or_not():
     quoted = {"train.learning_rate": [0.1], "encoder.hidden": {"low": 1, "high": 7}}
     nested = {"train": {"learning_rate": [0.1]}, "encoder": {"hidden": {"low": 1, "high": 7}}}
-    assert flat(quoted) == flat(nested) == quoted
+    assert flatten(quoted) == flatten(nested) == quoted
 
 
 def test_a_setting_s_own_type_decides_what_is_whole():
-    found = space(parse(["encoder.hidden=5..7", "train.learning_rate=1..3"]), RNN)
+    found = make_dimensions(parse(["encoder.hidden=5..7", "train.learning_rate=1..3"]), RNN)
     assert found[0] == Range("encoder.hidden", 5, 7, whole=True)
     assert found[1] == Range("train.learning_rate", 1, 3, whole=False)
     assert found[0].points() == [5, 6, 7]
@@ -87,7 +97,7 @@ def test_a_setting_s_own_type_decides_what_is_whole():
 )
 def test_what_could_not_be_trained_is_refused_before(search, message):
     with pytest.raises(UserError, match=message):
-        space(parse([search]), RNN)
+        make_dimensions(parse([search]), RNN)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +111,7 @@ def test_what_could_not_be_trained_is_refused_before(search, message):
 )
 def test_a_classic_model_has_its_own_settings(search, message):
     with pytest.raises(UserError, match=message):
-        space(parse([search]), TFIDF)
+        make_dimensions(parse([search]), TFIDF)
 
 
 @pytest.mark.parametrize(
@@ -116,14 +126,14 @@ def test_a_classic_model_has_its_own_settings(search, message):
 )
 def test_tables_that_make_no_sense(spec, message):
     with pytest.raises(UserError, match=message):
-        space({"classic.strength": spec}, TFIDF)
+        make_dimensions({"classic.strength": spec}, TFIDF)
 
 
 def test_nothing_to_search_says_what_there_is():
     with pytest.raises(UserError, match=r"Nothing to search.*Settings:.*classic\.strength"):
-        space({}, TFIDF)
+        make_dimensions({}, TFIDF)
     with pytest.raises(UserError, match=r"Give --search 'classic\.order=LOW\.\.HIGH', a"):
-        space({}, config.recipe("kneser-ney"))
+        make_dimensions({}, config.recipe("kneser-ney"))
     with pytest.raises(UserError, match="--preset small has nothing for this configuration"):
         preset("small", config.recipe("kneser-ney"))
 
@@ -138,31 +148,33 @@ def test_the_points_of_a_grid_are_exact():
 
 
 def test_lists_are_stored_as_texts_and_come_back():
-    (words,) = space(parse(["classic.words=[1,1],[1,2]"]), TFIDF)
+    (words,) = make_dimensions(parse(["classic.words=[1,1],[1,2]"]), TFIDF)
     stored = words.points()[1]
     assert isinstance(stored, str)
-    assert values({"classic.words": stored}, [words]) == {"classic.words": [1, 2]}
+    assert to_settings({"classic.words": stored}, [words]) == {"classic.words": [1, 2]}
 
 
 def test_where_the_configuration_stands_in_the_space():
-    inside = space(parse(["classic.strength=1..20 log", "classic.words=[1,1],[1,2]"]), TFIDF)
+    inside = make_dimensions(
+        parse(["classic.strength=1..20 log", "classic.words=[1,1],[1,2]"]), TFIDF
+    )
     fixed = TFIDF.with_values({"classic.strength": 10.0}, "test")
-    assert origin(fixed, inside) == (10.0, "[1, 2]")
-    assert origin(TFIDF, space(parse(["classic.strength=1..7"]), TFIDF)) is None
+    assert base_point(fixed, inside) == (10.0, "[1, 2]")
+    assert base_point(TFIDF, make_dimensions(parse(["classic.strength=1..7"]), TFIDF)) is None
 
 
 def test_the_small_grid_of_the_lecture():
-    wanted = space(preset("bert", RNN), RNN)
+    wanted = make_dimensions(preset("bert", RNN), RNN)
     points = grid(wanted)
     assert points is not None
     assert len(points) == 24
-    assert {d.key: d.spec() for d in wanted} == {
+    assert {d.key: d.to_config() for d in wanted} == {
         "train.batch": [16, 32],
         "train.learning_rate": [3e-6, 1e-5, 3e-5, 5e-5],
         "train.epochs": [2, 3, 4],
     }
     with pytest.raises(UserError, match="no training loop"):
-        space(preset("bert", TFIDF), TFIDF)
+        make_dimensions(preset("bert", TFIDF), TFIDF)
     with pytest.raises(UserError, match=r"Unknown preset 'brt'.*Did you mean 'bert'"):
         preset("brt", RNN)
 
@@ -170,7 +182,7 @@ def test_the_small_grid_of_the_lecture():
 @pytest.mark.parametrize("name", config.recipes())
 def test_the_small_preset_fits_every_recipe(name):
     base = config.recipe(name)
-    found = {d.key: d for d in space(preset("small", base), base)}
+    found = {d.key: d for d in make_dimensions(preset("small", base), base)}
     assert found
     if "classic" in base:
         own = {"tfidf": {"characters", "words"}, "fasttext": {"rate", "order"}}[name]
@@ -178,13 +190,13 @@ def test_the_small_preset_fits_every_recipe(name):
     else:
         rate = found["train.learning_rate"]
         assert isinstance(rate, Range)
-        assert rate.low < at(base.sections, "train.learning_rate") < rate.high
+        assert rate.low < value_at(base.sections, "train.learning_rate") < rate.high
 
 
 @pytest.mark.parametrize("task", ["tag", "parse", "constituency", "nodes"])
 def test_recipes_with_an_answer_at_every_word_can_be_searched(task):
     from weft.config import recipe, recipes
-    from weft.tune.space import buildable
+    from weft.tune.space import check_buildable
 
     for name in recipes(task):
-        assert buildable(recipe(name))["task"]["kind"] == task
+        assert check_buildable(recipe(name))["task"]["kind"] == task

@@ -25,13 +25,13 @@ def explain(
 ) -> None:
     """Print every setting with its value and where it was set."""
     from weft import config as configuration
-    from weft.run.train import filled
+    from weft.run.train import resolve_config
 
     if bool(config) == bool(recipe):
         raise UserError("Give a configuration file or --recipe NAME.")
     base = configuration.load(config) if config else configuration.recipe(recipe)
     base = options.apply(base, {}, sets)
-    full = filled(base)
+    full = resolve_config(base)
     for name, section in full.items():
         for i, table in enumerate(section if isinstance(section, list) else [section]):
             prefix = f"{name}.{i}." if isinstance(section, list) else f"{name}."

@@ -61,8 +61,8 @@ def evaluate(
     """Evaluate a model on a labelled file, with 95 % bootstrap intervals."""
     from weft.predict import load
     from weft.predict.evaluate import evaluate as measured
-    from weft.predict.evaluate import figures
-    from weft.run.data import manner_of, source
+    from weft.predict.evaluate import metrics_json
+    from weft.run.data import example_source, read_mode
     from weft.text.example import Tally
 
     chosen = options.handling(problems)
@@ -87,12 +87,12 @@ def evaluate(
     with jsonl(predictions) as out, counting("texts") as count:
         measure = measured(
             predictor,
-            source(data, file, tally, manner=manner_of(predictor.config["task"]))(),
+            example_source(data, file, tally, mode=read_mode(predictor.config["task"]))(),
             problems=data.problems,
             tally=tally,
             predictions=out,
             watch=count,
-            look=None if mistakes is None else _looking(predictor, mistakes),
+            on_example=None if mistakes is None else _looking(predictor, mistakes),
         )
     for line in (*filter(None, [getattr(predictor.engine, "note", "")]), *tally.lines()):
         typer.echo(f"note: {line}", err=True)
@@ -101,7 +101,7 @@ def evaluate(
         raise UserError(f"{file}: no row is left to measure on; every one was skipped.")
     signatures = list(getattr(measure, "signatures", []))
     if as_json:
-        typer.echo(json.dumps(figures(measure)))
+        typer.echo(json.dumps(metrics_json(measure)))
     else:
         wide = max(12, *map(len, found))
         for name, figure in found.items():
@@ -150,10 +150,10 @@ def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
     if not predictor.by_word:
         return mistakes.add
 
-    from weft.predict.evaluate import gold_beside
+    from weft.predict.evaluate import gold_annotation
 
     def look(example: "Example", answer: "Answer") -> None:
-        gold = gold_beside(predictor, example, answer)
+        gold = gold_annotation(predictor, example, answer)
         assert answer.structure is not None
         mistakes.add(example, answer.structure, gold)  # type: ignore[arg-type, call-arg]
 

@@ -17,7 +17,7 @@ from weft.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
     from weft.decode.search.settings import SearchSettings
-    from weft.predict.generate import Token, Writer, Written
+    from weft.predict.generate import Generation, Generator, Token
 
 CHUNK = 256  # prompts of a file that are answered together
 METHODS = ("greedy", "beam", "sample")
@@ -94,7 +94,7 @@ def generate(
 ) -> None:
     """Generate text: continue a prompt or translate a source; the prompt is optional for an LM."""
     from weft.predict import load
-    from weft.predict.generate import Writer
+    from weft.predict.generate import Generator
 
     given = {
         "num_beams": num_beams, "num_beam_groups": num_beam_groups,
@@ -107,7 +107,7 @@ def generate(
     if [bool(prompts), bool(file), interactive].count(True) > 1:
         raise UserError("PROMPT, --input and --interactive each say what to write for. Give one.")
     words = _words(only) if only else {}
-    writer = Writer(load(model, device=device, replay=replay))
+    writer = Generator(load(model, device=device, replay=replay))
     settings = _settings(writer, method, num_return, chosen)
     writer.check_known(list(words), list(words.values()))
     out = _Out(writer, settings, prefix, list(words), show, as_json)
@@ -120,7 +120,7 @@ def generate(
 
 
 def _settings(
-    writer: "Writer", method: str, num_return: int, chosen: dict[str, Any]
+    writer: "Generator", method: str, num_return: int, chosen: dict[str, Any]
 ) -> "SearchSettings":
     """The settings of the search: those of the model, the options, and what they imply."""
     if method and method not in METHODS:
@@ -192,7 +192,7 @@ class _Out:
 
     def __init__(
         self,
-        writer: "Writer",
+        writer: "Generator",
         settings: "SearchSettings",
         prefix: str,
         only: list[str],
@@ -292,7 +292,7 @@ class _Out:
             typer.echo(_marked(token) if self.show else token.text, nl=False)
         sys.stdout.flush()
 
-    def _print(self, one: "Written") -> None:
+    def _print(self, one: "Generation") -> None:
         if self.as_json:
             typer.echo(json.dumps(_json(one), ensure_ascii=False))
             return
@@ -330,7 +330,7 @@ def _marked(token: "Token") -> str:
     return f"{token.text}/{token.probability:.3f}" if token.text else ""
 
 
-def _json(one: "Written") -> dict[str, Any]:
+def _json(one: "Generation") -> dict[str, Any]:
     tokens = [
         {"text": token.text, "id": token.id, "probability": token.probability}
         for token in one.tokens

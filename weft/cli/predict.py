@@ -276,9 +276,9 @@ def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, Any]:
 
     With `labels`, the probability of each of them, the most probable first.
     """
-    from weft.predict.evaluate import shown
+    from weft.predict.evaluate import answer_json
 
-    out = shown(answer)
+    out = answer_json(answer)
     if labels:
         chances = zip(labels, answer.scores, strict=True)
         out["probabilities"] = dict(sorted(chances, key=lambda pair: -pair[1]))
@@ -346,7 +346,7 @@ def _write_conllu(
     answer: "Answer",
     tally: "Tally",
 ) -> None:
-    from weft.predict.conllu import answered, sentence_of, tag_columns
+    from weft.predict.conllu import fill_columns, sentence_of, tag_columns
     from weft.text.formats.conllu import format
 
     said = answer.structure
@@ -355,4 +355,4 @@ def _write_conllu(
             tally.add("texts without words left out", example.where)
             return
         sentence = sentence_of(said, example.id or str(example.line or 1))
-    typer.echo(format(answered(sentence, said, tag_columns(predictor))), nl=False)
+    typer.echo(format(fill_columns(sentence, said, tag_columns(predictor))), nl=False)

@@ -72,9 +72,9 @@ def train(
         "train.seed": ("--seed", seed),
     }
     from weft.run import train as run
-    from weft.run.folder import how_to_go_on
+    from weft.run.folder import resume_hint
 
-    with resumable(lambda: how_to_go_on(output, device), output / "log.txt"):
+    with resumable(lambda: resume_hint(output, device), output / "log.txt"):
         run(
             options.apply(base, flags, sets),
             output,

@@ -101,8 +101,8 @@ def tune(
             workers=workers,
             device=device,
             overwrite=overwrite,
-            told=told,
-            say=lambda text: told(text, "", None),
+            on_trial=told,
+            on_message=lambda text: told(text, "", None),
         )
     command = ["weft", *(word for word in sys.argv[1:] if word != "--overwrite")]
     page = report.write(found, command)

@@ -10,10 +10,10 @@ from weft.compare.sentence_scores import names
 from weft.config import Config
 from weft.doctor.survey import STRAY, parse_number
 from weft.errors import UserError
-from weft.predict.preprocess import prepared
-from weft.run.data import Data, source
+from weft.predict.preprocess import preprocess
+from weft.run.data import Data, example_source
 from weft.run.split import Splits
-from weft.run.train import settled
+from weft.run.train import infer_task_settings
 from weft.tasks.annotation import Structure
 from weft.tasks.task import built
 from weft.text.example import Example, Tally
@@ -74,7 +74,7 @@ def facts(
     sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
     parts: dict[str, Iterable[Example]]
     if folds:
-        parts = {f"all, in {folds} folds": source(data, data.train)()}
+        parts = {f"all, in {folds} folds": example_source(data, data.train)()}
     else:
         parts = {name: examples() for name, examples in sources.items() if examples}
     rows: Counter[str] = Counter()
@@ -116,11 +116,11 @@ def right(config: Config, data: Data) -> Gold | None:
     task: Any = registry.find("task", config["task"].get("kind", "classify"))
     if not hasattr(task, "gold") or data.parser:  # then there are texts, and no trees to count in
         return None
-    examples = source(data, data.train)
-    task = built(config.sections, **settled(config, examples))
+    examples = example_source(data, data.train)
+    task = built(config.sections, **infer_task_settings(config, examples))
     prepare = getattr(task, "prepare", lambda example, tally: example)
     tally, skip = Tally(), data.problems == "skip"
-    space = task.space(prepared(examples(), task, tally, data.problems))
+    space = task.space(preprocess(examples(), task, tally, data.problems))
 
     def gold(example: Example) -> Structure | None:
         try:
@@ -145,6 +145,6 @@ def _left_out(data: Data, paths: Sequence[str]) -> tuple[str, ...]:
         return ()
     tally = Tally()
     for path in paths:
-        for _ in source(data, path, tally)():
+        for _ in example_source(data, path, tally)():
             pass
     return tuple(f"rows skipped: {line}" for line in tally.lines())

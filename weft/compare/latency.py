@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.predict import Predictor
-from weft.run.text_scores import WRITING
+from weft.run.text_scores import TEXT_TASKS
 from weft.tasks.task import Answer
 from weft.text.example import Example
 
@@ -48,7 +48,7 @@ def latency(
     p50, p95 = np.percentile(single, [50, 95]) * 1000
     many = list(texts[: max(FEWEST, min(TOGETHER, round(seconds / np.mean(single))))])
     together, _ = _timed(predictor, many)
-    writes = predictor.config["task"].get("kind") in WRITING
+    writes = predictor.config["task"].get("kind") in TEXT_TASKS
     each = 1000 * sum(single) / tokens if writes and tokens else None
     return Latency(float(p50), float(p95), len(many) / together, each)
 

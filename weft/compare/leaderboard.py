@@ -16,7 +16,7 @@ from weft.compare.format import (
     size,
 )
 from weft.compare.trial import Result, Timing
-from weft.run.collapse import listed
+from weft.run.collapse import describe_collapses
 
 WIDTH = 100
 ROOM = 1000  # columns that no table fills, to see how many one would take
@@ -325,7 +325,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 def collapses(row: Row) -> str:
     """Which trainings learned nothing, and the mean with and without them."""
     seeds = row.collapsed_seeds or ("?",) * row.collapsed
-    told = listed(seeds, len(row.values), "trainings")
+    told = describe_collapses(seeds, len(row.values), "trainings")
     if row.kept_quality is None:
         return told
     both = ((row.quality, row.spread), (row.kept_quality, row.kept_spread))

@@ -10,7 +10,7 @@ from weft.compare.trial import Cut, Trial, identity
 from weft.config import Config
 from weft.errors import UserError
 from weft.run.data import Data
-from weft.run.text_scores import contents
+from weft.run.text_scores import content_digests
 from weft.train.settings import Settings
 
 
@@ -30,7 +30,7 @@ class Plan:
         self.given, self.cut, self.folder = given, cut, folder
         first = given.get("train.seed", Settings().seed)
         self.seeds = range(first, first + seeds)
-        self.contents = contents(data, pretrained)
+        self.contents = content_digests(data, pretrained)
         self.trials: dict[str, list[Trial]] = {}
         self.errors: dict[str, str] = {}
         lead = "" if "task.measures" in given else _lead(bases)
@@ -87,9 +87,9 @@ def begun(recipe: str, pretrained: str) -> Config:
 
 def kind_of(pretrained: str) -> str:
     """The kind of network that a checkpoint holds."""
-    from weft.run.pretrained import source
+    from weft.run.pretrained import open_checkpoint
 
-    found = source(pretrained).embedder
+    found = open_checkpoint(pretrained).embedder
     assert found is not None
     return found["kind"]
 

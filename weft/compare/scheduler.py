@@ -23,10 +23,10 @@ from weft.compare.budget import (
 )
 from weft.compare.trial import ERROR, MIN_COMPLETED, Result, Timing, Trial
 from weft.errors import UserError
-from weft.machine import cores
+from weft.machine import available_cpus
 from weft.registry import trusted
 from weft.run.processes import python_command
-from weft.train.logger import PROGRESS
+from weft.train.logger import PROGRESS_FILE
 
 Say = Callable[[int, str], None]  # so many trials are settled, and a line about it
 PAUSE = 0.02  # seconds between looks at the processes
@@ -45,7 +45,7 @@ def crew(device: str, workers: int, threads: int) -> Crew:
     """Without oversubscribing: cores are shared out among the trainings, GPUs taken in turn."""
     if workers < 0:
         raise UserError(f"--workers should be 0 (as many as fit) or more, got {workers}.")
-    available = cores()
+    available = available_cpus()
     devices = _devices(device)
     if len(devices) > 1 or devices[0] != "cpu":
         # A small model leaves most of a GPU idle; a core or two feed each training.
@@ -225,7 +225,7 @@ class Race:
         taken = {running.slot for running in self.running}
         slot = next(i for i in range(self.crew.workers) if i not in taken)
         device = self.crew.devices[slot % len(self.crew.devices)]
-        (trial.folder / PROGRESS).unlink(missing_ok=True)  # of an earlier try
+        (trial.folder / PROGRESS_FILE).unlink(missing_ok=True)  # of an earlier try
         job = {"what": "train", "trial": trial.to_json(), "device": device, "minutes": minutes}
         process, errors = _launch(job, self.crew.threads)
         self.running.append(Running(trial, process, errors, slot, self.clock.now()))

@@ -12,7 +12,7 @@ from weft.compare.sentence_scores import share
 from weft.compare.trial import Trial
 from weft.metrics.bootstrap import draws, paired, ratio
 from weft.metrics.per_sentence import SentenceMeasure, compared
-from weft.run.text_scores import sentences
+from weft.run.text_scores import sentence_measure
 from weft.tasks.annotation import Structure
 from weft.tasks.task import built
 
@@ -69,7 +69,7 @@ def _sentences(trials: Sequence[Trial], metric: str) -> SentenceMeasure | None:
     for trial in trials:
         by_fold.setdefault(trial.fold or 0, []).append(list(trial.answers()))
     task = built(trials[0].config.sections)
-    parts = [sentences(task, metric, seeds) for _, seeds in sorted(by_fold.items())]
+    parts = [sentence_measure(task, metric, seeds) for _, seeds in sorted(by_fold.items())]
     whole = parts[0]
     for part in parts[1:]:
         if whole is None or part is None:

@@ -16,15 +16,22 @@ from weft.compare.sentence_scores import UNITS, names
 from weft.config import Config, from_sections
 from weft.errors import UserError
 from weft.metrics.value import lower_is_better
-from weft.run.collapse import never_fell, no_better
-from weft.run.data import Data, Manner, Source, source
-from weft.run.split import TEST_SHARE, Holdout, Splits, folded, from_files, with_test
-from weft.run.text_scores import CHECKPOINT, WRITING, checkpoint
-from weft.run.train import filled
+from weft.run.collapse import loss_never_decreased, not_above_baseline
+from weft.run.data import Data, ReadMode, Source, example_source
+from weft.run.split import (
+    TEST_FRACTION,
+    Holdout,
+    Splits,
+    apply_holdout,
+    cross_validation_splits,
+    from_files,
+)
+from weft.run.text_scores import CHECKPOINT, TEXT_TASKS, initial_checkpoint
+from weft.run.train import resolve_config
 from weft.storage import write_text
 from weft.tasks.annotation import Structure
 from weft.text.example import Example
-from weft.train.logger import PROGRESS
+from weft.train.logger import PROGRESS_FILE
 
 RESULT, TIMING, ERROR = "result.json", "timing.json", "error.txt"
 SIGNS = ("config.toml", "log.txt", RESULT, ERROR)  # what makes a folder recognisable as a trial
@@ -93,25 +100,25 @@ class Cut:
     holdout: str  # path of the saved Holdout
     folds: int = 0
     numbers: bool = False
-    manner: Manner = "labelled"  # how the file is read: with labels, or as running text
+    manner: ReadMode = "labelled"  # how the file is read: with labels, or as running text
 
     def splits(self, data: Data, fold: int | None) -> Splits:
         if self.manner != "labelled":
             return _in_order(data, self.manner)
         if fold is not None:
-            return folded(data, self.folds, numbers=self.numbers)[fold - 1]
-        return with_test(data, Holdout.load(Path(self.holdout)))
+            return cross_validation_splits(data, self.folds, numbers=self.numbers)[fold - 1]
+        return apply_holdout(data, Holdout.load(Path(self.holdout)))
 
 
-def _in_order(data: Data, manner: Manner) -> Splits:
+def _in_order(data: Data, mode: ReadMode) -> Splits:
     """Texts in their order: what is near in a text is alike, so test and dev are its end."""
     if data.test:
-        return from_files(data, manner=manner)
-    texts = source(data, data.train, manner=manner)
+        return from_files(data, mode=mode)
+    texts = example_source(data, data.train, mode=mode)
     rows = sum(1 for _ in texts())
-    ends = rows - round(TEST_SHARE * rows)
+    ends = rows - round(TEST_FRACTION * rows)
     first = ends if data.dev else ends - round(data.share * rows)
-    dev = source(data, data.dev, manner=manner) if data.dev else _part(texts, first, ends)
+    dev = example_source(data, data.dev, mode=mode) if data.dev else _part(texts, first, ends)
     return Splits(_part(texts, 0, first), dev, _part(texts, ends, rows))
 
 
@@ -140,7 +147,7 @@ class Trial:
     def writes(self) -> str:
         """The task, where its answers are texts or what texts cost; else nothing."""
         kind = self.config["task"].get("kind", "") if "task" in self.config else ""
-        return kind if kind in WRITING else ""
+        return kind if kind in TEXT_TASKS else ""
 
     @property
     def classic(self) -> bool:
@@ -150,7 +157,7 @@ class Trial:
     def progress(self) -> "Progress | None":
         """How far a running training is; None before its second update."""
         try:
-            return Progress(**json.loads((self.folder / PROGRESS).read_text("utf-8")))
+            return Progress(**json.loads((self.folder / PROGRESS_FILE).read_text("utf-8")))
         except (FileNotFoundError, json.JSONDecodeError, TypeError):
             return None
 
@@ -198,7 +205,7 @@ class Trial:
         config = self.config
         if minutes:
             config = config.with_values({"train.minutes": minutes}, "--minutes")
-        data = Data(**filled(config)["data"])
+        data = Data(**resolve_config(config)["data"])
         splits = self.cut.splits(data, self.fold)
         outcome = run.train(config, self.folder, splits=splits, device=device, quiet=True)
         if "test" not in outcome.figures:
@@ -237,9 +244,9 @@ class Trial:
         rows = [a for a in self.answers() if "structure" not in a]
         pairs = [(row["label"], row["value"]) for row in rows]
         higher = not lower_is_better(task.metric)
-        reason = no_better(pairs, task.metric, higher, value, "test")
+        reason = not_above_baseline(pairs, task.metric, higher, value, "test")
         # Text itself is learned slowly, and may be known from the start.
-        return reason or ("" if self.writes else never_fell(record))
+        return reason or ("" if self.writes else loss_never_decreased(record))
 
     def time(self, device: str, seconds: float) -> Timing:
         """Load the saved model as a user would, and time it on the test texts."""
@@ -276,11 +283,11 @@ class Trial:
 
 def identity(config: Config, data: Mapping[str, str], fold: int | None, folds: int) -> str:
     """A hash of everything that decides a trial: filled settings and the contents of the files."""
-    full = filled(config)
+    full = resolve_config(config)
     for name in ("threads", "minutes"):  # how fast, not what: another machine may go on with it
         del full["train"][name]
     full["data"] = {**full["data"], **{name: data.get(name, "") for name in SOURCES}}
-    start = [data[CHECKPOINT]] if CHECKPOINT in data and checkpoint(full) else []
+    start = [data[CHECKPOINT]] if CHECKPOINT in data and initial_checkpoint(full) else []
     known = json.dumps([full, fold, folds, *start], sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -13,33 +13,33 @@ import torch
 
 from weft import jsonio
 from weft.convert import gpt2, sentence_transformers, tensors, tokenizer
-from weft.convert.families import Family, expanded, family, typed
+from weft.convert.families import Family, check_type, expand_names, find_family
 from weft.convert.heads import (
     ACTIVATION,
-    BOTH,
-    CLASSES,
-    FOLLOWS,
-    NEXT,
-    PLAIN,
-    POOLER,
-    SPANS,
-    SPEECH,
-    TAGS,
-    TIED,
+    CLASSIFIER,
+    LM_HEAD,
+    NEXT_SENTENCE,
+    NEXT_SENTENCE_LABELS,
+    NO_HEAD,
+    POOLER_NAMES,
+    PRETRAINING,
+    SPAN_HEAD,
+    TAG_HEAD,
+    TIED_COPIES,
     Head,
     class_of,
     head_of,
-    known_heads,
-    unread,
+    head_prefixes,
+    unsupported_note,
 )
-from weft.convert.tensors import Tensors, named
+from weft.convert.tensors import Tensors, join_names
 from weft.errors import UserError
 from weft.tokens.tokenizer import Tokenizer
 
 # Tasks whose heads always come along.
-ANSWERED = ("classify", "pair-classify", "tag", "span", "language", "embed")
-MOST_LABELS = 100_000
-TWO = {"classify": "pair-classify", "regress": "pair-score"}  # the same of two texts
+KEPT_TASKS = ("classify", "pair-classify", "tag", "span", "language", "embed")
+MAX_LABELS = 100_000
+PAIR_TASKS = {"classify": "pair-classify", "regress": "pair-score"}  # the same of two texts
 
 
 @dataclass(frozen=True)
@@ -59,24 +59,24 @@ class Checkpoint:
         self.sentence = sentence_transformers.read(folder)
         self.network = self.sentence.network if self.sentence else folder
         self.path = self.network / "config.json"
-        self.config = _config(self.path)
-        self.family: Family = family(self.config, str(self.path))
+        self.config = _read_config(self.path)
+        self.family: Family = find_family(self.config, str(self.path))
         if self.sentence and self.family.embedder != "bert":
             raise UserError(f"{folder}: sentences are read with BERT and its kin only.")
-        brought = PLAIN if self.sentence else head_of(self.config, self.family, str(self.path))
-        self.brought: Head = brought
+        brought = NO_HEAD if self.sentence else head_of(self.config, self.family, str(self.path))
+        self.own_head: Head = brought
         # What only pre-training asks for is left behind, unless the task is to go on with it.
-        self.head: Head = brought if task or brought.task in ANSWERED else PLAIN
+        self.head: Head = brought if task or brought.task in KEPT_TASKS else NO_HEAD
         if task == "masked":
-            self.head = both(self)
+            self.head = pretraining_head(self)
         self.asked = task
         if task and self.task != task:
             name, own = class_of(self.config) or "none", self.task
             hint = ""
-            if TWO.get(own) == task:
+            if PAIR_TASKS.get(own) == task:
                 hint = " Its tokenizer puts no mark between two texts."
-            elif own in TWO and task in TWO.values():
-                hint = f" Its answers are those of '{TWO[own]}'."
+            elif own in PAIR_TASKS and task in PAIR_TASKS.values():
+                hint = f" Its answers are those of '{PAIR_TASKS[own]}'."
             raise UserError(
                 f"{self.path}: its class, {name}, has no head for the task '{task}'.{hint}"
             )
@@ -85,19 +85,19 @@ class Checkpoint:
     def task(self) -> str:
         """The task that its head answers; of two texts instead of one where that was asked."""
         own = self.head.task
-        if self.head is CLASSES and len(self.labels) == 1:
+        if self.head is CLASSIFIER and len(self.labels) == 1:
             own = "regress"
-        return self.asked if TWO.get(own) == self.asked and self._marked else own
+        return self.asked if PAIR_TASKS.get(own) == self.asked and self._separates_pairs else own
 
     @property
-    def _marked(self) -> bool:
+    def _separates_pairs(self) -> bool:
         """Whether something shows where the second of two texts begins."""
-        return self.family.embedder == "bert" or self._around()["sep"] >= 0
+        return self.family.embedder == "bert" or self._special_ids()["sep"] >= 0
 
     @property
     def notes(self) -> list[str]:
         """What one should know of what was read."""
-        return [note for note in (self.read[1], unread(self.config, self.family)) if note]
+        return [note for note in (self.read[1], unsupported_note(self.config, self.family)) if note]
 
     @cached_property
     def read(self) -> tuple[Tokenizer, str]:
@@ -107,12 +107,12 @@ class Checkpoint:
         """
         found = tokenizer.read(self.network, self.family.kind)
         if self.sentence and self.sentence.lowercase:
-            found = tokenizer.lowercased(found)
+            found = tokenizer.with_lowercase(found)
         rows = self.config.get("vocab_size")
         if rows is None:
             raise UserError(f"{self.path}: no vocab_size.")
-        typed("vocab_size", rows, 0, str(self.path))
-        return tokenizer.fitted(found, rows, self.network)
+        check_type("vocab_size", rows, 0, str(self.path))
+        return tokenizer.resize_vocab(found, rows, self.network)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -123,12 +123,12 @@ class Checkpoint:
         """The section [embedder] of the same network."""
         spec = self.family.read(self.config, str(self.path))
         if self.family.embedder != "bert":
-            return spec if self.head is SPEECH else {**spec, **self._around()}
-        said = tokenizer.settings(self.network)
+            return spec if self.head is LM_HEAD else {**spec, **self._special_ids()}
+        said = tokenizer.read_settings(self.network)
         usual = tokenizer.ROBERTA if self.family.kind == "roberta" else tokenizer.BERT
         known = {entry: i for i, entry in enumerate(self.tokenizer.vocabulary)}
         for name in ("cls", "sep"):
-            token = tokenizer.special(said, name, usual[name])
+            token = tokenizer.special_token(said, name, usual[name])
             if token not in known:
                 raise UserError(
                     f"{self.network}: the tokenizer has no '{token}', which stands around texts. "
@@ -137,35 +137,35 @@ class Checkpoint:
             spec[name] = known[token]
         return spec
 
-    def _around(self) -> dict[str, Any]:
+    def _special_ids(self) -> dict[str, Any]:
         """What stands around a text that GPT-2 answers about, and what it reads of a word."""
-        before, after = tokenizer.frame(self.tokenizer)
+        before, after = tokenizer.template_ids(self.tokenizer)
         if max(len(before), len(after)) > 1:
             raise UserError(
                 f"{self.network}: the tokenizer puts {len(before)} tokens before a text and "
                 f"{len(after)} behind it; a GPT-2 is read with one of each at most."
             )
         cls, sep = (ids[0] if ids else -1 for ids in (before, after))
-        if sep == self.config.get("pad_token_id") and self.head is CLASSES:
+        if sep == self.config.get("pad_token_id") and self.head is CLASSIFIER:
             sep = -1  # taken for padding: who answers is the token before it
         out = {"cls": cls, "sep": sep}
-        return {**out, "word": "first"} if self.head is TAGS else out
+        return {**out, "word": "first"} if self.head is TAG_HEAD else out
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The names of its classes or tags, in order."""
-        if self.head is FOLLOWS:
-            return NEXT
+        if self.head is NEXT_SENTENCE:
+            return NEXT_SENTENCE_LABELS
         said = self.config.get("id2label") or {}
         try:
             count = len(said) or int(self.config.get("num_labels") or 2)
             numbered = {int(i): str(label) for i, label in said.items()}
-            if count > MOST_LABELS:
+            if count > MAX_LABELS:
                 raise ValueError
         except (ValueError, AttributeError, TypeError, OverflowError):
             raise UserError(
                 f"{self.path}: id2label should have numbers with names, num_labels be a number of "
-                f"{MOST_LABELS:,} at most."
+                f"{MAX_LABELS:,} at most."
             ) from None
         names = numbered or {i: f"LABEL_{i}" for i in range(count)}
         if sorted(names) != list(range(len(names))) or len(set(names.values())) < len(names):
@@ -206,35 +206,35 @@ class Checkpoint:
             spec["layers"], wide=bool(spec.get("width")), segments=bool(spec.get("segments", 1))
         )
         wanted = {theirs: f"embedders.0.{ours}" for theirs, ours in wanted.items()}
-        over = expanded(head.names.get(self.family.kind, {}))
-        if head is PLAIN and self.pool["kind"] != "cls":
+        over = expand_names(head.names.get(self.family.kind, {}))
+        if head is NO_HEAD and self.pool["kind"] != "cls":
             over = {}
         if head.task == "masked" and self.pooler:
-            over |= expanded(POOLER)
+            over |= expand_names(POOLER_NAMES)
         wanted |= over
         if missing := [theirs for theirs in wanted if theirs not in found]:
             raise UserError(
                 f"{self.network}: {len(missing)} tensors are missing that {self.path.name} speaks "
-                f"of: {named(missing)}. The checkpoint is not whole, or of another class."
+                f"of: {join_names(missing)}. The checkpoint is not whole, or of another class."
             )
-        left = self._left(set(found) - set(wanted))
+        left = self._unused_tensors(set(found) - set(wanted))
         self._check_tied(found, wanted)
         ours = {wanted[theirs]: found[theirs] for theirs in wanted}
         theirs = {ours: theirs for theirs, ours in wanted.items()}
-        if head is SPANS:
-            ours = _ends(ours)
-        if head is SPEECH:
-            return self._speech(ours, theirs, left)
+        if head is SPAN_HEAD:
+            ours = _split_span_head(ours)
+        if head is LM_HEAD:
+            return self._lm_weights(ours, theirs, left)
         if self.family.kind == "gpt2":
-            ours = gpt2.apart(_without(ours, "embedders.0."))
+            ours = gpt2.unfuse_qkv(_strip_prefix(ours, "embedders.0."))
             ours = {n if n.startswith("head.") else f"embedders.0.{n}": t for n, t in ours.items()}
-            if head is CLASSES:
+            if head is CLASSIFIER:
                 ours["head.score.bias"] = torch.zeros(len(ours["head.score.weight"]))
         return Weights(ours, theirs, left)
 
-    def _left(self, names: set[str]) -> tuple[str, ...]:
+    def _unused_tensors(self, names: set[str]) -> tuple[str, ...]:
         """What nothing here asks for; a UserError where that is not known to be harmless."""
-        harmless = (*known_heads(self.family), "lm_head.")
+        harmless = (*head_prefixes(self.family), "lm_head.")
         strange = {
             name
             for name in names
@@ -242,16 +242,16 @@ class Checkpoint:
         }
         if strange:
             raise UserError(
-                f"{self.network}: {len(strange)} tensors that {self.path.name} does not speak of: "
-                f"{named(strange)}. Its settings are those of another checkpoint, or the network "
-                "is of a kind that is not read."
+                f"{self.network}: {len(strange)} tensors that {self.path.name} does not describe: "
+                f"{join_names(strange)}. The file belongs to another checkpoint, or this kind of "
+                "network is not supported."
             )
         return tuple(sorted(names))
 
     def _check_tied(self, found: Tensors, wanted: Mapping[str, str]) -> None:
         """Words are scored with the table that reads them: a second one must be the same."""
         theirs = {ours.removeprefix("embedders.0."): name for name, ours in wanted.items()}
-        for copy, ours in TIED.items():
+        for copy, ours in TIED_COPIES.items():
             if copy in found and ours in theirs and "head.bias" in theirs:
                 first = found[theirs[ours]]
                 if first.shape != found[copy].shape or not torch.equal(first, found[copy]):
@@ -260,11 +260,13 @@ class Checkpoint:
                         "scores words with a table of its own is not read."
                     )
 
-    def _speech(self, ours: Tensors, theirs: Mapping[str, str], left: tuple[str, ...]) -> Weights:
+    def _lm_weights(
+        self, ours: Tensors, theirs: Mapping[str, str], left: tuple[str, ...]
+    ) -> Weights:
         """GPT-2 as a language model: its scores are of the table, or of a matrix of their own."""
         made = {
             "head.decoder." + gpt2.decoder_name(name): tensor
-            for name, tensor in gpt2.apart(_without(ours, "embedders.0.")).items()
+            for name, tensor in gpt2.unfuse_qkv(_strip_prefix(ours, "embedders.0.")).items()
         }
         back = {
             "head.decoder." + gpt2.decoder_name(name.removeprefix("embedders.0.")): own
@@ -276,7 +278,7 @@ class Checkpoint:
                 f"{self.network}: lm_head.weight is not wte.weight, though {self.path.name} says "
                 "that they are one (tie_word_embeddings)."
             )
-        if not self.tied and own is None and self.brought is SPEECH:
+        if not self.tied and own is None and self.own_head is LM_HEAD:
             raise UserError(f"{self.network}: 1 tensor is missing: lm_head.weight.")
         if not self.tied and own is not None:
             made["head.decoder.words.scored"] = self.tensors["lm_head.weight"]
@@ -290,7 +292,7 @@ class Checkpoint:
 
     def sections(self) -> dict[str, Any]:
         """The model's sections of a configuration: what it would be trained again with."""
-        if self.head is SPEECH:
+        if self.head is LM_HEAD:
             return {"task": {"kind": "language"}, "decoder": self.decoder}
         more: dict[str, Any] = {"kind": "linear", "dropout": self._dropout}
         out = {"embedder": self.embedder, "encoder": {"kind": "none"}}
@@ -306,7 +308,7 @@ class Checkpoint:
                 **{name: self.embedder[name] for name in ("activation", "eps")},
             }
             return {**out, "pool": pool, "head": head}
-        if self.head in (CLASSES, FOLLOWS):
+        if self.head in (CLASSIFIER, NEXT_SENTENCE):
             # Only the last token of a GPT-2 has read everything.
             spoken = self.family.embedder == "gpt"
             pool = {"kind": "last"} if spoken else {
@@ -320,7 +322,7 @@ class Checkpoint:
     def _dropout(self) -> float:
         for name in ("classifier_dropout", "seq_classif_dropout"):
             if (said := self.config.get(name)) is not None:
-                return float(typed(name, said, 0.0, str(self.path)))
+                return float(check_type(name, said, 0.0, str(self.path)))
         return self.embedder["dropout"]
 
     @property
@@ -337,7 +339,7 @@ class Checkpoint:
         return {**spec, "tied": self.tied}
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _read_config(path: Path) -> dict[str, Any]:
     try:
         found = jsonio.read(path)
     except FileNotFoundError:
@@ -353,7 +355,7 @@ def _config(path: Path) -> dict[str, Any]:
     return found
 
 
-def _ends(weights: Tensors) -> Tensors:
+def _split_span_head(weights: Tensors) -> Tensors:
     """The score of an answer's first token and that of its last, each with a matrix of its own."""
     out = dict(weights)
     for part in ("weight", "bias"):
@@ -362,12 +364,12 @@ def _ends(weights: Tensors) -> Tensors:
     return out
 
 
-def _without(found: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _strip_prefix(found: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in found.items()}
 
 
-def both(checkpoint: Checkpoint) -> Head:
+def pretraining_head(checkpoint: Checkpoint) -> Head:
     """The head for masked words that a checkpoint brings along, with the next sentence's or not."""
     if "cls.seq_relationship.weight" in checkpoint.tensors and checkpoint.pooler:
-        return BOTH
-    return checkpoint.brought
+        return PRETRAINING
+    return checkpoint.own_head

@@ -11,33 +11,33 @@ from safetensors.torch import save_file
 
 from weft.convert import gpt2, sentence_transformers
 from weft.convert import tokenizer as tokenizers
-from weft.convert.families import BERT, DISTILBERT, ELECTRA, GPT2, ROBERTA, Family, expanded
+from weft.convert.families import BERT, DISTILBERT, ELECTRA, GPT2, ROBERTA, Family, expand_names
 from weft.convert.heads import (
     ACTIVATION,
-    BOTH,
-    CLASSES,
-    FOLLOWS,
-    NEXT,
-    PLAIN,
-    POOLER,
-    SPANS,
-    SPEECH,
-    TAGS,
-    WORDS,
+    CLASSIFIER,
+    LM_HEAD,
+    MLM_HEAD,
+    NEXT_SENTENCE,
+    NEXT_SENTENCE_LABELS,
+    NO_HEAD,
+    POOLER_NAMES,
+    PRETRAINING,
+    SPAN_HEAD,
+    TAG_HEAD,
     Head,
 )
-from weft.convert.tensors import Tensors, named
-from weft.convert.tokenizer import END, FILE
+from weft.convert.tensors import Tensors, join_names
+from weft.convert.tokenizer import END_OF_TEXT, TOKENIZER_FILE
 from weft.errors import UserError
 from weft.storage import atomic_write, replacing_folder, write_text
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import EOS, MASK, PAD, UNK
 
-INSIDE = "head.decoder."
+DECODER_PREFIX = "head.decoder."
 
 
 @dataclass(frozen=True)
-class Made:
+class ExportedCheckpoint:
     """A checkpoint that was not written yet."""
 
     name: str  # of its class in transformers
@@ -59,33 +59,37 @@ class Made:
                 save_file(self.tensors, file, metadata={"format": "pt"})
 
 
-def exported(
+def export_checkpoint(
     state: Tensors, config: Mapping[str, Any], tokenizer: Tokenizer, space: Mapping[str, Any]
-) -> Made:
+) -> ExportedCheckpoint:
     """A model's state dict and configuration as a checkpoint; strict: every tensor has a name."""
     if "embedder" not in config:
-        return _speech(state, config, tokenizer)
-    spec = _alone(config)
+        return _export_lm(state, config, tokenizer)
+    spec = _single_embedder(config)
     note = ""
     if config.get("pair", {}).get("kind") == "towers":
-        state, config, note = _vectors(state, config, spec)
+        state, config, note = _sentence_encoder(state, config, spec)
         space = {}
-    family, head = _family(spec, config), _head(config, state, spec)
-    if family is BERT and head is CLASSES and tuple(space.get("entries", ())) == NEXT:
-        head = FOLLOWS if "pair" in config else head
+    family, head = _detect_family(spec, config), _detect_head(config, state, spec)
+    if (
+        family is BERT
+        and head is CLASSIFIER
+        and tuple(space.get("entries", ())) == NEXT_SENTENCE_LABELS
+    ):
+        head = NEXT_SENTENCE if "pair" in config else head
     wide, segments = bool(spec.get("width")), bool(spec.get("segments"))
     names = family.table(spec["layers"], wide, segments)
     inside = {f"embedders.0.{ours}": theirs for theirs, ours in names.items()}
-    over = {ours: theirs for theirs, ours in expanded(head.names[family.kind]).items()}
-    state = _of_head(_scaled(state, config, space), head)
+    over = {ours: theirs for theirs, ours in expand_names(head.names[family.kind]).items()}
+    state = _head_tensors(_rescale_regression(state, config, space), head)
     if family is GPT2:
-        state = _spoken(state, head)
-    if head is PLAIN and config["pool"]["kind"] != "cls":
+        state = _to_gpt2(state, head)
+    if head is NO_HEAD and config["pool"]["kind"] != "cls":
         over = {}
     if strange := state.keys() - inside.keys() - over.keys():
-        raise UserError(f"transformers has no place for {named(strange)} in a {family.title}.")
-    prefix = "" if head is PLAIN else family.prefix
-    pooled = set(expanded(POOLER))
+        raise UserError(f"transformers has no place for {join_names(strange)} in a {family.title}.")
+    prefix = "" if head is NO_HEAD else family.prefix
+    pooled = set(expand_names(POOLER_NAMES))
     names = {
         ours: prefix + theirs if ours in inside or theirs in pooled else theirs
         for ours, theirs in {**inside, **over}.items()
@@ -93,28 +97,28 @@ def exported(
     tensors = {names[ours]: tensor.contiguous() for ours, tensor in state.items()}
     rows = len(state["embedders.0.table.weight"])
     made = {"architectures": [family.title + head.suffix], **family.written(spec, rows)}
-    made |= _labels(head, config, space)
+    made |= _label_settings(head, config, space)
     limit = spec["limit"]
     if family is GPT2:
-        written, told = _read_to_the_end(tokenizer, spec)
+        written, told = _gpt2_tokenizer_files(tokenizer, spec)
         files = {"config.json": made | told, **written}
     else:
-        files = {"config.json": made, **_tokens(tokenizer, spec, family, limit)}
-    if head is PLAIN:
-        own = sentence_transformers.written(
+        files = {"config.json": made, **_tokenizer_files(tokenizer, spec, family, limit)}
+    if head is NO_HEAD:
+        own = sentence_transformers.to_files(
             config["pool"], spec["hidden"], config["data"]["limit"] or limit
         )
         files |= own or {}
-    return Made(family.title + head.suffix, tensors, files, note)
+    return ExportedCheckpoint(family.title + head.suffix, tensors, files, note)
 
 
-def _vectors(
+def _sentence_encoder(
     state: Tensors, config: Mapping[str, Any], spec: Mapping[str, Any]
 ) -> tuple[Tensors, dict[str, Any], str]:
     """What gives each of two texts its vector: a model of sentences, without what compares them."""
     if spec["kind"] == "gpt":
         raise UserError("Vectors of texts by a GPT-2 cannot be written; those by a BERT can.")
-    if sentence_transformers.written(config["pool"], 1, 1) is None:
+    if sentence_transformers.to_files(config["pool"], 1, 1) is None:
         raise UserError(
             f"sentence-transformers has no pool '{config['pool']['kind']}'. Train it with "
             f"--set pool.kind={' or '.join(sentence_transformers.POOLS.values())}."
@@ -122,11 +126,11 @@ def _vectors(
     kept = {name: tensor for name, tensor in state.items() if name.startswith("embedders.")}
     out = {**config, "task": {"kind": "embed"}}
     del out["pair"]
-    left = named(state.keys() - kept.keys())
+    left = join_names(state.keys() - kept.keys())
     return kept, out, f"It gives a text its vector; what compares two is left out: {left}."
 
 
-def _alone(config: Mapping[str, Any]) -> dict[str, Any]:
+def _single_embedder(config: Mapping[str, Any]) -> dict[str, Any]:
     """The section of the embedder, which must be all that there is before the head."""
     spec, encoder = config["embedder"], config["encoder"]["kind"]
     if isinstance(spec, list) and len(spec) == 1:
@@ -142,7 +146,7 @@ def _alone(config: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def _family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family:
+def _detect_family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family:
     """The family whose network this is."""
     if spec["kind"] == "gpt":
         return GPT2
@@ -155,7 +159,7 @@ def _family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family:
         found = ELECTRA
     else:
         found = BERT
-    fixed = {name: value for name, value in found.fixed.items() if spec[name] != value}
+    fixed = {name: value for name, value in found.constants.items() if spec[name] != value}
     if fixed or (spec["offset"] and found is not ROBERTA):
         raise UserError(f"transformers has no class for this network: a {found.title} differs.")
     if dense is not None and dense != ACTIVATION[found.kind]:
@@ -166,7 +170,7 @@ def _family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family:
     return found
 
 
-def _head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, Any]) -> Head:
+def _detect_head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, Any]) -> Head:
     """The head that a class of transformers has for the task."""
     task, pool, head = config["task"]["kind"], config["pool"]["kind"], config["head"]["kind"]
     if "pair" in config and config["pair"]["kind"] != "joint":
@@ -178,7 +182,7 @@ def _head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, Any]) ->
     gpt = spec["kind"] == "gpt"
     wanted = "last" if gpt else "cls"
     if task in texts and pool == wanted and head in ("linear", "logistic"):
-        return CLASSES
+        return CLASSIFIER
     if task in texts:
         reads = "the last token of a GPT-2" if gpt else "the first token through one more layer"
         raise UserError(
@@ -191,20 +195,20 @@ def _head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, Any]) ->
                 "A tagger of transformers is asked at the first piece of a word, this one reads "
                 f"its {spec['word']}. Train it with --set embedder.word=first."
             )
-        return TAGS
-    found = {"span": SPANS, "masked": BOTH if "head.next.weight" in state else WORDS}
+        return TAG_HEAD
+    found = {"span": SPAN_HEAD, "masked": PRETRAINING if "head.next.weight" in state else MLM_HEAD}
     if task == "embed" and not gpt:
-        return PLAIN
+        return NO_HEAD
     if task not in found or gpt:
         raise UserError(f"transformers has no class for the task '{task}' with the head '{head}'.")
     return found[task]
 
 
-def _of_head(state: Tensors, head: Head) -> Tensors:
+def _head_tensors(state: Tensors, head: Head) -> Tensors:
     """The tensors that its class has, as that class keeps them."""
-    if head is WORDS:  # which looks at no pooled vector
+    if head is MLM_HEAD:  # which looks at no pooled vector
         return {name: tensor for name, tensor in state.items() if not name.startswith("pool.")}
-    if head is not SPANS:
+    if head is not SPAN_HEAD:
         return state
     out = dict(state)
     for part in ("weight", "bias"):
@@ -213,13 +217,13 @@ def _of_head(state: Tensors, head: Head) -> Tensors:
     return out
 
 
-def _spoken(state: Tensors, head: Head) -> Tensors:
+def _to_gpt2(state: Tensors, head: Head) -> Tensors:
     """The tensors as GPT-2 keeps them: its classifier has no bias.
 
     What the bias adds to the scores, the last norm can add to the states: W (h + d) = W h + b.
     """
     out = dict(state)
-    if head is CLASSES:
+    if head is CLASSIFIER:
         bias, norm = out.pop("head.score.bias"), "embedders.0.norm.bias"
         if bias.any():
             matrix = out["head.score.weight"].double()  # (C, H)
@@ -231,11 +235,13 @@ def _spoken(state: Tensors, head: Head) -> Tensors:
                 )
             out[norm] = (out[norm].double() + shift).to(out[norm].dtype)
     network = {n.removeprefix("embedders.0."): t for n, t in out.items() if "head." not in n}
-    made = {f"embedders.0.{name}": tensor for name, tensor in gpt2.together(network).items()}
+    made = {f"embedders.0.{name}": tensor for name, tensor in gpt2.fuse_qkv(network).items()}
     return made | {name: tensor for name, tensor in out.items() if name.startswith("head.")}
 
 
-def _scaled(state: Tensors, config: Mapping[str, Any], space: Mapping[str, Any]) -> Tensors:
+def _rescale_regression(
+    state: Tensors, config: Mapping[str, Any], space: Mapping[str, Any]
+) -> Tensors:
     """Scores in the unit of the answers, where a number is what is answered."""
     if "deviation" not in space or (space["mean"], space["deviation"]) == (0.0, 1.0):
         return state
@@ -247,10 +253,12 @@ def _scaled(state: Tensors, config: Mapping[str, Any], space: Mapping[str, Any])
     }
 
 
-def _labels(head: Head, config: Mapping[str, Any], space: Mapping[str, Any]) -> dict[str, Any]:
-    if head is TAGS:
+def _label_settings(
+    head: Head, config: Mapping[str, Any], space: Mapping[str, Any]
+) -> dict[str, Any]:
+    if head is TAG_HEAD:
         names = space["entries"][0]
-    elif head is CLASSES:
+    elif head is CLASSIFIER:
         names = space.get("entries", ["LABEL_0"])
     else:
         return {}
@@ -258,21 +266,21 @@ def _labels(head: Head, config: Mapping[str, Any], space: Mapping[str, Any]) -> 
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
     }
-    if head is CLASSES:
+    if head is CLASSIFIER:
         kind = "single_label" if not config["task"].get("several") else "multi_label"
         out["problem_type"] = "regression" if "entries" not in space else f"{kind}_classification"
     dropout = config["head"].get("dropout", 0.0)
     return {**out, "classifier_dropout": dropout, "seq_classif_dropout": dropout}
 
 
-def _tokens(
+def _tokenizer_files(
     tokenizer: Tokenizer, spec: Mapping[str, Any], family: Family, limit: int
 ) -> dict[str, Any]:
     """The files of the tokenizer; where it puts nothing around a text, what the model expects."""
     made, entries = json.loads(tokenizer.to_json()), tokenizer.vocabulary
     cls, sep = entries[spec["cls"]], entries[spec["sep"]]
     if not made.get("post_processor"):
-        made["post_processor"] = _around(cls, sep, spec)
+        made["post_processor"] = _special_token_template(cls, sep, spec)
     usual = {"unk": (UNK, "[UNK]"), "pad": (PAD, "[PAD]"), "mask": (MASK, "[MASK]")}
     named_ = {"cls_token": cls, "sep_token": sep}
     for name, options in usual.items():
@@ -286,10 +294,10 @@ def _tokens(
         else ["input_ids", "attention_mask"],
         **named_,
     }
-    return {FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": told}
+    return {TOKENIZER_FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": told}
 
 
-def _read_to_the_end(
+def _gpt2_tokenizer_files(
     tokenizer: Tokenizer, spec: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The files of the tokenizer of a GPT-2 that answers, and what config.json says of its marks.
@@ -298,19 +306,19 @@ def _read_to_the_end(
     """
     made, entries = json.loads(tokenizer.to_json()), tokenizer.vocabulary
     around = [[i] if i >= 0 else [] for i in (spec["cls"], spec["sep"])]
-    if list(tokenizers.frame(tokenizer)) != around:
+    if list(tokenizers.template_ids(tokenizer)) != around:
         before = [made["post_processor"]] if made.get("post_processor") else []
         cls, sep = (entries[i] if i >= 0 else "" for i in (spec["cls"], spec["sep"]))
-        processors = [*before, _around(cls, sep, spec)]
+        processors = [*before, _special_token_template(cls, sep, spec)]
         made["post_processor"] = {"type": "Sequence", "processors": processors}
-    end = next((token for token in (EOS, END) if token in entries), None)
+    end = next((token for token in (EOS, END_OF_TEXT) if token in entries), None)
     spare = next((token for token in (PAD, "<pad>", "[PAD]") if token in entries), None)
     pad = spare if spec["sep"] >= 0 or spare else end
     numbers = {name: entries.index(t) if t else None for name, t in (("eos", end), ("pad", pad))}
     told = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
     told |= {"eos_token": end, "pad_token": pad, "unk_token": UNK if UNK in entries else end}
     told["model_input_names"] = ["input_ids", "attention_mask"]
-    files = {FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": told}
+    files = {TOKENIZER_FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": told}
     return files, {
         "bos_token_id": numbers["eos"],
         "eos_token_id": numbers["eos"],
@@ -318,7 +326,7 @@ def _read_to_the_end(
     }
 
 
-def _around(cls: str, sep: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _special_token_template(cls: str, sep: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """A template of the `tokenizers` library: [CLS] a [SEP] b [SEP]; of a GPT-2 without [CLS]."""
     second = 1 if spec.get("segments", 0) > 1 else 0
 
@@ -339,7 +347,9 @@ def _around(cls: str, sep: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _speech(state: Tensors, config: Mapping[str, Any], tokenizer: Tokenizer) -> Made:
+def _export_lm(
+    state: Tensors, config: Mapping[str, Any], tokenizer: Tokenizer
+) -> ExportedCheckpoint:
     """A language model as GPT-2."""
     spec = config["decoder"]
     if spec["kind"] != "gpt":
@@ -347,23 +357,23 @@ def _speech(state: Tensors, config: Mapping[str, Any], tokenizer: Tokenizer) -> 
             f"transformers has no class for the decoder '{spec['kind']}'; 'gpt' is its GPT-2."
         )
     ours = {
-        gpt2.embedder_name(name.removeprefix(INSIDE)): tensor
+        gpt2.embedder_name(name.removeprefix(DECODER_PREFIX)): tensor
         for name, tensor in state.items()
-        if name.startswith(INSIDE)
+        if name.startswith(DECODER_PREFIX)
     }
     scored = ours.pop("words.scored", None)
     names = {mine: theirs for theirs, mine in GPT2.table(spec["layers"]).items()}
     tensors = {
         GPT2.prefix + names[name]: tensor.contiguous()
-        for name, tensor in gpt2.together(ours).items()
+        for name, tensor in gpt2.fuse_qkv(ours).items()
     }
     if scored is not None:
         tensors["lm_head.weight"] = scored.contiguous()
     entries = tokenizer.vocabulary
-    end = next((token for token in (EOS, END) if token in entries), None)
+    end = next((token for token in (EOS, END_OF_TEXT) if token in entries), None)
     number = None if end is None else entries.index(end)
     made = {
-        "architectures": [GPT2.title + SPEECH.suffix],
+        "architectures": [GPT2.title + LM_HEAD.suffix],
         **GPT2.written(
             {**spec, "eps": 1e-5, "attention_dropout": spec["dropout"]}, len(ours["table.weight"])
         ),
@@ -373,5 +383,9 @@ def _speech(state: Tensors, config: Mapping[str, Any], tokenizer: Tokenizer) -> 
     }
     told = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
     told |= {"bos_token": end, "eos_token": end, "unk_token": None if end is None else end}
-    files = {"config.json": made, FILE: tokenizer.to_json(), "tokenizer_config.json": told}
-    return Made(GPT2.title + SPEECH.suffix, tensors, files)
+    files = {
+        "config.json": made,
+        TOKENIZER_FILE: tokenizer.to_json(),
+        "tokenizer_config.json": told,
+    }
+    return ExportedCheckpoint(GPT2.title + LM_HEAD.suffix, tensors, files)

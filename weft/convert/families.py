@@ -17,7 +17,7 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu-tanh",
     "gelu_fast": "gelu-tanh",
 }
-THEIRS = {"gelu": "gelu", "relu": "relu", "gelu-tanh": "gelu_new"}
+HF_ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "gelu-tanh": "gelu_new"}
 
 Names = Mapping[str, str]
 
@@ -33,22 +33,24 @@ class Family:
     names: Names  # of tensors, theirs -> ours
     # Theirs, ours, and what is meant where config.json is silent.
     settings: tuple[tuple[str, str, Any], ...]
-    must: Mapping[str, Any]  # settings that change the network; only this value is read
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # settings of ours that are always so
+    required: Mapping[str, Any]  # settings that change the network; only this value is read
+    constants: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # settings of ours that are always so
     buffers: tuple[str, ...] = ()  # endings of tensors that hold nothing learned
 
     def read(self, config: Mapping[str, Any], where: str) -> dict[str, Any]:
         """The settings of our embedder, from a config.json."""
-        for name, only in self.must.items():
+        for name, only in self.required.items():
             if config.get(name, only) not in (only, None):
                 raise UserError(
                     f"{where}: {name} is {config[name]!r}; networks of the kind '{self.kind}' are "
                     f"read only where it is {only!r}."
                 )
-        out: dict[str, Any] = {"kind": self.embedder, **self.fixed}
+        out: dict[str, Any] = {"kind": self.embedder, **self.constants}
         for theirs, ours, usual in self.settings:
             value = config.get(theirs)
-            out[ours] = usual if value is None else typed(theirs, value, usual, where)
+            out[ours] = usual if value is None else check_type(theirs, value, usual, where)
         activation = out["activation"]
         if activation not in ACTIVATIONS:
             raise unknown_name("activation", str(activation), ACTIVATIONS, where)
@@ -56,7 +58,7 @@ class Family:
         if self.kind == "roberta":
             # Positions are counted from the one behind the padding's.
             said = config.get("pad_token_id")
-            out["offset"] = 1 + (1 if said is None else typed("pad_token_id", said, 1, where))
+            out["offset"] = 1 + (1 if said is None else check_type("pad_token_id", said, 1, where))
             out["limit"] -= out["offset"]
         if out.get("width") == out["hidden"]:
             out["width"] = 0
@@ -68,7 +70,7 @@ class Family:
         out |= {theirs: spec[ours] for theirs, ours, _ in self.settings if ours in spec}
         for theirs, ours, _ in self.settings:
             if ours == "activation":
-                out[theirs] = THEIRS[spec["activation"]]
+                out[theirs] = HF_ACTIVATIONS[spec["activation"]]
             if ours == "feed":
                 out[theirs] = spec["feed"] or 4 * spec["hidden"]
             if ours == "width":
@@ -83,7 +85,7 @@ class Family:
 
     def table(self, layers: int, wide: bool = False, segments: bool = True) -> dict[str, str]:
         """The names of all tensors of a network with so many layers."""
-        out = expanded(self.names, layers)
+        out = expand_names(self.names, layers)
         return {
             theirs: ours
             for theirs, ours in out.items()
@@ -91,7 +93,7 @@ class Family:
         }
 
 
-def typed(name: str, value: Any, usual: Any, where: str) -> Any:
+def check_type(name: str, value: Any, usual: Any, where: str) -> Any:
     """A setting of config.json, or a UserError where it is not what it usually is."""
     wanted = (int, float) if isinstance(usual, float) else type(usual)
     if isinstance(value, wanted) and fits(value, type(usual)):
@@ -100,7 +102,7 @@ def typed(name: str, value: Any, usual: Any, where: str) -> Any:
     raise UserError(f"{where}: {name} should be {kind}, found {value!r}.")
 
 
-def expanded(names: Names, layers: int = 0) -> dict[str, str]:
+def expand_names(names: Names, layers: int = 0) -> dict[str, str]:
     """A table of names with every layer, weight and bias written out."""
     out = {}
     for theirs, ours in names.items():
@@ -218,7 +220,7 @@ GPT2 = Family(
 FAMILIES = {one.kind: one for one in (BERT, ROBERTA, ELECTRA, DISTILBERT, GPT2)}
 
 
-def family(config: Mapping[str, Any], where: str) -> Family:
+def find_family(config: Mapping[str, Any], where: str) -> Family:
     """The family that a config.json names."""
     kind = config.get("model_type")
     if not isinstance(kind, str):

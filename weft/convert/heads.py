@@ -11,9 +11,9 @@ from weft.convert.families import Family, Names
 from weft.errors import UserError
 
 ACTIVATION = {"bert": "tanh", "roberta": "tanh", "distilbert": "relu", "electra": "gelu"}
-POOLER = {"pooler.dense.{p}": "pool.dense.{p}"}
+POOLER_NAMES = {"pooler.dense.{p}": "pool.dense.{p}"}
 # What scores words again with the table that reads them; kept once, checked to be the same.
-TIED = {
+TIED_COPIES = {
     "cls.predictions.decoder.weight": "table.weight",
     "cls.predictions.decoder.bias": "head.bias",
     "lm_head.decoder.weight": "table.weight",
@@ -46,12 +46,16 @@ _SPAN = {"qa_outputs.{p}": "head.both.{p}"}  # the start is its first row, the e
 _ENCODERS = ("bert", "roberta", "distilbert", "electra")
 _ALL = (*_ENCODERS, "gpt2")
 
-PLAIN = Head("Model", "embed", {"bert": POOLER, "roberta": POOLER, "distilbert": {}, "electra": {}})
-CLASSES = Head(
+NO_HEAD = Head(
+    "Model",
+    "embed",
+    {"bert": POOLER_NAMES, "roberta": POOLER_NAMES, "distilbert": {}, "electra": {}},
+)
+CLASSIFIER = Head(
     "ForSequenceClassification",
     "classify",
     {
-        "bert": {**POOLER, "classifier.{p}": "head.score.{p}"},
+        "bert": {**POOLER_NAMES, "classifier.{p}": "head.score.{p}"},
         "roberta": _TWO_LAYERS,
         "electra": _TWO_LAYERS,
         "distilbert": {
@@ -61,9 +65,9 @@ CLASSES = Head(
         "gpt2": {"score.weight": "head.score.weight"},  # without a bias
     },
 )
-TAGS = Head("ForTokenClassification", "tag", dict.fromkeys(_ALL, _WORD))
-SPANS = Head("ForQuestionAnswering", "span", dict.fromkeys(_ENCODERS, _SPAN))
-WORDS = Head(
+TAG_HEAD = Head("ForTokenClassification", "tag", dict.fromkeys(_ALL, _WORD))
+SPAN_HEAD = Head("ForQuestionAnswering", "span", dict.fromkeys(_ENCODERS, _SPAN))
+MLM_HEAD = Head(
     "ForMaskedLM",
     "masked",
     {
@@ -85,21 +89,24 @@ WORDS = Head(
         },
     },
 )
-BOTH = Head(
+PRETRAINING = Head(
     "ForPreTraining",
     "masked",
-    {"bert": {**_BERT_WORDS, **POOLER, "cls.seq_relationship.{p}": "head.next.{p}"}},
+    {"bert": {**_BERT_WORDS, **POOLER_NAMES, "cls.seq_relationship.{p}": "head.next.{p}"}},
 )
-FOLLOWS = Head(
+NEXT_SENTENCE = Head(
     "ForNextSentencePrediction",
     "pair-classify",
-    {"bert": {**POOLER, "cls.seq_relationship.{p}": "head.score.{p}"}},
+    {"bert": {**POOLER_NAMES, "cls.seq_relationship.{p}": "head.score.{p}"}},
 )
-NEXT = ("next", "random")  # its answers: the second text follows the first, or came from anywhere
-SPEECH = Head("LMHeadModel", "language", {"gpt2": {}})
-HEADS = (CLASSES, TAGS, SPANS, WORDS, BOTH, FOLLOWS, SPEECH, PLAIN)
+NEXT_SENTENCE_LABELS = (
+    "next",
+    "random",
+)  # its answers: the second text follows the first, or came from anywhere
+LM_HEAD = Head("LMHeadModel", "language", {"gpt2": {}})
+HEADS = (CLASSIFIER, TAG_HEAD, SPAN_HEAD, MLM_HEAD, PRETRAINING, NEXT_SENTENCE, LM_HEAD, NO_HEAD)
 # Taught for something that no task here asks: what it is, and how its tensors begin.
-ONLY_THERE = {
+UNSUPPORTED = {
     "ElectraForPreTraining": ("which words were replaced", ("discriminator_predictions.",)),
     "GPT2DoubleHeadsModel": ("which of several texts goes on", ("multiple_choice_head.",)),
     **{
@@ -123,9 +130,9 @@ def head_of(config: Mapping[str, Any], family: Family, where: str) -> Head:
         if name == family.title + head.suffix and family.kind in head.names:
             return head
     if family.kind != "gpt2":
-        return PLAIN
-    if name in ("", f"{family.title}Model", *ONLY_THERE):
-        return SPEECH
+        return NO_HEAD
+    if name in ("", f"{family.title}Model", *UNSUPPORTED):
+        return LM_HEAD
     known = [family.title + head.suffix for head in HEADS if family.kind in head.names]
     raise UserError(
         f"{where}: the head of {name} is not read; those of {', '.join(known)} are. To start from "
@@ -134,11 +141,11 @@ def head_of(config: Mapping[str, Any], family: Family, where: str) -> Head:
     )
 
 
-def unread(config: Mapping[str, Any], family: Family) -> str:
+def unsupported_note(config: Mapping[str, Any], family: Family) -> str:
     """What to say of a class whose head has no task here; nothing of the others."""
     name = class_of(config)
-    if name in ONLY_THERE:
-        asked = ONLY_THERE[name][0]
+    if name in UNSUPPORTED:
+        asked = UNSUPPORTED[name][0]
         return f"only the network is kept: the head of {name} says {asked}, which no task here asks"
     known = {family.title + head.suffix for head in HEADS if family.kind in head.names}
     if name in ("", f"{family.title}Model", *known):
@@ -146,9 +153,9 @@ def unread(config: Mapping[str, Any], family: Family) -> str:
     return f"only the network is kept: a head of {name} is not known here"
 
 
-def known_heads(family: Family) -> tuple[str, ...]:
+def head_prefixes(family: Family) -> tuple[str, ...]:
     """How the names of all tensors of its heads begin."""
     tables = (head.names.get(family.kind, {}) for head in HEADS)
     starts = {theirs.split("{")[0] for table in tables for theirs in table}
-    only = {start for _, starts in ONLY_THERE.values() for start in starts}
-    return (*starts, *TIED, *only)
+    only = {start for _, starts in UNSUPPORTED.values() for start in starts}
+    return (*starts, *TIED_COPIES, *only)

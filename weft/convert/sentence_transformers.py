@@ -8,7 +8,7 @@ from weft import jsonio
 from weft.errors import UserError
 
 POOLS = {"mean": "mean", "cls": "first", "max": "max", "lasttoken": "last"}
-OLD = {
+MODE_FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_max_tokens": "max",
@@ -19,7 +19,7 @@ OLD = {
 
 
 @dataclass(frozen=True)
-class Sentence:
+class SentenceSettings:
     """What a sentence-transformers folder says beside the network."""
 
     network: Path  # the folder of the network itself
@@ -28,12 +28,12 @@ class Sentence:
     lowercase: bool = False
 
 
-def read(folder: Path) -> Sentence | None:
+def read(folder: Path) -> SentenceSettings | None:
     """What modules.json and the folders it names say; None where there is none."""
     path = folder / "modules.json"
     if not path.is_file():
         return None
-    listed = _json(path)
+    listed = _read_json(path)
     try:
         modules = [(str(one["type"]).split(".")[-1], one["path"]) for one in listed]
     except (KeyError, TypeError):
@@ -46,17 +46,17 @@ def read(folder: Path) -> Sentence | None:
             f"{path}: the modules {', '.join(kinds)}; only Transformer, Pooling and Normalize are "
             "read, in this order."
         )
-    network, pooling = (_inside(folder, where, path) for _, where in modules[:2])
-    pool = _pool(pooling / "config.json", normalise=len(kinds) == 3)
+    network, pooling = (_module_folder(folder, where, path) for _, where in modules[:2])
+    pool = _read_pool(pooling / "config.json", normalise=len(kinds) == 3)
     said = network / "sentence_bert_config.json"
-    settings = _object(said) if said.is_file() else {}
+    settings = _read_object(said) if said.is_file() else {}
     limit = settings.get("max_seq_length") or 0
     if type(limit) is not int or limit < 0:
         raise UserError(f"{said}: max_seq_length should be a whole number, got {limit!r}.")
-    return Sentence(network, pool, limit, bool(settings.get("do_lower_case")))
+    return SentenceSettings(network, pool, limit, bool(settings.get("do_lower_case")))
 
 
-def _inside(folder: Path, name: Any, path: Path) -> Path:
+def _module_folder(folder: Path, name: Any, path: Path) -> Path:
     """The folder of a module, which must lie in the folder of the whole."""
     if not isinstance(name, str):
         raise UserError(f"{path}: a module's path should be a text, got {name!r}.")
@@ -70,7 +70,7 @@ def _inside(folder: Path, name: Any, path: Path) -> Path:
     return place
 
 
-def written(pool: dict[str, Any], width: int, limit: int) -> dict[str, Any] | None:
+def to_files(pool: dict[str, Any], width: int, limit: int) -> dict[str, Any] | None:
     """The same files for a pool of ours, by name; None where sentence-transformers has no such."""
     names = {ours: theirs for theirs, ours in POOLS.items()}
     if pool["kind"] not in names:
@@ -85,17 +85,17 @@ def written(pool: dict[str, Any], width: int, limit: int) -> dict[str, Any] | No
         ],
         "1_Pooling/config.json": {
             "word_embedding_dimension": width,
-            **{old: name == chosen for old, name in OLD.items()},
+            **{old: name == chosen for old, name in MODE_FLAGS.items()},
         },
         "sentence_bert_config.json": {"max_seq_length": limit or None, "do_lower_case": False},
     }
 
 
-def _pool(path: Path, normalise: bool) -> dict[str, Any]:
-    said = _object(path)
+def _read_pool(path: Path, normalise: bool) -> dict[str, Any]:
+    said = _read_object(path)
     mode = said.get("pooling_mode")
     modes = [str(m) for m in (mode if isinstance(mode, list) else str(mode).split("+")) if mode]
-    modes += [name for old, name in OLD.items() if said.get(old)]
+    modes += [name for old, name in MODE_FLAGS.items() if said.get(old)]
     if len(modes) != 1 or modes[0] not in POOLS:
         told = "+".join(modes) or "nothing"
         raise UserError(f"{path}: pools by {told}; read are {', '.join(POOLS)}, one at a time.")
@@ -107,14 +107,14 @@ def _pool(path: Path, normalise: bool) -> dict[str, Any]:
     return {**spec, "normalise": True}
 
 
-def _object(path: Path) -> dict[str, Any]:
-    found = _json(path)
+def _read_object(path: Path) -> dict[str, Any]:
+    found = _read_json(path)
     if not isinstance(found, dict):
         raise UserError(f"{path}: expected an object, found {type(found).__name__}.")
     return found
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return jsonio.read(path)
     except OSError as error:

@@ -15,52 +15,54 @@ from weft.errors import UserError
 from weft.tensorfile import read_header
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that is there is read
-OLD = {".gamma": ".weight", ".beta": ".bias"}  # how layer norms were called before 2019
-SHOWN = 5  # names listed in a message
+OLD_NORM_NAMES = {".gamma": ".weight", ".beta": ".bias"}  # how layer norms were called before 2019
+MAX_NAMES_SHOWN = 5  # names listed in a message
 
 Tensors = dict[str, Tensor]
 
 
 def read(folder: Path) -> Tensors:
     """Every tensor of a folder by its name, all in full precision."""
-    files, placed = _files(folder)
+    files, placed = _weight_files(folder)
     found: Tensors = {}
     for file in files:
-        here = _held(file)
+        here = _read_file(file)
         if twice := here.keys() & found.keys():
-            raise UserError(f"{file}: holds {named(twice)} again, which another shard has too.")
+            raise UserError(
+                f"{file}: holds {join_names(twice)} again, which another shard has too."
+            )
         found |= here
     if lost := placed - found.keys():
         raise UserError(
-            f"{folder}: the index of the shards names {named(lost)}, which no shard holds. "
+            f"{folder}: the index of the shards names {join_names(lost)}, which no shard holds. "
             "Download the checkpoint again."
         )
-    _check_other(files[0], found)
-    return {_renamed(name): _full(tensor) for name, tensor in found.items()}
+    _check_other_format(files[0], found)
+    return {_modern_name(name): _full_precision(tensor) for name, tensor in found.items()}
 
 
-def _held(file: Path) -> Tensors:
-    return safe(file) if file.suffix == ".safetensors" else _pickled(file)
+def _read_file(file: Path) -> Tensors:
+    return read_safetensors(file) if file.suffix == ".safetensors" else _read_pickle(file)
 
 
-def _check_other(file: Path, found: Tensors) -> None:
+def _check_other_format(file: Path, found: Tensors) -> None:
     """A folder may hold the same weights in both formats, but not two networks."""
     other = file.parent / WEIGHTS[1]
     if file.name != WEIGHTS[0] or not other.is_file():
         return
     try:
-        theirs = _pickled(other)
+        theirs = _read_pickle(other)
     except UserError:
         return  # it is not what is read
-    differ = {n for n in found.keys() & theirs.keys() if not _same(found[n], theirs[n])}
+    differ = {n for n in found.keys() & theirs.keys() if not _equal_tensors(found[n], theirs[n])}
     if differ:
         raise UserError(
-            f"{file.parent}: {file.name} and {other.name} hold different weights: {named(differ)}. "
-            "Delete the file that is not meant."
+            f"{file.parent}: {file.name} and {other.name} hold different weights: "
+            f"{join_names(differ)}. Delete the one you do not want."
         )
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def _equal_tensors(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are one, perhaps rounded."""
     if one.shape != other.shape:
         return False
@@ -69,14 +71,14 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one.float(), other.float(), rtol=1e-2, atol=1e-4)
 
 
-def named(names: Sequence[str] | set[str]) -> str:
+def join_names(names: Sequence[str] | set[str]) -> str:
     """Some names for a message, and how many more there are."""
-    shown = ", ".join(f"{name:.60}" for name in sorted(names)[:SHOWN])
-    rest = len(names) - SHOWN
+    shown = ", ".join(f"{name:.60}" for name in sorted(names)[:MAX_NAMES_SHOWN])
+    rest = len(names) - MAX_NAMES_SHOWN
     return f"{shown}, … ({rest} more)" if rest > 0 else shown
 
 
-def _files(folder: Path) -> tuple[list[Path], set[str]]:
+def _weight_files(folder: Path) -> tuple[list[Path], set[str]]:
     """The weight files of a folder: one, or the shards of an index and the tensors it names."""
     for name in WEIGHTS:
         if (folder / name).is_file():
@@ -101,7 +103,7 @@ def _files(folder: Path) -> tuple[list[Path], set[str]]:
     )
 
 
-def safe(file: Path) -> Tensors:
+def read_safetensors(file: Path) -> Tensors:
     """The tensors of a .safetensors file."""
     try:
         read_header(file)
@@ -112,7 +114,7 @@ def safe(file: Path) -> Tensors:
         raise UserError(f"{file}: damaged ({error}). Copy it from its source again.") from None
 
 
-def _pickled(file: Path) -> Tensors:
+def _read_pickle(file: Path) -> Tensors:
     """A file of torch.save; anything in it but tensors and plain containers is refused unread."""
     try:
         # Only the newer format can be mapped into memory.
@@ -145,13 +147,13 @@ def _pickled(file: Path) -> Tensors:
     return dict(saved)
 
 
-def _renamed(name: str) -> str:
-    for old, new in OLD.items():
+def _modern_name(name: str) -> str:
+    for old, new in OLD_NORM_NAMES.items():
         if name.endswith(f"LayerNorm{old}"):
             return name.removesuffix(old) + new
     return name
 
 
-def _full(tensor: Tensor) -> Tensor:
+def _full_precision(tensor: Tensor) -> Tensor:
     tensor = tensor.detach()
     return tensor.float().contiguous() if tensor.is_floating_point() else tensor.contiguous()

@@ -6,36 +6,36 @@ from pathlib import Path
 from typing import Any
 
 from weft import jsonio
-from weft.convert.tensors import named
+from weft.convert.tensors import join_names
 from weft.errors import UserError
 from weft.tokens.safety import check_ids
 from weft.tokens.tokenizer import Tokenizer, whole
 from weft.untrusted import has_surrogate
 
-FILE = "tokenizer.json"
+TOKENIZER_FILE = "tokenizer.json"
 KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
 BERT = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
 ROBERTA = {"unk": "<unk>", "cls": "<s>", "sep": "</s>", "pad": "<pad>", "mask": "<mask>"}
-END = "<|endoftext|>"
-MOST_ROWS = 10**9  # of a table
-SPARE = 0.05  # share of a table's rows that the tokenizer may leave without an entry
+END_OF_TEXT = "<|endoftext|>"
+MAX_ROWS = 10**9  # of a table
+MAX_UNUSED_FRACTION = 0.05  # share of a table's rows that the tokenizer may leave without an entry
 
 
 def read(folder: Path, family: str) -> Tokenizer:
     """The tokenizer of a folder."""
-    if (folder / FILE).is_file():
-        return Tokenizer.load(folder / FILE)
-    said = settings(folder)
+    if (folder / TOKENIZER_FILE).is_file():
+        return Tokenizer.load(folder / TOKENIZER_FILE)
+    said = read_settings(folder)
     if (folder / "vocab.txt").is_file():
         raw = _wordpiece(folder / "vocab.txt", said)
     elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         raw = _byte_level(folder, said, framed=family == "roberta")
     else:
         raise UserError(
-            f"{folder}: no tokenizer: there is no {FILE}, no vocab.txt, and no vocab.json with "
-            "merges.txt. Copy the one it was trained with there."
+            f"{folder}: no tokenizer found: no {TOKENIZER_FILE}, no vocab.txt, no vocab.json with "
+            "merges.txt. Copy the tokenizer of the checkpoint there."
         )
-    added = _object(folder / "added_tokens.json")
+    added = _read_object(folder / "added_tokens.json")
     if not all(type(number) is int for number in added.values()):
         raise UserError(f"{folder / 'added_tokens.json'}: expected tokens with their ids.")
     if broken := [token for token in added if has_surrogate(token)]:
@@ -59,7 +59,7 @@ def kind_of(tokenizer: Tokenizer) -> str:
     return KINDS.get(json.loads(tokenizer.to_json())["model"].get("type", ""), "bpe")
 
 
-def lowercased(tokenizer: Tokenizer) -> Tokenizer:
+def with_lowercase(tokenizer: Tokenizer) -> Tokenizer:
     """The same after everything was made lower case."""
     made = json.loads(tokenizer.to_json())
     before = [{"type": "Lowercase"}, *filter(None, [made.get("normalizer")])]
@@ -67,20 +67,20 @@ def lowercased(tokenizer: Tokenizer) -> Tokenizer:
     return Tokenizer.from_json(json.dumps(made, ensure_ascii=False))
 
 
-def settings(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
     """What tokenizer_config.json and special_tokens_map.json say."""
-    special = _object(folder / "special_tokens_map.json")
-    return {**special, **_object(folder / "tokenizer_config.json")}
+    special = _read_object(folder / "special_tokens_map.json")
+    return {**special, **_read_object(folder / "tokenizer_config.json")}
 
 
-def special(said: Mapping[str, Any], name: str, usual: str) -> str:
+def special_token(said: Mapping[str, Any], name: str, usual: str) -> str:
     """The token that stands for "cls", "sep" and so on: as the folder says, or as is usual."""
     found = said.get(f"{name}_token")
     found = found.get("content") if isinstance(found, Mapping) else found
     return whole(str(found or usual))
 
 
-def frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+def template_ids(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """The ids that it would put before and behind a text, if it were asked to."""
     from tokenizers import Tokenizer as Raw
 
@@ -92,7 +92,7 @@ def frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     return whole[: places[0]], whole[places[0] + len(bare) :]
 
 
-def fitted(tokenizer: Tokenizer, rows: int, folder: Path) -> tuple[Tokenizer, str]:
+def resize_vocab(tokenizer: Tokenizer, rows: int, folder: Path) -> tuple[Tokenizer, str]:
     """The tokenizer with an entry for every row of the table, and a note where some were added."""
     size = len(tokenizer)
     if size == rows:
@@ -100,14 +100,16 @@ def fitted(tokenizer: Tokenizer, rows: int, folder: Path) -> tuple[Tokenizer, st
     told = f"{folder}: the tokenizer has {size} entries, the table of words {rows} rows"
     if size > rows:
         beyond = tokenizer.vocabulary[rows:]
-        raise UserError(f"{told}: no vectors for {named(beyond)}. They are not of one checkpoint.")
-    if rows > MOST_ROWS or rows - size > SPARE * rows:
+        raise UserError(
+            f"{told}: no vectors for {join_names(beyond)}. They are not of one checkpoint."
+        )
+    if rows > MAX_ROWS or rows - size > MAX_UNUSED_FRACTION * rows:
         raise UserError(f"{told}. They are not of one checkpoint: copy its own tokenizer there.")
     spare = [f"[spare{i}]" for i in range(rows - size)]
     return tokenizer.with_words(spare), f"{rows - size} rows of the table belong to no token"
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> dict[str, Any]:
     """A JSON object, empty where there is no such file."""
     try:
         found = jsonio.read(path)
@@ -120,7 +122,7 @@ def _object(path: Path) -> dict[str, Any]:
     return found
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except OSError as error:
@@ -135,12 +137,14 @@ def _wordpiece(path: Path, said: Mapping[str, Any]) -> Any:
     from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
     # Not splitlines: entries may hold other line breaks.
-    lines = _text(path).split("\n")
+    lines = _read_text(path).split("\n")
     entries = [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
     known = {entry: i for i, entry in enumerate(entries)}
-    names = {name: special(said, name, usual) for name, usual in BERT.items()}
+    names = {name: special_token(said, name, usual) for name, usual in BERT.items()}
     if lost := [token for token in names.values() if token not in known]:
-        raise UserError(f"{path}: no entry {named(lost)}, which the tokenizer cannot do without.")
+        raise UserError(
+            f"{path}: no entry {join_names(lost)}, which the tokenizer cannot do without."
+        )
     raw = Raw(models.WordPiece(known, unk_token=names["unk"], max_input_chars_per_word=100))
     raw.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -161,9 +165,9 @@ def _byte_level(folder: Path, said: Mapping[str, Any], framed: bool) -> Any:
     from tokenizers import Tokenizer as Raw
     from tokenizers import decoders, models, pre_tokenizers, processors
 
-    known = _object(folder / "vocab.json")
+    known = _read_object(folder / "vocab.json")
     check_ids(known.values(), len(known), str(folder / "vocab.json"))
-    lines = _text(folder / "merges.txt").split("\n")
+    lines = _read_text(folder / "merges.txt").split("\n")
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     if bad := [pair for pair in pairs if len(pair) != 2]:
         raise UserError(f"{folder / 'merges.txt'}: '{' '.join(bad[0])}' is no pair of pieces.")
@@ -176,11 +180,11 @@ def _byte_level(folder: Path, said: Mapping[str, Any], framed: bool) -> Any:
     raw.decoder = decoders.ByteLevel()
     if not framed:
         raw.post_processor = processors.ByteLevel(trim_offsets=False)
-        raw.add_special_tokens([special(said, "eos", END)])
+        raw.add_special_tokens([special_token(said, "eos", END_OF_TEXT)])
         return raw
-    names = {name: special(said, name, usual) for name, usual in ROBERTA.items()}
+    names = {name: special_token(said, name, usual) for name, usual in ROBERTA.items()}
     if lost := [token for token in names.values() if token not in known]:
-        raise UserError(f"{folder / 'vocab.json'}: no entry {named(lost)}.")
+        raise UserError(f"{folder / 'vocab.json'}: no entry {join_names(lost)}.")
     raw.add_special_tokens(list(names.values()))
     sep, cls = ((token, known[token]) for token in (names["sep"], names["cls"]))
     raw.post_processor = processors.RobertaProcessing(sep, cls, add_prefix_space=spaced)

@@ -18,10 +18,10 @@ from weft.encode.transformer import Transformer
 from weft.errors import UserError
 from weft.explain.words import Piece, placed
 from weft.model import Model
-from weft.predict.fill_mask import asked as with_blanks
-from weft.predict.fill_mask import word_of
-from weft.predict.neural import Neural
-from weft.predict.predictor import Asked, Predictor
+from weft.predict.fill_mask import display_word
+from weft.predict.fill_mask import masked_rows as with_blanks
+from weft.predict.neural import NeuralEngine
+from weft.predict.predictor import Input, Predictor
 from weft.text.example import Example
 
 ORDER = ("first", "second")
@@ -73,7 +73,7 @@ def _weighs(model: Model) -> bool:
 
 
 def token_weights(
-    engine: Neural, texts: Sequence[Any], seconds: Sequence[int] = ()
+    engine: NeuralEngine, texts: Sequence[Any], seconds: Sequence[int] = ()
 ) -> list[list[Piece]]:
     """(start, end, weight) of each token of each text; the weights of a text sum to 1.
 
@@ -98,14 +98,14 @@ def token_weights(
     return [_shares(found) for found in pieces]
 
 
-def heads(predictor: Predictor, asked: Asked) -> list[Heads]:
+def heads(predictor: Predictor, asked: Input) -> list[Heads]:
     """The attention maps of every network with heads, for one text or one window of it.
 
     That is the first, or the one in which the answer stands where that is a place in the text. Two
     texts are in one map where they are read together, and in one each where they are not.
     """
     engine = predictor.engine
-    if not isinstance(engine, Neural) or not has_heads(engine.model):
+    if not isinstance(engine, NeuralEngine) or not has_heads(engine.model):
         raise UserError(
             "Only a model with a 'transformer' encoder or a pre-trained 'bert' or 'gpt' has heads "
             "and layers to show."
@@ -134,7 +134,7 @@ def _answered(predictor: Predictor, given: str | Example) -> int:
 
 
 def _read(
-    engine: Neural, given: str | Example, place: int
+    engine: NeuralEngine, given: str | Example, place: int
 ) -> tuple[Row | None, Padded, str] | None:
     """The first row of a text, or that of a place in the second, alone in its batch.
 
@@ -176,7 +176,7 @@ def _begins(row: Row) -> tuple[int, ...]:
     return (row.start, *(int(one[one[:, 1] > 0, 0].min(initial=2**31 - 1)) for one in own))
 
 
-def _tokens(engine: Neural, row: Row | None, given: str | Example) -> list[str]:
+def _tokens(engine: NeuralEngine, row: Row | None, given: str | Example) -> list[str]:
     """The steps of a row as they stand in the text; empty where only ids are known."""
     if row is None or row.spans is None:
         return []
@@ -186,12 +186,12 @@ def _tokens(engine: Neural, row: Row | None, given: str | Example) -> list[str]:
     for step, (start, end) in enumerate(row.spans.tolist()):
         own = other if row.second and step >= row.second else text
         known = row.words[step] if row.words else own[start:end]
-        out.append(known or word_of(engine.indexer.tokenizer, int(row.ids[step])))
+        out.append(known or display_word(engine.indexer.tokenizer, int(row.ids[step])))
     return out
 
 
 def _looking(
-    engine: Neural, source: Padded, tokens: list[str]
+    engine: NeuralEngine, source: Padded, tokens: list[str]
 ) -> Iterator[tuple[str, list[str], list[Tensor], int]]:
     """Each network with heads: its kind, its steps, where it looks and where a second text begins.
 
@@ -213,7 +213,7 @@ def _looking(
         if isinstance(embedder, Contextual) and hasattr(embedder, "weights"):
             read = embedder.read(given)
             own = tokens if tokens and not given.pieces else [
-                word_of(tokenizer, i) for i in read.data[0].tolist()
+                display_word(tokenizer, i) for i in read.data[0].tolist()
             ]  # fmt: skip
             yield kind, own, embedder.weights(read), second  # type: ignore[operator]
     if isinstance(model.encoder, Transformer):

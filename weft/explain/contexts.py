@@ -16,7 +16,7 @@ import torch
 from weft.batch import Padded
 from weft.batch.indexer import Row
 from weft.errors import UserError
-from weft.predict.neural import Neural
+from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.text.example import Example
 
@@ -132,11 +132,11 @@ def contexts(
     )
 
 
-def _engine(predictor: Predictor, layer: int | None) -> Neural:
+def _engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
     """The engine, where it has a vector for each token, and the layer is one that it has."""
     engine: Any = predictor.engine
     if (
-        not isinstance(engine, Neural)
+        not isinstance(engine, NeuralEngine)
         or engine.model.speaks
         or engine.reads in ("vectors", "trees")
     ):
@@ -174,7 +174,7 @@ def _holding(
 
 
 def _states(
-    engine: Neural, texts: Sequence[str], layer: int | None
+    engine: NeuralEngine, texts: Sequence[str], layer: int | None
 ) -> Iterator[tuple[list[Row], Padded]]:
     """Rows with the states (B, T, H) of their steps."""
     model = engine.model

@@ -18,7 +18,7 @@ from weft.decode.search.hypotheses import Hypothesis
 from weft.decode.search.search import search
 from weft.decode.search.state import device_of
 from weft.explain.beams import Node, tree
-from weft.predict.neural import Neural
+from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.text.example import Example
 from weft.tokens.vocabulary import SPECIALS, UNK
@@ -146,8 +146,8 @@ def asked(predictor: Predictor, example: Example) -> Example:
     return example if isinstance(one, str) else one
 
 
-def _neural(predictor: Predictor) -> Neural:
-    assert isinstance(predictor.engine, Neural)
+def _neural(predictor: Predictor) -> NeuralEngine:
+    assert isinstance(predictor.engine, NeuralEngine)
     return predictor.engine
 
 

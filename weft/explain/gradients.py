@@ -17,7 +17,7 @@ from weft.embed.contextual import Contextual
 from weft.explain.explanation import Target
 from weft.explain.words import Piece, placed
 from weft.model import Model
-from weft.predict.neural import Neural
+from weft.predict.neural import NeuralEngine
 from weft.tokens.vocabulary import SPECIALS, UNK
 
 STEPS = 16384  # of the rows that go through the model together, with their gradients
@@ -26,7 +26,7 @@ Score = Callable[[Model, Padded], Tensor]  # embedded steps (B, T, E) -> (B, C)
 
 
 def token_weights(
-    engine: Neural,
+    engine: NeuralEngine,
     texts: Sequence[Any],
     targets: Sequence[Target],
     steps: int,

@@ -7,13 +7,13 @@ from weft.errors import UserError, unknown_name
 from weft.explain import occlusion
 from weft.explain.explanation import Explanation, Target, Word, target_of
 from weft.explain.words import gather, placed, word_spans
-from weft.predict.classic import Classic
-from weft.predict.predictor import Asked, Predictor
+from weft.predict.classic import ClassicEngine
+from weft.predict.predictor import Input, Predictor
 from weft.tasks.task import Answer
 from weft.text.example import PAIR_SEPARATOR, Example
 
 if TYPE_CHECKING:
-    from weft.predict.neural import Neural
+    from weft.predict.neural import NeuralEngine
 
 INTEGRATED, GRADIENT, OCCLUSION = "integrated-gradients", "gradient-input", "occlusion"
 ATTENTION, LINEAR = "attention", "linear"
@@ -33,12 +33,12 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
         from weft.explain.token_level import methods_at
 
         return methods_at(predictor)
-    if isinstance(engine, Classic):
+    if isinstance(engine, ClassicEngine):
         linear = hasattr(engine.part, "contributions") and not predictor.pairs
         return (LINEAR, OCCLUSION) if linear else (OCCLUSION,)
     from weft.explain.attention import attends
 
-    model = cast("Neural", engine).model
+    model = cast("NeuralEngine", engine).model
     looks = (ATTENTION,) if attends(model) and not model.apart else ()
     return (INTEGRATED, GRADIENT, OCCLUSION, *looks)
 
@@ -66,7 +66,7 @@ def _of_texts(predictor: Predictor) -> tuple[str, ...]:
 
 def explain(
     predictor: Predictor,
-    texts: Sequence[Asked],
+    texts: Sequence[Input],
     *,
     method: str = "",
     target: str | None = None,
@@ -118,7 +118,10 @@ def _of_pairs(
         read = _read_pairs(predictor, given, seconds)
         words = occlusion.word_weights(predictor.engine, texts, read, targets, seconds)
     else:
-        engine, points = cast("Neural", predictor.engine), steps if method == INTEGRATED else 0
+        engine, points = (
+            cast("NeuralEngine", predictor.engine),
+            steps if method == INTEGRATED else 0,
+        )
         found = (
             attention.token_weights(engine, given, seconds)
             if method == ATTENTION
@@ -137,14 +140,14 @@ def _read_pairs(
     predictor: Predictor, given: Sequence[Example], seconds: Sequence[int]
 ) -> list[tuple[Word, ...]]:
     """The words of both texts that the model reads, without weights yet."""
-    if isinstance(predictor.engine, Classic):
+    if isinstance(predictor.engine, ClassicEngine):
         return [
             (*_all_words(e.text, ()),
              *(Word(w.start + k, w.end + k, 0.0) for w in _all_words(e.other or "", ())))
             for e, k in zip(given, seconds, strict=True)
         ]  # fmt: skip
     pieces: list[list[tuple[int, int, float]]] = [[] for _ in given]
-    for rows, _ in cast("Neural", predictor.engine).batches(given):
+    for rows, _ in cast("NeuralEngine", predictor.engine).batches(given):
         for row in rows:
             pieces[row.text] += [(*span, 0.0) for span in placed(row, seconds[row.text])]
     return [gather(e.whole, found) for e, found in zip(given, pieces, strict=True)]
@@ -183,7 +186,7 @@ def _words(
     predictor: Predictor, texts: list[str], targets: list[Target], method: str, steps: int
 ) -> Words:
     if method == LINEAR:
-        part = cast(Classic, predictor.engine).part
+        part = cast(ClassicEngine, predictor.engine).part
         return [
             _all_words(text, gather(text, part.contributions(text, target.direction)))
             for text, target in zip(texts, targets, strict=True)
@@ -191,7 +194,7 @@ def _words(
     if method == OCCLUSION:
         read = read_words(predictor, texts)
         return occlusion.word_weights(predictor.engine, texts, read, targets)
-    engine = cast("Neural", predictor.engine)
+    engine = cast("NeuralEngine", predictor.engine)
     if method == ATTENTION:
         from weft.explain import attention
 
@@ -207,10 +210,10 @@ def _words(
 
 def read_words(predictor: Predictor, texts: Sequence[str]) -> Words:
     """The words of each text that the model reads, without weights yet."""
-    if isinstance(predictor.engine, Classic):
+    if isinstance(predictor.engine, ClassicEngine):
         return [_all_words(text, ()) for text in texts]
     pieces: list[list[tuple[int, int, float]]] = [[] for _ in texts]
-    for row in cast("Neural", predictor.engine).indexer.rows(texts, spans=True):
+    for row in cast("NeuralEngine", predictor.engine).indexer.rows(texts, spans=True):
         assert row.spans is not None
         pieces[row.text] += [(start, end, 0.0) for start, end in row.spans.tolist()]
     return [gather(text, found) for text, found in zip(texts, pieces, strict=True)]

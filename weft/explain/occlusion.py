@@ -7,7 +7,7 @@ import numpy as np
 
 from weft.explain.explanation import Target, Word
 from weft.explain.words import remaining
-from weft.predict.predictor import CHUNK, Engine
+from weft.predict.predictor import CHUNK_TEXTS, Engine
 from weft.text.example import Example
 
 PARTS = 400  # of one text that are taken out by turns; in a longer one, neighbours go together
@@ -54,8 +54,8 @@ def scores(engine: Engine, texts: Sequence[Any]) -> np.ndarray:
     # Two texts come as a tuple, and an engine takes them as an Example.
     distinct = [Example(one[0], other=one[1]) if type(one) is tuple else one for one in places]
     pieces = [
-        engine.scores(distinct[start : start + CHUNK]).scores
-        for start in range(0, len(distinct), CHUNK)
+        engine.scores(distinct[start : start + CHUNK_TEXTS]).scores
+        for start in range(0, len(distinct), CHUNK_TEXTS)
     ]
     return np.concatenate(pieces)[[places[text] for text in texts]]
 

@@ -18,9 +18,9 @@ from weft.explain.explanation import At, Chances, Explanation, Target, Word
 from weft.explain.faithfulness import Faithfulness, first_words, measured, orders
 from weft.explain.method import ATTENTION, GRADIENT, INTEGRATED, OCCLUSION
 from weft.explain.word_target import Spot, Wanted, shares, spot
-from weft.predict.neural import Neural
+from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
-from weft.predict.preprocess import grown, written
+from weft.predict.preprocess import add_parses, parse_or_text
 from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer
 from weft.text.annotation import schemes
@@ -45,7 +45,7 @@ class Question:
 
 def methods_at(predictor: Predictor) -> tuple[str, ...]:
     """The methods that can say why a word is answered as it is, the best one first."""
-    if not isinstance(predictor.engine, Neural):
+    if not isinstance(predictor.engine, NeuralEngine):
         return ()
     model = predictor.engine.model
     looks = isinstance(model.encoder, Transformer) or follows(model)
@@ -94,7 +94,7 @@ def question(
         step = -1
     else:
         place = step = number_in(example, word) if word else place
-    here = spot(cast(Neural, predictor.engine), example, step, asked.wanted)
+    here = spot(cast(NeuralEngine, predictor.engine), example, step, asked.wanted)
     names = [asked.names[i] for i in here.possible]
     wanted = _choice(target, names) if target else asked.said[place]
     if wanted not in names:
@@ -169,11 +169,11 @@ def _ready(predictor: Predictor, one: str | Example) -> Example:
     """A sentence as the model and the task read it, with the tree that it needs or has."""
     example = Example(one) if isinstance(one, str) else one
     if getattr(predictor.engine, "reads", "") == "trees" and example.tree is None:
-        if tree := written(example.text).tree:
+        if tree := parse_or_text(example.text).tree:
             example = replace(example, text=" ".join(tree.words), tree=tree)
         parser = getattr(predictor.engine, "parser", None)
         if example.tree is None and parser is not None:
-            (example,) = grown([example], parser)
+            (example,) = add_parses([example], parser)
     prepare = getattr(predictor.task, "prepare", None)
     known = example.tree is not None or isinstance(example.label, (WordAnnotations, CharSpans))
     return prepare(example, Tally()) if prepare is not None and known else example
@@ -244,7 +244,7 @@ def _tags(predictor: Predictor, said: Structure, column: int) -> list[str]:
 
 
 def _chances(predictor: Predictor, example: Example, asked: _Asked) -> Chances:
-    engine = cast(Neural, predictor.engine)
+    engine = cast(NeuralEngine, predictor.engine)
     rows: dict[int, np.ndarray] = {}
     for chosen, source in engine.batches([example]):  # type: ignore[list-item]
         with torch.inference_mode():

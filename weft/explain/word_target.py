@@ -30,7 +30,7 @@ from weft.explain.gradients import (
     word_table,
 )
 from weft.model import Model
-from weft.predict.neural import Neural
+from weft.predict.neural import NeuralEngine
 from weft.text.example import Example
 
 NEVER = -1e4  # of what a chain forbids: as good as -inf, and it has a gradient
@@ -164,7 +164,7 @@ class Spot:
         return found[:, list(self.possible)]
 
 
-def spot(engine: Neural, example: Example, step: int, wanted: Wanted) -> Spot:
+def spot(engine: NeuralEngine, example: Example, step: int, wanted: Wanted) -> Spot:
     """The spot of one word of an example, in the row that holds it; step -1 is a tree's root."""
     row, source = _row_of(engine, example, max(step, 0))
     here = source.data.shape[1] - 1 if step < 0 else step - row.start
@@ -208,7 +208,7 @@ def _tags(found: Any) -> TagOutput:
     return found if isinstance(found, TagOutput) else found.tags
 
 
-def _row_of(engine: Neural, example: Example, step: int) -> tuple[Row, Padded]:
+def _row_of(engine: NeuralEngine, example: Example, step: int) -> tuple[Row, Padded]:
     """The row of a sentence that holds a word, alone in its batch."""
     for rows, source in engine.batches([example]):  # type: ignore[list-item]
         for b, row in enumerate(rows):

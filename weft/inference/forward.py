@@ -11,16 +11,20 @@ from weft.batch import Padded, Store, for_reading
 from weft.model import Model, Reading
 from weft.runtime import Runtime, threads
 
-ROWS, BUDGET = 256, 16384  # of a batch that is only read: no gradients, so it may be larger
-FEW = 512  # steps that one thread reads alone; on a busy machine several would wait for each other
+MAX_ROWS, MAX_TOKENS = 256, 16384  # of a batch that is only read: no gradients, so it may be larger
+SINGLE_THREAD_STEPS = (
+    512  # steps that one thread reads alone; on a busy machine several would wait for each other
+)
 
 
-def readings(model: Model, store: Store, runtime: Runtime) -> Iterator[tuple[np.ndarray, Reading]]:
+def forward_batches(
+    model: Model, store: Store, runtime: Runtime
+) -> Iterator[tuple[np.ndarray, Reading]]:
     """The row numbers and the reading of each batch, shortest rows first."""
     yield from _batches(model, store, runtime, model.read)
 
 
-def known(
+def frozen_features(
     model: Model, store: Store, runtime: Runtime
 ) -> Iterator[tuple[np.ndarray, tuple[Tensor, ...]]]:
     """The row numbers of each batch, and what networks that do not learn make of its steps."""
@@ -32,23 +36,23 @@ def _batches(
 ) -> Iterator[tuple[np.ndarray, Any]]:
     model.eval()
     with torch.inference_mode():
-        for batch in for_reading(store, rows=ROWS, budget=BUDGET):
-            alone = batch.source.data.numel() <= FEW
+        for batch in for_reading(store, rows=MAX_ROWS, budget=MAX_TOKENS):
+            alone = batch.source.data.numel() <= SINGLE_THREAD_STEPS
             with runtime.autocast(), threads(1 if alone else 0):
                 found = read(batch.source.to(runtime.device))
             yield batch.rows, found
 
 
-def scores(
+def collect_outputs(
     model: Model,
     store: Store,
     runtime: Runtime,
-    take: Callable[[Reading], Tensor] = lambda reading: reading.scores,
+    select: Callable[[Reading], Tensor] = lambda reading: reading.scores,
 ) -> np.ndarray:
     """(rows, scores), or whatever else is taken from each reading, in the store's order."""
     found, order = [], []
-    for rows, reading in readings(model, store, runtime):
-        found.append(take(reading).float())
+    for rows, reading in forward_batches(model, store, runtime):
+        found.append(select(reading).float())
         order.append(rows)
     together = torch.cat(found).cpu().numpy()
     out = np.empty_like(together)
@@ -56,7 +60,7 @@ def scores(
     return out
 
 
-def decoded(model: Model, store: Store, runtime: Runtime) -> list[Any]:
+def decode_batches(model: Model, store: Store, runtime: Runtime) -> list[Any]:
     """What a model that answers at every word says of each row, in the store's order."""
     out: list[Any] = [None] * len(store)
     for rows, answers in _batches(model, store, runtime, model):

@@ -15,12 +15,12 @@ from weft.batch.bucketing import in_order
 from weft.model import Model
 from weft.runtime import Runtime
 
-ROWS, BUDGET = 256, 32768  # rows and steps that are read together
-TEXTS = 8192  # texts that begin anew, sorted by length together
-BLOCK = 2**20  # ids of running text that are held at a time, with those of their pieces
+MAX_ROWS, MAX_TOKENS = 256, 32768  # rows and steps that are read together
+SORTED_TEXTS = 8192  # texts that begin anew, sorted by length together
+MAX_BLOCK_IDS = 2**20  # ids of running text that are held at a time, with those of their pieces
 
 
-class Row(NamedTuple):
+class ScoringWindow(NamedTuple):
     """Tokens of one text that are read together, and those of them that are judged."""
 
     text: int
@@ -30,12 +30,12 @@ class Row(NamedTuple):
     high: int  # after the last that is read
 
 
-def likelihoods(
+def score_texts(
     model: Model,
     texts: Iterable[np.ndarray],
     runtime: Runtime,
     running: bool = False,
-    turned: bool = False,
+    backward: bool = False,
 ) -> Iterator[np.ndarray]:
     """The log-probabilities (N,) of the ids (N,) of each text, in order.
 
@@ -46,15 +46,15 @@ def likelihoods(
     model.eval()
     stream = iter(texts)
     if running:
-        yield from _running(model, stream, runtime, turned)
+        yield from _score_running(model, stream, runtime, backward)
         return
     front: Any = model.head.front
-    while chunk := list(islice(stream, TEXTS)):
+    while chunk := list(islice(stream, SORTED_TEXTS)):
         whole = [np.concatenate([front, ids]) for ids in chunk]
-        yield from judged(model, whole, runtime, turned=turned)
+        yield from score_windows(model, whole, runtime, backward=backward)
 
 
-def from_the_end(tokens: np.ndarray) -> np.ndarray:
+def reverse_text(tokens: np.ndarray) -> np.ndarray:
     """A text and the token that ends it, as one reads it who comes from its end.
 
     The token that ends a text is also what stands before it, and so it comes last again.
@@ -62,46 +62,46 @@ def from_the_end(tokens: np.ndarray) -> np.ndarray:
     return np.concatenate([tokens[:-1][::-1], tokens[-1:]])
 
 
-def _running(
-    model: Model, texts: Iterator[np.ndarray], runtime: Runtime, turned: bool
+def _score_running(
+    model: Model, texts: Iterator[np.ndarray], runtime: Runtime, backward: bool
 ) -> Iterator[np.ndarray]:
     """Block by block; each begins with the end of the one before it as context."""
     head: Any = model.head
     past = head.front
-    while block := _block(texts):
+    while block := _read_block(texts):
         text = np.concatenate([past, *block])
-        (found,) = judged(model, [text], runtime, len(past) - 1, turned)
+        (found,) = score_windows(model, [text], runtime, len(past) - 1, backward)
         past = text[-(head.view - head.fresh + 1) :]
         yield from np.split(found, np.cumsum([len(ids) for ids in block])[:-1])
 
 
-def _block(texts: Iterator[np.ndarray]) -> list[np.ndarray]:
+def _read_block(texts: Iterator[np.ndarray]) -> list[np.ndarray]:
     block, size = [], 0
     for ids in texts:
         block.append(ids)
         size += ids.size
-        if size >= BLOCK:
+        if size >= MAX_BLOCK_IDS:
             break
     return block
 
 
-def judged(
+def score_windows(
     model: Model,
     texts: Sequence[np.ndarray],
     runtime: Runtime,
-    seen: int = 0,
-    turned: bool = False,
+    context: int = 0,
+    backward: bool = False,
 ) -> list[np.ndarray]:
     """Log-probabilities of the tokens of each text but `seen` and the one in front of them all."""
     head: Any = model.head
-    out = [np.zeros(max(len(ids) - 1 - seen, 0), np.float32) for ids in texts]
+    out = [np.zeros(max(len(ids) - 1 - context, 0), np.float32) for ids in texts]
     rows = [
         row
         for i, ids in enumerate(texts)
-        for row in cut(len(ids) - 1, seen, head.view, head.fresh, head.both, i)
+        for row in split_windows(len(ids) - 1, context, head.view, head.fresh, head.both, i)
     ]
     lengths = np.array([row.high - row.low for row in rows], np.int64)
-    for chosen in in_order(lengths, rows=ROWS, budget=BUDGET):
+    for chosen in in_order(lengths, rows=MAX_ROWS, budget=MAX_TOKENS):
         batch = [rows[i] for i in chosen]
         # What is read lies one before what is foretold, unless both sides of it are.
         back = 0 if head.both else 1
@@ -109,39 +109,39 @@ def judged(
             Padded.from_rows([texts[r.text][r.low + 1 - b : r.high + 1 - b] for r in batch])
             for b in (back, 0)
         )
-        wanted = _wanted(batch, given)
+        wanted = _scored_mask(batch, given)
         with torch.inference_mode(), runtime.autocast():
             source = given.to(runtime.device)
-            scores = model.head(source, back=True) if turned else model.head(source)
+            scores = model.head(source, back=True) if backward else model.head(source)
             ids = target.data if target.data.dim() == 2 else target.data[..., 0]  # (B, T)
             found = scores.logps(ids.to(runtime.device), wanted.to(runtime.device))
         ends = np.cumsum([row.stop - row.start for row in batch])
         for row, values in zip(
             batch, np.split(found.float().cpu().numpy(), ends[:-1]), strict=True
         ):
-            out[row.text][row.start - seen : row.stop - seen] = values
+            out[row.text][row.start - context : row.stop - context] = values
     return out
 
 
-def cut(
-    count: int, seen: int, view: int, fresh: int, both: bool = False, text: int = 0
-) -> Iterator[Row]:
+def split_windows(
+    count: int, context: int, view: int, fresh: int, both: bool = False, text: int = 0
+) -> Iterator[ScoringWindow]:
     """The rows in which `count` tokens are read, all but the first `seen` judged once.
 
     A row has at most `view` tokens, and where others stand before it, only `fresh` of them are
     judged. Of `both` sides the context is shared out between them.
     """
-    start = seen
+    start = context
     right = (view - fresh) // 2 if both else 0
     while start < count:
         room = fresh + right if start else view
         stop = count if count - start <= room else start + room - right
         high = min(stop + right, count)
-        yield Row(text, max(0, high - view), start, stop, high)
+        yield ScoringWindow(text, max(0, high - view), start, stop, high)
         start = stop
 
 
-def _wanted(rows: Sequence[Row], given: Padded) -> torch.Tensor:
+def _scored_mask(rows: Sequence[ScoringWindow], given: Padded) -> torch.Tensor:
     """(B, T) which steps are judged."""
     steps = torch.arange(given.data.shape[1])
     first = torch.tensor([row.start - row.low for row in rows])[:, None]

@@ -16,23 +16,23 @@ from weft.batch.mlm_collator import Masked, Masking
 from weft.model import Model
 from weft.runtime import Runtime
 
-ROWS, BUDGET = 256, 16384  # rows and steps that are read together
+MAX_ROWS, MAX_TOKENS = 256, 16384  # rows and steps that are read together
 
 
-class Asked(NamedTuple):
+class MaskedRow(NamedTuple):
     """A row in its frame, and the steps of it that are to be filled in."""
 
     ids: np.ndarray  # (T,)
     steps: list[int]
 
 
-def judged(
+def score_documents(
     model: Model, documents: Documents, masking: Masking, runtime: Runtime, seed: int
 ) -> np.ndarray:
     """(D, 6) what each document cost: the sums over its rows of what the head makes of them."""
     model.eval()
     out = np.zeros((len(documents), 6))
-    rows = max(1, min(ROWS, BUDGET // masking.window))
+    rows = max(1, min(MAX_ROWS, MAX_TOKENS // masking.window))
     with torch.inference_mode():
         for batch, _ in Masked(documents, masking, rows=rows, seed=seed, epochs=1):
             with runtime.autocast():
@@ -42,8 +42,8 @@ def judged(
     return out
 
 
-def filled(
-    model: Model, rows: Sequence[Asked], allowed: np.ndarray, count: int, runtime: Runtime
+def predict_masked(
+    model: Model, rows: Sequence[MaskedRow], allowed: np.ndarray, count: int, runtime: Runtime
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Of each row, the ids of the best words at its steps and their probabilities: (K, count)."""
     model.eval()
@@ -51,7 +51,7 @@ def filled(
     lengths = np.array([len(row.ids) for row in rows], np.int64)
     words = torch.from_numpy(allowed).to(runtime.device)
     count = min(count, len(allowed))
-    for chosen in in_order(lengths, rows=ROWS, budget=BUDGET):
+    for chosen in in_order(lengths, rows=MAX_ROWS, budget=MAX_TOKENS):
         batch = [rows[i] for i in chosen]
         source = Padded.from_rows([row.ids for row in batch]).to(runtime.device)
         sizes = [len(row.steps) for row in batch]

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.predict.predictor import Scored
+from weft.predict.predictor import EngineOutput
 from weft.tasks.annotation import Found
 from weft.tasks.task import Space
 from weft.text.example import Example
 from weft.tokens.truncate import CHARACTERS, Policy, cut_text
 
 
-class Classic:
+class ClassicEngine:
     """Gives a classic part the face of an Engine."""
 
     def __init__(
@@ -27,10 +27,10 @@ class Classic:
         if hasattr(part, "states"):
             self.states = part.states
 
-    def scores(self, texts: Sequence[str | Example], parts: bool = False) -> Scored:
+    def scores(self, texts: Sequence[str | Example], parts: bool = False) -> EngineOutput:
         """Scores of each text; only a part that tags words has a weight for each of them."""
         cut = [
-            shortened(one, self.characters, self.policy, f"text {i}")
+            truncate_text(one, self.characters, self.policy, f"text {i}")
             for i, one in enumerate(texts, 1)
         ]
         texts = [one for one, _ in cut]
@@ -46,15 +46,15 @@ class Classic:
         else:
             found = self.part.scores(texts)
         if not isinstance(found, list):
-            return Scored(found, covered, read=read)
-        return Scored(found, covered, [_weights(one) for one in found], read)
+            return EngineOutput(found, covered, read=read)
+        return EngineOutput(found, covered, [_word_weights(one) for one in found], read)
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
         """Of a language model: how probable each token of each text is, in order."""
         return self.part.likelihoods(texts, self.space, running)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        cut = (shortened(one, self.characters, self.policy)[0] for one in texts)
+        cut = (truncate_text(one, self.characters, self.policy)[0] for one in texts)
         return self.part.embed([_text(one) for one in cut])
 
     def save(self, folder: Path) -> None:
@@ -65,7 +65,7 @@ class Classic:
         return self.part.parameters()
 
 
-def shortened(
+def truncate_text(
     one: str | Example, most: int, policy: Policy, where: str = ""
 ) -> tuple[str | Example, float]:
     """A text, or two, of at most so many characters each, and the share of it that is left."""
@@ -87,7 +87,7 @@ def _text(one: str | Example) -> str:
     return one if isinstance(one, str) else one.text
 
 
-def _weights(found: Found) -> tuple[tuple[int, int, float], ...]:
+def _word_weights(found: Found) -> tuple[tuple[int, int, float], ...]:
     """The words' places, each with the probability of the least probable of its tags."""
     chances = found.chances.min(1).tolist()
     return tuple((*place, chance) for place, chance in zip(found.places, chances, strict=True))

@@ -29,7 +29,7 @@ def example_of(sentence: Sentence) -> Example:
     )  # fmt: skip
 
 
-def answered(sentence: Sentence, said: Structure | None, names: Sequence[str]) -> Sentence:
+def fill_columns(sentence: Sentence, said: Structure | None, names: Sequence[str]) -> Sentence:
     """The sentence with what is said of its words in its columns; all else stays as it was.
 
     Tags of a column that CoNLL-U does not have stand in the last one, as Name=tag.
@@ -45,7 +45,7 @@ def answered(sentence: Sentence, said: Structure | None, names: Sequence[str]) -
             cells = [row[k] for row in rows]
             if name not in COLUMNS:
                 own = zip(sentence.column("misc"), cells, strict=True)
-                cells = [_named(misc, name, cell) for misc, cell in own]
+                cells = [_set_misc(misc, name, cell) for misc, cell in own]
             sentence = sentence.with_column(name if name in COLUMNS else "misc", cells)
     if said.heads:
         sentence = sentence.with_column("head", said.heads).with_column("deprel", said.relations)
@@ -58,18 +58,18 @@ def sentence_of(said: Structure, name: str) -> Sentence:
     after = zip(said.places, said.places[1:], strict=False)
     close = {i for i, ((_, end), (start, _)) in enumerate(after) if end == start}
     rows = [
-        Word(str(i + 1), _plain(word), misc="SpaceAfter=No" if i in close else EMPTY_CELL)
+        Word(str(i + 1), _strip_breaks(word), misc="SpaceAfter=No" if i in close else EMPTY_CELL)
         for i, word in enumerate(said.words)
     ]
-    return Sentence((f"# sent_id = {name}", f"# text = {_plain(text)}", *rows))
+    return Sentence((f"# sent_id = {name}", f"# text = {_strip_breaks(text)}", *rows))
 
 
-def _plain(text: str) -> str:
+def _strip_breaks(text: str) -> str:
     """Without the breaks that would end a line or a cell; every character keeps its place."""
     return "".join(" " if letter in "\t\n\r\v\f\x85\u2028\u2029" else letter for letter in text)
 
 
-def _named(misc: str, name: str, cell: str) -> str:
+def _set_misc(misc: str, name: str, cell: str) -> str:
     """The last column with one more Name=cell, in place of an older one."""
     key = name[:1].upper() + name[1:]
     kept = [

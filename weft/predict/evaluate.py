@@ -11,8 +11,8 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.metrics import Measure
-from weft.predict.predictor import CHUNK, Predictor, chunk_size
-from weft.predict.preprocess import prepared
+from weft.predict.predictor import CHUNK_TEXTS, Predictor, chunk_size
+from weft.predict.preprocess import preprocess
 from weft.registry import typed
 from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer
@@ -28,17 +28,17 @@ def evaluate(
     tally: Tally | None = None,
     predictions: IO[str] | None = None,
     watch: Callable[[int], None] = lambda rows: None,
-    look: Callable[[Example, Answer], None] | None = None,
+    on_example: Callable[[Example, Answer], None] | None = None,
 ) -> Measure:
     """Answer every example and count; `predictions` receives one JSON line an example.
 
     `look` is called with every example that was measured and its answer.
     """
     tally = Tally() if tally is None else tally
-    examples = _checked(examples)
+    examples = _check_examples(examples)
     task, space = predictor.task, predictor.space
     if hasattr(task, "manner"):
-        return _heard(predictor, examples, predictions, watch, look)
+        return _evaluate_lm(predictor, examples, predictions, watch, on_example)
     measure = task.measure(space)
     gathered = task.together(examples) if hasattr(task, "together") else examples
     stream = iter(gathered)
@@ -46,7 +46,7 @@ def evaluate(
     while chunk := list(islice(stream, chunk_size(space))):
         kept, targets = [], []
         parser = getattr(predictor.engine, "parser", None)
-        for example in prepared(chunk, task, tally, problems, parser):
+        for example in preprocess(chunk, task, tally, problems, parser):
             if (target := _target(predictor, example, problems, tally)) is not None:
                 kept.append(example)
                 targets.append(target)
@@ -65,19 +65,23 @@ def evaluate(
                     tally.add("texts read only in part", f"{example.where} ({held:.0%})")
                 if share < held:
                     tally.add(UNKNOWN_WORDS, f"{example.where} ({share:.0%} covered)")
-            answers = task.answers(scored.scores, space) if predictions or look else []
-            if look is not None:
+            answers = task.answers(scored.scores, space) if predictions or on_example else []
+            if on_example is not None:
                 for example, answer in zip(kept, answers, strict=True):
-                    look(example, answer)
+                    on_example(example, answer)
             if predictions is not None:
                 for example, answer, share in zip(kept, answers, scored.coverage, strict=True):
-                    row = {"text": example.text, "label": plain(example.label), **shown(answer)}
+                    row = {
+                        "text": example.text,
+                        "label": label_json(example.label),
+                        **answer_json(answer),
+                    }
                     row["coverage"] = float(share)
                     if predictor.pairs:
                         row["other"] = example.other
                     if answer.structure is not None:
                         row["structure"] = answer.structure.to_json()
-                        row["gold"] = gold_beside(predictor, example, answer).to_json()
+                        row["gold"] = gold_annotation(predictor, example, answer).to_json()
                     predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
         rows += len(chunk)
         watch(len(chunk))
@@ -86,12 +90,12 @@ def evaluate(
     return measure
 
 
-def _heard(
+def _evaluate_lm(
     predictor: Predictor,
     examples: Iterable[Example],
     predictions: IO[str] | None,
     watch: Callable[[int], None],
-    look: Callable[[Example, Answer], None] | None,
+    on_example: Callable[[Example, Answer], None] | None,
 ) -> Measure:
     """The measure of texts that follow each other, by a language model."""
     task: Any = predictor.task
@@ -114,42 +118,46 @@ def _heard(
         measure.add(task.predicted([found], predictor.space), [task.right(example)])
         if getattr(engine, "turns", False):
             both.append(example)
-            if len(both) == CHUNK:
-                _from_the_end(predictor, measure, both)
-        if look is not None or predictions is not None:
+            if len(both) == CHUNK_TEXTS:
+                _evaluate_backward(predictor, measure, both)
+        if on_example is not None or predictions is not None:
             (answer,) = task.answers([found], predictor.space)
-            if look is not None:
-                look(example, answer)
+            if on_example is not None:
+                on_example(example, answer)
             if predictions is not None:
-                row = {"text": example.text, "label": plain(example.label), **shown(answer)}
+                row = {
+                    "text": example.text,
+                    "label": label_json(example.label),
+                    **answer_json(answer),
+                }
                 row["tokens"] = len(answer.scores)  # what a paired test weighs the text by
                 predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
         watch(1)
     if not measure.n:
         raise UserError("There are no examples to measure on.")
     if both:
-        _from_the_end(predictor, measure, both)
+        _evaluate_backward(predictor, measure, both)
     return measure
 
 
-def _from_the_end(predictor: Predictor, measure: Any, examples: list[Example]) -> None:
+def _evaluate_backward(predictor: Predictor, measure: Any, examples: list[Example]) -> None:
     """Count what texts that follow each other cost from the end, and forget them."""
     task, engine = predictor.task, predictor.engine
     measure.back = measure.back or task.measure(predictor.space)
-    found = engine.from_the_end([one.text for one in examples])  # type: ignore[attr-defined]
+    found = engine.score_backward([one.text for one in examples])  # type: ignore[attr-defined]
     gold = [task.right(one) for one in examples]  # type: ignore[attr-defined]
     measure.back.add(task.predicted(found, predictor.space), gold)
     examples.clear()
 
 
-def plain(label: Any) -> Any:
+def label_json(label: Any) -> Any:
     """A label as JSON: of words, its columns; of answers in a passage, their texts."""
     if isinstance(label, GoldAnswers):
         return list(label.texts)
     return label.columns if isinstance(label, WordAnnotations) else label
 
 
-def gold_beside(predictor: Predictor, example: Example, answer: Answer) -> Structure:
+def gold_annotation(predictor: Predictor, example: Example, answer: Answer) -> Structure:
     """What is right, to be drawn beside an answer: of several, the one that was given."""
     task: Any = predictor.task
     if predictor.pairs:
@@ -157,7 +165,7 @@ def gold_beside(predictor: Predictor, example: Example, answer: Answer) -> Struc
     return task.gold(example, predictor.space)
 
 
-def shown(answer: Any) -> dict[str, Any]:
+def answer_json(answer: Any) -> dict[str, Any]:
     """An answer as `predict --json` prints it."""
     out = {"value": answer.value, "score": answer.score, "coverage": answer.coverage}
     if answer.blanks:
@@ -167,7 +175,7 @@ def shown(answer: Any) -> dict[str, Any]:
     return out
 
 
-def _checked(examples: Iterable[Example]) -> Iterator[Example]:
+def _check_examples(examples: Iterable[Example]) -> Iterator[Example]:
     for i, one in enumerate(examples, 1):
         if not isinstance(one, Example):
             raise UserError(
@@ -177,7 +185,7 @@ def _checked(examples: Iterable[Example]) -> Iterator[Example]:
         yield one
 
 
-def unlabelled(task: Any, example: Example) -> UserError:
+def missing_label_error(task: Any, example: Example) -> UserError:
     """What to say of a row that nothing can be measured on."""
     if hasattr(task, "unlabelled"):
         return task.unlabelled(example)
@@ -187,7 +195,7 @@ def unlabelled(task: Any, example: Example) -> UserError:
 def _target(predictor: Predictor, example: Example, problems: str, tally: Tally) -> Any:
     try:
         if example.label is None and example.tree is None:
-            raise unlabelled(predictor.task, example)
+            raise missing_label_error(predictor.task, example)
         return predictor.task.target(example, predictor.space)
     except UserError:
         if problems == "error":
@@ -197,6 +205,6 @@ def _target(predictor: Predictor, example: Example, problems: str, tally: Tally)
         return None
 
 
-def figures(measure: Measure) -> dict[str, Any]:
+def metrics_json(measure: Measure) -> dict[str, Any]:
     """A measure's figures as plain JSON values."""
     return {name: dataclasses.asdict(figure) for name, figure in measure.figures().items()}

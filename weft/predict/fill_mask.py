@@ -5,44 +5,46 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.batch.indexer import Indexer
-from weft.inference.mlm_scoring import Asked, filled
+from weft.inference.mlm_scoring import MaskedRow, predict_masked
 from weft.model import Model
 from weft.runtime import Runtime
 from weft.tasks.mlm import BLANK, Filled, check_blanks
 from weft.tokens.offsets import SPACE
 from weft.tokens.tokenizer import SPACED, Tokenizer
 
-BEST = 5  # words of each blank
+WORDS_PER_BLANK = 5  # words of each blank
 
 
 def fill(
     texts: Sequence[str], model: Model, indexer: Indexer, runtime: Runtime
 ) -> tuple[list[Filled], np.ndarray]:
     """What fits in the blanks of each text, and (texts,) how much of each was read."""
-    rows: list[Asked] = []
+    rows: list[MaskedRow] = []
     owners: list[int] = []
     covered = np.ones(len(texts))
     for i, text in enumerate(texts):
         if not text.strip():
             covered[i] = 0.0
             continue
-        for row, share in asked(text, indexer, f"text {i + 1}"):
+        for row, share in masked_rows(text, indexer, f"text {i + 1}"):
             rows.append(row)
             owners.append(i)
             covered[i] = share
     tokenizer = indexer.tokenizer
     blanks: list[list[tuple[tuple[str, float], ...]]] = [[] for _ in texts]
     for owner, (ids, chances) in zip(
-        owners, filled(model, rows, tokenizer.ordinary, BEST, runtime), strict=True
+        owners,
+        predict_masked(model, rows, tokenizer.ordinary, WORDS_PER_BLANK, runtime),
+        strict=True,
     ):
         for some, own in zip(ids.tolist(), chances.tolist(), strict=True):
-            words = (word_of(tokenizer, word) for word in some)
+            words = (display_word(tokenizer, word) for word in some)
             blanks[owner].append(tuple(zip(words, own, strict=True)))
     found = [Filled(text, tuple(own)) for text, own in zip(texts, blanks, strict=True)]
     return found, covered
 
 
-def asked(text: str, indexer: Indexer, where: str) -> list[tuple[Asked, float]]:
+def masked_rows(text: str, indexer: Indexer, where: str) -> list[tuple[MaskedRow, float]]:
     """The text as rows in which all its blanks are asked for, each with the share that is read.
 
     A text longer than what the model reads becomes a row for each blank, which stands in its
@@ -58,16 +60,16 @@ def asked(text: str, indexer: Indexer, where: str) -> list[tuple[Asked, float]]:
     room = len(ids) if indexer.limit is None else indexer.limit - frame.room()
     ahead = len(frame.before)
     if len(ids) <= room:
-        return [(Asked(frame.put(ids)[0], [ahead + step for step in steps]), 1.0)]
+        return [(MaskedRow(frame.put(ids)[0], [ahead + step for step in steps]), 1.0)]
     out = []
     for step in steps:
         start = min(max(step - room // 2, 0), len(ids) - room)
         own = frame.put(ids[start : start + room])[0]
-        out.append((Asked(own, [ahead + step - start]), room / len(ids)))
+        out.append((MaskedRow(own, [ahead + step - start]), room / len(ids)))
     return out
 
 
-def word_of(tokenizer: Tokenizer, word: int) -> str:
+def display_word(tokenizer: Tokenizer, word: int) -> str:
     """A token as people write it; a piece that goes on with a word keeps its "##"."""
     entry = tokenizer.vocabulary[word]
     if entry.startswith("##"):

@@ -27,7 +27,7 @@ from weft.tokens.streaming_decoder import Spelling
 from weft.tokens.tokenizer import NOBODY
 from weft.tokens.vocabulary import EOS, SPECIALS, UNK
 
-ROWS = 64  # prompts that are continued together
+MAX_PROMPTS = 64  # prompts that are continued together
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Written:
+class Generation:
     """One text that a model wrote."""
 
     prompt: str
@@ -56,7 +56,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Job:
+class GenerationBatch:
     """Some prompts that a model is ready to write for, all at once."""
 
     rows: list[int]  # their numbers among all prompts
@@ -77,7 +77,7 @@ def generate(
     prefix: str = "",
     only: Sequence[str] = (),
     **settings: Any,
-) -> list[list[Written]]:
+) -> list[list[Generation]]:
     """What a model writes for each prompt, best first: a language model goes on with it.
 
     Settings are those of [generate], and the model's own where none are given: method,
@@ -85,12 +85,12 @@ def generate(
     text begins, and `only` are the words or texts that it may be made of. A model that reads
     vectors is given their names or arrays.
     """
-    writer = Writer(model if isinstance(model, Predictor) else load(model))
+    writer = Generator(model if isinstance(model, Predictor) else load(model))
     asked = [prompts] if isinstance(prompts, str) else list(prompts)
     return writer.write(asked, writer.settled(settings), prefix=prefix, only=only)
 
 
-class Writer:
+class Generator:
     """A model that writes, whatever is inside: neural or of n-grams, with or without a source."""
 
     def __init__(self, predictor: Predictor):
@@ -106,9 +106,9 @@ class Writer:
         self.size, self.bos, self.eos = self.space.size
         self.continues = kind == "language"  # else it answers
         if self.continues:
-            self._speak()
+            self._prepare_continuation()
 
-    def _speak(self) -> None:
+    def _prepare_continuation(self) -> None:
         """What a language model reads first, and how far it sees."""
         engine: Any = self.engine
         if hasattr(engine, "part"):
@@ -137,22 +137,22 @@ class Writer:
     def write(
         self, prompts: Sequence[str | np.ndarray], settings: SearchSettings, *, prefix: str = "",
         only: Sequence[str] = (), first: int = 0, file: str = "",
-    ) -> list[list[Written]]:  # fmt: skip
+    ) -> list[list[Generation]]:  # fmt: skip
         """Some texts for each prompt; `first` is the number of the first among all that come.
 
         With a `file` the prompts are its lines, and are called so where one is wrong.
         """
         given = self.predictor.carried(prompts, first)
         texts = [one if isinstance(one, str) else one.text for one in given]
-        out: list[list[Written]] = [[] for _ in given]
-        for job in self._jobs(given, settings, prefix, only, first, file):
-            step, state, how, faster = self._ready(job, settings)
+        out: list[list[Generation]] = [[] for _ in given]
+        for job in self._make_batches(given, settings, prefix, only, first, file):
+            step, state, how, faster = self._prepare_search(job, settings)
             found = search(
                 step, state, how, batch=len(job.rows), bos=job.first, eos=self.eos,
                 constraints=job.rules, wrap_step=faster,
             )  # fmt: skip
             for k, (row, hypotheses) in enumerate(zip(job.rows, found, strict=True)):
-                out[row] = [self._written(texts[row], job, k, one) for one in hypotheses]
+                out[row] = [self._to_generation(texts[row], job, k, one) for one in hypotheses]
         return out
 
     def stream(
@@ -161,9 +161,9 @@ class Writer:
     ) -> Iterator[Token]:  # fmt: skip
         """The tokens of one text as they are found; not of a beam, nor of several samples."""
         settings = replace(settings, check_every=1, num_samples=1)
-        (job,) = self._jobs([prompt], settings, prefix, only, first, file)
-        spelling = self._spelling(prompt, job, 0)
-        step, state, how, faster = self._ready(job, settings)
+        (job,) = self._make_batches([prompt], settings, prefix, only, first, file)
+        spelling = self._make_detokenizer(prompt, job, 0)
+        step, state, how, faster = self._prepare_search(job, settings)
         pieces = stream(
             step,
             state,
@@ -182,7 +182,7 @@ class Writer:
                     text += spelling.rest()
                 yield Token(text, id, float(np.exp(logp)))
 
-    def _ready(self, job: Job, settings: SearchSettings) -> PreparedSearch:
+    def _prepare_search(self, job: GenerationBatch, settings: SearchSettings) -> PreparedSearch:
         """How to search: by graphs of the device, unless an earlier part must be forgotten."""
         plain, state = PreparedSearch(job.step, job.state, settings, None), job.state
         graphs = getattr(getattr(getattr(self.engine, "model", None), "head", None), "graphs", None)
@@ -194,27 +194,29 @@ class Writer:
         ready = plain if graphs is None else graphs.ready(state, settings, job.rules)
         return plain if ready.faster is None else ready
 
-    def _jobs(
+    def _make_batches(
         self, prompts: Sequence[str | Example], settings: SearchSettings, prefix: str,
         only: Sequence[str], first: int, file: str,
-    ) -> Iterator[Job]:  # fmt: skip
+    ) -> Iterator[GenerationBatch]:  # fmt: skip
         called = f"{file}:" if file else "Prompt "
         names = [f"{called}{first + i}" for i in range(1, len(prompts) + 1)]
         if names == ["Prompt 1"]:
             names = ["The prompt"]
         texts = [one if isinstance(one, str) else one.text for one in prompts]
         if self.continues:
-            begun = self._prompts(texts, names)
+            begun = self._prompt_batches(texts, names)
         else:
-            begun = self._sources(prompts, names, settings)
-        forced = self._forced(prefix)
+            begun = self._source_batches(prompts, names, settings)
+        forced = self._prefix_ids(prefix)
         for job in begun:
             rules = replace(
                 job.rules,
                 prefix=[forced] * len(job.rows) if forced else (),
                 seeds=[settings.seed + first + row for row in job.rows],
-                forbidden=self._unwritten,
-                allowed=self._only(only, forced, [texts[row] for row in job.rows], job.beyond),
+                forbidden=self._forbidden_ids,
+                allowed=self._allowed_phrases(
+                    only, forced, [texts[row] for row in job.rows], job.beyond
+                ),
             )
             yield replace(job, rules=rules)
 
@@ -223,7 +225,9 @@ class Writer:
         runtime = getattr(self.engine, "runtime", None)
         return "cpu" if runtime is None else runtime.device
 
-    def _prompts(self, prompts: Sequence[str], names: Sequence[str]) -> Iterator[Job]:
+    def _prompt_batches(
+        self, prompts: Sequence[str], names: Sequence[str]
+    ) -> Iterator[GenerationBatch]:
         """Prompts of equal length together, each read up to its last token."""
         continuing = self.continuing
         rows = [[self.bos, *ids.tolist()] for ids in self.tokenizer.ids(prompts)]
@@ -237,18 +241,18 @@ class Writer:
         lengths = sorted({len(ids) for ids in rows})
         for length in lengths:
             same = [row for row, ids in enumerate(rows) if len(ids) == length]
-            for at in range(0, len(same), ROWS):
-                chosen = same[at : at + ROWS]
+            for at in range(0, len(same), MAX_PROMPTS):
+                chosen = same[at : at + MAX_PROMPTS]
                 read = torch.tensor([rows[row] for row in chosen], device=self._device)  # (B, T)
-                yield Job(
+                yield GenerationBatch(
                     chosen, continuing.step, continuing.start(read[:, :-1]), read[:, -1],
                     [rows[row][1:] for row in chosen],
                 )  # fmt: skip
 
     @torch.no_grad()
-    def _sources(
+    def _source_batches(
         self, prompts: Sequence[str | Example], names: Sequence[str], settings: SearchSettings
-    ) -> Iterator[Job]:
+    ) -> Iterator[GenerationBatch]:
         """What is to be answered, read by the encoder."""
         for name, prompt in zip(names, prompts, strict=True):
             if isinstance(prompt, str) and not prompt.strip():
@@ -257,7 +261,7 @@ class Writer:
                     "a file of them with --input (- is standard input)."
                 )
         engine: Any = self.engine
-        given = [self._asked(*one) for one in zip(prompts, names, strict=True)]
+        given = [self._engine_input(*one) for one in zip(prompts, names, strict=True)]
         for rows, source in engine.batches(given):
             for row in rows:
                 if row.read < 1:
@@ -267,7 +271,7 @@ class Writer:
                         f"{names[row.text]} is longer than the {told} that this model reads. "
                         "Shorten it, or cut it into several."
                     )
-            job = self._begun(engine.model.read(source).scores, settings)
+            job = self._first_step(engine.model.read(source).scores, settings)
             strangers = [
                 self.space.strangers(row.words, getattr(given[row.text], "fields", ()))
                 for row in rows
@@ -276,7 +280,7 @@ class Writer:
             chosen = [row.text for row in rows]
             yield replace(job, rows=chosen, before=before, strangers=strangers)
 
-    def _begun(self, scores: Any, settings: SearchSettings) -> Job:
+    def _first_step(self, scores: Any, settings: SearchSettings) -> GenerationBatch:
         """The first step of some answers."""
         head, memory, rules = scores.head, scores.memory, NO_CONSTRAINTS
         if head.beyond:
@@ -287,22 +291,24 @@ class Writer:
         if settings.coverage_penalty and getattr(state, "weights", None) is not None:
             rules = Constraints(attention=lambda state: state.weights, source=memory.mask)
         beyond = getattr(state, "extra", 0)
-        return Job([], decoder.step, state.shared(), head.first, [], rules, beyond=beyond)
+        return GenerationBatch(
+            [], decoder.step, state.shared(), head.first, [], rules, beyond=beyond
+        )
 
-    def _asked(self, prompt: str | Example, where: str) -> Any:
+    def _engine_input(self, prompt: str | Example, where: str) -> Any:
         """What the engine is given: a record is opened first."""
         task: Any = self.predictor.task
         if isinstance(prompt, Example):
             return prompt  # a matrix
         return task.given(prompt, self.space, where) if hasattr(task, "given") else prompt
 
-    def _forced(self, prefix: str) -> list[int]:
+    def _prefix_ids(self, prefix: str) -> list[int]:
         if not prefix:
             return []
         self.check_known([prefix], ["prefix"])
         return self.tokenizer.ids([prefix])[0].tolist()
 
-    def _only(
+    def _allowed_phrases(
         self, only: Sequence[str], forced: list[int], prompts: list[str], beyond: int
     ) -> AllowedPhrases | None:
         entries = [text for text in only if text.strip()]
@@ -351,7 +357,7 @@ class Writer:
                 )
 
     @property
-    def _unwritten(self) -> list[int]:
+    def _forbidden_ids(self) -> list[int]:
         """Marks that are no text, and the word that stands for all unknown ones."""
         vocabulary = self.tokenizer.vocabulary
         marks = {vocabulary.index(mark) for mark in SPECIALS if mark in vocabulary and mark != EOS}
@@ -361,13 +367,13 @@ class Writer:
             marks.add(self.eos)  # running text never ends
         return sorted(marks)
 
-    def _spelling(self, prompt: str, job: Job, row: int) -> Spelling:
+    def _make_detokenizer(self, prompt: str, job: GenerationBatch, row: int) -> Spelling:
         strangers = job.strangers[row] if job.strangers else NOBODY
         spaced = not self.continues or prompt[-1:].isspace()
         return Spelling(self.tokenizer, job.before[row], spaced, strangers)
 
-    def _written(self, prompt: str, job: Job, row: int, found: Any) -> Written:
-        spelling = self._spelling(prompt, job, row)
+    def _to_generation(self, prompt: str, job: GenerationBatch, row: int, found: Any) -> Generation:
+        spelling = self._make_detokenizer(prompt, job, row)
         texts = [spelling.add(id) for id in found.ids]
         ids = [*found.ids, *[self.eos] * found.ended]
         texts += [""] * found.ended
@@ -375,4 +381,4 @@ class Writer:
             texts[-1] += spelling.rest()
         chances = np.exp(np.array(found.logps, np.float64)).tolist()
         tokens = tuple(map(Token, texts, ids, chances))
-        return Written(prompt, "".join(texts), found.score, tokens, found.ended)
+        return Generation(prompt, "".join(texts), found.score, tokens, found.ended)

@@ -13,12 +13,12 @@ from weft import jsonio
 from weft.errors import UserError, UserNote
 
 if TYPE_CHECKING:
-    from weft.predict.predictor import Asked, Predictor
+    from weft.predict.predictor import Input, Predictor
     from weft.tasks.task import Answer
 
 GOLDEN = "golden.jsonl"
-LONGEST = 4000  # characters of a recorded text; training records none above 2,000
-CLOSE = 1e-3  # how far a replayed probability may be from the recorded one
+MAX_GOLDEN_CHARACTERS = 4000  # characters of a recorded text; training records none above 2,000
+TOLERANCE = 1e-3  # how far a replayed probability may be from the recorded one
 
 
 def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
@@ -28,7 +28,9 @@ def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
     """
     try:
         lines = jsonio.read_lines(path)
-        pairs = [(_recorded(line), line["value"], _numbers(line["scores"])) for line in lines]
+        pairs = [
+            (_recorded_input(line), line["value"], _parse_scores(line["scores"])) for line in lines
+        ]
     except FileNotFoundError:
         raise UserError(
             f"{path} is missing: the model folder is incomplete. Restore it, or load with "
@@ -52,18 +54,18 @@ def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
             stacklevel=4,
         )
     longest = max((len("".join(text)) for text, _, _ in pairs), default=0)
-    if longest > LONGEST:
+    if longest > MAX_GOLDEN_CHARACTERS:
         raise UserError(
-            f"{path}: damaged (a text of {longest:,} characters; at most {LONGEST:,} are saved). "
-            "Restore the folder from a backup."
+            f"{path}: damaged (a text of {longest:,} characters; at most {MAX_GOLDEN_CHARACTERS:,} "
+            "are saved). Restore the folder from a backup."
         )
     for answer, (text, value, before) in zip(
-        exactly(predictor, [text for text, _, _ in pairs]), pairs, strict=True
+        answer_exact(predictor, [text for text, _, _ in pairs]), pairs, strict=True
     ):
         now = list(answer.value) if isinstance(answer.value, tuple) else answer.value
         scores = np.asarray(answer.scores)
         drift = np.abs(scores - before).max(initial=0.0) if scores.shape == before.shape else np.inf
-        if not (drift <= CLOSE) or not _same(now, value, before, predictor.space):
+        if not (drift <= TOLERANCE) or not _answers_agree(now, value, before, predictor.space):
             raise UserError(
                 f"{path}: this model no longer answers as it did when it was saved. For the text "
                 f"{str(text)[:60]!r} it said {value!r:.200}, now {now!r:.200} (scores moved by "
@@ -73,13 +75,13 @@ def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
             )
 
 
-def _recorded(line: dict[str, Any]) -> Any:
+def _recorded_input(line: dict[str, Any]) -> Any:
     """What was asked when an answer was recorded: a text, or two."""
     first = str(line["text"])
     return (first, str(line["other"])) if "other" in line else first
 
 
-def texts_of(asked: Any) -> dict[str, str]:
+def input_json(asked: Any) -> dict[str, str]:
     """What was asked, as JSON has it."""
     if isinstance(asked, str):
         return {"text": asked}
@@ -87,29 +89,29 @@ def texts_of(asked: Any) -> dict[str, str]:
     return {"text": first, "other": second}
 
 
-def exactly(predictor: "Predictor", texts: "Sequence[Asked]") -> "list[Answer]":
+def answer_exact(predictor: "Predictor", texts: "Sequence[Input]") -> "list[Answer]":
     """Answers in full precision, where the engine usually saves some of it."""
-    with getattr(predictor.engine, "exactly", contextlib.nullcontext)():
+    with getattr(predictor.engine, "full_precision", contextlib.nullcontext)():
         if hasattr(predictor.task, "recorded"):  # it gives vectors, and no answers
             return predictor.task.recorded(predictor.embed(texts))
         return predictor(texts)
 
 
-def _same(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:
+def _answers_agree(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:
     """Whether two answers agree, or differ only because it was a close call."""
     if now == value:
         return True
     if isinstance(now, float) and isinstance(value, float):
-        return abs(now - value) <= CLOSE * max(1.0, getattr(space, "deviation", abs(value)))
+        return abs(now - value) <= TOLERANCE * max(1.0, getattr(space, "deviation", abs(value)))
     if isinstance(now, list):
         if not hasattr(space, "threshold"):
             return False
-        return bool((np.abs(before - space.threshold) <= CLOSE).any())
+        return bool((np.abs(before - space.threshold) <= TOLERANCE).any())
     top = np.sort(before)[-2:]
-    return len(top) == 2 and bool(top[1] - top[0] <= 2 * CLOSE)
+    return len(top) == 2 and bool(top[1] - top[0] <= 2 * TOLERANCE)
 
 
-def _numbers(recorded: Any) -> np.ndarray:
+def _parse_scores(recorded: Any) -> np.ndarray:
     found = np.array(recorded, dtype=np.float64)
     if found.ndim > 1 or not isinstance(recorded, (int, float, list)):
         raise ValueError(f"'scores' should be numbers, found {json.dumps(recorded)[:60]}")

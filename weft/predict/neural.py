@@ -16,14 +16,20 @@ from weft.batch import Padded, Store, for_reading
 from weft.batch.documents import tokenised
 from weft.batch.indexer import Indexer, Row
 from weft.errors import UserError, unknown_name
-from weft.inference.forward import BUDGET, ROWS, decoded, readings, scores
-from weft.inference.lm_scoring import from_the_end, likelihoods
-from weft.inference.mlm_scoring import judged
+from weft.inference.forward import (
+    MAX_ROWS,
+    MAX_TOKENS,
+    collect_outputs,
+    decode_batches,
+    forward_batches,
+)
+from weft.inference.lm_scoring import reverse_text, score_texts
+from weft.inference.mlm_scoring import score_documents
 from weft.kernels.cpu.linear import LAYERS
 from weft.model import Model, Reading
 from weft.predict.fill_mask import fill
-from weft.predict.predictor import CHUNK, Predictor, Scored, load
-from weft.predict.preprocess import grown, written
+from weft.predict.predictor import CHUNK_TEXTS, EngineOutput, Predictor, load
+from weft.predict.preprocess import add_parses, parse_or_text
 from weft.registry import fits, plain, trusted
 from weft.runtime import Runtime, on
 from weft.storage import atomic_write
@@ -37,66 +43,73 @@ from weft.text.example import Example
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import CHARACTERS, OVERLAP, Policy
 from weft.tokens.word_segmenter import Cuts, keep
-from weft.train.cuda_graphs import quicken
+from weft.train.cuda_graphs import enable_cuda_graphs
 
-CUTS = "cuts.json"  # how plain text is cut into words, where the training file taught it
+SEGMENTER_FILE = "cuts.json"  # how plain text is cut into words, where the training file taught it
 # What a saved model may ask of its searches; options of `weft generate` may ask for more.
-MOST = {"max_length": 10_000, "num_beams": 1000, "num_return": 1000, "num_samples": 1000}
-PARSER = "parser"  # the folder, inside a model's own, of the parser that makes its trees
+MAX_SAVED_SEARCH = {
+    "max_length": 10_000,
+    "num_beams": 1000,
+    "num_return": 1000,
+    "num_samples": 1000,
+}
+PARSER_FOLDER = "parser"  # the folder, inside a model's own, of the parser that makes its trees
 
 
-class Neural:
+class NeuralEngine:
     """Texts -> rows -> batches by length -> scores, merged over the windows of long texts."""
 
     def __init__(
         self, model: Model, indexer: Indexer, runtime: Runtime, parser: Predictor | None = None
     ):
         self.model, self.indexer, self.runtime = model.to(runtime.device).eval(), indexer, runtime
-        quicken(self.model, runtime)
+        enable_cuda_graphs(self.model, runtime)
         self.parser = parser  # of plain text, for a model that reads trees
 
-    def scores(self, texts: Sequence[str], parts: bool = False) -> Scored:
+    def scores(self, texts: Sequence[str], parts: bool = False) -> EngineOutput:
         """Scores of each text; the windows of a long one count equally."""
         if self.model.speaks:
-            return self._heard(texts)
+            return self._score_lm(texts)
         if self.model.fills:
             plain = [one if isinstance(one, str) else one.text for one in texts]
-            return Scored(*fill(plain, self.model, self.indexer, self.runtime))
+            return EngineOutput(*fill(plain, self.model, self.indexer, self.runtime))
         if self.model.by_word and self.model.reads == "pairs":
-            return self._passages(texts)
+            return self._score_passages(texts)
         if self.model.by_word:
-            return self._sentences(texts)
-        store, rows = self._store(texts, spans=parts)
+            return self._score_words(texts)
+        store, rows = self._tokenise(texts, spans=parts)
         owners = np.array([row.text for row in rows])
-        covered, read = _covered(rows, len(texts))
+        covered, read = _coverage(rows, len(texts))
         if not parts or self.model.reads == "pairs":  # places in two texts would not tell which
-            found = scores(self.model, store, self.runtime)
-            return Scored(_merge(found, owners, len(texts)), covered, read=read)
+            found = collect_outputs(self.model, store, self.runtime)
+            return EngineOutput(_average_windows(found, owners, len(texts)), covered, read=read)
         found = np.empty((0, 0))
         pieces: list[list[tuple[int, int, float]]] = [[] for _ in texts]
-        for chosen, reading in readings(self.model, store, self.runtime):
+        for chosen, reading in forward_batches(self.model, store, self.runtime):
             out = reading.scores.float().cpu().numpy()
             if not found.size:
                 found = np.empty((len(rows), out.shape[1]), out.dtype)
             found[chosen] = out
-            self._weights(rows, chosen, reading, pieces)
-        merged = _merge(found, owners, len(texts))
-        return Scored(merged, covered, [tuple(p) for p in pieces], read)
+            self._collect_weights(rows, chosen, reading, pieces)
+        merged = _average_windows(found, owners, len(texts))
+        return EngineOutput(merged, covered, [tuple(p) for p in pieces], read)
 
-    def _passages(self, given: Sequence[Any]) -> Scored:
+    def _score_passages(self, given: Sequence[Any]) -> EngineOutput:
         """Where in each passage the answer stands: the best of all its windows."""
-        store, rows = self._store(given)
-        windows = [window_of(self.model, r, given[r.text].other or "", r.text) for r in rows]
-        found = decoded(self.model, store, self.runtime) if rows else []
-        covered, read = _covered(rows, len(given))
-        return Scored(pointed(zip(windows, found, strict=True), len(given)), covered, read=read)
+        store, rows = self._tokenise(given)
+        windows = [passage_window(self.model, r, given[r.text].other or "", r.text) for r in rows]
+        found = decode_batches(self.model, store, self.runtime) if rows else []
+        covered, read = _coverage(rows, len(given))
+        return EngineOutput(
+            pointed(zip(windows, found, strict=True), len(given)), covered, read=read
+        )
 
-    def _sentences(self, given: Sequence[Any]) -> Scored:
+    def _score_words(self, given: Sequence[Any]) -> EngineOutput:
         """What is found for the words of each text; the rows of a long one follow each other."""
-        store, rows = self._store(given)
+        store, rows = self._tokenise(given)
         found: list[list[Found]] = [[] for _ in given]
         for row, (table, chances) in zip(
-            rows, decoded(self.model, store, self.runtime) if rows else (), strict=True
+            rows, decode_batches(self.model, store, self.runtime) if rows else (), strict=True
         ):
             if not row.read:
                 continue  # nothing was read, so there is nothing to say
@@ -113,10 +126,10 @@ class Neural:
             else ()
             for one in whole
         ]
-        covered, read = _covered(rows, len(whole))
-        return Scored(whole, covered, weights, read)
+        covered, read = _coverage(rows, len(whole))
+        return EngineOutput(whole, covered, weights, read)
 
-    def _heard(self, given: Sequence[str | Example]) -> Scored:
+    def _score_lm(self, given: Sequence[str | Example]) -> EngineOutput:
         """How probable each token of each text is, each text by itself."""
         texts = [one if isinstance(one, str) else one.text for one in given]
         found = list(self.likelihoods(texts))
@@ -126,7 +139,7 @@ class Neural:
             )
             for one in found
         ]
-        return Scored(found, self.indexer.tokenizer.known_fraction(texts), weights)
+        return EngineOutput(found, self.indexer.tokenizer.known_fraction(texts), weights)
 
     @property
     def turns(self) -> bool:
@@ -143,7 +156,7 @@ class Neural:
         waiting: deque[tuple[np.ndarray, tuple[Place, ...]]] = deque()
 
         def read() -> Iterator[np.ndarray]:
-            while chunk := list(islice(stream, CHUNK)):
+            while chunk := list(islice(stream, CHUNK_TEXTS)):
                 bare: list[tuple[np.ndarray, tuple[Place, ...]]]
                 bare = [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
                 waiting.extend(bare)
@@ -152,12 +165,12 @@ class Neural:
                 else:
                     yield from space.spelled(chunk, head.pieces, head.decoder.widest)
 
-        for logps in likelihoods(self.model, read(), self.runtime, running):
+        for logps in score_texts(self.model, read(), self.runtime, running):
             ids, places = waiting.popleft()
             chances = np.exp(logps.astype(np.float64))[:, None]
             yield Found(ids[:, None], chances, places=places)
 
-    def from_the_end(self, texts: Sequence[str]) -> list[Found]:
+    def score_backward(self, texts: Sequence[str]) -> list[Found]:
         """What a language model that `turns` makes of texts that follow each other, from the end.
 
         The ids of each, and how probable they are, come in the order in which they are read.
@@ -165,8 +178,8 @@ class Neural:
         space = Speech(self.indexer.tokenizer, lines=True)
         head: Any = self.model.head
         spelled = space.spelled(texts, head.pieces, head.decoder.widest)
-        rows = [from_the_end(tokens) for tokens in spelled[::-1]]
-        heard = likelihoods(self.model, rows, self.runtime, running=True, turned=True)
+        rows = [reverse_text(tokens) for tokens in spelled[::-1]]
+        heard = score_texts(self.model, rows, self.runtime, running=True, backward=True)
         found = [
             Found(tokens[:, :1].astype(np.int64), np.exp(logps.astype(np.float64))[:, None])
             for tokens, logps in zip(rows, heard, strict=True)
@@ -177,12 +190,12 @@ class Neural:
         """What each document costs a model that fills in hidden words."""
         found = tokenised(((text, 0) for text in texts), space.tokenizer, task.whole_words)
         masking = task.masking(space, self.model.frame, phases=False)
-        for row in judged(self.model, found, masking, self.runtime, SEED).tolist():
+        for row in score_documents(self.model, found, masking, self.runtime, SEED).tolist():
             yield Judged(*row)
 
-    def _trees(self, texts: Sequence[Any]) -> list[Example]:
+    def _with_trees(self, texts: Sequence[Any]) -> list[Example]:
         """The texts with their trees; without a word there is none."""
-        out = [written(one) if isinstance(one, str) else one for one in texts]
+        out = [parse_or_text(one) if isinstance(one, str) else one for one in texts]
         bare = [i for i, one in enumerate(out) if one.tree is None and one.text.strip()]
         if bare and self.parser is None:
             first = out[bare[0]]
@@ -192,7 +205,7 @@ class Neural:
                 "bracketed trees such as (3 (2 The) (4 good)), or train it with a parser: "
                 "data.parser=FOLDER, a model of --recipe constituency."
             )
-        return grown(out, self.parser) if self.parser is not None and bare else out
+        return add_parses(out, self.parser) if self.parser is not None and bare else out
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, H) the vector each text was pooled into."""
@@ -204,9 +217,11 @@ class Neural:
             self._check_single()
         if not texts:
             return np.zeros((0, self.model.pool.output_size), np.float32)
-        store, rows = self._store(texts)
-        found = scores(self.model, store, self.runtime, take=lambda reading: reading.vector)
-        return _merge(found, np.array([row.text for row in rows]), len(texts))
+        store, rows = self._tokenise(texts)
+        found = collect_outputs(
+            self.model, store, self.runtime, select=lambda reading: reading.vector
+        )
+        return _average_windows(found, np.array([row.text for row in rows]), len(texts))
 
     def _check_single(self) -> None:
         """A text by itself has a vector only where each is read without the other."""
@@ -221,11 +236,11 @@ class Neural:
         """(T, H) the encoder's vector for each token, and (T, 2) where it stands in the text."""
         if self.model.speaks:
             raise UserError("A language model has no encoder, and so no states to show yet.")
-        store, rows = self._store([text], spans=True)
+        store, rows = self._tokenise([text], spans=True)
         if not rows:
             return np.zeros((0, self.model.encoder.output_size), np.float32), np.zeros((0, 2), int)
         vectors = [np.zeros((0, 0))] * len(rows)
-        for chosen, reading in readings(self.model, store, self.runtime):
+        for chosen, reading in forward_batches(self.model, store, self.runtime):
             for i, states in zip(chosen, reading.states.rows(), strict=True):
                 if len(states) < len(rows[i].ids):
                     raise UserError("With a stride above 1 there is no vector for each token.")
@@ -237,12 +252,12 @@ class Neural:
 
     def batches(self, texts: Sequence[Any]) -> Iterator[tuple[list[Row], Padded]]:
         """The texts as the model meets them: rows with their offsets, and the batch they make."""
-        store, rows = self._store(texts, spans=True)
-        for batch in for_reading(store, rows=ROWS, budget=BUDGET):
+        store, rows = self._tokenise(texts, spans=True)
+        for batch in for_reading(store, rows=MAX_ROWS, budget=MAX_TOKENS):
             yield [rows[i] for i in batch.rows], batch.source.to(self.runtime.device)
 
     @contextlib.contextmanager
-    def exactly(self) -> Iterator[None]:
+    def full_precision(self) -> Iterator[None]:
         """Full precision for a while: what is recorded must not depend on how rows are batched."""
         usual, self.runtime = self.runtime, replace(self.runtime, half=False)
         read: list[Any] = [e for e in self.model.embedders if hasattr(e, "numbers")]
@@ -256,7 +271,7 @@ class Neural:
             for embedder, kept in zip(read, numbers, strict=True):
                 embedder.numbers = kept
 
-    def round_weights(self, weights: str, where: str) -> None:
+    def quantise_weights(self, weights: str, where: str) -> None:
         """Let pre-trained networks read with weights of this kind, on a processor."""
         if weights not in LAYERS:
             raise unknown_name("choice", weights, LAYERS, "weights")
@@ -274,16 +289,18 @@ class Neural:
         with atomic_write(folder / "weights.safetensors") as part:
             save_file(weights, part)
         self.indexer.tokenizer.save(folder / "tokenizer.json")
-        keep(self.indexer.cuts, folder / CUTS)
+        keep(self.indexer.cuts, folder / SEGMENTER_FILE)
         if self.parser is not None:
-            self.parser.save(folder / PARSER)
+            self.parser.save(folder / PARSER_FOLDER)
 
     @classmethod
-    def load(cls, folder: Path, config: dict[str, Any], outputs: Any, device: str) -> "Neural":
+    def load(
+        cls, folder: Path, config: dict[str, Any], outputs: Any, device: str
+    ) -> "NeuralEngine":
         """Read back what `save` wrote; a tensor too many or too few is an error."""
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         path = folder / "weights.safetensors"
-        lengths = _lengths(config["data"], folder / "model.json")
+        lengths = _length_settings(config["data"], folder / "model.json")
         _check_search(config.get("generate", {}), folder / "model.json")
 
         def make() -> Model:
@@ -301,9 +318,13 @@ class Neural:
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{path} does not fit model.json: {reason}") from None
-        cuts = Cuts.load(folder / CUTS)
-        index = indexer(model, tokenizer, lengths[0], lengths[1], cuts, *lengths[2:])
-        parser = load(folder / PARSER, device=device) if (folder / PARSER).is_dir() else None
+        cuts = Cuts.load(folder / SEGMENTER_FILE)
+        index = make_indexer(model, tokenizer, lengths[0], lengths[1], cuts, *lengths[2:])
+        parser = (
+            load(folder / PARSER_FOLDER, device=device)
+            if (folder / PARSER_FOLDER).is_dir()
+            else None
+        )
         return cls(model, index, on(device), parser)
 
     @property
@@ -322,13 +343,13 @@ class Neural:
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
-    def _store(self, texts: Sequence[Any], spans: bool = False) -> tuple[Store, list[Row]]:
+    def _tokenise(self, texts: Sequence[Any], spans: bool = False) -> tuple[Store, list[Row]]:
         reads, rows = self.model.reads, []
         features = self.model.features
         two = reads == "pairs" and not any(isinstance(one, str) for one in texts)
         store = Store(self.indexer.kinds, trees=reads == "trees", features=features, pairs=two)
         if reads == "trees":
-            found = self.indexer.trees(self._trees(texts))
+            found = self.indexer.trees(self._with_trees(texts))
         elif reads == "words":
             found = self.indexer.sentences(texts)
         elif reads == "vectors":
@@ -343,7 +364,7 @@ class Neural:
             rows.append(row)
         return store.close(), rows
 
-    def _weights(
+    def _collect_weights(
         self, rows: list[Row], chosen: np.ndarray, reading: Reading, pieces: list[list[Any]]
     ) -> None:
         if reading.weights is None:
@@ -363,7 +384,7 @@ class Neural:
 
 def _check_search(settings: Mapping[str, Any], path: Path) -> None:
     """Refuse a search that would write for hours as soon as recorded answers are replayed."""
-    for name, most in MOST.items():
+    for name, most in MAX_SAVED_SEARCH.items():
         value = settings.get(name, 0)
         if isinstance(value, int) and value > most:
             raise UserError(
@@ -371,7 +392,7 @@ def _check_search(settings: Mapping[str, Any], path: Path) -> None:
             )
 
 
-def _lengths(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float, int]:
+def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float, int]:
     """How long a text may be, what is done with a longer one, and how far its windows overlap."""
     limit, policy = data.get("limit"), data.get("truncate")
     # Which older models do not have:
@@ -387,7 +408,7 @@ def _lengths(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float, i
     return limit, policy, overlap, characters  # type: ignore[return-value]
 
 
-def window_of(model: Model, row: Row, passage: str, text: int) -> Window:
+def passage_window(model: Model, row: Row, passage: str, text: int) -> Window:
     """A row of two texts as what it is of the second, by the steps that the head is given."""
     assert row.spans is not None
     places = row.spans.copy()
@@ -395,7 +416,7 @@ def window_of(model: Model, row: Row, passage: str, text: int) -> Window:
     return Window(text, passage, places[row.second :] if model.apart else places)
 
 
-def indexer(
+def make_indexer(
     model: Model,
     tokenizer: Tokenizer,
     limit: int,
@@ -417,7 +438,7 @@ def indexer(
     )  # fmt: skip
 
 
-def _covered(rows: Sequence[Row], count: int) -> tuple[np.ndarray, np.ndarray]:
+def _coverage(rows: Sequence[Row], count: int) -> tuple[np.ndarray, np.ndarray]:
     """(texts,) The coverage of each text, and the fraction of its tokens that its rows hold."""
     covered, read = np.zeros(count), np.zeros(count)
     for row in rows:
@@ -425,7 +446,7 @@ def _covered(rows: Sequence[Row], count: int) -> tuple[np.ndarray, np.ndarray]:
     return covered, read
 
 
-def _merge(values: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:
+def _average_windows(values: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:
     """Mean over the rows of each text."""
     if len(values) == count:
         return values

@@ -14,7 +14,13 @@ import numpy as np
 from weft import config as configuration
 from weft import jsonio, registry
 from weft.errors import UserError, near_miss
-from weft.predict.golden import GOLDEN, LONGEST, exactly, replay_golden, texts_of
+from weft.predict.golden import (
+    GOLDEN,
+    MAX_GOLDEN_CHARACTERS,
+    answer_exact,
+    input_json,
+    replay_golden,
+)
 from weft.storage import ESCAPED, replacing_folder, write_text
 from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer, Space, Task, built
@@ -24,14 +30,14 @@ from weft.text.formats.recognise import is_matrix_file
 from weft.tokens.truncate import saved_lengths
 
 FORMAT = 1
-NAMED = 5  # labels in a repr
-CHUNK = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
-SCORES = 20_000_000  # of a chunk, at most: with 100,000 labels a chunk is 200 texts
-Asked = str | Example | tuple[str, str]  # a text, or two
+MAX_LABELS_SHOWN = 5  # labels in a repr
+CHUNK_TEXTS = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
+MAX_CHUNK_SCORES = 20_000_000  # of a chunk, at most: with 100,000 labels a chunk is 200 texts
+Input = str | Example | tuple[str, str]  # a text, or two
 
 
 @dataclass(frozen=True)
-class Scored:
+class EngineOutput:
     """What an engine found for some texts, in their order."""
 
     scores: Any  # (texts, C), or of a model that answers at every word a value a text
@@ -43,7 +49,7 @@ class Scored:
 class Engine(Protocol):
     """Texts -> scores: a neural model, or one of the generation before."""
 
-    def scores(self, texts: Sequence[Any], parts: bool = False) -> Scored: ...
+    def scores(self, texts: Sequence[Any], parts: bool = False) -> EngineOutput: ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray: ...
 
@@ -64,12 +70,14 @@ class Predictor:
         encoder = config.get("encoder", config.get("decoder", {})).get("kind", "")
         kind = config.get("classic", {}).get("kind", encoder)
         labels = [one for one in self.labels if isinstance(one, str)]
-        shown = ", ".join(labels[:NAMED]) + (", …" if len(labels) > NAMED else "")
+        shown = ", ".join(labels[:MAX_LABELS_SHOWN]) + (
+            ", …" if len(labels) > MAX_LABELS_SHOWN else ""
+        )
         told = f", labels: {shown}" if labels else ""
         count = f"{self.parameters:,} parameters"
         return f"Predictor({config['task']['kind']}, {kind}{told}; {count})"
 
-    def __call__(self, texts: str | Iterable[Asked], *, parts: bool = False) -> list[Answer]:
+    def __call__(self, texts: str | Iterable[Input], *, parts: bool = False) -> list[Answer]:
         """An Answer for each text, in order; with `parts`, each token's weight if there is one.
 
         A model of two texts is given pairs: [("A dog runs.", "A dog sleeps.")].
@@ -77,7 +85,7 @@ class Predictor:
         _check_list(texts)
         return list(self.stream(texts, parts=parts))
 
-    def stream(self, texts: Iterable[Asked], *, parts: bool = False) -> Iterator[Answer]:
+    def stream(self, texts: Iterable[Input], *, parts: bool = False) -> Iterator[Answer]:
         """Answers in order, a chunk at a time, for inputs that do not fit in memory.
 
         Of an Example the words that its file gives are answered, where the model answers at each.
@@ -87,13 +95,15 @@ class Predictor:
         before = 0
         while some := list(islice(stream, chunk_size(self.space))):
             chunk = self.carried(some, before)
-            given = [self._given(one, f"text {i}") for i, one in enumerate(chunk, before + 1)]
+            given = [
+                self._engine_input(one, f"text {i}") for i, one in enumerate(chunk, before + 1)
+            ]
             before += len(chunk)
             scored = self.engine.scores(given, parts=parts)
             for i, answer in enumerate(self.task.answers(scored.scores, self.space)):
                 found = scored.parts[i] if scored.parts else answer.parts
                 share = float(scored.coverage[i])
-                seen = _over(answer.structure, chunk[i])
+                seen = _with_text(answer.structure, chunk[i])
                 yield dataclasses.replace(
                     answer, parts=tuple(found), coverage=share, structure=seen
                 )
@@ -119,11 +129,11 @@ class Predictor:
         if getattr(self.task, "record", False):
             out = [_as_json(one, i) for i, one in enumerate(out, before + 1)]
         if self.pairs:
-            out = [_pair_of(one, i) for i, one in enumerate(out, before + 1)]
+            out = [_as_pair(one, i) for i, one in enumerate(out, before + 1)]
         _check_texts(out, before)
         return out
 
-    def _given(self, one: str | Example, where: str = "input") -> str | Example:
+    def _engine_input(self, one: str | Example, where: str = "input") -> str | Example:
         """What the engine is asked: a text, or the words, tree or matrix that a file gives."""
         if self.pairs or getattr(self.engine, "reads", "") in ("trees", "vectors"):
             return one
@@ -138,7 +148,7 @@ class Predictor:
             ready = self.task.prepare(one, Tally())
         return ready if self.by_word and ready.words else one.text
 
-    def embed(self, texts: Sequence[Asked]) -> np.ndarray:
+    def embed(self, texts: Sequence[Input]) -> np.ndarray:
         """(texts, H) sentence vectors; of pairs, what a model of two texts makes of both."""
         _check_list(texts)
         if self.pairs and any(not isinstance(one, str) for one in texts):
@@ -162,26 +172,28 @@ class Predictor:
         """How many numbers were learned."""
         return self.engine.parameters
 
-    def save(self, folder: str | Path, golden: Sequence[Asked] = (), record: Any = None) -> None:
+    def save(self, folder: str | Path, golden: Sequence[Input] = (), record: Any = None) -> None:
         """Write the model as one folder; `golden` texts are stored with their answers."""
         with replacing_folder(folder) as part:
             self._write(part, golden, record)
 
-    def _write(self, folder: Path, golden: Sequence[Asked], record: Any) -> None:
-        if any(len("".join(texts_of(one).values())) > LONGEST for one in golden):
-            raise UserError(f"A golden text may have {LONGEST:,} characters at most. Leave it out.")
+    def _write(self, folder: Path, golden: Sequence[Input], record: Any) -> None:
+        if any(len("".join(input_json(one).values())) > MAX_GOLDEN_CHARACTERS for one in golden):
+            raise UserError(
+                f"A golden text has at most {MAX_GOLDEN_CHARACTERS:,} characters. Leave it out."
+            )
         self.engine.save(folder)
-        _write(folder / "labels.json", self.space.to_json())
+        _write_json(folder / "labels.json", self.space.to_json())
         if record is not None:
-            _write(folder / "record.json", record)
+            _write_json(folder / "record.json", record)
         lines = [
-            json.dumps({**texts_of(t), "value": a.value, "scores": a.scores}, ensure_ascii=False)
+            json.dumps({**input_json(t), "value": a.value, "scores": a.scores}, ensure_ascii=False)
             + "\n"
-            for t, a in zip(golden, exactly(self, golden), strict=True)
+            for t, a in zip(golden, answer_exact(self, golden), strict=True)
         ]
         write_text(folder / GOLDEN, "".join(lines), errors=ESCAPED)
         about = {"format": FORMAT, "config": self.config, "golden": len(lines)}
-        _write(folder / "model.json", about)
+        _write_json(folder / "model.json", about)
 
 
 def _model_json(folder: str | Path) -> registry.Source:
@@ -207,16 +219,16 @@ def load(
     faster, and less exactly. Parts from outside Weft are imported only from packages in `trust`.
     """
     folder = model_folder(Path(folder))
-    saved = _saved(folder / "model.json")
+    saved = _read_model_json(folder / "model.json")
     config = saved["config"]
-    with _naming(folder / "model.json"):
+    with _naming_errors(folder / "model.json"):
         task = built(config)
-    with _naming(folder / "labels.json"):
-        space = _space(task, folder / "labels.json")
+    with _naming_errors(folder / "labels.json"):
+        space = _load_space(task, folder / "labels.json")
     if "classic" in config:
-        from weft.predict.classic import Classic
+        from weft.predict.classic import ClassicEngine
 
-        with _naming(folder / "model.json"):
+        with _naming_errors(folder / "model.json"):
             settings = registry.fill("classic", config["classic"])
             part: Any = registry.find("classic", settings.pop("kind"))
             lengths = saved_lengths(config.get("data", {}))
@@ -224,23 +236,23 @@ def load(
             raise UserError(
                 f"{folder}: a classic model has no weights to round; leave out weights."
             )
-        with _naming(folder):
-            engine: Engine = Classic(part.load(folder, settings), space, *lengths)
+        with _naming_errors(folder):
+            engine: Engine = ClassicEngine(part.load(folder, settings), space, *lengths)
     else:
-        from weft.predict.neural import Neural
+        from weft.predict.neural import NeuralEngine
 
-        with _naming(folder):
-            engine = Neural.load(folder, config, outputs=space.size, device=device)
-        engine.round_weights(weights, str(folder))
+        with _naming_errors(folder):
+            engine = NeuralEngine.load(folder, config, outputs=space.size, device=device)
+        engine.quantise_weights(weights, str(folder))
     predictor = Predictor(engine, task, space, config)
     if replay:
-        with _naming(folder / GOLDEN):
+        with _naming_errors(folder / GOLDEN):
             replay_golden(predictor, folder / GOLDEN, saved.get("golden"))
     return predictor
 
 
 @contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _naming_errors(path: Path) -> Iterator[None]:
     """Turn whatever a damaged file of a model leads to into one line that names the file."""
     folder = path.parent if path.suffix else path
     try:
@@ -261,9 +273,9 @@ def _naming(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _space(task: Task, path: Path) -> Space:
+def _load_space(task: Task, path: Path) -> Space:
     """The answers that a model can give, as its labels.json has them."""
-    saved = _read(path)
+    saved = _read_json(path)
     if not isinstance(saved, dict):
         raise UserError(f"{path}: damaged (expected an object). Restore it or train again.")
     try:
@@ -272,7 +284,7 @@ def _space(task: Task, path: Path) -> Space:
         raise UserError(f"{path}: {error}") from None
 
 
-def _pair_of(given: Any, number: int) -> Example:
+def _as_pair(given: Any, number: int) -> Example:
     """A pair of texts as an Example, or a UserError that says what a model of two texts takes."""
     if isinstance(given, Example) and given.other is not None:
         return given
@@ -288,7 +300,7 @@ def _pair_of(given: Any, number: int) -> Example:
 def chunk_size(space: Any) -> int:
     """Return how many texts are answered together: fewer where each has very many scores."""
     labels = len(getattr(space, "entries", ())) or 1
-    return max(1, min(CHUNK, SCORES // labels))
+    return max(1, min(CHUNK_TEXTS, MAX_CHUNK_SCORES // labels))
 
 
 def _as_json(given: Any, number: int) -> Any:
@@ -315,7 +327,7 @@ def _check_texts(texts: Sequence[Any], before: int = 0) -> None:
             raise UserError(f"Text {i} is {type(text).__name__}, not a string.")
 
 
-def _over(said: Structure | None, given: str | Example) -> Structure | None:
+def _with_text(said: Structure | None, given: str | Example) -> Structure | None:
     """A structure together with the text that its places count in."""
     if said is None or said.text or not said.places:
         return said
@@ -343,11 +355,11 @@ def model_folder(folder: Path) -> Path:
 
 def saved_config(path: Path) -> dict[str, Any]:
     """The configuration in a model.json, if this Weft can read it and it is whole."""
-    return _saved(path)["config"]
+    return _read_model_json(path)["config"]
 
 
-def _saved(path: Path) -> dict[str, Any]:
-    saved = _read(path)
+def _read_model_json(path: Path) -> dict[str, Any]:
+    saved = _read_json(path)
     number = saved.get("format") if isinstance(saved, dict) else None
     if number != FORMAT:
         newer = isinstance(number, int) and number > FORMAT
@@ -370,7 +382,7 @@ def _saved(path: Path) -> dict[str, Any]:
     return saved
 
 
-def _read(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return jsonio.read(path)
     except FileNotFoundError:
@@ -379,6 +391,6 @@ def _read(path: Path) -> Any:
         raise UserError(f"{path}: damaged ({error}) Restore it or train again.") from None
 
 
-def _write(path: Path, value: Any) -> None:
+def _write_json(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
     write_text(path, text, errors=ESCAPED)

@@ -9,12 +9,12 @@ from weft.errors import UserError
 from weft.text.annotation.trees import Tree, iter_nodes, parse
 from weft.text.example import Example, Tally
 
-CHUNK = 1024  # texts that are parsed together
+PARSE_CHUNK_TEXTS = 1024  # texts that are parsed together
 
 Parser = Callable[[list[str]], list[Any]]  # texts -> Answers with trees
 
 
-def prepared(
+def preprocess(
     examples: Iterable[Example],
     task: Any,
     tally: Tally,
@@ -27,8 +27,8 @@ def prepared(
         yield from examples
         return
     stream = iter(examples)
-    while chunk := list(islice(stream, CHUNK)):
-        for example in chunk if parser is None else grown(chunk, parser):
+    while chunk := list(islice(stream, PARSE_CHUNK_TEXTS)):
+        for example in chunk if parser is None else add_parses(chunk, parser):
             try:
                 yield prepare(example, tally)
             except UserError:
@@ -37,7 +37,7 @@ def prepared(
                 tally.add("rows the task cannot read skipped", example.where)
 
 
-def grown(examples: Sequence[Example], parser: Parser) -> list[Example]:
+def add_parses(examples: Sequence[Example], parser: Parser) -> list[Example]:
     """The same with a tree for every text that has a word, from the parser where the file has none.
 
     The root has the label of the text, the nodes under it have none.
@@ -47,12 +47,12 @@ def grown(examples: Sequence[Example], parser: Parser) -> list[Example]:
     for i, answer in zip(bare, parser([out[i].text for i in bare]), strict=True):
         seen, label = answer.structure, out[i].label
         if seen is not None and seen.tree is not None:
-            tree = _bare(seen.tree, label if isinstance(label, str) else "")
+            tree = _strip_labels(seen.tree, label if isinstance(label, str) else "")
             out[i] = replace(out[i], tree=tree, places=seen.places)
     return out
 
 
-def written(text: str) -> Example:
+def parse_or_text(text: str) -> Example:
     """A text as an Example, with its tree where it is one in brackets."""
     if text.lstrip().startswith("("):
         try:
@@ -62,7 +62,7 @@ def written(text: str) -> Example:
     return Example(text)
 
 
-def _bare(tree: Tree, label: str) -> Tree:
+def _strip_labels(tree: Tree, label: str) -> Tree:
     """The tree with nothing but this label at its root."""
     done: list[Tree] = []  # finished sub-trees; the nearest to the right is on top
     for node in reversed(list(iter_nodes(tree))):

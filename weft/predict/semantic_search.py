@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from weft.errors import UserError
-from weft.predict.predictor import CHUNK, Predictor
+from weft.predict.predictor import CHUNK_TEXTS, Predictor
 
 
 def nearest(
@@ -19,15 +19,15 @@ def nearest(
 
     Texts stream by in chunks, so a file need not fit in memory.
     """
-    asked = _unit(predictor.embed(queries))  # (Q, H)
+    asked = _normalise(predictor.embed(queries))  # (Q, H)
     best: list[dict[str, float]] = [{} for _ in queries]
     stream, some = iter(texts), False
-    while chunk := list(islice(stream, CHUNK)):
+    while chunk := list(islice(stream, CHUNK_TEXTS)):
         some = True
-        cosines = asked @ _unit(predictor.embed(chunk)).T  # (Q, n)
+        cosines = asked @ _normalise(predictor.embed(chunk)).T  # (Q, n)
         for kept, row in zip(best, cosines, strict=True):
             order = np.argsort(-row, kind="stable")
-            kept |= _first(chunk, row, order, count)
+            kept |= _top_texts(chunk, row, order, count)
             for text in sorted(kept, key=lambda text: -kept[text])[count:]:
                 del kept[text]
     if not some:
@@ -35,7 +35,7 @@ def nearest(
     return [sorted(kept.items(), key=lambda pair: -pair[1]) for kept in best]
 
 
-def _first(
+def _top_texts(
     texts: Sequence[str], scores: np.ndarray, order: np.ndarray, count: int
 ) -> dict[str, float]:
     """The first `count` different texts in an order."""
@@ -47,7 +47,7 @@ def _first(
     return out
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def _normalise(vectors: np.ndarray) -> np.ndarray:
     """Rows of length 1; a row of zeros stays one."""
     vectors = np.asarray(vectors, np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -30,16 +30,16 @@ from weft.report.analysis.disagreements import disputes
 from weft.report.analysis.generation_samples import written
 from weft.report.analysis.model_analysis import look
 from weft.report.pages.compare import Page, render
-from weft.run.data import Data, checked, choose_columns, manner_of, source
-from weft.run.split import Splits, holdout
-from weft.run.text_scores import WRITING
-from weft.run.train import filled, settled
+from weft.run.data import Data, choose_columns, example_source, read_mode, validate
+from weft.run.split import Splits, choose_holdout
+from weft.run.text_scores import TEXT_TASKS
+from weft.run.train import infer_task_settings, resolve_config
 from weft.storage import copy_folder, locked, write_text
 from weft.tasks.task import built
 from weft.text.example import Tally
 from weft.text.formats.parallel import resolve_files
 from weft.text.read import GUESSED_HEADER
-from weft.train.gradient_verdict import Health
+from weft.train.gradient_verdict import GradientHealth
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis
@@ -189,8 +189,8 @@ def _of_task(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_metric(metric: str, config: Config, subject: Subject) -> None:
     """Refuse a metric that the task does not have, before anything is trained."""
-    full = filled(config)
-    full["task"] |= settled(config, subject.splits.train)
+    full = resolve_config(config)
+    full["task"] |= infer_task_settings(config, subject.splits.train)
     task = built(full)
     known = task.measure(task.space(subject.splits.train())).figures(resamples=0)
     if metric not in known:
@@ -199,7 +199,7 @@ def _check_metric(metric: str, config: Config, subject: Subject) -> None:
 
 def _data(given: Mapping[str, Any]) -> Data:
     section = {key[5:]: value for key, value in given.items() if key.startswith("data.")}
-    return checked(Data(**registry.check(Data, section, "[data]")))
+    return validate(Data(**registry.check(Data, section, "[data]")))
 
 
 def _recipes(
@@ -249,13 +249,13 @@ def _fits(data: Data) -> tuple[str, ...]:
     files = resolve_files(data.train, data.target)
     if len(files) > 1 and not data.target:
         return fitting_files(files)
-    return ("seq2seq",) if len(files) > 1 else fitting(source(data, data.train)())
+    return ("seq2seq",) if len(files) > 1 else fitting(example_source(data, data.train)())
 
 
 def _guessed(data: Data) -> str:
     """What to say of a training file whose first line was taken for a header, by what is below."""
     seen = Tally()
-    next(source(data, data.train, seen)(), None)
+    next(example_source(data, data.train, seen)(), None)
     return (
         f"{data.train}:1: the first line is taken for a header."
         if GUESSED_HEADER in seen.counts
@@ -279,20 +279,20 @@ def _subject(
 ) -> Subject:
     """Find out what the data is for, and cut it; the kind of task goes into `given`."""
     kind = given.get("task.kind", base["task"].get("kind", ""))
-    writes = kind if kind in WRITING else ""
-    if not kind and looks_numeric(source(data, data.train)()):
+    writes = kind if kind in TEXT_TASKS else ""
+    if not kind and looks_numeric(example_source(data, data.train)()):
         given["task.kind"] = "regress"
-    if kind == "pair-classify" and looks_numeric(source(data, data.train)()):
+    if kind == "pair-classify" and looks_numeric(example_source(data, data.train)()):
         given["task.kind"] = "pair-score"
     config = base.with_values(_of_task(given), "compare")
-    manner = manner_of({"kind": "classify", **config["task"]})
+    manner = read_mode({"kind": "classify", **config["task"]})
     if folds and manner != "labelled":
         raise UserError("A running text cannot be cut into folds. Give a test file instead.")
     numbers = given.get("task.kind") in ("regress", "pair-score")
     cut = Cut(str(output / "split.npz"), folds, numbers, manner)
     kept = ""
     if not folds and manner == "labelled":
-        picked = holdout(data, cut.numbers, bool(writes))
+        picked = choose_holdout(data, cut.numbers, bool(writes))
         picked.save(Path(cut.holdout))
         kept = picked.note
     splits = cut.splits(data, 1 if folds else None)
@@ -364,13 +364,13 @@ def _with_model(page: Page, subject: Subject, device: str, seconds: float) -> Pa
     )
 
 
-def _healths(finished: Sequence[tuple[Trial, Result]]) -> dict[str, Health]:
+def _healths(finished: Sequence[tuple[Trial, Result]]) -> dict[str, GradientHealth]:
     """The gradient health of each neural recipe, as its first training ended."""
-    out: dict[str, Health] = {}
+    out: dict[str, GradientHealth] = {}
     for trial, _ in finished:
         path = trial.folder / "health.json"
         if trial.recipe not in out and path.is_file():
-            out[trial.recipe] = Health.from_json(json.loads(path.read_text("utf-8")))
+            out[trial.recipe] = GradientHealth.from_json(json.loads(path.read_text("utf-8")))
     return out
 
 
@@ -393,7 +393,7 @@ def _diagnose(subject: Subject, quiet: bool) -> "Diagnosis":
     splits, rows = subject.splits, sum(subject.facts.rows.values())
     sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
     if subject.cut.folds:
-        sources = {"all": source(subject.data, subject.data.train)}
+        sources = {"all": example_source(subject.data, subject.data.train)}
     if not quiet:
         print(f"looking at {rows:,} rows", file=sys.stderr, flush=True)
     given = {name: examples for name, examples in sources.items() if examples}

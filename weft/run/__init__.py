@@ -2,6 +2,6 @@
 
 from weft.run.data import Data
 from weft.run.split import Splits
-from weft.run.train import Outcome, train
+from weft.run.train import RunResult, train
 
-__all__ = ["Data", "Outcome", "Splits", "train"]
+__all__ = ["Data", "RunResult", "Splits", "train"]

@@ -18,23 +18,23 @@ from weft.config import Config
 from weft.decode.search import settings
 from weft.errors import UserError
 from weft.machine import require_memory
-from weft.predict.classic import Classic, shortened
-from weft.run.data import Data, Source, counted
+from weft.predict.classic import ClassicEngine, truncate_text
+from weft.run.data import Data, Source, labelled_only
 from weft.run.split import Splits
 from weft.tasks.language import Language
 from weft.tasks.tag import Tag
 from weft.tasks.task import Space, Task, figures
 from weft.text.example import Example, Tally
-from weft.train.logger import Watch, forget_after
+from weft.train.logger import RunLogger, truncate_metrics
 from weft.train.settings import Settings
 
-CHUNK = 10_000  # texts tokenised together
-QUIET = 30  # seconds without a word, at most, where there is no bar to look at
+TOKENISE_CHUNK_TEXTS = 10_000  # texts tokenised together
+MAX_SILENT_SECONDS = 30  # seconds without a word, at most, where there is no bar to look at
 # Texts and their targets; of a task about words, Examples and a table each.
-Held = tuple[list[str | Example], Any]
+LabelledTexts = tuple[list[str | Example], Any]
 
 
-def sections(config: Config) -> dict[str, Any]:
+def fill_sections(config: Config) -> dict[str, Any]:
     """The model's sections with every default written in.
 
     A language model has a tokenizer beside it, which its task learns as for neural ones, and says
@@ -53,7 +53,7 @@ def sections(config: Config) -> dict[str, Any]:
 
 
 @dataclass
-class Run:
+class ClassicRun:
     """One training of a classic part with everything it needs."""
 
     section: dict[str, Any]
@@ -62,24 +62,27 @@ class Run:
     task: Task
     space: Space
     splits: Splits
-    watch: Watch
+    watch: RunLogger
     tally: Tally
     heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
     stopped: str = ""  # in words, when the clock ended the training
     completed: float = 1.0  # fraction of the configured epochs that was done when it did
 
-    def fit(self) -> Classic:
+    def fit(self) -> ClassicEngine:
         """Train to the end and give back the engine."""
-        self.started = self.spoken = time.perf_counter()
+        self.started = self.last_logged = time.perf_counter()
         self.part = registry.build("classic", self.section)
         self._check_task()
-        forget_after(self.watch.folder / "metrics.jsonl", -1)
-        if self.speaks:
-            rows, held = self._ids(self.splits.train, self.tally), self._ids(self.splits.dev)
-            self.part.fit(rows, held, self.space, watch=self._after)
-            return Classic(self.part, self.space)  # reads all
+        truncate_metrics(self.watch.folder / "metrics.jsonl", -1)
+        if self.is_language_model:
+            rows, held = (
+                self._tokenise(self.splits.train, self.tally),
+                self._tokenise(self.splits.dev),
+            )
+            self.part.fit(rows, held, self.space, watch=self._on_progress)
+            return ClassicEngine(self.part, self.space)  # reads all
         self.tally.open = True
-        texts, targets = self._held(self.splits.train, self.tally, "train")
+        texts, targets = self._load_split(self.splits.train, self.tally, "train")
         self.tally.open = False
         if not texts:
             raise UserError("There are no training examples left.")
@@ -90,15 +93,15 @@ class Run:
         if getattr(self.part, "tunes", False):
             more = {"dev": self.dev if self.dev[0] else None, "metric": self.settings.metric}
         self.part.fit(
-            texts, targets, self.task, self.space, seed=self.settings.seed, watch=self._after,
+            texts, targets, self.task, self.space, seed=self.settings.seed, watch=self._on_progress,
             **more,
         )  # fmt: skip
         for line in getattr(self.part, "remarks", ()):
             self.watch.say(line)
-        return Classic(self.part, self.space, self.data.characters, self.data.truncate)
+        return ClassicEngine(self.part, self.space, self.data.characters, self.data.truncate)
 
     @property
-    def speaks(self) -> bool:
+    def is_language_model(self) -> bool:
         """Whether the task is to foretell texts."""
         return isinstance(self.task, Language)
 
@@ -114,11 +117,11 @@ class Run:
 
     def _check_task(self) -> None:
         kind = self.section["kind"]
-        if self.speaks != (getattr(self.part, "task", "") == "language"):
+        if self.is_language_model != (getattr(self.part, "task", "") == "language"):
             raise UserError(
                 f"classic '{kind}' does not foretell texts, which the task 'language' asks for. "
                 "Use --recipe kneser-ney or ngram."
-                if self.speaks
+                if self.is_language_model
                 else f"classic '{kind}' is a language model. Set task.kind to 'language'."
             )
         if self.pairs != getattr(self.part, "pairs", False):
@@ -138,14 +141,18 @@ class Run:
             )
 
     @cached_property
-    def dev(self) -> Held:
+    def dev(self) -> LabelledTexts:
         """The dev part, held for the evaluations."""
-        return self._held(self.splits.dev, Tally(), "dev") if self.splits.dev else ([], np.empty(0))
+        return (
+            self._load_split(self.splits.dev, Tally(), "dev")
+            if self.splits.dev
+            else ([], np.empty(0))
+        )
 
-    def _held(self, source: Source, tally: Tally, name: str) -> Held:
+    def _load_split(self, source: Source, tally: Tally, name: str) -> LabelledTexts:
         texts: list[str | Example] = []
         targets: list[Any] = []
-        for example in self.watch.reading(counted(source, self.data, tally), "reading"):
+        for example in self.watch.reading(labelled_only(source, self.data, tally), "reading"):
             try:
                 targets.append(self.task.target(example, self.space))
             except UserError:
@@ -153,41 +160,41 @@ class Run:
                     raise
                 continue  # a label of dev that training does not have; the notes will say so
             if not self.by_word:
-                short, share = shortened(example, self.data.characters, self.data.truncate)
+                short, share = truncate_text(example, self.data.characters, self.data.truncate)
                 assert isinstance(short, Example)
                 example = short
                 if share < 1:
                     tally.add(f"{name} texts read only in part", f"{example.where} ({share:.0%})")
             texts.append(example if self.by_word or self.pairs else example.text)
-            if len(targets) % CHUNK == 0 and not self.by_word:
+            if len(targets) % TOKENISE_CHUNK_TEXTS == 0 and not self.by_word:
                 row = np.asarray(targets[-1])  # of several labels, a number for each that there is
                 require_memory(
-                    row.nbytes * (len(targets) + CHUNK),
+                    row.nbytes * (len(targets) + TOKENISE_CHUNK_TEXTS),
                     f"A table of {len(targets):,} texts by {row.size:,} labels",
                     "Merge or drop rare labels, or train on fewer texts.",
                 )
         return texts, targets if self.by_word else np.array(targets)
 
-    def _ids(self, source: Source | None, tally: Tally | None = None) -> Iterator[np.ndarray]:
+    def _tokenise(self, source: Source | None, tally: Tally | None = None) -> Iterator[np.ndarray]:
         """The ids of every text, read once, as far as somebody asks for them."""
         if tally is not None:
             tally.open = True
         examples = source() if source is not None else iter(())
         texts = (example.text for example in self.watch.reading(examples, "reading"))
         tokenizer = self.space.tokenizer  # type: ignore[attr-defined]
-        while chunk := list(islice(texts, CHUNK)):
+        while chunk := list(islice(texts, TOKENISE_CHUNK_TEXTS)):
             yield from tokenizer.ids(chunk)
         if tally is not None:
             tally.open = False
 
-    def _after(self, progress: Progress) -> bool:
+    def _on_progress(self, progress: Progress) -> bool:
         """Show how far it is; after an epoch, measure on dev and look at the clock."""
         self.watch.share(progress.share, progress.what)
         if not progress.epoch:
-            self._speak_up(progress)
+            self._log_progress(progress)
             return True
         step = progress.epoch * self.size
-        found = self._measure()
+        found = self._evaluate()
         values = {f"dev_{name}": value for name, value in found.items()}
         self.watch.event(
             "evaluation", step=step, epoch=progress.epoch, loss=progress.loss, **values
@@ -199,22 +206,22 @@ class Run:
         self.watch.say(words)
         if self.heard is not None and found:
             self.heard(step, found)
-        return progress.share == 1 or not self._late(progress.epoch)
+        return progress.share == 1 or not self._is_over_time(progress.epoch)
 
-    def _speak_up(self, progress: Progress) -> None:
+    def _log_progress(self, progress: Progress) -> None:
         """A line now and then where no bar is shown."""
         now = time.perf_counter()
-        if self.watch.bar is None and now - self.spoken > QUIET:
+        if self.watch.bar is None and now - self.last_logged > MAX_SILENT_SECONDS:
             self.watch.say(f"{progress.share:.0%}  {progress.what}")
-            self.spoken = now
+            self.last_logged = now
 
-    def _measure(self) -> dict[str, float]:
+    def _evaluate(self) -> dict[str, float]:
         texts, targets = self.dev
         if not texts:
             return {}
         return figures(self.task, self.space, self.part.scores(texts), targets)
 
-    def _late(self, epoch: int) -> bool:
+    def _is_over_time(self, epoch: int) -> bool:
         minutes = self.settings.minutes
         late = bool(minutes) and time.perf_counter() - self.started > 60 * minutes
         if late:

@@ -11,27 +11,31 @@ from typing import Any
 from weft.attend.lora import merge
 from weft.config import Config
 from weft.convert.checkpoint import Checkpoint
-from weft.convert.export import Made, exported
-from weft.convert.families import expanded
-from weft.convert.load_weights import put
-from weft.convert.locate import located
-from weft.convert.tensors import named
-from weft.convert.tokenizer import FILE, kind_of
+from weft.convert.export import ExportedCheckpoint, export_checkpoint
+from weft.convert.families import expand_names
+from weft.convert.load_weights import load_weights
+from weft.convert.locate import locate
+from weft.convert.tensors import join_names
+from weft.convert.tokenizer import TOKENIZER_FILE, kind_of
 from weft.errors import UserError, unknown_name
 from weft.model import Model
-from weft.predict.neural import Neural, indexer
+from weft.predict.neural import NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor, load
-from weft.run.train import filled, versions
+from weft.run.train import resolve_config, versions
 from weft.runtime import on
 from weft.tasks.task import built
 from weft.tensorfile import build_on_meta
 from weft.text.annotation.schemes import OUTSIDE
 
-TAG = "tag"  # the column of a tagger whose checkpoint names none
-GOLDEN = ("The bank of the river was steep.", "Is it 3.14?", "She banks on a good answer, too.")
-LONGEST = 30  # tokens of an answer
+TAG_COLUMN = "tag"  # the column of a tagger whose checkpoint names none
+GOLDEN_TEXTS = (
+    "The bank of the river was steep.",
+    "Is it 3.14?",
+    "She banks on a good answer, too.",
+)
+MAX_ANSWER_TOKENS = 30  # tokens of an answer
 TASKS = ("masked", "pair-classify", "pair-score")  # what may be asked of a head
-MARKS = {"I": "IO", "BI": "IOB2", "BILU": "BILOU", "BEIS": "BIOES"}
+SCHEMES = {"I": "IO", "BI": "IOB2", "BILU": "BILOU", "BEIS": "BIOES"}
 
 
 def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str = "") -> list[str]:
@@ -42,13 +46,13 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     """
     if task not in ("", *TASKS):
         raise unknown_name("task", task, TASKS, "--task")
-    folder = located(name)
+    folder = locate(name)
     if any((one / "model.json").is_file() for one in (folder, folder / "model")):
         raise UserError(f"{name}: a model of Weft already; use it, or give it to --pretrained.")
     checkpoint = Checkpoint(folder, task)
     place = Path(output)
-    _prepare(place, overwrite, "model.json")
-    section, space = _answers(checkpoint)
+    _prepare_folder(place, overwrite, "model.json")
+    section, space = _task_and_labels(checkpoint)
     data = {"limit": checkpoint.sentence.limit} if checkpoint.sentence else {}
     tokenizer = checkpoint.tokenizer
     sections = {
@@ -57,23 +61,23 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
         "tokenizer": {"kind": kind_of(tokenizer)},
         "data": data,
     }
-    full = filled(Config(sections))
+    full = resolve_config(Config(sections))
     made: Any = built(full)
-    known = made.load_space({**space, **_words(checkpoint)})
+    known = made.load_space({**space, **_lm_vocabulary(checkpoint)})
     weights = checkpoint.weights()
 
     def make() -> Model:
         return Model(full, vocabulary_size=len(tokenizer), outputs=known.size)
 
     given = (weights.ours, str(checkpoint.network), weights.theirs)
-    put(build_on_meta(make, len(weights.ours), checkpoint.network, "config.json"), *given)
+    load_weights(build_on_meta(make, len(weights.ours), checkpoint.network, "config.json"), *given)
     model = make()
-    put(model, *given)
+    load_weights(model, *given)
     notes = checkpoint.notes
     if weights.left:
-        notes.append(f"left out, since nothing asks for it: {named(weights.left)}")
+        notes.append(f"left out, since nothing asks for it: {join_names(weights.left)}")
     limits = full["data"]["limit"], full["data"]["truncate"]
-    engine = Neural(model, indexer(model, tokenizer, *limits), on("cpu"))
+    engine = NeuralEngine(model, make_indexer(model, tokenizer, *limits), on("cpu"))
     predictor = Predictor(engine, made, known, full)
     record = {
         "parameters": predictor.parameters,
@@ -86,32 +90,32 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
         "versions": versions(),
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
-    predictor.save(place, _golden(predictor), record)
+    predictor.save(place, _golden_inputs(predictor), record)
     return notes
 
 
 def export(
     model: str | Path, output: str | Path, *, overwrite: bool = False, trust: Sequence[str] = ()
-) -> Made:
+) -> ExportedCheckpoint:
     """Write a model folder as a checkpoint that `transformers` loads."""
     predictor = load(model, device="cpu", trust=trust)
-    if not isinstance(predictor.engine, Neural):
+    if not isinstance(predictor.engine, NeuralEngine):
         raise UserError(f"{model}: a model without a network; there is no checkpoint of it.")
     network = copy.deepcopy(predictor.engine.model)
     merge(network)
-    made = exported(
+    made = export_checkpoint(
         dict(network.state_dict()),
         {**predictor.config, **network.parts},
         predictor.engine.indexer.tokenizer,
         predictor.space.to_json(),
     )
     place = Path(output)
-    _prepare(place, overwrite, "config.json")
+    _prepare_folder(place, overwrite, "config.json")
     made.write(place)
     return made
 
 
-def _answers(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+def _task_and_labels(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sections [task] and the answers of a checkpoint, as a model folder keeps them."""
     task = checkpoint.task
     if task in ("regress", "pair-score"):
@@ -123,12 +127,17 @@ def _answers(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
             {"entries": list(checkpoint.labels), "threshold": 0.5},
         )
     if task == "tag":
-        scheme = _scheme(checkpoint.labels)
-        settings = {"kind": "tag", "columns": [TAG], "scheme": scheme, "learn": scheme}
-        return settings, {"names": [TAG], "entries": [list(checkpoint.labels)], "scheme": scheme}
+        scheme = _tag_scheme(checkpoint.labels)
+        settings = {"kind": "tag", "columns": [TAG_COLUMN], "scheme": scheme, "learn": scheme}
+        return settings, {
+            "names": [TAG_COLUMN],
+            "entries": [list(checkpoint.labels)],
+            "scheme": scheme,
+        }
     if task == "masked":
         follows = (
-            "head.next.weight" in expanded(checkpoint.head.names[checkpoint.family.kind]).values()
+            "head.next.weight"
+            in expand_names(checkpoint.head.names[checkpoint.family.kind]).values()
         )
         # A model that reads less than usual is also asked less at a time.
         window = min(128, checkpoint.embedder["limit"])
@@ -138,35 +147,39 @@ def _answers(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
             "next": follows,
         }
     if task == "span":
-        return {"kind": "span"}, {"longest": LONGEST, "no_answer": False, "threshold": 0.0}
+        return {"kind": "span"}, {
+            "longest": MAX_ANSWER_TOKENS,
+            "no_answer": False,
+            "threshold": 0.0,
+        }
     return {"kind": task}, {}
 
 
-def _golden(predictor: Predictor) -> list[Any]:
+def _golden_inputs(predictor: Predictor) -> list[Any]:
     """A few texts as this model reads them, whose answers are kept with it."""
     if predictor.pairs:
-        return [("Where was it steep?", text) for text in GOLDEN]
+        return [("Where was it steep?", text) for text in GOLDEN_TEXTS]
     if predictor.config["task"]["kind"] == "masked":
-        return [text.replace(" ", " [MASK] ", 1) for text in GOLDEN]
-    return list(GOLDEN)
+        return [text.replace(" ", " [MASK] ", 1) for text in GOLDEN_TEXTS]
+    return list(GOLDEN_TEXTS)
 
 
-def _scheme(labels: tuple[str, ...]) -> str:
+def _tag_scheme(labels: tuple[str, ...]) -> str:
     """The scheme in which tags mark spans; nothing where they mark none."""
     inside = [label for label in labels if label != OUTSIDE]
     if OUTSIDE not in labels or not all(label[1:2] == "-" for label in inside):
         return ""
-    return MARKS.get("".join(sorted({label[0] for label in inside})), "")
+    return SCHEMES.get("".join(sorted({label[0] for label in inside})), "")
 
 
-def _words(checkpoint: Checkpoint) -> dict[str, Any]:
+def _lm_vocabulary(checkpoint: Checkpoint) -> dict[str, Any]:
     """What a language model's answers are written with."""
     if checkpoint.head.task != "language":
         return {}
     return {"tokenizer": json.loads(checkpoint.tokenizer.to_json()), "lines": True}
 
 
-def _prepare(folder: Path, overwrite: bool, ours: str) -> None:
+def _prepare_folder(folder: Path, overwrite: bool, ours: str) -> None:
     """Make an empty folder, or say why an existing one is not touched."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder to -o.")
@@ -177,7 +190,10 @@ def _prepare(folder: Path, overwrite: bool, ours: str) -> None:
         raise UserError(f"{folder} holds no {ours}, so --overwrite leaves it alone.")
     for name in present:
         path = folder / name
-        if path.suffix in (".json", ".jsonl", ".safetensors") or name in ("1_Pooling", FILE):
+        if path.suffix in (".json", ".jsonl", ".safetensors") or name in (
+            "1_Pooling",
+            TOKENIZER_FILE,
+        ):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     try:
         folder.mkdir(parents=True, exist_ok=True)

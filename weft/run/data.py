@@ -25,7 +25,7 @@ from weft.tokens.truncate import CHARACTERS, OVERLAP, Policy
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
 # With labels; texts whatever their labels, blank ones left out; lines with their breaks; or
 # documents with a sentence a line.
-Manner = Literal["labelled", "texts", "running", "documents"]
+ReadMode = Literal["labelled", "texts", "running", "documents"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Data:
     golden: int = 5  # texts stored in the model with their answers, replayed when it is loaded
 
 
-def checked(data: Data) -> Data:
+def validate(data: Data) -> Data:
     """The same settings, or a UserError for a value that makes no sense."""
     if data.limit < 0:
         raise UserError(f"data.limit should be 0 (no limit) or more, got {data.limit}.")
@@ -76,25 +76,25 @@ def checked(data: Data) -> Data:
     return data
 
 
-def alike(data: Data, path: str) -> Data:
+def like_train(data: Data, path: str) -> Data:
     """The settings for reading a sister of the training file: its columns, where they fit.
 
     Each file guessed by itself, a short one could be read with text and label exchanged.
     """
     if len(resolve_files(path, data.target)) > 1:
         return data
-    given = _columns(data)
+    given = _selected_columns(data)
     if None in (given.text, given.label):
         try:
             given = replace(
-                given, **_found(resolve_columns(data.train, given, data.format or None))
+                given, **_column_names(resolve_columns(data.train, given, data.format or None))
             )
         except UserError:
             return data  # another layout; it will be looked at by itself
     return _with_columns(data, adapt_columns(given, path, data.format or None))
 
 
-def _found(columns: Columns) -> dict[str, Any]:
+def _column_names(columns: Columns) -> dict[str, Any]:
     return {"text": columns.text, "label": columns.label, "other": columns.other}
 
 
@@ -110,22 +110,22 @@ def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str
 
     What is decided is saved with the model, so that other files are read in the same way.
     """
-    manner = manner_of(task)
+    manner = read_mode(task)
     pairs = getattr(registry.find("task", task["kind"]), "pairs", False)
     second: SecondFile = "tags" if task["kind"] == "tag" else "other" if pairs else "label"
     data = replace(data, second=second)
     files = resolve_files(data.train, data.target)
     if manner in ("running", "documents") or len(files) > 1:
-        return data, _parallel_line(files, second) if manner == "labelled" else ()
+        return data, _describe_parallel(files, second) if manner == "labelled" else ()
     # Without a second text a task about two says itself which options name both.
-    asked = replace(_columns(data), writes=task["kind"] == "seq2seq", strict=not pairs)
+    asked = replace(_selected_columns(data), writes=task["kind"] == "seq2seq", strict=not pairs)
     tags = task.get("columns", ()) if task["kind"] == "tag" else None
     paths = [path for path in (data.train, data.dev, data.test) if path]
     found = plan_reading(paths, asked, data.format or None, tags=tags)
     return _with_columns(data, found.columns), found.lines
 
 
-def _parallel_line(files: Sequence[str], second: SecondFile) -> tuple[str, ...]:
+def _describe_parallel(files: Sequence[str], second: SecondFile) -> tuple[str, ...]:
     """Say what each of several files holds."""
     roles = {"label": ("text", "label"), "tags": ("words", "tags"), "other": ("text", "other")}
     more = "label" if second == "other" else "more right answers"
@@ -134,36 +134,36 @@ def _parallel_line(files: Sequence[str], second: SecondFile) -> tuple[str, ...]:
     return (told,) if len(files) > 1 else ()
 
 
-def _columns(data: Data) -> Columns:
+def _selected_columns(data: Data) -> Columns:
     given = (data.text, data.label, data.id, data.other)
     text, label, identity, other = (None if c == "" else c for c in given)
     more = () if data.target else tuple(data.references)
     return Columns(text, label, identity, tuple(data.fields), more, other)
 
 
-def source(
+def example_source(
     data: Data,
     path: str,
     tally: Tally | None = None,
     phrases: bool = False,
-    manner: Manner = "labelled",
+    mode: ReadMode = "labelled",
 ) -> Source:
     """The examples of one file, with the columns and policies of a [data] section."""
-    columns = _columns(data)
-    if manner in ("running", "texts") and os.path.isdir(path):
-        return lambda: _of_folder(data, path, tally, manner)
+    columns = _selected_columns(data)
+    if mode in ("running", "texts") and os.path.isdir(path):
+        return lambda: _read_folder(data, path, tally, mode)
 
     def examples() -> Iterator[Example]:
-        if manner != "labelled" and is_matrix_file(path):
+        if mode != "labelled" and is_matrix_file(path):
             raise not_text_error(path)
-        if manner == "running":
+        if mode == "running":
             return read_raw_lines(path, on_bad_row=data.problems, skipped=tally)
-        if manner == "documents":
+        if mode == "documents":
             return read_documents(
                 path, data.documents, columns=columns, on_bad_row=data.problems, skipped=tally
             )
         files = resolve_files(path, data.target, data.references)
-        if len(files) > 1 and manner == "texts" and not data.target:
+        if len(files) > 1 and mode == "texts" and not data.target:
             raise file_not_found(path)  # a text is foretold by itself
         if len(files) > 1:
             return read_parallel(
@@ -177,30 +177,30 @@ def source(
             skipped=tally,
             phrases=phrases,
             separator=data.separator or None,
-            keep_empty=manner == "texts",
+            keep_empty=mode == "texts",
         )
 
-    if manner == "texts":
-        return lambda: _written(examples(), path, tally)
-    if not data.names or manner != "labelled":
+    if mode == "texts":
+        return lambda: _skip_blank(examples(), path, tally)
+    if not data.names or mode != "labelled":
         return examples
     return lambda: rename_labels(examples(), data.names, BadRows(path, data.problems, tally))
 
 
-def _of_folder(data: Data, path: str, tally: Tally | None, manner: Manner) -> Iterator[Example]:
+def _read_folder(data: Data, path: str, tally: Tally | None, mode: ReadMode) -> Iterator[Example]:
     """The texts of all files in a folder, one file after the other."""
     some = False
     for name in list_files(path):
         if os.path.getsize(name):
             some = True
-            yield from source(data, name, tally, manner=manner)()
+            yield from example_source(data, name, tally, mode=mode)()
         elif tally is not None:
             tally.add("empty files left out", name)
     if not some:
         raise UserError(f"{path}: every file in the folder is empty. Put text in one.")
 
 
-def _written(examples: Iterator[Example], path: str, tally: Tally | None) -> Iterator[Example]:
+def _skip_blank(examples: Iterator[Example], path: str, tally: Tally | None) -> Iterator[Example]:
     """Those that are not blank: in a file of plain text, blank lines stand between paragraphs."""
     some = False
     for example in examples:
@@ -213,7 +213,7 @@ def _written(examples: Iterator[Example], path: str, tally: Tally | None) -> Ite
         raise UserError(f"{path}: every text is blank. Give it at least one that is not.")
 
 
-def manner_of(task: Mapping[str, Any]) -> Manner:
+def read_mode(task: Mapping[str, Any]) -> ReadMode:
     """How the files of a [task] section are read."""
     if not hasattr(registry.find("task", task["kind"]), "manner"):
         return "labelled"
@@ -226,12 +226,12 @@ def has_classes(task: Mapping[str, Any]) -> bool:
     return isinstance(kind, type) and issubclass(kind, Classify)
 
 
-def counted(
-    examples: Source, data: Data, tally: Tally, manner: Manner = "labelled"
+def labelled_only(
+    examples: Source, data: Data, tally: Tally, mode: ReadMode = "labelled"
 ) -> Iterator[Example]:
     """Examples fit to train or measure on: where labels are asked for, none is a problem."""
     for example in examples():
-        if manner == "labelled" and example.label is None and example.tree is None:
+        if mode == "labelled" and example.label is None and example.tree is None:
             if data.problems == "error":
                 raise UserError(
                     f"{example.where}: no label. Give the label column with --label, "
@@ -242,7 +242,7 @@ def counted(
         yield example
 
 
-def some(rows: Iterator[Example], data: Data) -> Iterator[Example]:
+def require_rows(rows: Iterator[Example], data: Data) -> Iterator[Example]:
     """The same rows, or a UserError where all were left out."""
     first = next(rows, None)
     if first is None:
@@ -253,7 +253,7 @@ def some(rows: Iterator[Example], data: Data) -> Iterator[Example]:
     return chain([first], rows)
 
 
-def unread(examples: Source, task: Any) -> str:
+def unused_second_text(examples: Source, task: Any) -> str:
     """What to say where a file has two texts and the task reads only the first."""
     first = next(examples(), None)
     if first is None or first.other is None or getattr(task, "pairs", False):
@@ -264,7 +264,7 @@ def unread(examples: Source, task: Any) -> str:
     return f"note: each row has a second text, which this task does not read; {reads}"
 
 
-def nearly_same(space: Any) -> str:
+def near_duplicate_labels(space: Any) -> str:
     """What to say of labels that differ only in case or spaces, and are learned as two."""
     groups: dict[str, list[str]] = {}
     for label in getattr(space, "entries", ()):

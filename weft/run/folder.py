@@ -11,8 +11,12 @@ from pathlib import Path
 from weft.errors import OutOfMemory, UserError, explain_memory, out_of_memory
 from weft.storage import LOCK, WriteError, cannot_write, remove_leftovers
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no room on the disk, or none that is ours
-OURS = {
+DISK_FULL_ERRORS = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+}  # no room on the disk, or none that is ours
+RUN_FILES = {
     "config.toml",
     "metrics.jsonl",
     "log.txt",
@@ -25,12 +29,12 @@ OURS = {
 }
 
 
-def check_free(folder: Path, resume: bool, overwrite: bool) -> None:
+def check_writable(folder: Path, resume: bool, overwrite: bool) -> None:
     """Raise a UserError where a folder holds something that a training would destroy."""
-    present = _present(folder)
+    present = _contents(folder)
     if not present or resume:
         return
-    if not overwrite and not _failed(folder, present):
+    if not overwrite and not _is_failed_run(folder, present):
         raise UserError(
             f"{folder} is not empty. Pass --overwrite to replace the run in it, --resume "
             "to go on with it, or choose another folder."
@@ -39,26 +43,26 @@ def check_free(folder: Path, resume: bool, overwrite: bool) -> None:
         raise UserError(f"{folder} holds no run of Weft, so --overwrite leaves it alone.")
 
 
-def prepare(folder: Path, resume: bool) -> None:
+def clear_folder(folder: Path, resume: bool) -> None:
     """Remove the run that is replaced, if any, and what a killed process left."""
     try:
         remove_leftovers(folder)
-        for name in _present(folder) & OURS if not resume else ():
+        for name in _contents(folder) & RUN_FILES if not resume else ():
             path = folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     except OSError as error:
         raise UserError(f"Cannot write to {folder}: {error.strerror or error}.") from None
 
 
-def _present(folder: Path) -> set[str]:
+def _contents(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {LOCK}
 
 
-def _failed(folder: Path, present: set[str]) -> bool:
+def _is_failed_run(folder: Path, present: set[str]) -> bool:
     """Whether a folder is what a run left that ended before it had learned anything."""
     kept = {name for name in present if not name.endswith(".part")}
     learned = any((folder / "checkpoints").glob("*.safetensors"))
-    ours = "config.toml" in kept and kept <= OURS - {"model"}
+    ours = "config.toml" in kept and kept <= RUN_FILES - {"model"}
     return not kept or (ours and not learned)
 
 
@@ -73,47 +77,47 @@ def resume_command(folder: Path) -> str:
     return f"weft train -o {shlex.quote(str(folder))} --resume"
 
 
-def how_to_go_on(folder: Path, device: str = "auto") -> str:
+def resume_hint(folder: Path, device: str = "auto") -> str:
     """What a training that was stopped has kept, and the command that goes on with it."""
     kept = last_checkpoint(folder)
     if kept is None:
-        return f"no checkpoint was written yet: train again{_again(folder)}"
+        return f"no checkpoint was written yet: train again{_overwrite_hint(folder)}"
     more = "" if device == "auto" else f" --device {device}"
     return f"the last checkpoint is {kept}; `{resume_command(folder)}{more}` goes on"
 
 
 @contextlib.contextmanager
-def explained(folder: Path, doing: str, advice: str) -> Iterator[None]:
+def explain_failures(folder: Path, doing: str, advice: str) -> Iterator[None]:
     """Turn a full disk and exhausted memory into one line that says what is safe and what helps."""
     try:
         yield
     except WriteError as error:
-        raise WriteError(f"{error} {_safe(folder, 'make room')}") from error
+        raise WriteError(f"{error} {_recovery_hint(folder, 'make room')}") from error
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
             places = f"{folder}, {tempfile.gettempdir()} or the cache of a compiler"
             failed = cannot_write(f"a temporary file (in {places})", error.strerror or str(error))
-            raise WriteError(f"{failed} {_safe(folder, 'make room')}") from error
+            raise WriteError(f"{failed} {_recovery_hint(folder, 'make room')}") from error
         if isinstance(error, UserError) or not out_of_memory(error):
             raise
         told = explain_memory(error, doing)
-        raise OutOfMemory(f"{told} {advice} {_safe(folder, 'change that')}") from error
+        raise OutOfMemory(f"{told} {advice} {_recovery_hint(folder, 'change that')}") from error
 
 
-def _safe(folder: Path, first: str) -> str:
+def _recovery_hint(folder: Path, first: str) -> str:
     """What a failed run has kept, and how to go on."""
     if last_checkpoint(folder):
         return f"The last checkpoint is intact: {first}, then `{resume_command(folder)}`."
-    return f"There is no checkpoint yet: {first}, then train again{_again(folder)}."
+    return f"There is no checkpoint yet: {first}, then train again{_overwrite_hint(folder)}."
 
 
-def _again(folder: Path) -> str:
+def _overwrite_hint(folder: Path) -> str:
     """The option that training in a folder again needs, if any."""
-    free = not folder.is_dir() or _failed(folder, _present(folder))
+    free = not folder.is_dir() or _is_failed_run(folder, _contents(folder))
     return "" if free else " with --overwrite"
 
 
-def check_room(folder: Path, weights: int, state: int) -> str:
+def disk_space_warning(folder: Path, weights: int, state: int) -> str:
     """Return a warning where the disk has no room for what a training writes, in bytes.
 
     At its largest a run holds the last checkpoint twice (the old one stays until the new one is
@@ -124,12 +128,12 @@ def check_room(folder: Path, weights: int, state: int) -> str:
     if free >= needed:
         return ""
     return (
-        f"the disk of {folder} has {_size(free)} free, and this run needs about {_size(needed)} "
-        "for checkpoints and model"
+        f"the disk of {folder} has {_format_bytes(free)} free, but this run needs about "
+        f"{_format_bytes(needed)} for checkpoints and model"
     )
 
 
-def _size(count: float) -> str:
+def _format_bytes(count: float) -> str:
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

@@ -9,7 +9,7 @@ import numpy as np
 from weft.batch import Store
 from weft.batch.lm_windows import Forms, Pieces, Stream
 from weft.errors import UserError
-from weft.inference.lm_scoring import from_the_end, likelihoods
+from weft.inference.lm_scoring import reverse_text, score_texts
 from weft.model import Model
 from weft.run.data import Source
 from weft.runtime import Runtime
@@ -18,13 +18,13 @@ from weft.text.example import Example
 from weft.train.settings import Settings
 
 if TYPE_CHECKING:
-    from weft.run.neural import Run
+    from weft.run.neural import NeuralRun
 
-CHUNK = 10_000  # texts tokenised together
-FEW = 10  # updates of an epoch, below which hardly anything is learned in it
+TOKENISE_CHUNK_TEXTS = 10_000  # texts tokenised together
+MIN_EPOCH_UPDATES = 10  # updates of an epoch, below which hardly anything is learned in it
 
 
-def stream(run: "Run", model: Model) -> Stream:
+def build_stream(run: "NeuralRun", model: Model) -> Stream:
     """The training texts, one after the other."""
     head: Any = model.head
     forms = None
@@ -37,7 +37,7 @@ def stream(run: "Run", model: Model) -> Stream:
         forms = Forms(head.pieces)
     out = Stream(head.first, run.folder, forms=forms)
     place = ""
-    for example, ids, words in _tokenised(run, run.splits.train, "train", forms is not None):
+    for example, ids, words in _tokenise(run, run.splits.train, "train", forms is not None):
         out.append(ids, example.line, words)
         place = example.file or place
     if len(out) < head.window:
@@ -45,12 +45,12 @@ def stream(run: "Run", model: Model) -> Stream:
             f"{place or 'The training text'}: {len(out)} tokens, fewer than the {head.window} of a "
             f"window. Give more text, or set task.window to at most {max(len(out), 2)}."
         )
-    if told := few_updates(len(out), head.window, run.settings):
+    if told := few_updates_note(len(out), head.window, run.settings):
         run.watch.say(f"note: {told}")
     return out.close()
 
 
-def _check_lines(run: "Run") -> None:
+def _check_lines(run: "NeuralRun") -> None:
     if not run.space.lines:  # type: ignore[attr-defined]
         raise UserError(
             "The decoder 'elmo' learns where a sentence begins and ends: one a line, with "
@@ -58,41 +58,41 @@ def _check_lines(run: "Run") -> None:
         )
 
 
-def few_updates(tokens: int, window: int, settings: Settings) -> str:
+def few_updates_note(tokens: int, window: int, settings: Settings) -> str:
     """What to say of an epoch that has hardly any updates; nothing of one that has enough."""
-    rows, each = windows(tokens, window, settings), window * settings.accumulate
+    rows, each = windows_per_batch(tokens, window, settings), window * settings.accumulate
     updates = -(-tokens // (rows * each))
-    if updates >= FEW:
+    if updates >= MIN_EPOCH_UPDATES:
         return ""
     many = f"{updates} update{'s' * (updates > 1)} of {rows * settings.accumulate} × {window}"
     told = f"an epoch has about {many} tokens, and little is learned in so few"
     if rows == 1:
         return f"{told}; give more text, or more epochs (--set train.epochs=N)"
     # A power of two, as batches usually are.
-    batch = 1 << (max(1, tokens // (FEW * each)).bit_length() - 1)
+    batch = 1 << (max(1, tokens // (MIN_EPOCH_UPDATES * each)).bit_length() - 1)
     return f"{told}; with --set train.batch={batch} it has {-(-tokens // (batch * each))}"
 
 
-def texts(run: "Run", model: Model) -> Store | None:
+def tokenise_dev(run: "NeuralRun", model: Model) -> Store | None:
     """The dev texts, where there are any, each with its length in words and characters."""
     if run.splits.dev is None:
         return None
     make: Any = model.head.pieces
     out = Store(int(make is not None), folder=run.folder)
-    for example, ids, words in _tokenised(run, run.splits.dev, "dev", make is not None):
+    for example, ids, words in _tokenise(run, run.splits.dev, "dev", make is not None):
         pieces = () if make is None else (make(words),)
         out.append(ids, run.task.target(example, run.space), example.line, pieces)
     return out.close()
 
 
-def _tokenised(
-    run: "Run", source: Source, name: str, written: bool
+def _tokenise(
+    run: "NeuralRun", source: Source, name: str, written: bool
 ) -> Iterator[tuple[Example, np.ndarray, list[str]]]:
     """Each text with its ids, and if `written` its tokens; those of unknown ones are counted."""
     space: Any = run.space
     run.tally.open = True
     rows = run.watch.reading(source(), f"tokenising {name}")
-    while chunk := list(islice(rows, CHUNK)):
+    while chunk := list(islice(rows, TOKENISE_CHUNK_TEXTS)):
         given = [one.text for one in chunk]
         found = space.forms(given) if written else [(ids, []) for ids in space.ids(given)]
         for example, (ids, words) in zip(chunk, found, strict=True):
@@ -103,31 +103,31 @@ def _tokenised(
     run.tally.open = False
 
 
-def pieces(found: Stream, model: Model, settings: Settings) -> Pieces:
+def make_batches(found: Stream, model: Model, settings: Settings) -> Pieces:
     """The batches of a stream: in order for a model that carries its state, otherwise shuffled."""
     head: Any = model.head
-    rows = windows(len(found), head.window, settings)
+    rows = windows_per_batch(len(found), head.window, settings)
     return Pieces(
         found, rows=rows, window=head.window, seed=settings.seed, epochs=settings.epochs,
         in_order=head.is_stateful, both=head.both,
     )  # fmt: skip
 
 
-def windows(tokens: int, window: int, settings: Settings) -> int:
+def windows_per_batch(tokens: int, window: int, settings: Settings) -> int:
     """How many windows a batch holds."""
     return max(1, min(settings.batch, settings.budget // window, tokens))
 
 
-def measured(model: Model, store: Store, task: Any, space: Any, runtime: Runtime) -> Any:
+def evaluate(model: Model, store: Store, task: Any, space: Any, runtime: Runtime) -> Any:
     """The measure of texts that follow each other, in both directions where the model has them."""
-    measure = _heard(model, store, task, space, runtime)
+    measure = _evaluate_direction(model, store, task, space, runtime)
     if model.head.turns:
-        measure.back = _heard(model, store, task, space, runtime, turned=True)
+        measure.back = _evaluate_direction(model, store, task, space, runtime, backward=True)
     return measure
 
 
-def _heard(
-    model: Model, store: Store, task: Any, space: Any, runtime: Runtime, turned: bool = False
+def _evaluate_direction(
+    model: Model, store: Store, task: Any, space: Any, runtime: Runtime, backward: bool = False
 ) -> Any:
     measure, head = task.measure(space), model.head
     widest: Any = getattr(head.decoder, "widest", 0)
@@ -138,11 +138,11 @@ def _heard(
         if head.pieces is not None:
             own = store.pieces(i)  # (T, W)
             found = np.column_stack([found, own, np.zeros((len(own), widest - own.shape[1]), int)])
-        return from_the_end(found) if turned else found
+        return reverse_text(found) if backward else found
 
-    order = range(len(store))[:: -1 if turned else 1]
-    heard = likelihoods(model, map(tokens, order), runtime, running=True, turned=turned)
+    order = range(len(store))[:: -1 if backward else 1]
+    heard = score_texts(model, map(tokens, order), runtime, running=True, backward=backward)
     for i, logps in zip(order, heard, strict=True):
-        ids = from_the_end(store.row(i)) if turned else store.row(i)
+        ids = reverse_text(store.row(i)) if backward else store.row(i)
         measure.add([cost(ids, logps, last, space.unknown)], [store.targets[i].tolist()])
     return measure

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 from weft.batch.documents import Documents, tokenised
 from weft.batch.mlm_collator import Masked
 from weft.errors import UserError
-from weft.inference.mlm_scoring import judged
+from weft.inference.mlm_scoring import score_documents
 from weft.model import Model
 from weft.run.data import Source
-from weft.run.lm_data import few_updates, windows
+from weft.run.lm_data import few_updates_note, windows_per_batch
 from weft.runtime import Runtime
 from weft.tasks.mlm import SEED, Judged
 from weft.train.settings import Settings
 
 if TYPE_CHECKING:
-    from weft.run.neural import Run
+    from weft.run.neural import NeuralRun
 
 
 def check_parts(full: dict[str, Any]) -> None:
@@ -31,7 +31,7 @@ def check_parts(full: dict[str, Any]) -> None:
         raise UserError(f"With task.next = {told}, set pool.kind to {fix}; it is '{pool}'.")
 
 
-def documents(run: "Run", source: Source | None, name: str) -> Documents | None:
+def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Documents | None:
     """The documents of a split, tokenised."""
     if source is None:
         return None
@@ -48,7 +48,7 @@ def documents(run: "Run", source: Source | None, name: str) -> Documents | None:
     return found
 
 
-def learned(run: "Run", model: Model) -> Documents:
+def training_documents(run: "NeuralRun", model: Model) -> Documents:
     """The training documents, or a UserError where there are too few."""
     task: Any = run.task
     limit = model.limit
@@ -58,7 +58,7 @@ def learned(run: "Run", model: Model) -> Documents:
             f"task.{name} is {getattr(task, name)}, but the model reads at most {limit} tokens. "
             "Lower it, or raise embedder.limit."
         )
-    found = documents(run, run.splits.train, "train")
+    found = tokenise_documents(run, run.splits.train, "train")
     assert found is not None
     if task.next and len(found.written) < 2:
         raise UserError(
@@ -67,22 +67,24 @@ def learned(run: "Run", model: Model) -> Documents:
             "(data.documents = sentences, paragraphs or lines), or set task.next=false and "
             "pool.kind=mean."
         )
-    if told := few_updates(found.size, task.window, run.settings):
+    if told := few_updates_note(found.size, task.window, run.settings):
         run.watch.say(f"note: {told}")
     return found
 
 
-def batches(found: Documents, model: Model, task: Any, space: Any, settings: Settings) -> Masked:
+def make_batches(
+    found: Documents, model: Model, task: Any, space: Any, settings: Settings
+) -> Masked:
     """The batches of documents in which words are hidden."""
     masking = task.masking(space, model.frame)
-    rows = windows(found.size, task.window, settings)
+    rows = windows_per_batch(found.size, task.window, settings)
     return Masked(found, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
 
 
-def measured(model: Model, found: Documents, task: Any, space: Any, runtime: Runtime) -> Any:
+def evaluate(model: Model, found: Documents, task: Any, space: Any, runtime: Runtime) -> Any:
     """The measure of documents, with the same words hidden every time."""
     measure = task.measure(space)
     masking = task.masking(space, model.frame, phases=False)
-    rows = judged(model, found, masking, runtime, SEED)
+    rows = score_documents(model, found, masking, runtime, SEED)
     measure.add([Judged(*row) for row in rows.tolist()])
     return measure

@@ -12,14 +12,14 @@ from weft.batch.documents import Documents
 from weft.config import Config, parts_of
 from weft.errors import UserError
 from weft.model import Model, fill
-from weft.predict.neural import CUTS, Neural, indexer
+from weft.predict.neural import SEGMENTER_FILE, NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor
 from weft.run import lm_data, mlm_data, pretrained
 from weft.run.data import Data
-from weft.run.folder import check_room
+from weft.run.folder import disk_space_warning
 from weft.run.split import Splits
-from weft.run.tokenise import Asked, Stores
-from weft.run.trainer import Loop, Rows
+from weft.run.tokenise import DevReference, SplitTokeniser
+from weft.run.trainer import Trainer, TrainingData
 from weft.runtime import Runtime, seed_everything, threads
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
@@ -27,12 +27,12 @@ from weft.text.formats.features import load_matrix
 from weft.text.formats.records import mark_slot
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word_segmenter import Cuts, Lessons, keep
-from weft.train.cuda_graphs import quicken
-from weft.train.logger import Watch
+from weft.train.cuda_graphs import enable_cuda_graphs
+from weft.train.logger import RunLogger
 from weft.train.settings import Settings
 
 
-def sections(config: Config) -> dict[str, Any]:
+def fill_sections(config: Config) -> dict[str, Any]:
     """The model's sections with every default written in."""
     missing = [name for name in parts_of(config.sections) if name not in config]
     if missing:
@@ -51,7 +51,7 @@ def sections(config: Config) -> dict[str, Any]:
 
 
 @dataclass
-class Run:
+class NeuralRun:
     """One neural training with everything it needs."""
 
     parts: dict[str, Any]  # the model's filled sections
@@ -61,7 +61,7 @@ class Run:
     space: Space
     splits: Splits
     folder: Path
-    watch: Watch
+    watch: RunLogger
     tally: Tally
     runtime: Runtime
     heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
@@ -74,54 +74,56 @@ class Run:
     updates: int = 0  # done when it ended
     training_seconds: float = 0.0  # that they took, with evaluations, without set-up
     threads: list[tuple[int, int]] = field(default_factory=list)  # from which update on, how many
-    asked: list[Asked] = field(default_factory=list)  # of each dev row, where texts are measured
+    asked: list[DevReference] = field(
+        default_factory=list
+    )  # of each dev row, where texts are measured
 
-    def fit(self, resume: bool) -> Neural:
+    def fit(self, resume: bool) -> NeuralEngine:
         """Train to the end and give back the best model as an engine."""
         with threads(self.settings.threads):
             seed_everything(self.settings.seed)
-            tokenizer, cuts = self._read(resume)
-            model = self._model(tokenizer, resume)
-            if note := check_room(self.folder, *_sizes(model, self.settings)):
+            tokenizer, cuts = self.learn_tokenizer(resume)
+            model = self.build_model(tokenizer, resume)
+            if note := disk_space_warning(self.folder, *_state_bytes(model, self.settings)):
                 self.watch.say(f"warning: {note}")
             data = self.data
             lengths = data.overlap, data.characters
-            index = indexer(model, tokenizer, data.limit, data.truncate, cuts, *lengths)
-            train: Rows
+            index = make_indexer(model, tokenizer, data.limit, data.truncate, cuts, *lengths)
+            train: TrainingData
             dev: Store | Documents | None
             held = self.splits.dev
             if model.speaks:
-                train, dev = lm_data.stream(self, model), lm_data.texts(self, model)
+                train, dev = lm_data.build_stream(self, model), lm_data.tokenise_dev(self, model)
             elif model.fills:
-                train = mlm_data.learned(self, model)
-                dev = mlm_data.documents(self, held, "dev")
+                train = mlm_data.training_documents(self, model)
+                dev = mlm_data.tokenise_documents(self, held, "dev")
             else:
-                stores = Stores(
+                stores = SplitTokeniser(
                     self.task, self.space, self.data, self.folder, self.watch, self.tally, model,
                     index,
                 )  # fmt: skip
-                train = stores.of(self.splits.train, "train")
-                dev = None if held is None else stores.of(held, "dev")
+                train = stores.tokenise(self.splits.train, "train")
+                dev = None if held is None else stores.tokenise(held, "dev")
                 self.asked = stores.asked
             if not len(train):
                 raise UserError("There are no training examples left.")
             model.to(self.runtime.device)
-            quicken(model, self.runtime)
+            enable_cuda_graphs(model, self.runtime)
             held_out = dev if dev is not None and len(dev) else None
             if getattr(model.head, "fitted", False):
                 from weft.run.regression import fit_head
 
                 fit_head(self, model, train, held_out)  # type: ignore[arg-type]
             else:
-                Loop(self, model, train, held_out).run(resume)
-            return Neural(model, index, self.runtime, self.parser)
+                Trainer(self, model, train, held_out).run(resume)
+            return NeuralEngine(model, index, self.runtime, self.parser)
 
-    def _read(self, resume: bool) -> tuple[Tokenizer, Cuts | None]:
+    def learn_tokenizer(self, resume: bool) -> tuple[Tokenizer, Cuts | None]:
         """What the training file teaches of tokens, and of how plain text is cut into words."""
         saved = self.folder / "checkpoints" / "tokenizer.json"
         if resume and saved.is_file():
-            return Tokenizer.load(saved), Cuts.load(saved.with_name(CUTS))
-        if getattr(self.space, "shared", False) or self._frames() is not None:
+            return Tokenizer.load(saved), Cuts.load(saved.with_name(SEGMENTER_FILE))
+        if getattr(self.space, "shared", False) or self._vector_embedder() is not None:
             tokenizer = self.space.tokenizer  # type: ignore[attr-defined]
             saved.parent.mkdir(exist_ok=True)
             tokenizer.save(saved)
@@ -148,7 +150,7 @@ class Run:
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
         cuts = lessons.learned()
-        keep(cuts, saved.with_name(CUTS))
+        keep(cuts, saved.with_name(SEGMENTER_FILE))
         return tokenizer, cuts
 
     def _texts_of(self, example: Example) -> tuple[str, ...]:
@@ -156,14 +158,14 @@ class Run:
         two = getattr(self.task, "pairs", False) and example.other is not None
         return (example.text, example.other or "") if two else (example.text,)
 
-    def _frames(self) -> dict[str, Any] | None:
+    def _vector_embedder(self) -> dict[str, Any] | None:
         """The embedder of vectors, where that is what the model reads."""
         embedder = self.parts.get("embedder")
         own = isinstance(embedder, dict) and embedder["kind"] == "vectors"
         return embedder if own else None
 
-    def _model(self, tokenizer: Tokenizer, resume: bool = False) -> Model:
-        frames = self._frames()
+    def build_model(self, tokenizer: Tokenizer, resume: bool = False) -> Model:
+        frames = self._vector_embedder()
         if frames is not None and not frames["features"]:
             frames["features"] = load_matrix(next(self.splits.train())).shape[1]
 
@@ -175,13 +177,13 @@ class Run:
         if fresh:
             pretrained.check_sizes(make, self.parts, kind)
         model = make()
-        self._initialise(model, tokenizer)
+        self._load_vectors(model, tokenizer)
         if fresh:
-            for line in pretrained.begin(model, kind, rate):
+            for line in pretrained.load_pretrained(model, kind, rate):
                 self.watch.say(line)
         return model
 
-    def _initialise(self, model: Model, tokenizer: Tokenizer) -> None:
+    def _load_vectors(self, model: Model, tokenizer: Tokenizer) -> None:
         """Let embedders that start from given vectors read them."""
         for embedder in model.embedders:
             initialise: Any = getattr(embedder, "initialise", None)
@@ -195,7 +197,7 @@ class Run:
                     self.watch.say(told)
 
 
-def _sizes(model: Model, settings: Settings) -> tuple[int, int]:
+def _state_bytes(model: Model, settings: Settings) -> tuple[int, int]:
     """Bytes of a model's weights, and of what its training keeps beside them."""
     weights = sum(t.numel() * t.element_size() for t in model.state_dict().values())
     learned = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)

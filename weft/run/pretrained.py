@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from weft.config import Config
 from weft.convert import gpt2
-from weft.convert.checkpoint import Checkpoint, both
-from weft.convert.heads import ACTIVATION, PLAIN, SPEECH
-from weft.convert.load_weights import put
-from weft.convert.locate import located
-from weft.convert.tensors import safe
-from weft.convert.tokenizer import FILE, kind_of
+from weft.convert.checkpoint import Checkpoint, pretraining_head
+from weft.convert.heads import ACTIVATION, LM_HEAD, NO_HEAD
+from weft.convert.load_weights import load_weights
+from weft.convert.locate import locate
+from weft.convert.tensors import read_safetensors
+from weft.convert.tokenizer import TOKENIZER_FILE, kind_of
 from weft.embed.elmo import embedder_of, network_of
 from weft.errors import UserError
 from weft.model import Model
@@ -27,16 +27,26 @@ from weft.tokens.vocabulary import EOS
 
 PRETRAINED = "pretrained"
 # What may be said of a network whose sizes the folder knows.
-CHOICES = ("dropout", "attention_dropout", "word", "mix", "frozen", "lora", "norm", "cls", "sep")
-DECODER = ("hidden", "layers", "heads", "feed", "limit", "activation", "dropout")
-SPEAKS = "head.decoder."
+OVERRIDABLE = (
+    "dropout",
+    "attention_dropout",
+    "word",
+    "mix",
+    "frozen",
+    "lora",
+    "norm",
+    "cls",
+    "sep",
+)
+DECODER_OPTIONS = ("hidden", "layers", "heads", "feed", "limit", "activation", "dropout")
+DECODER_PREFIX = "head.decoder."
 # From this rate on a network of so many weights forgets what it has learned.
-HIGH, LARGE = 3e-4, 5_000_000
-OWN = 5000  # tensors that a model may have beside those of its checkpoint
+HIGH_LEARNING_RATE, LARGE_NETWORK = 3e-4, 5_000_000
+MAX_EXTRA_TENSORS = 5000  # tensors that a model may have beside those of its checkpoint
 
 
 @dataclass(frozen=True)
-class Source:
+class PretrainedSource:
     """What a folder gives a fresh model: settings at once, weights when they are asked for."""
 
     folder: Path
@@ -47,16 +57,16 @@ class Source:
     weights: Callable[[str], Mapping[str, Tensor]]  # for a task, by the names of a Model
 
 
-def source(name: str) -> Source:
+def open_checkpoint(name: str) -> PretrainedSource:
     """What a folder holds: a checkpoint of the hub's layout, or a model of ours."""
-    folder = located(name)
+    folder = locate(name)
     ours = any((place / "model.json").is_file() for place in (folder, folder / "model"))
-    return _ours(model_folder(folder)) if ours else _theirs(folder)
+    return _open_weft_folder(model_folder(folder)) if ours else _open_hub_folder(folder)
 
 
-def _theirs(folder: Path) -> Source:
+def _open_hub_folder(folder: Path) -> PretrainedSource:
     found = Checkpoint(folder)
-    path = found.network / FILE
+    path = found.network / TOKENIZER_FILE
     _, note = found.read
     if not path.is_file() or note or (found.sentence and found.sentence.lowercase):
         raise UserError(
@@ -64,16 +74,16 @@ def _theirs(folder: Path) -> Source:
             "then give MODEL."
         )
     speaks = found.family.embedder == "gpt"
-    return Source(
+    return PretrainedSource(
         folder, found.embedder, found.decoder if speaks else None,
         {"kind": "cls", "activation": ACTIVATION.get(found.family.kind)},
-        {"kind": kind_of(found.tokenizer), "path": str(path)}, partial(_their_weights, found),
+        {"kind": kind_of(found.tokenizer), "path": str(path)}, partial(_hub_weights, found),
     )  # fmt: skip
 
 
-def _their_weights(found: Checkpoint, task: str) -> Mapping[str, Tensor]:
-    head = both(found) if task == "masked" else found.head
-    alone = SPEECH if found.family.embedder == "gpt" else PLAIN
+def _hub_weights(found: Checkpoint, task: str) -> Mapping[str, Tensor]:
+    head = pretraining_head(found) if task == "masked" else found.head
+    alone = LM_HEAD if found.family.embedder == "gpt" else NO_HEAD
     head = head if head.task == task else alone
     weights = dict(found.weights(head).ours)
     if found.pooler:
@@ -82,15 +92,15 @@ def _their_weights(found: Checkpoint, task: str) -> Mapping[str, Tensor]:
     return weights
 
 
-def _ours(folder: Path) -> Source:
+def _open_weft_folder(folder: Path) -> PretrainedSource:
     config = saved_config(folder / "model.json")
     if "classic" in config:
         raise UserError(f"{folder}: a model without a network; there is nothing to start from.")
     decoder = config.get("decoder")
-    tokenizer = {**config["tokenizer"], "path": str(folder / FILE)}
-    embedder, number = _contextual(config)
+    tokenizer = {**config["tokenizer"], "path": str(folder / TOKENIZER_FILE)}
+    embedder, number = _contextual_embedder(config)
     if embedder is None and decoder is not None and decoder["kind"] == "gpt":
-        embedder = {"kind": "gpt", **{name: decoder[name] for name in DECODER}}
+        embedder = {"kind": "gpt", **{name: decoder[name] for name in DECODER_OPTIONS}}
     elif embedder is None and decoder is not None and decoder["kind"] == "elmo":
         embedder = embedder_of(decoder)
     if embedder is None:
@@ -99,13 +109,13 @@ def _ours(folder: Path) -> Source:
             "network, give a model of `weft convert`, or of --recipe bert-pretrain, gpt or "
             "elmo-pretrain."
         )
-    return Source(
+    return PretrainedSource(
         folder, embedder, decoder if "embedder" not in config else None, config.get("pool", {}),
-        tokenizer, partial(_our_weights, folder, config, number),
+        tokenizer, partial(_weft_weights, folder, config, number),
     )  # fmt: skip
 
 
-def _contextual(config: Mapping[str, Any]) -> tuple[dict[str, Any] | None, int]:
+def _contextual_embedder(config: Mapping[str, Any]) -> tuple[dict[str, Any] | None, int]:
     """The section of the embedder that knows the context, and which one it is."""
     sections = config.get("embedder", [])
     for i, one in enumerate(sections if isinstance(sections, list) else [sections]):
@@ -118,30 +128,32 @@ def _contextual(config: Mapping[str, Any]) -> tuple[dict[str, Any] | None, int]:
     return None, 0
 
 
-def _our_weights(
+def _weft_weights(
     folder: Path, config: Mapping[str, Any], number: int, task: str
 ) -> Mapping[str, Tensor]:
-    found = safe(folder / "weights.safetensors")
+    found = read_safetensors(folder / "weights.safetensors")
     own = f"embedders.{number}."
     out = {
         name.replace(own, "embedders.0.", 1): tensor
         for name, tensor in found.items()
         if name.startswith((own, "pool.")) or config["task"]["kind"] == task
     }
-    return out | {name: tensor for name, tensor in found.items() if name.startswith(SPEAKS)}
+    return out | {name: tensor for name, tensor in found.items() if name.startswith(DECODER_PREFIX)}
 
 
-def resolved(config: Config) -> Config:
+def resolve(config: Config) -> Config:
     """The configuration with the network that its folder holds in the place of `pretrained`."""
     tables = config["embedder"]
     for i, spec in enumerate(tables if isinstance(tables, list) else [tables]):
         if isinstance(spec, Mapping) and spec.get("kind") == PRETRAINED:
-            return _replaced(config, spec, "embedder", i if isinstance(tables, list) else None)
+            return _with_checkpoint(
+                config, spec, "embedder", i if isinstance(tables, list) else None
+            )
     spec = config["decoder"]
-    return _replaced(config, spec, "decoder") if spec.get("kind") == PRETRAINED else config
+    return _with_checkpoint(config, spec, "decoder") if spec.get("kind") == PRETRAINED else config
 
 
-def _replaced(
+def _with_checkpoint(
     config: Config, spec: Mapping[str, Any], part: str, number: int | None = None
 ) -> Config:
     """The configuration with what the folder says of a part; of several alike, of that number."""
@@ -151,16 +163,16 @@ def _replaced(
             "the Hugging Face layout, a model of `weft convert`, or a run of --recipe "
             "bert-pretrain, gpt or elmo-pretrain."
         )
-    found = source(str(spec["model"]))
+    found = open_checkpoint(str(spec["model"]))
     settings = found.embedder if part == "embedder" else found.decoder
     if settings is None:
         raise UserError(
             f"{found.folder}: not a language model, which is what this configuration goes on with."
         )
     if settings["kind"] == "gpt" and part == "embedder" and settings.get("sep", -1) < 0:
-        settings = {**settings, "sep": _end(Path(found.tokenizer["path"]))}
+        settings = {**settings, "sep": _end_of_text_id(Path(found.tokenizer["path"]))}
     given = {name: value for name, value in spec.items() if name != "kind"}
-    fixed = [name for name in given if name in settings and name not in (*CHOICES, "model")]
+    fixed = [name for name in given if name in settings and name not in (*OVERRIDABLE, "model")]
     if fixed:
         raise UserError(
             f"Remove '{fixed[0]}' from [{part}]: the checkpoint {found.folder} says it."
@@ -181,7 +193,7 @@ def _replaced(
     return config.with_values(changes, config.origin(f"{key}.model"))
 
 
-def _end(path: Path) -> int:
+def _end_of_text_id(path: Path) -> int:
     """The id of what ends a text, of which only the end has read all; -1: there is none."""
     known = {entry: i for i, entry in enumerate(Tokenizer.load(path).vocabulary)}
     return known.get(EOS, known.get(END, -1))
@@ -193,11 +205,12 @@ def check_sizes(make: Callable[[], Model], parts: Mapping[str, Any], task: str) 
     specs = [*(tables if isinstance(tables, list) else [tables]), parts.get("decoder", {})]
     names = [str(one["model"]) for one in specs if one.get("model")]
     if names:
-        tensors = sum(len(source(name).weights(task)) for name in names)
-        begin(build_on_meta(make, tensors + OWN, names[0], "its settings"), task)  # type: ignore[arg-type]
+        tensors = sum(len(open_checkpoint(name).weights(task)) for name in names)
+        network: Any = build_on_meta(make, tensors + MAX_EXTRA_TENSORS, names[0], "its settings")
+        load_pretrained(network, task)
 
 
-def begin(model: Model, task: str, rate: float = 0.0) -> list[str]:
+def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
     """Give a fresh model the weights of the folder it names; what was done, in words.
 
     With the `rate` at which it will learn, also whether that is too high for such a network.
@@ -205,34 +218,40 @@ def begin(model: Model, task: str, rate: float = 0.0) -> list[str]:
     told = []
     for embedder in model.embedders:
         if name := getattr(embedder, "model", ""):
-            found = source(str(name))
+            found = open_checkpoint(str(name))
             weights = found.weights(task)
-            put(embedder, _of_embedder(weights, model.parts), str(found.folder))
+            load_weights(embedder, _embedder_weights(weights, model.parts), str(found.folder))
             told.append(f"weights of the embedder are those of {found.folder}")
-            more = _more(model, found, weights, task)
+            more = _load_pool_and_head(model, found, weights, task)
             told += [f"weights of the {part} begin there, too" for part in more]
             tuned = sum(p.numel() for p in embedder.parameters() if p.requires_grad)
-            if rate >= HIGH and tuned >= LARGE and not getattr(embedder, "frozen", False):
+            if (
+                rate >= HIGH_LEARNING_RATE
+                and tuned >= LARGE_NETWORK
+                and not getattr(embedder, "frozen", False)
+            ):
                 told.append(
                     f"note: train.learning_rate={rate:g} is high for a network of {tuned:,} "
                     "weights: it may forget what it knows. 2e-5 to 5e-5 is usual; or set "
                     "embedder.frozen=true"
                 )
     if model.speaks and (name := getattr(model.head.decoder, "model", "")):
-        found = source(str(name))
-        put(model.head.decoder, _under(found.weights(task), SPEAKS), str(found.folder))  # type: ignore[arg-type]
+        found = open_checkpoint(str(name))
+        decoder: Any = model.head.decoder
+        weights = _strip_prefix(found.weights(task), DECODER_PREFIX)
+        load_weights(decoder, weights, str(found.folder))
         told.append(f"weights are those of {found.folder}")
     return told
 
 
-def _of_embedder(weights: Mapping[str, Tensor], parts: Mapping[str, Any]) -> dict[str, Tensor]:
-    own = _under(weights, "embedders.0.")
+def _embedder_weights(weights: Mapping[str, Tensor], parts: Mapping[str, Any]) -> dict[str, Tensor]:
+    own = _strip_prefix(weights, "embedders.0.")
     if own:
         return own
     specs = parts["embedder"] if isinstance(parts["embedder"], list) else [parts["embedder"]]
     if any(spec["kind"] == "elmo" for spec in specs):
         return network_of(weights)
-    spoken = _under(weights, SPEAKS)
+    spoken = _strip_prefix(weights, DECODER_PREFIX)
     # What scores words stays behind: only who reads them is wanted.
     return {
         gpt2.embedder_name(name): tensor
@@ -241,7 +260,9 @@ def _of_embedder(weights: Mapping[str, Tensor], parts: Mapping[str, Any]) -> dic
     }
 
 
-def _more(model: Model, found: Source, weights: Mapping[str, Tensor], task: str) -> list[str]:
+def _load_pool_and_head(
+    model: Model, found: PretrainedSource, weights: Mapping[str, Tensor], task: str
+) -> list[str]:
     """Let pool and head begin with what the folder has for them, where they are the same."""
     done = []
     pool = model.parts.get("pool", {})
@@ -251,13 +272,13 @@ def _more(model: Model, found: Source, weights: Mapping[str, Tensor], task: str)
         ("head", model.head, task == "masked"),
     ]
     for name, part, wanted in parts:
-        own, given = part.state_dict(), _under(weights, f"{name}.")
+        own, given = part.state_dict(), _strip_prefix(weights, f"{name}.")
         fits = {k: given[k] for k in own if k in given and own[k].shape == given[k].shape}
         if wanted and fits:
-            put(part, {**own, **fits}, str(found.folder))
+            load_weights(part, {**own, **fits}, str(found.folder))
             done.append(name)
     return done
 
 
-def _under(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _strip_prefix(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in weights.items() if n.startswith(prefix)}

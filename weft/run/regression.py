@@ -9,20 +9,20 @@ from weft.batch import Store
 from weft.classic.linear.regularisation import GRIDS, choose, fit_for
 from weft.classic.linear.regularisation import scores as linear_scores
 from weft.errors import UserError
-from weft.inference.forward import scores
+from weft.inference.forward import collect_outputs
 from weft.model import Model
 from weft.tasks.regress import Scale
 from weft.tasks.task import figures
-from weft.train.logger import forget_after
+from weft.train.logger import truncate_metrics
 
 if TYPE_CHECKING:
-    from weft.run.neural import Run
+    from weft.run.neural import NeuralRun
 
 # Vectors of length one need a larger C than n-grams, of which a text has hundreds.
 GRID = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
-def fit_head(run: "Run", model: Model, train: Store, dev: Store | None) -> None:
+def fit_head(run: "NeuralRun", model: Model, train: Store, dev: Store | None) -> None:
     """Compute the vector of every text once, fit the head on them and write its weights."""
     from threadpoolctl import threadpool_limits
 
@@ -32,10 +32,10 @@ def fit_head(run: "Run", model: Model, train: Store, dev: Store | None) -> None:
             "The head 'logistic' is fitted over vectors that do not learn. Set "
             "embedder.frozen=true, encoder.kind=none and a pool without weights, such as mean."
         )
-    forget_after(run.folder / "metrics.jsonl", -1)
+    truncate_metrics(run.folder / "metrics.jsonl", -1)
     task, space, seed = run.task, run.space, run.settings.seed
-    vectors = _vectors(run, model, train, "train")
-    held = None if dev is None else (_vectors(run, model, dev, "dev"), dev.targets)
+    vectors = _compute_vectors(run, model, train, "train")
+    held = None if dev is None else (_compute_vectors(run, model, dev, "dev"), dev.targets)
     fit = fit_for("logistic", task, space, seed, head.balanced)
     with threadpool_limits(1):
         if head.strength:
@@ -60,6 +60,6 @@ def fit_head(run: "Run", model: Model, train: Store, dev: Store | None) -> None:
             run.heard(len(train), known)
 
 
-def _vectors(run: "Run", model: Model, store: Store, name: str) -> np.ndarray:
+def _compute_vectors(run: "NeuralRun", model: Model, store: Store, name: str) -> np.ndarray:
     run.watch.say(f"computing the vectors of {name}: {len(store):,} texts")
-    return scores(model, store, run.runtime, lambda reading: reading.vector)
+    return collect_outputs(model, store, run.runtime, lambda reading: reading.vector)

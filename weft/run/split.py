@@ -17,22 +17,22 @@ import numpy as np
 from weft.errors import UserError
 from weft.run.data import (
     Data,
-    Manner,
+    ReadMode,
     Source,
-    alike,
     choose_columns,
+    example_source,
     has_classes,
-    manner_of,
-    source,
+    like_train,
+    read_mode,
 )
 from weft.storage import atomic_write
 from weft.text.example import CharSpans, Example, GoldAnswers, Tally, WordAnnotations
 from weft.text.formats.parallel import resolve_files
 from weft.text.line_source import file_not_found
 
-TEST_SHARE = 0.2  # of the training file, when there is neither a test file nor folds
-BINS = 10  # strata of a numeric label
-SHOWN = 5  # classes named in a note
+TEST_FRACTION = 0.2  # of the training file, when there is neither a test file nor folds
+LABEL_BINS = 10  # strata of a numeric label
+MAX_CLASSES_SHOWN = 5  # classes named in a note
 NO_FOLD = -1  # of a text that every fold learns from and none is measured on
 
 
@@ -46,7 +46,7 @@ class Splits:
     note: Callable[[], str] = str  # what to say of classes that were kept in train
 
 
-def opened(
+def open_splits(
     data: Data,
     task: Mapping[str, Any],
     tally: Tally | None = None,
@@ -60,11 +60,11 @@ def opened(
         return data, splits, ()
     check_files(data)
     data, lines = choose_columns(data, task)
-    return data, from_files(data, tally, manner_of(task), has_classes(task)), lines
+    return data, from_files(data, tally, read_mode(task), has_classes(task)), lines
 
 
 def from_files(
-    data: Data, tally: Tally | None = None, manner: Manner = "labelled", classes: bool = False
+    data: Data, tally: Tally | None = None, mode: ReadMode = "labelled", classes: bool = False
 ) -> Splits:
     """Sources that read the configured files anew each time they are called.
 
@@ -75,43 +75,49 @@ def from_files(
     and lines drawn from among those that are learned would be foretold too easily.
     """
     check_files(data)
-    if manner != "labelled":
-        return _in_order(data, tally, manner)
+    if mode != "labelled":
+        return _sequential_splits(data, tally, mode)
 
     def in_dev(example: Example) -> bool:
-        return held(kept_with(example), data.share)
+        return in_holdout(group_key(example), data.share)
 
     if not classes or data.dev or not data.share:
-        return _parts(data, None, in_dev, tally)
+        return _split_files(data, None, in_dev, tally)
 
     @cache
-    def stays() -> Lost:
-        return lost(source(data, data.train)(), in_dev)
+    def stays() -> UntrainableClasses:
+        return find_untrainable_classes(example_source(data, data.train)(), in_dev)
 
-    part = _parts(data, None, lambda e: in_dev(e) and not stays().keeps(e), tally)
+    part = _split_files(data, None, lambda e: in_dev(e) and not stays().contains_text(e), tally)
     return replace(part, note=lambda: stays().note("dev"))
 
 
 @dataclass(frozen=True)
-class Lost:
+class UntrainableClasses:
     """Classes that a part would take every row of, and the texts of those rows."""
 
     labels: tuple[str, ...]
     texts: frozenset[int]
 
-    def keeps(self, example: Example) -> bool:
+    def contains_text(self, example: Example) -> bool:
         """Whether a row, or a copy of its text, must stay in train."""
-        return bool(self.texts) and key(kept_with(example)) in self.texts
+        return bool(self.texts) and text_hash(group_key(example)) in self.texts
 
     def note(self, part: str) -> str:
         if not self.labels:
             return ""
-        shown = ", ".join(f"'{label}'" for label in self.labels[:SHOWN])
-        more = f", … ({len(self.labels) - SHOWN:,} more)" if len(self.labels) > SHOWN else ""
+        shown = ", ".join(f"'{label}'" for label in self.labels[:MAX_CLASSES_SHOWN])
+        more = (
+            f", … ({len(self.labels) - MAX_CLASSES_SHOWN:,} more)"
+            if len(self.labels) > MAX_CLASSES_SHOWN
+            else ""
+        )
         return f"kept in train, as {part} would have taken every row of them: {shown}{more}"
 
 
-def lost(examples: Iterable[Example], out: Callable[[Example], bool]) -> Lost:
+def find_untrainable_classes(
+    examples: Iterable[Example], out: Callable[[Example], bool]
+) -> UntrainableClasses:
     """Find the classes whose rows would all be held out, in one pass."""
     learned: set[str] = set()
     waiting: dict[str, list[int]] = {}
@@ -123,10 +129,10 @@ def lost(examples: Iterable[Example], out: Callable[[Example], bool]) -> Lost:
             if name in learned:
                 waiting.pop(name, None)
             else:
-                waiting.setdefault(name, []).append(key(kept_with(example)))
+                waiting.setdefault(name, []).append(text_hash(group_key(example)))
     if not learned:  # nothing at all is left to learn from, which the task will say
         waiting = {}
-    return Lost(tuple(sorted(waiting)), frozenset(chain(*waiting.values())))
+    return UntrainableClasses(tuple(sorted(waiting)), frozenset(chain(*waiting.values())))
 
 
 def _classes(example: Example) -> tuple[str, ...]:
@@ -147,25 +153,25 @@ def check_files(data: Data) -> None:
                 raise file_not_found(file)
 
 
-def _in_order(data: Data, tally: Tally | None, manner: Manner) -> Splits:
+def _sequential_splits(data: Data, tally: Tally | None, mode: ReadMode) -> Splits:
     """The files as they are; without one for dev, it is the last share of the training file."""
 
     def file(path: str) -> Source:
-        return source(alike(data, path), path, tally, manner=manner)
+        return example_source(like_train(data, path), path, tally, mode=mode)
 
     test = file(data.test) if data.test else None
-    whole = source(data, data.train, tally, manner=manner)
+    whole = example_source(data, data.train, tally, mode=mode)
     if data.dev or not data.share:
         return Splits(whole, file(data.dev) if data.dev else None, test)
 
     @cache
     def first() -> int:
-        rows = sum(1 for _ in source(data, data.train, manner=manner)())
+        rows = sum(1 for _ in example_source(data, data.train, mode=mode)())
         return rows - int(data.share * rows + 0.5)
 
     return Splits(
         lambda: islice(whole(), first()),
-        lambda: islice(source(data, data.train, manner=manner)(), first(), None),
+        lambda: islice(example_source(data, data.train, mode=mode)(), first(), None),
         test,
     )
 
@@ -190,7 +196,7 @@ class Holdout:
             return cls(dev, test)
 
 
-def holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
+def choose_holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
     """Choose what dev and test take from train where they have no file of their own.
 
     Every label gives the same share, to the nearest text; sentences that are labelled word by word
@@ -199,55 +205,59 @@ def holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
     class loses all of its rows. Two passes, of which the first keeps two hashes and a label's
     number of each row.
     """
-    shares = {"test": 0.0 if data.test else TEST_SHARE, "dev": 0.0 if data.dev else data.share}
+    shares = {"test": 0.0 if data.test else TEST_FRACTION, "dev": 0.0 if data.dev else data.share}
     if not any(shares.values()):
         return Holdout()
     keys, order, values = array("Q"), array("L"), array("d")
     names: dict[object, int] = {}
-    for example in source(data, data.train)():
-        keys.append(key(kept_with(example)))
-        order.append(_order(kept_with(example)))
+    for example in example_source(data, data.train)():
+        keys.append(text_hash(group_key(example)))
+        order.append(_hash_order(group_key(example)))
         stratum = None if mixed else _stratum(example)
-        name = _number(example) if numbers else names.setdefault(stratum, len(names))
+        name = _label_number(example) if numbers else names.setdefault(stratum, len(names))
         values.append(name)
     texts, first = np.unique(np.array(keys, np.uint64), return_index=True)
     strata = np.array(values)[first]
-    strata = _bins(strata) if numbers else strata
+    strata = _quantile_bins(strata) if numbers else strata
     lots = {"test": texts, "dev": np.array(order)[first]}
     chosen, free = {}, np.ones(len(texts), bool)
     for side, share in shares.items():
-        taken = _lowest(lots[side], strata, free, share)
+        taken = _choose_lowest(lots[side], strata, free, share)
         chosen[side] = frozenset(texts[taken].tolist())
         free &= ~taken
     if numbers or mixed:
         return Holdout(chosen["dev"], chosen["test"])
     out = chosen["dev"] | chosen["test"]
-    stays = lost(source(data, data.train)(), lambda e: key(kept_with(e)) in out)
+    stays = find_untrainable_classes(
+        example_source(data, data.train)(), lambda e: text_hash(group_key(e)) in out
+    )
     dev, test = (chosen[side] - stays.texts for side in ("dev", "test"))
     return Holdout(dev, test, stays.note("dev and test"))
 
 
-def _lowest(lots: np.ndarray, strata: np.ndarray, free: np.ndarray, share: float) -> np.ndarray:
+def _choose_lowest(
+    lots: np.ndarray, strata: np.ndarray, free: np.ndarray, fraction: float
+) -> np.ndarray:
     """Of those that are free, the share with the lowest lots in each stratum."""
     taken = np.zeros(len(lots), bool)
     rows = np.flatnonzero(free)
     rows = rows[np.lexsort((lots[rows], strata[rows]))]
     starts = np.flatnonzero(np.diff(strata[rows], prepend=np.nan))
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-        taken[rows[start : start + int(share * (end - start) + 0.5)]] = True
+        taken[rows[start : start + int(fraction * (end - start) + 0.5)]] = True
     return taken
 
 
-def with_test(data: Data, chosen: Holdout) -> Splits:
+def apply_holdout(data: Data, chosen: Holdout) -> Splits:
     """The configured files; what has no file of its own is taken from train as it was chosen."""
 
     def within(side: frozenset[int]) -> Callable[[Example], bool]:
-        return lambda e: key(kept_with(e)) in side
+        return lambda e: text_hash(group_key(e)) in side
 
-    return _parts(data, within(chosen.test), within(chosen.dev))
+    return _split_files(data, within(chosen.test), within(chosen.dev))
 
 
-def kept_with(example: Example) -> str:
+def group_key(example: Example) -> str:
     """The text whose copies stay on one side: of a question about a passage, the passage."""
     label, passage = example.label, example.other
     if not passage:
@@ -258,25 +268,25 @@ def kept_with(example: Example) -> str:
     return passage if asked or found else example.text
 
 
-def key(text: str) -> int:
+def text_hash(text: str) -> int:
     """A number that copies of a text share, whatever their case and spaces."""
     plain = " ".join(text.casefold().split()).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), "big")
 
 
-def _parts(
+def _split_files(
     data: Data,
     in_test: Callable[[Example], bool] | None,
     in_dev: Callable[[Example], bool],
     tally: Tally | None = None,
 ) -> Splits:
     """The three parts; `in_test` and `in_dev` say what train gives to a part without a file."""
-    texts = source(data, data.train)
+    texts = example_source(data, data.train)
     taken: list[Callable[[Example], bool]] = []
 
     def part(path: str, mine: Callable[[Example], bool] | None) -> Source | None:
         if path:
-            return source(alike(data, path), path, tally)
+            return example_source(like_train(data, path), path, tally)
         if mine is None:
             return None
         earlier = tuple(taken)
@@ -285,46 +295,48 @@ def _parts(
 
     test = part(data.test, in_test)
     dev = part(data.dev, in_dev if data.share else None)
-    whole = source(data, data.train, tally, phrases=data.phrases)
-    train = _without(whole, texts, lambda e: any(out(e) for out in taken), data.phrases)
+    whole = example_source(data, data.train, tally, phrases=data.phrases)
+    train = _remaining(whole, texts, lambda e: any(out(e) for out in taken), data.phrases)
     return Splits(train, dev, test)
 
 
-def folded(data: Data, count: int, numbers: bool = False) -> list[Splits]:
+def cross_validation_splits(data: Data, count: int, numbers: bool = False) -> list[Splits]:
     """One Splits a fold: the fold is the test, a share of the rest is dev; all held in memory."""
-    examples = list(source(data, data.train)())
-    owner = folds(examples, count, numbers=numbers)
-    alone = Lost((), frozenset()) if numbers else _in_one_fold(examples, owner)
-    owner = [NO_FOLD if alone.keeps(e) else k for e, k in zip(examples, owner, strict=True)]
-    phrases = list(source(data, data.train, phrases=True)()) if data.phrases else examples
+    examples = list(example_source(data, data.train)())
+    owner = assign_folds(examples, count, numbers=numbers)
+    alone = (
+        UntrainableClasses((), frozenset()) if numbers else _classes_in_one_fold(examples, owner)
+    )
+    owner = [NO_FOLD if alone.contains_text(e) else k for e, k in zip(examples, owner, strict=True)]
+    phrases = list(example_source(data, data.train, phrases=True)()) if data.phrases else examples
     return [
         replace(
-            _fold(data, examples, phrases, owner, number, not numbers),
+            _make_fold(data, examples, phrases, owner, number, not numbers),
             note=lambda: alone.note("one fold"),
         )
         for number in range(count)
     ]
 
 
-def _in_one_fold(examples: Sequence[Example], owner: Sequence[int]) -> Lost:
+def _classes_in_one_fold(examples: Sequence[Example], owner: Sequence[int]) -> UntrainableClasses:
     """Find the classes of which one fold has every row, so that it could not learn them."""
     places: dict[str, set[int]] = defaultdict(set)
     texts: dict[str, set[int]] = defaultdict(set)
     for example, fold in zip(examples, owner, strict=True):
         for name in _classes(example):
             places[name].add(fold)
-            texts[name].add(key(kept_with(example)))
+            texts[name].add(text_hash(group_key(example)))
     alone = sorted(name for name, found in places.items() if len(found) == 1)
-    return Lost(tuple(alone), frozenset(chain(*(texts[name] for name in alone))))
+    return UntrainableClasses(tuple(alone), frozenset(chain(*(texts[name] for name in alone))))
 
 
-def folds(
+def assign_folds(
     examples: Sequence[Example], count: int, seed: int = 0, numbers: bool = False
 ) -> list[int]:
     """The fold of each example: labels spread evenly, copies of one text in the same fold."""
     copies: dict[int, list[int]] = defaultdict(list)
     for i, example in enumerate(examples):
-        copies[key(kept_with(example))].append(i)
+        copies[text_hash(group_key(example))].append(i)
     if len(copies) < count:
         raise UserError(
             f"{count} folds need at least {count} different texts; {len(copies)} found."
@@ -348,17 +360,17 @@ def folds(
     return owner
 
 
-def held(text: str, share: float) -> bool:
+def in_holdout(text: str, fraction: float) -> bool:
     """Whether a text falls into the held-out share: decided by the text alone, so that copies of
     one text stay on one side, and a file larger than memory can be split while it streams."""
-    return _order(text) < share * 2**32
+    return _hash_order(text) < fraction * 2**32
 
 
-def _order(text: str) -> int:
+def _hash_order(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
-def digest(path: str) -> str:
+def file_digest(path: str) -> str:
     """A hash of the contents of a file, or of every file in a folder."""
     total = hashlib.sha256()
     place = Path(path)
@@ -374,7 +386,7 @@ def digest(path: str) -> str:
     return total.hexdigest()
 
 
-def _fold(
+def _make_fold(
     data: Data,
     examples: list[Example],
     phrases: list[Example],
@@ -384,22 +396,24 @@ def _fold(
 ) -> Splits:
     mine = [e for e, fold in zip(examples, owner, strict=True) if fold == number]
     rest = [e for e, fold in zip(examples, owner, strict=True) if fold != number]
-    texts = {key(kept_with(e)) for e in mine}
-    stays = lost(rest if classes else (), lambda e: _dev(e, data))
+    texts = {text_hash(group_key(e)) for e in mine}
+    stays = find_untrainable_classes(rest if classes else (), lambda e: _in_dev(e, data))
 
     def in_dev(example: Example) -> bool:
-        return _dev(example, data) and not stays.keeps(example)
+        return _in_dev(example, data) and not stays.contains_text(example)
 
-    train = _without(
+    train = _remaining(
         lambda: iter(phrases if data.phrases else rest),
         lambda: iter(examples),
-        lambda e: key(kept_with(e)) in texts or in_dev(e),
+        lambda e: text_hash(group_key(e)) in texts or in_dev(e),
         data.phrases,
     )
     return Splits(train, _dev_source(data, lambda: iter(rest), in_dev), lambda: iter(mine))
 
 
-def _without(whole: Source, texts: Source, out: Callable[[Example], bool], phrases: bool) -> Source:
+def _remaining(
+    whole: Source, texts: Source, out: Callable[[Example], bool], phrases: bool
+) -> Source:
     """Training examples that are not held out; a phrase goes where its sentence goes."""
     if not phrases:
         return lambda: (e for e in whole() if not out(e))
@@ -415,13 +429,13 @@ def _without(whole: Source, texts: Source, out: Callable[[Example], bool], phras
     return examples
 
 
-def _dev(example: Example, data: Data) -> bool:
-    return not data.dev and held(kept_with(example), data.share)
+def _in_dev(example: Example, data: Data) -> bool:
+    return not data.dev and in_holdout(group_key(example), data.share)
 
 
 def _dev_source(data: Data, rest: Source, in_dev: Callable[[Example], bool]) -> Source | None:
     if data.dev:
-        return source(alike(data, data.dev), data.dev)
+        return example_source(like_train(data, data.dev), data.dev)
     return (lambda: filter(in_dev, rest())) if data.share else None
 
 
@@ -429,7 +443,7 @@ def _strata(examples: Sequence[Example], numbers: bool) -> list[object]:
     """What should be spread evenly: the label, or the part of the scale a number falls into."""
     if not numbers:
         return [_stratum(example) for example in examples]
-    return list(_bins(np.array([_number(example) for example in examples])))
+    return list(_quantile_bins(np.array([_label_number(example) for example in examples])))
 
 
 def _stratum(example: Example) -> object:
@@ -441,13 +455,13 @@ def _stratum(example: Example) -> object:
     )
 
 
-def _bins(values: np.ndarray) -> np.ndarray:
+def _quantile_bins(values: np.ndarray) -> np.ndarray:
     """The tenth of the scale that each value falls into."""
     ranks = values.argsort(kind="stable").argsort(kind="stable")
-    return ranks * BINS // max(1, len(values))
+    return ranks * LABEL_BINS // max(1, len(values))
 
 
-def _number(example: Example) -> float:
+def _label_number(example: Example) -> float:
     try:
         return float(example.label)  # type: ignore[arg-type]
     except (TypeError, ValueError):

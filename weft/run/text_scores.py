@@ -14,15 +14,15 @@ from weft.metrics.per_sentence import Comparison, SentenceMeasure, compared
 from weft.metrics.perplexity import size
 from weft.metrics.sentence_counts import Statistic
 from weft.run.data import Data
-from weft.run.split import digest
+from weft.run.split import file_digest
 from weft.text.formats.parallel import resolve_files
 
-WRITING = ("seq2seq", "language")  # tasks whose answers are texts, or what texts cost
+TEXT_TASKS = ("seq2seq", "language")  # tasks whose answers are texts, or what texts cost
 CHECKPOINT = "checkpoint"  # what a training begins with, among the contents that decide it
 Answer = Mapping[str, Any]  # a line of predictions.jsonl
 
 
-class Nats(SentenceMeasure):
+class NatsPerWord(SentenceMeasure):
     """What the words of texts cost on average; e to it is their perplexity.
 
     Two models are paired on this logarithm: a perplexity itself is ruled by its largest values.
@@ -43,32 +43,34 @@ class Nats(SentenceMeasure):
         return {self.metric: lambda sums: ratio(sums[:, 0], sums[:, 1])}
 
 
-def contents(data: Data, pretrained: str = "") -> dict[str, str]:
+def content_digests(data: Data, pretrained: str = "") -> dict[str, str]:
     """A digest of each file that a [data] section names, and of those that belong to it.
 
     With them comes that of the checkpoint where a training begins with one.
     """
     paths = {"train": data.train, "dev": data.dev, "test": data.test}
     found = {
-        name: "".join(map(digest, resolve_files(path, data.target, data.references)))
+        name: "".join(map(file_digest, resolve_files(path, data.target, data.references)))
         for name, path in paths.items()
         if path
     }
     if pretrained:
-        from weft.convert.locate import located
+        from weft.convert.locate import locate
 
-        found[CHECKPOINT] = digest(str(located(pretrained)))
+        found[CHECKPOINT] = file_digest(str(locate(pretrained)))
     return found
 
 
-def checkpoint(full: Mapping[str, Any]) -> str:
+def initial_checkpoint(full: Mapping[str, Any]) -> str:
     """The checkpoint that filled settings begin with; nothing where they begin at random."""
     tables = full.get("embedder", full.get("decoder", {}))
     listed = tables if isinstance(tables, list) else [tables]
     return next((str(one["model"]) for one in listed if one.get("model")), "")
 
 
-def sentences(task: Any, metric: str, seeds: Sequence[Sequence[Answer]]) -> SentenceMeasure | None:
+def sentence_measure(
+    task: Any, metric: str, seeds: Sequence[Sequence[Answer]]
+) -> SentenceMeasure | None:
     """The counts of each text behind a corpus figure, the mean over trainings with several seeds.
 
     BLEU, chrF and perplexity do not change when all counts are multiplied, so that this is the
@@ -77,35 +79,35 @@ def sentences(task: Any, metric: str, seeds: Sequence[Sequence[Answer]]) -> Sent
     """
     tables = []
     for answers in seeds:
-        measure = _part(task, metric)
+        measure = _metric_of(task, metric)
         if measure is None:
             return None
-        if isinstance(measure, Nats):
+        if isinstance(measure, NatsPerWord):
             measure.add(answers, [a["text"] for a in answers])
         else:
             measure.add([a["value"] for a in answers], [a["label"] for a in answers])
         tables.append(measure.table())
-    found = _part(task, metric)
+    found = _metric_of(task, metric)
     if found is None or len({len(table) for table in tables}) != 1:
         return None
     found.rows = [tuple(row) for row in np.mean(tables, axis=0).tolist()]
     return found
 
 
-def difference(
+def compare_systems(
     task: Any, metric: str, first: Sequence[Sequence[Answer]], second: Sequence[Sequence[Answer]]
 ) -> Comparison | None:
     """The paired bootstrap between two systems, each with the answers of its seeds."""
-    one, other = (sentences(task, metric, seeds) for seeds in (first, second))
+    one, other = (sentence_measure(task, metric, seeds) for seeds in (first, second))
     if one is None or other is None or one.n != other.n:
         return None
     return compared(one, other, metric)
 
 
-def _part(task: Any, metric: str) -> SentenceMeasure | None:
+def _metric_of(task: Any, metric: str) -> SentenceMeasure | None:
     """A new measure of one figure, out of those that a task has."""
     if "perplexity" in metric:
-        return Nats(metric, getattr(task, "lines", True))
+        return NatsPerWord(metric, getattr(task, "lines", True))
     whole = task.measure(None)  # nothing of the answers' space is needed: they are texts here
     whole = getattr(whole, "figures_of", whole)
     for each in getattr(whole, "measures", (whole,)):

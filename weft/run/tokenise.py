@@ -13,19 +13,19 @@ from weft.batch import Store
 from weft.batch.indexer import Indexer, Row
 from weft.errors import UserError
 from weft.model import UNKNOWN, Model
-from weft.predict.neural import window_of
-from weft.run.data import Data, Source, counted
+from weft.predict.neural import passage_window
+from weft.run.data import Data, Source, labelled_only
 from weft.tasks.annotation import Found
 from weft.tasks.extractive_qa import Window, pointed, where
 from weft.tasks.task import Space, Task
 from weft.text.example import UNKNOWN_WORDS, Example, Tally
-from weft.train.logger import Watch
+from weft.train.logger import RunLogger
 
-CHUNK = 10_000  # texts tokenised together
+TOKENISE_CHUNK_TEXTS = 10_000  # texts tokenised together
 
 
 @dataclass(frozen=True)
-class Asked:
+class DevReference:
     """The right answers of a row, the words it can copy, and the record it came from."""
 
     right: Any
@@ -35,21 +35,23 @@ class Asked:
 
 
 @dataclass
-class Stores:
+class SplitTokeniser:
     """Makes stores of the splits of one training."""
 
     task: Task
     space: Space
     data: Data
     folder: Path
-    watch: Watch
+    watch: RunLogger
     tally: Tally
     model: Model
     index: Indexer
-    asked: list[Asked] = field(default_factory=list)  # of each dev row, where texts are measured
+    asked: list[DevReference] = field(
+        default_factory=list
+    )  # of each dev row, where texts are measured
     examples: int = 0  # of a split that have become rows
 
-    def of(self, examples: Source, name: str) -> Store:
+    def tokenise(self, examples: Source, name: str) -> Store:
         """Tokenise a split once; what is cut or left out goes into the tally."""
         model = self.model
         if model.pooling == "decoder" and self.index.policy == "windows":
@@ -70,17 +72,19 @@ class Stores:
             features=model.features, pairs=model.reads == "pairs",
         )  # fmt: skip
         self.tally.open = True
-        rows = self.watch.reading(counted(examples, self.data, self.tally), f"tokenising {name}")
-        kept = self._with_targets(self._lessons(rows, name))
-        while chunk := list(islice(kept, CHUNK)):
+        rows = self.watch.reading(
+            labelled_only(examples, self.data, self.tally), f"tokenising {name}"
+        )
+        kept = self._with_targets(self._training_instances(rows, name))
+        while chunk := list(islice(kept, TOKENISE_CHUNK_TEXTS)):
             if model.reads in ("text", "pairs", "vectors"):
-                self._texts(chunk, store, name)
+                self._tokenise_texts(chunk, store, name)
             else:
-                self._words(chunk, store, name)
+                self._tokenise_words(chunk, store, name)
         self.tally.open = False
         return store.close()
 
-    def _lessons(self, rows: Iterator[Example], name: str) -> Iterator[Example]:
+    def _training_instances(self, rows: Iterator[Example], name: str) -> Iterator[Example]:
         """One for each right answer where a model learns; where it is measured, all together."""
         task: Any = self.task
         if name == "train" and hasattr(task, "lessons"):
@@ -96,7 +100,7 @@ class Stores:
                     raise
                 self.tally.add("unknown labels skipped", example.where)
 
-    def _words(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
+    def _tokenise_words(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
         """Rows of words, or of the nodes of trees."""
         given = [example for example, _ in chunk]
         trees = self.model.reads == "trees"
@@ -104,32 +108,36 @@ class Stores:
             example, target = chunk[row.text]
             if self.model.reads == "words" and not self.model.whole:
                 target = target[row.start : row.start + len(row.ids)]
-            self._note_unknown(row, example, name)
+            self._count_unknown(row, example, name)
             store.append(row.ids, target, example.line, row.pieces, row.parents)
 
-    def _note_unknown(self, row: Row, example: Example, name: str) -> None:
+    def _count_unknown(self, row: Row, example: Example, name: str) -> None:
         """Count a text some of whose words the model cannot tell apart."""
         if row.read and row.coverage < row.read:
             self.tally.add(f"{name} {UNKNOWN_WORDS}", f"{example.where} ({row.unknown})")
 
-    def _texts(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
+    def _tokenise_texts(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
         """Rows of the tokens of texts, or of vectors."""
         self._check_lengths(chunk)
         task: Any = self.task
-        for row in self._indexed([example for example, _ in chunk]):
+        for row in self._index([example for example, _ in chunk]):
             example, target = chunk[row.text]
             window = None
             if hasattr(task, "placed"):
-                window = window_of(self.model, row, example.other or "", self.examples + row.text)
-                target = self._placed(target, window, example, name)
+                window = passage_window(
+                    self.model, row, example.other or "", self.examples + row.text
+                )
+                target = self._locate_answer(target, window, example, name)
                 if target is None:
                     continue
             if name == "dev" and hasattr(task, "right"):
-                self.asked.append(Asked(task.right(example), row.words, example.fields, window))
+                self.asked.append(
+                    DevReference(task.right(example), row.words, example.fields, window)
+                )
             if row.read < 1:
                 what = f"{name} texts read only in part"
                 self.tally.add(what, f"{example.where} ({row.read:.0%})")
-            self._note_unknown(row, example, name)
+            self._count_unknown(row, example, name)
             if row.clipped:
                 self.tally.add(f"{name} texts with words too long to spell out", example.where)
             if beyond := self.model.beyond:  # what was cut off the source cannot be copied
@@ -138,7 +146,7 @@ class Stores:
             store.append(row.ids, target, example.line, row.pieces, second=row.second)
         self.examples += len(chunk)
 
-    def _placed(self, target: Any, window: Window, example: Example, name: str) -> Any:
+    def _locate_answer(self, target: Any, window: Window, example: Example, name: str) -> Any:
         """The steps of an answer in a row; nothing where there are none to be learned."""
         task: Any = self.task
         steps = task.placed(target, window.spans)
@@ -152,7 +160,7 @@ class Stores:
         learned = name != "train" or task.no_answer or steps[0] >= 0
         return steps if learned else None
 
-    def _indexed(self, given: list[Example]) -> Iterator[Row]:
+    def _index(self, given: list[Example]) -> Iterator[Row]:
         def where(i: int) -> str:
             return given[i].where
 
@@ -171,7 +179,9 @@ class Stores:
                 )
 
 
-def found_in(rows: Iterable[Any], asked: Sequence[Asked], store: Store) -> tuple[list[Any], Any]:
+def predictions_and_references(
+    rows: Iterable[Any], asked: Sequence[DevReference], store: Store
+) -> tuple[list[Any], Any]:
     """What was decoded of each row, and what is right."""
     windows = [own.window for own in asked if own.window is not None]
     if windows:

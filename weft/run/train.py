@@ -24,38 +24,49 @@ from weft import registry
 from weft.config import Config
 from weft.errors import UserError, unknown_name
 from weft.metrics import Figure
-from weft.predict.evaluate import evaluate, unlabelled
-from weft.predict.predictor import CHUNK, Engine, Predictor, load
-from weft.predict.preprocess import prepared
+from weft.predict.evaluate import evaluate, missing_label_error
+from weft.predict.predictor import CHUNK_TEXTS, Engine, Predictor, load
+from weft.predict.preprocess import preprocess
 from weft.progress import announced
-from weft.run.data import Data, Source, checked, counted, manner_of, nearly_same, some, unread
-from weft.run.folder import check_free, explained, prepare
+from weft.run.data import (
+    Data,
+    Source,
+    labelled_only,
+    near_duplicate_labels,
+    read_mode,
+    require_rows,
+    unused_second_text,
+    validate,
+)
+from weft.run.folder import check_writable, clear_folder, explain_failures
 from weft.run.settings import read_settings
-from weft.run.split import Splits, opened
+from weft.run.split import Splits, open_splits
 from weft.storage import jsonl, locked, write_text
 from weft.tasks.task import Space, Task, built
 from weft.text.annotation import trees
 from weft.text.example import Example, Tally
 from weft.text.formats import features
-from weft.train.logger import Watch, as_it_was
+from weft.train.logger import RunLogger, restore_on_failure
 from weft.train.settings import Settings
 
 PRETRAINED = "pretrained"  # the kind of what a folder holds, until it is opened
-GOLDEN_LENGTH = 2000  # characters; longer texts would make a model folder needlessly large
+MAX_GOLDEN_CHARACTERS = 2000  # characters; longer texts would make a model folder needlessly large
 
 
 NEURAL_ADVICE = "Lower train.batch or train.budget, set data.limit, or choose a smaller network."
 CLASSIC_ADVICE = "Lower classic.size, train on fewer texts, or merge rare labels."
 
-Heard = Callable[[int, dict[str, float]], None]  # told the step and the dev figures found there
+EvalCallback = Callable[
+    [int, dict[str, float]], None
+]  # told the step and the dev figures found there
 
 
-class Stop(Exception):
+class StopTraining(Exception):
     """What a listener raises to end a training that is not worth finishing; nothing is saved."""
 
 
 @dataclass(frozen=True, repr=False)
-class Outcome:
+class RunResult:
     """What a run led to."""
 
     predictor: Predictor
@@ -66,7 +77,7 @@ class Outcome:
         metric = self.predictor.task.metric
         found = {name: figures[metric] for name, figures in self.figures.items()}
         told = [f"{name} {metric} {one.value:.4f} on {one.n}" for name, one in found.items()]
-        return f"Outcome({'; '.join(told) or 'nothing measured'})"
+        return f"RunResult({'; '.join(told) or 'nothing measured'})"
 
 
 @registry.typed
@@ -80,19 +91,19 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     quiet: bool = False,
-    heard: Heard | None = None,
+    on_evaluate: EvalCallback | None = None,
     trust: Sequence[str] = (),
-) -> Outcome:
+) -> RunResult:
     """Train what a configuration describes into a run folder, measure it, and save the model.
 
     `heard` is called after every evaluation; what it raises, such as Stop, ends the training.
     Parts from outside Weft are imported only from packages in `trust`.
     """
-    full, folder = filled(config), Path(output)
+    full, folder = resolve_config(config), Path(output)
     with locked(folder) as note:
-        check_free(folder, resume, overwrite)
+        check_writable(folder, resume, overwrite)
         return _train(
-            config, full, folder, splits, device, resume, quiet, heard, [note] if note else []
+            config, full, folder, splits, device, resume, quiet, on_evaluate, [note] if note else []
         )
 
 
@@ -104,25 +115,29 @@ def _train(
     device: str,
     resume: bool,
     quiet: bool,
-    heard: Heard | None,
+    on_evaluate: EvalCallback | None,
     notes: list[str],
-) -> Outcome:
+) -> RunResult:
     """Train in a folder that is ours alone; `full` is `config` with every default."""
     started = time.perf_counter()
     data, settings = Data(**full["data"]), Settings(**full["train"])
     tally = Tally(open=False)
-    manner = manner_of(full["task"])
-    with explained(folder, "reading the data", "Train on fewer or shorter texts."):
-        data, splits, chosen = opened(data, full["task"], tally, splits)
+    manner = read_mode(full["task"])
+    with explain_failures(folder, "reading the data", "Train on fewer or shorter texts."):
+        data, splits, chosen = open_splits(data, full["task"], tally, splits)
         full["data"] = dataclasses.asdict(data)
-        full["task"] |= settled(config, splits.train)
+        full["task"] |= infer_task_settings(config, splits.train)
         task = built(full)
         if "classic" not in full:
             _check_parts(full, task)
-        parser = _parser(data.parser, task, device)
-        splits = _prepared(splits, task, tally, data, parser)
+        parser = _load_parser(data.parser, task, device)
+        splits = _preprocess_splits(splits, task, tally, data, parser)
         skip = data.problems == "skip"
-        rows = some(counted(splits.train, data, tally, manner), data) if skip else splits.train()
+        rows = (
+            require_rows(labelled_only(splits.train, data, tally, manner), data)
+            if skip
+            else splits.train()
+        )
         place = f"reading {data.train or 'the training part'}"
         space = task.space(announced(rows, place, quiet))
         _check_metric(settings.metric, task, space)
@@ -134,34 +149,41 @@ def _train(
 
         runtime = on(device, settings.precision)
     if resume:
-        _check_same(folder, full)
-    prepare(folder, resume)
+        _check_same_model(folder, full)
+    clear_folder(folder, resume)
     with contextlib.ExitStack() as stack:
-        path = stack.enter_context(as_it_was(folder / "config.toml", resume))
+        path = stack.enter_context(restore_on_failure(folder / "config.toml", resume))
         engine: Engine
         made: dict[str, Any] = {"stopped": "", "completed": 1.0, "rising": "", "device_bytes": 0}
-        with explained(folder, "training", CLASSIC_ADVICE if runtime is None else NEURAL_ADVICE):
+        with explain_failures(
+            folder, "training", CLASSIC_ADVICE if runtime is None else NEURAL_ADVICE
+        ):
             write_text(path, configuration.dumps(full))  # first: it makes this a run folder
-            watch = Watch(folder, quiet=quiet, tensorboard=settings.tensorboard)
+            watch = RunLogger(folder, quiet=quiet, tensorboard=settings.tensorboard)
             stack.callback(watch.close)
-            for told in (*notes, *chosen, unread(splits.train, task), nearly_same(space)):
+            for told in (
+                *notes,
+                *chosen,
+                unused_second_text(splits.train, task),
+                near_duplicate_labels(space),
+            ):
                 if told:
                     watch.say(told)
             if runtime is None:
                 from weft.run import classic
 
-                fit = classic.Run(
-                    full["classic"], data, settings, task, space, splits, watch, tally, heard
+                fit = classic.ClassicRun(
+                    full["classic"], data, settings, task, space, splits, watch, tally, on_evaluate
                 )
                 _note_ignored(config, watch)
                 engine = fit.fit()
                 made |= {"stopped": fit.stopped, "completed": fit.completed}
             else:
-                from weft.run.neural import Run
+                from weft.run.neural import NeuralRun
 
-                run = Run(
+                run = NeuralRun(
                     full, data, settings, task, space, splits, folder, watch, tally, runtime,
-                    heard, parser, started,
+                    on_evaluate, parser, started,
                 )  # fmt: skip
                 engine = run.fit(resume)
                 made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
@@ -170,18 +192,18 @@ def _train(
                 made |= {"training_seconds": round(run.training_seconds, 3)}
         made["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
-        with explained(folder, "measuring the model", "Give smaller dev and test files."):
-            return _finish(predictor, splits, data, folder, watch, tally, made)
+        with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
+            return _evaluate_and_save(predictor, splits, data, folder, watch, tally, made)
 
 
-def filled(config: Config) -> dict[str, Any]:
+def resolve_config(config: Config) -> dict[str, Any]:
     """All sections with every default written in, or a UserError for what does not fit."""
     if PRETRAINED in _kinds(config):
-        from weft.run.pretrained import resolved
+        from weft.run.pretrained import resolve
 
-        config = resolved(config)
+        config = resolve(config)
     task = registry.fill("task", {"kind": "classify", **config["task"]}, ("tokenizer",))
-    data = checked(Data(**registry.check(Data, config["data"], "[data]")))
+    data = validate(Data(**registry.check(Data, config["data"], "[data]")))
     model = _model_sections(config)
     settings = read_settings(config["train"], model)
     return {
@@ -199,23 +221,23 @@ def _kinds(config: Config) -> set[Any]:
     return {part.get("kind") for part in parts}
 
 
-def _finish(
+def _evaluate_and_save(
     predictor: Predictor,
     splits: Splits,
     data: Data,
     folder: Path,
-    watch: Watch,
+    watch: RunLogger,
     tally: Tally,
     made: dict[str, Any],
-) -> Outcome:
+) -> RunResult:
     """Tune on dev, measure on dev and test, and write the model folder."""
     if splits.dev is not None and predictor.task.tuned:
-        _tune(predictor, counted(splits.dev, data, Tally()))
+        _tune_threshold(predictor, labelled_only(splits.dev, data, Tally()))
     found: dict[str, dict[str, Figure]] = {}
     own = predictor.task.metric
     metrics = list(dict.fromkeys((predictor.config["train"]["metric"] or own, own)))
     for name, source in (("dev", splits.dev), ("test", splits.test)):
-        if source is None or _empty(source):
+        if source is None or _is_empty(source):
             continue
         with jsonl(folder / "predictions.jsonl") as file:
             tally.open = name == "test"
@@ -234,7 +256,7 @@ def _finish(
         watch.event(name, **{k: f.value for k, f in found[name].items()})
     told = (splits.note(), made["rising"], getattr(predictor.engine, "note", ""))
     notes = [*filter(None, told), *tally.lines()]
-    if all(source is None or _empty(source) for source in (splits.dev, splits.test)):
+    if all(source is None or _is_empty(source) for source in (splits.dev, splits.test)):
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
     for line in notes:
         watch.say(f"note: {line}")
@@ -250,16 +272,16 @@ def _finish(
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
     reads = "pairs" if predictor.pairs else getattr(predictor.engine, "reads", "")
-    ask: Any = getattr(predictor.task, "asked", lambda example: _golden(example, reads))
+    ask: Any = getattr(predictor.task, "asked", lambda example: _golden_input(example, reads))
     dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
     texts = (ask(example) for example in chain(dev, splits.train()))
-    golden = (text for text in texts if len("".join(text)) <= GOLDEN_LENGTH)
+    golden = (text for text in texts if len("".join(text)) <= MAX_GOLDEN_CHARACTERS)
     predictor.save(folder / "model", list(islice(golden, data.golden)), record)
     watch.say(f"model saved in {folder / 'model'}")
-    return Outcome(predictor, found, record)
+    return RunResult(predictor, found, record)
 
 
-def _golden(example: Example, reads: str) -> str | tuple[str, str]:
+def _golden_input(example: Example, reads: str) -> str | tuple[str, str]:
     """An example as a text that the model can be asked again, whatever becomes of its files."""
     if reads == "pairs":
         return example.text, example.other or ""
@@ -272,7 +294,7 @@ def _golden(example: Example, reads: str) -> str | tuple[str, str]:
     return example.text
 
 
-def _parser(folder: str, task: Task, device: str) -> Predictor | None:
+def _load_parser(folder: str, task: Task, device: str) -> Predictor | None:
     """The model that makes the trees of texts without, where the task reads trees."""
     if not folder:
         return None
@@ -287,7 +309,7 @@ def _parser(folder: str, task: Task, device: str) -> Predictor | None:
     return found
 
 
-def _prepared(
+def _preprocess_splits(
     splits: Splits, task: Task, tally: Tally, data: Data, parser: Predictor | None
 ) -> Splits:
     """The same examples as the task reads them."""
@@ -296,12 +318,12 @@ def _prepared(
         if source is None or not hasattr(task, "prepare"):
             return source
         if parser is None:
-            return lambda: prepared(source(), task, tally, data.problems)
+            return lambda: preprocess(source(), task, tally, data.problems)
         kept: list[Any] = []  # parsed once
 
         def examples() -> Iterator[Any]:
             if not kept:
-                kept.extend(prepared(source(), task, tally, data.problems, parser))
+                kept.extend(preprocess(source(), task, tally, data.problems, parser))
             return iter(kept)
 
         return examples
@@ -311,17 +333,17 @@ def _prepared(
     return Splits(train, of(splits.dev), of(splits.test), splits.note)
 
 
-def _empty(source: Source) -> bool:
+def _is_empty(source: Source) -> bool:
     return next(source(), None) is None
 
 
-def _tune(predictor: Predictor, examples: Iterable[Any]) -> None:
+def _tune_threshold(predictor: Predictor, examples: Iterable[Any]) -> None:
     """Decide what is decided after training; only scores and targets are held in memory."""
     scores: list[Any] = []
     targets: list[Any] = []
     task: Any = predictor.task
     stream = iter(examples)
-    while chunk := list(islice(stream, CHUNK)):
+    while chunk := list(islice(stream, CHUNK_TEXTS)):
         kept = []
         for example in chunk:
             with contextlib.suppress(UserError):
@@ -338,7 +360,7 @@ def _tune(predictor: Predictor, examples: Iterable[Any]) -> None:
         predictor.space = task.tune(np.concatenate(scores), np.array(targets), predictor.space)
 
 
-def _note_ignored(config: Config, watch: Watch) -> None:
+def _note_ignored(config: Config, watch: RunLogger) -> None:
     """Say which settings of a neural training were given to a model that has none."""
     heeded = ("seed", "threads", "minutes", "metric", "tensorboard")
     ignored = [name for name in config["train"] if name not in heeded]
@@ -353,13 +375,13 @@ def _model_sections(config: Config) -> dict[str, Any]:
     if "classic" in config:
         from weft.run import classic
 
-        return classic.sections(config)
+        return classic.fill_sections(config)
     from weft.run import neural
 
-    return neural.sections(config)
+    return neural.fill_sections(config)
 
 
-def settled(config: Config, source: Source) -> dict[str, Any]:
+def infer_task_settings(config: Config, source: Source) -> dict[str, Any]:
     """What the training file says of the task where the configuration does not."""
     task: Any = registry.find("task", config["task"].get("kind", "classify"))
     return task.settle(config["task"], source()) if hasattr(task, "settle") else {}
@@ -412,21 +434,21 @@ def _check_metric(name: str, task: Task, space: Space) -> None:
         raise unknown_name("metric", name, known, "train.metric")
 
 
-def _check_labels(task: Task, space: Space, splits: Splits, manner: str) -> None:
+def _check_labels(task: Task, space: Space, splits: Splits, mode: str) -> None:
     """A label that training has never seen, or none, is told now, not after hours of training."""
     for source in (splits.dev, splits.test):
         for example in source() if source else ():
             if example.label is not None:
                 task.target(example, space)
-            elif manner == "labelled" and example.tree is None:
-                raise unlabelled(task, example)
+            elif mode == "labelled" and example.tree is None:
+                raise missing_label_error(task, example)
 
 
-def _check_same(folder: Path, full: dict[str, Any]) -> None:
+def _check_same_model(folder: Path, full: dict[str, Any]) -> None:
     """A resumed run has the model it began with."""
     path = folder / "config.toml"
     # Filled in again: since it began, there may be new options, with their defaults.
-    earlier = filled(configuration.load(path)) if path.is_file() else full
+    earlier = resolve_config(configuration.load(path)) if path.is_file() else full
     for name in ("task", *configuration.NEURAL, "pair", "target", "decoder", "classic"):
         first, now = ({name: sections.get(name, {})} for sections in (earlier, full))
         if configuration.dumps(first) != configuration.dumps(now):

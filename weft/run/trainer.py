@@ -19,52 +19,62 @@ from weft.batch.documents import Documents
 from weft.batch.lm_windows import Stream
 from weft.batch.mlm_collator import Masked
 from weft.errors import UserError, out_of_memory
-from weft.inference.forward import decoded, scores
-from weft.machine import cores
+from weft.inference.forward import collect_outputs, decode_batches
+from weft.machine import available_cpus
 from weft.metrics.value import lower_is_better
 from weft.model import Model
 from weft.progress import Stage, duration
 from weft.run import lm_data, mlm_data
-from weft.run.tokenise import found_in
+from weft.run.tokenise import predictions_and_references
 from weft.runtime import seed_everything
 from weft.storage import write_text
 from weft.train import checkpoint
-from weft.train.cuda_graphs import WARM, setup_work, updates_ahead
-from weft.train.feature_cache import tell
-from weft.train.gradient_diagnostics import Health, examine, first_bad, sample
-from weft.train.logger import Refused, forget_after
-from weft.train.loop import NotFinite, Progress, Trainee, averaged, check, fit, rehearse
+from weft.train.cuda_graphs import WARMUP_UPDATES, setup_work, updates_ahead
+from weft.train.feature_cache import cache_features
+from weft.train.gradient_diagnostics import GradientHealth, examine, find_non_finite, sample_batch
+from weft.train.logger import ResumeError, truncate_metrics
+from weft.train.loop import (
+    NonFiniteLoss,
+    Progress,
+    TrainState,
+    check_finite,
+    ema_weights,
+    fit,
+    rehearse_update,
+)
 from weft.train.progress_checks import DevCurve, LossTracker
 from weft.train.threads import ThreadChoice, thread_counts
-from weft.train.time_budget import Clock
+from weft.train.time_budget import TimeBudget
 
 if TYPE_CHECKING:
-    from weft.run.neural import Run
+    from weft.run.neural import NeuralRun
 
-MINUTE = 60  # seconds between checkpoints when nothing else is said
-HALF = 0.5  # of the time there is, at most, to read what is then known
-REHEARSED = 4  # of the next batches, with which threads are timed
-REPLAY = 1000  # updates that are done again to find what went wrong, at most
+CHECKPOINT_SECONDS = 60  # seconds between checkpoints when nothing else is said
+MAX_CACHING_FRACTION = 0.5  # of the time there is, at most, to read what is then known
+TIMED_BATCHES = 4  # of the next batches, with which threads are timed
+MAX_REPLAYED_UPDATES = 1000  # updates that are done again to find what went wrong, at most
 
-Rows = Store | Stream | Documents  # what is learned from
+TrainingData = Store | Stream | Documents  # what is learned from
 
 
-class Loop:
+class Trainer:
     """`fit` with evaluations, checkpoints and early stopping around it."""
 
-    def __init__(self, run: "Run", model: Model, train: Rows, dev: Store | Documents | None):
+    def __init__(
+        self, run: "NeuralRun", model: Model, train: TrainingData, dev: Store | Documents | None
+    ):
         self.run_, self.model, self.dev, self.train = run, model, dev, train
         self.settings, self.watch = run.settings, run.watch
         self.folder = run.folder / "checkpoints"
         self.folder.mkdir(exist_ok=True)
-        self.trainee = Trainee.fresh(model, self.settings)
-        self.batches = _batches(run, train, model)
+        self.trainee = TrainState.fresh(model, self.settings)
+        self.batches = _make_batches(run, train, model)
         self.metric = self.settings.metric or run.task.metric
         self.best: float | None = None
         self.dev_curve = DevCurve(self.metric)
         self.stale = 0
         self.saved = time.perf_counter()
-        self.clock = Clock(run.started, self.settings.minutes)
+        self.clock = TimeBudget(run.started, self.settings.minutes)
         self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
         self.loss_tracker = LossTracker()
         self.before: dict[str, Tensor] | None = None  # the weights before an update
@@ -77,17 +87,17 @@ class Loop:
         if resume and (self.folder / "last.safetensors").is_file():
             self._restore()
         else:
-            forget_after(self.run_.folder / "metrics.jsonl", -1)
+            truncate_metrics(self.run_.folder / "metrics.jsonl", -1)
         self._choose_threads()
         self.run_.threads.append((self.trainee.step, torch.get_num_threads()))
-        self._read_once()
-        self._remember()
+        self._cache_frozen_features()
+        self._copy_weights()
         unit = "tokens" if self.model.speaks else "examples"
         try:
             with self.watch.during("training", unit, announce=False) as stage:
                 self._train(stage)
-        except NotFinite as error:
-            raise self._explained(error) from None
+        except NonFiniteLoss as error:
+            raise self._explain(error) from None
         self.run_.updates, self.run_.training_seconds = self.trainee.step, self.clock.seconds
         self._load_best()
         self.run_.losses = self.loss_tracker.first_and_lowest
@@ -95,29 +105,29 @@ class Loop:
             self.run_.rising = self.dev_curve.undertrained(self.settings.epochs, len(self.dev))
         if self.trainee.trouble:
             self.watch.say(f"note: {self.trainee.trouble}; it went on without")
-        if health := self._health():
+        if health := self._diagnose():
             path = self.run_.folder / "health.json"
             write_text(path, json.dumps(health.to_json(), ensure_ascii=False) + "\n")
 
     def _train(self, stage: Stage) -> None:
         for progress in self._updates():
             self.watch.update(progress, stage, self.settings.epochs, self.clock.left)
-            self._count(progress)
+            self._count_loss(progress)
             late = self.clock.late
-            if late or self._due(progress):
+            if late or self._is_evaluation_due(progress):
                 began = time.perf_counter()
                 self._evaluate(progress)
                 self.clock.count_evaluation(time.perf_counter() - began)
             self._save_when_due(progress)
             if late and progress.share < 1:
-                self._note_the_clock(progress)
+                self._report_time_limit(progress)
                 break
             self._choose_threads()
-            self._remember()
+            self._copy_weights()
 
-    def _read_once(self) -> None:
+    def _cache_frozen_features(self) -> None:
         """Let a network that does not learn read every row before the epochs, not in each."""
-        if self.settings.epochs < 2 or not self.model.held or self._stopped():
+        if self.settings.epochs < 2 or not self.model.held or self._is_out_of_patience():
             return
         began = time.perf_counter()
         for name, rows in (("train", self.train), ("dev", self.dev)):
@@ -126,10 +136,12 @@ class Loop:
 
                 def heard(share: float, what: str = what) -> bool:
                     self.watch.share(share, what)
-                    return self.clock.spent < HALF
+                    return self.clock.spent < MAX_CACHING_FRACTION
 
                 with self.watch.during(what):
-                    kept = tell(self.model, rows, self.run_.runtime, self.run_.folder, heard)
+                    kept = cache_features(
+                        self.model, rows, self.run_.runtime, self.run_.folder, heard
+                    )
                 if not kept:
                     self.watch.say(
                         f"note: the frozen network reads {name} in every epoch: there is no room "
@@ -144,8 +156,8 @@ class Loop:
         before = torch.get_num_threads()
         trainee, settings, runtime = self.trainee, self.settings, self.run_.runtime
         works = [
-            partial(rehearse, trainee, self.run_.task, batch, settings, runtime)
-            for batch, _ in islice(iter(self.batches), REHEARSED)
+            partial(rehearse_update, trainee, self.run_.task, batch, settings, runtime)
+            for batch, _ in islice(iter(self.batches), TIMED_BATCHES)
         ]
         if not works:
             return
@@ -158,14 +170,14 @@ class Loop:
         seconds = {str(count): took for count, took in found.seconds.items()}
         self.watch.event("threads", step=step, threads=now, batch_seconds=seconds)
 
-    def _due(self, progress: Progress) -> bool:
+    def _is_evaluation_due(self, progress: Progress) -> bool:
         """Whether it is time for an evaluation, as it is at the end in any case."""
         every = self.settings.evaluate_every
         due = progress.step % every == 0 if every else progress.ends_epoch
         return due or (progress.ends_epoch and progress.share >= 1)
 
     def _updates(self) -> Iterator[Progress]:
-        if self._stopped():
+        if self._is_out_of_patience():
             return
         run, began = self.run_, time.perf_counter()
         if work := setup_work(self.model, self.settings, run.runtime, self.batches):
@@ -177,17 +189,17 @@ class Loop:
             ),
             1,
         ):  # fmt: skip
-            if work and number == WARM + 1:
+            if work and number == WARMUP_UPDATES + 1:
                 self.watch.say(f"{work}: done in {duration(time.perf_counter() - began)}")
             self.clock.count_update()
             yield progress
-            if self._stopped():
+            if self._is_out_of_patience():
                 self.watch.say(
                     f"stopped early: {self.metric} no better for {self.stale} evaluations"
                 )
                 return
 
-    def _note_the_clock(self, progress: Progress) -> None:
+    def _report_time_limit(self, progress: Progress) -> None:
         done, all_ = progress.share * self.settings.epochs, self.settings.epochs
         self.run_.completed = progress.share
         self.run_.stopped = f"stopped by the clock after {done:.1f} of {all_} epochs"
@@ -198,16 +210,16 @@ class Loop:
             )
         self.watch.say(f"{self.run_.stopped} (train.minutes)")
 
-    def _stopped(self) -> bool:
+    def _is_out_of_patience(self) -> bool:
         return bool(self.settings.patience) and self.stale >= self.settings.patience
 
-    def _count(self, progress: Progress) -> None:
+    def _count_loss(self, progress: Progress) -> None:
         self.losses[0] = self.losses[0] + progress.total  # stays on the device
         self.losses[1] += progress.count
         self.loss_tracker.add(progress)
 
     def _evaluate(self, progress: Progress) -> None:
-        check(self.trainee)
+        check_finite(self.trainee)
         loss = float(self.losses[0]) / max(self.losses[1], 1)
         self.losses = [0.0, 0]
         where = {"step": progress.step, "epoch": progress.position.epoch}
@@ -215,31 +227,31 @@ class Loop:
         words = f"epoch {progress.share * self.settings.epochs:.1f}  update {progress.step}"
         words += f"  loss {loss:.4f}"
         better, found = True, {}
-        with averaged(self.trainee):
+        with ema_weights(self.trainee):
             if self.dev is not None:
                 with self.watch.during("measuring dev", announce=False):
-                    found = self._measure(self.dev)
+                    found = self._evaluate_dev(self.dev)
                 values |= {f"dev_{name}": value for name, value in found.items()}
                 if self.metric not in found:
                     known = ", ".join(found)
                     raise UserError(f"train.metric is '{self.metric}'; this task has {known}.")
                 now = found[self.metric]
                 self.dev_curve.add(progress.share, now)
-                self._turn(progress)
-                better = self._better(now)
+                self._switch_to_long_windows(progress)
+                better = self._is_better(now)
                 words += f"  dev {self.metric} {now:.4f}{'  best' if better else ''}"
             if better:
                 self._write_best()
         self.stale = 0 if better else self.stale + 1
         self.watch.event("evaluation", **where, **values, best=better)
         self.watch.say(words)
-        if self.settings.diagnose and (health := self._health(self.before)):
+        if self.settings.diagnose and (health := self._diagnose(self.before)):
             self.watch.event("health", **health.to_json())
         self._save(progress)
         if self.run_.heard is not None and found:
             self.run_.heard(progress.step, found)
 
-    def _remember(self) -> None:
+    def _copy_weights(self) -> None:
         """Copy the weights, so that what the next update does to them can be seen."""
         if self.settings.diagnose:
             now = {name: p.detach() for name, p in self.model.named_parameters()}
@@ -247,14 +259,14 @@ class Loop:
             for name, copy in self.before.items():
                 copy.copy_(now[name])
 
-    def _health(self, before: dict[str, Tensor] | None = None) -> Health | None:
+    def _diagnose(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
         """How gradients reach the layers; nothing that a finished training could fail over."""
         runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip
         if not isinstance(self.train, Store):
             self.watch.say("gradients: not looked at while text itself is learned")
             return None
         try:
-            rows = sample(self.train)
+            rows = sample_batch(self.train)
             found = examine(self.model, self.run_.task, rows, runtime, step, before, clip)
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
@@ -264,37 +276,37 @@ class Loop:
         self.watch.say(f"gradients {found.level}: {found.verdict}")
         return found
 
-    def _measure(self, store: Store | Documents) -> dict[str, float]:
+    def _evaluate_dev(self, store: Store | Documents) -> dict[str, float]:
         task, space = self.run_.task, self.run_.space
         measure = task.measure(space)
         if isinstance(store, Documents):
-            measure = mlm_data.measured(self.model, store, task, space, self.run_.runtime)
+            measure = mlm_data.evaluate(self.model, store, task, space, self.run_.runtime)
         elif self.model.speaks:
-            measure = lm_data.measured(self.model, store, task, space, self.run_.runtime)
+            measure = lm_data.evaluate(self.model, store, task, space, self.run_.runtime)
         elif self.model.by_word:
             with getattr(self.model.head, "greedy_decoding", nullcontext)():
-                decoding = decoded(self.model, store, self.run_.runtime)
-            rows, right = found_in(decoding, self.run_.asked, store)
+                decoding = decode_batches(self.model, store, self.run_.runtime)
+            rows, right = predictions_and_references(decoding, self.run_.asked, store)
             settled = task.tune(rows, right, space) if task.tuned else space
             measure.add(task.predicted(rows, settled), right)
         else:
-            found = scores(self.model, store, self.run_.runtime)
+            found = collect_outputs(self.model, store, self.run_.runtime)
             answers = task.predicted(found, task.tune(found, store.targets, space))
             measure.add(answers, store.targets)
         return {name: figure.value for name, figure in measure.figures(resamples=0).items()}
 
     @property
-    def _order(self) -> dict[str, int]:
+    def _batch_order(self) -> dict[str, int]:
         """What the order of rows within an epoch hangs on."""
         return {name: getattr(self.settings, name) for name in ("batch", "budget", "seed")}
 
-    def _turn(self, progress: Progress) -> None:
+    def _switch_to_long_windows(self, progress: Progress) -> None:
         """Forget what was best of short windows once long ones are read: dev has short ones."""
         long = isinstance(self.batches, Masked) and self.batches.long(progress.share)
         if long and not self.turned:
             self.turned, self.best = True, None
 
-    def _better(self, now: float) -> bool:
+    def _is_better(self, now: float) -> bool:
         if not np.isfinite(now):
             return False
         lower = lower_is_better(self.metric)
@@ -309,12 +321,12 @@ class Loop:
 
     def _save_when_due(self, progress: Progress) -> None:
         every = self.settings.save_every
-        old = time.perf_counter() - self.saved > MINUTE
+        old = time.perf_counter() - self.saved > CHECKPOINT_SECONDS
         if progress.step % every == 0 if every else old:
             self._save(progress)
 
     def _save(self, progress: Progress) -> None:
-        check(self.trainee)  # what is kept is known to be good
+        check_finite(self.trainee)  # what is kept is known to be good
         extra = {
             "best": self.best,
             "stale": self.stale,
@@ -322,7 +334,7 @@ class Loop:
             "seconds": self.clock.seconds,
             "turned": self.turned,
             "course": self.dev_curve.points,
-            "order": self._order,
+            "order": self._batch_order,
             "decay_left": self.trainee.decay_left,
             "threads": torch.get_num_threads(),
         }
@@ -333,10 +345,12 @@ class Loop:
     def _restore(self) -> None:
         path = self.folder / "last.safetensors"
         position, extra = checkpoint.read(path, self.trainee, self.run_.runtime)
-        if position.batch and extra.get("order", self._order) != self._order:
-            raise Refused(
-                f"{path} is from the middle of an epoch with {_told(extra['order'])}, and cannot "
-                f"go on with {_told(self._order)}. Put it back, or train into another folder."
+        if position.batch and extra.get("order", self._batch_order) != self._batch_order:
+            raise ResumeError(
+                f"{path} was saved in the middle of an epoch with "
+                f"{_format_order(extra['order'])} and cannot resume with "
+                f"{_format_order(self._batch_order)}. Restore those settings, or train into "
+                "another folder."
             )
         self.batches.position = position
         self.best, self.stale = extra["best"], extra["stale"]
@@ -344,8 +358,8 @@ class Loop:
         self.dev_curve.points = [(share, figure) for share, figure in extra.get("course", [])]
         self.trainee.decay_left = extra.get("decay_left")
         before = extra.get("seconds", 0.0)
-        self.clock = Clock(self.run_.started, self.settings.minutes, before)
-        forget_after(self.run_.folder / "metrics.jsonl", self.trainee.step)
+        self.clock = TimeBudget(self.run_.started, self.settings.minutes, before)
+        truncate_metrics(self.run_.folder / "metrics.jsonl", self.trainee.step)
         self._restore_threads(extra.get("threads", 0))
 
     def _restore_threads(self, before: int) -> None:
@@ -361,7 +375,7 @@ class Loop:
                 f"note: it had {before} before; the weights will differ in their last bits from "
                 "those of a training without a break"
             )
-        elif now > (there := cores()):
+        elif now > (there := available_cpus()):
             self.watch.say(
                 f"note: it goes on with {now} threads on {there} core{'s' if there > 1 else ''}, "
                 f"which is slow; with train.threads={there} the weights will differ in their last "
@@ -373,52 +387,54 @@ class Loop:
         if best.is_file():
             self.model.load_state_dict(load_file(best), strict=True)
 
-    def _explained(self, error: NotFinite) -> UserError:
+    def _explain(self, error: NonFiniteLoss) -> UserError:
         lines = sorted({self.train.line(row) for row in error.update.rows})
         shown = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
         kept = self.folder / "last.safetensors"
         state = f"The last good state is in {kept}" if kept.is_file() else "Nothing was saved yet"
-        first = self._first_bad(error.update)
+        first = self._find_non_finite(error.update)
         where = f"What first was not finite is {first}. " if first else ""
         return UserError(
             f"{error} {where}The batch holds lines {shown} of the training file. {state}. Lower "
             "train.learning_rate, set train.clip=1, or look at those lines; then --resume."
         )
 
-    def _first_bad(self, update: Progress) -> str | None:
+    def _find_non_finite(self, update: Progress) -> str | None:
         """Train again up to an update that failed, and look where its numbers went wrong."""
         run, last = self.run_, self.folder / "last.safetensors"
         if last.is_file():
             self.batches.position, _ = checkpoint.read(last, self.trainee, run.runtime)
         else:
             seed_everything(self.settings.seed)
-            self.model.load_state_dict(run._model(run._read(resume=True)[0]).state_dict())
-            self.trainee = Trainee.fresh(self.model, self.settings)
+            self.model.load_state_dict(
+                run.build_model(run.learn_tokenizer(resume=True)[0]).state_dict()
+            )
+            self.trainee = TrainState.fresh(self.model, self.settings)
             self.batches.position = Position()
         missing = update.step - 1 - self.trainee.step
-        if missing > REPLAY:
+        if missing > MAX_REPLAYED_UPDATES:
             return None
         self.trainee.unchecked, self.trainee.looked = [], None
         again = fit(self.trainee, run.task, self.batches, self.settings, run.runtime)
         try:
             for _ in islice(again, missing):
                 pass
-        except NotFinite:
+        except NonFiniteLoss:
             return None
         if not isinstance(self.train, Store):
             batch, _ = next(iter(self.batches))
             batch = replace(batch, carried=self.trainee.carried)
         else:
             batch = labelled(self.train, np.array(update.rows))
-        return first_bad(self.model, run.task, batch, run.runtime)
+        return find_non_finite(self.model, run.task, batch, run.runtime)
 
 
-def _batches(run: "Run", train: Rows, model: Model) -> Batches:
+def _make_batches(run: "NeuralRun", train: TrainingData, model: Model) -> Batches:
     settings = run.settings
     if isinstance(train, Stream):
-        return lm_data.pieces(train, model, settings)
+        return lm_data.make_batches(train, model, settings)
     if isinstance(train, Documents):
-        return mlm_data.batches(train, model, run.task, run.space, settings)
+        return mlm_data.make_batches(train, model, run.task, run.space, settings)
     return Batches(
         train,
         rows=settings.batch,
@@ -428,5 +444,5 @@ def _batches(run: "Run", train: Rows, model: Model) -> Batches:
     )
 
 
-def _told(order: dict[str, int]) -> str:
+def _format_order(order: dict[str, int]) -> str:
     return ", ".join(f"train.{name}={value}" for name, value in order.items())

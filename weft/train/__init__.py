@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weft.config import Config, configured
 
 if TYPE_CHECKING:
-    from weft.run import Outcome, Splits
+    from weft.run import RunResult, Splits
 
 
 class _Verb(ModuleType):
@@ -29,9 +29,9 @@ class _Verb(ModuleType):
         resume: bool = False,
         overwrite: bool = False,
         quiet: bool = False,
-        heard: Callable[[int, dict[str, float]], None] | None = None,
+        on_evaluate: Callable[[int, dict[str, float]], None] | None = None,
         trust: Sequence[str] = (),
-    ) -> "Outcome":
+    ) -> "RunResult":
         """Train what a configuration describes into a run folder, measure it, and save the model.
 
         The configuration is a recipe's name, a .toml or .json file, a dict of sections or a
@@ -42,7 +42,7 @@ class _Verb(ModuleType):
         base = base.with_values(changes, "changes") if changes else base
         return importlib.import_module("weft.run").train(
             base, output, splits=splits, device=device, resume=resume, overwrite=overwrite,
-            quiet=quiet, heard=heard, trust=trust,
+            quiet=quiet, on_evaluate=on_evaluate, trust=trust,
         )  # fmt: skip
 
 

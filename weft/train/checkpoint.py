@@ -17,13 +17,15 @@ from weft.decode.search.state import iter_tensors
 from weft.errors import UserError
 from weft.runtime import Runtime
 from weft.storage import write_bytes
-from weft.train.logger import Refused
-from weft.train.loop import Trainee, refilled
+from weft.train.logger import ResumeError
+from weft.train.loop import TrainState, rebuild_state
 
 FORMAT = 1
 
 
-def write(path: Path, trainee: Trainee, position: Position, runtime: Runtime, extra: Any) -> None:
+def write(
+    path: Path, trainee: TrainState, position: Position, runtime: Runtime, extra: Any
+) -> None:
     """Save the whole state of a training; `extra` is any JSON the caller wants back."""
     tensors = {f"model.{n}": t for n, t in trainee.model.state_dict().items()}
     for name, tensor in (trainee.average or {}).items():
@@ -54,7 +56,7 @@ def write(path: Path, trainee: Trainee, position: Position, runtime: Runtime, ex
     replace(path, save(plain, {"weft": json.dumps(header)}))
 
 
-def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]:
+def read(path: Path, trainee: TrainState, runtime: Runtime) -> tuple[Position, Any]:
     """Put a saved state back into a trainee made from the same configuration."""
     try:
         with safe_open(path, "pt") as file:
@@ -67,13 +69,13 @@ def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]
     if header["format"] != FORMAT:
         raise UserError(f"{path}: checkpoint format {header['format']}, this Weft reads {FORMAT}.")
     try:
-        trainee.model.load_state_dict(_under(tensors, "model."), strict=True)
+        trainee.model.load_state_dict(_strip_prefix(tensors, "model."), strict=True)
     except RuntimeError as error:
-        raise Refused(
+        raise ResumeError(
             f"{path} belongs to another configuration: {str(error).splitlines()[-1].strip()} "
             "Train into another folder, or pass --overwrite."
         ) from error
-    kept = _under(tensors, "average.")
+    kept = _strip_prefix(tensors, "average.")
     if trainee.average is not None:  # where none was saved, the mean begins here
         now = dict(trainee.model.named_parameters())
         trainee.average = {
@@ -81,8 +83,8 @@ def read(path: Path, trainee: Trainee, runtime: Runtime) -> tuple[Position, Any]
             for name in trainee.average
         }
     _restore_optimisers(path, trainee, tensors, header["optimisers"])
-    trainee.carried = _carried(trainee, tensors, runtime)
-    runtime.restore_random(_under(tensors, "random."))
+    trainee.carried = _restore_carried(trainee, tensors, runtime)
+    runtime.restore_random(_strip_prefix(tensors, "random."))
     trainee.step, trainee.pieces = header["step"], header["pieces"]
     return Position(*header["position"]), header["extra"]
 
@@ -92,35 +94,35 @@ def replace(path: Path, data: bytes) -> None:
     write_bytes(path, data, durable=True)
 
 
-def _carried(trainee: Trainee, tensors: dict[str, Tensor], runtime: Runtime) -> Any:
+def _restore_carried(trainee: TrainState, tensors: dict[str, Tensor], runtime: Runtime) -> Any:
     """The state in which the next batch begins, where one was saved."""
-    saved = _under(tensors, "carried.")
+    saved = _strip_prefix(tensors, "carried.")
     if not saved:
         return None
     begun = trainee.model.head.start(len(saved["0"]), runtime.device)  # type: ignore[union-attr, operator]
-    return refilled(begun, (saved[f"{i}"].to(runtime.device) for i in range(len(saved))))
+    return rebuild_state(begun, (saved[f"{i}"].to(runtime.device) for i in range(len(saved))))
 
 
 def _restore_optimisers(
-    path: Path, trainee: Trainee, tensors: dict[str, Tensor], saved: list[dict[str, Any]]
+    path: Path, trainee: TrainState, tensors: dict[str, Tensor], saved: list[dict[str, Any]]
 ) -> None:
     """Put back what optimisers remember; rates, decay and the like are today's."""
     fresh = [one.state_dict()["param_groups"] for one in trainee.optimisers]
-    if _make(fresh) != _make([one["param_groups"] for one in saved]):
-        raise Refused(
+    if _signature(fresh) != _signature([one["param_groups"] for one in saved]):
+        raise ResumeError(
             f"{path} was written with another train.optimiser, or with other parts that learn at "
             "rates of their own (train.head_rate, embedder_rate, layer_decay, unfreeze). Put that "
             "back, or train into another folder."
         )
     for i, (optimiser, groups) in enumerate(zip(trainee.optimisers, fresh, strict=True)):
         state: dict[int, dict[str, Any]] = {}
-        for name, value in (_under(tensors, f"optimiser.{i}.") | saved[i]["plain"]).items():
+        for name, value in (_strip_prefix(tensors, f"optimiser.{i}.") | saved[i]["plain"]).items():
             key, _, field = name.partition(".")
             state.setdefault(int(key), {})[field] = value
         optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _make(optimisers: list[list[dict[str, Any]]]) -> list[list[tuple[Any, ...]]]:
+def _signature(optimisers: list[list[dict[str, Any]]]) -> list[list[tuple[Any, ...]]]:
     """What must be the same for a state to fit: the kind of optimiser, and what it is for."""
     kinds = ("betas", "momentum", "lr_decay")  # by an option that it alone has
     return [
@@ -129,5 +131,5 @@ def _make(optimisers: list[list[dict[str, Any]]]) -> list[list[tuple[Any, ...]]]
     ]
 
 
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _strip_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

@@ -19,16 +19,18 @@ from weft.kernels.compile import compile_blocks, failed, undo
 from weft.runtime import Runtime, staged, uncached
 from weft.train.settings import Settings
 
-PAYS = 2000  # updates that make up for half a minute of compiling
-PAYS_MINUTES = 5  # of a time limit, below which half a minute is too much
-WIDE = 16  # steps that batches of texts are filled up to a multiple of, so that shapes come again
-WARM = 3  # updates of a shape before one is captured, which costs about as many
-FEW = 100  # updates that no graph is worth while for
+MIN_UPDATES_TO_COMPILE = 2000  # updates that make up for half a minute of compiling
+MIN_MINUTES_TO_COMPILE = 5  # of a time limit, below which half a minute is too much
+LENGTH_MULTIPLE = (
+    16  # steps that batches of texts are filled up to a multiple of, so that shapes come again
+)
+WARMUP_UPDATES = 3  # updates of a shape before one is captured, which costs about as many
+MIN_UPDATES_TO_CAPTURE = 100  # updates that no graph is worth while for
 
 Update = Callable[[list[Labelled], int], tuple[Tensor, Tensor]]  # -> loss and length of gradient
 
 
-def quicken(model: nn.Module, runtime: Runtime) -> None:
+def enable_cuda_graphs(model: nn.Module, runtime: Runtime) -> None:
     """Let a model that writes texts do so by graphs, where there is a GPU."""
     head: Any = getattr(model, "head", None)
     decoder = getattr(head, "decoder", None)
@@ -36,27 +38,27 @@ def quicken(model: nn.Module, runtime: Runtime) -> None:
         head.graphs = DecodeGraphs(decoder, runtime.captured)
 
 
-def compile_for(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> int:
+def maybe_compile(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> int:
     """Compile the blocks of a model where the settings say so; how many.
 
     `auto`: on a GPU, if all batches have one shape (pieces of running text) and enough updates lie
     ahead. The compiler would begin again for every other shape.
     """
-    return compile_blocks(model) if _compiles(model, settings, runtime, batches) else 0
+    return compile_blocks(model) if _should_compile(model, settings, runtime, batches) else 0
 
 
-def _compiles(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> bool:
+def _should_compile(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> bool:
     if settings.compile != "auto":
         return settings.compile
-    hurried = 0 < settings.minutes < PAYS_MINUTES
-    many = updates_ahead(batches, settings) >= PAYS
-    return runtime.graphs and _steady(model, batches) and many and not hurried
+    hurried = 0 < settings.minutes < MIN_MINUTES_TO_COMPILE
+    many = updates_ahead(batches, settings) >= MIN_UPDATES_TO_COMPILE
+    return runtime.graphs and _has_fixed_shapes(model, batches) and many and not hurried
 
 
 def setup_work(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> str:
     """Return what the first updates do besides learning, in words; nothing where they do not."""
-    work = ["compiling"] if _compiles(model, settings, runtime, batches) else []
-    if _captures(model, settings, runtime, batches):
+    work = ["compiling"] if _should_compile(model, settings, runtime, batches) else []
+    if _should_capture(model, settings, runtime, batches):
         work.append("capturing CUDA graphs")
     return " and ".join(work)
 
@@ -66,7 +68,7 @@ def give_up_compiling(model: nn.Module, error: BaseException) -> bool:
     return failed(error) and undo(model) > 0
 
 
-def updates(
+def make_train_step(
     update: Update, trainee: Any, settings: Settings, runtime: Runtime, batches: Batches
 ) -> Update:
     """The function that does one update, with the fastest attention and by graphs where that pays.
@@ -75,8 +77,8 @@ def updates(
     if one batch makes an update and no step of the optimiser looks at the host. Beside a dozen
     others on an H200, MiniLM learned TREC in 36 s for 95, STS-B in 34 s for 66.
     """
-    steady = _steady(trainee.model, batches)
-    if not _repeats(trainee.model, runtime, batches):
+    steady = _has_fixed_shapes(trainee.model, batches)
+    if not _shapes_repeat(trainee.model, runtime, batches):
         return update
 
     def swift(group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
@@ -84,28 +86,32 @@ def updates(
             return update(group, count)
 
     once = swift if steady else update
-    if not _captures(trainee.model, settings, runtime, batches):
+    if not _should_capture(trainee.model, settings, runtime, batches):
         return once
     capture = partial(runtime.captured, pool=runtime.pool())
-    return Updates(once, trainee, capture, runtime.aside, 1 if steady else WIDE)
+    return CapturedTrainStep(
+        once, trainee, capture, runtime.aside, 1 if steady else LENGTH_MULTIPLE
+    )
 
 
-def _repeats(model: Any, runtime: Runtime, batches: Batches) -> bool:
-    return runtime.graphs and (_steady(model, batches) or _recurring(model, batches))
+def _shapes_repeat(model: Any, runtime: Runtime, batches: Batches) -> bool:
+    return runtime.graphs and (
+        _has_fixed_shapes(model, batches) or _has_recurring_shapes(model, batches)
+    )
 
 
-def _captures(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> bool:
+def _should_capture(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> bool:
     return (
-        _repeats(model, runtime, batches)
+        _shapes_repeat(model, runtime, batches)
         and settings.graphs
         and settings.accumulate == 1
         and settings.optimiser in ("sgd", "adam", "adamw")
         and not settings.unfreeze
-        and updates_ahead(batches, settings) >= FEW
+        and updates_ahead(batches, settings) >= MIN_UPDATES_TO_CAPTURE
     )
 
 
-class Updates:
+class CapturedTrainStep:
     """Updates as graphs: one for each shape of batch that keeps coming.
 
     The whole of an update is captured: forward, backward, clipping, the optimiser, and the state
@@ -118,40 +124,42 @@ class Updates:
         update: Update,
         trainee: Any,
         capture: Callable[[Callable[[], None]], Callable[[], None]],
-        aside: Callable[[], contextlib.AbstractContextManager],
-        wide: int = 1,
+        side_stream: Callable[[], contextlib.AbstractContextManager],
+        multiple: int = 1,
     ):
         self.update, self.trainee = update, trainee
-        self.capture, self.aside, self.wide = capture, aside, wide
+        self.capture, self.side_stream, self.multiple = capture, side_stream, multiple
         self.seen: dict[Any, int] = {}
-        self.slots: dict[Any, _Slot] = {}
+        self.graphs: dict[Any, _StepGraph] = {}
 
     def __call__(self, group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
         batch, trainee = group[0], self.trainee
         begins = getattr(trainee.model.head, "is_stateful", False) and trainee.carried is None
-        if trainee.pieces > 1 and self.slots:
-            self.slots.clear()  # their memory is wanted
+        if trainee.pieces > 1 and self.graphs:
+            self.graphs.clear()  # their memory is wanted
             trainee.trouble = trainee.trouble or "memory does not suffice for updates as graphs"
         with uncached():
             if len(group) > 1 or trainee.pieces > 1 or begins or trainee.trouble:
                 return self.update(group, count)
-            return self._by_graph(_filled_up(batch, self.wide, trainee.model.limit), count)
+            return self._run_captured(
+                _pad_to_multiple(batch, self.multiple, trainee.model.limit), count
+            )
 
-    def _by_graph(self, batch: Labelled, count: int) -> tuple[Tensor, Tensor]:
+    def _run_captured(self, batch: Labelled, count: int) -> tuple[Tensor, Tensor]:
         key = (batch.source.data.shape, batch.target.shape, count, batch.source.full)
-        if key not in self.slots:
+        if key not in self.graphs:
             self.seen[key] = self.seen.get(key, 0) + 1
-            if self.seen[key] <= WARM:
+            if self.seen[key] <= WARMUP_UPDATES:
                 # Not where the others run: what is set up there may not be part of a graph.
-                with self.aside():
+                with self.side_stream():
                     return self.update([batch], count)
-            if not self._captured(key, batch, count):
+            if not self._try_capture(key, batch, count):
                 return self.update([batch], count)
-        return self.slots[key].replay(batch, self.trainee)
+        return self.graphs[key].replay(batch, self.trainee)
 
-    def _captured(self, key: Any, batch: Labelled, count: int) -> bool:
+    def _try_capture(self, key: Any, batch: Labelled, count: int) -> bool:
         before = self.trainee.carried
-        slot = _Slot(self.trainee, batch, self.update, count)
+        slot = _StepGraph(self.trainee, batch, self.update, count)
         try:
             with slot.on_the_device():
                 slot.again = self.capture(slot.once)
@@ -163,18 +171,18 @@ class Updates:
             return False
         finally:
             self.trainee.carried = before
-        self.slots[key] = slot
+        self.graphs[key] = slot
         return True
 
 
-class _Slot:
+class _StepGraph:
     """Memory of one shape of batch, and the graph over it."""
 
     def __init__(self, trainee: Any, batch: Labelled, update: Update, count: int):
         self.trainee, self.update, self.count = trainee, update, count
         device = next(trainee.model.parameters()).device
         here = batch.to(device)
-        self.source, self.target = _kept(here.source), here.target.clone()
+        self.source, self.target = _static_copy(here.source), here.target.clone()
         self.batch = replace(here, source=self.source, target=self.target)
         self.carried = map_tensors(torch.clone, trainee.carried, torch.clone)
         self.total, self.norm = (torch.zeros((), device=device) for _ in range(2))
@@ -194,8 +202,8 @@ class _Slot:
 
     def replay(self, batch: Labelled, trainee: Any) -> tuple[Tensor, Tensor]:
         """The update of a batch, from the state that the one before has left."""
-        _fill(self.source, batch.source)
-        _put(self.target, batch.target)
+        _copy_source(self.source, batch.source)
+        _copy_tensor(self.target, batch.target)
         for number, group in zip(self.rates, self.groups, strict=True):
             number.fill_(group["lr"])
         if trainee.carried is not self.carried:
@@ -223,17 +231,17 @@ class _Slot:
                     group["capturable"] = able
 
 
-def _filled_up(batch: Labelled, wide: int, limit: int | None) -> Labelled:
+def _pad_to_multiple(batch: Labelled, multiple: int, limit: int | None) -> Labelled:
     """The same batch with steps added that nobody reads, but not beyond the limit."""
     source = batch.source
     T = source.data.shape[1]
-    more = min(-(-T // wide) * wide, limit or T + wide) - T
+    more = min(-(-T // multiple) * multiple, limit or T + multiple) - T
     if more <= 0:
         return batch
     return replace(batch, source=replace(source, data=F.pad(source.data, (0, more))))
 
 
-def _kept(source: Padded) -> Padded:
+def _static_copy(source: Padded) -> Padded:
     """A source in memory of its own; where its rows end, if that differs, is there as well."""
     data, device = source.data.clone(), source.data.device
     if source.full and source.second is None:
@@ -244,21 +252,21 @@ def _kept(source: Padded) -> Padded:
     return out
 
 
-def _fill(kept: Padded, source: Padded) -> None:
+def _copy_source(kept: Padded, source: Padded) -> None:
     """Put another batch of the same shape in the place of the one before."""
-    _put(kept.data, source.data)
+    _copy_tensor(kept.data, source.data)
     if not kept.full or kept.second is not None:
-        _put(kept.lengths, source.lengths)
+        _copy_tensor(kept.lengths, source.lengths)
     if kept.second is not None:
         assert source.second is not None
-        _put(kept.second, source.second)
+        _copy_tensor(kept.second, source.second)
 
 
-def _put(kept: Tensor, fresh: Tensor) -> None:
+def _copy_tensor(kept: Tensor, fresh: Tensor) -> None:
     kept.copy_(staged(fresh, kept.device), non_blocking=True)
 
 
-def _steady(model: Any, batches: Batches) -> bool:
+def _has_fixed_shapes(model: Any, batches: Batches) -> bool:
     """Whether all batches have one shape, and the model never looks at the host."""
     if isinstance(batches, Masked):
         parts = model.parts
@@ -269,7 +277,7 @@ def _steady(model: Any, batches: Batches) -> bool:
     return isinstance(batches, Pieces) and getattr(decoder, "steady", False)
 
 
-def _recurring(model: Any, batches: Batches) -> bool:
+def _has_recurring_shapes(model: Any, batches: Batches) -> bool:
     """Whether only the steps of batches differ, and the model never looks at the host.
 
     So it is with texts, one or two in a row, that a network such as BERT answers as a whole.

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from weft.batch import Store
 from weft.batch.token_store import Told
-from weft.inference.forward import known
+from weft.inference.forward import frozen_features
 from weft.model import Model
 from weft.runtime import Runtime
 
-BYTES = 4  # of a number
+BYTES_PER_NUMBER = 4  # of a number
 
 
-def tell(
+def cache_features(
     model: Model,
     store: Store,
     runtime: Runtime,
     folder: Path,
-    heard: Callable[[float], bool] = lambda share: True,
+    on_progress: Callable[[float], bool] = lambda share: True,
 ) -> bool:
     """Let a store keep what the networks that do not learn make of its rows; whether it does.
 
@@ -27,11 +27,11 @@ def tell(
     """
     kept: list[Told] = []
     done = 0
-    for rows, made in known(model, store, runtime):
+    for rows, made in frozen_features(model, store, runtime):
         if not kept:
             widths = [states.shape[2] for states in made]
             room = shutil.disk_usage(folder).free // 2
-            if int(store.ends[-1]) * sum(widths) * BYTES > room:
+            if int(store.ends[-1]) * sum(widths) * BYTES_PER_NUMBER > room:
                 return False
             kept = [Told(store.ends, width, folder) for width in widths]
         for one, states in zip(kept, made, strict=True):
@@ -39,7 +39,7 @@ def tell(
             lengths = store.lengths[rows].tolist()
             one.add(rows, [row[:n] for row, n in zip(found, lengths, strict=True)])
         done += int(store.lengths[rows].sum())
-        if not heard(done / int(store.ends[-1])):
+        if not on_progress(done / int(store.ends[-1])):
             return False
     store.told = [one.close() for one in kept]
     return True

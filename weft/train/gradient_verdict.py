@@ -13,17 +13,17 @@ LEVELS: tuple[Level, ...] = ("good", "warning", "bad")
 # What a far step adds to the gradient has to be found among what all nearer steps add: with 1/100
 # of their strength that takes in the order of 10⁴ examples, with 10⁻⁴ a hundred million. In
 # bench/health.py nets still learned at 1/1700, slowly, and none did below 10⁻⁴.
-STRONG, WEAK, GONE = 0.1, 1e-2, 1e-4
-GROWING, BURSTING = 1e2, 1e4
-SHORT = 5  # steps; over fewer nothing can be said about distance
-SHALLOW = 1e-3  # of the last layer's gradient, left at the first layer
-SILENT = 0.5  # share of a layer's units
-JUMP = 0.1  # of the weights' own length, changed by one update
-OVERLONG = 100  # times train.clip
+STRONG_GRADIENT, WEAK_GRADIENT, VANISHED_GRADIENT = 0.1, 1e-2, 1e-4
+EXPLODING_WARNING, EXPLODING_BAD = 1e2, 1e4
+MIN_STEPS = 5  # steps; over fewer nothing can be said about distance
+MIN_FIRST_LAYER_RATIO = 1e-3  # of the last layer's gradient, left at the first layer
+MAX_INACTIVE_FRACTION = 0.5  # share of a layer's units
+MAX_RELATIVE_UPDATE = 0.1  # of the weights' own length, changed by one update
+MAX_CLIP_RATIO = 100  # times train.clip
 
 
 @dataclass(frozen=True)
-class Health:
+class GradientHealth:
     """One reading: how gradients reach the layers of a model, and what that means."""
 
     step: int
@@ -36,7 +36,7 @@ class Health:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> "Health":
+    def from_json(cls, saved: Mapping[str, Any]) -> "GradientHealth":
         """Read back what `to_json` gave; other keys, as an event has them, are left out."""
         distances = {
             name: [(int(step), float(value)) for step, value in curve]
@@ -63,16 +63,21 @@ class Evidence:
     context: str = ""  # the embedder whose vectors have read the text already, where there is one
 
 
-def judge(seen: Evidence) -> tuple[str, Level]:
+def interpret(evidence: Evidence) -> tuple[str, Level]:
     """The verdict in words, the gravest finding first, and its level."""
-    findings = _broken(seen)
+    findings = _check_broken(evidence)
     if not findings:
-        findings = [_distance(seen), *_depth(seen), *_units(seen), *_size(seen)]
+        findings = [
+            _check_distance(evidence),
+            *_check_depth(evidence),
+            *_check_units(evidence),
+            *_check_update_size(evidence),
+        ]
         findings.sort(key=lambda finding: -LEVELS.index(finding[0]))
     return " ".join(words for _, words in findings), findings[0][0]
 
 
-def carried(distances: Mapping[str, Curve]) -> tuple[str, Curve]:
+def memory_curve(distances: Mapping[str, Curve]) -> tuple[str, Curve]:
     """The curve that says how far the model's memory reaches, with the name of its layer.
 
     Every path from a step to the answer begins in the first layer. An LSTM carries its memory in
@@ -82,14 +87,14 @@ def carried(distances: Mapping[str, Curve]) -> tuple[str, Curve]:
     for name, curve in distances.items():
         if name.split()[:2] == ["layer", "1"] and curve:
             sides.setdefault(name.removesuffix(" cell"), []).append(curve)
-    joined = {name: _pointwise(curves) for name, curves in sides.items()}
+    joined = {name: _pointwise_max(curves) for name, curves in sides.items()}
     if not joined:
         return "input", list(distances.get("input", []))
     weakest = min(joined, key=lambda name: joined[name][-1][1])
     return weakest, joined[weakest]
 
 
-def _pointwise(curves: list[Curve]) -> Curve:
+def _pointwise_max(curves: list[Curve]) -> Curve:
     best: dict[int, float] = {}
     for curve in curves:
         for distance, value in curve:
@@ -97,76 +102,77 @@ def _pointwise(curves: list[Curve]) -> Curve:
     return sorted(best.items())
 
 
-def _broken(seen: Evidence) -> list[Finding]:
+def _check_broken(evidence: Evidence) -> list[Finding]:
     """What leaves nothing else to look at."""
-    broken = [name for name, layer in seen.layers.items() if layer["gradient"] is None]
+    broken = [name for name, layer in evidence.layers.items() if layer["gradient"] is None]
     if broken:
-        words = f"The gradient of {_names(broken)} is not finite: lower train.learning_rate, "
+        words = f"The gradient of {_join_names(broken)} is not finite: lower train.learning_rate, "
         return [("bad", words + "or set train.clip=1.")]
-    if seen.norm > 0:
+    if evidence.norm > 0:
         return []
-    if seen.loss < 1e-6:
+    if evidence.loss < 1e-6:
         words = "The model is certain of every row that was looked at: no gradient is left."
         return [("good", words)]
-    return [("bad", f"No gradient arrives anywhere, though the loss is {seen.loss:.3g}.")]
+    return [("bad", f"No gradient arrives anywhere, though the loss is {evidence.loss:.3g}.")]
 
 
-def _distance(seen: Evidence) -> Finding:
-    name, curve = carried(seen.distances)
-    if seen.direct:
-        path = f"Every step has a direct path to the answer (pool '{seen.pool}')"
+def _check_distance(evidence: Evidence) -> Finding:
+    name, curve = memory_curve(evidence.distances)
+    if evidence.direct:
+        path = f"Every step has a direct path to the answer (pool '{evidence.pool}')"
         return "good", f"{path}: distance does not matter."
     if not curve:
         return "good", "The rows that were looked at are empty."
-    if not seen.cell:
-        return _field(seen, curve)
+    if not evidence.cell:
+        return _check_receptive_field(evidence, curve)
     both = name.endswith(("forward", "backward"))
     # Where one direction has far to go the other has not: each need only reach the middle.
     far = curve[-1][0] // 2 if both else curve[-1][0]
-    return _memory(seen, name, [(k, value) for k, value in curve if k <= far])
+    return _check_memory(evidence, name, [(k, value) for k, value in curve if k <= far])
 
 
-def _field(seen: Evidence, curve: Curve) -> Finding:
+def _check_receptive_field(evidence: Evidence, curve: Curve) -> Finding:
     """Without memory, a step is either seen or not."""
-    if seen.context:
-        words = f"Each vector of embedder '{seen.context}' has read the text: distance does not"
+    if evidence.context:
+        words = f"Each vector of embedder '{evidence.context}' has read the text: distance does not"
         return "good", f"{words} matter."
     empty = [distance for distance, value in curve if value == 0]
     if not empty:
         words = f"The answer sees all of {curve[-1][0] + 1} steps: distance does not matter."
         return "good", words
     return "bad", (
-        f"Nothing arrives from steps {empty[0]} and more before the end: pool '{seen.pool}' of "
-        f"encoder '{seen.encoder}' does not see them; use pool 'mean', 'max' or 'attention'."
+        f"Nothing arrives from steps {empty[0]} and more before the end: pool '{evidence.pool}' of "
+        f"encoder '{evidence.encoder}' does not see them; use pool 'mean', 'max' or 'attention'."
     )
 
 
-def _memory(seen: Evidence, name: str, curve: Curve) -> Finding:
+def _check_memory(evidence: Evidence, name: str, curve: Curve) -> Finding:
     far = curve[-1][0]
-    if far < SHORT:
+    if far < MIN_STEPS:
         return "good", f"Over {far} steps there is no telling how far the gradient would reach."
     at, peak = max(curve, key=lambda point: point[1])
-    if peak >= GROWING:
-        return ("bad" if peak >= BURSTING else "warning"), (
-            f"The gradient of {name} grows by {_factor(peak)} over {at} steps: it explodes; "
+    if peak >= EXPLODING_WARNING:
+        return ("bad" if peak >= EXPLODING_BAD else "warning"), (
+            f"The gradient of {name} grows by {_format_factor(peak)} over {at} steps: it explodes; "
             "set train.clip=1, lower train.learning_rate, or try lstm."
         )
-    try_ = "lstm or attention" if seen.cell == "rnn" else "pool 'attention' or a transformer"
+    try_ = "lstm or attention" if evidence.cell == "rnn" else "pool 'attention' or a transformer"
     low = curve[-1][1]
-    if low >= WEAK:
+    if low >= WEAK_GRADIENT:
         share = "all" if low >= 0.995 else f"{low:.0%}"
+        slowly = ", if slowly" if low < STRONG_GRADIENT else ""
         return "good", (
             f"The gradient of {name} reaches {far} steps back with {share} of its strength: "
-            f"dependencies that long can be learned{'' if low >= STRONG else ', if slowly'}."
+            f"dependencies that long can be learned{slowly}."
         )
-    if low >= GONE:
+    if low >= VANISHED_GRADIENT:
         return "warning", (
-            f"The gradient of {name} falls by {_factor(1 / low)} over {far} steps: dependencies "
-            f"that long are learned slowly, if at all; try {try_}."
+            f"The gradient of {name} falls by {_format_factor(1 / low)} over {far} steps: "
+            f"dependencies that long are learned slowly, if at all; try {try_}."
         )
-    first, value = next(point for point in _envelope(curve) if point[1] < GONE)
-    end = f", by {_factor(1 / low)} over {far}" if low > 0 and value >= 10 * low else ""
-    fall = f"falls by {_factor(1 / value)}" if value > 0 else "is gone"
+    first, value = next(point for point in _envelope(curve) if point[1] < VANISHED_GRADIENT)
+    end = f", by {_format_factor(1 / low)} over {far}" if low > 0 and value >= 10 * low else ""
+    fall = f"falls by {_format_factor(1 / value)}" if value > 0 else "is gone"
     return "bad", (
         f"The gradient of {name} {fall} over {first} steps{end}: the model cannot learn longer "
         f"dependencies; try {try_}."
@@ -182,17 +188,21 @@ def _envelope(curve: Curve) -> Curve:
     return out[::-1]
 
 
-def _depth(seen: Evidence) -> list[Finding]:
+def _check_depth(evidence: Evidence) -> list[Finding]:
     """Whether the first layer gets its part of the gradient that the last one gets."""
     by_layer: dict[int, float] = {}
-    for name, value in seen.flow.items():
+    for name, value in evidence.flow.items():
         number = int(name.split()[1])
         by_layer[number] = max(value, by_layer.get(number, 0.0))
     first, last = min(by_layer, default=0), max(by_layer, default=0)
-    if first == last or not by_layer[last] or by_layer[first] >= SHALLOW * by_layer[last]:
+    if (
+        first == last
+        or not by_layer[last]
+        or by_layer[first] >= MIN_FIRST_LAYER_RATIO * by_layer[last]
+    ):
         return []
     share = by_layer[first] / by_layer[last]
-    lost = f"{_factor(1 / share)} less" if share else "none of the"
+    lost = f"{_format_factor(1 / share)} less" if share else "none of the"
     return [
         (
             "warning",
@@ -202,39 +212,43 @@ def _depth(seen: Evidence) -> list[Finding]:
     ]
 
 
-def _units(seen: Evidence) -> list[Finding]:
+def _check_units(evidence: Evidence) -> list[Finding]:
     found: list[Finding] = []
-    for name, layer in seen.layers.items():
+    for name, layer in evidence.layers.items():
         dead, saturated = layer["dead"], layer["saturated"]
-        if dead is not None and dead >= SILENT:
+        if dead is not None and dead >= MAX_INACTIVE_FRACTION:
             words = f"{dead:.0%} of the units of {name} are zero at every step that was looked at"
             found.append(("warning", f"{words}: a lower train.learning_rate kills fewer."))
-        if saturated is not None and saturated >= SILENT:
+        if saturated is not None and saturated >= MAX_INACTIVE_FRACTION:
             words = f"{saturated:.0%} of the values of {name} are saturated"
             found.append(("warning", f"{words}, which lets hardly any gradient through."))
     return found
 
 
-def _size(seen: Evidence) -> list[Finding]:
+def _check_update_size(evidence: Evidence) -> list[Finding]:
     found: list[Finding] = []
-    jumps = [name for name, layer in seen.layers.items() if (layer["ratio"] or 0.0) > JUMP]
+    jumps = [
+        name
+        for name, layer in evidence.layers.items()
+        if (layer["ratio"] or 0.0) > MAX_RELATIVE_UPDATE
+    ]
     if jumps:
-        most = max(seen.layers[name]["ratio"] or 0.0 for name in jumps)
-        words = f"One update changes {_names(jumps)} by up to {most:.0%} of the weights' size"
+        most = max(evidence.layers[name]["ratio"] or 0.0 for name in jumps)
+        words = f"One update changes {_join_names(jumps)} by up to {most:.0%} of the weights' size"
         found.append(("warning", f"{words}: lower train.learning_rate."))
-    if seen.clip and seen.norm > OVERLONG * seen.clip:
-        times = seen.norm / seen.clip
+    if evidence.clip and evidence.norm > MAX_CLIP_RATIO * evidence.clip:
+        times = evidence.norm / evidence.clip
         words = f"The gradient is {times:.0f} times longer than train.clip"
         found.append(("warning", f"{words}: every update is cut short."))
     return found
 
 
-def _names(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _factor(value: float) -> str:
+def _format_factor(value: float) -> str:
     """A factor as people say it: the power of ten from 1,000 on."""
     if value < 1000:
         return f"a factor of {value:.0f}"

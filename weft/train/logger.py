@@ -16,14 +16,14 @@ from weft.storage import WriteError, append_line, write_text
 from weft.terminal import Terminal
 
 Row = TypeVar("Row")
-PROGRESS = "progress.json"  # how far a training is, for processes that wait for it
+PROGRESS_FILE = "progress.json"  # how far a training is, for processes that wait for it
 
 
-class Refused(UserError):
+class ResumeError(UserError):
     """A run that cannot be taken up again in the way that was asked for."""
 
 
-class Watch:
+class RunLogger:
     """Writes what happens in a run to its folder and to the person who waits for it."""
 
     def __init__(self, folder: Path, *, quiet: bool = False, tensorboard: bool = False):
@@ -31,7 +31,7 @@ class Watch:
         for name in ("metrics.jsonl", "log.txt"):
             (folder / name).touch()
         self.console = Terminal(stderr=True)
-        self.board = _board(folder) if tensorboard else None
+        self.board = _tensorboard_writer(folder) if tensorboard else None
         self.bar: Progress | None = None
         self._first: tuple[float, float] | None = None  # time and fraction at the first update
         self._written = 0.0
@@ -92,7 +92,7 @@ class Watch:
             self._written = now
             seen = {"done": fraction, "since": self._first[1], "seconds": now - self._first[0]}
             with contextlib.suppress(WriteError):  # nothing depends on it
-                write_text(self.folder / PROGRESS, json.dumps(seen))
+                write_text(self.folder / PROGRESS_FILE, json.dumps(seen))
 
     def event(self, kind: str, **values: Any) -> None:
         """One line of metrics.jsonl."""
@@ -119,10 +119,10 @@ class Watch:
             self.bar.stop()
         if self.board is not None:
             self.board.close()
-        (self.folder / PROGRESS).unlink(missing_ok=True)
+        (self.folder / PROGRESS_FILE).unlink(missing_ok=True)
 
 
-def forget_after(path: Path, step: int) -> None:
+def truncate_metrics(path: Path, step: int) -> None:
     """Drop the lines of metrics.jsonl that a resumed training will write again."""
     if not path.exists():
         return
@@ -136,7 +136,7 @@ def forget_after(path: Path, step: int) -> None:
     write_text(path, "".join(kept))
 
 
-def _board(folder: Path) -> Any:
+def _tensorboard_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -149,12 +149,12 @@ def _board(folder: Path) -> Any:
 
 
 @contextlib.contextmanager
-def as_it_was(path: Path, resume: bool) -> Iterator[Path]:
+def restore_on_failure(path: Path, resume: bool) -> Iterator[Path]:
     """A file that has its old text again where a run that is taken up is refused."""
     before = path.read_text("utf-8") if resume and path.is_file() else None
     try:
         yield path
-    except Refused:
+    except ResumeError:
         if before is not None:
             write_text(path, before)
         raise

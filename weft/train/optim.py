@@ -9,10 +9,10 @@ from torch.optim import Optimizer
 from weft.errors import UserError
 from weft.train.settings import Settings
 
-FACTOR = "factor"  # of a group of parameters: how much faster than the rest it learns
+RATE_FACTOR = "factor"  # of a group of parameters: how much faster than the rest it learns
 
 
-def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
+def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     """Optimisers for dense parameters and sparse tables, apart where their rates are."""
     sparse = {
         id(module.weight)
@@ -28,7 +28,7 @@ def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     if settings.unfreeze < 0:
         raise UserError(f"train.unfreeze should be 0 or more epochs, got {settings.unfreeze}.")
     for name, usual in (("layer_decay", 1), ("unfreeze", 0)):
-        if getattr(settings, name) != usual and not levels(model):
+        if getattr(settings, name) != usual and not layer_groups(model):
             raise UserError(
                 f"train.{name} is for the layers of a network such as BERT, and this model reads "
                 f"words without one. Leave it at {usual}, or give --pretrained."
@@ -36,19 +36,19 @@ def optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     if not learned:
         raise UserError("Nothing to train: every parameter is frozen. Remove frozen = true.")
     out = []
-    for factor, some in _by_rate(model, learned, settings):
+    for factor, some in _group_by_rate(model, learned, settings):
         dense = [p for p in some if id(p) not in sparse]
         tables = [p for p in some if id(p) in sparse]
-        made = [_dense(dense, biases, settings)] if dense else []
-        made += [_sparse(tables, settings)] if tables else []
+        made = [_dense_optimiser(dense, biases, settings)] if dense else []
+        made += [_sparse_optimiser(tables, settings)] if tables else []
         for optimiser in made:
             for group in optimiser.param_groups:
-                group[FACTOR] = factor
+                group[RATE_FACTOR] = factor
         out += made
     return out
 
 
-def _by_rate(
+def _group_by_rate(
     model: nn.Module, learned: list[nn.Parameter], settings: Settings
 ) -> list[tuple[float, list[nn.Parameter]]]:
     """Parameters that learn alike, with how much faster than `learning_rate` they do."""
@@ -58,7 +58,7 @@ def _by_rate(
         part = getattr(model, name, None)
         if own and part is not None:
             factors |= {id(p): own / settings.learning_rate for p in part.parameters()}
-    for below, level in enumerate(reversed(levels(model))):
+    for below, level in enumerate(reversed(layer_groups(model))):
         for p in level:
             factors[id(p)] = factors.get(id(p), 1.0) * settings.layer_decay**below
     found: dict[float, list[nn.Parameter]] = {}
@@ -67,7 +67,7 @@ def _by_rate(
     return list(found.items())
 
 
-def levels(model: nn.Module) -> list[list[nn.Parameter]]:
+def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
     """The layers of its pre-trained embedders from the lowest to the highest, side by side."""
     own = [e.levels() for e in getattr(model, "embedders", ()) if hasattr(e, "levels")]
     most = max(map(len, own), default=0)
@@ -84,7 +84,7 @@ class Unfreezing:
 
     def __init__(self, model: nn.Module, learned: Iterable[nn.Parameter], every: float):
         self.every = every
-        known, some = set(map(id, learned)), levels(model) if every else []
+        known, some = set(map(id, learned)), layer_groups(model) if every else []
         self.levels = [[p for p in level if id(p) in known] for level in reversed(some)]
         self.open = len(self.levels)
         if self.levels:
@@ -100,7 +100,9 @@ class Unfreezing:
                     p.requires_grad_(i < now)
 
 
-def _dense(parameters: list[nn.Parameter], biases: set[int], settings: Settings) -> Optimizer:
+def _dense_optimiser(
+    parameters: list[nn.Parameter], biases: set[int], settings: Settings
+) -> Optimizer:
     # Fused: on one core, a step over a table of 8,000 × 300 takes 4 ms instead of 33.
     rate, decay, betas = settings.learning_rate, settings.weight_decay, (0.9, settings.beta2)
     match settings.optimiser:
@@ -124,7 +126,7 @@ def _dense(parameters: list[nn.Parameter], biases: set[int], settings: Settings)
             return torch.optim.AdamW([g for g in groups if g["params"]], rate, betas, fused=True)
 
 
-def _sparse(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
+def _sparse_optimiser(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
     match settings.optimiser:
         case "sgd":
             return torch.optim.SGD(parameters, settings.learning_rate)
@@ -134,13 +136,13 @@ def _sparse(parameters: list[nn.Parameter], settings: Settings) -> Optimizer:
             return torch.optim.SparseAdam(parameters, settings.learning_rate, (0.9, settings.beta2))
 
 
-def clip(parameters: Iterable[nn.Parameter], longest: float) -> Tensor:
+def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
     """Shorten the gradient to `longest` if it is longer; give back how long it was."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     # A sparse gradient lists a row once per use; only the sum over uses has the right length.
     values = [g.coalesce().values() if g.is_sparse else g for g in gradients]
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
-    if longest > 0 and not (norm.is_cpu and norm <= longest):  # on a GPU, looking would wait
-        shrink = (longest / (norm + 1e-6)).clamp(max=1.0)
+    if max_norm > 0 and not (norm.is_cpu and norm <= max_norm):  # on a GPU, looking would wait
+        shrink = (max_norm / (norm + 1e-6)).clamp(max=1.0)
         torch._foreach_mul_([g._values() if g.is_sparse else g for g in gradients], shrink)
     return norm

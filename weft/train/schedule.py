@@ -5,22 +5,22 @@ from dataclasses import dataclass
 
 from weft.train.settings import Settings
 
-LONGEST_FLOOR = 0.25  # of all updates: the longest warm-up that `warmup_updates` can ask for
+MAX_WARMUP_FRACTION = 0.25  # of all updates: the longest warm-up that `warmup_updates` can ask for
 
 
-def rate(settings: Settings, share: float, warmup: float | None = None) -> float:
+def scheduled_rate(settings: Settings, fraction: float, warmup: float | None = None) -> float:
     """Return the learning rate when `share` (0 … 1) of the updates is done.
 
     `warmup` is the fraction that warms up; by default that of the settings.
     """
     warmup = settings.warmup if warmup is None else warmup
-    if warmup > 0 and share < warmup:
-        return settings.learning_rate * share / warmup
-    left = (1 - share) / (1 - warmup) if warmup < 1 else 1.0
-    return _decay(settings, left, warmup / share if warmup > 0 else 1.0)
+    if warmup > 0 and fraction < warmup:
+        return settings.learning_rate * fraction / warmup
+    left = (1 - fraction) / (1 - warmup) if warmup < 1 else 1.0
+    return _decayed_rate(settings, left, warmup / fraction if warmup > 0 else 1.0)
 
 
-def _decay(settings: Settings, left: float, warmed: float) -> float:
+def _decayed_rate(settings: Settings, left: float, warmed: float) -> float:
     """Return the rate with `left` (1 … 0) of the decay to come, `warmed` of the updates warm-up."""
     peak = settings.learning_rate
     match settings.schedule:
@@ -36,7 +36,7 @@ def _decay(settings: Settings, left: float, warmed: float) -> float:
 
 def warmup_fraction(settings: Settings, updates: float) -> float:
     """Return the fraction of so many updates that warms up: 2 % of a short run would be too few."""
-    floor = min(settings.warmup_updates, LONGEST_FLOOR * updates)
+    floor = min(settings.warmup_updates, MAX_WARMUP_FRACTION * updates)
     return max(settings.warmup, floor / max(updates, 1.0))
 
 
@@ -53,7 +53,7 @@ class Schedule:
     settings: Settings
     decay_left: float | None = None  # 1 … 0, where time is short; None: as planned
 
-    def rate(self, step: int, share: float, planned: float, fit: float = math.inf) -> float:
+    def next_rate(self, step: int, fraction: float, planned: float, fit: float = math.inf) -> float:
         """Return the rate of the next update, and move on.
 
         `step` updates and `share` of the plan are done; `planned` more are to come, `fit` of them
@@ -62,13 +62,15 @@ class Schedule:
         settings = self.settings
         warmup = warmup_fraction(settings, step + planned)
         if self.decay_left is None and fit >= planned:
-            return rate(settings, share, warmup)
+            return scheduled_rate(settings, fraction, warmup)
         if self.decay_left is None:
-            self.decay_left = min((1 - share) / (1 - warmup), 1.0)
+            self.decay_left = min((1 - fraction) / (1 - warmup), 1.0)
         left = max(min(planned, fit), 1.0)
         warmup_updates = warmup_fraction(settings, step + left) * (step + left)
         if step < warmup_updates and self.decay_left == 1:
             return settings.learning_rate * step / warmup_updates
-        now = _decay(settings, self.decay_left, min(warmup_updates / max(step, 1), 1.0) or 1.0)
+        now = _decayed_rate(
+            settings, self.decay_left, min(warmup_updates / max(step, 1), 1.0) or 1.0
+        )
         self.decay_left -= self.decay_left / left
         return now

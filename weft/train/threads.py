@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 
 import torch
 
-FIRST, LONGEST = 10.0, 600.0  # seconds until it is measured again: they double each time
-LEAST, ENOUGH = 3, 0.5  # of each count: measurements, and seconds of them
-MOST = 5.0  # seconds of measuring, once each count has one that counts
-SHARE = 0.01  # of the training's time, likewise
-SHORT_SECONDS = 10.0  # a training that one thread finishes by then is not worth comparing counts
+FIRST_INTERVAL, MAX_INTERVAL = (
+    10.0,
+    600.0,
+)  # seconds until it is measured again: they double each time
+MIN_MEASUREMENTS, MIN_SECONDS = 3, 0.5  # of each count: measurements, and seconds of them
+MAX_MEASURING_SECONDS = 5.0  # seconds of measuring, once each count has one that counts
+MAX_MEASURING_FRACTION = 0.01  # of the training's time, likewise
+SHORT_RUN_SECONDS = (
+    10.0  # a training that one thread finishes by then is not worth comparing counts
+)
 MAX_TIME_RATIO = 0.75  # more threads must take at most this much of the time of fewer
 
 
@@ -50,7 +55,7 @@ class ThreadChoice:
     counts: Sequence[int]
     again: bool = True
     clock: Callable[[], float] = time.perf_counter
-    interval: float = FIRST
+    interval: float = FIRST_INTERVAL
     after: float = field(default=float("-inf"))  # when it is measured again
 
     @property
@@ -69,7 +74,7 @@ class ThreadChoice:
         try:
             if first and self._is_short(works, updates, seconds):
                 seconds = {count: some for count, some in seconds.items() if some}
-            while not self._enough(seconds, self.clock() - began, updates):
+            while not self._is_enough(seconds, self.clock() - began, updates):
                 turn = min(map(len, seconds.values()))
                 fewest = [count for count, some in seconds.items() if len(some) == turn]
                 for count in fewest if turn % 2 else reversed(fewest):
@@ -96,28 +101,28 @@ class ThreadChoice:
             start = self.clock()
             works[turn % len(works)]()
             seconds[smallest].append(self.clock() - start)
-        return updates * seconds[smallest][-1] < SHORT_SECONDS
+        return updates * seconds[smallest][-1] < SHORT_RUN_SECONDS
 
     def wait(self, cost: float = 0.0) -> None:
         """Measure again after an interval that makes up for what measuring cost."""
-        self.interval = max(self.interval, cost / SHARE)
+        self.interval = max(self.interval, cost / MAX_MEASURING_FRACTION)
         self.after = self.clock() + self.interval if self.again else float("inf")
-        self.interval = min(2 * self.interval, max(LONGEST, cost / SHARE))
+        self.interval = min(2 * self.interval, max(MAX_INTERVAL, cost / MAX_MEASURING_FRACTION))
 
-    def _enough(self, seconds: dict[int, list[float]], spent: float, updates: float) -> bool:
+    def _is_enough(self, seconds: dict[int, list[float]], spent: float, updates: float) -> bool:
         counted = [some[1:] for some in seconds.values()]
         if not all(counted):
             return False
         if len(counted) == 1:
             return True
         ahead = updates * min(sum(some) / len(some) for some in counted)
-        known = all(len(some) >= LEAST and sum(some) >= ENOUGH for some in counted)
-        return known or spent >= min(MOST, SHARE * ahead)
+        known = all(len(some) >= MIN_MEASUREMENTS and sum(some) >= MIN_SECONDS for some in counted)
+        return known or spent >= min(MAX_MEASURING_SECONDS, MAX_MEASURING_FRACTION * ahead)
 
 
-def thread_counts(setting: int, on_processor: bool) -> tuple[int, ...]:
+def thread_counts(setting: int, on_cpu: bool) -> tuple[int, ...]:
     """Return the counts to choose from: the one that is set, or one and all."""
     everything = torch.get_num_threads()
-    if setting or everything == 1 or not on_processor:
+    if setting or everything == 1 or not on_cpu:
         return (everything,)
     return (1, everything)

@@ -3,12 +3,12 @@
 import time
 from collections import deque
 
-WINDOW = 50  # latest updates that the pace is read from
-ENOUGH = 5  # of them, below which there is no pace yet
-TRIMMED = 0.1  # of the slowest: compiling, capturing a CUDA graph, a checkpoint
+TIMED_UPDATES = 50  # latest updates that the pace is read from
+MIN_TIMED_UPDATES = 5  # of them, below which there is no pace yet
+TRIMMED_FRACTION = 0.1  # of the slowest: compiling, capturing a CUDA graph, a checkpoint
 
 
-class Clock:
+class TimeBudget:
     """Counts from the end of set-up to `minutes` after everything began.
 
     `before` is the number of seconds a resumed training had trained already. Set-up takes its time
@@ -19,9 +19,12 @@ class Clock:
         self.begun = time.perf_counter() - before
         self.end = started - before + 60 * minutes if minutes else float("inf")
         self.reserve = 0.0  # seconds that the last evaluation took: the final one must fit, too
-        self._updates: deque[float] = deque(maxlen=WINDOW)  # seconds each
+        self._updates: deque[float] = deque(maxlen=TIMED_UPDATES)  # seconds each
         self._last: float | None = None
-        self._count, self._aside = 0, 0.0  # updates so far; seconds of evaluations between them
+        self._count, self._evaluation_seconds = (
+            0,
+            0.0,
+        )  # updates so far; seconds of evaluations between them
 
     @property
     def seconds(self) -> float:
@@ -54,15 +57,15 @@ class Clock:
     def count_evaluation(self, seconds: float) -> None:
         """Note that an evaluation took so long since the last update ended."""
         self.reserve = max(seconds, 0.5 * self.reserve)
-        self._aside += seconds
+        self._evaluation_seconds += seconds
         self._last = time.perf_counter()
 
     def updates_that_fit(self) -> float:
         """How many more updates there is time for, by the pace of the latest; at least one."""
-        if self.end == float("inf") or len(self._updates) < ENOUGH:
+        if self.end == float("inf") or len(self._updates) < MIN_TIMED_UPDATES:
             return float("inf")
         known = sorted(self._updates)
-        known = known[: len(known) - max(1, int(TRIMMED * len(known)))]
-        each = sum(known) / len(known) + self._aside / self._count
+        known = known[: len(known) - max(1, int(TRIMMED_FRACTION * len(known)))]
+        each = sum(known) / len(known) + self._evaluation_seconds / self._count
         left = self.end - self.reserve - time.perf_counter()
         return max(left / max(each, 1e-9), 1.0)

@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import Any
 
 from weft.config import Config, configured
-from weft.tune.search import Told, Tuned, quiet, tune, unsaid
+from weft.tune.search import SearchCallback, TuneResult, ignore_message, ignore_trial, tune
 from weft.tune.space import parse
-from weft.tune.study import Row
+from weft.tune.study import TrialRecord
 
-__all__ = ["Row", "Tuned", "parse", "tune"]
+__all__ = ["TrialRecord", "TuneResult", "parse", "tune"]
 
 
 class _Verb(ModuleType):
@@ -34,10 +34,10 @@ class _Verb(ModuleType):
         workers: int = 1,
         device: str = "auto",
         overwrite: bool = False,
-        told: Told = quiet,
+        on_trial: SearchCallback = ignore_trial,
         trust: Sequence[str] = (),
-        say: Callable[[str], None] = unsaid,
-    ) -> Tuned:
+        on_message: Callable[[str], None] = ignore_message,
+    ) -> TuneResult:
         """Search the settings of a configuration on dev, then train the best again with new seeds.
 
         The configuration is a recipe's name, a .toml or .json file, a dict of sections or a
@@ -49,7 +49,7 @@ class _Verb(ModuleType):
         return tune(
             base, output, search=search, preset=preset, sampler=sampler, trials=trials,
             minutes=minutes, seeds=seeds, prune=prune, workers=workers, device=device,
-            overwrite=overwrite, told=told, trust=trust, say=say,
+            overwrite=overwrite, on_trial=on_trial, trust=trust, on_message=on_message,
         )  # fmt: skip
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from weft.config import Config
 from weft.errors import UserError, unknown_name
-from weft.run.train import filled
-from weft.tune.space import buildable
+from weft.run.train import resolve_config
+from weft.tune.space import check_buildable
 
 # Devlin et al. 2019, A.3, widened downwards as the lecture does: few values, all of them tried.
 BERT: dict[str, Any] = {
@@ -25,7 +25,7 @@ def preset(name: str, base: Config) -> dict[str, Any]:
 
 def _small(base: Config) -> dict[str, Any]:
     """What usually matters, around the values that the configuration has."""
-    full = filled(base)
+    full = resolve_config(base)
     wanted: dict[str, Any] = {}
     if "classic" not in full:
         rate = full["train"]["learning_rate"]
@@ -71,7 +71,7 @@ def _fitting(base: Config, key: str, spec: Any) -> Any:
     kept = []
     for value in spec:
         try:
-            buildable(base.with_values({key: value}, "preset small"))
+            check_buildable(base.with_values({key: value}, "preset small"))
         except UserError:
             continue
         kept.append(value)

@@ -10,21 +10,28 @@ from dataclasses import asdict
 from pathlib import Path
 
 from weft.errors import UserError
-from weft.machine import cores
+from weft.machine import available_cpus
 from weft.registry import trusted, trusting
 from weft.run.processes import python_command
 from weft.tune.restart import restarts
-from weft.tune.study import Limits, Row, Study
-from weft.tune.trial import search
+from weft.tune.study import Limits, Study, TrialRecord
+from weft.tune.trial import run_trials
 
-PAUSE = 0.3  # seconds between looks at what the workers have done
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+POLL_SECONDS = 0.3  # seconds between looks at what the workers have done
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
 
 
-def together(study: Study, limits: Limits, workers: int, told: Callable[[Row], None]) -> None:
+def run_workers(
+    study: Study, limits: Limits, workers: int, on_trial: Callable[[TrialRecord], None]
+) -> None:
     """Let workers do the whole search and the restarts; hear of every trial that ends."""
-    workers = min(workers, cores())
-    share = str(max(1, cores() // workers))
+    workers = min(workers, available_cpus())
+    share = str(max(1, available_cpus() // workers))
     logs = study.folder / "workers"
     logs.mkdir(exist_ok=True)
     words = python_command("weft.tune.processes", str(study.folder), json.dumps(asdict(limits)))
@@ -33,15 +40,15 @@ def together(study: Study, limits: Limits, workers: int, told: Callable[[Row], N
     running = []
     for i in range(workers):
         with open(logs / f"{i + 1}.txt", "w", encoding="utf-8") as log:
-            environment = {**os.environ, **dict.fromkeys(THREADS, share)}
+            environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, share)}
             running.append(subprocess.Popen(words, stdout=log, stderr=log, env=environment))
     try:
         while any(process.poll() is None for process in running):
-            time.sleep(PAUSE)
+            time.sleep(POLL_SECONDS)
             for row in study.rows():
                 if row.over and row.number not in known:
                     known.add(row.number)
-                    told(row)
+                    on_trial(row)
     finally:
         for process in running:
             process.terminate()  # does nothing to one that has ended
@@ -62,7 +69,7 @@ def _work(folder: str, wanted: str) -> None:
     limits = Limits(**json.loads(wanted))
     study = Study(Path(folder))
     try:
-        search(study, limits)
+        run_trials(study, limits)
         best = study.best()
         if best is not None and limits.seeds:
             restarts(study, best.settings, limits)

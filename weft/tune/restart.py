@@ -14,17 +14,22 @@ import numpy as np
 from weft.config import Config
 from weft.metrics import Spread, paired, spread
 from weft.run import text_scores
-from weft.run.collapse import floor, listed, never_fell, no_better
-from weft.run.collapse import plain as _plain
-from weft.run.train import filled, train
+from weft.run.collapse import (
+    constant_baseline,
+    describe_collapses,
+    loss_never_decreased,
+    not_above_baseline,
+)
+from weft.run.collapse import label_text as _plain
+from weft.run.train import resolve_config, train
 from weft.storage import write_text
 from weft.tasks.task import built
-from weft.tune.study import Limits, Plan, Study, free, lock
-from weft.tune.trial import told_of
+from weft.tune.study import Limits, SearchSpec, Study, file_lock, try_lock
+from weft.tune.trial import error_line
 
 RESULT = "result.json"
-KEPT = ("text", "label", "value", "tokens")  # of an answer, for the paired test
-SHARE = 0.5  # of what the other restarts gain; a restart that gains less has collapsed
+ANSWER_KEYS = ("text", "label", "value", "tokens")  # of an answer, for the paired test
+MIN_GAIN_FRACTION = 0.5  # of what the other restarts gain; a restart that gains less has collapsed
 
 Which = Literal["tuned", "start"]
 Answers = Sequence[Mapping[str, Any]]  # lines of predictions.jsonl
@@ -68,7 +73,7 @@ class Restarts:
         """Which restarts collapsed, in words; nothing where none did."""
         group = self.tuned if which == "tuned" else self.start
         seeds = [r.seed for r in group if r.collapsed]
-        return listed(seeds, len(group), "restarts") if seeds else ""
+        return describe_collapses(seeds, len(group), "restarts") if seeds else ""
 
     def best(self, higher_is_better: bool) -> Restart | None:
         """The tuned restart that is best on dev."""
@@ -81,11 +86,11 @@ def restarts(
     study: Study,
     settings: Mapping[str, Any],
     limits: Limits,
-    told: Callable[[Restart], None] = lambda restart: None,
+    on_restart: Callable[[Restart], None] = lambda restart: None,
 ) -> Restarts:
     """Train what is not trained yet, sharing the work with other processes, and compare."""
     configs: dict[Which, Config] = {"tuned": study.plan.config(settings), "start": study.plan.base}
-    if filled(configs["tuned"]) == filled(configs["start"]):
+    if resolve_config(configs["tuned"]) == resolve_config(configs["start"]):
         del configs["start"]  # the search led back to where it began
     # Not the seed of the search: its winner may owe its place to that very seed.
     seeds = range(limits.seed + 1, limits.seed + 1 + limits.seeds)
@@ -95,52 +100,52 @@ def restarts(
         for which, seed in units:
             if (which, seed) not in found:
                 config = configs[which].with_values({"train.seed": seed}, "restart")
-                if result := _one(study, which, seed, config, limits.device, wait):
+                if result := _run_restart(study, which, seed, config, limits.device, wait):
                     found[which, seed] = result
-                    told(result)
+                    on_restart(result)
     groups = {which: [found[which, seed] for seed in seeds] for which in configs}
-    return compared(study, groups["tuned"], groups.get("start", []))
+    return compare_groups(study, groups["tuned"], groups.get("start", []))
 
 
-def place(folder: Path, which: Which, seed: int) -> Path:
+def restart_dir(folder: Path, which: Which, seed: int) -> Path:
     """The run folder of a restart."""
     return folder / "restarts" / f"{which}-{seed}"
 
 
-def compared(study: Study, tuned: Sequence[Restart], start: Sequence[Restart]) -> Restarts:
+def compare_groups(study: Study, tuned: Sequence[Restart], start: Sequence[Restart]) -> Restarts:
     """Both groups with their collapsed members named, and the paired test between them."""
     split: Literal["dev", "test"] = "test" if study.plan.base["data"].get("test") else "dev"
     named, found = [], []
     for group in (tuned, start):
-        answers = [_answers(place(study.folder, r.which, r.seed)) for r in group]
-        named.append(collapsed(group, list(map(_pairs, answers)), split, study.plan))
+        answers = [_answers(restart_dir(study.folder, r.which, r.seed)) for r in group]
+        named.append(mark_collapsed(group, list(map(_pairs, answers)), split, study.plan))
         found.append([each for each in answers if each])
     sizes = {len(each) for group in found for each in group}
     p = None
     if all(found) and len(sizes) == 1:  # the same texts, every time
-        p = _chance(study.plan, *found)
+        p = _p_value(study.plan, *found)
     return Restarts(named[0], named[1], split, p, max(sizes, default=0))
 
 
-def _chance(plan: Plan, tuned: Sequence[Answers], start: Sequence[Answers]) -> float | None:
+def _p_value(plan: SearchSpec, tuned: Sequence[Answers], start: Sequence[Answers]) -> float | None:
     """How likely so large a difference is by chance, each text's score the mean over the seeds."""
-    full = filled(plan.base)
-    if full["task"].get("kind") in text_scores.WRITING:
-        made = text_scores.difference(built(full), plan.metric, tuned, start)
+    full = resolve_config(plan.base)
+    if full["task"].get("kind") in text_scores.TEXT_TASKS:
+        made = text_scores.compare_systems(built(full), plan.metric, tuned, start)
         return None if made is None else made.p
     a, b = (np.mean([_scores(_pairs(each)) for each in group], axis=0) for group in (tuned, start))
     return paired(a, b)
 
 
-def collapsed(
+def mark_collapsed(
     group: Sequence[Restart],
     answers: Sequence[Sequence[tuple[Any, Any]]],
     split: str,
-    plan: Plan,
+    plan: SearchSpec,
 ) -> tuple[Restart, ...]:
     """The group, with a reason at each member that learned nothing where the others did."""
     sign = 1 if plan.higher_is_better else -1
-    floors = [floor(each, plan.metric) for each in answers]
+    floors = [constant_baseline(each, plan.metric) for each in answers]
     gains = [
         None if (value := r.value(split)) is None or least is None else sign * (value - least)
         for r, least in zip(group, floors, strict=True)
@@ -153,38 +158,40 @@ def collapsed(
         gold = {_plain(label) for label, _ in each}
         if len(each) > 1 and len(said) == 1 and len(gold) > 1:
             reason = f"it answers {said.pop()[:80] or 'nothing'} to all {len(each)} {split} texts"
-        elif gain is not None and others and gain < SHARE * median(others):
+        elif gain is not None and others and gain < MIN_GAIN_FRACTION * median(others):
             reason = (
                 f"its {plan.metric} of {restart.value(split):.3f} on {split} gains {gain:.3f} over "
                 f"one answer for all ({floors[i]:.3f}), the others {median(others):.3f}"
             )
         value = restart.value(split)
-        reason = reason or no_better(each, plan.metric, plan.higher_is_better, value, split)
+        reason = reason or not_above_baseline(
+            each, plan.metric, plan.higher_is_better, value, split
+        )
         reason = reason or restart.collapsed  # what its training loss said
         out.append(replace(restart, collapsed=reason))
     return tuple(out)
 
 
-def _one(
+def _run_restart(
     study: Study, which: Which, seed: int, config: Config, device: str, wait: bool
 ) -> Restart | None:
     """The restart, trained now or earlier; None while another process is at it."""
-    folder = place(study.folder, which, seed)
+    folder = restart_dir(study.folder, which, seed)
     digest = _digest(config, study.plan)
-    held = lock(study.folder, f"{which}-{seed}")
+    held = file_lock(study.folder, f"{which}-{seed}")
     if wait:
         with held:
             return _finished(folder, digest) or _train(
                 study.plan, which, seed, config, device, folder
             )
-    with free(held) as mine:
+    with try_lock(held) as mine:
         if not mine:
             return None
         return _finished(folder, digest) or _train(study.plan, which, seed, config, device, folder)
 
 
 def _train(
-    plan: Plan, which: Which, seed: int, config: Config, device: str, folder: Path
+    plan: SearchSpec, which: Which, seed: int, config: Config, device: str, folder: Path
 ) -> Restart:
     shutil.rmtree(folder, ignore_errors=True)
     restart = Restart(which, seed, _digest(config, plan))
@@ -196,21 +203,21 @@ def _train(
             dev=found.get("dev"),
             test=found.get("test"),
             seconds=outcome.record["seconds"],
-            collapsed=_unmoved(plan, outcome.record),
+            collapsed=_collapse_note(plan, outcome.record),
         )
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     except Exception as error:
-        restart = replace(restart, error=told_of(error, folder))
+        restart = replace(restart, error=error_line(error, folder))
         folder.mkdir(parents=True, exist_ok=True)
     # Last: with this file the restart counts as finished.
     write_text(folder / RESULT, json.dumps(asdict(restart), ensure_ascii=False))
     return restart
 
 
-def _unmoved(plan: Plan, record: dict[str, Any]) -> str:
+def _collapse_note(plan: SearchSpec, record: dict[str, Any]) -> str:
     """A reason where the loss never fell; not of text itself, which is learned slowly."""
     kind = plan.base["task"].get("kind", "classify")
-    return "" if kind in (*text_scores.WRITING, "masked") else never_fell(record)
+    return "" if kind in (*text_scores.TEXT_TASKS, "masked") else loss_never_decreased(record)
 
 
 def _finished(folder: Path, digest: str) -> Restart | None:
@@ -221,8 +228,8 @@ def _finished(folder: Path, digest: str) -> Restart | None:
     return known if known.digest == digest else None
 
 
-def _digest(config: Config, plan: Plan) -> str:
-    known = json.dumps([filled(config), dict(plan.contents)], sort_keys=True, default=str)
+def _digest(config: Config, plan: SearchSpec) -> str:
+    known = json.dumps([resolve_config(config), dict(plan.contents)], sort_keys=True, default=str)
     return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -236,7 +243,7 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
     with open(path, encoding="utf-8") as file:
         for line in file:
             row = json.loads(line)
-            yield {name: row[name] for name in KEPT if name in row}
+            yield {name: row[name] for name in ANSWER_KEYS if name in row}
 
 
 def _pairs(answers: Answers) -> list[tuple[Any, Any]]:

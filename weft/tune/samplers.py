@@ -15,7 +15,7 @@ SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "grid")
 Point = tuple[Any, ...]  # one stored value a dimension
 
 
-def check(sampler: str, dimensions: Sequence[Dimension]) -> None:
+def check_sampler(sampler: str, dimensions: Sequence[Dimension]) -> None:
     """A grid can be gone through only where its points can be counted."""
     if sampler != "grid" or grid(dimensions) is not None:
         return
@@ -52,10 +52,10 @@ def propose(
         return next(point for point in points if point not in tried)
     number = int(np.random.SeedSequence([abs(seed), len(trials)]).generate_state(1)[0])
     if sampler == "random" and points is not None:
-        return _other(points, tried, number)
-    point = _drawn(dimensions, sampler, number, trials, higher_is_better)
+        return _sample_untried(points, tried, number)
+    point = _sample_with_optuna(dimensions, sampler, number, trials, higher_is_better)
     if points is not None and point in tried:
-        return _other(points, tried, number)  # training it again would tell nothing new
+        return _sample_untried(points, tried, number)  # training it again would tell nothing new
     return point
 
 
@@ -81,12 +81,12 @@ def distributions(dimensions: Sequence[Dimension]) -> dict[str, Any]:
     return {dimension.key: each(dimension) for dimension in dimensions}
 
 
-def _other(points: Sequence[Point], tried: set[Point], number: int) -> Point:
+def _sample_untried(points: Sequence[Point], tried: set[Point], number: int) -> Point:
     left = [point for point in points if point not in tried]
     return left[int(np.random.default_rng(number).integers(len(left)))]
 
 
-def _drawn(
+def _sample_with_optuna(
     dimensions: Sequence[Dimension],
     sampler: Sampler,
     number: int,

@@ -16,39 +16,48 @@ from weft import registry
 from weft.config import Config, dumps
 from weft.errors import UserError, unknown_name
 from weft.metrics.value import lower_is_better
-from weft.run.data import Data, counted, manner_of
-from weft.run.split import opened
-from weft.run.text_scores import checkpoint, contents
-from weft.run.train import filled, settled, versions
+from weft.run.data import Data, labelled_only, read_mode
+from weft.run.split import open_splits
+from weft.run.text_scores import content_digests, initial_checkpoint
+from weft.run.train import infer_task_settings, resolve_config, versions
 from weft.storage import copy_folder, write_text
 from weft.tasks.task import built
 from weft.text.example import Tally
 from weft.tune.presets import SAMPLERS as PRESETS
 from weft.tune.presets import preset as preset_space
-from weft.tune.processes import together
+from weft.tune.processes import run_workers
 from weft.tune.restart import Restart, Restarts, restarts
-from weft.tune.restart import place as restarted
-from weft.tune.samplers import SAMPLERS, check
-from weft.tune.space import Dimension, at, flat, grid, space
-from weft.tune.study import Limits, Plan, Row, Study, library
-from weft.tune.trial import place, search
+from weft.tune.restart import restart_dir as restarted
+from weft.tune.samplers import SAMPLERS, check_sampler
+from weft.tune.space import Dimension, flatten, grid, make_dimensions, value_at
+from weft.tune.study import Limits, SearchSpec, Study, TrialRecord, import_optuna
+from weft.tune.trial import run_trials, trial_dir
 
-TRIALS = 20  # when neither a number nor a time is given
-OURS = ("study.db", "locks", "trials", "restarts", "workers", "model", "best.toml", "tune.json")
+DEFAULT_TRIALS = 20  # when neither a number nor a time is given
+SEARCH_FILES = (
+    "study.db",
+    "locks",
+    "trials",
+    "restarts",
+    "workers",
+    "model",
+    "best.toml",
+    "tune.json",
+)
 
 # A trial or restart that has ended, the metric, and how many trials there will be.
-Told = Callable[[Row | Restart, str, int | None], None]
+SearchCallback = Callable[[TrialRecord | Restart, str, int | None], None]
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuneResult:
     """What a search led to."""
 
     folder: Path
-    plan: Plan
+    plan: SearchSpec
     limits: Limits
-    rows: tuple[Row, ...]
-    best: Row
+    rows: tuple[TrialRecord, ...]
+    best: TrialRecord
     restarts: Restarts | None
     importance: dict[str, float]
     changes: dict[str, tuple[Any, Any]]  # setting -> before, after
@@ -57,7 +66,7 @@ class Tuned:
     def metric(self) -> str:
         return self.plan.metric
 
-    def ranked(self) -> list[Row]:
+    def ranked(self) -> list[TrialRecord]:
         """Complete trials, best first."""
         done = (row for row in self.rows if row.state == "complete")
         return sorted(done, key=self.plan.rank)
@@ -73,15 +82,15 @@ class Tuned:
             "importance": self.importance,
             "trials": [asdict(row) for row in self.rows],
             "restarts": _summary(self.restarts),
-            "versions": versions() | {"optuna": library().__version__},
+            "versions": versions() | {"optuna": import_optuna().__version__},
         }
 
 
-def quiet(news: "Row | Restart", metric: str, total: int | None) -> None:
+def ignore_trial(news: "TrialRecord | Restart", metric: str, total: int | None) -> None:
     """Hear of a trial and tell nobody."""
 
 
-def unsaid(text: str) -> None:
+def ignore_message(text: str) -> None:
     """Hear a line and tell nobody."""
 
 
@@ -101,38 +110,40 @@ def tune(
     workers: int = 1,
     device: str = "auto",
     overwrite: bool = False,
-    told: Told = quiet,
+    on_trial: SearchCallback = ignore_trial,
     trust: Sequence[str] = (),
-    say: Callable[[str], None] = unsaid,
-) -> Tuned:
+    on_message: Callable[[str], None] = ignore_message,
+) -> TuneResult:
     """Search the settings of a configuration on dev, then train the best again with new seeds.
 
     Called again with the same folder it goes on to `trials` in all; so may several processes.
     Parts from outside Weft are imported only from packages in `trust`.
     """
-    library()
+    import_optuna()
     base = _without_search(config)
-    wanted = flat(config["search"]) | (preset_space(preset, base) if preset else {}) | dict(search)
-    dimensions = space(wanted, base)
-    limits = _limits(base, dimensions, sampler or PRESETS.get(preset, "tpe"), trials, minutes)
+    wanted = (
+        flatten(config["search"]) | (preset_space(preset, base) if preset else {}) | dict(search)
+    )
+    dimensions = make_dimensions(wanted, base)
+    limits = _make_limits(base, dimensions, sampler or PRESETS.get(preset, "tpe"), trials, minutes)
     limits = replace(limits, prune=prune, device=device, seeds=seeds)
-    _check(base, seeds, workers)
-    plan = _plan(base, dimensions, say)
-    study = Study(_folder(Path(output), overwrite), plan)
+    _check_options(base, seeds, workers)
+    plan = _make_spec(base, dimensions, on_message)
+    study = Study(_prepare_folder(Path(output), overwrite), plan)
     try:
-        return _run(study, limits, workers, told)
+        return _run(study, limits, workers, on_trial)
     finally:
         study.close()
 
 
-def _run(study: Study, limits: Limits, workers: int, told: Told) -> Tuned:
+def _run(study: Study, limits: Limits, workers: int, on_trial: SearchCallback) -> TuneResult:
 
-    def heard(news: Row | Restart) -> None:
-        told(news, study.plan.metric, limits.trials)
+    def heard(news: TrialRecord | Restart) -> None:
+        on_trial(news, study.plan.metric, limits.trials)
 
     if workers > 1:
-        together(study, limits, workers, heard)
-    search(study, limits, heard)
+        run_workers(study, limits, workers, heard)
+    run_trials(study, limits, heard)
     best = study.best()
     if best is None:
         reasons = [row.reason for row in study.rows() if row.state == "failed"]
@@ -142,28 +153,30 @@ def _run(study: Study, limits: Limits, workers: int, told: Told) -> Tuned:
     if limits.seeds:
         again = restarts(study, best.settings, limits, heard)
     with study.lock:  # processes that search together end together
-        return _write(study, limits, best, again)
+        return _write_result(study, limits, best, again)
 
 
-def _write(study: Study, limits: Limits, best: Row, again: Restarts | None) -> Tuned:
+def _write_result(
+    study: Study, limits: Limits, best: TrialRecord, again: Restarts | None
+) -> TuneResult:
     """Leave the configuration, the model and the record."""
     folder, plan = study.folder, study.plan
     tuned_config = plan.config(best.settings)
     sections = {k: v for k, v in tuned_config.sections.items() if k != "recipe"}
     write_text(folder / "best.toml", dumps(sections))
-    source = place(folder, best.number)
+    source = trial_dir(folder, best.number)
     if again is not None:
         chosen = again.best(plan.higher_is_better)
         source = source if chosen is None else restarted(folder, "tuned", chosen.seed)
     if (source / "model").is_dir():
         copy_folder(source / "model", folder / "model")
-    before = filled(plan.base)
+    before = resolve_config(plan.base)
     changes = {
-        key: (at(before, key), value)
+        key: (value_at(before, key), value)
         for key, value in best.settings.items()
-        if at(before, key) != value
+        if value_at(before, key) != value
     }
-    found = Tuned(
+    found = TuneResult(
         folder, plan, limits, tuple(study.rows()), best, again, study.importance(), changes
     )
     text = json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n"
@@ -185,57 +198,61 @@ def _summary(found: Restarts | None) -> dict[str, Any] | None:
     return {**asdict(found), "spread": means}
 
 
-def _plan(
-    base: Config, dimensions: tuple[Dimension, ...], say: Callable[[str], None] = lambda text: None
-) -> Plan:
+def _make_spec(
+    base: Config,
+    dimensions: tuple[Dimension, ...],
+    on_message: Callable[[str], None] = lambda text: None,
+) -> SearchSpec:
     """What is the same for every trial; the data is looked at now, not after an hour."""
-    full = filled(base)
+    full = resolve_config(base)
     data = Data(**full["data"])
     if "-" in (data.train, data.dev, data.test):
         raise UserError("Standard input can be read only once; save it to a file to tune on it.")
-    manner = manner_of(full["task"])
-    data, splits, lines = opened(data, full["task"])
+    manner = read_mode(full["task"])
+    data, splits, lines = open_splits(data, full["task"])
     decided = {f"data.{name}": getattr(data, name) for name in ("text", "other", "label", "second")}
     base = base.with_values({k: v for k, v in decided.items() if v != ""}, "weft tune")
     for line in lines:
-        say(line)
+        on_message(line)
     if splits.dev is None or not list(islice(splits.dev(), 1)):
         raise UserError(
             f"{data.dev or data.train}: no dev examples, so trials could not be compared. Give "
             "--dev FILE, or set data.share above 0."
         )
-    full["task"] |= settled(base, splits.train)
+    full["task"] |= infer_task_settings(base, splits.train)
     task = built(full)
     metric = full["train"]["metric"] or task.metric
     skips = data.problems == "skip"
-    examples = counted(splits.train, data, Tally(), manner) if skips else splits.train()
+    examples = labelled_only(splits.train, data, Tally(), manner) if skips else splits.train()
     known = task.measure(task.space(examples)).figures(resamples=0)
     if metric not in known:
         raise unknown_name("metric", metric, known, "train.metric")
     higher = not lower_is_better(metric)
-    return Plan(base, dimensions, metric, higher, contents(data, checkpoint(full)))
+    return SearchSpec(
+        base, dimensions, metric, higher, content_digests(data, initial_checkpoint(full))
+    )
 
 
-def _limits(
+def _make_limits(
     base: Config, dimensions: tuple[Dimension, ...], sampler: str, trials: int, minutes: float
 ) -> Limits:
     if sampler not in SAMPLERS:
         raise unknown_name("sampler", sampler, SAMPLERS)
-    check(sampler, dimensions)
+    check_sampler(sampler, dimensions)
     if trials < 0 or minutes < 0:
         raise UserError(f"--trials and --minutes should be above 0, got {trials}, {minutes:g}.")
     points = grid(dimensions)
-    number: int | None = trials or (None if minutes else TRIALS)
+    number: int | None = trials or (None if minutes else DEFAULT_TRIALS)
     if sampler == "grid" and not trials:
         number = len(points or ())
     if points is not None and number is not None:
         number = min(number, len(points))
-    seed = filled(base)["train"]["seed"]
+    seed = resolve_config(base)["train"]["seed"]
     until = time.time() + 60 * minutes if minutes else None
     return Limits(sampler, seed, number, until)  # type: ignore[arg-type]
 
 
-def _check(base: Config, seeds: int, workers: int) -> None:
+def _check_options(base: Config, seeds: int, workers: int) -> None:
     if seeds < 0:
         raise UserError(f"--seeds should be 0 (no restarts) or more, got {seeds}.")
     if workers < 1:
@@ -252,7 +269,7 @@ def _without_search(config: Config) -> Config:
     return Config(kept, config.origins)
 
 
-def _folder(folder: Path, overwrite: bool) -> Path:
+def _prepare_folder(folder: Path, overwrite: bool) -> Path:
     """Make the folder, or say why an existing one is not touched."""
     try:
         if folder.exists() and not folder.is_dir():
@@ -262,7 +279,7 @@ def _folder(folder: Path, overwrite: bool) -> Path:
         if present - {"locks"} and "study.db" not in present:
             raise UserError(f"{folder} is not empty and holds no search; choose another folder.")
         if overwrite:
-            for name in {*OURS, "tune.html"} & present:
+            for name in {*SEARCH_FILES, "tune.html"} & present:
                 path = folder / name
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     except OSError as error:

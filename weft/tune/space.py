@@ -13,7 +13,7 @@ from weft import registry
 from weft.config import SETTINGS, Config, written
 from weft.errors import UserError, unknown_name
 from weft.run.data import Data
-from weft.run.train import filled
+from weft.run.train import resolve_config
 from weft.train.settings import Settings
 
 try:
@@ -22,11 +22,24 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib  # type: ignore[no-redef]
 
 RANGE = re.compile(r"^\s*(\S+?)\s*\.\.\s*(\S+?)((?:\s+(?:log|step\s+\S+))*)\s*$")
-LARGEST = 100_000  # points of a space that is gone through one by one
-COLUMNS = ((("a", "b"), ""),) * 2  # outputs of a head that answers at every word
-WRITTEN = (8, 6, 7)  # of one that writes: how many words, which begins and which ends a text
-LEARNING = ("smoothing", "sampling", "coverage", "window")  # of [task]: how, not what, is learned
-READING = ("limit", "truncate", "phrases")  # of [data]: they leave the dev examples as they are
+MAX_GRID_POINTS = 100_000  # points of a space that is gone through one by one
+WORD_OUTPUTS = ((("a", "b"), ""),) * 2  # outputs of a head that answers at every word
+DECODER_OUTPUTS = (
+    8,
+    6,
+    7,
+)  # of one that writes: how many words, which begins and which ends a text
+SEARCHABLE_TASK = (
+    "smoothing",
+    "sampling",
+    "coverage",
+    "window",
+)  # of [task]: how, not what, is learned
+SEARCHABLE_DATA = (
+    "limit",
+    "truncate",
+    "phrases",
+)  # of [data]: they leave the dev examples as they are
 OPTIONS = ("low", "high", "log", "step")
 
 
@@ -51,13 +64,13 @@ class Choices:
     def points(self) -> list[Any]:
         return list(self.names)
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         return value in self.values
 
-    def stored(self, value: Any) -> Any:
+    def to_stored(self, value: Any) -> Any:
         return self.names[self.values.index(value)]
 
-    def spec(self) -> Any:
+    def to_config(self) -> Any:
         """As a configuration writes it."""
         return list(self.values)
 
@@ -87,20 +100,20 @@ class Range:
         # Decimals: 0.1 + 0.1 + 0.1 should be 0.3.
         low, high, each = (Decimal(str(x)) for x in (self.low, self.high, step))
         count = int((high - low) / each) + 1
-        if count > LARGEST:
+        if count > MAX_GRID_POINTS:
             return None
         return [self.value(low + i * each) for i in range(count)]
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
         points = self.points()
         return self.low <= value <= self.high and (points is None or value in points)
 
-    def stored(self, value: Any) -> Any:
+    def to_stored(self, value: Any) -> Any:
         return self.value(value)
 
-    def spec(self) -> Any:
+    def to_config(self) -> Any:
         """As a configuration writes it."""
         out: dict[str, Any] = {"low": self.low, "high": self.high}
         return (
@@ -125,39 +138,41 @@ def parse(texts: Iterable[str]) -> dict[str, Any]:
                 f"--search '{text}' should look like section.key=1,2,3 or "
                 "section.key=0.0001..0.01 log."
             )
-        out[key.strip()] = _range(text, value) if ".." in value else _listed(value)
+        out[key.strip()] = _parse_range(text, value) if ".." in value else _parse_list(value)
     return out
 
 
-def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A [search] table with dotted keys, however they were written in TOML."""
     out: dict[str, Any] = {}
     for name, value in section.items():
         if isinstance(value, Mapping) and not set(value) & set(OPTIONS):
-            out |= flat(value, f"{prefix}{name}.")
+            out |= flatten(value, f"{prefix}{name}.")
         else:
             out[prefix + name] = value
     return out
 
 
-def space(wanted: Mapping[str, Any], base: Config) -> tuple[Dimension, ...]:
+def make_dimensions(wanted: Mapping[str, Any], base: Config) -> tuple[Dimension, ...]:
     """The dimensions of a search; a UserError for whatever could not be trained."""
-    full = filled(base)
+    full = resolve_config(base)
     found = []
     for key, spec in wanted.items():
         _check_key(key, base)
         _check_spec(f"search '{key}'", spec)
         first = spec["low"] if isinstance(spec, Mapping) else spec[0]
-        filled(base.with_values({key: first}, "search"))  # a name nobody knows is refused here
+        resolve_config(
+            base.with_values({key: first}, "search")
+        )  # a name nobody knows is refused here
         dimension = _dimension(key, spec, full)
         ends = (
             dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
         )
         for end in ends:
-            buildable(base.with_values({key: end}, "search"))
+            check_buildable(base.with_values({key: end}, "search"))
         found.append(dimension)
     if not found:
-        known = _settings(full)
+        known = _numeric_settings(full)
         own = next((key for key in known if key.startswith("classic.")), "")
         such = f"{own}=LOW..HIGH" if own else "train.learning_rate=1e-4..1e-2 log"
         raise UserError(
@@ -167,16 +182,16 @@ def space(wanted: Mapping[str, Any], base: Config) -> tuple[Dimension, ...]:
     return tuple(found)
 
 
-def buildable(config: Config) -> dict[str, Any]:
+def check_buildable(config: Config) -> dict[str, Any]:
     """The filled configuration, of which every part can really be made."""
-    full = filled(config)
+    full = resolve_config(config)
     if "classic" in full:
         registry.build("classic", full["classic"])
     else:
         from weft.model import Model
 
         by_word = hasattr(registry.find("task", full["task"]["kind"]), "gold")
-        outputs = WRITTEN if "decoder" in full else COLUMNS if by_word else 2
+        outputs = DECODER_OUTPUTS if "decoder" in full else WORD_OUTPUTS if by_word else 2
         Model(full, vocabulary_size=8, outputs=outputs)
         registry.build("tokenizer", {k: v for k, v in full["tokenizer"].items() if k != "path"})
     return full
@@ -188,35 +203,35 @@ def grid(dimensions: Sequence[Dimension]) -> list[tuple[Any, ...]] | None:
     if any(points is None for points in each):
         return None
     sizes = [len(points) for points in each if points is not None]
-    if math.prod(sizes) > LARGEST:
+    if math.prod(sizes) > MAX_GRID_POINTS:
         return None
     return list(itertools.product(*(points for points in each if points is not None)))
 
 
-def values(point: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str, Any]:
+def to_settings(point: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str, Any]:
     """What a study stored as settings: {'encoder.hidden': 128}."""
     return {d.key: d.value(point[d.key]) for d in dimensions}
 
 
-def origin(base: Config, dimensions: Sequence[Dimension]) -> tuple[Any, ...] | None:
+def base_point(base: Config, dimensions: Sequence[Dimension]) -> tuple[Any, ...] | None:
     """The configuration as it came as a point of the space, if it lies in it."""
-    full, out = filled(base), []
+    full, out = resolve_config(base), []
     for dimension in dimensions:
-        value = at(full, dimension.key)
-        if not dimension.holds(value):
+        value = value_at(full, dimension.key)
+        if not dimension.contains(value):
             return None
-        out.append(dimension.stored(value))
+        out.append(dimension.to_stored(value))
     return tuple(out)
 
 
-def at(full: Any, key: str) -> Any:
+def value_at(full: Any, key: str) -> Any:
     """The value of a dotted key in filled sections."""
     for step in key.split("."):
         full = full[int(step)] if isinstance(full, list) else full.get(step)
     return list(full) if isinstance(full, tuple) else full
 
 
-def _range(text: str, value: str) -> dict[str, Any]:
+def _parse_range(text: str, value: str) -> dict[str, Any]:
     match = RANGE.match(value)
     try:
         assert match is not None
@@ -238,7 +253,7 @@ def _number(text: str) -> int | float:
     return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
 
 
-def _listed(value: str) -> list[Any]:
+def _parse_list(value: str) -> list[Any]:
     """Values between commas; each is TOML, and bare words are texts."""
     try:
         return list(tomllib.loads(f"value = [{value}]")["value"])
@@ -260,13 +275,13 @@ def _check_key(key: str, base: Config) -> None:
         raise unknown_name("section", section, SETTINGS, where)
     if key == "train.seed":
         raise UserError(f"{where}: a seed is not tuned, it is varied: pass --seeds K instead.")
-    learned = "decoder" in base and section == "task" and name in LEARNING
+    learned = "decoder" in base and section == "task" and name in SEARCHABLE_TASK
     if (section in ("task", "recipe") and not learned) or key == "train.metric":
         raise UserError(f"{where}: that changes what is measured, so trials could not be compared.")
-    if section == "data" and name in Data.__dataclass_fields__ and name not in READING:
+    if section == "data" and name in Data.__dataclass_fields__ and name not in SEARCHABLE_DATA:
         raise UserError(
             f"{where}: that changes the examples, so trials could not be compared. "
-            f"Of [data], search {', '.join(READING)}."
+            f"Of [data], search {', '.join(SEARCHABLE_DATA)}."
         )
     if "classic" in base and section == "train":
         raise UserError(f"{where}: a [classic] model has no training loop; search [classic] keys.")
@@ -303,7 +318,7 @@ def _dimension(key: str, spec: Any, full: dict[str, Any]) -> Dimension:
     if isinstance(spec, list):
         return Choices(key, tuple(spec))
     where = f"search '{key}'"
-    whole = _whole(where, _hint(full, key))
+    whole = _is_whole(where, _type_hint(full, key))
     found = Range(key, spec["low"], spec["high"], spec.get("log", False), spec.get("step"), whole)
     _check_range(where, found)
     return found
@@ -324,7 +339,7 @@ def _check_range(where: str, found: Range) -> None:
         raise UserError(f"{where}: is a whole number, so low, high and step are whole too.")
 
 
-def _whole(where: str, hint: Any) -> bool:
+def _is_whole(where: str, hint: Any) -> bool:
     if registry.fits(0.5, hint):
         return False
     if not registry.fits(1, hint):
@@ -332,7 +347,7 @@ def _whole(where: str, hint: Any) -> bool:
     return True
 
 
-def _hint(full: dict[str, Any], key: str) -> Any:
+def _type_hint(full: dict[str, Any], key: str) -> Any:
     """The annotation of a setting: of a section's dataclass, or of a part's constructor."""
     section, *rest = key.split(".")
     owners: dict[str, Any] = {"train": Settings, "data": Data}
@@ -347,7 +362,7 @@ def _hint(full: dict[str, Any], key: str) -> Any:
     return typing.get_type_hints(cls.__init__)[rest[-1]]
 
 
-def _settings(full: dict[str, Any]) -> list[str]:
+def _numeric_settings(full: dict[str, Any]) -> list[str]:
     """Names of the numbers in a configuration: what a search is usually about."""
     out = []
     for section, table in full.items():

@@ -15,18 +15,18 @@ from typing import Any, Literal
 from weft.config import Config, from_sections
 from weft.errors import UserError
 from weft.tune.samplers import Point, Sampler, distributions, propose
-from weft.tune.space import Dimension, flat, origin, space, values
+from weft.tune.space import Dimension, base_point, flatten, make_dimensions, to_settings
 
 RETRIES = 2  # of a trial whose process was killed; perhaps it is the trial that kills it
-STARTUP = 5  # finished trials before any is pruned
-WARMUP = 3  # evaluations of a trial before it may be pruned
-PATIENCE = 60  # seconds that SQLite waits for another process
+PRUNER_STARTUP_TRIALS = 5  # finished trials before any is pruned
+PRUNER_WARMUP_EVALUATIONS = 3  # evaluations of a trial before it may be pruned
+SQLITE_TIMEOUT = 60  # seconds that SQLite waits for another process
 
 State = Literal["complete", "pruned", "failed", "killed", "running", "waiting"]
 
 
 @dataclass(frozen=True)
-class Row:
+class TrialRecord:
     """One trial, as it stands."""
 
     number: int  # from 1
@@ -43,7 +43,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchSpec:
     """What the trials of a folder have in common; kept in the study, compared when it goes on."""
 
     base: Config
@@ -55,23 +55,23 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         return {
             "base": dict(self.base.sections),
-            "search": {d.key: d.spec() for d in self.dimensions},
+            "search": {d.key: d.to_config() for d in self.dimensions},
             "metric": self.metric,
             "higher_is_better": self.higher_is_better,
             "contents": dict(self.contents),
         }
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> "Plan":
+    def from_json(cls, saved: Mapping[str, Any]) -> "SearchSpec":
         base = from_sections(saved["base"], "study")
         rest = (saved["metric"], saved["higher_is_better"], saved["contents"])
-        return cls(base, space(flat(saved["search"]), base), *rest)
+        return cls(base, make_dimensions(flatten(saved["search"]), base), *rest)
 
     def config(self, settings: Mapping[str, Any]) -> Config:
         """The configuration of one trial."""
         return self.base.with_values(settings, "search")
 
-    def rank(self, row: "Row") -> tuple[float, int]:
+    def rank(self, row: "TrialRecord") -> tuple[float, int]:
         """Sorts finished trials best first, equals in the order in which they began."""
         return (-1 if self.higher_is_better else 1) * (row.value or 0.0), row.number
 
@@ -90,7 +90,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ClaimedTrial:
     """A trial that this process has claimed."""
 
     trial: Any  # optuna's
@@ -105,11 +105,11 @@ class Taken:
 class Study:
     """A handle on FOLDER/study.db."""
 
-    def __init__(self, folder: Path, plan: Plan | None = None):
-        optuna = library()
+    def __init__(self, folder: Path, plan: SearchSpec | None = None):
+        optuna = import_optuna()
         self.folder = folder
         (folder / "locks").mkdir(exist_ok=True)
-        self.lock = lock(folder, "study")
+        self.lock = file_lock(folder, "study")
         with self.lock:
             # Opened here: in an address, a folder called 'why?' would lose its end.
             self.storage = optuna.storages.RDBStorage(
@@ -125,27 +125,29 @@ class Study:
                 self.study.set_user_attr("plan", plan.to_json())
             elif plan is not None:
                 check_same(folder, saved, json.loads(json.dumps(plan.to_json())))
-        self.plan = plan or Plan.from_json(saved)
-        self.first: Point | None = origin(self.plan.base, self.plan.dimensions)
+        self.plan = plan or SearchSpec.from_json(saved)
+        self.first: Point | None = base_point(self.plan.base, self.plan.dimensions)
 
     def close(self) -> None:
         self.storage.remove_session()
         self.storage.engine.dispose()
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TrialRecord]:
         """Every trial, in the order in which they began."""
         return [self._row(trial) for trial in self._trials()]
 
-    def claim(self, limits: Limits) -> Taken | None:
+    def claim(self, limits: Limits) -> ClaimedTrial | None:
         """The next trial for this process, or None when enough have begun or all was tried."""
-        optuna = library()
+        optuna = import_optuna()
         self.study.pruner = (
-            optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=WARMUP)
+            optuna.pruners.MedianPruner(
+                n_startup_trials=PRUNER_STARTUP_TRIALS, n_warmup_steps=PRUNER_WARMUP_EVALUATIONS
+            )
             if limits.prune
             else optuna.pruners.NopPruner()
         )
         with self.lock:
-            self._revive()
+            self._requeue_lost()
             kept = [t for t in self._trials() if self._row(t).state != "killed"]
             if not any(self._row(t).state == "waiting" for t in kept):
                 if limits.trials is not None and len(kept) >= limits.trials:
@@ -163,12 +165,12 @@ class Study:
                 keys = [dimension.key for dimension in self.plan.dimensions]
                 self.study.enqueue_trial(dict(zip(keys, point, strict=True)))
             trial = self.study.ask(distributions(self.plan.dimensions))
-            own = self._own(trial.number + 1)
+            own = self._trial_lock(trial.number + 1)
             own.acquire()
-            return Taken(trial, own, values(trial.params, self.plan.dimensions))
+            return ClaimedTrial(trial, own, to_settings(trial.params, self.plan.dimensions))
 
     def finish(
-        self, taken: Taken, value: float | None, reason: str = "", failed: bool = False
+        self, taken: ClaimedTrial, value: float | None, reason: str = "", failed: bool = False
     ) -> None:
         """Write down how a trial ended: with a value, pruned, or failed for a reason."""
         from optuna.trial import TrialState
@@ -184,11 +186,11 @@ class Study:
         """Wait for the trials of other processes; whether one of them was left unfinished."""
         for row in self.rows():
             if row.state == "running":
-                with self._own(row.number):
+                with self._trial_lock(row.number):
                     pass
         return any(row.state in ("running", "waiting") for row in self.rows())
 
-    def best(self) -> Row | None:
+    def best(self) -> TrialRecord | None:
         """The finished trial with the best value; of equals the first."""
         done = [row for row in self.rows() if row.state == "complete"]
         return min(done, key=self.plan.rank, default=None)
@@ -208,20 +210,20 @@ class Study:
 
     def _connect(self) -> sqlite3.Connection:
         path = self.folder / "study.db"
-        return sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False)
+        return sqlite3.connect(path, timeout=SQLITE_TIMEOUT, check_same_thread=False)
 
-    def _own(self, number: int) -> Any:
+    def _trial_lock(self, number: int) -> Any:
         """The lock that a trial holds as long as its process lives."""
-        return lock(self.folder, f"trial-{number:03d}")
+        return file_lock(self.folder, f"trial-{number:03d}")
 
-    def _revive(self) -> None:
+    def _requeue_lost(self) -> None:
         """Queue again what was running in processes that are gone; called under the lock."""
         from optuna.trial import TrialState
 
         for trial in self._trials():
             if trial.state != TrialState.RUNNING:
                 continue
-            with free(self._own(trial.number + 1)) as gone:
+            with try_lock(self._trial_lock(trial.number + 1)) as gone:
                 if not gone:
                     continue
                 self.study.tell(trial.number, state=TrialState.FAIL)
@@ -230,7 +232,7 @@ class Study:
                 if again <= RETRIES and complete:
                     self.study.enqueue_trial(trial.params, user_attrs={"again": again})
 
-    def _row(self, trial: Any) -> Row:
+    def _row(self, trial: Any) -> TrialRecord:
         reason = trial.user_attrs.get("reason", "")
         known = {"complete": "complete", "pruned": "pruned", "running": "running"}
         state: Any = known.get(trial.state.name.lower(), "waiting")
@@ -240,11 +242,11 @@ class Study:
             times = f", {often + 1} times" if often else ""
             reason = reason or f"its process ended before the trial did{times}"
         known_all = all(d.key in trial.params for d in self.plan.dimensions)
-        return Row(
+        return TrialRecord(
             trial.number + 1,
             state,
             trial.value if state in ("complete", "pruned") else None,
-            values(trial.params, self.plan.dimensions) if known_all else {},
+            to_settings(trial.params, self.plan.dimensions) if known_all else {},
             trial.duration.total_seconds() if trial.duration else None,
             reason,
             tuple(sorted(trial.intermediate_values.items())),
@@ -267,7 +269,7 @@ def check_same(folder: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -
             raise UserError(f"{folder} holds a search with {name}. {advice}")
 
 
-def library() -> Any:
+def import_optuna() -> Any:
     """Optuna, told to be silent."""
     try:
         import optuna
@@ -277,7 +279,7 @@ def library() -> Any:
     return optuna
 
 
-def lock(folder: Path, name: str) -> Any:
+def file_lock(folder: Path, name: str) -> Any:
     """A lock between processes that is free again when its owner is gone, however it went."""
     from filelock import FileLock  # comes with torch
 
@@ -285,7 +287,7 @@ def lock(folder: Path, name: str) -> Any:
 
 
 @contextlib.contextmanager
-def free(held: Any) -> Iterator[bool]:
+def try_lock(held: Any) -> Iterator[bool]:
     """Whether nobody holds a lock; while it is looked at, nobody can take it."""
     from filelock import Timeout
 

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.errors import UserError
-from weft.run.train import Heard, Stop, train
-from weft.tune.study import Limits, Row, Study, Taken
+from weft.run.train import EvalCallback, StopTraining, train
+from weft.tune.study import ClaimedTrial, Limits, Study, TrialRecord
 
-KEEP = 3  # of the best trials keep their weights; the rest would fill the disk
-WEIGHTS = ("model", "checkpoints")
+KEPT_TRIALS = 3  # of the best trials keep their weights; the rest would fill the disk
+WEIGHT_FOLDERS = ("model", "checkpoints")
 
-Told = Callable[[Row], None]
+TrialCallback = Callable[[TrialRecord], None]
 
 
-def search(study: Study, limits: Limits, told: Told = lambda row: None) -> None:
+def run_trials(study: Study, limits: Limits, on_trial: TrialCallback = lambda row: None) -> None:
     """Try what is left to try; `told` hears of every trial that ends, of other processes too."""
     known = {row.number for row in study.rows() if row.over}
 
@@ -26,40 +26,42 @@ def search(study: Study, limits: Limits, told: Told = lambda row: None) -> None:
         for row in study.rows():
             if row.over and row.number not in known:
                 known.add(row.number)
-                told(row)
+                on_trial(row)
 
     while True:
         late = limits.until is not None and time.time() >= limits.until
         taken = None if late else study.claim(limits)
         if taken is not None:
-            attempt(study, taken, limits.device)
-            tidy(study)
+            run_trial(study, taken, limits.device)
+            prune_weights(study)
         elif late or not study.wait():
             news()
             return
         news()
 
 
-def attempt(study: Study, taken: Taken, device: str) -> None:
+def run_trial(study: Study, taken: ClaimedTrial, device: str) -> None:
     """One trial, from its settings to its value; what goes wrong is the trial's own end only."""
-    folder = place(study.folder, taken.number)
+    folder = trial_dir(study.folder, taken.number)
     plan = study.plan
     try:
         # The test file is not even named: nobody can look at it during the search.
         config = plan.config(taken.settings).with_values({"data.test": ""}, "search")
-        outcome = train(config, folder, device=device, quiet=True, heard=listener(study, taken))
+        outcome = train(
+            config, folder, device=device, quiet=True, on_evaluate=make_callback(study, taken)
+        )
         value = outcome.figures["dev"][plan.metric].value
         if not math.isfinite(value):
             raise UserError(f"{plan.metric} on dev is {value}.")
-    except Stop as stop:
+    except StopTraining as stop:
         study.finish(taken, None, str(stop))
     except Exception as error:
-        study.finish(taken, None, told_of(error, folder), failed=True)
+        study.finish(taken, None, error_line(error, folder), failed=True)
     else:
         study.finish(taken, value)
 
 
-def listener(study: Study, taken: Taken) -> Heard:
+def make_callback(study: Study, taken: ClaimedTrial) -> EvalCallback:
     """Tells the study of every evaluation, and stops the training when others were better."""
     count = 0
 
@@ -68,12 +70,14 @@ def listener(study: Study, taken: Taken) -> Heard:
         count += 1  # not `step`: with another batch size, evaluations have other steps
         taken.trial.report(figures[study.plan.metric], count)
         if taken.trial.should_prune():
-            raise Stop(f"at evaluation {count} its best was worse than the median of the others")
+            raise StopTraining(
+                f"at evaluation {count} its best was worse than the median of the others"
+            )
 
     return heard
 
 
-def told_of(error: Exception, folder: Path) -> str:
+def error_line(error: Exception, folder: Path) -> str:
     """An error as one line; a surprise leaves its traceback in the folder."""
     if isinstance(error, UserError):
         return str(error)
@@ -83,18 +87,20 @@ def told_of(error: Exception, folder: Path) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())} (see {folder / 'error.txt'})"
 
 
-def place(folder: Path, number: int) -> Path:
+def trial_dir(folder: Path, number: int) -> Path:
     """The run folder of a trial."""
     return folder / "trials" / f"{number:03d}"
 
 
-def tidy(study: Study) -> None:
+def prune_weights(study: Study) -> None:
     """Remove the weights of all trials but those under way and the best few."""
     with study.lock:
         rows = study.rows()
         done = sorted((r for r in rows if r.state == "complete"), key=study.plan.rank)
-        kept = {row.number for row in [*done[:KEEP], *(r for r in rows if r.state == "running")]}
+        kept = {
+            row.number for row in [*done[:KEPT_TRIALS], *(r for r in rows if r.state == "running")]
+        }
         for row in rows:
             if row.number not in kept:
-                for name in WEIGHTS:
-                    shutil.rmtree(place(study.folder, row.number) / name, ignore_errors=True)
+                for name in WEIGHT_FOLDERS:
+                    shutil.rmtree(trial_dir(study.folder, row.number) / name, ignore_errors=True)

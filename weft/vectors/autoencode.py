@@ -24,14 +24,14 @@ from weft.embed.lookup import Lookup
 from weft.encode.pool import Last
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError, unknown_name
-from weft.inference.forward import BUDGET, ROWS
+from weft.inference.forward import MAX_ROWS, MAX_TOKENS
 from weft.runtime import Runtime, on, seed_everything
 from weft.storage import atomic_write, replacing_folder, write_text
 from weft.tasks.task import Loss
 from weft.tensorfile import check_network, read_header
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word import Word
-from weft.train.loop import Progress, Trainee, fit
+from weft.train.loop import Progress, TrainState, fit
 from weft.train.settings import Settings
 
 FORMAT = 1
@@ -225,7 +225,7 @@ class Autoencoder:
         store = _store(self.indexer, texts)
         self.model.eval()
         with torch.inference_mode():
-            for batch in for_reading(store, rows=ROWS, budget=BUDGET):
+            for batch in for_reading(store, rows=MAX_ROWS, budget=MAX_TOKENS):
                 source = batch.source.to(self.runtime.device)
                 out[batch.rows] = take(source).float().cpu().numpy()
         return out
@@ -301,7 +301,7 @@ def _trained(
         seed=settings.seed,
         epochs=settings.epochs,
     )
-    trainee = Trainee.fresh(model, settings)
+    trainee = TrainState.fresh(model, settings)
     for _ in fit(trainee, _Rebuild(model), batches, settings, runtime, watch):
         pass
     return Autoencoder(kind, options, model.eval(), indexer, runtime)

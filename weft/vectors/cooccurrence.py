@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
-from weft.machine import cores
+from weft.machine import available_cpus
 
 if TYPE_CHECKING:
     from weft.vectors.corpus import Corpus
@@ -64,7 +64,7 @@ def cooccurrences(
     A word beside itself so counts twice. `watch` hears the share of the corpus that lies behind;
     `folder` is where the files are put.
     """
-    threads = threads or cores()
+    threads = threads or available_cpus()
     words = len(corpus.ids)
     if window < 1:
         raise UserError(f"'window' should be at least 1, got {window}.")

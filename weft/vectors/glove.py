@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.errors import UserError
-from weft.machine import cores
+from weft.machine import available_cpus
 from weft.vectors.cooccurrence import MEMORY, Cooccurrences, cooccurrences
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def glove(
     """
     from weft.vectors.store import Vectors
 
-    threads = threads or cores()
+    threads = threads or available_cpus()
     began = time.perf_counter()
     pairs = cooccurrences(
         corpus,
@@ -132,7 +132,7 @@ def factorise(
     overwrites another's step: unlike Hogwild, the result does not depend on who was faster.
     """
     _check(pairs, {"width": width, "epochs": epochs, "rate": rate, "power": power, "most": most})
-    threads = threads or cores()
+    threads = threads or available_cpus()
     factors = Factors.fresh(pairs.size, width, seed)
     starts = np.arange(0, len(pairs), block)
     with ThreadPoolExecutor(threads) as pool:

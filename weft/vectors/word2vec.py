@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from weft.errors import UserError, unknown_name
-from weft.machine import cores
+from weft.machine import available_cpus
 from weft.vectors import sampling as aims
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def learn(
     if rate is None:
         rate = RATES.get(method, 0.025)
     settings = Settings(
-        method, width, window, negative, epochs, rate, sample, threads or cores(), seed,
+        method, width, window, negative, epochs, rate, sample, threads or available_cpus(), seed,
         deterministic, loss, shortest, longest, buckets, device,
     )  # fmt: skip
     if len(corpus.words) < 2:

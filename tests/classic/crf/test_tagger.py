@@ -69,7 +69,7 @@ def test_spans_keep_to_the_scheme(tmp_path):
 
 
 def test_it_says_how_far_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.run.classic.QUIET", 0)
+    monkeypatch.setattr("weft.run.classic.MAX_SILENT_SECONDS", 0)
     few = {"classic.iterations": 2, "classic.columns": ["pos"]}
     trained(chunks(tmp_path / "a.conll"), tmp_path / "run", **few)
     log = (tmp_path / "run" / "log.txt").read_text("utf-8").splitlines()

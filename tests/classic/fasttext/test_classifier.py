@@ -310,7 +310,7 @@ def test_a_text_scores_the_same_alone_in_company_and_by_many_threads(monkeypatch
     alone = np.concatenate([model.scores([text]) for text in corpus()])
     np.testing.assert_array_equal(together, alone)
     monkeypatch.setattr(readings, "CHUNK", 29)
-    monkeypatch.setattr(readings, "cores", lambda: 3)
+    monkeypatch.setattr(readings, "available_cpus", lambda: 3)
     np.testing.assert_array_equal(together, model.scores(corpus()))
     again = fitted()
     np.testing.assert_array_equal(again.table, model.table)

@@ -24,7 +24,7 @@ from weft.decode.search.constraints import Constraints
 from weft.decode.search.search import NO_CONSTRAINTS, search, stream
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import iter_tensors
-from weft.predict.generate import Job, Writer
+from weft.predict.generate import GenerationBatch, Generator
 
 V, M, H, N, EOS = 13, 6, 6, 3, 3
 LENGTHS = [3, 2, 7]
@@ -442,7 +442,7 @@ def test_an_answer_is_written_by_graphs_where_there_are_any():
 def test_prompts_are_continued_by_graphs_unless_some_is_forgotten(limit, graphed):
     """A text that outgrows what the model sees is read again from its middle, step by step."""
     decoder, capture = made(lambda: GPT(V, H, 2, N, limit=29)), Counted()
-    writer = Writer.__new__(Writer)
+    writer = Generator.__new__(Generator)
     head = SimpleNamespace(graphs=None)
     writer.engine = SimpleNamespace(model=SimpleNamespace(head=head))
     writer.continuing = PromptContinuation(decoder, 20)
@@ -450,7 +450,7 @@ def test_prompts_are_continued_by_graphs_unless_some_is_forgotten(limit, graphed
 
     def written():
         state = writer.continuing.start(ids[:, :-1])
-        job = Job([0, 1], writer.continuing.step, state, ids[:, -1], [[], []])
+        job = GenerationBatch([0, 1], writer.continuing.step, state, ids[:, -1], [[], []])
         step, state, how, faster = writer._ready(job, settings)
         rest = {
             "batch": 2,

@@ -6,12 +6,12 @@ from itertools import pairwise
 import pytest
 
 from weft.report.charts.gradients import _chosen, histories, panel, spaced
-from weft.train.gradient_verdict import Health
+from weft.train.gradient_verdict import GradientHealth
 
 
-def health(rate: float, level: str, step: int = 0, steps: int = 60) -> Health:
+def health(rate: float, level: str, step: int = 0, steps: int = 60) -> GradientHealth:
     curve = [(k, rate**k) for k in range(steps + 1)]
-    return Health(step, {}, {"layer 1": curve, "input": curve}, "", level)
+    return GradientHealth(step, {}, {"layer 1": curve, "input": curve}, "", level)
 
 
 def heights(chart: str) -> dict[str, float]:
@@ -44,13 +44,13 @@ def test_names_of_equal_lines_do_not_cover_each_other():
 
 def test_nothing_to_draw_gives_nothing():
     assert panel({}) == ""
-    assert panel({"bag": Health(0, {}, {}, "", "good")}) == ""
+    assert panel({"bag": GradientHealth(0, {}, {}, "", "good")}) == ""
     assert histories([]) == ""
 
 
 def test_a_gradient_of_zero_is_drawn_at_the_floor():
     curve = [(0, 1.0), (1, 0.0)]
-    chart = panel({"cnn": Health(0, {}, {"layer 1": curve}, "", "bad")})
+    chart = panel({"cnn": GradientHealth(0, {}, {"layer 1": curve}, "", "bad")})
     assert "nan" not in chart
     assert ">cnn</text>" in chart
 

@@ -180,10 +180,10 @@ def test_the_leaderboard_tells_what_went_wrong():
 
 
 def test_gradients_and_the_doctor_have_their_places():
-    from weft.train.gradient_diagnostics import Health
+    from weft.train.gradient_diagnostics import GradientHealth
 
     curve = [(0, 1.0), (5, 0.1), (10, 0.01)]
-    health = Health(3, {}, {"encoder": curve, "input": curve}, f"It falls. {EVIL}", "bad")
+    health = GradientHealth(3, {}, {"encoder": curve, "input": curve}, f"It falls. {EVIL}", "bad")
     text = render(page(healths={"cnn": health}))
     assert 'id="gradients"' in text
     assert '<span class="level bad"></span>It falls. &lt;script&gt;' in text

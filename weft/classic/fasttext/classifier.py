@@ -19,7 +19,7 @@ from weft.classic.linear.sklearn_fit import NEVER
 from weft.classic.progress import Listen, Progress, nobody
 from weft.classic.weights_io import WEIGHTS, damaged, read
 from weft.errors import UserError
-from weft.machine import cores
+from weft.machine import available_cpus
 from weft.registry import register
 from weft.storage import atomic_write
 from weft.tasks.regress import Scale
@@ -72,7 +72,7 @@ class FastText:
         if not 0 < rate < np.inf:
             raise UserError(f"{_WHERE}: rate is {rate}; it must be above 0.")
         self.width, self.epochs, self.rate = width, epochs, rate
-        self.threads = threads or cores()
+        self.threads = threads or available_cpus()
         self.reading = Reading(order, buckets, minimum, shortest, longest, lowercase)
         self.table = np.zeros((0, 0), np.float32)  # (R, P)
         self.outputs = np.zeros((0, 0), np.float32)  # (E, C)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from weft.classic.linear.tfidf_vectorizer import TOKEN, origins
-from weft.machine import cores
+from weft.machine import available_cpus
 
 if TYPE_CHECKING:
     from weft.classic.fasttext.hashing import Lookup, Tokens
@@ -265,7 +265,7 @@ def in_parallel(work: Callable[..., Out], parts: Sequence) -> list[Out]:
     """The work on each part, in order, by as many threads as there are processors."""
     if len(parts) < 2:
         return [work(part) for part in parts]
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(available_cpus()) as pool:
         return list(pool.map(work, parts))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.classic.ngram import kernels as kernels
 from weft.errors import UserError
-from weft.machine import cores
+from weft.machine import available_cpus
 from weft.tokens.vocabulary import BOS, CLS, EOS, MASK, PAD, SEP, UNK, Vocabulary
 
 LARGEST = 2**31 - 2  # places and nodes are numbered with 32 bits
@@ -126,7 +126,7 @@ def _parts(ids: np.ndarray, size: int, order: int, eos: int) -> list[_Part]:
     own = np.bincount(ids, minlength=size).astype(np.int32)
     ends = np.cumsum(own)
     places = kernels.by_word(ids, ends)
-    parts = [_Part([words], [own[words]], []) for words in _split(ends, cores())]
+    parts = [_Part([words], [own[words]], []) for words in _split(ends, available_cpus())]
     with ThreadPoolExecutor(len(parts)) as pool:
         list(pool.map(lambda part: _grow(part, ids, places, ends - own, order, eos), parts))
     return parts
@@ -199,7 +199,7 @@ def joined(sentences: Sentences, size: int, marks: Marks) -> tuple[np.ndarray, n
 
 def shared(first: np.ndarray, begin: int, end: int) -> list[tuple[int, int]]:
     """Nodes begin … end − 1 in one piece for each processor, with about as many children each."""
-    parts = cores()
+    parts = available_cpus()
     aims = first[begin] + (first[end] - first[begin]) * np.arange(1, parts) / parts
     cuts = [begin, *(begin + np.searchsorted(first[begin:end], aims)).tolist(), end]
     return list(pairwise(cuts))

@@ -15,7 +15,7 @@ import numpy as np
 from weft.classic.ngram import kernels as kernels
 from weft.classic.ngram.counts import Marks, Sentences, in_parallel, joined
 from weft.classic.weights_io import WEIGHTS, damaged, read
-from weft.machine import cores
+from weft.machine import available_cpus
 from weft.storage import atomic_write
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class NGram:
         """Log-probabilities of all words and sentence ends, and where each sentence ends there."""
         ids, ends = joined(sentences, self.size, self.marks)
         into = np.empty(len(ids) + len(ends), dtype=np.float32)
-        aims = np.searchsorted(ends, np.arange(1, cores()) * len(ids) / cores())
+        aims = np.searchsorted(ends, np.arange(1, available_cpus()) * len(ids) / available_cpus())
         cuts = [0, *aims.tolist(), len(ends)]
         marks = (self.marks.bos, self.marks.eos, self.order)
         arrays = (self.words, self.first, self.scores, self.backoffs)
@@ -134,7 +134,7 @@ class NGram:
         if into.size < ALONE:
             kernels.spread(*arrays, nodes, 0, len(nodes), into)
             return into
-        cuts = np.linspace(0, len(nodes), cores() + 1).astype(int).tolist()
+        cuts = np.linspace(0, len(nodes), available_cpus() + 1).astype(int).tolist()
         spans = list(pairwise(cuts))
         in_parallel(lambda begin, end: kernels.spread(*arrays, nodes, begin, end, into), spans)
         return into

@@ -32,12 +32,14 @@ def compare(
 ) -> None:
     """One word in the texts of a file: its vectors, on the terminal and as a page."""
     from weft.explain.contexts import contexts
-    from weft.run.data import source
+    from weft.run.data import example_source
     from weft.terminal import Terminal
     from weft.text.example import Tally
 
     tally = Tally()
-    texts = source(data, path, tally, manner="texts")()  # blank lines stand between paragraphs
+    texts = example_source(
+        data, path, tally, mode="texts"
+    )()  # blank lines stand between paragraphs
     found = contexts(predictor, texts, word, layer, limit)
     for line in tally.lines():
         typer.echo(f"note: {line}", err=True)

@@ -65,12 +65,12 @@ def of_files(
     """The first examples of a file, or of two whose lines are pairs of texts."""
     stream = _pairs(data, path, tally) if predictor.pairs else None
     if stream is None:
-        from weft.run.data import manner_of, source
+        from weft.run.data import example_source, read_mode
 
         # A text with blanks is a line, though the model learned from documents.
         usual = predictor.config["task"]["kind"] != "masked"
-        manner = manner_of(predictor.config["task"]) if usual else "labelled"
-        stream = source(data, path, tally, manner=manner)()
+        manner = read_mode(predictor.config["task"]) if usual else "labelled"
+        stream = example_source(data, path, tally, mode=manner)()
     examples = list(islice(stream, limit))
     if next(stream, None) is not None:
         typer.echo(f"note: the first {limit} texts are explained; --limit changes that", err=True)

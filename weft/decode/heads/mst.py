@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from weft.errors import UserError
-from weft.machine import cores
+from weft.machine import available_cpus
 
 MAX_WORDS = 5000  # words of any tree: 16 bytes for each pair of words, 400 MB here
 MAX_PROJECTIVE_WORDS = 2000  # words of a projective tree: time grows with the cube
@@ -55,7 +55,7 @@ def best_trees(
 
 def map_rows(work: Callable[[int], None], rows: list[int], threads: int = 0) -> None:
     """Call `work` for each row, in threads: compiled code lets go of the interpreter."""
-    threads = min(threads or cores(), len(rows))
+    threads = min(threads or available_cpus(), len(rows))
     if threads <= 1:
         for row in rows:
             work(row)

@@ -128,9 +128,9 @@ class _Table:
     def _scores(self, rows: list[dict[str, Any]]) -> np.ndarray:
         if self.kind == "seq2seq":
             return sentence_scores([row["value"] for row in rows], [row["label"] for row in rows])
-        from weft.run.text_scores import Nats
+        from weft.run.text_scores import NatsPerWord
 
-        measure = Nats("perplexity", ends=True)
+        measure = NatsPerWord("perplexity", ends=True)
         measure.add(rows, [row["text"] for row in rows])
         return np.exp(np.minimum(measure.table()[:, 0] / np.maximum(measure.table()[:, 1], 1), 50))
 

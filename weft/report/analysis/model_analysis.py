@@ -11,7 +11,7 @@ from weft.compare.sentence_scores import PICTURES, UNITS
 from weft.compare.trial import Trial
 from weft.errors import UserError
 from weft.predict import Predictor
-from weft.predict.predictor import Asked
+from weft.predict.predictor import Input
 from weft.report.analysis.predictions import Answers, Said, read
 from weft.report.analysis.projection import Method, Projection, projection, sentence_vectors, usual
 from weft.report.drawings.draw import drawn
@@ -101,7 +101,7 @@ def _drawing(said: Said, names: Sequence[str]) -> Markup:
     return picture if said.two is None else Markup("<p><b>{}</b></p>{}").format(said.text, picture)
 
 
-def _strips(predictor: Predictor, texts: Sequence[Asked]) -> tuple[list[Markup], str]:
+def _strips(predictor: Predictor, texts: Sequence[Input]) -> tuple[list[Markup], str]:
     """Each text with its words on coloured ground, and the method that weighed them."""
     if not texts:
         return [], ""

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from weft.report.charts.plots import ACCENT, INK, MUTED, STYLE, svg
-from weft.train.gradient_verdict import GONE, Curve, Health, carried
+from weft.train.gradient_verdict import VANISHED_GRADIENT, Curve, GradientHealth, memory_curve
 
 FLOOR = 1e-12  # what is weaker is drawn here
 LOOKS: dict[str, dict[str, Any]] = {
@@ -18,9 +18,9 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def panel(healths: Mapping[str, Health]) -> str:
+def panel(healths: Mapping[str, GradientHealth]) -> str:
     """Relative strength of the gradient against distance, one labelled line a recipe."""
-    lines = {name: _chosen(carried(health.distances)[1]) for name, health in healths.items()}
+    lines = {name: _chosen(memory_curve(health.distances)[1]) for name, health in healths.items()}
     lines = {name: curve for name, curve in lines.items() if curve}
     if not lines:
         return ""
@@ -33,9 +33,9 @@ def panel(healths: Mapping[str, Health]) -> str:
         return svg(figure, "health")
 
 
-def histories(healths: Sequence[Health]) -> str:
+def histories(healths: Sequence[GradientHealth]) -> str:
     """How far the gradient reached at each evaluation of one training, by distance."""
-    found = [(health.step, dict(carried(health.distances)[1])) for health in healths]
+    found = [(health.step, dict(memory_curve(health.distances)[1])) for health in healths]
     shared = set.intersection(*(set(curve) for _, curve in found)) if found else set()
     kept = _doubling(max(shared, default=0), shared)
     lines = {f"{d} steps": [(step, curve[d]) for step, curve in found] for d in kept}
@@ -73,9 +73,9 @@ def _axes(
     axes = figure.add_subplot()
     axes.set_yscale("log")
     values = [max(value, FLOOR) for curve in lines.values() for _, value in curve]
-    low, high = min(*values, GONE), max(*values, 1.0)
+    low, high = min(*values, VANISHED_GRADIENT), max(*values, 1.0)
     axes.set_ylim(low / 2, high * 2)
-    axes.axhspan(low / 2, GONE, color=ACCENT, alpha=0.08, lw=0)
+    axes.axhspan(low / 2, VANISHED_GRADIENT, color=ACCENT, alpha=0.08, lw=0)
     axes.text(
         0.01, low / 1.7, "too weak to learn from", transform=axes.get_yaxis_transform(),
         va="bottom", color=MUTED, size=8,

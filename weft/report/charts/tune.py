@@ -10,15 +10,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from weft.compare.format import called, percent
 from weft.report.charts.plots import ACCENT, INK, MUTED, PAPER, STYLE, svg
 from weft.tune.restart import Restart
-from weft.tune.search import Tuned
+from weft.tune.search import TuneResult
 from weft.tune.space import Dimension, Range
-from weft.tune.study import Row
+from weft.tune.study import TrialRecord
 
 CURVES = 60  # drawn; more cannot be told apart
 NAMES = 11  # characters of a choice that fit under a small chart
 
 
-def history(tuned: Tuned) -> str:
+def history(tuned: TuneResult) -> str:
     """Every trial in the order it began, with the best value so far as a line."""
     scale = _scale(tuned.metric)
     with matplotlib.rc_context(STYLE):
@@ -26,7 +26,7 @@ def history(tuned: Tuned) -> str:
         axes = figure.add_subplot()
         _dots(axes, tuned, lambda row: row.number)
         numbers: list[int] = []
-        best: list[Row] = []
+        best: list[TrialRecord] = []
         for row in tuned.rows:
             if row.state != "complete" or row.value is None:
                 continue
@@ -48,7 +48,7 @@ def history(tuned: Tuned) -> str:
         return svg(figure, "history")
 
 
-def slice_of(tuned: Tuned, dimension: Dimension, number: int) -> str:
+def slice_of(tuned: TuneResult, dimension: Dimension, number: int) -> str:
     """The value against one setting, whatever the others were."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(2.9, 2.0), layout="constrained")
@@ -73,7 +73,7 @@ def slice_of(tuned: Tuned, dimension: Dimension, number: int) -> str:
         return svg(figure, f"slice-{number}")
 
 
-def curves(tuned: Tuned) -> str:
+def curves(tuned: TuneResult) -> str:
     """Dev figures over the evaluations: pruned trials pale, the best one in colour."""
     scale = _scale(tuned.metric)
     known = [row for row in tuned.rows if row.curve and row.over]
@@ -104,7 +104,7 @@ def curves(tuned: Tuned) -> str:
         return svg(figure, "curves")
 
 
-def strip(tuned: Tuned) -> str:
+def strip(tuned: TuneResult) -> str:
     """One point a restart, beside the mean ± one standard deviation of its group."""
     found = tuned.restarts
     if found is None:
@@ -139,11 +139,11 @@ def strip(tuned: Tuned) -> str:
         return svg(figure, "strip")
 
 
-def _dots(axes: Any, tuned: Tuned, place: Any) -> None:
+def _dots(axes: Any, tuned: TuneResult, place: Any) -> None:
     """Complete trials filled, pruned ones hollow, the best in colour."""
     scale = _scale(tuned.metric)
 
-    def draw(rows: Sequence[Row], **look: Any) -> None:
+    def draw(rows: Sequence[TrialRecord], **look: Any) -> None:
         x = [place(row) for row in rows]
         axes.plot(x, [(row.value or 0.0) * scale for row in rows], "o", **look)
 

@@ -30,7 +30,7 @@ from weft.report.charts import histograms, layer_weights, plots
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis
-    from weft.train.gradient_diagnostics import Health
+    from weft.train.gradient_diagnostics import GradientHealth
 
 LABELS = 500  # rows of a table of labels; how many more there are is said
 CURVES = 10  # of one recipe
@@ -49,7 +49,7 @@ class Page:
     output: Path
     diagnosis: "Diagnosis | None" = None
     look: Look | None = None
-    healths: "Mapping[str, Health]" = field(default_factory=dict)
+    healths: "Mapping[str, GradientHealth]" = field(default_factory=dict)
     model: str = ""  # path of the saved model, for the commands
     test: str = ""  # the file it was measured on, where there is one
     disputes: Sequence[Dispute] = ()
@@ -152,7 +152,7 @@ def _one(facts: Facts) -> dict[str, str]:
     return {"text": "text", "labels": "labels"}
 
 
-def _health(healths: "Mapping[str, Health]") -> Markup:
+def _health(healths: "Mapping[str, GradientHealth]") -> Markup:
     """The gradient of each recipe over distance."""
     if not healths:
         return Markup("")

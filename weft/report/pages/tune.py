@@ -18,14 +18,14 @@ from weft.run.train import versions
 from weft.storage import write_text
 from weft.terminal import Terminal
 from weft.tune.restart import Restart, Restarts
-from weft.tune.search import Tuned
-from weft.tune.study import Row
+from weft.tune.search import TuneResult
+from weft.tune.study import TrialRecord
 
 SHOWN = 10  # trials in the terminal's table
 SURE = 0.05  # p below which a difference is called one
 
 
-def line(news: Row | Restart | str, metric: str) -> str:
+def line(news: TrialRecord | Restart | str, metric: str) -> str:
     """One trial, restart or line of text, for the person who waits."""
     if isinstance(news, str):
         return news
@@ -56,7 +56,7 @@ def shown(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else written(value).strip('"')
 
 
-def sentence(tuned: Tuned) -> str:
+def sentence(tuned: TuneResult) -> str:
     """What the search was good for, as far as one can be sure."""
     metric, found = tuned.metric, tuned.restarts
     trials = f"{_best(tuned)} reaches {called(metric)} {figure(tuned.best.value, metric)} on dev"
@@ -83,7 +83,7 @@ def sentence(tuned: Tuned) -> str:
     )
 
 
-def changes(tuned: Tuned) -> str:
+def changes(tuned: TuneResult) -> str:
     """How the best configuration differs from the one it came from."""
     if not tuned.changes:
         return "The configuration as it came was the best of the trials."
@@ -95,7 +95,7 @@ def changes(tuned: Tuned) -> str:
     return f"{_best(tuned)} has {listed}."
 
 
-def remarks(tuned: Tuned) -> list[str]:
+def remarks(tuned: TuneResult) -> list[str]:
     """What went wrong with restarts, each in a sentence."""
     found = tuned.restarts
     out = []
@@ -121,7 +121,7 @@ def _with_and_without(found: Restarts, metric: str) -> list[str]:
     return out
 
 
-def table(tuned: Tuned) -> None:
+def table(tuned: TuneResult) -> None:
     """The best trials on a terminal, then the sentence."""
     console = Terminal()
     rows = Table(box=None, pad_edge=False, header_style="bold")
@@ -139,14 +139,14 @@ def table(tuned: Tuned) -> None:
         console.print(Text(remark))
 
 
-def write(tuned: Tuned, command: Sequence[str]) -> Path:
+def write(tuned: TuneResult, command: Sequence[str]) -> Path:
     """Write tune.html beside the study; its path."""
     path = tuned.folder / "tune.html"
     write_text(path, page(tuned, command))
     return path
 
 
-def page(tuned: Tuned, command: Sequence[str]) -> str:
+def page(tuned: TuneResult, command: Sequence[str]) -> str:
     """The whole page; everything that came from the user is escaped by the template."""
     slices = [
         (dimension.key, Markup(charts.slice_of(tuned, dimension, i)))
@@ -182,7 +182,7 @@ def page(tuned: Tuned, command: Sequence[str]) -> str:
     )
 
 
-def _groups(tuned: Tuned) -> list[dict[str, Any]]:
+def _groups(tuned: TuneResult) -> list[dict[str, Any]]:
     """The restarts as the page tables them."""
     found = tuned.restarts
     if found is None:
@@ -202,7 +202,7 @@ def _groups(tuned: Tuned) -> list[dict[str, Any]]:
     ]
 
 
-def _commands(tuned: Tuned, command: Sequence[str]) -> list[tuple[str, str]]:
+def _commands(tuned: TuneResult, command: Sequence[str]) -> list[tuple[str, str]]:
     folder = tuned.folder
     best = ["weft", "train", str(folder / "best.toml"), "-o", "RUN"]
     use = ["weft", "predict", str(folder / "model"), "texts.txt"]
@@ -213,7 +213,7 @@ def _commands(tuned: Tuned, command: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _best(tuned: Tuned) -> str:
+def _best(tuned: TuneResult) -> str:
     done = sum(row.over for row in tuned.rows)
     return f"The best of {done} trials" if done > 1 else "The only trial"
 
