@@ -143,7 +143,9 @@ class Tuning:
 
     def __init__(self, checkpoint: Path, examples: list[Example]):
         base = from_checkpoint(weft.recipe("bert"), str(checkpoint))
-        full = resolve_config(base.with_values({"train.epochs": 1, "train.batch": PIECE}, "bench"))
+        full = resolve_config(
+            base.with_values({"train.epochs": 1, "train.batch_size": PIECE}, "bench")
+        )
         self.checkpoint, self.settings = checkpoint, Settings(**full["train"])
         self.task: Any = registry.build("task", full["task"])
         self.space = self.task.space(examples)
@@ -165,7 +167,7 @@ class Tuning:
         load_pretrained(model, "classify")
         trainee = TrainState.fresh(model, chosen)
         batches = Batches(
-            self.store, rows=chosen.batch, budget=chosen.budget, seed=chosen.seed, epochs=1
+            self.store, rows=chosen.batch_size, budget=chosen.max_tokens, seed=chosen.seed, epochs=1
         )
         total, begun = 0.0, time.perf_counter()
         for progress in fit(trainee, self.task, batches, chosen, on("cpu")):
@@ -184,7 +186,7 @@ class Tuning:
             model.parameters(), chosen.learning_rate, weight_decay=chosen.weight_decay, fused=True
         )
         total, begun = 0.0, time.perf_counter()
-        count = math.ceil(len(self.store) / chosen.batch)
+        count = math.ceil(len(self.store) / chosen.batch_size)
         for step, (ids, mask, target) in enumerate(self._shuffled()):
             done = step / count
             rising = min(1.0, done / chosen.warmup)
@@ -192,7 +194,7 @@ class Tuning:
                 group["lr"] = chosen.learning_rate * min(rising, (1 - done) / (1 - chosen.warmup))
             loss = model(input_ids=ids, attention_mask=mask, labels=target).loss
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), chosen.clip)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), chosen.clip_norm)
             optimiser.step()
             optimiser.zero_grad()
             total += float(loss.detach()) * len(target)
@@ -201,8 +203,8 @@ class Tuning:
     def _shuffled(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Batches as transformers' own collator pads them."""
         order = torch.randperm(len(self.store)).tolist()
-        for begun in range(0, len(order), self.settings.batch):
-            chosen = order[begun : begun + self.settings.batch]
+        for begun in range(0, len(order), self.settings.batch_size):
+            chosen = order[begun : begun + self.settings.batch_size]
             rows = [torch.from_numpy(self.store.row(i).astype(np.int64)) for i in chosen]
             ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
             lengths = torch.tensor([len(row) for row in rows])

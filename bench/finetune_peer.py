@@ -214,7 +214,7 @@ def _learn(peer: Peer, rows: dict[str, list[Job]], train: Job) -> tuple[float, l
     store = Store()
     for row in rows["train"]:
         store.append(np.array(row["ids"], np.int32), 0)
-    given = {"rows": train["batch"], "budget": train["budget"], "seed": train["seed"]}
+    given = {"rows": train["batch_size"], "budget": train["max_tokens"], "seed": train["seed"]}
     order = Batches(store.close(), **given, epochs=train["epochs"])
     plan = [(batch.rows.tolist(), position) for batch, position in order]
     optimiser = torch.optim.AdamW(_groups(peer.model, train), lr=train["learning_rate"])
@@ -227,7 +227,7 @@ def _learn(peer: Peer, rows: dict[str, list[Job]], train: Job) -> tuple[float, l
         with peer.runtime.autocast():
             loss = peer.model(**peer.batch([rows["train"][i] for i in chosen])).loss
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(learned, train["clip"])
+        torch.nn.utils.clip_grad_norm_(learned, train["clip_norm"])
         optimiser.step()
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
@@ -248,8 +248,8 @@ def _groups(model: torch.nn.Module, train: Job) -> list[Job]:
     for name, p in model.named_parameters():
         if not p.requires_grad:
             continue
-        head = name.startswith(("classifier", "head")) and train["head_rate"]
-        rate = train["head_rate"] if head else train["learning_rate"]
+        head = name.startswith(("classifier", "head")) and train["head_learning_rate"]
+        rate = train["head_learning_rate"] if head else train["learning_rate"]
         out.setdefault((rate, train["weight_decay"] if p.dim() > 1 else 0.0), []).append(p)
     return [{"params": some, "lr": r, "weight_decay": w} for (r, w), some in out.items()]
 

@@ -29,7 +29,7 @@ def chars(bench: Bench) -> None:
         epochs = 1 if bench.tiny else round(3000 / batches)
         sets = {
             "task.lines": False, "task.window": 256, "tokenizer": {"kind": "character"},
-            "train.epochs": epochs, "train.batch": 64, "train.learning_rate": 1e-3,
+            "train.epochs": epochs, "train.batch_size": 64, "train.learning_rate": 1e-3,
             "train.beta2": 0.99, "train.weight_decay": 0.1, "train.schedule": "cosine",
             "train.warmup": 0.02, "train.evaluate_every": 10**6 if bench.tiny else 250,
             "train.patience": 0, "train.save_every": 10**6,

@@ -227,7 +227,7 @@ def _ours(bench: Bench, model: GPT) -> Work:
             wanted = Padded(right, torch.full((len(ids),), right.shape[1]))
             total, count = chunked_loss(made, model.words.weight, model.words.bias, wanted)
             (total / count).backward()
-        clip_gradients(learned, settings.clip)
+        clip_gradients(learned, settings.clip_norm)
         for optimiser in steppers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
@@ -380,7 +380,7 @@ def _weft(bench: Bench, words: int, hidden: int, rows: int, steps: int, half: bo
         "generate": {},
     }
     model = Model(parts, vocabulary_size=words, outputs=(words, 2, 3)).to(bench.device)
-    settings = Settings(optimiser="adam", learning_rate=1e-3, clip=0.25, epochs=10**6)
+    settings = Settings(optimiser="adam", learning_rate=1e-3, clip_norm=0.25, epochs=10**6)
     stream = Stream(2)
     stream.append(zipf(rows, 50 * steps, words, 1, "cpu")[0].flatten().numpy().astype(np.int32))
     pieces = Pieces(

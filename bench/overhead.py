@@ -38,7 +38,7 @@ class Race:
         # A constant rate, so that the bare loop needs no schedule to do the same work.
         # Nor a running mean of the weights.
         changes = {"train.epochs": 1, "train.schedule": "constant", "train.warmup": 0.0}
-        changes["train.average"] = 0.0
+        changes["train.ema_decay"] = 0.0
         full = resolve_config(weft.recipe(recipe).with_values(changes, "bench"))
         self.settings = Settings(**full["train"])
         self.task: Task = registry.build("task", full["task"])
@@ -101,7 +101,7 @@ class Race:
             optimiser.zero_grad()
             loss = F.cross_entropy(model(source), target)
             loss.backward()
-            clip_grad_norm_(model.parameters(), self.settings.clip)
+            clip_grad_norm_(model.parameters(), self.settings.clip_norm)
             optimiser.step()
             total += loss.detach() * len(target)
         return self._ended(name, started, total)
@@ -113,7 +113,7 @@ class Race:
     def _batches(self) -> Batches:
         chosen = self.settings
         return Batches(
-            self.store, rows=chosen.batch, budget=chosen.budget, seed=chosen.seed, epochs=1
+            self.store, rows=chosen.batch_size, budget=chosen.max_tokens, seed=chosen.seed, epochs=1
         )
 
     def _ended(self, name: str, started: float, total: torch.Tensor) -> float:

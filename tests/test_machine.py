@@ -84,4 +84,10 @@ def test_a_training_without_memory_ends_with_one_line(tmp_path):
     done = subprocess.run([sys.executable, "-c", SCARCE, *words], capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    says(done.stderr, "error: Out of memory while training", "more", "train.batch", "train again")
+    says(
+        done.stderr,
+        "error: Out of memory while training",
+        "more",
+        "train.batch_size",
+        "train again",
+    )

@@ -84,7 +84,7 @@ def test_durations(seconds, words):
 def test_a_training_says_what_it_does(tmp_path, capsys, monkeypatch):
     """Reading, tokenising, and the training itself with its speed and how long it will take."""
     monkeypatch.setattr(progress, "EVERY", 0.01)
-    changes = {**SMALL, "train.batch": 1, "train.epochs": 3, "data.train": str(file(tmp_path))}
+    changes = {**SMALL, "train.batch_size": 1, "train.epochs": 3, "data.train": str(file(tmp_path))}
     recipe = config.recipe("bag").with_values(changes, "test")
     train(recipe, tmp_path / "run")
     said = capsys.readouterr().err.splitlines()

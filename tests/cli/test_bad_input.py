@@ -180,7 +180,11 @@ SETTINGS = {
         ["[data]: 'truncate' should be one of 'error', 'head'", "got 'haed'"],
     ),
     "no epochs": ("bag", ["--set", "train.epochs=0"], ["train.epochs should be at least 1, got 0"]),
-    "no batch": ("bag", ["--set", "train.batch=0"], ["train.batch should be at least 1, got 0"]),
+    "no batch": (
+        "bag",
+        ["--set", "train.batch_size=0"],
+        ["train.batch_size should be at least 1, got 0"],
+    ),
     "share": ("bag", ["--set", "data.share=2"], ["data.share should be from 0 to below 1, got 2"]),
     "dropout": (
         "bag",
@@ -192,7 +196,7 @@ SETTINGS = {
     "no rate": ("bag", ["--set", "train.learning_rate=nan"], ["train.learning_rate", "got nan"]),
     "threads": ("bag", ["--set", "train.threads=-1"], ["train.threads", "got -1"]),
     "every": ("bag", ["--set", "train.evaluate_every=-1"], ["train.evaluate_every", "got -1"]),
-    "average": ("bag", ["--set", "train.average=-0.5"], ["train.average", "got -0.5"]),
+    "average": ("bag", ["--set", "train.ema_decay=-0.5"], ["train.ema_decay", "got -0.5"]),
     "momentum": ("bag", ["--set", "train.momentum=-1"], ["train.momentum", "got -1"]),
     "golden": ("bag", ["--set", "data.golden=-1"], ["data.golden", "got -1"]),
     "warm-up": ("bag", ["--set", "train.warmup=1"], ["train.warmup", "below 1; got 1"]),

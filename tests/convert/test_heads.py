@@ -198,7 +198,7 @@ def test_other_tasks_start_from_a_gpt2_that_answers(tmp_path):
     found = weft.load(tmp_path / "run").engine.model.embedders[0].positions.weight
     assert torch.equal(found, network.transformer.wpe.weight)
     (tmp_path / "text.txt").write_text("the bank of the river was steep\n" * 90, "utf-8")
-    sets = ("--set", "task.window=11", "--set", "train.graphs=false", *more[:4])
+    sets = ("--set", "task.window=11", "--set", "train.cuda_graphs=false", *more[:4])
     ok(*train(tmp_path / "text.txt", tmp_path / "words", *sets, recipe="gpt"))
     found = weft.load(tmp_path / "words").engine.model.head.decoder.positions.table
     assert torch.equal(found, network.transformer.wpe.weight)

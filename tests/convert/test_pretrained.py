@@ -75,7 +75,7 @@ def test_a_run_starts_from_the_checkpoint_and_does_not_need_it_again(tmp_path):
     pooled = predictor.embed(TEXTS[:1])
     np.testing.assert_allclose(pooled, found.pooler_output.numpy(), rtol=0, atol=1e-5)
     # A run that goes on has its weights and its tokenizer.
-    again = ("--resume", "--set", "train.epochs=3", "--set", "train.batch=5")
+    again = ("--resume", "--set", "train.epochs=3", "--set", "train.batch_size=5")
     ok("train", "-o", tmp_path / "run", *again, "--set", "train.threads=1")
 
 
@@ -127,9 +127,23 @@ def test_a_language_model_goes_on(tmp_path):
     checkpoint(tmp_path / "theirs", "gpt2", "LMHeadModel")
     text = "the bank of the river was steep and she banked on it\n" * 60
     (tmp_path / "text.txt").write_text(text, "utf-8")
-    sets = ("--set", "task.window=11", "--set", "train.learning_rate=0", "--set", "train.batch=7")
+    sets = (
+        "--set",
+        "task.window=11",
+        "--set",
+        "train.learning_rate=0",
+        "--set",
+        "train.batch_size=7",
+    )
     given = ("train", "--recipe", "gpt", "--train", tmp_path / "text.txt", *sets)
-    given += ("--set", "train.epochs=1", "--set", "train.threads=1", "--set", "train.graphs=false")
+    given += (
+        "--set",
+        "train.epochs=1",
+        "--set",
+        "train.threads=1",
+        "--set",
+        "train.cuda_graphs=false",
+    )
     ok(*given, "--pretrained", tmp_path / "theirs", "-o", tmp_path / "run")
     convert(str(tmp_path / "theirs"), tmp_path / "ours")
     before, after = (

@@ -59,7 +59,7 @@ def gpt(tmp_path_factory):
     values = {
         "tokenizer": {"kind": "word"}, "data.train": str(folder / "a.txt"), "task.window": 7,
         "decoder.hidden": 12, "decoder.layers": 2, "decoder.heads": 3, "decoder.limit": 17,
-        "train.epochs": 1, "train.batch": 5,
+        "train.epochs": 1, "train.batch_size": 5,
     }  # fmt: skip
     config = recipe("gpt").with_values(values, "test")
     return weft.train(config, folder / "run", quiet=True, device="cpu").predictor

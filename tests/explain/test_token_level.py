@@ -63,7 +63,7 @@ def trees(folder):
     (folder / "t.txt").write_text("".join(lines), "utf-8")
     values = {
         "data.train": str(folder / "t.txt"), "embedder.width": 5, "train.epochs": 15,
-        "train.learning_rate": 0.05, "train.average": 0, "train.patience": 0,
+        "train.learning_rate": 0.05, "train.ema_decay": 0, "train.patience": 0,
     }  # fmt: skip
     found = recipe("rntn").with_values(values, "test")
     return weft.train(found, folder / "trees", quiet=True, device="cpu").predictor
@@ -196,7 +196,7 @@ def test_a_transformer_shows_where_the_word_looks(folder):
     from weft.config import from_sections
 
     config = from_sections(sections, "test").with_values(
-        {"data.train": str(folder / "c.conllu"), "train.epochs": 1, "train.average": 0}, "test"
+        {"data.train": str(folder / "c.conllu"), "train.epochs": 1, "train.ema_decay": 0}, "test"
     )
     conllu(folder / "c.conllu", 20)
     predictor = weft.train(config, folder / "transformer", quiet=True, device="cpu").predictor

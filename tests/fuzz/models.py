@@ -13,7 +13,7 @@ SIZES = {"hidden": 8, "layers": 1, "heads": 2, "feed": 12, "limit": 16}
 LABELS = {"0": "cold", "1": "warm"}
 WORDS = ("the", "film", "was", "good", "bad", "a", "b", "c", "d", "##s", ".", ",")
 PARTS = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
-TRAINING = {"train.epochs": 1, "train.batch": 8, "train.threads": 1, "train.average": 0.0}
+TRAINING = {"train.epochs": 1, "train.batch_size": 8, "train.threads": 1, "train.ema_decay": 0.0}
 
 
 def _files(folder: Path) -> Files:

@@ -16,7 +16,7 @@ LONG = "w" * 25  # two words that begin so are one to an embedder that reads 25 
 
 def trained(name, file, folder, **changes):
     values = {
-        "data.train": str(file), "train.epochs": 1, "train.batch": 8, "train.average": 0,
+        "data.train": str(file), "train.epochs": 1, "train.batch_size": 8, "train.ema_decay": 0,
         "train.threads": 1, **changes,
     }  # fmt: skip
     return weft.train(recipe(name).with_values(values, "test"), folder, quiet=True, device="cpu")

@@ -20,7 +20,7 @@ from weft.predict.generate import Generator, generate
 from weft.tokens.streaming_decoder import BROKEN
 
 SMALL = {
-    "tokenizer": {"kind": "word"}, "train.epochs": 1, "train.batch": 5, "train.patience": 0,
+    "tokenizer": {"kind": "word"}, "train.epochs": 1, "train.batch_size": 5, "train.patience": 0,
     "train.threads": 1,
 }  # fmt: skip
 SHAPES = {

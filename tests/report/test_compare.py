@@ -19,7 +19,7 @@ from weft.run.data import Data
 from weft.run.split import choose_holdout
 from weft.text.read import read
 
-TINY = {"train.epochs": 1, "train.batch": 7}
+TINY = {"train.epochs": 1, "train.batch_size": 7}
 GOOD, BAD = ("fine", "great", "superb"), ("dull", "awful", "poor")
 
 
@@ -231,7 +231,7 @@ def test_a_recipe_without_enough_time_stands_below_the_ranked_ones(files, tmp_pa
 def test_a_training_that_the_limit_ended_is_never_called_collapsed(files, tmp_path):
     still = {
         "train.epochs": 1000,
-        "train.batch": 7,
+        "train.batch_size": 7,
         "train.learning_rate": 0.0,
         "train.patience": 0,
     }
@@ -285,7 +285,7 @@ def broken_launch(job, threads):
 
 
 def test_trainings_that_learned_nothing_are_named(files, tmp_path, capsys):
-    still = {"train.epochs": 9, "train.batch": 7, "train.learning_rate": 0.0}
+    still = {"train.epochs": 9, "train.batch_size": 7, "train.learning_rate": 0.0}
     row, _ = run(files, tmp_path / "out", recipes=["bag"], changes=still, seeds=2)
     assert (row.collapsed, row.collapsed_seeds, row.kept_quality) == (2, ("1", "2"), None)
     assert "bag seed 1: accuracy" in capsys.readouterr().err

@@ -22,10 +22,10 @@ from weft.text.example import Example
 SMALL = {
     "decoder.width": 8, "decoder.hidden": 13, "decoder.filters": [[1, 3], [2, 7]],
     "decoder.character_width": 5, "decoder.dropout": 0.0, "task.window": 11,
-    "tokenizer.minimum": 1, "train.epochs": 3, "train.batch": 4, "train.learning_rate": 0.03,
+    "tokenizer.minimum": 1, "train.epochs": 3, "train.batch_size": 4, "train.learning_rate": 0.03,
     "train.patience": 0, "train.threads": 1, "train.schedule": "constant", "train.warmup": 0.0,
 }  # fmt: skip
-USED = {"train.threads": 1, "train.batch": 8, "train.average": 0.0, "train.epochs": 2}
+USED = {"train.threads": 1, "train.batch_size": 8, "train.ema_decay": 0.0, "train.epochs": 2}
 
 
 def pretrained(folder, run="elmo", **changes):

@@ -28,7 +28,7 @@ from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
 made = pytest.importorskip("tests.fixtures.checkpoints", exc_type=ImportError)
-FEW = {"train.epochs": 1, "train.batch": 7, "train.threads": 1}
+FEW = {"train.epochs": 1, "train.batch_size": 7, "train.threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_tagger_over_pieces_of_words(bert, tmp_path, head):
     file = conllu(tmp_path / "a.conllu", 40)
     config = fine("tagger-bert", bert, file, **{
         "head.kind": head, "train.epochs": 12, "train.learning_rate": 0.01,
-        "train.head_rate": 0.02, "head.dropout": 0.0, "embedder.dropout": 0.0,
+        "train.head_learning_rate": 0.02, "head.dropout": 0.0, "embedder.dropout": 0.0,
     })  # fmt: skip
     found = weft.train(config, tmp_path / "run", quiet=True, device="cpu")
     assert found.figures["dev"]["upos"].value > 0.9
@@ -277,7 +277,7 @@ def test_update_by_update_it_is_the_loop_of_transformers(tmp_path):
     network, _ = made.checkpoint(tmp_path, "bert", "ForSequenceClassification", **more)
     changes = {"embedder.dropout": 0.0, "embedder.attention_dropout": 0.0, "head.dropout": 0.0}
     full = resolve_config(
-        fine("bert", str(tmp_path), **{**changes, "train.batch": 5, "train.epochs": 3})
+        fine("bert", str(tmp_path), **{**changes, "train.batch_size": 5, "train.epochs": 3})
     )
     settings = Settings(**{**full["train"], "learning_rate": 1e-3})
     size = len(made.vocabulary("bert"))
@@ -308,7 +308,7 @@ def test_update_by_update_it_is_the_loop_of_transformers(tmp_path):
         ids, mask = one.source.data, one.source.mask.long()
         loss = network(input_ids=ids, attention_mask=mask, labels=one.target.long()).loss
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), settings.clip)
+        torch.nn.utils.clip_grad_norm_(network.parameters(), settings.clip_norm)
         optimiser.step()
         schedule.step()
         optimiser.zero_grad()

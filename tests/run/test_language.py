@@ -53,7 +53,7 @@ def corpus(folder, name="train.txt", count=120, seed=1):
 
 def configured(name, path, **changes):
     values = {
-        "tokenizer": WORD, "train.epochs": 2, "train.batch": 4, "train.learning_rate": 0.03,
+        "tokenizer": WORD, "train.epochs": 2, "train.batch_size": 4, "train.learning_rate": 0.03,
         "train.patience": 0, "train.schedule": "constant", "train.threads": 1,
         "data.train": str(path), **SMALL[name], **changes,
     }  # fmt: skip
@@ -195,7 +195,7 @@ def same(one, other):
 
 
 def test_truncated_back_propagation_equals_a_plain_loop():
-    settings = Settings(epochs=2, optimiser="sgd", learning_rate=0.5, momentum=0.0, clip=0.0)
+    settings = Settings(epochs=2, optimiser="sgd", learning_rate=0.5, momentum=0.0, clip_norm=0.0)
     ours = learner()
     updates(ours, settings)
     theirs = learner()
@@ -307,7 +307,7 @@ def test_blank_and_unknown_texts_are_told(tmp_path):
 
 def test_a_loss_that_is_not_finite_names_the_lines(tmp_path):
     with pytest.raises(UserError, match=r"The batch holds lines \d+, .* of the training file"):
-        trained("rnn-lm", tmp_path, **{"train.learning_rate": 1e38, "train.clip": 0.0})
+        trained("rnn-lm", tmp_path, **{"train.learning_rate": 1e38, "train.clip_norm": 0.0})
 
 
 def test_settings_without_a_value_are_left_out_of_a_file(tmp_path):
@@ -326,10 +326,10 @@ def test_a_pair_of_files_is_not_one_text(tmp_path, lines):
 
 
 def test_an_epoch_of_few_updates_is_noted(tmp_path):
-    settings = Settings(batch=64, budget=65_536)
+    settings = Settings(batch_size=64, max_tokens=65_536)
     told = few_updates_note(20_000, 256, settings)
     assert told.startswith("an epoch has about 2 updates of 64 × 256 tokens, and little is")
-    assert told.endswith("; with --set train.batch=4 it has 20")
+    assert told.endswith("; with --set train.batch_size=4 it has 20")
     stream = Stream(0)
     stream.append(np.zeros(20_000, np.int32))
     for rows, updates in ((64, 2), (4, 20)):
@@ -341,10 +341,10 @@ def test_an_epoch_of_few_updates_is_noted(tmp_path):
         80_000, 256, replace(settings, accumulate=2)
     )
     assert "give more text, or more epochs" in few_updates_note(
-        900, 256, replace(settings, batch=1)
+        900, 256, replace(settings, batch_size=1)
     )
     for name, batch, noted in (("few", 64, True), ("enough", 2, False)):
-        trained("gpt", tmp_path, name, **{"train.batch": batch, "train.epochs": 1})
+        trained("gpt", tmp_path, name, **{"train.batch_size": batch, "train.epochs": 1})
         told = (tmp_path / name / "log.txt").read_text("utf-8")
         assert ("note: an epoch has about" in told) == noted
 

@@ -26,10 +26,10 @@ SMALL = {
     "tokenizer.size": 400, "tokenizer.minimum": 1, "embedder.hidden": 24, "embedder.layers": 1,
     "embedder.heads": 3, "embedder.limit": 32, "embedder.dropout": 0.0,
     "embedder.attention_dropout": 0.0, "task.window": 24, "task.long_window": 32,
-    "train.epochs": 1, "train.batch": 16, "train.threads": 1, "train.learning_rate": 0.01,
+    "train.epochs": 1, "train.batch_size": 16, "train.threads": 1, "train.learning_rate": 0.01,
 }  # fmt: skip
 LEARNS = {
-    "embedder.hidden": 64, "embedder.layers": 2, "embedder.heads": 4, "train.batch": 32,
+    "embedder.hidden": 64, "embedder.layers": 2, "embedder.heads": 4, "train.batch_size": 32,
     "train.epochs": 14, "train.learning_rate": 0.004, "task.short": 0.0, "task.long_share": 0.0,
 }  # fmt: skip
 ANIMALS = ("cat", "dog", "bird", "horse", "fish", "mouse")

@@ -18,7 +18,7 @@ WORDS = {
     "tokenizer.minimum": 1,
     "embedder": [{"kind": "lookup", "width": 13}, {"kind": "character-cnn", "width": 5}],
     "encoder.hidden": 17, "encoder.layers": 1, "encoder.dropout": 0.0,
-    "train.batch": 8, "train.learning_rate": 0.02, "train.average": 0, "train.warmup": 0.0,
+    "train.batch_size": 8, "train.learning_rate": 0.02, "train.ema_decay": 0, "train.warmup": 0.0,
     "train.schedule": "constant",
 }  # fmt: skip
 ARCS = {**WORDS, "head.arc": 11, "head.label": 7, "head.dropout": 0.0, "train.epochs": 12}
@@ -27,9 +27,10 @@ SPANS = {
     "train.learning_rate": 0.005,
 }  # fmt: skip
 NODES = {
-    "embedder.width": 11, "embedder.word_dropout": 0.0, "train.epochs": 20, "train.batch": 5,
+    "embedder.width": 11, "embedder.word_dropout": 0.0, "train.epochs": 20, "train.batch_size": 5,
     "train.patience": 0,
-    "head.dropout": 0.0, "train.learning_rate": 0.1, "train.head_rate": 0.1, "train.clip": 1.0,
+    "head.dropout": 0.0, "train.learning_rate": 0.1, "train.head_learning_rate": 0.1,
+    "train.clip_norm": 1.0,
 }  # fmt: skip
 GOOD, BAD = ("fine", "lovely", "great"), ("dull", "poor", "sad")
 

@@ -19,7 +19,7 @@ SMALL = {
     "tokenizer": {"kind": "word", "lowercase": False},
     "embedder.width": 17, "embedder.dropout": 0.0,
     "encoder.hidden": 23, "decoder.width": 19, "decoder.hidden": 29, "decoder.dropout": 0.0,
-    "train.epochs": 12, "train.batch": 16, "train.learning_rate": 0.02, "train.patience": 0,
+    "train.epochs": 12, "train.batch_size": 16, "train.learning_rate": 0.02, "train.patience": 0,
     "task.smoothing": 0.0, "generate.num_beams": 2, "generate.max_length": 12, "data.target": "tgt",
 }  # fmt: skip
 SHAPES = {

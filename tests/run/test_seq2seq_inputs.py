@@ -17,7 +17,7 @@ from weft.text.example import Example
 
 SMALL = {
     "embedder.width": 17, "embedder.dropout": 0.0, "encoder.hidden": 19, "decoder.width": 17,
-    "decoder.hidden": 23, "decoder.dropout": 0.0, "train.epochs": 5, "train.batch": 16,
+    "decoder.hidden": 23, "decoder.dropout": 0.0, "train.epochs": 5, "train.batch_size": 16,
     "train.learning_rate": 0.01, "train.patience": 0, "train.threads": 1, "generate.num_beams": 2,
     "generate.max_length": 12,
 }  # fmt: skip

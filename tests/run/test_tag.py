@@ -15,8 +15,8 @@ NOUNS, VERBS = ("ant", "bee", "cow", "dog"), ("eats", "sees", "hears")
 FIRST, LAST = ("Ada", "Bo", "Cy", "Di", "Ed"), ("Lee", "Fox", "Ray", "Poe", "Kay")
 TOWNS = ("Rome", "Oslo", "Bonn")
 SMALL = {
-    "encoder.hidden": 11, "train.epochs": 12, "train.batch": 8, "train.learning_rate": 0.02,
-    "train.average": 0, "tokenizer.minimum": 1, "head.dropout": 0.0,
+    "encoder.hidden": 11, "train.epochs": 12, "train.batch_size": 8, "train.learning_rate": 0.02,
+    "train.ema_decay": 0, "tokenizer.minimum": 1, "head.dropout": 0.0,
     "embedder": [{"kind": "lookup", "width": 7}, {"kind": "character-cnn", "width": 5}],
 }  # fmt: skip
 

@@ -358,7 +358,7 @@ def test_examples_that_are_all_gone(tmp_path):
 @pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw", "adagrad"])
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "inverse-sqrt"])
 def test_optimisers_and_schedules_run(optimiser, schedule, tmp_path):
-    changes = {"optimiser": optimiser, "schedule": schedule, "warmup": 0.2, "average": 0.9}
+    changes = {"optimiser": optimiser, "schedule": schedule, "warmup": 0.2, "ema_decay": 0.9}
     given = settings(
         "bag",
         embedder__kind="word-ngrams",  # whose gradients are sparse
@@ -408,9 +408,9 @@ def test_the_bar_shows_how_far_a_fit_is(tmp_path):
 
 def test_settings_without_effect_are_told(tmp_path):
     log = tmp_path / "run" / "log.txt"
-    given = settings("fasttext", train__epochs=7, train__batch=3, train__seed=5)
+    given = settings("fasttext", train__epochs=7, train__batch_size=3, train__seed=5)
     run(given, tmp_path / "run", small.splits())
-    assert "note: [train] epochs, batch changes nothing here" in log.read_text("utf-8")
+    assert "note: [train] epochs, batch_size changes nothing here" in log.read_text("utf-8")
     run(settings("fasttext", train__seed=5), tmp_path / "other", small.splits())
     assert "changes nothing" not in (tmp_path / "other" / "log.txt").read_text("utf-8")
 
@@ -435,7 +435,7 @@ def test_a_listener_and_the_clock_stop_a_compiled_training(tmp_path):
 
 
 def test_the_clock_stops_a_training_and_keeps_what_it_has(tmp_path):
-    given = settings("bag", train__minutes=1e-9, train__epochs=7, train__batch=5)
+    given = settings("bag", train__minutes=1e-9, train__epochs=7, train__batch_size=5)
     outcome = run(given, tmp_path / "run", small.splits())
     assert outcome.record["stopped"].startswith("stopped by the clock after 0.")
     assert outcome.record["stopped"].endswith("of 7 epochs")

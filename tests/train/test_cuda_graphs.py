@@ -121,7 +121,7 @@ def test_updates_as_graphs_are_the_same_to_the_last_digit(gpu, kind, optimiser):
 
 
 @pytest.mark.parametrize(
-    "options", [{"graphs": False}, {"accumulate": 2}, {"optimiser": "adagrad"}], ids=str
+    "options", [{"cuda_graphs": False}, {"accumulate": 2}, {"optimiser": "adagrad"}], ids=str
 )
 def test_where_updates_are_no_graphs(gpu, options):
     _, losses, _ = trained("gpt", gpu, **options)
@@ -306,7 +306,8 @@ def test_fine_tuning_by_graphs_is_the_same(gpu, monkeypatch, pool, two):
 
 @pytest.mark.parametrize(
     ("change", "options"),
-    [({}, {"unfreeze": 1.0}), ({}, {"graphs": False}), ({"encoder": {"kind": "rnn"}}, {}),
+    [({}, {"unfreeze_epochs": 1.0}), ({}, {"cuda_graphs": False}),
+     ({"encoder": {"kind": "rnn"}}, {}),
      ({"pool": {"kind": "attention"}}, {}), ({"embedder": {**BERT, "frozen": True}}, {})],
     ids=str,
 )  # fmt: skip

@@ -401,7 +401,11 @@ def falling(rate, steps=60):
             "with all of its strength: dependencies that long can be ",
         ),
         (evidence(falling(1.1)), "warning", "grows by a factor of 304 over 60 steps: it explodes"),
-        (evidence(falling(1.2)), "bad", "grows by 10⁴ over 60 steps: it explodes; set train.clip"),
+        (
+            evidence(falling(1.2)),
+            "bad",
+            "grows by 10⁴ over 60 steps: it explodes; set train.clip_norm",
+        ),
         (evidence(falling(0.1, 3)), "good", "Over 3 steps there is no telling"),
         (
             evidence(falling(0.1), direct=True, pool="mean"),
@@ -430,7 +434,7 @@ def falling(rate, steps=60):
             "warning",
             "Layer 1 gets 10⁵ less gradient than layer 3",
         ),
-        (evidence(falling(1.0), norm=345.0), "warning", "345 times longer than train.clip"),
+        (evidence(falling(1.0), norm=345.0), "warning", "345 times longer than train.clip_norm"),
         (evidence(falling(1.0), norm=345.0, clip=0.0), "good", "60 steps back"),
     ],
 )
@@ -496,7 +500,7 @@ def digest(folder):
 
 
 def given(name="rnn", **changes):
-    values = {**small.SMALL, "embedder.width": 7, "encoder.hidden": 6, "train.average": 0.9}
+    values = {**small.SMALL, "embedder.width": 7, "encoder.hidden": 6, "train.ema_decay": 0.9}
     return config.recipe(name).with_values(values | changes, "test")
 
 
@@ -571,7 +575,7 @@ def test_a_gradient_that_is_not_finite_is_named():
 
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_training_that_breaks_says_where(saved, tmp_path, monkeypatch):
-    changes = {"train.learning_rate": 1e38, "train.clip": 0.0, "train.optimiser": "sgd"}
+    changes = {"train.learning_rate": 1e38, "train.clip_norm": 0.0, "train.optimiser": "sgd"}
     if saved:
         changes["train.save_every"] = 1
     with pytest.raises(UserError, match="What first was not finite is the ") as caught:

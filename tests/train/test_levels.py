@@ -45,7 +45,7 @@ def test_each_layer_learns_slower_than_the_one_above():
 
 def test_a_rate_of_the_embedders_is_that_of_the_last_layer():
     built = model()
-    found = rates(built, Settings(learning_rate=1e-3, embedder_rate=1e-4, layer_decay=0.9))
+    found = rates(built, Settings(learning_rate=1e-3, embedder_learning_rate=1e-4, layer_decay=0.9))
     for level, factor in ((-1, 0.1), (-2, 0.09)):
         own = [found[id(p)] for p in built.embedders[0].levels()[level]]
         assert own == pytest.approx([factor] * len(own))
@@ -56,7 +56,10 @@ def test_a_rate_of_the_embedders_is_that_of_the_last_layer():
     [
         (Settings(layer_decay=1.5), "train.layer_decay should be above 0 and at most 1, got 1.5"),
         (Settings(layer_decay=0.0), "train.layer_decay should be above 0 and at most 1, got 0.0"),
-        (Settings(unfreeze=-1.0), "train.unfreeze should be 0 or more epochs, got -1.0"),
+        (
+            Settings(unfreeze_epochs=-1.0),
+            "train.unfreeze_epochs should be 0 or more, got -1.0",
+        ),
     ],
 )
 def test_rates_that_make_no_sense(settings, told):
@@ -64,7 +67,7 @@ def test_rates_that_make_no_sense(settings, told):
         build_optimisers(model(), settings)
 
 
-@pytest.mark.parametrize("settings", [{"layer_decay": 0.9}, {"unfreeze": 1.0}], ids=str)
+@pytest.mark.parametrize("settings", [{"layer_decay": 0.9}, {"unfreeze_epochs": 1.0}], ids=str)
 def test_rates_of_layers_where_there_are_none(settings):
     built = Model(
         {"embedder": {"kind": "lookup", "width": 6}, **PARTS}, vocabulary_size=23, outputs=3

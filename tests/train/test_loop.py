@@ -61,7 +61,7 @@ def test_loss_falls():
 
 
 def test_equals_a_plain_torch_loop():
-    settings = Settings(learning_rate=0.01, optimiser="sgd", momentum=0.9, clip=0.5)
+    settings = Settings(learning_rate=0.01, optimiser="sgd", momentum=0.9, clip_norm=0.5)
     ours, _, _ = run(settings)
     theirs = model()
     optimiser = torch.optim.SGD(theirs.parameters(), 0.01, momentum=0.9)
@@ -210,7 +210,7 @@ def test_a_gradient_that_overflows_is_caught_too(monkeypatch):
 def test_each_optimiser_trains_dense_and_sparse_tables(name, sparse):
     embedder = {"kind": "word-ngrams", "width": 7, "buckets": 31, "sparse": sparse}
     parts = {**PARTS, "embedder": embedder, "encoder": {"kind": "bag"}}
-    settings = Settings(optimiser=name, learning_rate=0.3, clip=0)
+    settings = Settings(optimiser=name, learning_rate=0.3, clip_norm=0)
     _, updates, trainee = run(settings, batches(rows=15, epochs=20), model(parts))
     assert len(trainee.optimisers) == 1 + sparse
     assert sum(u.loss for u in updates[-3:]) < 0.5 * sum(u.loss for u in updates[:3])
@@ -249,7 +249,7 @@ def test_biases_of_two_directions_in_one_are_not_decayed():
 
 
 def test_the_mean_of_the_weights_follows_them():
-    settings = Settings(average=0.5, optimiser="sgd", momentum=0.0, learning_rate=0.1)
+    settings = Settings(ema_decay=0.5, optimiser="sgd", momentum=0.0, learning_rate=0.1)
     net = model()
     trainee = TrainState.fresh(net, settings)
     name = "head.score.weight" if hasattr(net.head, "score") else next(iter(trainee.average))

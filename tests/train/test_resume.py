@@ -123,7 +123,7 @@ def test_metrics_are_not_written_twice(tmp_path):
 
 def stopped(folder, monkeypatch, after=5, **changes):
     """A training that was cut off, and its configuration."""
-    given = small("bilstm").with_values({"train.batch": 4, **changes}, "test")
+    given = small("bilstm").with_values({"train.batch_size": 4, **changes}, "test")
 
     class Cut(Exception):
         pass
@@ -151,8 +151,8 @@ def again(given, folder, **changes):
     ("changes", "told"),
     [
         ({"train__optimiser": "sgd"}, "another train.optimiser"),
-        ({"train__head_rate": 0.1}, "train.head_rate"),
-        ({"train__batch": 5}, "train.batch=4, .*cannot resume with train.batch=5"),
+        ({"train__head_learning_rate": 0.1}, "train.head_learning_rate"),
+        ({"train__batch_size": 5}, "train.batch_size=4, .*cannot resume with train.batch_size=5"),
         ({"train__seed": 9}, "train.seed=9"),
     ],
     ids=str,
@@ -176,7 +176,7 @@ def test_rates_and_decay_are_those_that_are_asked_for_now(tmp_path, monkeypatch)
             yield progress
 
     monkeypatch.setattr(trainer, "fit", watching)
-    changes = {"train__weight_decay": 0.7, "train__beta2": 0.9, "train__average": 0.5}
+    changes = {"train__weight_decay": 0.7, "train__beta2": 0.9, "train__ema_decay": 0.5}
     again(given, tmp_path / "run", **changes)
     assert {(group["weight_decay"], group["betas"]) for group in seen} == {(0.7, (0.9, 0.9))}
 

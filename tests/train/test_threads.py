@@ -18,7 +18,13 @@ from weft.train import threads
 from weft.train.threads import ThreadChoice, Timing
 
 ROOT = Path(__file__).parent.parent.parent
-FEW = {**SMALL, "train.threads": 0, "train.epochs": 1, "train.batch": 17, "train.save_every": 1}
+FEW = {
+    **SMALL,
+    "train.threads": 0,
+    "train.epochs": 1,
+    "train.batch_size": 17,
+    "train.save_every": 1,
+}
 RESUME = """
 import sys, torch
 from tests.fixtures.small import splits

@@ -169,7 +169,7 @@ def test_the_small_grid_of_the_lecture():
     assert points is not None
     assert len(points) == 24
     assert {d.key: d.to_config() for d in wanted} == {
-        "train.batch": [16, 32],
+        "train.batch_size": [16, 32],
         "train.learning_rate": [3e-6, 1e-5, 3e-5, 5e-5],
         "train.epochs": [2, 3, 4],
     }

@@ -19,7 +19,7 @@ from weft.vectors.autoencode import (
     sequence,
 )
 
-FAST = replace(ADAM, epochs=150, batch=8, learning_rate=0.02)
+FAST = replace(ADAM, epochs=150, batch_size=8, learning_rate=0.02)
 SEA = ("the ship left the harbour", "waves hit the ship", "a harbour with waves and a ship")
 FIELD = ("a cow ate grass", "grass grew where the cow slept", "cow and grass on the field")
 TEXTS = SEA + FIELD

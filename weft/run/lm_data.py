@@ -70,7 +70,7 @@ def few_updates_note(tokens: int, window: int, settings: Settings) -> str:
         return f"{told}; give more text, or more epochs (--set train.epochs=N)"
     # A power of two, as batches usually are.
     batch = 1 << (max(1, tokens // (MIN_EPOCH_UPDATES * each)).bit_length() - 1)
-    return f"{told}; with --set train.batch={batch} it has {-(-tokens // (batch * each))}"
+    return f"{told}; with --set train.batch_size={batch} it has {-(-tokens // (batch * each))}"
 
 
 def tokenise_dev(run: "NeuralRun", model: Model) -> Store | None:
@@ -115,7 +115,7 @@ def make_batches(found: Stream, model: Model, settings: Settings) -> Pieces:
 
 def windows_per_batch(tokens: int, window: int, settings: Settings) -> int:
     """How many windows a batch holds."""
-    return max(1, min(settings.batch, settings.budget // window, tokens))
+    return max(1, min(settings.batch_size, settings.max_tokens // window, tokens))
 
 
 def evaluate(model: Model, store: Store, task: Any, space: Any, runtime: Runtime) -> Any:

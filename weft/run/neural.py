@@ -201,5 +201,5 @@ def _state_bytes(model: Model, settings: Settings) -> tuple[int, int]:
     """Bytes of a model's weights, and of what its training keeps beside them."""
     weights = sum(t.numel() * t.element_size() for t in model.state_dict().values())
     learned = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    copies = {"sgd": 1, "adagrad": 1}.get(settings.optimiser, 2) + (settings.average > 0)
+    copies = {"sgd": 1, "adagrad": 1}.get(settings.optimiser, 2) + (settings.ema_decay > 0)
     return weights, copies * learned

@@ -53,7 +53,9 @@ PRETRAINED = "pretrained"  # the kind of what a folder holds, until it is opened
 MAX_GOLDEN_CHARACTERS = 2000  # characters; longer texts would make a model folder needlessly large
 
 
-NEURAL_ADVICE = "Lower train.batch or train.budget, set data.limit, or choose a smaller network."
+NEURAL_ADVICE = (
+    "Lower train.batch_size or train.max_tokens, set data.limit, or choose a smaller network."
+)
 CLASSIC_ADVICE = "Lower classic.size, train on fewer texts, or merge rare labels."
 
 EvalCallback = Callable[

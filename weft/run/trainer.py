@@ -261,7 +261,7 @@ class Trainer:
 
     def _diagnose(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
         """How gradients reach the layers; nothing that a finished training could fail over."""
-        runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip
+        runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip_norm
         if not isinstance(self.train, Store):
             self.watch.say("gradients: not looked at while text itself is learned")
             return None
@@ -298,7 +298,7 @@ class Trainer:
     @property
     def _batch_order(self) -> dict[str, int]:
         """What the order of rows within an epoch hangs on."""
-        return {name: getattr(self.settings, name) for name in ("batch", "budget", "seed")}
+        return {name: getattr(self.settings, name) for name in ("batch_size", "max_tokens", "seed")}
 
     def _switch_to_long_windows(self, progress: Progress) -> None:
         """Forget what was best of short windows once long ones are read: dev has short ones."""
@@ -396,7 +396,7 @@ class Trainer:
         where = f"What first was not finite is {first}. " if first else ""
         return UserError(
             f"{error} {where}The batch holds lines {shown} of the training file. {state}. Lower "
-            "train.learning_rate, set train.clip=1, or look at those lines; then --resume."
+            "train.learning_rate, set train.clip_norm=1, or look at those lines; then --resume."
         )
 
     def _find_non_finite(self, update: Progress) -> str | None:
@@ -437,8 +437,8 @@ def _make_batches(run: "NeuralRun", train: TrainingData, model: Model) -> Batche
         return mlm_data.make_batches(train, model, run.task, run.space, settings)
     return Batches(
         train,
-        rows=settings.batch,
-        budget=settings.budget,
+        rows=settings.batch_size,
+        budget=settings.max_tokens,
         seed=settings.seed,
         epochs=settings.epochs,
     )

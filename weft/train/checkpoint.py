@@ -111,8 +111,8 @@ def _restore_optimisers(
     if _signature(fresh) != _signature([one["param_groups"] for one in saved]):
         raise ResumeError(
             f"{path} was written with another train.optimiser, or with other parts that learn at "
-            "rates of their own (train.head_rate, embedder_rate, layer_decay, unfreeze). Put that "
-            "back, or train into another folder."
+            "rates of their own (train.head_learning_rate, embedder_learning_rate, layer_decay, "
+            "unfreeze_epochs). Put that back, or train into another folder."
         )
     for i, (optimiser, groups) in enumerate(zip(trainee.optimisers, fresh, strict=True)):
         state: dict[int, dict[str, Any]] = {}

@@ -103,10 +103,10 @@ def _shapes_repeat(model: Any, runtime: Runtime, batches: Batches) -> bool:
 def _should_capture(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> bool:
     return (
         _shapes_repeat(model, runtime, batches)
-        and settings.graphs
+        and settings.cuda_graphs
         and settings.accumulate == 1
         and settings.optimiser in ("sgd", "adam", "adamw")
-        and not settings.unfreeze
+        and not settings.unfreeze_epochs
         and updates_ahead(batches, settings) >= MIN_UPDATES_TO_CAPTURE
     )
 

@@ -19,7 +19,7 @@ MIN_STEPS = 5  # steps; over fewer nothing can be said about distance
 MIN_FIRST_LAYER_RATIO = 1e-3  # of the last layer's gradient, left at the first layer
 MAX_INACTIVE_FRACTION = 0.5  # share of a layer's units
 MAX_RELATIVE_UPDATE = 0.1  # of the weights' own length, changed by one update
-MAX_CLIP_RATIO = 100  # times train.clip
+MAX_CLIP_RATIO = 100  # times train.clip_norm
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Evidence:
     flow: Mapping[str, float]  # length of the whole gradient at each layer's states
     loss: float  # of a row, on average
     norm: float  # of the whole gradient
-    clip: float  # train.clip, 0 for none
+    clip: float  # train.clip_norm, 0 for none
     encoder: str
     cell: str  # of a recurrent encoder, otherwise empty
     pool: str
@@ -107,7 +107,7 @@ def _check_broken(evidence: Evidence) -> list[Finding]:
     broken = [name for name, layer in evidence.layers.items() if layer["gradient"] is None]
     if broken:
         words = f"The gradient of {_join_names(broken)} is not finite: lower train.learning_rate, "
-        return [("bad", words + "or set train.clip=1.")]
+        return [("bad", words + "or set train.clip_norm=1.")]
     if evidence.norm > 0:
         return []
     if evidence.loss < 1e-6:
@@ -154,7 +154,7 @@ def _check_memory(evidence: Evidence, name: str, curve: Curve) -> Finding:
     if peak >= EXPLODING_WARNING:
         return ("bad" if peak >= EXPLODING_BAD else "warning"), (
             f"The gradient of {name} grows by {_format_factor(peak)} over {at} steps: it explodes; "
-            "set train.clip=1, lower train.learning_rate, or try lstm."
+            "set train.clip_norm=1, lower train.learning_rate, or try lstm."
         )
     try_ = "lstm or attention" if evidence.cell == "rnn" else "pool 'attention' or a transformer"
     low = curve[-1][1]
@@ -238,7 +238,7 @@ def _check_update_size(evidence: Evidence) -> list[Finding]:
         found.append(("warning", f"{words}: lower train.learning_rate."))
     if evidence.clip and evidence.norm > MAX_CLIP_RATIO * evidence.clip:
         times = evidence.norm / evidence.clip
-        words = f"The gradient is {times:.0f} times longer than train.clip"
+        words = f"The gradient is {times:.0f} times longer than train.clip_norm"
         found.append(("warning", f"{words}: every update is cut short."))
     return found
 

@@ -83,7 +83,7 @@ class TrainState:
     @classmethod
     def fresh(cls, model: nn.Module, settings: Settings) -> "TrainState":
         average = None
-        if settings.average > 0:
+        if settings.ema_decay > 0:
             average = {n: p.detach().clone() for n, p in model.named_parameters()}
         return cls(model, build_optimisers(model, settings), average=average)
 
@@ -107,11 +107,11 @@ def fit(
     model = trainee.model.train()
     learned = _trained_parameters(trainee)
     maybe_compile(model, settings, runtime, batches)
-    frozen = Unfreezing(model, learned, settings.unfreeze)
+    frozen = Unfreezing(model, learned, settings.unfreeze_epochs)
 
     def update(group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
         total = _compute_gradients(trainee, task, group, count, runtime)
-        norm = clip_gradients(learned, settings.clip)
+        norm = clip_gradients(learned, settings.clip_norm)
         for optimiser in trainee.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
@@ -137,7 +137,7 @@ def fit(
                 settings_group["lr"] = now * settings_group.get(RATE_FACTOR, 1.0)
         total, norm = faster([batch for batch, _ in group], count)
         if trainee.average is not None:
-            _update_ema(trainee, settings.average)
+            _update_ema(trainee, settings.ema_decay)
         batches.position = position
         if position.batch == 0:
             trainee.carried = None  # the next batch begins the text anew
@@ -172,7 +172,7 @@ def rehearse_update(
     model.train()
     _compute_gradients(trainee, task, [batch], batch.count, runtime)
     learned = _trained_parameters(trainee)
-    clip_gradients(learned, settings.clip)
+    clip_gradients(learned, settings.clip_norm)
     # An optimiser reads and writes the weights and up to two means of the gradients. Here only the
     # gradients are written, and dropped.
     dense = [p.grad for p in learned if p.grad is not None and not p.grad.is_sparse]

@@ -25,9 +25,11 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
         raise UserError(
             f"train.layer_decay should be above 0 and at most 1, got {settings.layer_decay}."
         )
-    if settings.unfreeze < 0:
-        raise UserError(f"train.unfreeze should be 0 or more epochs, got {settings.unfreeze}.")
-    for name, usual in (("layer_decay", 1), ("unfreeze", 0)):
+    if settings.unfreeze_epochs < 0:
+        raise UserError(
+            f"train.unfreeze_epochs should be 0 or more epochs, got {settings.unfreeze_epochs}."
+        )
+    for name, usual in (("layer_decay", 1), ("unfreeze_epochs", 0)):
         if getattr(settings, name) != usual and not layer_groups(model):
             raise UserError(
                 f"train.{name} is for the layers of a network such as BERT, and this model reads "
@@ -52,7 +54,7 @@ def _group_by_rate(
     model: nn.Module, learned: list[nn.Parameter], settings: Settings
 ) -> list[tuple[float, list[nn.Parameter]]]:
     """Parameters that learn alike, with how much faster than `learning_rate` they do."""
-    rates = {"embedders": settings.embedder_rate, "head": settings.head_rate}
+    rates = {"embedders": settings.embedder_learning_rate, "head": settings.head_learning_rate}
     factors: dict[int, float] = {}  # of a parameter, by its id
     for name, own in rates.items():
         part = getattr(model, name, None)
@@ -109,7 +111,7 @@ def _dense_optimiser(
         case "sgd":
             momentum = settings.momentum
             # Fused, it cannot take in parameters that begin to learn later.
-            fused = not settings.unfreeze
+            fused = not settings.unfreeze_epochs
             return torch.optim.SGD(parameters, rate, momentum, weight_decay=decay, fused=fused)
         case "adagrad":
             return torch.optim.Adagrad(parameters, rate, weight_decay=decay)

@@ -9,25 +9,26 @@ class Settings:
     """How a model is trained."""
 
     epochs: int = 10
-    batch: int = 32  # rows in a batch, at most
-    budget: int = 16384  # steps in a padded batch, at most
+    batch_size: int = 32  # rows in a batch, at most
+    max_tokens: int = 16384  # tokens in a padded batch, padding included, at most
     accumulate: int = 1  # batches in one update
     optimiser: Literal["sgd", "adam", "adamw", "adagrad"] = "adamw"
     learning_rate: float = 1e-3  # in a configuration also "auto": by the width of a GPT
-    embedder_rate: float = 0.0  # learning rate of the embedders; 0 = learning_rate
-    head_rate: float = 0.0  # learning rate of the head; 0 = learning_rate
+    embedder_learning_rate: float = 0.0  # learning rate of the embedders; 0 = learning_rate
+    head_learning_rate: float = 0.0  # learning rate of the head; 0 = learning_rate
     layer_decay: float = 1.0  # of a pre-trained embedder: how much slower each layer learns than
     # the one above it, the last one as fast as the rest of the model (Howard & Ruder 2018)
-    unfreeze: float = 0.0  # of a pre-trained embedder: epochs until one more layer begins to learn,
-    # from the top down, after the rest of the model has learned alone; 0 = all from the start
+    # Of a pre-trained embedder: epochs until one more layer begins to learn, from the top down,
+    # after the rest of the model has learned alone; 0 = all from the start.
+    unfreeze_epochs: float = 0.0
     momentum: float = 0.9  # of sgd
     beta2: float = 0.999  # of adam and adamw: how slowly the size of gradients is forgotten
     weight_decay: float = 0.0  # of adamw, on matrices only
     schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "constant"
     warmup: float = 0.0  # fraction of the training during which the rate rises from zero
     warmup_updates: int = 0  # fewest updates of warm-up, but at most a quarter of all
-    clip: float = 1.0  # longest gradient; 0 leaves it alone
-    average: float = 0.0  # decay of a running mean of the weights that is what gets saved; 0 = off
+    clip_norm: float = 1.0  # longest gradient; 0 leaves it alone
+    ema_decay: float = 0.0  # decay of a running mean of the weights, which is saved; 0 = off
     patience: int = 0  # evaluations without improvement before it stops; 0 = never
     metric: str = ""  # what early stopping and the best checkpoint look at; empty = the task's own
     evaluate_every: int = 0  # updates between evaluations; 0: an epoch
@@ -40,7 +41,7 @@ class Settings:
     compile: bool | Literal["auto"] = "auto"
     # On a GPU: whole updates as one graph of the device, in pre-training and language models, and
     # where a network such as BERT is fine-tuned to answer about texts, a graph for every length.
-    graphs: bool = True
+    cuda_graphs: bool = True
     seed: int = 1
     threads: int = 0  # of the processor; 0 = one or all, whichever is found to be faster
     tensorboard: bool = False  # write event files beside metrics.jsonl

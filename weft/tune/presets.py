@@ -9,7 +9,7 @@ from weft.tune.space import check_buildable
 
 # Devlin et al. 2019, A.3, widened downwards as the lecture does: few values, all of them tried.
 BERT: dict[str, Any] = {
-    "train.batch": [16, 32],
+    "train.batch_size": [16, 32],
     "train.learning_rate": [3e-6, 1e-5, 3e-5, 5e-5],
     "train.epochs": [2, 3, 4],
 }

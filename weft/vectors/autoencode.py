@@ -36,7 +36,7 @@ from weft.train.settings import Settings
 
 FORMAT = 1
 SPECIAL = 2  # PAD and UNK are no words of a bag
-ADAM = Settings(optimiser="adam", learning_rate=1e-3, epochs=20, clip=5.0)
+ADAM = Settings(optimiser="adam", learning_rate=1e-3, epochs=20, clip_norm=5.0)
 
 
 class Denoising(nn.Module):
@@ -296,8 +296,8 @@ def _trained(
     model = model.to(runtime.device)
     batches = Batches(
         store,
-        rows=settings.batch,
-        budget=settings.budget,
+        rows=settings.batch_size,
+        budget=settings.max_tokens,
         seed=settings.seed,
         epochs=settings.epochs,
     )
