@@ -5,7 +5,7 @@ signature is the part's schema, so defaults live in one place. Folders are read 
 parts imports nothing, and building one part imports only the module it lives in.
 
 Parts of other packages have names, too: `@register` adds them when their module is imported, and a
-package can declare them as entry points of the group `weft.parts` ("encoder.mine"). Only trusted
+package can declare them as entry points of the group `weft.parts` ("encoder.NAME"). Only trusted
 packages are imported, and a saved model finds only built-in parts and those of trusted packages.
 """
 
