@@ -59,7 +59,7 @@ def quality(vectors, lists: Path) -> dict[str, float]:
 def learnt(arguments: argparse.Namespace, path: Path, record: Record) -> None:
     from weft.vectors.corpus import corpus
     from weft.vectors.glove import glove
-    from weft.vectors.word2vec import learn
+    from weft.vectors.word2vec import train_vectors
 
     text = corpus([path], words="whitespace")
     threads, lists = arguments.threads, Path(arguments.data)
@@ -73,7 +73,7 @@ def learnt(arguments: argparse.Namespace, path: Path, record: Record) -> None:
                 record.line("glove", **settings, seconds=seconds, **quality(made, lists))
         for window in map(int, arguments.windows.split(",")) if arguments.epochs else ():
             settings = {"window": window, "epochs": arguments.epochs, "seed": seed}
-            made = learn(text, "skipgram", threads=threads, **settings)
+            made = train_vectors(text, "skipgram", threads=threads, **settings)
             seconds = made.record["train_seconds"]
             record.line("skip-gram", **settings, seconds=seconds, **quality(made, lists))
 

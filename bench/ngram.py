@@ -110,7 +110,7 @@ def counting(folder: Path, size: int, repeats: int) -> dict[str, Any]:
 def modelling(folder: Path, size: int, name: str) -> dict[str, Any]:
     """Perplexities of one model, and what it took."""
     from weft.classic.ngram.counts import count
-    from weft.classic.ngram.interpolated import interpolated
+    from weft.classic.ngram.interpolated import estimate_interpolated
     from weft.classic.ngram.kneser_ney import kneser_ney
 
     kind, order = name.split()
@@ -121,7 +121,7 @@ def modelling(folder: Path, size: int, name: str) -> dict[str, Any]:
     counted = time.perf_counter()
     details: dict[str, Any] = {}
     if kind in ("interpolated", "buckets"):
-        fitted = interpolated(counts, part(folder, "valid"), buckets=kind == "buckets")
+        fitted = estimate_interpolated(counts, part(folder, "valid"), buckets=kind == "buckets")
         model = fitted.model
         details["weights"] = fitted.weights.round(4).tolist()
     else:

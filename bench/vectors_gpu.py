@@ -14,7 +14,7 @@ from vectors import figures
 
 from weft.vectors.benchmarks import read
 from weft.vectors.corpus import corpus
-from weft.vectors.word2vec import learn
+from weft.vectors.word2vec import train_vectors
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
         seconds: dict[str, list[float]] = {"cpu": [], asked.device: []}
         for _ in range(asked.repeats):
             for device, found in seconds.items():
-                made = learn(text, method, width=asked.dim, threads=2, device=device)  # type: ignore[arg-type]
+                made = train_vectors(text, method, width=asked.dim, threads=2, device=device)  # type: ignore[arg-type]
                 found.append(made.record["train_seconds"])
         for device, found in seconds.items():
             record.line(
@@ -45,7 +45,7 @@ def main() -> None:
             )  # fmt: skip
         values = [
             figures(
-                learn(
+                train_vectors(
                     text, method, width=asked.dim, epochs=asked.epochs, seed=seed, rate=asked.rate,  # type: ignore[arg-type]
                     device=asked.device,
                 ),

@@ -68,11 +68,11 @@ def fasttext(job: Job) -> tuple[float, float]:
 def weft(job: Job) -> tuple[float, float]:
     """The same, here."""
     from weft.vectors.corpus import corpus
-    from weft.vectors.word2vec import learn
+    from weft.vectors.word2vec import train_vectors
 
     began = time.perf_counter()
     words = corpus([job["corpus"]], minimum=job["minimum"], words="whitespace", lowercase=False)
-    vectors = learn(
+    vectors = train_vectors(
         words, job["method"], width=job["width"], window=job["window"], negative=job["negative"],
         epochs=job["epochs"], threads=job["threads"], seed=job["seed"], rate=job["rate"],
         sample=1e-3, deterministic=job.get("deterministic", False),

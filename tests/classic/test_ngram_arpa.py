@@ -9,7 +9,7 @@ import pytest
 from tests.classic.ngram.test_trie import SIZE, sentences
 from weft.classic.ngram.arpa import read_arpa, write_arpa
 from weft.classic.ngram.counts import Marks, count
-from weft.classic.ngram.interpolated import interpolated
+from weft.classic.ngram.interpolated import estimate_interpolated
 from weft.classic.ngram.kneser_ney import kneser_ney
 from weft.errors import UserError
 from weft.tokens.vocabulary import SPECIALS, Vocabulary
@@ -72,7 +72,7 @@ def test_the_lines_may_have_any_order(tmp_path):
 
 
 def test_an_interpolated_model_is_one_too(tmp_path):
-    model = interpolated(count(sentences(), SIZE, 3), sentences(31, 7), buckets=True).model
+    model = estimate_interpolated(count(sentences(), SIZE, 3), sentences(31, 7), buckets=True).model
     write_arpa(model, WORDS, tmp_path / "a")
     fresh = [*sentences(7, 8), [1, 4]]
     assert read_arpa(tmp_path / "a")[0].perplexity(fresh) == pytest.approx(model.perplexity(fresh))

@@ -9,8 +9,8 @@ import pytest
 
 from tests.classic.ngram.test_trie import MARKS, SIZE, grams, sentences
 from weft.classic.ngram.counts import count
-from weft.classic.ngram.interpolated import bucket, fit_shares, interpolated
-from weft.classic.ngram.kneser_ney import FALLBACK, adjusted, discounts, kneser_ney
+from weft.classic.ngram.interpolated import bucket, estimate_interpolated, fit_weights
+from weft.classic.ngram.kneser_ney import FALLBACK, adjusted_counts, discounts, kneser_ney
 from weft.errors import UserError
 
 PREDICTED = [i for i in range(SIZE) if i not in MARKS.silent]
@@ -95,7 +95,7 @@ def test_perplexities_are_those_of_kenlm(order, prune, kenlm):
 
 def test_what_begins_a_sentence_keeps_its_count():
     counts = count([[4, 5], [4, 5], [6, 5]], SIZE, 3)
-    weights = adjusted(counts, counts.shorter())
+    weights = adjusted_counts(counts, counts.shorter())
     assert weights[[MARKS.bos, 4, 5, 6, MARKS.eos]].tolist() == [0, 1, 2, 1, 1]
     begin, end = counts.first[MARKS.bos], counts.first[MARKS.bos + 1]
     assert dict(
@@ -151,7 +151,7 @@ def mixture(counts, weights, word, history):
 
 def test_the_interpolated_model_is_the_mixture():
     rows, fresh = sentences(), [*sentences(11, 6), [4, 1, 5], [12, 12]]
-    found = interpolated(count(rows, SIZE, 3), sentences(31, 7))
+    found = estimate_interpolated(count(rows, SIZE, 3), sentences(31, 7))
     assert found.weights.sum() == pytest.approx(1)
     assert (found.weights > 1e-4).all()
     counts = grams(rows, 3)
@@ -165,14 +165,14 @@ def test_the_interpolated_model_is_the_mixture():
 @pytest.mark.parametrize("buckets", [False, True])
 def test_the_perplexity_of_the_fit_is_that_of_the_model(buckets):
     held_out = [*sentences(31, 7), [4, 1, 5]]
-    found = interpolated(count(sentences(), SIZE, 4), held_out, buckets)
+    found = estimate_interpolated(count(sentences(), SIZE, 4), held_out, buckets)
     assert found.model.perplexity(held_out) == pytest.approx(found.perplexity, rel=1e-5)
 
 
 def test_no_other_weights_are_better_on_the_held_out_text():
     rows, held_out = sentences(), [*sentences(31, 7), [4, 1, 5]]
     counts = grams(rows, 2)
-    found = interpolated(count(rows, SIZE, 2), held_out)
+    found = estimate_interpolated(count(rows, SIZE, 2), held_out)
 
     def loss(weights):
         total = 0.0
@@ -193,11 +193,11 @@ def test_no_other_weights_are_better_on_the_held_out_text():
 def test_buckets_trust_frequent_histories_more():
     rows = [[4, 5]] * 64 + [[6, 7]] + [[8, 9]]
     held_out = [[4, 5]] * 9 + [[6, 9], [8, 7]]  # after rare words, only the end is as it was
-    found = interpolated(count(rows, SIZE, 2), held_out, buckets=True)
+    found = estimate_interpolated(count(rows, SIZE, 2), held_out, buckets=True)
     pairs = found.shares[1]
     assert pairs[bucket(np.array(64))] > 0.95
     assert pairs[bucket(np.array(1))] < 0.5
-    plain = interpolated(count(rows, SIZE, 2), held_out)
+    plain = estimate_interpolated(count(rows, SIZE, 2), held_out)
     assert found.perplexity < plain.perplexity
     # What the held-out text says nothing about has the share of all histories.
     assert pairs[20] == pytest.approx(plain.shares[1, 0])
@@ -211,7 +211,7 @@ def test_buckets_are_powers_of_two():
 def test_shares_of_made_words_are_found():
     rng = np.random.default_rng(3)
     frequencies = np.stack([np.full(20_000, 0.1), rng.choice([0.9, 0.02], 20_000, p=[0.5, 0.5])], 1)
-    shares, nats = fit_shares(frequencies, np.zeros((20_000, 1), int), np.full((1, 1), 0.5))
+    shares, nats = fit_weights(frequencies, np.zeros((20_000, 1), int), np.full((1, 1), 0.5))
     tried = np.linspace(0.001, 0.999, 999)
     losses = [-np.log(s * frequencies[:, 1] + (1 - s) * 0.1).mean() for s in tried]
     assert shares[0, 0] == pytest.approx(tried[np.argmin(losses)], abs=0.003)
@@ -220,4 +220,4 @@ def test_shares_of_made_words_are_found():
 
 def test_held_out_text_is_needed():
     with pytest.raises(UserError, match="no held-out text to fit the weights"):
-        interpolated(count(sentences(), SIZE, 2), [])
+        estimate_interpolated(count(sentences(), SIZE, 2), [])

@@ -140,10 +140,10 @@ def test_probabilities_are_shown(models):
 
 
 def test_colours_go_by_the_probability():
-    from weft.cli.generate import _coloured
+    from weft.cli.generate import _colour
     from weft.predict.generate import Token
 
-    styles = [str(_coloured(Token("x", 4, chance)).style) for chance in (1, 0.2, 0.02, 0.0)]
+    styles = [str(_colour(Token("x", 4, chance)).style) for chance in (1, 0.2, 0.02, 0.0)]
     assert styles == ["green", "cyan", "yellow", "red"]
 
 

@@ -6,9 +6,9 @@ import pytest
 from weft.classic.linear.tfidf import TfIdf
 from weft.classic.linear.tfidf_vectorizer import (
     character_grams,
-    character_places,
+    character_offsets,
     word_grams,
-    word_places,
+    word_offsets,
 )
 from weft.explain import explain
 from weft.tasks.classify import Classes, Classify
@@ -27,11 +27,11 @@ def fitted(targets=(0, 1, 2, 0, 1), **settings):
 @pytest.mark.parametrize("text", ["a film, a film!", "", "one", "x  yy\tzzz-z"])
 @pytest.mark.parametrize("span", [(1, 1), (1, 3), (2, 3), (3, 5)])
 def test_places_are_those_of_the_n_grams(text, span):
-    for grams, places in ((word_grams, word_places), (character_grams, character_places)):
+    for grams, places in ((word_grams, word_offsets), (character_grams, character_offsets)):
         assert [gram for gram, _ in places(text, *span)] == list(grams(text, *span))
-    for gram, spans in word_places(text, *span):
+    for gram, spans in word_offsets(text, *span):
         assert " ".join(text[start:end] for start, end in spans) == gram
-    for gram, [(start, end)] in character_places(text, *span):
+    for gram, [(start, end)] in character_offsets(text, *span):
         assert text[start:end] == gram.strip() or (gram == " " and end == start + 1)
 
 

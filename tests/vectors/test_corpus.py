@@ -99,7 +99,7 @@ def test_blocks_make_no_difference(tmp_path, monkeypatch):
     whole = corpus([path], minimum=1, words="whitespace")
     monkeypatch.setattr(module, "BLOCK", 10_007)
     monkeypatch.setattr(module, "_PIECE", 1_009)
-    monkeypatch.setattr(tokenise, "MOST", 997)
+    monkeypatch.setattr(tokenise, "MAX_CACHED_CHUNKS", 997)
     parts = corpus([path], minimum=1, words="whitespace")
     for read in (whole, parts):
         assert read.words == tuple(ranked)

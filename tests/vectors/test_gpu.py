@@ -8,8 +8,8 @@ from weft.errors import UserError
 from weft.runtime import on
 from weft.vectors import gpu
 from weft.vectors.corpus import Corpus, corpus
-from weft.vectors.kernels.word2vec import Pieces, Targets, Weights
-from weft.vectors.word2vec import Learner, Settings, learn
+from weft.vectors.kernels.word2vec import SubwordTables, Targets, Weights
+from weft.vectors.word2vec import Settings, Word2VecTrainer, train_vectors
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 WHOLE = [(0, 3, 0.1, 0.1)]  # three sentences
@@ -24,7 +24,11 @@ def small(ids: list[list[int]], words: int = 7) -> Corpus:
 
 
 def made(
-    text: Corpus, settings: Settings, device: str, pieces: Pieces | None = None, noise: int = 0
+    text: Corpus,
+    settings: Settings,
+    device: str,
+    pieces: SubwordTables | None = None,
+    noise: int = 0,
 ) -> gpu.Gpu:
     """Random tables, and a noise that only ever draws one word."""
     rng = np.random.default_rng(5)
@@ -105,7 +109,7 @@ def test_what_a_gpu_cannot_do_is_refused(settings: Settings, message: str) -> No
 def test_a_gpu_that_is_not_there_is_told_before_anything_is_read(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match=r"torch sees no GPU here\. Use cpu"):
-        learn(small([[1, 2, 3]]), device="cuda")
+        train_vectors(small([[1, 2, 3]]), device="cuda")
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -156,7 +160,7 @@ def test_pieces_are_learnt_as_fasttext_does(monkeypatch) -> None:  # type: ignor
     rng = np.random.default_rng(3)
     lists = [[word, *rng.integers(7, 40, size=5 * word).tolist()] for word in range(7)]
     ends = np.cumsum([len(rows) for rows in lists]).astype(np.int64)
-    pieces = Pieces(ends, np.array([row for rows in lists for row in rows], np.int32), 36)
+    pieces = SubwordTables(ends, np.array([row for rows in lists for row in rows], np.int32), 36)
     settings = Settings("fasttext", 11, window=1, negative=3, sample=0.0)
     there = made(text, settings, "cuda", pieces, noise=2)
     x, y = there.inputs.cpu().double().numpy(), there.outputs.cpu().double().numpy()
@@ -188,7 +192,7 @@ def test_words_of_one_topic_come_together(method, tmp_path) -> None:  # type: ig
     lines = [" ".join(rng.choice(topics[i % 3], 12)) for i in range(6000)]
     file = tmp_path / "corpus.txt"
     file.write_text("\n".join(lines))
-    vectors = learn(corpus([file]), method, width=16, epochs=5, device="cuda", buckets=5000)
+    vectors = train_vectors(corpus([file]), method, width=16, epochs=5, device="cuda", buckets=5000)
     rows = vectors.matrix / np.linalg.norm(vectors.matrix, axis=1, keepdims=True)
     alike = rows @ rows.T
     same = np.array([[a[:3] == b[:3] for b in vectors.words] for a in vectors.words])
@@ -202,6 +206,6 @@ def test_the_text_may_pass_in_many_parts(monkeypatch) -> None:  # type: ignore[n
     text = small([[1, 2, 3, 4, 5]] * 100, 6)
     heard: list[int] = []
     settings = Settings(width=11, epochs=2, threads=1, device="cuda")
-    Learner(text, settings).run(heard.append)
+    Word2VecTrainer(text, settings).run(heard.append)
     assert sum(heard) == 1000
     assert len(heard) > 8

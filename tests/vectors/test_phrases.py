@@ -6,7 +6,7 @@ import pytest
 from weft.errors import UserError
 from weft.vectors import phrases as module
 from weft.vectors.corpus import Corpus, corpus
-from weft.vectors.phrases import phrases, scored
+from weft.vectors.phrases import phrases, score_pairs
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ NEW_YORK = "in new york\nnew york times\nnew york times here\na new one\nyork in
 
 def test_scores_are_mikolovs(read):
     made = read(NEW_YORK)
-    keys, scores = scored(made, 2, 1.0)
+    keys, scores = score_pairs(made, 2, 1.0)
     V = len(made.words)
     found = {(made.words[k // V], made.words[k % V]): s for k, s in zip(keys, scores, strict=True)}
     total = 15
@@ -60,7 +60,7 @@ def test_a_phrase_that_stands_in_the_text_is_the_same_word(read):
 
 def test_sentences_are_not_crossed_and_rare_words_go_last(read):
     made = read("a b\n" * 7 + "x a\n" + "b x\n")
-    keys, _ = scored(made, 1, 0.0)
+    keys, _ = score_pairs(made, 1, 0.0)
     V = len(made.words)
     pairs = {made.words[k // V] + made.words[k % V] for k in keys}
     assert pairs == {"ab", "xa", "bx"}  # "ba" only across lines

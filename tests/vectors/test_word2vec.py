@@ -14,8 +14,8 @@ from weft.vectors import word2vec as module
 from weft.vectors.corpus import Corpus
 from weft.vectors.kernels import fasttext, word2vec
 from weft.vectors.sampling import alias_table, huffman, keep
-from weft.vectors.subwords import all_ngrams, ngrams, own_and_ngrams
-from weft.vectors.word2vec import Learner, Settings, learn
+from weft.vectors.subwords import all_ngrams, ngrams, word_and_ngrams
+from weft.vectors.word2vec import Settings, Word2VecTrainer, train_vectors
 
 WORDS = ("the", "of", "naïve", "fox", "日本", "ab", "</s>", "quickly", "x", "über", "dog")
 
@@ -49,7 +49,7 @@ def test_one_thread_does_what_the_slow_version_does(method, loss, width, negativ
         method, width=width, window=3, negative=negative, rate=0.11, sample=0.05, threads=1,
         seed=5, loss=loss, shortest=2, longest=4, buckets=101,
     )  # fmt: skip
-    learner = Learner(corpus, settings)
+    learner = Word2VecTrainer(corpus, settings)
     inputs = learner.weights.inputs[:, :width].astype(np.float64)
     start = np.random.default_rng(1).normal(0, 0.3, (len(WORDS), width))
     learner.weights.outputs[:, :width] = start
@@ -60,7 +60,7 @@ def test_one_thread_does_what_the_slow_version_does(method, loss, width, negativ
             [own] + [len(WORDS) + gram for gram in ngrams(word, 2, 4, 101)]
             for own, word in enumerate(WORDS)
         ]
-    seed = module._scrambled(5, 0)
+    seed = module._scramble(5, 0)
     slow_vectors.learn(
         split(corpus), counts, inputs, outputs, method, 3,
         negative if loss == "negative" else 0, 0.11, 0.05, seed, pieces,
@@ -77,12 +77,12 @@ def test_one_thread_does_what_the_slow_version_does(method, loss, width, negativ
 def test_rows_meet_as_matrices_do():
     from numba import njit
 
-    from weft.vectors.kernels.simd import GROUP, LANES, ROOM, TOGETHER, move, scores
+    from weft.vectors.kernels.simd import GROUP, LANES, ROOM, TOGETHER, scores, update_rows
 
     @njit
     def both(inputs, outputs, steps, found, gains):
         scores(inputs.ctypes.data, inputs.size, outputs.ctypes.data, steps, found.ctypes.data)
-        move(inputs.ctypes.data, inputs.size, outputs.ctypes.data, steps, gains.ctypes.data)
+        update_rows(inputs.ctypes.data, inputs.size, outputs.ctypes.data, steps, gains.ctypes.data)
 
     random = np.random.default_rng(2)
     P, E = 3 * TOGETHER, 48
@@ -108,7 +108,7 @@ def test_the_sigmoid_is_close_everywhere():
 
 def test_the_rate_falls_to_nearly_nothing_over_all_epochs():
     corpus = made(sentences=101)
-    learner = Learner(corpus, Settings(epochs=3, rate=0.5, threads=1, width=3))
+    learner = Word2VecTrainer(corpus, Settings(epochs=3, rate=0.5, threads=1, width=3))
     chunks = list(learner._chunks(53))
     assert chunks[0][2] == 0.5
     assert chunks[-1][3] == pytest.approx(0.5 * module.LEAST)
@@ -121,7 +121,7 @@ def test_the_rate_falls_to_nearly_nothing_over_all_epochs():
 
 def test_every_epoch_reads_the_whole_corpus_in_an_order_of_its_own():
     corpus = made(sentences=101)
-    learner = Learner(corpus, Settings(epochs=3, threads=1, width=3))
+    learner = Word2VecTrainer(corpus, Settings(epochs=3, threads=1, width=3))
     runs = [(first, last) for first, last, *_ in learner._chunks(53)]
     assert len(runs) % 3 == 0
     epochs = [runs[i : i + len(runs) // 3] for i in range(0, len(runs), len(runs) // 3)]
@@ -130,7 +130,7 @@ def test_every_epoch_reads_the_whole_corpus_in_an_order_of_its_own():
         assert epoch != sorted(epoch)
     assert epochs[0] != epochs[1] != epochs[2]
     assert runs == [(first, last) for first, last, *_ in learner._chunks(53)]
-    other = Learner(corpus, Settings(epochs=3, threads=1, width=3, seed=2))
+    other = Word2VecTrainer(corpus, Settings(epochs=3, threads=1, width=3, seed=2))
     assert runs != [(first, last) for first, last, *_ in other._chunks(53)]
 
 
@@ -177,7 +177,7 @@ def test_ngrams_are_fasttexts_and_the_same_compiled():
         found, ends = all_ngrams(WORDS, shortest, longest, 1_999_993)
         expected = [ngrams(word, shortest, longest, 1_999_993) for word in WORDS]
         assert [part.tolist() for part in np.split(found, ends[:-1])] == expected
-    rows, ends = own_and_ngrams(("ab", "</s>", "c"), 3, 6, 11)
+    rows, ends = word_and_ngrams(("ab", "</s>", "c"), 3, 6, 11)
     parts = [part.tolist() for part in np.split(rows, ends[:-1])]
     assert parts == [
         [0, *(3 + g for g in ngrams("ab", 3, 6, 11))],
@@ -192,7 +192,9 @@ def test_the_same_seed_and_threads_give_the_same_bytes(method, monkeypatch):
     corpus = made(sentences=211)
 
     def run(**options):
-        return learn(corpus, method, width=11, buckets=101, epochs=2, rate=0.1, **options).matrix
+        return train_vectors(
+            corpus, method, width=11, buckets=101, epochs=2, rate=0.1, **options
+        ).matrix
 
     twice = [run(threads=3, deterministic=True) for _ in range(2)]
     assert twice[0].tobytes() == twice[1].tobytes()
@@ -234,7 +236,7 @@ def test_words_of_one_topic_come_together(method, loss, threads, deterministic):
     counts = np.bincount(ids).astype(np.int64)
     corpus = Corpus(words, counts, ids, np.arange(11, len(ids) + 1, 11), len(ids))
     heard: list[int] = []
-    vectors = learn(
+    vectors = train_vectors(
         corpus, method, width=13, epochs=7, rate=0.1, sample=0, loss=loss, buckets=997,
         threads=threads, deterministic=deterministic, watch=heard.append,
     )  # fmt: skip
@@ -265,26 +267,26 @@ def test_words_of_one_topic_come_together(method, loss, threads, deterministic):
 )
 def test_impossible_settings_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        learn(made(), **options)
+        train_vectors(made(), **options)
 
 
 def test_one_word_is_nothing_to_learn_from():
     alone = Corpus(("a",), np.array([3]), np.zeros(3, np.int32), np.array([3]), 3)
     with pytest.raises(UserError, match="Only one word is left"):
-        learn(alone)
+        train_vectors(alone)
 
 
 def test_steps_of_threads_are_summed_when_few_and_averaged_when_many():
     moves = np.array([0.0, 0.01, 1e6])
-    np.testing.assert_allclose(sampling.share(moves, 0.0125, 1), 1.0)
-    few, some, many = sampling.share(moves, 0.0125, 4)
+    np.testing.assert_allclose(sampling.keep_fraction(moves, 0.0125, 1), 1.0)
+    few, some, many = sampling.keep_fraction(moves, 0.0125, 4)
     assert few == pytest.approx(1, abs=1e-4)
     assert some == pytest.approx(1, abs=1e-3)
     assert many == pytest.approx(1 / 4)
 
 
 def test_rows_of_a_thread_are_handed_over_and_fetched():
-    from weft.vectors.kernels.fasttext import settle
+    from weft.vectors.kernels.fasttext import sync
 
     random = np.random.default_rng(2)
     shared = random.normal(size=(7, 16)).astype(np.float32)
@@ -293,7 +295,7 @@ def test_rows_of_a_thread_are_handed_over_and_fetched():
     shares = np.array([1.0, 0.5, 0.0], np.float32)
     expected = shared.copy()
     expected[:3] += shares[:, None] * (own - before)
-    settle(shared, own, before, shares)
+    sync(shared, own, before, shares)
     np.testing.assert_allclose(shared, expected, atol=1e-6)
     np.testing.assert_array_equal(own, shared[:3])
     np.testing.assert_array_equal(before, shared[:3])

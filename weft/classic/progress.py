@@ -15,9 +15,9 @@ class Progress:
     loss: float = math.nan  # mean over that epoch
 
 
-Listen = Callable[[Progress], bool]  # whether to go on
+ProgressCallback = Callable[[Progress], bool]  # whether to go on
 
 
-def nobody(progress: Progress) -> bool:
+def no_callback(progress: Progress) -> bool:
     """Hears nothing and lets it go on."""
     return True

@@ -20,17 +20,17 @@ def read(kind: str, path: Path, wanted: Collection[str]) -> dict[str, np.ndarray
         read_header(path)
         arrays = load_file(path)
     except FileNotFoundError:
-        raise damaged(kind, path, "the file is missing") from None
+        raise damaged_file_error(kind, path, "the file is missing") from None
     except Damaged as error:
-        raise damaged(kind, path, error.reason) from error
+        raise damaged_file_error(kind, path, error.reason) from error
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise damaged(kind, path, str(error)) from error
+        raise damaged_file_error(kind, path, str(error)) from error
     if set(arrays) != set(wanted):
-        raise damaged(kind, path, f"it holds {sorted(arrays)}, not {sorted(wanted)}")
+        raise damaged_file_error(kind, path, f"it holds {sorted(arrays)}, not {sorted(wanted)}")
     return arrays
 
 
-def damaged(kind: str, path: Path, reason: str) -> UserError:
+def damaged_file_error(kind: str, path: Path, reason: str) -> UserError:
     """The error for a file that is missing, cut, or does not fit the others."""
     return UserError(
         f"{path}: not a whole '{kind}' model ({reason}). Copy the model folder again or train anew."

@@ -150,13 +150,13 @@ def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None
     _show_words(console, diagnosis, limit)
     for kind, counted in named.items():
         shown = list(counted.items())[:LABELS]
-        told = ", ".join(f"{label} {sum(counts.values()):,}" for label, counts in shown)
+        summary = ", ".join(f"{label} {sum(counts.values()):,}" for label, counts in shown)
         more = len(counted) - len(shown)
         rest = f" and {more:,} more" if more > 0 else ""
-        console.print(f"{kind}: {told}{rest}", markup=False)
+        console.print(f"{kind}: {summary}{rest}", markup=False)
     if len(diagnosis.scripts) > 1:
-        told = ", ".join(f"{name} {count:,}" for name, count in diagnosis.scripts.items())
-        console.print(f"scripts: {told}", markup=False)
+        summary = ", ".join(f"{name} {count:,}" for name, count in diagnosis.scripts.items())
+        console.print(f"scripts: {summary}", markup=False)
 
 
 def _show_words(console: "Console", diagnosis: "Diagnosis", limit: int) -> None:
@@ -173,9 +173,9 @@ def _show_words(console: "Console", diagnosis: "Diagnosis", limit: int) -> None:
             table.add_row(split, *figures, f"{100 * length.get('beyond', 0):.1f} %")
         console.print(table)
     for side, splits in diagnosis.words.items():
-        told = [
+        statistics = [
             f"{split} {total:,}, {distinct:,} different"
             + (f", {100 * new:.1f} % new" if number else "")
             for number, (split, (total, distinct, new)) in enumerate(splits.items())
         ]
-        console.print(f"words of the {side}: {'; '.join(told)}", markup=False)
+        console.print(f"words of the {side}: {'; '.join(statistics)}", markup=False)

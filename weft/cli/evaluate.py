@@ -54,7 +54,7 @@ def evaluate(
     ] = "",
     problems: options.Problems = "error",
     device: options.Device = "auto",
-    rounded: options.Rounded = False,
+    rounded: options.Int8 = False,
     replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
@@ -65,15 +65,15 @@ def evaluate(
     from weft.run.data import example_source, read_mode
     from weft.text.example import Tally
 
-    chosen = options.handling(problems)
+    chosen = options.bad_row_policy(problems)
     if errors < 0:
         raise UserError(f"--errors should be 0 or more, got {errors}.")
     if report and not report.endswith((".html", ".htm")):
         raise UserError(f"--report {report}: the page should be called something.html.")
-    predictor = load(model, device=device, replay=replay, weights=options.weights(rounded))
+    predictor = load(model, device=device, replay=replay, weights=options.weight_dtype(rounded))
     mistakes = _mistakes(predictor, errors, report, as_json)
     # The columns of the training file serve again unless others are named or the file has none.
-    data = options.asked_of(
+    data = options.data_for_model(
         predictor,
         file,
         text=options.column(text),
@@ -184,9 +184,9 @@ def _show_texts(found: "Sampled", count: int) -> None:
     heads = ("worst", "best") if written else ("hardest", "easiest")
     for head, samples in zip(heads, (found.worst, found.best), strict=True):
         for one in samples[:count]:
-            told = f"chrF {one.sides[0].shown}" if written else one.sides[0].shown
+            score = f"chrF {one.sides[0].shown}" if written else one.sides[0].shown
             console.print()
-            console.print(Text(f"{head}  {told}  {one.where}", "dim"))
+            console.print(Text(f"{head}  {score}  {one.where}", "dim"))
             console.print(Text(one.text, "dim" if written else ""))
             if written:
                 console.print(Text("right  ", "green").append(one.right, "not green"))
@@ -215,8 +215,8 @@ def _show_words(mistakes: "Mistakes", errors: int) -> None:
     console, unit = _show_counts(mistakes, {}), mistakes.units[0]
     for bad in mistakes.worst[:errors]:
         console.print()
-        told = f"{bad.wrong} wrong, {bad.of} {unit}  {bad.where}"
-        console.print(Text(bad.where if bad.asked else told, "dim"))
+        summary = f"{bad.wrong} wrong, {bad.of} {unit}  {bad.where}"
+        console.print(Text(bad.where if bad.asked else summary, "dim"))
         if bad.asked:
             console.print(Text(bad.asked, "bold"))
         console.print(in_terminal(bad.said, bad.gold), soft_wrap=True)
@@ -250,8 +250,8 @@ def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassFigures]") -> "
         rows = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("right", "said", unit):
             rows.add_column(name, justify="right" if name == unit else "left")
-        for right, said, count in confused:
-            rows.add_row(Text(visible(right)), Text(visible(said)), f"{count:,}")
+        for right, predicted, count in confused:
+            rows.add_row(Text(visible(right)), Text(visible(predicted)), f"{count:,}")
         console.print()
         console.print(rows)
     return console

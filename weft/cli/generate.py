@@ -287,9 +287,9 @@ class _Out:
         if self.show and sys.stdout.isatty():
             from weft.terminal import Terminal
 
-            Terminal(soft_wrap=True).print(_coloured(token), end="")
+            Terminal(soft_wrap=True).print(_colour(token), end="")
         else:
-            typer.echo(_marked(token) if self.show else token.text, nl=False)
+            typer.echo(_with_probability(token) if self.show else token.text, nl=False)
         sys.stdout.flush()
 
     def _print(self, one: "Generation") -> None:
@@ -318,14 +318,14 @@ class _Out:
         Terminal(stderr=True).print(Text("probability ") + Text(" · ").join(parts))
 
 
-def _coloured(token: "Token") -> Any:
+def _colour(token: "Token") -> Any:
     from rich.text import Text
 
     style = next(style for least, style in STYLES if token.probability >= least)
     return Text(token.text, style)
 
 
-def _marked(token: "Token") -> str:
+def _with_probability(token: "Token") -> str:
     """A token with its probability behind it, where there are no colours."""
     return f"{token.text}/{token.probability:.3f}" if token.text else ""
 

@@ -26,7 +26,7 @@ def show(
             task = own
             typer.echo(name if names else f"{name:<18} {about['summary']}")
             if not names:
-                scores = ", ".join(_measured(score) for score in about["scores"])
+                scores = ", ".join(_describe_score(score) for score in about["scores"])
                 reached = f"reaches {scores}; " if scores else ""
                 typer.echo(f"{'':<18} {reached}{about['cost']}")
         return
@@ -45,7 +45,7 @@ def show(
         typer.echo(name if names else f"{name:<18} {value} (installed; needs --trust {package})")
 
 
-def _measured(score: dict[str, Any]) -> str:
+def _describe_score(score: dict[str, Any]) -> str:
     """A figure in words: what was measured on which data, over how many trainings."""
     start = f", over {score['start']}" if "start" in score else ""
     words = f"{score['metric']} {score['value']} on {score['data']}"

@@ -39,8 +39,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(show: bool) -> None:
+    if show:
         from weft import __version__
 
         typer.echo(f"weft {__version__}")
@@ -85,7 +85,7 @@ def main() -> None:
         with signals():
             app()
     except UserError as error:
-        _fail(_fitted(str(error)))
+        _fail(_fit_options(str(error)))
     except Stopped as stopped:
         end(stopped)
     except BrokenPipeError:
@@ -93,8 +93,8 @@ def main() -> None:
         sys.exit(0)
     except Exception as error:
         if out_of_memory(error):
-            told = explain_memory(error, f"running `weft {sys.argv[1] if sys.argv[1:] else ''}`")
-            _fail(f"{told} Use fewer or shorter texts, a smaller model, or smaller batches.")
+            message = explain_memory(error, f"running `weft {sys.argv[1] if sys.argv[1:] else ''}`")
+            _fail(f"{message} Use fewer or shorter texts, a smaller model, or smaller batches.")
         if not isinstance(error, OSError):
             raise
         # A full disk or missing permission where no code expected it.
@@ -110,7 +110,7 @@ def _note(message: Warning | str, category: type[Warning], *where: Any, **more: 
         _SHOW(message, category, *where, **more)
 
 
-def _fitted(message: str) -> str:
+def _fit_options(message: str) -> str:
     """Return the message with the options of the called verb."""
     offered = options_of(typer.main.get_command(app))
     return fit_advice(message, verb_of(sys.argv[1:], offered), offered)

@@ -39,7 +39,7 @@ Sets = Annotated[
     list[str], typer.Option("--set", help="Override a setting: --set encoder.hidden=100.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Rounded = Annotated[
+Int8 = Annotated[
     bool,
     typer.Option(
         "--int8",
@@ -78,14 +78,14 @@ Trust = Annotated[
 ]
 
 
-def handling(value: str) -> Literal["error", "skip"]:
+def bad_row_policy(value: str) -> Literal["error", "skip"]:
     """What --problems says, checked."""
     if value not in ("error", "skip"):
         raise UserError(f"--problems should be error or skip, got '{value}'.")
     return "skip" if value == "skip" else "error"
 
 
-def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
+def data_for_model(predictor: "Predictor", file: str, **given: Any) -> "Data":
     """How a file is read for a trained model: as its training file unless something else is given.
 
     The file beside it holds the right answers where there was one in training, or one is named;
@@ -117,11 +117,11 @@ def asked_of(predictor: "Predictor", file: str, **given: Any) -> "Data":
         ):
             # A table, or a file of another kind, has its targets in a column; a pair says it.
             saved |= {"target": "", "references": ()}
-    saved |= _fitting(saved, file, not named.keys().isdisjoint({"text", "label", "other"}))
+    saved |= _fit_columns(saved, file, not named.keys().isdisjoint({"text", "label", "other"}))
     return Data(**{**saved, **named})
 
 
-def _fitting(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any]:
+def _fit_columns(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any]:
     """Return the saved columns that fit a file, and print those that had to be found anew."""
     from weft.text.read import Columns, table_layout
     from weft.text.reading_plan import adapt_columns
@@ -160,6 +160,6 @@ def apply(config: "Config", flags: dict[str, Any], sets: list[str]) -> "Config":
     return config.with_values(overrides(sets), "--set") if sets else config
 
 
-def weights(rounded: bool) -> str:
+def weight_dtype(rounded: bool) -> str:
     """What `weft.load` calls the weights that --int8 asks for, or those a model has."""
     return "int8" if rounded else "float32"

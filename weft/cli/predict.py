@@ -50,7 +50,7 @@ def predict(
     ] = False,
     problems: options.Problems = "error",
     device: options.Device = "auto",
-    rounded: options.Rounded = False,
+    rounded: options.Int8 = False,
     replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
@@ -62,7 +62,7 @@ def predict(
         raise UserError("--json and --conllu are two ways to write the answers. Give one of them.")
     if every and not as_json:
         raise UserError("--all lists probabilities in the JSON output. Pass --json, too.")
-    predictor = load(model, device=device, replay=replay, weights=options.weights(rounded))
+    predictor = load(model, device=device, replay=replay, weights=options.weight_dtype(rounded))
     if conllu and not predictor.by_word:
         raise UserError(
             f"--conllu writes what is said of every word, and {model} answers about whole texts. "
@@ -79,9 +79,9 @@ def predict(
     typed = _texts(inputs or ["-"], predictor.pairs)
     rows = (
         ((example, None) for example in typed) if typed else
-        _given(predictor, (inputs or ["-"])[0], (text, other), problems, tally, conllu)
+        _read_inputs(predictor, (inputs or ["-"])[0], (text, other), problems, tally, conllu)
     )  # fmt: skip
-    given = _noted(predictor, rows)
+    given = _warn_about_long_texts(predictor, rows)
     partly = 0
     drawn = predictor.by_word and sys.stdout.isatty()
     # A bar would run through the drawings.
@@ -138,7 +138,7 @@ def _is_file(given: str) -> bool:
         return False
 
 
-def _given(
+def _read_inputs(
     predictor: "Predictor",
     file: str,
     named: tuple[str, str],
@@ -148,7 +148,7 @@ def _given(
 ) -> Iterator[Given]:
     from weft.text.read import Columns, read
 
-    chosen = options.handling(problems)
+    chosen = options.bad_row_policy(problems)
     if conllu and file != "-" and _is_conllu(file):
         from weft.predict.conllu import example_of
         from weft.text.formats.conllu import read_conllu
@@ -182,7 +182,7 @@ def _whole(text: str) -> bool:
     return bool(text.strip()) and not BLANK.search(text)
 
 
-def _noted(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:
+def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:
     """The same; a very long text, all of which is read and written about, is named before."""
     engine: Any = predictor.engine
     all_of_it = (
@@ -194,12 +194,12 @@ def _noted(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:
         example = one[0]
         if all_of_it and len(example.text) > LONG:
             where = example.where if example.file else f"text {number}"
-            told = f"{where}: {len(example.text):,} characters"
-            typer.echo(f"note: {told}, all of which are read: this may take minutes", err=True)
+            message = f"{where}: {len(example.text):,} characters"
+            typer.echo(f"note: {message}, all of which are read: this may take minutes", err=True)
         yield one
 
 
-def _of_record(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
+def _of_record(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
     """Where records stand in a table: as in the training file, whose label is no slot."""
     from weft.text.read import Columns, table_layout
 
@@ -210,10 +210,10 @@ def _of_record(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
         with suppress(UserError):
             if table_layout(file, columns) is not None:
                 return columns
-    return asked
+    return default
 
 
-def _of_words(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
+def _of_words(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
     """Where words and tags stand in a column file: as in the training files, where it has these."""
     from dataclasses import replace
 
@@ -222,24 +222,24 @@ def _of_words(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
     from weft.text.reading_plan import format_of
 
     if "" in (saved["text"], saved["label"]) or format_of(file) != "conll":
-        return asked
+        return default
     with suppress(UserError):
         detect_layout(LineSource(file), words=saved["text"], tags=saved["label"])
-        return replace(asked, text=saved["text"], label=saved["label"])
-    return asked
+        return replace(default, text=saved["text"], label=saved["label"])
+    return default
 
 
-def _of_pair(saved: dict[str, Any], file: str, asked: "Columns") -> "Columns":
+def _of_pair(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
     """Where both texts stand in a table: as in the training file, where its columns are there."""
     from weft.text.read import Columns, table_layout
 
     if "" in (saved["text"], saved["other"]):
-        return asked
+        return default
     columns = Columns(saved["text"], "", other=saved["other"])
     with suppress(UserError):
         if table_layout(file, columns) is not None:
             return columns
-    return asked
+    return default
 
 
 def _is_conllu(file: str) -> bool:
@@ -295,47 +295,50 @@ def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, Any]:
 
 def _line(answer: "Answer") -> str:
     """One answer on one line: of tags word/TAG, of spans label, start, end and text."""
-    said, value = answer.structure, answer.value
+    annotation, value = answer.structure, answer.value
     if answer.blanks:
         fit = ("  ".join(f"{word} {chance:.4f}" for word, chance in one) for one in answer.blanks)
         return f"{value}\t{' | '.join(fit)}"
-    if said is None or said.kind == "nodes" or _in_passage(answer):
+    if annotation is None or annotation.kind == "nodes" or _in_passage(answer):
         if isinstance(value, float):
-            return _rounded(value)
+            return _format_number(value)
         words = ", ".join(value) if isinstance(value, tuple) else f"{value}"
         return f"{words}\t{answer.score:.4f}"
-    if said.kind == "spans":
-        cut = [(label, start, end, said.text[start:end]) for start, end, label in said.spans]
+    if annotation.kind == "spans":
+        cut = [
+            (label, start, end, annotation.text[start:end])
+            for start, end, label in annotation.spans
+        ]
         return "\t".join(
             f"{label} {start} {end} {' '.join(t.split())}" for label, start, end, t in cut
         )
-    if said.kind == "tags":
-        rows = zip(said.words, said.tags, strict=True)
+    if annotation.kind == "tags":
+        rows = zip(annotation.words, annotation.tags, strict=True)
         return " ".join(f"{word}/{tag.replace(' ', '/')}" for word, tag in rows)
-    if said.kind == "arcs":
-        arcs = zip(said.words, said.relations, said.heads, strict=True)
+    if annotation.kind == "arcs":
+        arcs = zip(annotation.words, annotation.relations, annotation.heads, strict=True)
         return " ".join(f"{word}/{relation}/{head}" for word, relation, head in arcs)
     return f"{value}"
 
 
 def _in_passage(answer: "Answer") -> bool:
     """Whether it is one span that answers a question, and not all that there are."""
-    said = answer.structure
-    return said is not None and said.kind == "answer"
+    annotation = answer.structure
+    return annotation is not None and annotation.kind == "answer"
 
 
-def _rounded(value: float) -> str:
+def _format_number(value: float) -> str:
     """A number for people; --json has all its digits."""
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e6 else f"{value:.6g}"
 
 
-def _draw(said: "Structure") -> None:
+def _draw(annotation: "Structure") -> None:
     from weft.report.drawings.draw import in_terminal
     from weft.terminal import Terminal
 
     console = Terminal()
-    console.print(in_terminal(said), soft_wrap=True)
-    if said.kind in ("arcs", "nodes"):
+    console.print(in_terminal(annotation), soft_wrap=True)
+    if annotation.kind in ("arcs", "nodes"):
         console.print()
 
 
@@ -349,10 +352,10 @@ def _write_conllu(
     from weft.predict.conllu import fill_columns, sentence_of, tag_columns
     from weft.text.formats.conllu import format
 
-    said = answer.structure
+    annotation = answer.structure
     if sentence is None:
-        if said is None or not said.words:
+        if annotation is None or not annotation.words:
             tally.add("texts without words left out", example.where)
             return
-        sentence = sentence_of(said, example.id or str(example.line or 1))
-    typer.echo(format(fill_columns(sentence, said, tag_columns(predictor))), nl=False)
+        sentence = sentence_of(annotation, example.id or str(example.line or 1))
+    typer.echo(format(fill_columns(sentence, annotation, tag_columns(predictor))), nl=False)

@@ -69,8 +69,10 @@ def repeatable(kept: str) -> Iterator[None]:
         with resumable(lambda: f"{kept} are kept: `{same_command()}` goes on"):
             yield
     except WriteError as error:
-        told = f"{error} Finished {kept.split()[-1]} are kept: make room, then `{same_command()}`."
-        raise WriteError(told) from error
+        message = (
+            f"{error} Finished {kept.split()[-1]} are kept: make room, then `{same_command()}`."
+        )
+        raise WriteError(message) from error
 
 
 def same_command() -> str:

@@ -78,7 +78,7 @@ def encode(
 
     trained = Tokenizer.load(tokenizer)
     for texts in _groups(_texts(file, text, problems)):
-        for line in _encoded(trained, texts, as_json):
+        for line in _encode_batch(trained, texts, as_json):
             typer.echo(line)
 
 
@@ -103,7 +103,7 @@ def decode(tokenizer: Trained, file: Texts = "-") -> None:
             raise UserError(f"{where}: {error}") from error
 
 
-def _encoded(tokenizer: Tokenizer, texts: list[str], as_json: bool) -> Iterator[str]:
+def _encode_batch(tokenizer: Tokenizer, texts: list[str], as_json: bool) -> Iterator[str]:
     for text, tokens in zip(texts, tokenizer.tokens(texts), strict=True):
         entries = [tokenizer.vocabulary[i] for i in tokens.ids]
         if as_json:
@@ -123,7 +123,7 @@ def _texts(file: str, column: str | None, problems: str) -> Iterator[str]:
     from weft.text.example import Tally
     from weft.text.read import read
 
-    tally, chosen = Tally(), options.handling(problems)
+    tally, chosen = Tally(), options.bad_row_policy(problems)
     # Blank lines are part of any prose; labels are of no interest here.
     columns = Columns(text=column, label=NO_LABEL)
     for example in read(file, columns=columns, on_bad_row=chosen, skipped=tally, keep_empty=True):
@@ -154,7 +154,7 @@ def _groups(texts: Iterable[str]) -> Iterator[list[str]]:
 def _progress(what: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
     """Counts the texts that go by: a moving line on a terminal, plain ones otherwise."""
     if not sys.stderr.isatty():
-        yield lambda texts: _counted_plainly(what, texts)
+        yield lambda texts: _count_lines(what, texts)
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -178,7 +178,7 @@ def _progress(what: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
         yield count
 
 
-def _counted_plainly(what: str, texts: Iterable[str]) -> Iterator[str]:
+def _count_lines(what: str, texts: Iterable[str]) -> Iterator[str]:
     for number, text in enumerate(texts, start=1):
         if number % _PLAIN_EVERY == 0:
             typer.echo(f"{what}: {number:,} texts", err=True)

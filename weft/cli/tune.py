@@ -87,7 +87,7 @@ def tune(
     from weft.tune import parse
     from weft.tune import tune as run
 
-    with repeatable("finished trials"), _progress(quiet) as told:
+    with repeatable("finished trials"), _progress(quiet) as on_trial:
         found = run(
             base,
             output,
@@ -101,8 +101,8 @@ def tune(
             workers=workers,
             device=device,
             overwrite=overwrite,
-            on_trial=told,
-            on_message=lambda text: told(text, "", None),
+            on_trial=on_trial,
+            on_message=lambda text: on_trial(text, "", None),
         )
     command = ["weft", *(word for word in sys.argv[1:] if word != "--overwrite")]
     page = report.write(found, command)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST = 200_000  # words of each side that are compared, the most frequent ones
 NEAR = 10  # neighbours whose mean cosine tells a hub
 FREQUENT = 15_000  # words whose translations refine the rotation: rare ones mislead
-JUDGED = 10_000  # words whose translations tell whether a round helped
+VALIDATION_WORDS = 10_000  # words whose translations tell whether a round helped
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def align(
             f"Vectors of width {source.matrix.shape[1]} cannot be turned onto vectors of width "
             f"{target.matrix.shape[1]}. Train both with the same width."
         )
-    rows = _known(source, target, pairs)
+    rows = _covered_pairs(source, target, pairs)
     best = found = _fit(source, target, rows, normalise, centre)
     rounds: list[Round] = []
     for number in range(refine + 1 if refine else 0):
@@ -157,7 +157,7 @@ class Space:
         rows = rows[back[there[rows]] == rows]
         return np.stack([rows, there[rows]], axis=1)
 
-    def nearness(self, judged: int = JUDGED) -> float:
+    def nearness(self, judged: int = VALIDATION_WORDS) -> float:
         """Mean cosine of the most frequent words with their translations.
 
         It rises and falls with the translations' precision, but needs no dictionary.
@@ -203,20 +203,24 @@ def precision(
     for word, translation in pairs:
         row = space.target.index.get(translation, len(space.y))
         gold.setdefault(word, set()).update([row] if row < len(space.y) else [])
-    asked = [w for w in gold if gold[w] and space.source.index.get(w, len(space.x)) < len(space.x)]
-    rows = np.array([space.source.index[word] for word in asked], dtype=int)
+    covered = [
+        w for w in gold if gold[w] and space.source.index.get(w, len(space.x)) < len(space.x)
+    ]
+    rows = np.array([space.source.index[word] for word in covered], dtype=int)
     if not len(rows):
         return Precision(len(gold), 0, {k: Figure(0.0, 0.0, 0.0, 0) for k in at})
     ids, _ = space.ranked(rows, max(at), csls)
-    hits = [[i in gold[w] for i in row] for w, row in zip(asked, ids.tolist(), strict=True)]
+    hits = [[i in gold[w] for i in row] for w, row in zip(covered, ids.tolist(), strict=True)]
     figures = {}
     for k in at:
         right = np.array([any(row[:k]) for row in hits])
         figures[k] = interval(np.mean, right, resamples=resamples, seed=seed)
-    return Precision(len(gold), len(asked), figures)
+    return Precision(len(gold), len(covered), figures)
 
 
-def _known(source: Vectors, target: Vectors, pairs: Iterable[tuple[str, str]]) -> np.ndarray:
+def _covered_pairs(
+    source: Vectors, target: Vectors, pairs: Iterable[tuple[str, str]]
+) -> np.ndarray:
     """(P, 2) rows of the pairs that have both vectors."""
     given = list(pairs)
     if not given:

@@ -115,7 +115,7 @@ class SequenceToItself(nn.Module):
 
     def vector(self, source: Padded) -> Tensor:
         """(B, H) the state that has read everything, <end> included."""
-        read = Padded(_ended(source, self.end, 1), source.lengths + 1)
+        read = Padded(_append_eos(source, self.end, 1), source.lengths + 1)
         return self.pool(self.encoder(self.table(read)))[0]
 
     def forward(self, source: Padded) -> Tensor:
@@ -126,7 +126,7 @@ class SequenceToItself(nn.Module):
 
     def losses(self, scores: Tensor, source: Padded) -> Tensor:
         """(B,) minus the log-probability of each whole row."""
-        wanted = _ended(source, self.end, 1)  # (B, T + 1)
+        wanted = _append_eos(source, self.end, 1)  # (B, T + 1)
         real = Padded(wanted, source.lengths + 1).mask
         words = F.cross_entropy(scores.float(), wanted[real], reduction="none")  # (M,)
         rows = real.nonzero()[:, 0]
@@ -134,7 +134,7 @@ class SequenceToItself(nn.Module):
 
     def _twice(self, source: Padded) -> Tensor:
         """x1 … xn <end> x1 … xn of each row."""
-        once = _ended(source, self.end, source.data.shape[1] + 1)  # (B, 2T + 1)
+        once = _append_eos(source, self.end, source.data.shape[1] + 1)  # (B, 2T + 1)
         steps = torch.arange(once.shape[1], device=once.device)[None]
         again = steps - source.lengths.to(once.device)[:, None] - 1  # where the writer stands
         second = once.gather(1, again.clamp(min=0))
@@ -245,7 +245,7 @@ def denoising(
     """Learn a denoising auto-encoder of the texts' bags of words."""
     indexer = Indexer(Word(size=size, minimum=minimum).train(texts))
     options = {"width": width, "noise": noise}
-    return _trained("denoising", options, texts, indexer, settings, device, watch)
+    return _train("denoising", options, texts, indexer, settings, device, watch)
 
 
 def sequence(
@@ -264,7 +264,7 @@ def sequence(
     """Learn a sequence auto-encoder of the texts, each cut to its first `limit` words."""
     indexer = Indexer(Word(size=size, minimum=minimum).train(texts), limit=limit)
     options = {"width": width, "hidden": hidden, "dropout": dropout}
-    return _trained("sequence", options, texts, indexer, settings, device, watch)
+    return _train("sequence", options, texts, indexer, settings, device, watch)
 
 
 class _Rebuild:
@@ -277,7 +277,7 @@ class _Rebuild:
         return Loss(self.model.losses(scores, batch.source).sum(), len(batch))
 
 
-def _trained(
+def _train(
     kind: str,
     options: dict[str, Any],
     texts: Sequence[str],
@@ -292,7 +292,7 @@ def _trained(
     model = KINDS[kind](size, **options)
     store = _store(indexer, texts)
     if isinstance(model, Denoising):
-        model.initialise(_shares(store, size))
+        model.initialise(_noise_fractions(store, size))
     model = model.to(runtime.device)
     batches = Batches(
         store,
@@ -314,7 +314,7 @@ def _store(indexer: Indexer, texts: Sequence[str]) -> Store:
     return store.close()
 
 
-def _shares(store: Store, size: int) -> np.ndarray:
+def _noise_fractions(store: Store, size: int) -> np.ndarray:
     """(V,) the share of rows that hold each entry."""
     held = np.zeros(size)
     for row in range(len(store)):
@@ -322,7 +322,7 @@ def _shares(store: Store, size: int) -> np.ndarray:
     return held / max(len(store), 1)
 
 
-def _ended(source: Padded, end: int, room: int) -> Tensor:
+def _append_eos(source: Padded, end: int, room: int) -> Tensor:
     """Rows with `end` after their last word and zeros to the right, `room` steps wider."""
     wide = F.pad(source.data.masked_fill(~source.mask, 0), (0, room))  # (B, T + room)
     return wide.scatter(1, source.lengths.to(wide.device)[:, None], end)

@@ -174,7 +174,7 @@ class _Counter:
         from weft.vectors.kernels import cooccurrence as kernels
 
         self.place[:] = 0
-        while not kernels.pour(self.place, *self._places()):
+        while not kernels.flush(self.place, *self._places()):
             self._spill()
         self.block = None
         self.file.flush()
@@ -216,14 +216,14 @@ def _written(
     file, pairs = tempfile.TemporaryFile(dir=folder), 0
     for start in parts[::TOGETHER]:
         some = parts[start : start + TOGETHER]
-        for summed in pool.map(_summed, some, [counters] * len(some)):
+        for summed in pool.map(_sum_duplicates, some, [counters] * len(some)):
             file.write(summed.tobytes())
             pairs += len(summed)
     file.flush()
     return Cooccurrences(size, pairs, file)
 
 
-def _summed(part: int, counters: list[_Counter]) -> np.ndarray:
+def _sum_duplicates(part: int, counters: list[_Counter]) -> np.ndarray:
     """The pairs of one part, in random order."""
     entries = np.concatenate([piece for c in counters for piece in c.entries(part)])
     order = np.argsort(entries["key"], kind="stable")

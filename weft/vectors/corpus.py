@@ -71,23 +71,23 @@ def corpus(
         folder.mkdir(parents=True, exist_ok=True)
     chunks = Chunks(words, lowercase)
     with tempfile.TemporaryFile(dir=folder) as raw:
-        cuts = _numbered([str(path) for path in paths], chunks, longest, raw, watch)
+        cuts = _number_tokens([str(path) for path in paths], chunks, longest, raw, watch)
         if not chunks.total:
             raise UserError(
-                f"{_named(paths)}: there is no word in it. Give text, a sentence a line."
+                f"{_name_of(paths)}: there is no word in it. Give text, a sentence a line."
             )
-        kept, counts, places = ranked(list(chunks.numbers), chunks.counts, minimum, size)
+        kept, counts, places = rank_by_frequency(list(chunks.numbers), chunks.counts, minimum, size)
         if not kept:
             most = int(chunks.counts.max())
             raise UserError(
-                f"{_named(paths)}: no word occurs {minimum} times; the most frequent one does "
+                f"{_name_of(paths)}: no word occurs {minimum} times; the most frequent one does "
                 f"{most}. Lower the minimum count (--min-count), or give more text."
             )
-        ids, ends = renumbered(raw, cuts, places, folder)
+        ids, ends = renumber(raw, cuts, places, folder)
     return Corpus(tuple(kept), counts, ids, ends, chunks.total)
 
 
-def _numbered(
+def _number_tokens(
     paths: list[str],
     chunks: Chunks,
     longest: int,
@@ -142,14 +142,14 @@ def _bad(path: str, line: int, block: bytes, chunk: bytes) -> UserError:
             found += ", and there are NUL bytes: this is not text. Give text."
         else:
             found += ". Convert the file (iconv -f LATIN1 -t UTF-8 FILE)."
-    return UserError(f"{_named([path])}:{line}: {found}")
+    return UserError(f"{_name_of([path])}:{line}: {found}")
 
 
-def _named(paths: Sequence[str | Path]) -> str:
+def _name_of(paths: Sequence[str | Path]) -> str:
     return ", ".join("standard input" if str(path) == "-" else str(path) for path in paths)
 
 
-def ranked(
+def rank_by_frequency(
     names: Sequence[str], counts: np.ndarray, minimum: int, size: int
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Kept words and their counts by frequency, and the new number of each old one, or −1."""
@@ -161,7 +161,7 @@ def ranked(
     return [names[i] for i in order], counts[order], places
 
 
-def renumbered(
+def renumber(
     raw: IO[bytes], cuts: np.ndarray, places: np.ndarray, folder: Path | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ids in a file under their new numbers, and their sentences, without the words left out."""

@@ -113,7 +113,7 @@ def evaluate(
     `restrict` leaves only the first words, the most frequent in most files. With `fold`, words are
     the same in whatever case they are written, and the first spelling has the vector.
     """
-    known = _Known(vectors, restrict, fold)
+    known = _Lookup(vectors, restrict, fold)
     if isinstance(listed, Pairs):
         return _similarity(known, listed, resamples, seed)
     if method not in METHODS:
@@ -121,7 +121,7 @@ def evaluate(
     return _analogies(known, listed, method, resamples, seed)
 
 
-class _Known:
+class _Lookup:
     """The words that take part, and how they are looked up."""
 
     def __init__(self, vectors: Vectors, restrict: int, fold: bool) -> None:
@@ -142,11 +142,11 @@ class _Known:
         found = self.spellings.get(self.key(word))
         return found[0] if found else None
 
-    def hidden(self, asked: np.ndarray) -> list[list[int]]:
+    def hidden(self, questions: np.ndarray) -> list[list[int]]:
         """Every spelling of the words of each question (Q, 3), which are no answers to it."""
         return [
             [other for row in rows for other in self.spellings[self.keys[row]]]
-            for rows in asked.tolist()
+            for rows in questions.tolist()
         ]
 
     def vector(self, word: str) -> tuple[np.ndarray | None, bool]:
@@ -162,7 +162,7 @@ class _Known:
         return np.asarray(self.vectors[word], dtype=np.float64), True
 
 
-def _similarity(known: _Known, listed: Pairs, resamples: int, seed: int) -> Similarity:
+def _similarity(known: _Lookup, listed: Pairs, resamples: int, seed: int) -> Similarity:
     scores, gold, composed = [], [], 0
     for one, two, score in listed.rows:
         (a, made_a), (b, made_b) = known.vector(one), known.vector(two)
@@ -181,13 +181,13 @@ def _similarity(known: _Known, listed: Pairs, resamples: int, seed: int) -> Simi
 
 
 def _analogies(
-    known: _Known, listed: Questions, method: Method, resamples: int, seed: int
+    known: _Lookup, listed: Questions, method: Method, resamples: int, seed: int
 ) -> Analogies:
-    asked = [question for _, questions in listed.sections for question in questions]
-    rows = [[known.row(word) for word in question] for question in asked]
+    all_questions = [question for _, questions in listed.sections for question in questions]
+    rows = [[known.row(word) for word in question] for question in all_questions]
     found = np.array([all(row is not None for row in four) for four in rows])
     ids = np.array([four for four, whole in zip(rows, found, strict=True) if whole], dtype=int)
-    right = np.zeros(len(asked), dtype=bool)
+    right = np.zeros(len(all_questions), dtype=bool)
     if len(ids):
         matrix, keys = known.vectors.matrix[: known.count], known.keys
         asking = unit(matrix[ids[:, :3]])  # (Q, 3, E)
@@ -201,11 +201,11 @@ def _analogies(
 
     def section(name: str, which: np.ndarray) -> Section:
         solved = right[which & found]
-        accuracy = _share(int(solved.sum()), len(solved), resamples, seed)
+        accuracy = _fraction(int(solved.sum()), len(solved), resamples, seed)
         return Section(name, int(which.sum()), len(solved), accuracy)
 
     names = np.repeat(*np.array([(i, len(q)) for i, (_, q) in enumerate(listed.sections)]).T)
-    whole = np.ones(len(asked), dtype=bool)
+    whole = np.ones(len(all_questions), dtype=bool)
     # Google's list calls its syntactic sections gram1 to gram9.
     grammar = np.array([name.startswith("gram") for name, _ in listed.sections])[names]
     kinds = (("semantic", ~grammar), ("syntactic", grammar))
@@ -213,12 +213,12 @@ def _analogies(
         listed.name,
         method,
         section("all", whole),
-        tuple(section(*kind) for kind in kinds) if 0 < grammar.sum() < len(asked) else (),
+        tuple(section(*kind) for kind in kinds) if 0 < grammar.sum() < len(all_questions) else (),
         tuple(section(name, names == i) for i, (name, _) in enumerate(listed.sections)),
     )
 
 
-def _share(right: int, n: int, resamples: int, seed: int) -> Figure:
+def _fraction(right: int, n: int, resamples: int, seed: int) -> Figure:
     """right/n with its interval."""
     if not n:
         return Figure(0.0, 0.0, 0.0, 0)

@@ -24,7 +24,7 @@ from weft.vectors.kernels.fasttext import PULL
 if TYPE_CHECKING:
     from weft.runtime import Runtime
     from weft.vectors.corpus import Corpus
-    from weft.vectors.kernels.word2vec import Pieces, Targets, Weights
+    from weft.vectors.kernels.word2vec import SubwordTables, Targets, Weights
     from weft.vectors.word2vec import Settings
 
 PART = 4_000_000  # words at a time, at least
@@ -43,7 +43,7 @@ class Gpu:
         settings: Settings,
         weights: Weights,
         targets: Targets,
-        pieces: Pieces | None,
+        pieces: SubwordTables | None,
         runtime: Runtime,
     ) -> None:
         self.corpus, self.settings, self.weights = corpus, settings, weights
@@ -187,7 +187,7 @@ def usable(runtime: Runtime, settings: Settings) -> None:
 
 
 def _moves(
-    corpus: Corpus, settings: Settings, pieces: Pieces | None
+    corpus: Corpus, settings: Settings, pieces: SubwordTables | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """How many programs move each input row, and each output row, at the same time."""
     noise = (settings.negative, settings.power)

@@ -78,7 +78,7 @@ def nearest(
             for q, excluding in enumerate(gone):
                 inside = [row - begin for row in excluding if begin <= row < begin + len(rows)]
                 found[q, inside] = -np.inf
-            ids[part], scores[part] = _merged(ids[part], scores[part], found, begin, k)
+            ids[part], scores[part] = _merge(ids[part], scores[part], found, begin, k)
     return ids, scores
 
 
@@ -93,7 +93,7 @@ def _scores(rows: np.ndarray, lengths: np.ndarray, queries: np.ndarray, rule: st
     return np.asarray(b * c / (a + EPSILON), np.float32)
 
 
-def _merged(
+def _merge(
     ids: np.ndarray, scores: np.ndarray, found: np.ndarray, begin: int, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best k of those so far and of one block; of equals the first row wins."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.errors import UserError
-from weft.vectors.corpus import Corpus, ranked, renumbered
+from weft.vectors.corpus import Corpus, rank_by_frequency, renumber
 
 _PIECE = 1 << 22  # ids at a time
 
@@ -43,17 +43,17 @@ def phrases(
     less = float(minimum) if discount is None else discount
     now = corpus
     for _ in range(passes):
-        keys, scores = scored(now, minimum, less)
+        keys, scores = score_pairs(now, minimum, less)
         found = keys[scores > threshold]
-        now = _joined(now, found, joint, 1, 0, None)
-    return _joined(now, np.empty(0, np.int64), joint, minimum, size, folder)
+        now = _join(now, found, joint, 1, 0, None)
+    return _join(now, np.empty(0, np.int64), joint, minimum, size, folder)
 
 
-def scored(corpus: Corpus, minimum: int, discount: float) -> tuple[np.ndarray, np.ndarray]:
+def score_pairs(corpus: Corpus, minimum: int, discount: float) -> tuple[np.ndarray, np.ndarray]:
     """Neighbouring pairs of words, each seen `minimum` times, as a · V + b, and their scores."""
     size = len(corpus.words)
     keys, counts = np.empty(0, np.int64), np.empty(0, np.int64)
-    for ids, breaks in _pieces(corpus):
+    for ids, breaks in _chunks(corpus):
         both = (corpus.counts[ids[:-1]] >= minimum) & (corpus.counts[ids[1:]] >= minimum)
         both[breaks] = False  # the last word of a sentence and the first of the next
         pairs = ids[:-1].astype(np.int64)[both] * size + ids[1:][both]
@@ -68,7 +68,7 @@ def scored(corpus: Corpus, minimum: int, discount: float) -> tuple[np.ndarray, n
     return keys, (counts - discount) * corpus.counts.sum() / apart
 
 
-def _pieces(corpus: Corpus) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _chunks(corpus: Corpus) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Runs of ids that overlap by one, and where a sentence ends in each."""
     for begin in range(0, len(corpus.ids), _PIECE):
         ids = np.asarray(corpus.ids[begin : begin + _PIECE + 1])
@@ -76,7 +76,7 @@ def _pieces(corpus: Corpus) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield ids, corpus.ends[first:last] - begin - 1
 
 
-def _joined(
+def _join(
     corpus: Corpus, keys: np.ndarray, joint: str, minimum: int, size: int, folder: Path | None
 ) -> Corpus:
     """The corpus with these pairs as words; from the left, a word is in one pair only."""
@@ -104,8 +104,8 @@ def _joined(
             raw.write(ids[:size_now].data)
             written, sentence = written + size_now, last
         raw.flush()
-        kept, counts, places = ranked(list(numbers), counts, minimum, size)
+        kept, counts, places = rank_by_frequency(list(numbers), counts, minimum, size)
         if not kept:
             raise UserError(f"No word occurs {minimum} times. Lower the minimum count.")
-        new_ids, new_ends = renumbered(raw, ends, places, folder)
+        new_ids, new_ends = renumber(raw, ends, places, folder)
     return Corpus(tuple(kept), counts, new_ids, new_ends, corpus.total)

@@ -60,7 +60,7 @@ def moves(
     return around, kept + negative * drawn / drawn.sum()
 
 
-def share(moves: np.ndarray, pull: float, threads: int) -> np.ndarray:
+def keep_fraction(moves: np.ndarray, pull: float, threads: int) -> np.ndarray:
     """How much of each thread's steps to keep when a row was moved so often by all of them.
 
     If a move goes the share `pull` of the way to its goal, n moves go 1 − e^(−n·pull). Steps that

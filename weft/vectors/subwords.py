@@ -32,7 +32,7 @@ def all_ngrams(
     return found
 
 
-def own_and_ngrams(
+def word_and_ngrams(
     words: Sequence[str], shortest: int, longest: int, buckets: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of fastText's table that each word is the mean of: its own, then its n-grams'."""

@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-MOST = 1 << 21  # chunks remembered; text without spaces would fill the memory with them
+MAX_CACHED_CHUNKS = (
+    1 << 21
+)  # chunks remembered; text without spaces would fill the memory with them
 
 # What `word_pattern.words` does to ASCII; the general expression is several times slower.
 _ASCII_WORDS = re.compile(
@@ -43,7 +45,7 @@ class Chunks:
         """The numbers of a text's words, and where its sentences end among them."""
         from weft.vectors.kernels.scan import expand
 
-        if self._known > MOST:
+        if self._known > MAX_CACHED_CHUNKS:
             self._forget()
         found = self._codes(np.frombuffer(text, np.uint8))
         self._learn()

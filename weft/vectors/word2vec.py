@@ -22,7 +22,7 @@ from weft.vectors import sampling as aims
 if TYPE_CHECKING:
     from weft.runtime import Runtime
     from weft.vectors.corpus import Corpus
-    from weft.vectors.kernels.word2vec import Pieces, Targets, Text, Weights
+    from weft.vectors.kernels.word2vec import SubwordTables, Targets, Text, Weights
     from weft.vectors.store import Vectors
 
 Method = Literal["skipgram", "cbow", "fasttext"]
@@ -30,7 +30,9 @@ Loss = Literal["negative", "hierarchical"]
 METHODS = ("skipgram", "cbow", "fasttext")
 RATES = {"skipgram": 0.025, "cbow": 0.05, "fasttext": 0.05}  # those of word2vec and of fastText
 
-CHUNK = 100_000  # words that a thread takes at a time, at most; then it shares what it learnt
+CHUNK_TOKENS = (
+    100_000  # words that a thread takes at a time, at most; then it shares what it learnt
+)
 NEAR = 32_768  # rows of the most frequent words of which each thread has its own, at most
 TURNS = 32  # that each thread has, at least
 ROUND = 20_000  # words between two merges of deterministic threads, of all of them together
@@ -83,7 +85,7 @@ class Settings:
         return 0.5 if self.method == "fasttext" else 0.75
 
 
-def learn(
+def train_vectors(
     corpus: Corpus,
     method: Method = "skipgram",
     *,
@@ -118,17 +120,17 @@ def learn(
     )  # fmt: skip
     if len(corpus.words) < 2:
         raise UserError("Only one word is left to learn from. Lower the minimum count.")
-    return Learner(corpus, settings).run(watch)
+    return Word2VecTrainer(corpus, settings).run(watch)
 
 
-class Learner:
+class Word2VecTrainer:
     """The tables of one training, and its threads."""
 
     def __init__(self, corpus: Corpus, settings: Settings) -> None:
         self.corpus, self.settings = corpus, settings
         runtime = accelerator(settings)
         began = time.perf_counter()
-        self.text, self.targets, self.pieces = _prepared(corpus, settings)
+        self.text, self.targets, self.pieces = _prepare(corpus, settings)
         self.weights = _start(len(corpus.words), settings)
         self.gpu = None
         if runtime is not None:
@@ -143,14 +145,14 @@ class Learner:
         else:
             self._work(self.weights, 0, 0, 0.0, 0.0, 0)
             if settings.threads > 1:
-                Own(self).settle(0.0)
+                ThreadLocalRows(self).settle(0.0)
         self.compiled = time.perf_counter() - began
 
     def run(self, watch: Callable[[int], None]) -> Vectors:
         """Learn, and gather the vectors."""
         began = time.perf_counter()
         if self.gpu is not None:
-            self.gpu.run(self._chunks(CHUNK), watch)
+            self.gpu.run(self._chunks(CHUNK_TOKENS), watch)
         elif self.settings.deterministic and self.settings.threads > 1:
             self._rounds(watch)
         else:
@@ -165,7 +167,7 @@ class Learner:
         turn = Lock()
 
         def work() -> None:
-            own = Own(self) if threads > 1 else None
+            own = ThreadLocalRows(self) if threads > 1 else None
             while (number := next(following)) < len(chunks):
                 first, last, start, stop = chunks[number]
                 self._work(own.weights if own else self.weights, first, last, start, stop, number)
@@ -216,7 +218,7 @@ class Learner:
     def _often(self) -> int:
         """Words of a chunk: fewer where the text is short, so that all threads have some."""
         words = int(self.corpus.ends[-1]) * self.settings.epochs
-        return max(1, min(CHUNK, words // (TURNS * self.settings.threads)))
+        return max(1, min(CHUNK_TOKENS, words // (TURNS * self.settings.threads)))
 
     def moves(self) -> tuple[np.ndarray, np.ndarray]:
         """How often all threads move the first rows of either table, between two settlings."""
@@ -263,24 +265,24 @@ class Learner:
         from weft.vectors.kernels.word2vec import learn_windows
 
         window = self.settings.window
-        seed = np.uint64(_scrambled(self.settings.seed, number))
+        seed = np.uint64(_scramble(self.settings.seed, number))
         common = (self.text, first, last, weights, self.targets, window)
         if self.pieces is None:
             averaged = self.settings.method == "cbow"
             learn_windows(*common, averaged, start, stop, seed)
         else:
-            from weft.vectors.kernels.fasttext import learn_pieces
+            from weft.vectors.kernels.fasttext import train_subwords
 
-            learn_pieces(*common, self.pieces, start, stop, seed)
+            train_subwords(*common, self.pieces, start, stop, seed)
         self.corpus.forget(first, last)
 
     def _vectors(self, seconds: float) -> Vectors:
         from weft.embed.subwords import Subwords
-        from weft.vectors.kernels.fasttext import means, squeeze
+        from weft.vectors.kernels.fasttext import means, unpad
         from weft.vectors.store import Vectors
 
         settings, corpus = self.settings, self.corpus
-        table = squeeze(self.weights.inputs.reshape(-1), len(self.weights.inputs), settings.width)
+        table = unpad(self.weights.inputs.reshape(-1), len(self.weights.inputs), settings.width)
         vectors, subwords = table, None
         if self.pieces is not None:
             subwords = Subwords(table, len(corpus.words), settings.shortest, settings.longest)
@@ -302,10 +304,10 @@ class Learner:
         )
 
 
-class Own:
+class ThreadLocalRows:
     """A thread's own rows of the most frequent words, and how far its steps in them count."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: Word2VecTrainer) -> None:
         shared, settings = learner.weights, learner.settings
         self.threads, self.tables = settings.threads, (shared.inputs, shared.outputs)
         self.moves = learner.moves()
@@ -317,11 +319,11 @@ class Own:
 
     def settle(self, rate: float) -> None:
         """Hand over what was learnt, and take what others have learnt."""
-        from weft.vectors.kernels.fasttext import PULL, settle
+        from weft.vectors.kernels.fasttext import PULL, sync
 
         for table, (own, before), moves in zip(self.tables, self.near, self.moves, strict=True):
-            shares = aims.share(moves, PULL * rate, self.threads).astype(np.float32)
-            settle(table, own, before, shares)
+            shares = aims.keep_fraction(moves, PULL * rate, self.threads).astype(np.float32)
+            sync(table, own, before, shares)
 
 
 def accelerator(settings: Settings) -> Runtime | None:
@@ -338,9 +340,9 @@ def accelerator(settings: Settings) -> Runtime | None:
     return runtime
 
 
-def _prepared(corpus: Corpus, settings: Settings) -> tuple[Text, Targets, Pieces | None]:
-    from weft.vectors.kernels.word2vec import Pieces, Targets, Text
-    from weft.vectors.subwords import own_and_ngrams
+def _prepare(corpus: Corpus, settings: Settings) -> tuple[Text, Targets, SubwordTables | None]:
+    from weft.vectors.kernels.word2vec import SubwordTables, Targets, Text
+    from weft.vectors.subwords import word_and_ngrams
 
     lengths = np.diff(corpus.ends, prepend=0)
     text = Text(
@@ -358,32 +360,34 @@ def _prepared(corpus: Corpus, settings: Settings) -> tuple[Text, Targets, Pieces
         )
     if settings.method != "fasttext":
         return text, targets, None
-    rows, ends = own_and_ngrams(corpus.words, settings.shortest, settings.longest, settings.buckets)
-    return text, targets, Pieces(ends, rows, int(np.diff(ends, prepend=0).max()))
+    rows, ends = word_and_ngrams(
+        corpus.words, settings.shortest, settings.longest, settings.buckets
+    )
+    return text, targets, SubwordTables(ends, rows, int(np.diff(ends, prepend=0).max()))
 
 
 def _start(size: int, settings: Settings) -> Weights:
     """Inputs small and random, outputs zero, as in word2vec and in fastText."""
     from weft.vectors.kernels.fasttext import fill
-    from weft.vectors.kernels.simd import padded
+    from weft.vectors.kernels.simd import padded_width
     from weft.vectors.kernels.word2vec import Weights
 
     subwords = settings.method == "fasttext"
     rows = size + (settings.buckets if subwords else 0)
     width = settings.width
-    inputs = _aligned(rows, padded(width))
+    inputs = _align_memory(rows, padded_width(width))
     bound = 1 / width if subwords else 0.5 / width
     with ThreadPoolExecutor(settings.threads) as pool:
         parts = _parts(rows, settings.threads)
-        seed = _scrambled(settings.seed, -1)
+        seed = _scramble(settings.seed, -1)
         _all(pool, [(fill, inputs, *part, width, bound, np.uint64(seed)) for part in parts])
-    outputs = _aligned(size, padded(width))
+    outputs = _align_memory(size, padded_width(width))
     outputs.fill(0)
-    nobody, nothing = np.empty(0, np.uint32), np.empty((0, padded(width)), np.float32)
-    return Weights(inputs, outputs, nobody, nobody, nothing, nothing)
+    no_rows, nothing = np.empty(0, np.uint32), np.empty((0, padded_width(width)), np.float32)
+    return Weights(inputs, outputs, no_rows, no_rows, nothing, nothing)
 
 
-def _aligned(rows: int, width: int) -> np.ndarray:
+def _align_memory(rows: int, width: int) -> np.ndarray:
     """A table whose rows begin at cache lines."""
     raw = np.empty(rows * width + 16, np.float32)
     skip = -raw.ctypes.data % 64 // 4
@@ -391,7 +395,7 @@ def _aligned(rows: int, width: int) -> np.ndarray:
 
 
 def _copies(table: np.ndarray, count: int) -> np.ndarray:
-    copies = _aligned(count * len(table), table.shape[1]).reshape(count, *table.shape)
+    copies = _align_memory(count * len(table), table.shape[1]).reshape(count, *table.shape)
     copies[:] = table
     return copies
 
@@ -406,6 +410,6 @@ def _all(pool: ThreadPoolExecutor, calls: list[tuple[Any, ...]]) -> None:
         done.result()
 
 
-def _scrambled(seed: int, number: int) -> int:
+def _scramble(seed: int, number: int) -> int:
     """A seed of its own for each chunk."""
     return int(np.random.SeedSequence([seed, number + 1]).generate_state(1, np.uint64)[0])

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from weft.classic.crf.features import features, looks, shape
+from weft.classic.crf.features import features, shape, word_shape_features
 from weft.classic.crf.model import LinearCRF
 from weft.errors import UserError
 
@@ -175,11 +175,13 @@ def test_features_of_a_word_and_its_neighbours():
 def test_looks_of_a_word():
     assert shape("McDonald-7é") == "XxXxxxxx-0x"
     assert {"begin=M", "begin=McDo", "end=d-7é", "runs=XxXx-0x", "number=McDonald-0é"} <= set(
-        looks("McDonald-7é")
+        word_shape_features("McDonald-7é")
     )
-    assert "capitals" in looks("NATO")
-    assert "capitals" not in looks("Nato")
-    assert not any(name.startswith("begin") for name in looks("a"))  # the whole word is a feature
+    assert "capitals" in word_shape_features("NATO")
+    assert "capitals" not in word_shape_features("Nato")
+    assert not any(
+        name.startswith("begin") for name in word_shape_features("a")
+    )  # the whole word is a feature
 
 
 def test_it_tells_how_far_it_is_and_can_be_stopped():

@@ -17,8 +17,8 @@ from safetensors.numpy import load_file, save_file
 from weft.classic.fasttext import classifier as module
 from weft.classic.fasttext import vocabulary as readings
 from weft.classic.fasttext.classifier import FastText
-from weft.classic.fasttext.kernels import Aims, Weights, learn
-from weft.classic.fasttext.vocabulary import Reading, kinds
+from weft.classic.fasttext.kernels import TrainingTargets, Weights, learn
+from weft.classic.fasttext.vocabulary import FastTextVocabulary, kinds
 from weft.classic.linear.tfidf_vectorizer import TOKEN
 from weft.errors import UserError
 from weft.tasks.classify import Classes, Classify
@@ -65,7 +65,7 @@ def fnv(word: str) -> int:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.booleans())
 def test_words_are_those_of_the_regular_expression(texts, lowercase) -> None:
-    reading = Reading(1, 0, 1, 0, 0, lowercase)
+    reading = FastTextVocabulary(1, 0, 1, 0, 0, lowercase)
     found = reading._tokens(texts)
     begin = 0
     for text, end in zip(texts, found.ends, strict=True):
@@ -88,7 +88,7 @@ def test_every_character_is_what_the_regular_expression_takes_it_for() -> None:
 
 
 def test_a_known_word_is_one_row_and_an_unknown_one_none() -> None:
-    reading = Reading(1, 0, 2, 0, 0, True)
+    reading = FastTextVocabulary(1, 0, 2, 0, 0, True)
     rows = reading.learn(["b a a", "A c b", ""])
     assert rows.rows.tolist() == [1, 0, 0, 0, 1]  # the most frequent first, c is too rare
     assert rows.ends.tolist() == [3, 5, 5]
@@ -96,7 +96,7 @@ def test_a_known_word_is_one_row_and_an_unknown_one_none() -> None:
 
 
 def test_runs_of_words_stay_inside_a_text_and_know_their_order() -> None:
-    reading = Reading(3, 100_003, 1, 0, 0, True)
+    reading = FastTextVocabulary(3, 100_003, 1, 0, 0, True)
     reading.learn(["a b c", "b a"])
     assert len(reading.words) == 3
     assert len(reading.buckets) == 4  # "a b", "b c", "a b c", "b a"
@@ -114,11 +114,11 @@ def test_runs_of_words_stay_inside_a_text_and_know_their_order() -> None:
 
 def test_pieces_of_words_are_fasttexts() -> None:
     """<é…> from 2 to 3 characters, counted in characters; the edges alone are none."""
-    reading = Reading(1, 1_000_003, 1, 2, 3, True)
+    reading = FastTextVocabulary(1, 1_000_003, 1, 2, 3, True)
     reading.learn(["éa b"])
     wanted = {"<é", "éa", "a>", "<éa", "éa>", "<b", "b>", "<b>"}
     assert len(reading.buckets) == len(wanted)
-    assert len(Reading(1, 1_000_003, 1, 1, 1, True).learn(["éab"]).rows) == 1 + 3
+    assert len(FastTextVocabulary(1, 1_000_003, 1, 1, 1, True).learn(["éab"]).rows) == 1 + 3
     # "ab" shares "<" nothing, "b>" with "b".
     assert len(reading.rows(["ab"]).rows) == 1
     rows, owners, spans = reading.owned("x éa")
@@ -188,7 +188,7 @@ def test_one_step_is_adagrad_on_autograds_gradient(kind, smoothing, text) -> Non
     output_gains = weights.output_gains + (slopes**2).mean(0)
     new_outputs = weights.outputs - 0.3 * slopes / np.sqrt(output_gains + 1e-8)
 
-    aims = Aims(kind, labels, wanted, smoothing)
+    aims = TrainingTargets(kind, labels, wanted, smoothing)
     found = learn(rows, ends, np.array([text]), 0, 1, aims, weights, 0.3, 0.1)
     assert found == pytest.approx(loss.item(), rel=1e-5)
     np.testing.assert_allclose(weights.table[:, :5], expected, atol=1e-6)
@@ -309,7 +309,7 @@ def test_a_text_scores_the_same_alone_in_company_and_by_many_threads(monkeypatch
     together = model.scores(corpus())
     alone = np.concatenate([model.scores([text]) for text in corpus()])
     np.testing.assert_array_equal(together, alone)
-    monkeypatch.setattr(readings, "CHUNK", 29)
+    monkeypatch.setattr(readings, "CHUNK_TEXTS", 29)
     monkeypatch.setattr(readings, "available_cpus", lambda: 3)
     np.testing.assert_array_equal(together, model.scores(corpus()))
     again = fitted()

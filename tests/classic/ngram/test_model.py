@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft.classic.ngram.counts import Marks, count
-from weft.classic.ngram.interpolated import interpolated
+from weft.classic.ngram.interpolated import estimate_interpolated
 from weft.classic.ngram.kneser_ney import kneser_ney
 from weft.classic.ngram.model import KneserNey
 from weft.config import recipe
@@ -65,7 +65,7 @@ def test_the_recipes_equal_the_functions(tmp_path, name):
     model = (
         kneser_ney(counts).model
         if name == "kneser-ney"
-        else interpolated(counts, held, buckets=True).model
+        else estimate_interpolated(counts, held, buckets=True).model
     )
     texts = ["the old dog sees the cat", "fish fish fish", "dog and zebra ."]
     own = told(out.predictor.engine.likelihoods(texts))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fixtures.shapes import checked
 from weft.batch.padded import Padded
 from weft.classic.ngram.counts import Counts, Marks, count
-from weft.classic.ngram.interpolated import interpolated
+from weft.classic.ngram.interpolated import estimate_interpolated
 from weft.classic.ngram.kneser_ney import kneser_ney
 from weft.classic.ngram.trie import NGram
 from weft.errors import UserError
@@ -66,8 +66,8 @@ def models() -> dict[str, NGram]:
     return {
         "kneser-ney": kneser_ney(counts).model,
         "pruned": kneser_ney(counts, (0, 1, 1, 2)).model,
-        "interpolated": interpolated(counts, sentences(23, 6)).model,
-        "buckets": interpolated(counts, sentences(23, 6), buckets=True).model,
+        "interpolated": estimate_interpolated(counts, sentences(23, 6)).model,
+        "buckets": estimate_interpolated(counts, sentences(23, 6), buckets=True).model,
         "words alone": kneser_ney(count(rows, SIZE, 1)).model,
         "pairs": kneser_ney(count(rows, SIZE, 2)).model,
     }

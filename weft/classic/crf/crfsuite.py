@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.classic.progress import Listen, Progress, nobody
+from weft.classic.progress import Progress, ProgressCallback, no_callback
 from weft.errors import UserError
 
 HEADER = struct.Struct("<4sI4s9I")
@@ -42,7 +42,7 @@ def learn(
     l2: float,
     minimum: int,
     iterations: int,
-    watch: Listen = nobody,
+    watch: ProgressCallback = no_callback,
 ) -> Learned:
     """Maximum likelihood by L-BFGS with a penalty on the weights."""
     trainer = _trainer(iterations, watch)
@@ -60,7 +60,7 @@ def learn(
         return read(path.read_bytes())
 
 
-def _trainer(iterations: int, watch: Listen) -> Any:
+def _trainer(iterations: int, watch: ProgressCallback) -> Any:
     """A trainer that tells of each iteration."""
     try:
         import pycrfsuite

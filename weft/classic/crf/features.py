@@ -26,7 +26,7 @@ def features(sentence: Sequence[Sequence[str]]) -> list[list[str]]:
     if columns:
         _window(seen, "low", [word.lower() for word in columns[0]], longest=1)
         for own, word in zip(seen, columns[0], strict=True):
-            own += looks(word)
+            own += word_shape_features(word)
     return seen
 
 
@@ -44,7 +44,7 @@ def _window(seen: list[list[str]], name: str, column: Sequence[str], longest: in
                 own.append(label + runs[place + first + REACH])
 
 
-def looks(word: str) -> list[str]:
+def word_shape_features(word: str) -> list[str]:
     """Beginnings and endings, shape, capitals, digits and hyphens of a word."""
     drawn = shape(word)
     out = ["shape=" + drawn, "runs=" + RUNS.sub(r"\1", drawn)]

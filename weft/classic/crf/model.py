@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.classic.crf import crfsuite
-from weft.classic.progress import Listen, nobody
-from weft.classic.weights_io import WEIGHTS, damaged, read
+from weft.classic.progress import ProgressCallback, no_callback
+from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
 from weft.storage import atomic_write
 
@@ -66,7 +66,7 @@ class LinearCRF:
         sentences: Sequence[Features],
         tags: Sequence[Sequence[str]],
         allowed: Rules | None = None,
-        watch: Listen = nobody,
+        watch: ProgressCallback = no_callback,
     ) -> None:
         """Learn from sentences whose words have features and a tag each.
 
@@ -123,8 +123,8 @@ class LinearCRF:
 
         table = self._table()
         arrays: list[Any] = [
-            _packed(self.features),
-            _packed(self.labels),
+            _pack(self.features),
+            _pack(self.labels),
             table.indptr,
             table.indices,
             table.data,
@@ -147,20 +147,20 @@ class LinearCRF:
         arrays = read("crf", path, KINDS)
         for part, kind in KINDS.items():
             if arrays[part].dtype != kind:
-                raise damaged("crf", path, f"'{part}' has a wrong type")
+                raise damaged_file_error("crf", path, f"'{part}' has a wrong type")
         try:
-            names, model.labels = (_unpacked(arrays[part]) for part in ("features", "labels"))
+            names, model.labels = (_unpack(arrays[part]) for part in ("features", "labels"))
             size = len(model.labels)
             values, columns, starts = (arrays[part] for part in ("values", "columns", "starts"))
             _check_rows(values, columns, starts, len(names), size)
             model.table = csr_matrix((values, columns, starts), shape=(len(names), size))
             model.table.check_format(full_check=True)
         except ValueError as error:
-            raise damaged("crf", path, str(error)) from error
+            raise damaged_file_error("crf", path, str(error)) from error
         model.features = {name: row for row, name in enumerate(names)}
         model.transitions, model.rules = arrays["transitions"], arrays["rules"].astype(bool)
         if model.transitions.shape != (size, size) or model.rules.shape != (size + 2, size):
-            raise damaged("crf", path, "its shapes do not match")
+            raise damaged_file_error("crf", path, "its shapes do not match")
         return model
 
     def _table(self) -> csr_matrix:
@@ -264,12 +264,12 @@ def _log_sum(scores: np.ndarray) -> np.ndarray:
         return np.log(np.exp(scores - top).sum(1)) + top[:, 0]
 
 
-def _packed(names: Any) -> np.ndarray:
+def _pack(names: Any) -> np.ndarray:
     """Names as bytes, each closed by NUL, which CRFsuite's names cannot hold."""
     return np.frombuffer("".join(f"{name}\0" for name in names).encode("utf-8"), np.uint8)
 
 
-def _unpacked(packed: np.ndarray) -> list[str]:
+def _unpack(packed: np.ndarray) -> list[str]:
     return packed.tobytes().decode("utf-8").split("\0")[:-1]
 
 

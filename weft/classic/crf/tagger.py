@@ -14,8 +14,8 @@ import numpy as np
 from weft import jsonio
 from weft.classic.crf.features import features
 from weft.classic.crf.model import LinearCRF
-from weft.classic.progress import Listen, Progress, nobody
-from weft.classic.weights_io import damaged
+from weft.classic.progress import Progress, ProgressCallback, no_callback
+from weft.classic.weights_io import damaged_file_error
 from weft.errors import UserError
 from weft.registry import register
 from weft.storage import write_text
@@ -72,22 +72,26 @@ class Tagger:
         task: Any,
         space: TagSets,
         seed: int = 0,
-        watch: Listen = nobody,
+        watch: ProgressCallback = no_callback,
     ) -> None:
         """Learn from sentences and their tags (T, K)."""
         self.choose_features(given, space)
         self.cuts = Cuts.train(given)
         count = len(self.columns) + len(space.names)
-        shown = Shown([[(word,) for word in one.words] for one in given])
+        shown = LazyFeatures([[(word,) for word in one.words] for one in given])
         for k, name in enumerate(self.columns):
             tags: list[Any] = [column(one, name) for one in given]
-            self.before.append(self._learnt(shown, tags, "", partial(_told, watch, name, k, count)))
+            self.before.append(
+                self._learnt(shown, tags, "", partial(_report_progress, watch, name, k, count))
+            )
         if self.columns:
-            shown = Shown([self._row(one) for one in given])
+            shown = LazyFeatures([self._row(one) for one in given])
         for k, (labels, scheme) in enumerate(space.size):
             tags = [[labels[number] for number in table[:, k]] for table in targets]
-            told = partial(_told, watch, space.names[k], len(self.columns) + k, count)
-            chain = self._learnt(shown, tags, scheme, told)
+            on_progress = partial(
+                _report_progress, watch, space.names[k], len(self.columns) + k, count
+            )
+            chain = self._learnt(shown, tags, scheme, on_progress)
             self.chains.append(chain)
             self.numbers.append([labels.index(label) for label in chain.labels])
 
@@ -98,7 +102,9 @@ class Tagger:
         beside = f" and the columns {named}" if named else " (classic.columns names others)"
         return f"features: the words{beside}"
 
-    def _learnt(self, shown: "Shown", tags: list, scheme: str, watch: Listen) -> LinearCRF:
+    def _learnt(
+        self, shown: "LazyFeatures", tags: list, scheme: str, watch: ProgressCallback
+    ) -> LinearCRF:
         chain = LinearCRF(**self.settings)
         rules = (lambda labels: allowed_transitions(labels, scheme)) if scheme else None
         chain.fit(shown, tags, rules, watch)
@@ -179,19 +185,19 @@ class Tagger:
             model.numbers = [[int(number) for number in row] for row in layout["tags"]]
             model.columns = tuple(map(str, layout["features"]))
         except FileNotFoundError:
-            raise damaged("crf", path, "the file is missing") from None
+            raise damaged_file_error("crf", path, "the file is missing") from None
         except (ValueError, KeyError, TypeError) as error:
-            raise damaged("crf", path, repr(error)) from error
+            raise damaged_file_error("crf", path, repr(error)) from error
         model.cuts = Cuts.load(folder / CUTS)
         chains = [LinearCRF.load(folder, model.settings, name) for name in _names(model)]
         count = len(model.columns)
         model.before, model.chains = chains[:count], chains[count:]
         if [len(chain.labels) for chain in model.chains] != [len(row) for row in model.numbers]:
-            raise damaged("crf", path, "it does not match the weights")
+            raise damaged_file_error("crf", path, "it does not match the weights")
         return model
 
 
-class Shown(Sequence[list[list[str]]]):
+class LazyFeatures(Sequence[list[list[str]]]):
     """The features of sentences, made when asked for: all of them would fill the memory."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -239,7 +245,9 @@ def _names(model: Tagger) -> list[str]:
     return [*given, *(f"tags-{k}.safetensors" for k in range(len(model.numbers)))]
 
 
-def _told(watch: Listen, name: str, done: int, count: int, progress: Progress) -> bool:
+def _report_progress(
+    watch: ProgressCallback, name: str, done: int, count: int, progress: Progress
+) -> bool:
     """Tell of one chain as a part of all; there is nothing to measure before the last iteration."""
     what = f"{name}: {progress.what}, loss {progress.loss:,.0f}"
     return watch(Progress((done + progress.share) / count, what))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.classic.fasttext.vocabulary import Reading, Rows, chunks, in_parallel
+from weft.classic.fasttext.vocabulary import FastTextVocabulary, Rows, chunks, in_parallel
 from weft.classic.linear.sklearn_fit import NEVER
-from weft.classic.progress import Listen, Progress, nobody
-from weft.classic.weights_io import WEIGHTS, damaged, read
+from weft.classic.progress import Progress, ProgressCallback, no_callback
+from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
 from weft.machine import available_cpus
 from weft.registry import register
@@ -26,7 +26,7 @@ from weft.tasks.regress import Scale
 from weft.tasks.task import Space, Task
 
 if TYPE_CHECKING:
-    from weft.classic.fasttext.kernels import Aims, Weights
+    from weft.classic.fasttext.kernels import TrainingTargets, Weights
 
 STEP = 1 << 15  # rows that are learned from between two merges of the threads, about
 NEAR = 1024  # frequent rows that each thread has a copy of
@@ -73,7 +73,7 @@ class FastText:
             raise UserError(f"{_WHERE}: rate is {rate}; it must be above 0.")
         self.width, self.epochs, self.rate = width, epochs, rate
         self.threads = threads or available_cpus()
-        self.reading = Reading(order, buckets, minimum, shortest, longest, lowercase)
+        self.reading = FastTextVocabulary(order, buckets, minimum, shortest, longest, lowercase)
         self.table = np.zeros((0, 0), np.float32)  # (R, P)
         self.outputs = np.zeros((0, 0), np.float32)  # (E, C)
         self.bias = np.zeros(0, np.float32)  # (C,)
@@ -85,11 +85,11 @@ class FastText:
         task: Task,
         space: Space,
         seed: int = 0,
-        watch: Listen = nobody,
+        watch: ProgressCallback = no_callback,
     ) -> None:
         """Learn the vocabulary and then the weights, `epochs` times through the texts."""
         watch(Progress(0.0, "reading (the first time, its loops are compiled)"))
-        aims = _aims(targets, task, space)
+        aims = _training_targets(targets, task, space)
         rows = self.reading.learn(list(texts))
         if not len(self.reading):
             raise UserError(
@@ -109,12 +109,12 @@ class FastText:
             if not watch(Progress(done / self.epochs, f"epoch {done}", done, loss)):
                 break
 
-    def _start(self, size: int, aims: Aims, chance: np.random.Generator) -> Weights:
+    def _start(self, size: int, aims: TrainingTargets, chance: np.random.Generator) -> Weights:
         """Rows of zero, so that a word says nothing before it is learned, and a random layer."""
         from weft.classic.fasttext.kernels import SOFTMAX, Weights
 
         count = len(self.reading)
-        self.table = _aligned(count, self.width)
+        self.table = _align_memory(count, self.width)
         self.outputs = chance.normal(0, SPREAD, (self.width, size)).astype(np.float32)
         self.bias = np.zeros(size, np.float32)
         if aims.kind == SOFTMAX:  # a class without training texts is never given
@@ -131,7 +131,7 @@ class FastText:
         )
 
     def _learn(
-        self, rows: Rows, order: np.ndarray, aims: Aims, weights: Weights, epoch: int
+        self, rows: Rows, order: np.ndarray, aims: TrainingTargets, weights: Weights, epoch: int
     ) -> float:
         """One epoch; the sum of the losses. Each thread takes the next texts when it is ready."""
         from weft.classic.fasttext.kernels import learn
@@ -147,7 +147,7 @@ class FastText:
             return self.rate * (1 - (epoch + place / count) / self.epochs)
 
         def work() -> float:
-            own, before = (weights, weights) if threads == 1 else _own(weights)
+            own, before = (weights, weights) if threads == 1 else _private_copy(weights)
             total = 0.0
             while (number := next(following)) < parts and not over.is_set():
                 first, last = edges[number : number + 2]
@@ -253,16 +253,16 @@ class FastText:
         kinds = {"is_word": np.uint8, "words": np.uint64, "buckets": np.int32}
         for name, axes in wanted.items():
             if arrays[name].ndim != axes or arrays[name].dtype != kinds.get(name, np.float32):
-                raise damaged("fasttext", path, f"'{name}' has a wrong shape or type")
+                raise damaged_file_error("fasttext", path, f"'{name}' has a wrong shape or type")
         table, outputs, bias, *rest = (arrays[name] for name in wanted)
         size = (len(arrays["is_word"]), model.width)
         if table.shape != size or outputs.shape != (model.width, len(bias)):
-            raise damaged("fasttext", path, "its shapes do not match")
+            raise damaged_file_error("fasttext", path, "its shapes do not match")
         if model.reading.size > MOST_BUCKETS + 256 * len(table):
-            raise damaged("fasttext", path, "it has no rows for so many buckets")
+            raise damaged_file_error("fasttext", path, "it has no rows for so many buckets")
         if not model.reading.restore(*rest):
-            raise damaged("fasttext", path, "its words or buckets are no possible ones")
-        model.table = _aligned(*size)
+            raise damaged_file_error("fasttext", path, "its words or buckets are no possible ones")
+        model.table = _align_memory(*size)
         model.table[:, : model.width] = table
         model.outputs, model.bias = outputs, bias
         return model
@@ -286,23 +286,25 @@ def _at_least(least: int, **given: int) -> None:
             raise UserError(f"{_WHERE}: {name} is {found}; it should be {least} or more.")
 
 
-def _aims(targets: np.ndarray, task: Task, space: Space) -> Aims:
+def _training_targets(targets: np.ndarray, task: Task, space: Space) -> TrainingTargets:
     """The targets as the loops read them."""
-    from weft.classic.fasttext.kernels import SIGMOIDS, SOFTMAX, SQUARES, Aims
+    from weft.classic.fasttext.kernels import SIGMOIDS, SOFTMAX, SQUARES, TrainingTargets
 
     smoothing = float(getattr(task, "smoothing", 0.0))
     labels, wanted = np.zeros(0, np.int32), np.zeros((0, 0), np.float32)
     if isinstance(space, Scale):
         numbers = np.ascontiguousarray(targets, np.float32).reshape(-1, 1)
-        return Aims(SQUARES, labels, numbers, 0.0)
+        return TrainingTargets(SQUARES, labels, numbers, 0.0)
     if getattr(task, "several", False):
-        return Aims(SIGMOIDS, labels, np.ascontiguousarray(targets, np.float32), smoothing)
+        return TrainingTargets(
+            SIGMOIDS, labels, np.ascontiguousarray(targets, np.float32), smoothing
+        )
     if len(np.unique(targets)) < 2:
         raise UserError(f"{_WHERE}: the training part holds one class only. Enlarge or shuffle it.")
-    return Aims(SOFTMAX, np.ascontiguousarray(targets, np.int32), wanted, smoothing)
+    return TrainingTargets(SOFTMAX, np.ascontiguousarray(targets, np.int32), wanted, smoothing)
 
 
-def _own(weights: Weights) -> tuple[Weights, Weights]:
+def _private_copy(weights: Weights) -> tuple[Weights, Weights]:
     """What a thread has for itself, and a copy of it."""
     own = weights._replace(
         near=weights.table[:NEAR].copy(),
@@ -322,7 +324,7 @@ def _merge(shared: Weights, own: Weights, before: Weights) -> None:
         merge(*(getattr(each, name).reshape(-1) for each in (shared, own, before)))
 
 
-def _aligned(rows: int, width: int) -> np.ndarray:
+def _align_memory(rows: int, width: int) -> np.ndarray:
     """A table of zeros whose rows are whole cache lines."""
     from weft.classic.fasttext.kernels import LINE
 

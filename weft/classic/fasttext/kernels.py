@@ -37,7 +37,7 @@ class Weights(NamedTuple):
     bias_gains: np.ndarray  # (C,) float32
 
 
-class Aims(NamedTuple):
+class TrainingTargets(NamedTuple):
     """What training texts should lead to: classes under SOFTMAX, else a row of numbers each."""
 
     kind: int

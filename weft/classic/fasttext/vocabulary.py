@@ -19,7 +19,7 @@ from weft.machine import available_cpus
 if TYPE_CHECKING:
     from weft.classic.fasttext.hashing import Lookup, Tokens
 
-CHUNK = 1 << 18  # characters that a thread reads at a time, about
+CHUNK_TEXTS = 1 << 18  # characters that a thread reads at a time, about
 
 Out = TypeVar("Out")
 
@@ -32,7 +32,7 @@ class Rows:
     ends: np.ndarray  # (N,) int64
 
 
-class Reading:
+class FastTextVocabulary:
     """How texts become rows: words of at least `minimum` occurrences, and n-grams by bucket."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Reading:
     def learn(self, texts: Sequence[str]) -> Rows:
         """Take words and buckets from the training texts, and give their rows."""
         parts = in_parallel(self._kept_tokens, list(chunks(texts)))
-        words, buckets = _counted([part.hashes for part in parts]), self._met(parts)
+        words, buckets = _count_words([part.hashes for part in parts]), self._met(parts)
         counts = np.concatenate([words[1], buckets[1]])
         kept = np.flatnonzero(counts >= self.minimum)
         # Frequent rows first, so that they share the nearest memory; words before buckets.
@@ -61,7 +61,7 @@ class Reading:
         self.buckets = found[kept[~self.is_word]].astype(np.int32)
         self._lookup = self._sorted = None
         self.lookup()
-        return _joined(in_parallel(self._rows, parts))
+        return _concatenate(in_parallel(self._rows, parts))
 
     def restore(self, is_word: np.ndarray, words: np.ndarray, buckets: np.ndarray) -> bool:
         """Take what `learn` found in an earlier life; whether that is possible."""
@@ -118,7 +118,7 @@ class Reading:
     def _tokens(self, texts: Sequence[str]) -> Tokens:
         from weft.classic.fasttext.hashing import Tokens, hashed
 
-        text, limits, plain = encoded(texts, self.lowercase)
+        text, limits, plain = encode_texts(texts, self.lowercase)
         tokens = Tokens(
             text,
             np.empty(len(text), np.uint64),
@@ -193,7 +193,7 @@ class Reading:
         return Rows(rows[:total].copy(), ends)
 
 
-def _counted(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _count_words(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """The distinct hashes and how often each occurs."""
     from weft.classic.fasttext.hashing import count, fill
 
@@ -213,7 +213,7 @@ def _counted(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return keys[full], counts[full]
 
 
-def encoded(texts: Sequence[str], lowercase: bool) -> tuple[np.ndarray, np.ndarray, bool]:
+def encode_texts(texts: Sequence[str], lowercase: bool) -> tuple[np.ndarray, np.ndarray, bool]:
     """Texts as bytes, where each ends, and whether all are ASCII; others come lower-cased."""
     whole = "".join(texts)
     plain = whole.isascii()
@@ -254,7 +254,7 @@ def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     first = size = 0
     for i, text in enumerate(texts):
         size += len(text)
-        if size >= CHUNK:
+        if size >= CHUNK_TEXTS:
             yield texts[first : i + 1]
             first, size = i + 1, 0
     if first < len(texts):
@@ -269,7 +269,7 @@ def in_parallel(work: Callable[..., Out], parts: Sequence) -> list[Out]:
         return list(pool.map(work, parts))
 
 
-def _joined(parts: list[Rows]) -> Rows:
+def _concatenate(parts: list[Rows]) -> Rows:
     if not parts:
         return Rows(np.empty(0, np.int32), np.empty(0, np.int64))
     sizes = np.cumsum([0, *(len(part.rows) for part in parts[:-1])])

@@ -75,15 +75,15 @@ def _overlap(one: list[str], two: list[str]) -> list[str]:
     pairs = [set(pairwise(words)) for words in (one, two)]
     longest = max(len(one), len(two), 1)
     heights = {
-        "words": _share(set(one) & set(two), set(one) | set(two)),
-        "inside": _share(set(one) & set(two), set(two)),
-        "covered": _share(set(one) & set(two), set(one)),
-        "runs": _share(pairs[0] & pairs[1], pairs[0] | pairs[1]),
+        "words": _overlap_fraction(set(one) & set(two), set(one) | set(two)),
+        "inside": _overlap_fraction(set(one) & set(two), set(two)),
+        "covered": _overlap_fraction(set(one) & set(two), set(one)),
+        "runs": _overlap_fraction(pairs[0] & pairs[1], pairs[0] | pairs[1]),
         "longer": max(len(two) - len(one), 0) / longest,
         "shorter": max(len(one) - len(two), 0) / longest,
     }
     return [f"{name}{i}" for name, high in heights.items() for i in range(round(STEPS * high) + 1)]
 
 
-def _share(some: set, of: set) -> float:
+def _overlap_fraction(some: set, of: set) -> float:
     return len(some) / len(of) if of else 0.0

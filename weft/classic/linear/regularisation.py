@@ -92,7 +92,7 @@ def choose(
         )  # fmt: skip
         tried = strengths[: strengths.index(some.strength) + 1]
         *_, weights = fit(rows, targets, tried)
-        return replace(some, weights=_scaled(weights, some.scale))
+        return replace(some, weights=_scale_logits(weights, some.scale))
     middle = math.log(strengths[(len(strengths) - 1) // 2])
     best: Chosen | None = None
     order, stale = (-math.inf, -math.inf), 0
@@ -101,14 +101,14 @@ def choose(
         now = (quality, -abs(math.log(strength) - middle))
         if best is None or now > order:
             stale = 0 if quality > order[0] else stale + 1
-            best, order = Chosen(strength, _rounded(weights), name, quality), now
+            best, order = Chosen(strength, _round_to_grid(weights), name, quality), now
         else:
             stale += 1
         if stale >= WORSE:
             break
     assert best is not None
     scale = _scale(best.weights, held, task, space)
-    return replace(best, weights=_scaled(best.weights, scale), scale=scale)
+    return replace(best, weights=_scale_logits(best.weights, scale), scale=scale)
 
 
 def _scale(weights: Weights, held: Held, task: Task, space: Space) -> float:
@@ -133,7 +133,7 @@ def _scale(weights: Weights, held: Held, task: Task, space: Space) -> float:
     return min(SCALES, key=surprise)
 
 
-def _scaled(weights: Weights, scale: float) -> Weights:
+def _scale_logits(weights: Weights, scale: float) -> Weights:
     return weights[0] * np.float32(scale), weights[1] * np.float32(scale)
 
 
@@ -159,6 +159,6 @@ def _quality(
     return name, value if math.isfinite(value) else -math.inf
 
 
-def _rounded(weights: Weights) -> Weights:
+def _round_to_grid(weights: Weights) -> Weights:
     """Copy to float32: what comes next on the path may reuse the arrays."""
     return weights[0].astype(np.float32), weights[1].astype(np.float32)

@@ -22,8 +22,8 @@ from weft.classic.linear.tfidf_vectorizer import (
     span,
     word_grams,
 )
-from weft.classic.progress import Listen, Progress, nobody
-from weft.classic.weights_io import WEIGHTS, damaged, read
+from weft.classic.progress import Progress, ProgressCallback, no_callback
+from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
 from weft.registry import register
 from weft.storage import atomic_write, write_text
@@ -98,7 +98,7 @@ class TfIdf:
         task: Task,
         space: Space,
         seed: int = 0,
-        watch: Listen = nobody,
+        watch: ProgressCallback = no_callback,
         dev: tuple[Sequence[Any], np.ndarray] | None = None,
         metric: str = "",
     ) -> None:
@@ -138,17 +138,17 @@ class TfIdf:
         grid = self.grids["ridge" if isinstance(space, Scale) else self.classifier]
         held = None if dev is None else (self._rows(dev[0]), dev[1])
         best = choose(fit, rows, targets, held, grid, task, space, metric)
-        said = ""
+        suffix = ""
         characters = self.families.get("characters")
         if characters is not None and characters.index and len(self.families) > 1:
             count = rows.shape[1] - len(characters.index)
             fewer = None if held is None else (held[0][:, :count], held[1])
             alone = choose(fit, rows[:, :count], targets, fewer, grid, task, space, metric)
-            said = ", with character n-grams"
+            suffix = ", with character n-grams"
             if not best.quality > alone.quality:
-                best, said = alone, ", without character n-grams"
+                best, suffix = alone, ", without character n-grams"
                 characters.index, characters.idf = {}, characters.idf[:0]
-        self.remarks.append(f"{best}{said}")
+        self.remarks.append(f"{best}{suffix}")
         return best.weights
 
     def _learn(self, texts: Iterable[str], space: Space) -> "csr_matrix":
@@ -253,13 +253,17 @@ class TfIdf:
             grams.index = {term: i for i, term in enumerate(terms[name])}
             grams.idf = arrays[f"idf.{name}"]
             if not len(terms[name]) == len(grams.index) == len(grams.idf):
-                raise damaged("tfidf", folder / VOCABULARY, f"its {name} do not match {WEIGHTS}")
+                raise damaged_file_error(
+                    "tfidf", folder / VOCABULARY, f"its {name} do not match {WEIGHTS}"
+                )
         model.weights, model.bias = arrays["weights"], arrays["bias"]
         fits = model.weights.ndim == 2 and model.bias.ndim == 1
         if not fits or len(model.weights) != sum(map(len, terms.values())):
-            raise damaged("tfidf", folder / WEIGHTS, f"its shapes do not match {VOCABULARY}")
+            raise damaged_file_error(
+                "tfidf", folder / WEIGHTS, f"its shapes do not match {VOCABULARY}"
+            )
         if model.weights.shape[1] not in ({1, 2} if len(model.bias) == 2 else {len(model.bias)}):
-            raise damaged("tfidf", folder / WEIGHTS, "weights and bias do not match")
+            raise damaged_file_error("tfidf", folder / WEIGHTS, "weights and bias do not match")
         return model
 
 
@@ -273,12 +277,12 @@ def _read_vocabulary(path: Path, families: list[str]) -> dict[str, list[str]]:
     try:
         terms = jsonio.parse(path.read_bytes().decode("utf-8", "surrogatepass"), path)
     except FileNotFoundError:
-        raise damaged("tfidf", path, "the file is missing") from None
+        raise damaged_file_error("tfidf", path, "the file is missing") from None
     except ValueError as error:  # covers bad UTF-8 and bad JSON
-        raise damaged("tfidf", path, str(error)) from error
+        raise damaged_file_error("tfidf", path, str(error)) from error
     if not isinstance(terms, dict) or sorted(terms) != sorted(families):
-        raise damaged("tfidf", path, f"it should hold {' and '.join(families)}")
+        raise damaged_file_error("tfidf", path, f"it should hold {' and '.join(families)}")
     for name, entries in terms.items():
         if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
-            raise damaged("tfidf", path, f"'{name}' is not a list of texts")
+            raise damaged_file_error("tfidf", path, f"'{name}' is not a list of texts")
     return terms

@@ -51,7 +51,7 @@ def _inside(word: str, low: int, high: int) -> tuple[str, ...]:
 Place = tuple[str, list[tuple[int, int]]]  # an n-gram and the spans of the tokens it is made of
 
 
-def word_places(text: str, low: int, high: int) -> list[Place]:
+def word_offsets(text: str, low: int, high: int) -> list[Place]:
     """The n-grams of `word_grams`, each with where its tokens stand."""
     tokens = [(match.group(), match.span()) for match in TOKEN.finditer(text)]
     sizes = range(low, min(high, len(tokens)) + 1)
@@ -59,7 +59,7 @@ def word_places(text: str, low: int, high: int) -> list[Place]:
     return [(" ".join(word for word, _ in run), [span for _, span in run]) for run in runs]
 
 
-def character_places(text: str, low: int, high: int) -> list[Place]:
+def character_offsets(text: str, low: int, high: int) -> list[Place]:
     """The n-grams of `character_grams`, each with the characters it covers.
 
     An n-gram that is nothing but the edge of a word counts for the character beside it.
@@ -85,8 +85,8 @@ def _inside_at(word: str, low: int, high: int) -> list[tuple[str, int]]:
 
 
 PLACES: dict[Callable[[str, int, int], list[str]], Callable[[str, int, int], list[Place]]] = {
-    word_grams: word_places,
-    character_grams: character_places,
+    word_grams: word_offsets,
+    character_grams: character_offsets,
 }
 
 

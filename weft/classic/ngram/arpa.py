@@ -32,7 +32,7 @@ def write_arpa(model: NGram, vocabulary: Vocabulary, path: Path) -> None:
     """Write a model; a name that ends in .gz is compressed."""
     names = _written(model, vocabulary)
     try:
-        with _opened(path, "wt") as file:
+        with _open_text(path, "wt") as file:
             _write(model, names, file)
     except OSError as error:
         raise UserError(f"{path}: cannot write the n-grams: {error.strerror}.") from error
@@ -96,7 +96,7 @@ def read_arpa(path: Path) -> tuple[NGram, Vocabulary]:
     Where there is no <unk>, unknown words are impossible: their logarithm is −inf.
     """
     try:
-        with _opened(path, "rb") as file:
+        with _open_text(path, "rb") as file:
             return _Reader(path, file).read()
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file.") from None
@@ -106,7 +106,7 @@ def read_arpa(path: Path) -> tuple[NGram, Vocabulary]:
         raise UserError(f"{path}: not UTF-8 ({error.reason}). Convert the file first.") from error
 
 
-def _opened(path: Path, mode: Literal["rb", "wt"]) -> IO[Any]:
+def _open_text(path: Path, mode: Literal["rb", "wt"]) -> IO[Any]:
     opened: Any = gzip.open if Path(path).suffix == ".gz" else open
     return opened(path, mode, **({} if mode == "rb" else {"encoding": "utf-8", "newline": "\n"}))
 

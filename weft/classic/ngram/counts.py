@@ -89,7 +89,7 @@ class Counts:
             begin, end = self.starts[order - 1 : order + 1]
             in_parallel(
                 lambda a, b: kernels.link(self.words, self.first, links, a, b),
-                shared(self.first, begin, end),
+                shared_prefix(self.first, begin, end),
             )
         return links
 
@@ -102,7 +102,7 @@ def count(sentences: Sentences, size: int, order: int = 5, marks: Marks = Marks(
     """
     if order < 1:
         raise UserError(f"The order of an n-gram model is {order}; it must be at least 1.")
-    flat, ends = joined(sentences, size, marks)
+    flat, ends = concatenate_sentences(sentences, size, marks)
     if not len(ends):
         raise UserError("There are no sentences to count n-grams in. Give at least one.")
     if len(flat) + 2 * len(ends) > LARGEST:
@@ -180,7 +180,9 @@ def _taken(lists: list[list[np.ndarray]]) -> np.ndarray:
     return out
 
 
-def joined(sentences: Sentences, size: int, marks: Marks) -> tuple[np.ndarray, np.ndarray]:
+def concatenate_sentences(
+    sentences: Sentences, size: int, marks: Marks
+) -> tuple[np.ndarray, np.ndarray]:
     """All ids in one array, and where each sentence ends; a UserError for ids that cannot be."""
     rows = [np.asarray(row, dtype=np.int32) for row in sentences]
     ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
@@ -197,7 +199,7 @@ def joined(sentences: Sentences, size: int, marks: Marks) -> tuple[np.ndarray, n
     return flat, ends
 
 
-def shared(first: np.ndarray, begin: int, end: int) -> list[tuple[int, int]]:
+def shared_prefix(first: np.ndarray, begin: int, end: int) -> list[tuple[int, int]]:
     """Nodes begin … end − 1 in one piece for each processor, with about as many children each."""
     parts = available_cpus()
     aims = first[begin] + (first[end] - first[begin]) * np.arange(1, parts) / parts

@@ -13,7 +13,13 @@ from functools import partial
 import numpy as np
 
 from weft.classic.ngram import kernels as kernels
-from weft.classic.ngram.counts import Counts, Sentences, in_parallel, joined, shared
+from weft.classic.ngram.counts import (
+    Counts,
+    Sentences,
+    concatenate_sentences,
+    in_parallel,
+    shared_prefix,
+)
 from weft.classic.ngram.trie import NGram
 from weft.errors import UserError
 
@@ -32,21 +38,23 @@ class Interpolated:
     perplexity: float  # on the held-out text
 
 
-def interpolated(counts: Counts, held_out: Sentences, buckets: bool = False) -> Interpolated:
+def estimate_interpolated(
+    counts: Counts, held_out: Sentences, buckets: bool = False
+) -> Interpolated:
     """Estimate a model from counts and text that they were not taken from.
 
     With `buckets`, histories that were met about equally often have a share of their own, so that
     frequent ones are trusted more.
     """
-    frequencies, histories = _observed(counts, held_out)
+    frequencies, histories = _observe(counts, held_out)
     single, all_ = np.full((counts.order, 1), 0.5), np.where(histories > 0, 0, -1)
-    shares, nats = fit_shares(frequencies, all_, single)
+    shares, nats = fit_weights(frequencies, all_, single)
     shares = _modest(shares, all_)
     weights = _weights(shares[:, 0])
     if buckets:
         # A bucket that held-out text says nothing about keeps the share of its order.
         start = np.repeat(shares, BUCKETS, axis=1)
-        shares, nats = fit_shares(frequencies, bucket(histories), start)
+        shares, nats = fit_weights(frequencies, bucket(histories), start)
         shares = _modest(shares, bucket(histories))
     return Interpolated(_model(counts, shares), weights, shares, float(np.exp(nats)))
 
@@ -58,8 +66,8 @@ def _modest(shares: np.ndarray, buckets: np.ndarray) -> np.ndarray:
     """
     out = shares.copy()
     for own, column in zip(out, buckets.T, strict=True):
-        asked = np.bincount(column[column >= 0], minlength=len(own))
-        own[:] = np.where(asked > 0, np.minimum(own, asked / (asked + 1)), own)
+        queries = np.bincount(column[column >= 0], minlength=len(own))
+        own[:] = np.where(queries > 0, np.minimum(own, queries / (queries + 1)), own)
     return out
 
 
@@ -68,7 +76,7 @@ def bucket(histories: np.ndarray) -> np.ndarray:
     return np.frexp(histories.astype(np.float64))[1] - 1
 
 
-def fit_shares(
+def fit_weights(
     frequencies: np.ndarray, buckets: np.ndarray, shares: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """The shares (N, K) under which held-out words are most likely, and their mean loss in nats.
@@ -97,18 +105,18 @@ def fit_shares(
             stopped = reached * np.divide(
                 chance, mixture[:, k + 1], out=np.zeros_like(chance), where=chance > 0
             )
-            asked = known[:, k]
+            in_vocabulary = known[:, k]
             size = shares.shape[1]
-            wanted = np.bincount(buckets[asked, k], reached[asked], minlength=size)
-            given = np.bincount(buckets[asked, k], stopped[asked], minlength=size)
+            wanted = np.bincount(buckets[in_vocabulary, k], reached[in_vocabulary], minlength=size)
+            given = np.bincount(buckets[in_vocabulary, k], stopped[in_vocabulary], minlength=size)
             shares[k] = np.divide(given, wanted, out=shares[k], where=wanted > 0)
             reached = reached - stopped
     return shares, nats
 
 
-def _observed(counts: Counts, held_out: Sentences) -> tuple[np.ndarray, np.ndarray]:
+def _observe(counts: Counts, held_out: Sentences) -> tuple[np.ndarray, np.ndarray]:
     """Relative frequencies (n, N + 1) of the held-out words, and how often histories were met."""
-    ids, ends = joined(held_out, counts.size, counts.marks)
+    ids, ends = concatenate_sentences(held_out, counts.size, counts.marks)
     if not len(ends):
         raise UserError(
             "There is no held-out text to fit the weights of an n-gram model on. Pass --dev FILE, "
@@ -147,7 +155,7 @@ def _model(counts: Counts, shares: np.ndarray) -> NGram:
         # A history that nothing follows (a sentence ends with it) leaves everything.
         trust[begin:end][np.diff(counts.first[begin : end + 1]) == 0] = 0
         known = (counts.counts, counts.first, links, trust, probabilities)
-        in_parallel(partial(kernels.mixed, *known), shared(counts.first, begin, end))
+        in_parallel(partial(kernels.mixed, *known), shared_prefix(counts.first, begin, end))
     with np.errstate(divide="ignore"):
         scores, backoffs = np.log(probabilities), np.log1p(-trust)
     return NGram(

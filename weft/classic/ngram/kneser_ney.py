@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from weft.classic.ngram import kernels as kernels
-from weft.classic.ngram.counts import Counts, in_parallel, shared
+from weft.classic.ngram.counts import Counts, in_parallel, shared_prefix
 from weft.classic.ngram.trie import NGram, order_starts
 from weft.errors import UserError
 
@@ -41,7 +41,7 @@ def kneser_ney(
     """
     limits = check_limits(prune, counts.order)
     links = counts.shorter()
-    weights = adjusted(counts, links)
+    weights = adjusted_counts(counts, links)
     kept = np.ones(len(weights), dtype=np.bool_)
     for order in range(2, counts.order + 1):
         kept[counts.span(order)] = counts.counts[counts.span(order)] > limits[order - 1]
@@ -57,7 +57,7 @@ def kneser_ney(
     return KneserNey(model, table, tuple(failed))
 
 
-def adjusted(counts: Counts, links: np.ndarray) -> np.ndarray:
+def adjusted_counts(counts: Counts, links: np.ndarray) -> np.ndarray:
     """(M,) int32: in how many different contexts to the left each n-gram occurs.
 
     At the highest order, and where an n-gram begins a sentence, how often it occurs.
@@ -105,7 +105,7 @@ def _estimate(
     probabilities[list(counts.marks.silent)] = 0
     for order in range(2, counts.order + 1):
         known = (weights, kept, counts.first, links, taken[order - 1], probabilities, gammas)
-        spans = shared(counts.first, *counts.starts[order - 2 : order])
+        spans = shared_prefix(counts.first, *counts.starts[order - 2 : order])
         in_parallel(partial(kernels.discounted, *known), spans)
     return probabilities, gammas
 

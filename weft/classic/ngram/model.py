@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.classic.ngram.counts import Counts, Marks, count
-from weft.classic.ngram.interpolated import interpolated
+from weft.classic.ngram.interpolated import estimate_interpolated
 from weft.classic.ngram.kneser_ney import check_limits, kneser_ney
 from weft.classic.ngram.trie import NGram
-from weft.classic.progress import Listen, Progress, nobody
-from weft.classic.weights_io import WEIGHTS, damaged
+from weft.classic.progress import Progress, ProgressCallback, no_callback
+from weft.classic.weights_io import WEIGHTS, damaged_file_error
 from weft.errors import UserError
 from weft.registry import register
 from weft.tasks.annotation import Found
@@ -24,11 +24,11 @@ from weft.tokens.vocabulary import BOS, CLS, MASK, PAD, SEP, UNK
 if TYPE_CHECKING:
     from weft.tasks.language import Speech
 
-CHUNK = 8192  # texts that are looked up together
+CHUNK_TEXTS = 8192  # texts that are looked up together
 Rows = Iterable[np.ndarray]  # ids of texts, without the one that ends each
 
 
-class Counted:
+class NGramLM:
     """What all n-gram models share: they count, estimate, and look the words of a text up."""
 
     kind = ""
@@ -41,7 +41,9 @@ class Counted:
             raise UserError(f"classic '{self.kind}': 'order' should be 1 or more, got {order}.")
         self.order = order
 
-    def fit(self, rows: Rows, held: Rows, space: "Speech", watch: Listen = nobody) -> None:
+    def fit(
+        self, rows: Rows, held: Rows, space: "Speech", watch: ProgressCallback = no_callback
+    ) -> None:
         """Learn from the ids of texts, gone through once, and of texts that are not among them."""
         marks, plain = marks_of(space), _plain(space)
         size = max(space.size[0], marks.bos + 1)
@@ -50,10 +52,10 @@ class Counted:
         counts = count(words if space.lines else _as_one(words), size, self.order, marks)
         watch(Progress(0.5, f"estimating {counts.starts[-1]:,} n-grams"))
         kept = (plain[row] for row in held)
-        self.model = self._estimated(counts, kept if space.lines else _as_one(kept))
+        self.model = self._estimate_model(counts, kept if space.lines else _as_one(kept))
         watch(Progress(1.0, f"{len(self.model.words):,} n-grams"))
 
-    def _estimated(self, counts: Counts, held: Rows) -> NGram:
+    def _estimate_model(self, counts: Counts, held: Rows) -> NGram:
         raise NotImplementedError
 
     def likelihoods(
@@ -64,10 +66,10 @@ class Counted:
         With `running`, what is no line of its own is heard after the texts before it.
         """
         if marks_of(space) != self.model.marks:
-            raise damaged(self.kind, Path(WEIGHTS), "it does not fit labels.json")
+            raise damaged_file_error(self.kind, Path(WEIGHTS), "it does not fit labels.json")
         plain, stream = _plain(space), iter(texts)
         before = self.first(space)
-        while chunk := list(islice(stream, CHUNK)):
+        while chunk := list(islice(stream, CHUNK_TEXTS)):
             if running:
                 found: list[tuple[np.ndarray, Any]] = [(ids, ()) for ids in space.ids(chunk)]
             else:
@@ -111,7 +113,7 @@ class Counted:
         self.model.save(folder)
 
     @classmethod
-    def load(cls, folder: Path, settings: dict[str, Any]) -> "Counted":
+    def load(cls, folder: Path, settings: dict[str, Any]) -> "NGramLM":
         """The model that `save` wrote, under the settings it was made with."""
         part = cls(**settings)
         part.model = NGram.load(folder)
@@ -119,7 +121,7 @@ class Counted:
 
 
 @register("classic", "ngram")
-class Interpolated(Counted):
+class Interpolated(NGramLM):
     """Relative frequencies of all orders, mixed by weights that are fitted on dev by EM.
 
     With `buckets`, histories that were met about equally often have weights of their own
@@ -132,12 +134,12 @@ class Interpolated(Counted):
         super().__init__(order)
         self.buckets = buckets
 
-    def _estimated(self, counts: Counts, held: Rows) -> NGram:
-        return interpolated(counts, held, self.buckets).model
+    def _estimate_model(self, counts: Counts, held: Rows) -> NGram:
+        return estimate_interpolated(counts, held, self.buckets).model
 
 
 @register("classic", "kneser-ney")
-class KneserNey(Counted):
+class KneserNey(NGramLM):
     """Modified Kneser–Ney smoothing (Chen and Goodman 1998), as KenLM has it.
 
     `prune` leaves out n-grams that occur so often or less, a number for each order and the last
@@ -155,7 +157,7 @@ class KneserNey(Counted):
         check_limits(prune, order)
         self.prune = tuple(prune)
 
-    def _estimated(self, counts: Counts, held: Rows) -> NGram:
+    def _estimate_model(self, counts: Counts, held: Rows) -> NGram:
         # The order is lower where no text is long enough.
         return kneser_ney(counts, self.prune[: counts.order]).model
 

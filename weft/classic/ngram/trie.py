@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.classic.ngram import kernels as kernels
-from weft.classic.ngram.counts import Marks, Sentences, in_parallel, joined
-from weft.classic.weights_io import WEIGHTS, damaged, read
+from weft.classic.ngram.counts import Marks, Sentences, concatenate_sentences, in_parallel
+from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.machine import available_cpus
 from weft.storage import atomic_write
 
@@ -58,7 +58,7 @@ class NGram:
 
     def flat_scores(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
         """Log-probabilities of all words and sentence ends, and where each sentence ends there."""
-        ids, ends = joined(sentences, self.size, self.marks)
+        ids, ends = concatenate_sentences(sentences, self.size, self.marks)
         into = np.empty(len(ids) + len(ends), dtype=np.float32)
         aims = np.searchsorted(ends, np.arange(1, available_cpus()) * len(ids) / available_cpus())
         cuts = [0, *aims.tolist(), len(ends)]
@@ -154,7 +154,7 @@ class NGram:
         arrays = read("ngram", folder / WEIGHTS, _ARRAYS)
         trouble = _trouble(**arrays)
         if trouble:
-            raise damaged("ngram", folder / WEIGHTS, trouble)
+            raise damaged_file_error("ngram", folder / WEIGHTS, trouble)
         pad, unk, bos, eos, *others = arrays.pop("marks").tolist()
         size = int(arrays["first"][0])
         starts = order_starts(arrays["first"], size, len(arrays["words"]))

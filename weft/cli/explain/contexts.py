@@ -44,11 +44,11 @@ def compare(
     for line in tally.lines():
         typer.echo(f"note: {line}", err=True)
     if found.unread:
-        told = f"{found.unread} occurrences lie beyond what the model reads"
-        typer.echo(f"note: {told}", err=True)
+        message = f"{found.unread} occurrences lie beyond what the model reads"
+        typer.echo(f"note: {message}", err=True)
     if found.cut:
-        told = f"the first {limit} texts with the word are read; --limit changes that"
-        typer.echo(f"note: {told}", err=True)
+        message = f"the first {limit} texts with the word are read; --limit changes that"
+        typer.echo(f"note: {message}", err=True)
     if output:
         from weft.report.pages.contexts import write
 

@@ -66,7 +66,7 @@ def explain(
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Show which words made the model answer as it does, and how far to trust that."""
-    from weft.cli.explain.inputs import asked, of_files, of_texts
+    from weft.cli.explain.inputs import of_files, of_texts, resolve_source
     from weft.explain.run import ALL, study
     from weft.predict import load
     from weft.text.example import Tally
@@ -82,20 +82,20 @@ def explain(
         )
     if output and not output.endswith((".html", ".htm")):
         raise UserError(f"-o {output}: the page should be called something.html.")
-    source, is_file = asked(source, text, other)
+    source, is_file = resolve_source(source, text, other)
     if contexts and not is_file:
         raise UserError("--contexts needs a file with several texts that hold the word.")
     predictor = load(model, device=device, replay=replay)
     tally = Tally()
     examples = [] if is_file else of_texts(predictor, source, other)
     if is_file:
-        data = options.asked_of(
+        data = options.data_for_model(
             predictor,
             source,
             text=options.column(text),
             other=options.column(other),
             label=options.column(label),
-            problems=options.handling(problems),
+            problems=options.bad_row_policy(problems),
         )
         if contexts:
             from weft.cli.explain.contexts import compare
@@ -148,7 +148,7 @@ def _show(found: "Study", is_file: bool) -> None:
     console = Terminal(soft_wrap=not sys.stdout.isatty())
     listed = list(found.explained.items())[: 1 if is_file else None]
     for i in found.order() if is_file else [0]:
-        _show_said(console, found, i, close=not is_file)
+        _show_annotation(console, found, i, close=not is_file)
         for name, explanations in listed:
             if len(listed) > 1:
                 console.print(f"  {name}", style="dim")
@@ -160,28 +160,28 @@ def _show(found: "Study", is_file: bool) -> None:
         _show_methods(console, list(found.faithful.values()))
 
 
-def _show_said(console: "Console", found: "Study", i: int, close: bool) -> None:
+def _show_annotation(console: "Console", found: "Study", i: int, close: bool) -> None:
     """What the model says of a text, by what it says."""
     from weft.cli.explain.contexts import show_blanks, show_silent
     from weft.cli.explain.generation import show_text
 
     one = found.first[i]
     wrong = found.examples[i] if found.wrong(i) else None
-    said = one.answer.structure
+    annotation = one.answer.structure
     if one.answer.blanks:
         show_blanks(console, one)
         return
     if one.answer.value is None:
         show_silent(console)
         return
-    if said is not None:
+    if annotation is not None:
         _show_drawing(console, found, i, listed=close)
     if one.at is not None:
         _show_word(console, one)
     elif found.written:
         label = None if wrong is None else wrong.label
         show_text(console, found.written[i], one, label, close=close)
-    elif said is None or said.kind == "answer":
+    elif annotation is None or annotation.kind == "answer":
         _show_answer(console, one, wrong)
 
 
@@ -253,7 +253,7 @@ def _plain(label: object) -> str:
 def _show_words(console: "Console", one: "Explanation") -> None:
     from rich.text import Text
 
-    console.print(Text("  ").append_text(_coloured(one)))
+    console.print(Text("  ").append_text(_colour(one)))
     strongest = ", ".join(
         f"“{one.text[word.start : word.end]}” {word.weight:+.3g}"
         for word in one.strongest(STRONGEST)
@@ -263,7 +263,7 @@ def _show_words(console: "Console", one: "Explanation") -> None:
         console.print(Text(f"  {strongest}", style="dim"))
 
 
-def _coloured(one: "Explanation") -> "Text":
+def _colour(one: "Explanation") -> "Text":
     """The text, or the passages that matter, with words on grounds of their weight."""
     from rich.text import Text
 

@@ -22,10 +22,10 @@ def show_text(
     """The tokens on grounds of their surprise; of one that is looked at closely, every step."""
     from rich.text import Text
 
-    told = Text("  ").append(f"{one.answer.score:.3f}", "dim")
+    summary = Text("  ").append(f"{one.answer.score:.3f}", "dim")
     if found.heard:
-        told = Text("  ").append(f"perplexity {one.answer.value:.4g} a token", "dim")
-    console.print(coloured(found, one.text).append_text(told))
+        summary = Text("  ").append(f"perplexity {one.answer.value:.4g} a token", "dim")
+    console.print(colour_tokens(found, one.text).append_text(summary))
     if wrong is not None and not found.heard:
         right = " | ".join(wrong) if isinstance(wrong, tuple) else str(wrong)
         console.print(Text("right  ", "green").append(right, "not green"))
@@ -43,7 +43,7 @@ def show_text(
     console.print()
 
 
-def coloured(found: "Writing", text: str) -> "Text":
+def colour_tokens(found: "Writing", text: str) -> "Text":
     """The text, each token on a ground of its surprise."""
     from rich.text import Text
 
@@ -79,14 +79,14 @@ def _table(console: "Console", found: "Writing") -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     named = any(row["others"] for row in rows)
     heads = ("token", "chance", *(("or else",) if named else ()))
-    for name in (*heads, *(("looked at",) if _looks(found) else ())):
+    for name in (*heads, *(("looked at",) if _has_attention(found) else ())):
         table.add_column(name, justify="right" if name == "chance" else "left")
     for row in rows[:TOKENS]:
         others = Text("  ").join(
             Text(name).append(f" {chance:.3f}", "dim") for name, chance in row["others"][:OTHERS]
         )
         cells = [Text(row["text"]), Text(f"{row['chance']:.3f}"), *([others] if named else [])]
-        table.add_row(*cells, *([Text(row["looks"])] if _looks(found) else []))
+        table.add_row(*cells, *([Text(row["looks"])] if _has_attention(found) else []))
     console.print(table)
     if len(rows) > TOKENS:
         console.print(
@@ -94,7 +94,7 @@ def _table(console: "Console", found: "Writing") -> None:
         )
 
 
-def _looks(found: "Writing") -> bool:
+def _has_attention(found: "Writing") -> bool:
     return found.attention is not None and not found.heard
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz", ".conllu", ".conll")
 
 
-def asked(source: str | None, text: str, other: str) -> tuple[str, bool]:
+def resolve_source(source: str | None, text: str, other: str) -> tuple[str, bool]:
     """The source, and whether it is files or standard input.
 
     Without one, --text is the text itself where --other is beside it or it has spaces, as the names
     of columns seldom do.
     """
-    if source is None and text and (other or _spaced(text)):
+    if source is None and text and (other or _joined_by_spaces(text)):
         return text, False
     source = "-" if source is None else source
     return source, names_files(source)
@@ -37,8 +37,8 @@ def names_files(source: str) -> bool:
     parts = [part.strip() for part in source.split(",")]
     if len(parts) > 1 and any(map(os.path.isfile, parts)):
         # One of a pair may be missing, and is named when it is read; a text has spaces.
-        return all(os.path.isfile(part) or not _spaced(part) for part in parts)
-    if not _spaced(source) and source.lower().endswith(FILES):
+        return all(os.path.isfile(part) or not _joined_by_spaces(part) for part in parts)
+    if not _joined_by_spaces(source) and source.lower().endswith(FILES):
         raise UserError(f"{source}: no such file. To explain these words, put them into a file.")
     return False
 
@@ -90,5 +90,5 @@ def _pairs(data: "Data", path: str, tally: "Tally") -> "Iterator[Example] | None
     return (replace(one, other=str(one.label), label=None) for one in found)
 
 
-def _spaced(name: str) -> bool:
+def _joined_by_spaces(name: str) -> bool:
     return any(c.isspace() for c in name)

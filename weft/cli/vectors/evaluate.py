@@ -124,7 +124,7 @@ def align(
     )
     measured = room.precision(room.Space(one, other, found, most), tested) if tested else None
     if output:
-        _turned(one, found).save(output)
+        _rotate(one, found).save(output)
     if as_json:
         _print_alignment(found, len(given), measured)
     else:
@@ -155,14 +155,14 @@ def plot(
     if not Path(output).parent.is_dir():
         folder = Path(output).parent
         raise UserError(f"{output}: the folder {folder} does not exist. Make it first.")
-    asked = _words(words)
-    if words and not asked:
+    query_words = _words(words)
+    if words and not query_words:
         raise UserError(f"--words '{words}': no word in it. Write them as 'king, queen'.")
     vectors = Vectors.load(file)
     from weft.report.analysis.projection import usual
     from weft.report.pages import vectors as report
 
-    chosen = report.chosen(vectors, asked, top, near)
+    chosen = report.chosen(vectors, query_words, top, near)
     if page:
         methods = (method,) if method else ("t-sne", *usual(len(chosen.words)))
         unique: list = list(dict.fromkeys(methods))
@@ -203,7 +203,7 @@ def _alignable(
     _ = one.lengths, other.lengths  # finds numbers that are not finite
 
 
-def _turned(vectors: Vectors, alignment: Alignment) -> Vectors:
+def _rotate(vectors: Vectors, alignment: Alignment) -> Vectors:
     """The same words elsewhere; n-grams turn with them, but cannot follow a shift."""
     from dataclasses import replace
 
@@ -219,7 +219,7 @@ def _turned(vectors: Vectors, alignment: Alignment) -> Vectors:
     return Store(vectors.words, matrix, counts=vectors.counts, subwords=pieces)
 
 
-def _figure(figure: Figure, scale: float = 1, digits: int = 3, least: int = 1) -> str:
+def _format_metric(figure: Figure, scale: float = 1, digits: int = 3, least: int = 1) -> str:
     if figure.n < least:
         return "–"
     value, low, high = (f"{scale * v:.{digits}f}" for v in (figure.value, figure.low, figure.high))
@@ -231,7 +231,7 @@ def _show_pairs(found: list[Similarity]) -> None:
     for one in found:
         counts = (f"{one.found:,}/{one.pairs:,}", f"{100 * one.coverage:.1f} %")
         # One pair has no order.
-        figures = (_figure(figure, least=2) for figure in (one.spearman, one.pearson))
+        figures = (_format_metric(figure, least=2) for figure in (one.spearman, one.pearson))
         rows.append((one.name, *figures, *counts, f"{one.composed:,}"))
     if not any(one.composed for one in found):
         rows = [row[:-1] for row in rows]
@@ -243,7 +243,7 @@ def _show_analogies(found: Analogies) -> None:
 
     def row(name: str, one: Section) -> tuple[str, ...]:
         counts = (f"{one.found:,}/{one.questions:,}", f"{100 * one.coverage:.1f} %")
-        return name, _figure(one.accuracy, 100, 1), *counts
+        return name, _format_metric(one.accuracy, 100, 1), *counts
 
     rows: list[tuple[str, ...]] = [
         (found.name, f"{METHODS[found.method]} %", "questions", "covered")
@@ -279,8 +279,8 @@ def _show_alignment(
         typer.echo(f"note: fewer pairs than numbers in a vector ({width}); give more.", err=True)
     if measured is not None:
         for k, figure in measured.at.items():
-            typer.echo(f"precision@{k}: {_figure(figure, 100, 1)}{' %' if figure.n else ''}")
-        asked = f"{measured.found:,} of {measured.words:,} words"
-        typer.echo(f"tested with {asked} ({100 * measured.coverage:.1f} %)")
+            typer.echo(f"precision@{k}: {_format_metric(figure, 100, 1)}{' %' if figure.n else ''}")
+        coverage = f"{measured.found:,} of {measured.words:,} words"
+        typer.echo(f"tested with {coverage} ({100 * measured.coverage:.1f} %)")
     if output:
         typer.echo(f"vectors: {output}")

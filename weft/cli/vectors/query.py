@@ -51,7 +51,7 @@ def neighbours(
     if texts:
         _among_texts(file, words, (texts, text, problems), k, as_json)
         return
-    vectors = _opened(file, duplicates)
+    vectors = _open_vectors(file, duplicates)
     if approximate:
         _graph(vectors, file)
         found = [vectors.neighbours(word, k, approximate=True) for word in words]
@@ -61,7 +61,7 @@ def neighbours(
         for word, near in zip(words, found, strict=True):
             _say(_object({"word": word}, "neighbours", near))
     elif len(words) == 1:
-        _scored(found[0])
+        _score_texts(found[0])
     else:
         _table(words, found)
 
@@ -77,11 +77,11 @@ def analogy(
     duplicates: Duplicates = "error",
 ) -> None:
     """Print the words that are to C what B is to A: `analogy FILE man king woman`."""
-    found = _opened(file, duplicates).analogy(a, b, c, k, method)  # type: ignore[arg-type]
+    found = _open_vectors(file, duplicates).analogy(a, b, c, k, method)  # type: ignore[arg-type]
     if as_json:
         _say(_object({"a": a, "b": b, "c": c, "method": method}, "answers", found))
     else:
-        _scored(found)
+        _score_texts(found)
 
 
 def convert(
@@ -101,7 +101,7 @@ def convert(
     writable(output, format)
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists. Pass --overwrite to replace it.")
-    vectors = _opened(file, duplicates)
+    vectors = _open_vectors(file, duplicates)
     vectors.save(output, format)
     typer.echo(f"{output}: {len(vectors):,} words, {vectors.width} wide", err=True)
 
@@ -122,7 +122,7 @@ def _among_texts(
 
     def written(count: Callable[[int], None]) -> Iterator[str]:
         columns = Columns(text=options.column(text) if text else None, label="")
-        chosen = options.handling(problems)
+        chosen = options.bad_row_policy(problems)
         for example in read(file, columns=columns, on_bad_row=chosen, keep_empty=True):
             count(1)
             if example.text.strip():  # blank lines stand between the paragraphs of any text
@@ -141,7 +141,7 @@ def _among_texts(
             typer.echo(f"{score:.4f}  {' '.join(text.split())}")
 
 
-def _opened(file: Path, duplicates: str) -> Vectors:
+def _open_vectors(file: Path, duplicates: str) -> Vectors:
     from weft.errors import unknown_name
     from weft.vectors.store import Vectors
 
@@ -167,7 +167,7 @@ def _object(query: dict[str, str], name: str, found: Found) -> str:
     return json.dumps({**query, name: pairs}, ensure_ascii=False)
 
 
-def _scored(found: Found) -> None:
+def _score_texts(found: Found) -> None:
     for word, score in found:
         _say(f"{score:.4f}  {word}")
 

@@ -59,7 +59,7 @@ def train(
     from weft.errors import UserError, unknown_name
     from weft.vectors.corpus import corpus
     from weft.vectors.files import writable
-    from weft.vectors.word2vec import METHODS, RATES, Settings, accelerator, learn
+    from weft.vectors.word2vec import METHODS, RATES, Settings, accelerator, train_vectors
 
     writable(output)  # not after hours of training
     if output.exists() and not overwrite:
@@ -105,15 +105,17 @@ def train(
             )
     else:
         with counting("words learnt") as watch:
-            vectors = learn(read, method, **options, watch=watch)  # type: ignore[arg-type]
+            vectors = train_vectors(read, method, **options, watch=watch)  # type: ignore[arg-type]
     vectors.save(output)
-    _told(output, vectors.record, len(vectors), vectors.width, as_json)
+    _print_summary(output, vectors.record, len(vectors), vectors.width, as_json)
 
 
-def _told(output: Path, record: dict[str, object], size: int, width: int, as_json: bool) -> None:
+def _print_summary(
+    output: Path, record: dict[str, object], size: int, width: int, as_json: bool
+) -> None:
     if as_json:
         typer.echo(json.dumps({"file": str(output), **record}, ensure_ascii=False))
         return
     speed = record.get("words_per_second")
-    told = f"; {speed:,} words a second" if isinstance(speed, int) else ""
-    typer.echo(f"{output}: {size:,} words of {width} numbers each{told}", err=True)
+    speed_note = f"; {speed:,} words a second" if isinstance(speed, int) else ""
+    typer.echo(f"{output}: {size:,} words of {width} numbers each{speed_note}", err=True)

@@ -88,7 +88,7 @@ def count(ids, ends, place, stop, shares, who, dense, table, limit):  # type: ig
 
 
 @compiled
-def pour(place, who, dense, table, limit):  # type: ignore[no-untyped-def]
+def flush(place, who, dense, table, limit):  # type: ignore[no-untyped-def]
     """Move the dense block's pairs into the table from `place` (word, word) on; False when full."""
     (mine, threads), (rows, reach, cells), (keys, values, used) = who, dense, table
     i, j = place[0], place[1]

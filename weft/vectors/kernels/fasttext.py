@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.vectors.kernels.simd import GROUP, LANES, ROOM, TOGETHER, fetch, mean, shift
+from weft.vectors.kernels.simd import GROUP, LANES, ROOM, TOGETHER, add_delta, fetch, mean
 from weft.vectors.kernels.word2vec import (
-    aim,
-    below,
     compiled,
     filled,
-    meet,
     place,
+    randint,
     random,
+    sample_targets,
     sampled,
+    sgd_step,
 )
 
 PULL = 0.5  # times the rate: how far one move of a row goes towards its goal
@@ -26,7 +26,7 @@ _OF_53_BITS = 1.0 / (1 << 53)
 
 
 @compiled
-def learn_pieces(text, first, last, weights, targets, window, pieces, start, stop, seed):  # type: ignore[no-untyped-def]
+def train_subwords(text, first, last, weights, targets, window, pieces, start, stop, seed):  # type: ignore[no-untyped-def]
     """Skip-gram with sub-words on sentences `first` to `last`; the rate from `start` to `stop`."""
     state = np.array([seed], dtype=np.uint64)
     width = weights.inputs.shape[1]
@@ -49,7 +49,7 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
         rate = np.float32(start + slope * done)
         count = sampled(text, sentence, line, state)
         for here in range(count):
-            reach = window - below(state, window)
+            reach = window - randint(state, window)
             left, right = max(0, here - reach), min(count, here + reach + 1)
             if right - left < 2:
                 continue
@@ -57,7 +57,7 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
                 ahead = line[here + 1]
                 for at in range(pieces.ends[ahead - 1] if ahead else 0, pieces.ends[ahead]):
                     fetch(place(inputs, near, pieces.rows[at]), size // 64)
-            total = surround(
+            total = context_targets(
                 line, here, left, right, weights, targets, state, outputs, labels, shares, zero
             )
             word, used = line[here], 0
@@ -67,21 +67,23 @@ def learn_pieces(text, first, last, weights, targets, window, pieces, start, sto
                 if weights.marked_inputs.size:
                     weights.marked_inputs[pieces.rows[at]] += 1
             mean(rows.ctypes.data, used, steps, hidden[0], zero + 2 * size)
-            meet(hidden, 1, outputs, total, labels, shares, gains, steps, rate)
+            sgd_step(hidden, 1, outputs, total, labels, shares, gains, steps, rate)
             # Each row moves by the whole gradient, as in fastText, and so does their mean.
-            shift(rows.ctypes.data, used, steps, hidden[0], zero + 2 * size)
+            add_delta(rows.ctypes.data, used, steps, hidden[0], zero + 2 * size)
     spare[0, 0] = 0.0  # kept alive until here, as in `learn_windows`
 
 
 @compiled
-def surround(  # type: ignore[no-untyped-def]
+def context_targets(  # type: ignore[no-untyped-def]
     line, here, left, right, weights, targets, state, outputs, labels, shares, spare
 ) -> int:
     """Append what predicts each word around one place; each begins a group of rows."""
     total = 0
     for there in range(left, right):
         if there != here:
-            total = aim(line[there], targets, weights, state, outputs, labels, shares, total)
+            total = sample_targets(
+                line[there], targets, weights, state, outputs, labels, shares, total
+            )
             total = filled(outputs, labels, shares, total, spare)
     return total
 
@@ -149,7 +151,7 @@ def merge(shared, copies, marks, first, last, pull) -> None:  # type: ignore[no-
 
 
 @compiled
-def settle(shared, own, before, shares) -> None:  # type: ignore[no-untyped-def]
+def sync(shared, own, before, shares) -> None:  # type: ignore[no-untyped-def]
     """Add what a thread has learnt in its own rows since it last did so, and take what others have.
 
     Each row's step is scaled by its share, for the same reason as in `merge`.
@@ -161,7 +163,7 @@ def settle(shared, own, before, shares) -> None:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def squeeze(table, rows, width):  # type: ignore[no-untyped-def]
+def unpad(table, rows, width):  # type: ignore[no-untyped-def]
     """Take the padding out of a table, in the memory it has."""
     wide = table.size // rows
     for row in range(rows):

@@ -32,7 +32,7 @@ _BYTES = 4 * LANES
 _ADDRESS = types.int64
 
 
-def padded(width: int) -> int:
+def padded_width(width: int) -> int:
     """The width of a row that is whole cache lines, and so whole registers."""
     return -(-width // 16) * 16
 
@@ -66,14 +66,14 @@ def scores(context, inputs, count, outputs, steps, into):  # type: ignore[no-unt
             lines: list[Any] = []
             for i in range(TOGETHER):
                 lines += found[i * GROUP : (i + 1) * GROUP] + [zero] * (ROOM - GROUP)
-            _store(builder, _summed(builder, lines), into, builder.mul(p, _n(4 * ROOM)))
+            _store(builder, _sum(builder, lines), into, builder.mul(p, _n(4 * ROOM)))
         return context.get_dummy_value()
 
     return types.void(_ADDRESS, types.int64, _ADDRESS, types.int64, _ADDRESS), code
 
 
 @intrinsic
-def move(context, inputs, count, outputs, steps, gains):  # type: ignore[no-untyped-def]
+def update_rows(context, inputs, count, outputs, steps, gains):  # type: ignore[no-untyped-def]
     """Add to each row the rows of the other side, each times its gain; all at their old values."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -88,7 +88,7 @@ def move(context, inputs, count, outputs, steps, gains):  # type: ignore[no-unty
                 a = moved = _load(builder, row, ahead)
                 base = builder.add(gains, builder.mul(inner.index, _n(4 * ROOM)))
                 for q in range(GROUP):
-                    gain = _spread(builder, base, q)
+                    gain = _broadcast(builder, base, q)
                     moved = builder.fadd(
                         moved, builder.fmul(gain, old[q], flags=_FAST), flags=_FAST
                     )
@@ -111,7 +111,7 @@ def mean(context, rows, count, steps, into, copy):  # type: ignore[no-untyped-de
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         rows, count, steps, into, copy = values
         share = builder.fdiv(ir.Constant(_FLOAT, 1.0), builder.sitofp(count, _FLOAT))
-        shares = _filled(builder, share)
+        shares = _fill(builder, share)
         with cgutils.for_range(builder, steps, intp=_LONG) as loop:
             ahead = builder.mul(loop.index, _n(_BYTES))
             total = _slot(builder)
@@ -127,7 +127,7 @@ def mean(context, rows, count, steps, into, copy):  # type: ignore[no-untyped-de
 
 
 @intrinsic
-def shift(context, rows, count, steps, new, old):  # type: ignore[no-untyped-def]
+def add_delta(context, rows, count, steps, new, old):  # type: ignore[no-untyped-def]
     """Add `new` − `old` to each of some rows."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -183,13 +183,13 @@ def _store(builder: Any, value: Any, row: Any, ahead: Any) -> None:
     builder.store(value, place, align=4)
 
 
-def _spread(builder: Any, base: Any, index: int) -> Any:
+def _broadcast(builder: Any, base: Any, index: int) -> Any:
     """One number of an array in every lane."""
     place = builder.inttoptr(builder.add(base, _n(4 * index)), _FLOAT.as_pointer())
-    return _filled(builder, builder.load(place))
+    return _fill(builder, builder.load(place))
 
 
-def _filled(builder: Any, value: Any) -> Any:
+def _fill(builder: Any, value: Any) -> Any:
     one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _n(0))
     lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(one, one, lanes)
@@ -202,7 +202,7 @@ def _slot(builder: Any) -> Any:
     return place
 
 
-def _summed(builder: Any, lines: list[Any]) -> Any:
+def _sum(builder: Any, lines: list[Any]) -> Any:
     """The sum of each of LANES vectors, as one vector: halves are folded, two vectors at a time."""
     half = LANES // 2
     while len(lines) > 1:

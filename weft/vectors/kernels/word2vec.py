@@ -24,11 +24,11 @@ from weft.vectors.kernels.simd import (
     LANES,
     ROOM,
     TOGETHER,
+    add_delta,
     fetch,
     mean,
-    move,
     scores,
-    shift,
+    update_rows,
 )
 
 _OPTIONS: dict[str, Any] = {
@@ -80,7 +80,7 @@ class Targets(NamedTuple):
     turns: np.ndarray  # float32: 1 where the path goes left
 
 
-class Pieces(NamedTuple):
+class SubwordTables(NamedTuple):
     """The rows whose mean is a word, in the order of words."""
 
     ends: np.ndarray  # (V,) int64
@@ -99,13 +99,13 @@ def random(state: np.ndarray) -> np.uint64:
 
 
 @compiled
-def below(state: np.ndarray, limit: int) -> int:
+def randint(state: np.ndarray, limit: int) -> int:
     """A random whole number below `limit`."""
     return np.int64(((random(state) >> _32) * np.uint64(limit)) >> _32)
 
 
 @compiled
-def drawn(state: np.ndarray, sure: np.ndarray, alias: np.ndarray) -> int:
+def sample_noise(state: np.ndarray, sure: np.ndarray, alias: np.ndarray) -> int:
     """A word from the noise: a cell, then its own word or its alias (Walker)."""
     z = random(state)
     cell = np.int64(((z >> _32) * np.uint64(sure.size)) >> _32)
@@ -127,7 +127,7 @@ def sigmoid(x: float) -> float:
 
 
 @compiled
-def meet(inputs, count, outputs, total, labels, weights, gains, steps, rate) -> None:  # type: ignore[no-untyped-def]
+def sgd_step(inputs, count, outputs, total, labels, weights, gains, steps, rate) -> None:  # type: ignore[no-untyped-def]
     """One step of gradient ascent: input rows against output rows, GROUP outputs at a time."""
     even = -(-count // TOGETHER) * TOGETHER
     for start in range(0, total, GROUP):
@@ -137,7 +137,7 @@ def meet(inputs, count, outputs, total, labels, weights, gains, steps, rate) -> 
             for q in range(ROOM):
                 error = labels[start + q] - sigmoid(gains[p, q])
                 gains[p, q] = error * weights[start + q] * rate
-        move(inputs.ctypes.data, count, there, steps, gains.ctypes.data)
+        update_rows(inputs.ctypes.data, count, there, steps, gains.ctypes.data)
 
 
 @compiled
@@ -159,7 +159,7 @@ def place(table, near, row) -> int:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def aim(word, targets, tables, state, outputs, labels, weights, total) -> int:  # type: ignore[no-untyped-def]
+def sample_targets(word, targets, tables, state, outputs, labels, weights, total) -> int:  # type: ignore[no-untyped-def]
     """Append what predicts a word: itself and its negatives, or its path."""
     table, near, marks = tables.outputs, tables.near_outputs, tables.marked_outputs
     if targets.negative == 0:
@@ -179,7 +179,7 @@ def aim(word, targets, tables, state, outputs, labels, weights, total) -> int:  
     if marks.size:
         marks[word] += 1
     for _ in range(targets.negative):
-        other = drawn(state, targets.sure, targets.alias)
+        other = sample_noise(state, targets.sure, targets.alias)
         if other != word:
             outputs[total] = place(table, near, other)
             labels[total] = 0.0
@@ -230,7 +230,7 @@ def learn_windows(text, first, last, weights, targets, window, averaged, start, 
         rate = np.float32(start + slope * done)
         count = sampled(text, sentence, line, state)
         for here in range(count):
-            reach = window - below(state, window)
+            reach = window - randint(state, window)
             seen = 0
             for there in range(max(0, here - reach), min(count, here + reach + 1)):
                 if there != here:
@@ -244,15 +244,15 @@ def learn_windows(text, first, last, weights, targets, window, averaged, start, 
                 fetch(place(inputs, near, line[here + window]), size // 64)
             if here + 1 < count:
                 fetch(place(weights.outputs, weights.near_outputs, line[here + 1]), size // 64)
-            total = aim(line[here], targets, weights, state, outputs, labels, shares, 0)
+            total = sample_targets(line[here], targets, weights, state, outputs, labels, shares, 0)
             total = filled(outputs, labels, shares, total, zero)
             if averaged:
                 mean(around.ctypes.data, seen, steps, hidden[0], zero + 2 * size)
-                meet(hidden, 1, outputs, total, labels, shares, gains, steps, rate)
-                shift(around.ctypes.data, seen, steps, hidden[0], zero + 2 * size)
+                sgd_step(hidden, 1, outputs, total, labels, shares, gains, steps, rate)
+                add_delta(around.ctypes.data, seen, steps, hidden[0], zero + 2 * size)
             else:
                 for extra in range(seen, -(-seen // TOGETHER) * TOGETHER):
                     around[extra] = zero
-                meet(around, seen, outputs, total, labels, shares, gains, steps, rate)
+                sgd_step(around, seen, outputs, total, labels, shares, gains, steps, rate)
     # Addresses do not keep an array alive: without a use of it here, it would be freed above.
     spare[0, 0] = 0.0
