@@ -27,7 +27,7 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
         )
     if settings.unfreeze_epochs < 0:
         raise UserError(
-            f"train.unfreeze_epochs should be 0 or more epochs, got {settings.unfreeze_epochs}."
+            f"train.unfreeze_epochs should be 0 or more, got {settings.unfreeze_epochs}."
         )
     for name, usual in (("layer_decay", 1), ("unfreeze_epochs", 0)):
         if getattr(settings, name) != usual and not layer_groups(model):
