@@ -72,14 +72,14 @@ def cola(root: Path) -> Parts:
 
 
 def stsb(root: Path) -> Parts:
-    columns = Columns(text=0, other=1, label=2, two=True)
+    columns = Columns(text=0, text_pair=1, label=2, two=True)
     folder = root / "pairs/stsb"
     parts = ("train", "dev", "test")
     return {part: list(read(folder / f"stsb-en-{part}.csv", columns=columns)) for part in parts}
 
 
 def sick(root: Path) -> Parts:
-    columns = Columns(text="sentence_A", other="sentence_B", label="entailment_judgment")
+    columns = Columns(text="sentence_A", text_pair="sentence_B", label="entailment_judgment")
     files = {"train": "train", "dev": "trial", "test": "test"}
     folder = root / "pairs/sick"
     return {part: list(read(folder / f"{n}.tsv", columns=columns)) for part, n in files.items()}
@@ -87,7 +87,7 @@ def sick(root: Path) -> Parts:
 
 def lingnli(root: Path) -> Parts:
     """Learned on LingNLI, measured on SNLI, which is another kind of text."""
-    columns = Columns(text="premise", other="hypothesis", label="label")
+    columns = Columns(text="premise", text_pair="hypothesis", label="label")
     files = {
         "train": "lingnli/train.jsonl.gz",
         "dev": "lingnli/val.jsonl.gz",
@@ -106,7 +106,7 @@ def nli(root: Path) -> Parts:
 
 def rte(root: Path) -> Parts:
     """The test part of RTE-3; everything else is learned from, as GLUE does."""
-    columns = Columns(text="text", other="hypothesis", label="label")
+    columns = Columns(text="text", text_pair="hypothesis", label="label")
     folder = root / "pairs/rte"
     train = [e for name in RTE for e in read(folder / f"{name}.tsv", columns=columns)]
     return cut({"train": train, "test": list(read(folder / "rte3_test.tsv", columns=columns))})

@@ -92,7 +92,7 @@ def test_every_setting_in_a_string_exists(section):
 @pytest.mark.parametrize(
     ("message", "verb", "expected"),
     [
-        ("Mend it, or pass --problems skip to leave such rows out.", "tokens decode", "Mend it."),
+        ("Mend it, or pass --on-bad-row skip to leave such rows out.", "tokens decode", "Mend it."),
         ("For tags, use --recipe crf.", "compare", "For tags, use weft train --recipe crf."),
         ("For tags, use --recipe crf.", "train", "For tags, use --recipe crf."),
         (
@@ -191,7 +191,7 @@ def test_what_a_message_suggests_can_be_done(words, folder):
     verb = " ".join(words[:2]) if " ".join(words[:2]) in OFFERED else words[0]
     for named, option, value in suggestions(message):
         assert option in OFFERED[named or verb], message
-        values = {"--problems": "skip", "--label": value, "--text": value}
+        values = {"--on-bad-row": "skip", "--label": value, "--text": value}
         if not named and values.get(option):
             again = command(*arguments, option, values[option])
             assert "No such option" not in again.err
@@ -208,7 +208,7 @@ def test_check_suggests_only_what_it_takes(name, folder):
 
 def test_tokens_skip_bad_rows_and_blank_lines(folder, tmp_path):
     done = ok(
-        "tokens", "train", folder / "latin.txt", "-o", tmp_path / "t.json", "--problems", "skip"
+        "tokens", "train", folder / "latin.txt", "-o", tmp_path / "t.json", "--on-bad-row", "skip"
     )
     assert "3 undecodable bytes" in done.err
     (tmp_path / "blank.txt").write_text("a text\n\nanother\n", "utf-8")

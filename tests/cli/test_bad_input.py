@@ -73,7 +73,7 @@ FILES = {
     "no label in any row": (
         "a.csv",
         b"what they wrote,verdict\n" + b"some words,\n" * 23,
-        ["--text", "what they wrote", "--label", "verdict", "--problems", "skip"],
+        ["--text", "what they wrote", "--label", "verdict", "--on-bad-row", "skip"],
         ["a.csv: no row is left to learn from; every one was skipped", "--label"],
     ),
     "unknown format": (
@@ -119,7 +119,7 @@ def test_training_files(case, tmp_path):
 def test_rows_can_be_skipped_and_are_counted(case, note, recipe, tmp_path):
     name, content, _, _ = FILES[case]
     (tmp_path / name).write_bytes(content)
-    skip = ("--set", "data.problems=skip")
+    skip = ("--set", "data.on_bad_row=skip")
     told = ok(*train(tmp_path / name, tmp_path / "run", *skip, recipe=recipe)).err
     assert f"note: {note}" in told
     notes = json.loads((tmp_path / "run/model/record.json").read_text("utf-8"))["notes"]
@@ -157,7 +157,11 @@ SETTINGS = {
         ["--set", "train.learning_rat=3"],
         ["Unknown option 'learning_rat' in [train]", "Did you mean 'learning_rate'?"],
     ),
-    "data option": ("bag", ["--set", "data.limt=3"], ["'limt' in [data]", "Did you mean 'limit'?"]),
+    "data option": (
+        "bag",
+        ["--set", "data.max_token=3"],
+        ["'max_token' in [data]", "Did you mean 'max_tokens'?"],
+    ),
     "section": ("bag", ["--set", "encodr.hidden=3"], ["Unknown section 'encodr'", "'encoder'?"]),
     "no section": ("bag", ["--set", "hidden=3"], ["'hidden=3' should look like section.key=value"]),
     "encoder": ("bag", ["--set", "encoder.kind=ccn"], ["Unknown encoder 'ccn'", "'cnn'?"]),
@@ -185,7 +189,11 @@ SETTINGS = {
         ["--set", "train.batch_size=0"],
         ["train.batch_size should be at least 1, got 0"],
     ),
-    "share": ("bag", ["--set", "data.share=2"], ["data.share should be from 0 to below 1, got 2"]),
+    "share": (
+        "bag",
+        ["--set", "data.dev_fraction=2"],
+        ["data.dev_fraction should be from 0 to below 1, got 2"],
+    ),
     "dropout": (
         "bag",
         ["--set", "embedder.dropout=1.5"],
@@ -198,9 +206,13 @@ SETTINGS = {
     "every": ("bag", ["--set", "train.evaluate_every=-1"], ["train.evaluate_every", "got -1"]),
     "average": ("bag", ["--set", "train.ema_decay=-0.5"], ["train.ema_decay", "got -0.5"]),
     "momentum": ("bag", ["--set", "train.momentum=-1"], ["train.momentum", "got -1"]),
-    "golden": ("bag", ["--set", "data.golden=-1"], ["data.golden", "got -1"]),
+    "golden": ("bag", ["--set", "data.golden_examples=-1"], ["data.golden_examples", "got -1"]),
     "warm-up": ("bag", ["--set", "train.warmup=1"], ["train.warmup", "below 1; got 1"]),
-    "limit": ("bag", ["--set", "data.limit=-1"], ["data.limit should be 0 (no limit) or more"]),
+    "limit": (
+        "bag",
+        ["--set", "data.max_tokens=-1"],
+        ["data.max_tokens should be 0 (no limit) or more"],
+    ),
     "smoothing": ("bag", ["--set", "task.smoothing=1"], ["smoothing is 1", "0 to below 1"]),
     "derived size": (
         "lstm",
@@ -302,14 +314,15 @@ def test_evaluating_labels_that_training_did_not_see(shared, tmp_path):
         fails("evaluate", shared / "tfidf", other),
         *("other.csv:2: label 'positiv' was not seen", "'positive'?", "Known: negative, positive"),
     )
-    done = ok("evaluate", shared / "tfidf", other, "--json", "--problems", "skip")
+    done = ok("evaluate", shared / "tfidf", other, "--json", "--on-bad-row", "skip")
     assert json.loads(done.out)["accuracy"]["n"] == 29
     says(done.err, "note: 1 unknown label skipped: ", "other.csv:2")
     other.write_text(TABLE.replace("positive", "a").replace("negative", "b"), "utf-8")
-    message = fails("evaluate", shared / "tfidf", other, "--problems", "skip")
+    message = fails("evaluate", shared / "tfidf", other, "--on-bad-row", "skip")
     says(message, "no row is left to measure on")
     says(
-        fails("evaluate", shared / "tfidf", other, "--problems", "skp"), "error or skip, got 'skp'"
+        fails("evaluate", shared / "tfidf", other, "--on-bad-row", "skp"),
+        "error or skip, got 'skp'",
     )
 
 
@@ -346,7 +359,7 @@ def test_a_line_of_a_million_characters(shared, tmp_path):
         assert json.loads(row)["coverage"] == pytest.approx(0.1)  # 100,000 characters are read
     data = tmp_path / "a.tsv"
     data.write_text((shared / "train.tsv").read_text("utf-8") + f"positive\t{line}\n", "utf-8")
-    told = ok(*train(data, tmp_path / "run", "--set", "data.limit=101")).err
+    told = ok(*train(data, tmp_path / "run", "--set", "data.max_tokens=101")).err
     # Lines break where the folder's name lets them.
     says("".join(told.split()), "note:1traintextreadonlyinpart:", "a.tsv:47(0%)")
     done = ok("predict", tmp_path / "run", "-", "--json", stdin=line)
@@ -357,9 +370,9 @@ def test_a_line_of_a_million_characters(shared, tmp_path):
 
 
 def test_a_text_that_may_not_be_cut(shared, tmp_path):
-    more = ("--set", "data.truncate=error", "--set", "data.limit=7")
+    more = ("--set", "data.truncate=error", "--set", "data.max_tokens=7")
     message = fails(*train(shared / "train.tsv", tmp_path / "run", *more))
-    says(message, "train.tsv:4 has 8 tokens, the limit is 7", "data.truncate", "data.limit")
+    says(message, "train.tsv:4 has 8 tokens, the limit is 7", "data.truncate", "data.max_tokens")
 
 
 def test_what_to_train_is_said_once(shared, tmp_path):

@@ -79,7 +79,7 @@ def test_a_network_of_vectors_shows_its_heads(models, tmp_path):
 
 def test_pairs_and_spans_show_theirs(models, tmp_path):
     page = tmp_path / "page.html"
-    two = ("the bank", "--other", "the river was steep")
+    two = ("the bank", "--text-pair", "the river was steep")
     ok("explain", models / "pair-classify", *two, "-o", page)
     assert grids(page) == 3 * 3
     assert "head-token other" in page.read_text("utf-8")
@@ -91,22 +91,24 @@ def test_pairs_and_spans_show_theirs(models, tmp_path):
 
 def test_two_texts_are_given_by_name(models):
     pair = models / "pair-classify"
-    two = ("--text", "the bank of money", "--other", "the river was steep")
+    two = ("--text", "the bank of money", "--text-pair", "the river was steep")
     found = json.loads(ok("explain", pair, *two, "--json").lines[0])
     assert found["text"] == "the bank of money ⟷ the river was steep"
     assert found["text"][found["second"] :] == "the river was steep"
-    same = ("the bank of money", "--other", "the river was steep", "--json")
+    same = ("the bank of money", "--text-pair", "the river was steep", "--json")
     assert json.loads(ok("explain", pair, *same).lines[0]) == found
     out = ok("explain", pair, *two, "--method", "all").out
     says(out, "integrated-gradients", "gradient-input", "occlusion", "attention")
-    says(fails("explain", pair, "the bank"), "reads two texts, and here is one. Give the second")
-    says(fails("explain", pair, "--text", "the bank"), "reads two texts, and here is one")
+    says(fails("explain", pair, "the bank"), "reads two texts. Give the second")
+    says(fails("explain", pair, "--text", "the bank"), "reads two texts. Give the second")
     one = ok("explain", models / "classify", "--text", "the bank", "--json").lines
     assert one == ok("explain", models / "classify", "the bank", "--json").lines
-    says(fails("explain", models / "classify", "a", "--other", "b c"), "reads one text at a time")
+    says(
+        fails("explain", models / "classify", "a", "--text-pair", "b c"), "reads one text at a time"
+    )
     # Of standard input they are columns, as of a file.
     rows = json.dumps({"one": "the bank", "two": "the river"}) + "\n"
-    given = ("-", "--text", "one", "--other", "two", "--json")
+    given = ("-", "--text", "one", "--text-pair", "two", "--json")
     lines = ok("explain", pair, *given, stdin=rows).lines
     assert json.loads(lines[0])["text"] == "the bank ⟷ the river"
 
@@ -152,7 +154,7 @@ def test_a_long_text_is_explained_in_all_its_windows(models, tmp_path):
     """Words that only the last window holds are weighed, and the page says which one it draws."""
     folder = tmp_path / "model"
     predictor = network("classify")
-    predictor.config["data"] |= {"limit": 9, "truncate": "windows"}
+    predictor.config["data"] |= {"max_tokens": 9, "truncate": "windows"}
     predictor.save(folder)
     text = "the bank of the river was steep and a dog ran over the bank of money"
     page = tmp_path / "page.html"
@@ -173,14 +175,16 @@ def test_a_long_text_is_explained_in_all_its_windows(models, tmp_path):
 
 def test_answers_are_compared_with_all_that_are_right(models, tmp_path):
     passage = "the river was steep"
-    said = ok("explain", models / "span", "the bank", "--other", passage).lines[-2].split("  ")[0]
+    said = (
+        ok("explain", models / "span", "the bank", "--text-pair", passage).lines[-2].split("  ")[0]
+    )
     places = [passage.index(said), passage.index("steep")]
     right = {"text": [said, "steep"], "answer_start": places}
     wrong = {"text": ["the"], "answer_start": [0]}
     rows = [{"question": "the bank", "context": passage, "answers": a} for a in (right, wrong)]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    columns = ("--text", "question", "--other", "context", "--label", "answers")
+    columns = ("--text", "question", "--text-pair", "context", "--label", "answers")
     page = tmp_path / "page.html"
     out = ok("explain", models / "span", path, *columns, "-o", page).out
     assert out.count("labelled") == 1

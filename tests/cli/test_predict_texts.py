@@ -31,7 +31,7 @@ def pair(tmp_path_factory):
     for i in range(37):
         rows += [f"a dog {i}\ta dog {i}\tsame\n", f"a dog {i}\tno cat\tother\n"]
     (folder / "a.tsv").write_text("".join(rows))
-    given = ("--text", "one", "--other", "two", "--label", "label", "--recipe", "tfidf-pair")
+    given = ("--text", "one", "--text-pair", "two", "--label", "label", "--recipe", "tfidf-pair")
     ok("train", "--train", folder / "a.tsv", "-o", folder / "run", *given)
     return folder / "run"
 

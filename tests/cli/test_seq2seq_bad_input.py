@@ -129,7 +129,7 @@ def test_a_model_of_pairs_is_asked_in_either_way(tmp_path, joined):
 @pytest.mark.parametrize("limit", [0, 5])
 def test_a_very_long_text_is_named_before_it_is_answered(tmp_path, monkeypatch, limit):
     path = pair(tmp_path, "".join(f"a{i} b\n" for i in range(20)), "a b\n" * 20)
-    ok(*train(tmp_path, path, "--target", "de", "--set", f"data.limit={limit}"))
+    ok(*train(tmp_path, path, "--target", "de", "--set", f"data.max_tokens={limit}"))
     monkeypatch.setattr("weft.cli.predict.LONG", 30)
     (tmp_path / "a.txt").write_text("a1 b\n" + "a1 b " * 9 + "\na2 b\n", "utf-8")
     done = ok("predict", tmp_path / "run", tmp_path / "a.txt")
@@ -198,10 +198,10 @@ def test_an_empty_cell(tmp_path):
     rows[7] = "word7\t"
     path = tmp_path / "a.tsv"
     path.write_text("text\ttarget\n" + "\n".join(rows) + "\n", "utf-8")
-    says(fails(*train(tmp_path, path)), "a.tsv:9: no target. Fill it in, or pass --problems skip")
+    says(fails(*train(tmp_path, path)), "a.tsv:9: no target. Fill it in, or pass --on-bad-row skip")
     path.write_text("text\ttarget\n" + "\n".join(rows).replace("word7\t", "\tx") + "\n", "utf-8")
     says(fails(*train(tmp_path, path)), "a.tsv:9: ", "empty")
-    ok(*train(tmp_path, path, "--problems", "skip", "--overwrite"))
+    ok(*train(tmp_path, path, "--on-bad-row", "skip", "--overwrite"))
 
 
 def test_a_target_beyond_the_limit(tmp_path):
@@ -256,19 +256,24 @@ MATRICES = {
 def test_matrices(tmp_path, name):
     others, told = MATRICES[name]
     path = vectors(tmp_path, **others)
-    says(fails(*train(tmp_path, path, "--set", "data.share=0", recipe="seq2seq-vectors")), *told)
+    says(
+        fails(*train(tmp_path, path, "--set", "data.dev_fraction=0", recipe="seq2seq-vectors")),
+        *told,
+    )
 
 
 def test_a_matrix_that_is_not_there(tmp_path):
     path = vectors(tmp_path)
     (tmp_path / "g5.npy").unlink()
-    message = fails(*train(tmp_path, path, "--set", "data.share=0", recipe="seq2seq-vectors"))
+    message = fails(
+        *train(tmp_path, path, "--set", "data.dev_fraction=0", recipe="seq2seq-vectors")
+    )
     says(message, "a.jsonl:6: ", "g5.npy: no such file")
 
 
 def test_matrices_to_predict(tmp_path):
     path = vectors(tmp_path)
-    ok(*train(tmp_path, path, "--set", "data.share=0", recipe="seq2seq-vectors"))
+    ok(*train(tmp_path, path, "--set", "data.dev_fraction=0", recipe="seq2seq-vectors"))
     np.savez(tmp_path / "new.npz", a=np.ones((2, 3)), b=np.full((1, 3), np.inf))
     message = fails("predict", tmp_path / "run", tmp_path / "new.npz", "--device", "cpu")
     says(message, "new.npz:2: vector 1 of the matrix is not finite: number 1 is inf")

@@ -14,7 +14,7 @@ def rows(folder):
 def test_classes_with_one_row_do_not_stop_a_training(tmp_path):
     data = rows(tmp_path)
     for recipe, more in (("tfidf", ()), ("bag", SMALL)):
-        more = (*more, "--set", "data.share=0.3")
+        more = (*more, "--set", "data.dev_fraction=0.3")
         done = ok("train", "--recipe", recipe, "--train", data, "-o", tmp_path / recipe, *more)
         said = " ".join(done.err.split())
         assert "note: kept in train, as dev would have taken every row of them: 'rare" in said

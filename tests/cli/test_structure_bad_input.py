@@ -155,7 +155,7 @@ def test_a_sentence_of_two_thousand_words(tmp_path):
     long = sentence("x7", [0] + [1] * 1999, " ".join(["dog"] * 2000), " ".join(["NOUN"] * 2000))
     (tmp_path / "a.conllu").write_text(GOOD + long, "utf-8")
     train = ("train", "--recipe", "tagger-bilstm", "--train", tmp_path / "a.conllu", *SMALL)
-    small = ("--set", "encoder.hidden=3", "--set", "train.epochs=1", "--set", "data.limit=97")
+    small = ("--set", "encoder.hidden=3", "--set", "train.epochs=1", "--set", "data.max_tokens=97")
     ok(*train, "-o", tmp_path / "run", *small)
     done = ok("check", tmp_path / "a.conllu")
     says(done.out, "more than 512 words", "a.conllu:36", "sentence 'x7' · 2,000 words")

@@ -15,7 +15,7 @@ def words(tmp_path):
     """The arguments of a small search."""
     data = small.file(tmp_path)
     given = ("tune", "--recipe", "tfidf", "--train", data, "-o", tmp_path / "out")
-    return (*given, "--set", "data.share=0.3", "--seeds", "2")
+    return (*given, "--set", "data.dev_fraction=0.3", "--seeds", "2")
 
 
 def test_a_search_from_the_command_line(words, tmp_path):

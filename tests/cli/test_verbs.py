@@ -337,9 +337,9 @@ def test_importing_weft_imports_nothing_heavy():
 def test_predict_can_leave_bad_rows_out_and_says_so(shared, tmp_path):
     path = tmp_path / "texts.txt"
     path.write_bytes(b"the film was good\nthe \xff was bad\nbad\n")
-    done = ok("predict", shared / "tfidf", path, "--problems", "skip")
+    done = ok("predict", shared / "tfidf", path, "--on-bad-row", "skip")
     assert len(done.lines) == 2
     assert f"note: without an answer: 1 undecodable bytes: {path}:2" in done.err
-    assert "--problems should be error or skip" in fails(
-        "predict", shared / "tfidf", path, "--problems", "ignore"
+    assert "--on-bad-row should be error or skip" in fails(
+        "predict", shared / "tfidf", path, "--on-bad-row", "ignore"
     )

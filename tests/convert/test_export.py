@@ -107,7 +107,7 @@ def test_sentence_vectors_keep_their_pool(tmp_path):
     convert(str(tmp_path / "again"), tmp_path / "back")
     first, second = (weft.load(tmp_path / name) for name in ("ours", "back"))
     np.testing.assert_array_equal(first.embed(TEXTS), second.embed(TEXTS))
-    assert second.config["data"]["limit"] == 7
+    assert second.config["data"]["max_tokens"] == 7
 
 
 def sentence_folder(folder, mode="mean", normalise=True, limit=7):

@@ -107,7 +107,12 @@ def test_planted_words_are_found_and_every_method_beats_chance(tmp_path):
     )
     import weft
 
-    values = {"train.epochs": 8, "train.threads": 1, "train.learning_rate": 0.05, "data.golden": 0}
+    values = {
+        "train.epochs": 8,
+        "train.threads": 1,
+        "train.learning_rate": 0.05,
+        "data.golden_examples": 0,
+    }
     recipe = weft.recipe("bag").with_values(values, "test")
     parts = Splits(lambda: iter(rows), lambda: iter(rows[:50]), None)
     predictor = train(recipe, tmp_path / "bag", splits=parts, quiet=True).predictor

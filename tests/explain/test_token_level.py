@@ -242,7 +242,7 @@ def test_a_word_that_is_not_there_is_told_with_those_that_are():
 
 def test_long_sentences_are_explained_in_the_stretch_that_holds_the_word(folder):
     file = conllu(folder / "d.conllu", 20)
-    changes = {"data.limit": 4, "train.epochs": 1}
+    changes = {"data.max_tokens": 4, "train.epochs": 1}
     predictor = trained("tagger-bilstm", file, folder / "limited", **changes).predictor
     found = weigh(asked(predictor, TEXT, word="5"), "integrated-gradients")
     assert [found.text[word.start : word.end] for word in found.words] == ["bee", "."]

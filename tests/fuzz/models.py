@@ -56,7 +56,12 @@ def _trained(
         sizes = {key.replace("__", "."): value for key, value in settings.items()}
         with tempfile.TemporaryDirectory() as scratch:
             config = weft.recipe(recipe).with_values(
-                {"data.train": str(data(Path(scratch))), "data.golden": 2, **TRAINING, **sizes},
+                {
+                    "data.train": str(data(Path(scratch))),
+                    "data.golden_examples": 2,
+                    **TRAINING,
+                    **sizes,
+                },
                 "fuzz",
             )
             weft.train(config, Path(scratch) / "run", quiet=True, device="cpu")

@@ -51,7 +51,10 @@ def models(tmp_path_factory):
     made["pieces"] = counted("kneser-ney", tmp_path_factory.mktemp("bpe"), **values).predictor
     values = {"tokenizer": {"kind": "character"}, "task.lines": False}
     made["letters"] = counted("kneser-ney", tmp_path_factory.mktemp("letters"), **values).predictor
-    values = {"tokenizer": {"kind": "bpe", "size": 284, "byte_level": True}, "data.share": 0.0}
+    values = {
+        "tokenizer": {"kind": "bpe", "size": 284, "byte_level": True},
+        "data.dev_fraction": 0.0,
+    }
     texts = [f"ab {chr(0x1F600 + i)}{chr(0xE0 + i)}" for i in range(47)]
     folder = tmp_path_factory.mktemp("bytes")
     made["bytes"] = counted("kneser-ney", folder, texts, **values).predictor

@@ -25,7 +25,7 @@ def test_a_long_text_is_read_in_part_in_training_and_predicting(tmp_path, name):
     rows = [{"text": f"{('good', 'bad')[i % 2]} film {i}", "label": "pn"[i % 2]} for i in range(40)]
     rows[7]["text"] = LONG
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    changes = {"data__train": str(tmp_path / "a.jsonl"), "data__characters": MOST}
+    changes = {"data__train": str(tmp_path / "a.jsonl"), "data__max_characters": MOST}
     if name != "tfidf":
         changes |= {"train__epochs": 1}
     found = train(recipe(name, **changes), tmp_path / "model", quiet=True)
@@ -38,12 +38,12 @@ def test_a_long_text_is_read_in_part_in_training_and_predicting(tmp_path, name):
 
 
 def test_the_default_is_a_book_or_so():
-    assert Data().characters == CHARACTERS == 100_000
+    assert Data().max_characters == CHARACTERS == 100_000
     assert inspect.signature(make_indexer).parameters["characters"].default == CHARACTERS
     with pytest.raises(
         UserError, match=r"data\.characters should be 0 \(no limit\) or more, got -1"
     ):
-        validate(Data(characters=-1))
+        validate(Data(max_characters=-1))
 
 
 def test_all_is_read_where_that_is_asked_for(tmp_path):

@@ -137,7 +137,7 @@ def test_structures_that_are_no_tags_are_refused(tmp_path, content, name, fix):
     pytest.importorskip("pycrfsuite")
     path = tmp_path / "a.conll"
     path.write_text((content + "\n") * 30 if content is not OIE else content, "utf-8")
-    run = ("train", "--recipe", "crf", "--train", path, "--set", "data.share=0")
+    run = ("train", "--recipe", "crf", "--train", path, "--set", "data.dev_fraction=0")
     message = fails(*run, "-o", tmp_path / "run")
     assert name in message
     assert fix in message
@@ -220,7 +220,7 @@ def test_pairs_without_names_are_not_guessed(tmp_path):
         *("train", "--recipe", "towers", "--task", "pair-score", "--train", path),
         *("-o", tmp_path / "run"),
     )
-    assert "--text A --other B" in message
+    assert "--text A --text-pair B" in message
 
 
 def test_python_reads_with_the_saved_columns_too(tmp_path, files):

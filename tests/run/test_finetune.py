@@ -250,7 +250,16 @@ def test_a_checkpoint_that_nobody_starts_from_is_told(bert, tmp_path):
 def test_a_checkpoint_is_tuned(bert, tmp_path):
     pytest.importorskip("optuna")
     given = ("tune", "--recipe", "bert", "--train", small.file(tmp_path), "--pretrained", bert)
-    few = ("--set", "train.epochs=1", "--set", "data.share=0.3", "--seeds", "1", "--trials", "1")
+    few = (
+        "--set",
+        "train.epochs=1",
+        "--set",
+        "data.dev_fraction=0.3",
+        "--seeds",
+        "1",
+        "--trials",
+        "1",
+    )
     search = ("--search", "train.learning_rate=1e-3,1e-2", "--set", "train.learning_rate=1e-3")
     done = ok(*given, "-o", tmp_path / "out", *few, *search)
     says(done.out, "The only trial")

@@ -104,12 +104,12 @@ def test_what_is_measured_in_training_is_what_evaluate_measures(tmp_path):
 def test_dev_is_the_end_of_the_file_and_test_has_its_own(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(f"line {i}\n\n" for i in range(20)), "utf-8")
-    splits = from_files(Data(train=str(path), test=str(path), share=0.15), mode="texts")
+    splits = from_files(Data(train=str(path), test=str(path), dev_fraction=0.15), mode="texts")
     train, dev = ([e.text for e in part()] for part in (splits.train, splits.dev))
     assert train == [f"line {i}" for i in range(17)]
     assert dev == [f"line {i}" for i in range(17, 20)]
     assert len(list(splits.test())) == 20
-    assert from_files(Data(train=str(path), share=0.0), mode="texts").dev is None
+    assert from_files(Data(train=str(path), dev_fraction=0.0), mode="texts").dev is None
 
 
 def test_running_text_keeps_its_breaks(tmp_path):
@@ -262,7 +262,7 @@ def test_joined_states_are_rows_in_order():
         ("gpt", {"task.window": 500}, r"task\.window is 500, but the decoder sees at most 256"),
         ("gpt", {"task.overlap": 1.5}, r"task\.overlap should be from 0 to below 1"),
         ("rnn-lm", {"task.window": 2000}, r"train\.txt: \d+ tokens, fewer than the 2000 of a win"),
-        ("rnn-lm", {"data.limit": 9}, r"data\.limit cuts texts"),
+        ("rnn-lm", {"data.max_tokens": 9}, r"data\.limit cuts texts"),
         ("rnn-lm", {"train.metric": "bleu"}, "Unknown metric 'bleu' in train.metric"),
         ("rnn-lm", {"encoder": {"kind": "rnn"}}, r"a \[tokenizer\] and a \[decoder\].*\[encoder\]"),
         ("rnn-lm", {"task": {"kind": "classify"}}, r"has no \[embedder\]"),

@@ -292,14 +292,14 @@ def test_the_head_is_for_this_task_alone(tmp_path):
 def test_one_document_cannot_teach_what_follows(tmp_path):
     path = tmp_path / "one.txt"
     path.write_text("".join(f"the {a} eats here .\n" for a in ANIMALS * 5), "utf-8")
-    config = configured(path, **{"data.share": 0.0})
+    config = configured(path, **{"data.dev_fraction": 0.0})
     with pytest.raises(UserError, match=r"one\.txt: 1 document, and to learn what follows takes"):
         weft.train(config, tmp_path / "run", quiet=True, device="cpu")
 
 
 def test_dev_is_the_end_of_the_file(tmp_path):
     path = corpus(tmp_path, count=20)
-    splits = from_files(Data(train=str(path), share=0.15), mode="documents")
+    splits = from_files(Data(train=str(path), dev_fraction=0.15), mode="documents")
     train, dev = ([e.text for e in part()] for part in (splits.train, splits.dev))
     whole = [e.text for e in example_source(Data(), str(path), mode="documents")()]
     assert train + dev == whole
@@ -331,8 +331,8 @@ def test_the_verbs_train_evaluate_and_predict(tmp_path):
     mixed.write_text("the dog eats [MASK] .\nthe dog eats .\n", "utf-8")
     told = command("predict", run, mixed).err
     assert "mixed.txt:2: there is nothing to fill in" in told
-    assert "--problems skip" in told
-    done = command("predict", run, mixed, "--problems", "skip")
+    assert "--on-bad-row skip" in told
+    done = command("predict", run, mixed, "--on-bad-row", "skip")
     assert len(done.lines) == 1
     assert f"without an answer: 1 text with nothing to fill in: {mixed}:2" in done.err
     row = json.loads(command("predict", run, asked, "--json").lines[0])

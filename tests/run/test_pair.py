@@ -171,25 +171,25 @@ def test_the_command_line(towers, tmp_path):
     alone = load(towers, device="cpu")([("a dog is here", "the dog runs")])[0]
     assert json.loads(typed[0])["score"] == pytest.approx(alone.score, abs=1e-6)
     told = fails("predict", towers, stdin="a dog is here\n")
-    says(told, "standard input:1: this model reads two texts", "--text A --other B")
-    shown = ok("explain", towers, "a dog is here", "--other", "the dog runs").out
+    says(told, "standard input:1: this model reads two texts", "--text A --text-pair B")
+    shown = ok("explain", towers, "a dog is here", "--text-pair", "the dog runs").out
     assert "⟷" in shown
 
 
 def test_columns_by_name_and_what_is_said_of_missing_ones(tmp_path):
     table = file(tmp_path, ("left", "right", "label"))
     told = fails(*train(table, tmp_path / "a", recipe="towers"))
-    says(told, "pairs.tsv:", "no second text beside", "--text A --other B")
-    ok(*train(table, tmp_path / "b", "--text", "left", "--other", "right", recipe="towers"))
+    says(told, "pairs.tsv:", "no second text beside", "--text A --text-pair B")
+    ok(*train(table, tmp_path / "b", "--text", "left", "--text-pair", "right", recipe="towers"))
     assert len(ok("predict", tmp_path / "b", table).lines) == len(pairs())
     rows = [(e.text, e.other, e.label) for e in pairs()]
     rows[2] = (rows[2][0], "", rows[2][2])
     holes = file(tmp_path, rows=rows)
     says(
         fails(*train(holes, tmp_path / "c", recipe="towers")),
-        "pairs.tsv:4: the second text is empty", "--problems skip",
+        "pairs.tsv:4: the second text is empty", "--on-bad-row skip",
     )  # fmt: skip
-    done = ok(*train(holes, tmp_path / "d", "--problems", "skip", recipe="towers"))
+    done = ok(*train(holes, tmp_path / "d", "--on-bad-row", "skip", recipe="towers"))
     assert "1 row the task cannot read skipped" in done.err + done.out
 
 
@@ -214,11 +214,11 @@ def test_long_texts_are_cut_each_by_itself(tmp_path):
         Example(f"{e.text} " + "word " * 30, e.label, other=e.other, file="f", line=e.line)
         for e in pairs()
     ]
-    config = settings("towers", train__epochs=1, data__limit=7)
+    config = settings("towers", train__epochs=1, data__max_tokens=7)
     outcome = run(config, tmp_path, splits=Splits(source(rows), source(rows)), quiet=True)
     (answer,) = outcome.predictor([(rows[0].text, rows[0].other)])
     assert answer.coverage == pytest.approx((7 + 3) / (34 + 3))
-    windows = settings("towers", train__epochs=1, data__limit=7, data__truncate="windows")
+    windows = settings("towers", train__epochs=1, data__max_tokens=7, data__truncate="windows")
     outcome = run(windows, tmp_path / "w", splits=Splits(source(rows)), quiet=True)
     assert outcome.predictor([(rows[0].text, rows[0].other)])[0].coverage == 1.0
 

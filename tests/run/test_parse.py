@@ -132,7 +132,7 @@ def test_words_without_heads_cannot_teach_a_parser(tmp_path):
 def test_a_sentence_longer_than_the_limit_is_told(tmp_path):
     file = conllu(tmp_path / "a.conllu", 3)
     with pytest.raises(UserError, match=r"sentence 's\d': a sentence of 6 words; .* at most 5"):
-        trained("parser", file, tmp_path / "run", **{"data.limit": 5})
+        trained("parser", file, tmp_path / "run", **{"data.max_tokens": 5})
 
 
 def test_constituents_from_trees_over_many_lines(tmp_path):

@@ -68,7 +68,7 @@ def test_numbers_are_ridge_regression(bert, tmp_path):
     (tmp_path / "numbers.tsv").write_text(rows)
     base = configuration.from_checkpoint(configuration.recipe("embed-linear"), bert)
     changes = {"task.kind": "regress", "data.train": str(tmp_path / "numbers.tsv")}
-    more = {"data.share": 0.0, "head.strength": 2.0, "train.threads": 1}
+    more = {"data.dev_fraction": 0.0, "head.strength": 2.0, "train.threads": 1}
     model = weft.train(
         base.with_values({**changes, **more}, "test"), tmp_path / "run", quiet=True
     ).predictor

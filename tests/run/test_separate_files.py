@@ -96,7 +96,7 @@ def test_tags(tmp_path):
     message = fails("evaluate", tmp_path / "run", short)
     assert "s1.txt:2: 2 tags for the 3 words of" in message
     assert "s0.txt:2" in message
-    skipped = ok("evaluate", tmp_path / "run", short, "--problems", "skip", "--json")
+    skipped = ok("evaluate", tmp_path / "run", short, "--on-bad-row", "skip", "--json")
     assert figures(skipped)["tag"]["n"] == 1
 
 

@@ -64,7 +64,7 @@ def test_without_copying_unknown_words_are_lost(tmp_path):
 
 
 def test_what_was_cut_off_is_not_copied(tmp_path):
-    values = {**strangers(tmp_path, 40), "data.limit": 2, "train.epochs": 1}
+    values = {**strangers(tmp_path, 40), "data.max_tokens": 2, "train.epochs": 1}
     out = trained("seq2seq-copy", tmp_path, values)
     assert any("texts read only in part" in note for note in out.record["notes"])
     lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
@@ -73,7 +73,7 @@ def test_what_was_cut_off_is_not_copied(tmp_path):
 
 
 def test_windows_are_refused(tmp_path):
-    values = {**strangers(tmp_path, 20), "data.limit": 2, "data.truncate": "windows"}
+    values = {**strangers(tmp_path, 20), "data.max_tokens": 2, "data.truncate": "windows"}
     with pytest.raises(UserError, match=r'data\.truncate = "windows" would write a text for every'):
         trained("seq2seq-copy", tmp_path, values)
 

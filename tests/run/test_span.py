@@ -173,7 +173,7 @@ def test_pages_count_answers_as_the_measure_does(bidaf):
 
 def test_bert_learns_windows_and_that_there_is_no_answer(tmp_path):
     path = squad(tmp_path / "train.json", people=5, none=True)
-    config = bert_span(path, **{"data.limit": 28, "data.overlap": 0.4})
+    config = bert_span(path, **{"data.max_tokens": 28, "data.overlap": 0.4})
     outcome = weft.train(config, tmp_path / "run", quiet=True, device="cpu")
     predictor = load(tmp_path / "run")
     assert predictor.config["task"]["no_answer"] is True
@@ -197,7 +197,7 @@ def test_bert_learns_windows_and_that_there_is_no_answer(tmp_path):
 def test_windows_without_the_answer_are_not_learned(tmp_path):
     """Without `no_answer` there is nothing that they could point at."""
     path = squad(tmp_path / "train.json", people=5)
-    config = bert_span(path, **{"data.limit": 28, "train.epochs": 1, "data.truncate": "head"})
+    config = bert_span(path, **{"data.max_tokens": 28, "train.epochs": 1, "data.truncate": "head"})
     outcome = weft.train(config, tmp_path / "run", quiet=True, device="cpu")
     assert any("train texts read only in part" in note for note in outcome.record["notes"])
     assert outcome.figures["dev"]["f1"].n == 23  # all are measured
@@ -222,7 +222,7 @@ def test_dev_has_passages_of_its_own(tmp_path):
     for paragraph in whole["data"][0]["paragraphs"]:
         paragraph["qas"].append({**paragraph["qas"][0], "question": f"And {len(str(paragraph))}?"})
     path.write_text(json.dumps(whole))
-    splits = from_files(Data(train=str(path), share=0.3))
+    splits = from_files(Data(train=str(path), dev_fraction=0.3))
     train, dev = ({e.other for e in side()} for side in (splits.train, splits.dev))
     assert train
     assert dev
@@ -246,7 +246,10 @@ def test_dev_has_passages_of_its_own_where_a_table_has_no_places(tmp_path):
     ]
     listed.write_text("\n".join(lines) + "\n")
     cut = []
-    for data in (Data(train=str(path), share=0.3), Data(train=str(listed), share=0.3)):
+    for data in (
+        Data(train=str(path), dev_fraction=0.3),
+        Data(train=str(listed), dev_fraction=0.3),
+    ):
         cut += [
             from_files(data),
             apply_holdout(data, choose_holdout(data)),
@@ -310,7 +313,7 @@ def test_a_question_without_an_answer_has_to_be_allowed(tmp_path):
     with pytest.raises(UserError, match=r"question 'q0': this question has no answer\. Set task"):
         weft.train(config, tmp_path / "run", quiet=True, device="cpu")
     config = bert_span(
-        path, **{"task.no_answer": False, "data.problems": "skip", "train.epochs": 1}
+        path, **{"task.no_answer": False, "data.on_bad_row": "skip", "train.epochs": 1}
     )
     outcome = weft.train(config, tmp_path / "skipped", quiet=True, device="cpu")
     assert outcome.figures["dev"]["f1"].n == 15

@@ -66,7 +66,7 @@ def test_folded_splits_hold_every_example_once(tmp_path):
     path = tmp_path / "all.tsv"
     path.write_text("text\tlabel\n" + "".join(f"word {i}\t{'ab'[i % 2]}\n" for i in range(53)))
     tests: list[str] = []
-    for part in cross_validation_splits(Data(train=str(path), share=0.3), 5):
+    for part in cross_validation_splits(Data(train=str(path), dev_fraction=0.3), 5):
         sides = [set(texts(side)) for side in (part.train, part.dev, part.test)]
         assert sum(map(len, sides)) == 53
         assert len(set().union(*sides)) == 53
@@ -133,7 +133,7 @@ def test_phrases_go_where_their_sentence_goes(tmp_path):
     path = tmp_path / "trees.txt"
     rows = [f"(1 (0 (0 bad{i}) (1 film{i})) (1 end{i}))\n" for i in range(40)]
     path.write_text("".join(rows))
-    data = Data(train=str(path), phrases=True, share=0.3, format="trees")
+    data = Data(train=str(path), phrases=True, dev_fraction=0.3, format="trees")
     for part in (apply_holdout(data, choose_holdout(data)), *cross_validation_splits(data, 3)):
         outside = {w for side in (part.dev, part.test) for t in texts(side) for w in t.split()}
         inside = {word for e in part.train() for word in e.text.split()}
@@ -194,7 +194,7 @@ def singles(path) -> list[tuple[str, str]]:
 
 
 def test_a_class_with_one_row_stays_in_train(tmp_path):
-    data = Data(train=rows_file(tmp_path, singles(tmp_path)), share=0.3)
+    data = Data(train=rows_file(tmp_path, singles(tmp_path)), dev_fraction=0.3)
     assert any(t.startswith("only") for t in texts(from_files(data).dev))
     part = from_files(data, classes=True)
     dev, train = texts(part.dev), texts(part.train)
@@ -206,14 +206,16 @@ def test_a_class_with_one_row_stays_in_train(tmp_path):
     note = part.note()
     assert note.startswith("kept in train, as dev would have taken every row of them: 'rare")
     assert "more)" in note
-    assert from_files(Data(train=data.train, share=0), classes=True).note() == ""
+    assert from_files(Data(train=data.train, dev_fraction=0), classes=True).note() == ""
 
 
 def test_copies_of_an_only_row_stay_in_train_with_it(tmp_path):
     rows = singles(tmp_path)
-    chosen = texts(from_files(Data(train=rows_file(tmp_path, rows), share=0.3)).dev)
+    chosen = texts(from_files(Data(train=rows_file(tmp_path, rows), dev_fraction=0.3)).dev)
     only = next(t for t in chosen if t.startswith("only"))
-    data = Data(train=rows_file(tmp_path, [*rows, (only, "a"), (only.upper(), "b")]), share=0.3)
+    data = Data(
+        train=rows_file(tmp_path, [*rows, (only, "a"), (only.upper(), "b")]), dev_fraction=0.3
+    )
     part = from_files(data, classes=True)
     assert not {only, only.upper()} & set(texts(part.dev))
 
@@ -223,11 +225,11 @@ def test_a_label_that_stands_beside_others_stays_in_train(tmp_path):
     rows = [{"text": f"text {i}", "label": ["a", "b"][: 1 + i % 2]} for i in range(97)]
     rows += [{"text": f"only {i}", "label": ["a", f"rare{i}"]} for i in range(41)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = Data(train=str(path), share=0.3)
+    data = Data(train=str(path), dev_fraction=0.3)
     part = from_files(data, classes=True)
     assert texts(part.dev)
     assert not any(t.startswith("only") for t in texts(part.dev))
-    data = Data(train=str(path), share=0.6)  # more than half of every set of labels
+    data = Data(train=str(path), dev_fraction=0.6)  # more than half of every set of labels
     chosen = choose_holdout(data)
     part = apply_holdout(data, chosen)
     for side in (part.dev, part.test):
@@ -237,7 +239,7 @@ def test_a_label_that_stands_beside_others_stays_in_train(tmp_path):
 
 
 def test_every_fold_trains_on_every_class(tmp_path):
-    data = Data(train=rows_file(tmp_path, singles(tmp_path)), share=0.3)
+    data = Data(train=rows_file(tmp_path, singles(tmp_path)), dev_fraction=0.3)
     tested: list[str] = []
     for part in cross_validation_splits(data, 5):
         train, dev, test = ({e.label for e in s()} for s in (part.train, part.dev, part.test))

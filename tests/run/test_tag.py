@@ -139,7 +139,7 @@ def test_a_tag_that_training_never_saw_is_wrong_and_no_error(tmp_path):
 
 def test_long_sentences_are_read_in_stretches(tmp_path):
     outcome = trained(
-        "tagger-bilstm", conllu(tmp_path / "a.conllu"), tmp_path / "run", **{"data.limit": 4}
+        "tagger-bilstm", conllu(tmp_path / "a.conllu"), tmp_path / "run", **{"data.max_tokens": 4}
     )
     (answer,) = outcome.predictor(["The dog sees the bee."])
     assert answer.value == ("DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT")

@@ -92,7 +92,7 @@ def test_another_target_is_other_data(tmp_path):
 def test_a_search_over_writers_restarts_and_pairs_by_bleu(tmp_path):
     pytest.importorskip("optuna")
     values = {**SMALL, "data.train": str(pairs(tmp_path, count=60)), "train.epochs": 1}
-    values |= {"data.share": 0.3, "search": {"task": {"smoothing": [0.0, 0.1]}}}
+    values |= {"data.dev_fraction": 0.3, "search": {"task": {"smoothing": [0.0, 0.1]}}}
     base = recipe("seq2seq-attention").with_values(values, "test")
     wanted = {"generate.length_penalty": [0.6]}
     found = tune(

@@ -249,7 +249,7 @@ def repeated(path, count=301):
 
 def test_no_text_is_in_train_and_dev(tmp_path):
     texts = repeated(tmp_path / "a.tsv")
-    given = settings("tfidf", data__train=str(tmp_path / "a.tsv"), data__share=0.2)
+    given = settings("tfidf", data__train=str(tmp_path / "a.tsv"), data__dev_fraction=0.2)
     outcome = run(given, tmp_path / "run")
     dev = {row["text"] for row in jsonl(tmp_path / "run" / "predictions.jsonl")}
     assert dev
@@ -267,7 +267,11 @@ def test_phrases_of_dev_sentences_do_not_reach_training(tmp_path):
         for i in range(59)
     ]
     (tmp_path / "a.ptb").write_text("\n".join(lines), "utf-8")
-    changes = {"data__train": str(tmp_path / "a.ptb"), "data__phrases": True, "data__share": 0.3}
+    changes = {
+        "data__train": str(tmp_path / "a.ptb"),
+        "data__phrases": True,
+        "data__dev_fraction": 0.3,
+    }
     run(settings("tfidf", **changes), tmp_path / "run")
     dev = [row["text"] for row in jsonl(tmp_path / "run" / "predictions.jsonl")]
     assert all(len(text.split()) == 4 for text in dev)  # sentences, not phrases
@@ -294,7 +298,7 @@ def test_nothing_is_lost_in_silence(tmp_path):
     with open(path, "a", encoding="utf-8") as file:
         file.write("positive\t\n")
         file.write("positive\ta\tb\n")
-    changes = {"data__train": str(path), "data__problems": "skip", "data__limit": 5}
+    changes = {"data__train": str(path), "data__on_bad_row": "skip", "data__max_tokens": 5}
     outcome = run(settings("bag", **changes), tmp_path / "run")
     record = json.loads((tmp_path / "run" / "model" / "record.json").read_text("utf-8"))
     assert record["notes"] == outcome.record["notes"]
@@ -350,7 +354,7 @@ def test_weft_train_is_the_same(tmp_path):
 def test_examples_that_are_all_gone(tmp_path):
     path = small.file(tmp_path)
     for name in ("tfidf", "bag"):
-        given = settings(name, data__train=str(path), data__share=0.99999)
+        given = settings(name, data__train=str(path), data__dev_fraction=0.99999)
         with pytest.raises(UserError, match=r"there are no examples|no training examples"):
             run(given, tmp_path / name)
 
@@ -377,10 +381,12 @@ def test_a_label_never_seen_is_told_before_anything_is_trained(name, side, tmp_p
     odd = [*rows, Example("the film was odd", "odd", file="other.csv", line=7)]
     parts = {"train": rows, "dev": rows, "test": rows, side: odd}
     splits = Splits(*(source(parts[part]) for part in ("train", "dev", "test")))
-    with pytest.raises(UserError, match=r"other.csv:7: label 'odd' was not seen .*--problems skip"):
+    with pytest.raises(
+        UserError, match=r"other.csv:7: label 'odd' was not seen .*--on-bad-row skip"
+    ):
         run(settings(name), tmp_path / "run", splits)
     assert not (tmp_path / "run").exists()
-    run(settings(name, data__problems="skip", train__epochs=1), tmp_path / "run", splits)
+    run(settings(name, data__on_bad_row="skip", train__epochs=1), tmp_path / "run", splits)
 
 
 def test_a_compiled_model_is_measured_after_every_epoch(tmp_path):

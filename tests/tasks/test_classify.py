@@ -110,7 +110,7 @@ def test_a_label_not_seen_in_training() -> None:
     assert found == (
         "d.csv:7: label 'postive' was not seen in training. Did you mean 'positive'? "
         "Known: negative, positive. Correct it, add it to the training file, or pass "
-        "--problems skip to leave such rows out."
+        "--on-bad-row skip to leave such rows out."
     )
     many = Classes(tuple(f"c{i:02}" for i in range(23)))
     found = complaint(lambda: Classify().target(Example("x", "zzz"), many))

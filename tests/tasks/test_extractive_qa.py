@@ -123,7 +123,7 @@ def test_tables_are_made_ready():
     assert task.prepare(several, tally).label.starts == (19, 27)
     nothing = replace(plain, label=None)
     assert Span(no_answer=True).prepare(nothing, tally).label == GoldAnswers()
-    told = "there is no answer. Fill it in, or pass --problems skip.* task.no_answer=true"
+    told = "there is no answer. Fill it in, or pass --on-bad-row skip.* task.no_answer=true"
     with pytest.raises(UserError, match=told):
         task.prepare(nothing, tally)
     with pytest.raises(UserError, match=r"made\.csv:2: the answer 'Bern' does not stand in the"):

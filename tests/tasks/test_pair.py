@@ -18,7 +18,9 @@ def test_the_second_text_must_be_there(kind):
     whole = Example("a", "1", file="f.tsv", line=7, other="b")
     assert task.pairs
     assert task.prepare(whole, Tally()) is whole
-    with pytest.raises(UserError, match=r"f\.tsv:7: no second text beside 'a'.*--text A --other B"):
+    with pytest.raises(
+        UserError, match=r"f\.tsv:7: no second text beside 'a'.*--text A --text-pair B"
+    ):
         task.prepare(Example("a", "1", file="f.tsv", line=7), Tally())
     with pytest.raises(UserError, match=r"f\.tsv:7: the second text is empty\. Fill it in"):
         task.prepare(Example("a", "1", file="f.tsv", line=7, other=" "), Tally())
@@ -26,7 +28,9 @@ def test_the_second_text_must_be_there(kind):
 
 def test_no_agreement_is_no_class():
     task = registry.build("task", {"kind": "pair-classify"})
-    told = r"f\.tsv:7: the label is '-', which stands for no agreement.*--problems skip.*by a word"
+    told = (
+        r"f\.tsv:7: the label is '-', which stands for no agreement.*--on-bad-row skip.*by a word"
+    )
     with pytest.raises(UserError, match=told):
         task.prepare(Example("a", "-", file="f.tsv", line=7, other="b"), Tally())
 

@@ -93,7 +93,7 @@ def test_a_row_without_a_number_can_be_left_out(kind) -> None:
     assert tally.lines() == ["1 row the task cannot read skipped: sts.tsv:2"]
     found = complaint(lambda: list(preprocess(rows, task, Tally())))
     assert found.startswith("sts.tsv:2: label 'n/a' is not a finite number. Correct it, or pass")
-    assert "--problems skip" in found
+    assert "--on-bad-row skip" in found
 
 
 def test_missing_and_constant_labels() -> None:

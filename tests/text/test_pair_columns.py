@@ -91,8 +91,8 @@ def test_what_is_missing_in_json_is_none(tmp_path):
 
 def test_a_sister_file_is_read_alike(tmp_path):
     path = table(tmp_path, ("left", "right", "label"))
-    columns = resolve_columns(path, Columns(text="left", other="right"))
-    assert (columns.text, columns.other, columns.label) == ("left", "right", "label")
+    columns = resolve_columns(path, Columns(text="left", text_pair="right"))
+    assert (columns.text, columns.text_pair, columns.label) == ("left", "right", "label")
 
 
 def test_two_texts_without_a_label_are_one_that_becomes_the_other(tmp_path):
@@ -106,21 +106,23 @@ def test_two_columns_are_two_texts_where_those_are_wanted(tmp_path):
     assert found(path, label="", two=True)[0] == (*ROWS[0][:2], None)
     assert found(path, label="", two=True, text=1)[0] == (*ROWS[0][1::-1], None)
     wide = table(tmp_path, None, name="wide.tsv")
-    told = r"two texts are asked for, .* there are 3 columns, unnamed\. Pass --text and --other"
+    told = r"two texts are asked for, .* there are 3 columns, unnamed\. Pass --text and --text-pair"
     with pytest.raises(UserError, match=told):
         found(wide, label="", two=True)
 
 
 def test_a_label_is_no_second_text(tmp_path):
     path = table(tmp_path, ("text", "label"), [(row[0], row[2]) for row in ROWS])
-    told = r"two texts are asked for, .* found \['text', 'label'\]\. Pass --text and --other"
+    told = r"two texts are asked for, .* found \['text', 'label'\]\. Pass --text and --text-pair"
     with pytest.raises(UserError, match=told):
         found(path, label="", two=True)
 
 
 def test_a_column_that_is_not_there(tmp_path):
     path = table(tmp_path, ("premise", "hypothesis", "label"))
-    with pytest.raises(UserError, match=r"no 'hypotesis' column.*hypothesis.*pass another --other"):
+    with pytest.raises(
+        UserError, match=r"no 'hypotesis' column.*hypothesis.*pass another --text-pair"
+    ):
         found(path, other="hypotesis")
     with pytest.raises(UserError, match="column 'label' is asked for twice"):
         found(path, other="label", label="label")

@@ -71,7 +71,7 @@ def test_a_short_text_is_read_whole_by_every_policy():
         ),
         ({"policy": "error"}, "^A text has 812 tokens"),
         ({"policy": "heads"}, r"Unknown truncation 'heads' .*Did you mean 'head'\?"),
-        ({"policy": "head", "limit": 0}, "data.limit should be 1 or more, got 0"),
+        ({"policy": "head", "limit": 0}, "data.max_tokens should be 1 or more, got 0"),
         ({"policy": "windows", "overlap": 1.0}, "data.overlap should be .* below 1, got 1.0"),
     ],
 )

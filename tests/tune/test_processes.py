@@ -25,7 +25,7 @@ def slow(given, folder, **options):
         time.sleep(600)
     return train(given, folder, **options)
 work.train = slow
-given = {"data.train": sys.argv[1], "data.share": 0.3}
+given = {"data.train": sys.argv[1], "data.dev_fraction": 0.3}
 base = config.recipe("tfidf").with_values(given, "test")
 tune(base, sys.argv[2], search=parse([sys.argv[4]]), sampler="random", trials=4, seeds=0)
 """
@@ -90,7 +90,14 @@ def test_a_race_for_trials_gives_each_of_them_once(tmp_path):
 def test_two_commands_share_one_search(tmp_path):
     base, out = tfidf(tmp_path), tmp_path / "out"
     words = [sys.executable, "-m", "weft", "tune", "--recipe", "tfidf", "-o", str(out)]
-    words += ["--train", base["data"]["train"], "--set", "data.share=0.3", "--search", STRENGTH]
+    words += [
+        "--train",
+        base["data"]["train"],
+        "--set",
+        "data.dev_fraction=0.3",
+        "--search",
+        STRENGTH,
+    ]
     words += ["--sampler", "random", "--trials", "5", "--seeds", "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     both = [

@@ -24,7 +24,10 @@ def base(tmp_path):
 
 def tfidf(folder, **more):
     path = folder / "train.tsv"
-    given = {"data.train": str(path if path.is_file() else small.file(folder)), "data.share": 0.3}
+    given = {
+        "data.train": str(path if path.is_file() else small.file(folder)),
+        "data.dev_fraction": 0.3,
+    }
     return config.recipe("tfidf").with_values(given | more, "test")
 
 
@@ -123,7 +126,7 @@ def test_the_table_of_a_configuration_is_the_space(base, tmp_path):
     path = tmp_path / "c.toml"
     data = base["data"]["train"]
     path.write_text(
-        f'[classic]\nkind = "tfidf"\n[data]\ntrain = "{data}"\nshare = 0.3\n'
+        f'[classic]\nkind = "tfidf"\n[data]\ntrain = "{data}"\ndev_fraction = 0.3\n'
         '[search]\n"classic.strength" = [1.0, 2.0]\nclassic.minimum = {low = 1, high = 2}\n'
     )
     given = config.load(path)
@@ -207,7 +210,7 @@ def test_options_that_make_no_sense(base, tmp_path, options, message):
 
 def test_there_must_be_something_to_compare_on(tmp_path):
     with pytest.raises(UserError, match=r"no dev examples.*--dev FILE"):
-        run(tfidf(tmp_path, **{"data.share": 0.0}), tmp_path / "out")
+        run(tfidf(tmp_path, **{"data.dev_fraction": 0.0}), tmp_path / "out")
     with pytest.raises(UserError, match="measured on the restarts only"):
         run(tfidf(tmp_path, **{"data.test": str(tmp_path / "train.tsv")}), tmp_path / "out")
 
@@ -230,7 +233,7 @@ def test_a_squared_error_is_searched_downwards(tmp_path):
     (tmp_path / "numbers.tsv").write_text("".join(["label\ttext\n", *rows]))
     given = {
         "data.train": str(tmp_path / "numbers.tsv"),
-        "data.share": 0.3,
+        "data.dev_fraction": 0.3,
         "task.kind": "regress",
         "train.metric": "mse",
     }
@@ -252,7 +255,7 @@ def test_bad_trials_are_pruned_and_the_test_file_is_not_looked_at(tmp_path, monk
     )
     given = {
         "data.train": str(data),
-        "data.share": 0.3,
+        "data.dev_fraction": 0.3,
         "data.test": str(data),
         "tokenizer.minimum": 1,
         "embedder.width": 7,

@@ -90,8 +90,8 @@ def test_a_setting_s_own_type_decides_what_is_whole():
         ("train.seed=1,2", "pass --seeds K instead"),
         ("train.metric=accuracy,macro_f1", "changes what is measured"),
         ("task.smoothing=0.1", "changes what is measured"),
-        ("data.share=0.1,0.2", "changes the examples.*limit, truncate, phrases"),
-        ("data.shar=0.1,0.2", "Unknown option 'shar'.*Did you mean 'share'"),
+        ("data.dev_fraction=0.1,0.2", "changes the examples.*limit, truncate, phrases"),
+        ("data.dev_fracton=0.1,0.2", "Unknown option 'dev_fracton'.*Did you mean 'dev_fraction'"),
         ("classic.strength=1,2", r"has no \[classic\]; it has \[tokenizer\], \[embedder\]"),
     ],
 )

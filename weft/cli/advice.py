@@ -26,13 +26,13 @@ def options_of(command: Any) -> dict[str, frozenset[str]]:
 def fit_advice(message: str, verb: str, offered: dict[str, frozenset[str]]) -> str:
     """Return a message that suggests no option which the verb lacks.
 
-    Bad rows cannot be skipped by a verb without --problems; any other option is named with a verb
+    Bad rows cannot be skipped by a verb without --on-bad-row; any other option is named with a verb
     that has it.
     """
     own = offered.get(verb)
     if own is None:
         return message
-    if "--problems" not in own:
+    if "--on-bad-row" not in own:
         message = message.replace(f", or {SKIP_HINT}", "").replace(
             f" {SKIP_HINT[0].upper()}{SKIP_HINT[1:]}.", ""
         )

@@ -29,7 +29,7 @@ def check(
         ),
     ],
     text: options.Text = "",
-    other: options.Other = "",
+    text_pair: options.TextPair = "",
     label: options.Label = "",
     target: options.Target = "",
     names: options.Names = "",
@@ -58,7 +58,7 @@ def check(
     from weft.doctor.finding import MAX_SHOWN_PLACES as PLACES
     from weft.doctor.formats.files import MATRICES, PARALLEL
 
-    first, second, third = (options.column(column) for column in (text, other, label))
+    first, second, third = (options.column(column) for column in (text, text_pair, label))
     known = options.label_names(names) or ()
     found = open_for_check(files, first, second, third, target, task, format, limit, known)
     for line in found.lines:

@@ -23,7 +23,7 @@ def compare(
     ] = None,
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
     text: options.Text = "",
-    other: options.Other = "",
+    text_pair: options.TextPair = "",
     label: options.Label = "",
     target: options.Target = "",
     names: options.Names = "",
@@ -34,7 +34,7 @@ def compare(
             "nodes, seq2seq or language; default: detected from the file."
         ),
     ] = "",
-    problems: options.Problems = "",
+    on_bad_row: options.OnBadRow = "",
     recipes: Annotated[
         str, typer.Option(help="Comma-separated recipe names; default: all that fit the task.")
     ] = "",
@@ -66,8 +66,8 @@ def compare(
     from weft.report.compare import compare as run
     from weft.report.compare import folder_for, show
 
-    flags = {"data.text": text, "data.label": label, "data.problems": problems}
-    flags |= {"data.target": target, "data.other": other}
+    flags = {"data.text": text, "data.label": label, "data.on_bad_row": on_bad_row}
+    flags |= {"data.target": target, "data.text_pair": text_pair}
     changes: dict[str, Any] = {k: options.column(v) for k, v in flags.items() if v}
     if names:
         changes["data.names"] = options.label_names(names)

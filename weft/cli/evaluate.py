@@ -35,7 +35,7 @@ def evaluate(
         str, typer.Argument(help="Labelled file, or SOURCE,TARGET; - is standard input.")
     ],
     text: options.Text = "",
-    other: options.Other = "",
+    text_pair: options.TextPair = "",
     label: options.Label = "",
     target: options.Target = "",
     names: options.Names = "",
@@ -52,7 +52,7 @@ def evaluate(
     report: Annotated[
         str, typer.Option(help="Write per-label scores, confusion matrix and errors to PAGE.html.")
     ] = "",
-    problems: options.Problems = "error",
+    on_bad_row: options.OnBadRow = "error",
     device: options.Device = "auto",
     rounded: options.Int8 = False,
     replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
@@ -65,7 +65,7 @@ def evaluate(
     from weft.run.data import example_source, read_mode
     from weft.text.example import Tally
 
-    chosen = options.bad_row_policy(problems)
+    chosen = options.bad_row_policy(on_bad_row)
     if errors < 0:
         raise UserError(f"--errors should be 0 or more, got {errors}.")
     if report and not report.endswith((".html", ".htm")):
@@ -77,18 +77,18 @@ def evaluate(
         predictor,
         file,
         text=options.column(text),
-        other=options.column(other),
+        text_pair=options.column(text_pair),
         label=options.column(label),
         names=options.label_names(names),
         target=target,
-        problems=chosen,
+        on_bad_row=chosen,
     )
     tally = Tally()
     with jsonl(predictions) as out, counting("texts") as count:
         measure = measured(
             predictor,
             example_source(data, file, tally, mode=read_mode(predictor.config["task"]))(),
-            problems=data.problems,
+            on_bad_row=data.on_bad_row,
             tally=tally,
             predictions=out,
             watch=count,

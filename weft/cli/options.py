@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.run.data import Data
 
 Text = Annotated[str, typer.Option(help="Column of the text: a name or a position from 0.")]
-Other = Annotated[
+TextPair = Annotated[
     str, typer.Option(help="Column of the second text of a pair: a name or a position from 0.")
 ]
 Label = Annotated[str, typer.Option(help="Column of the label: a name or a position from 0.")]
@@ -56,7 +56,7 @@ Overwrite = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="Output folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-Problems = Annotated[str, typer.Option(help="On a bad row: error stops, skip drops and counts it.")]
+OnBadRow = Annotated[str, typer.Option(help="On a bad row: error stops, skip drops and counts it.")]
 
 
 def _begin_trust(context: typer.Context, packages: list[str]) -> list[str]:
@@ -79,9 +79,9 @@ Trust = Annotated[
 
 
 def bad_row_policy(value: str) -> Literal["error", "skip"]:
-    """What --problems says, checked."""
+    """What --on-bad-row says, checked."""
     if value not in ("error", "skip"):
-        raise UserError(f"--problems should be error or skip, got '{value}'.")
+        raise UserError(f"--on-bad-row should be error or skip, got '{value}'.")
     return "skip" if value == "skip" else "error"
 
 
@@ -101,7 +101,7 @@ def data_for_model(predictor: "Predictor", file: str, **given: Any) -> "Data":
     known = {field.name for field in fields(Data)}
     saved = {k: v for k, v in predictor.config["data"].items() if k in known}
     # What belongs to the training file alone, and what every file is asked anew.
-    for name in ("train", "dev", "test", "format", "id", "phrases", "parser", "problems"):
+    for name in ("train", "dev", "test", "format", "id", "phrases", "parser", "on_bad_row"):
         saved.pop(name, None)
     named = {k: v for k, v in given.items() if v not in ("", None)}
     learned = predictor.config["data"].get("train", "")
@@ -117,7 +117,7 @@ def data_for_model(predictor: "Predictor", file: str, **given: Any) -> "Data":
         ):
             # A table, or a file of another kind, has its targets in a column; a pair says it.
             saved |= {"target": "", "references": ()}
-    saved |= _fit_columns(saved, file, not named.keys().isdisjoint({"text", "label", "other"}))
+    saved |= _fit_columns(saved, file, not named.keys().isdisjoint({"text", "label", "text_pair"}))
     return Data(**{**saved, **named})
 
 
@@ -126,11 +126,11 @@ def _fit_columns(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any
     from weft.text.read import Columns, table_layout
     from weft.text.reading_plan import adapt_columns
 
-    keys = ("text", "label", "other")
+    keys = ("text", "label", "text_pair")
     given = {key: None if saved.get(key, "") == "" else saved[key] for key in keys}
     if file == "-" or not any(value is not None for value in given.values()):
         return {}
-    columns = Columns(given["text"], given["label"], other=given["other"])
+    columns = Columns(given["text"], given["label"], text_pair=given["text_pair"])
     found = adapt_columns(columns, file)
     if found != columns and not named and (table := table_layout(file, found)) is not None:
         typer.echo(f"{file}: {table.describe()}", err=True)

@@ -37,7 +37,7 @@ def predict(
         ),
     ] = None,
     text: options.Text = "",
-    other: options.Other = "",
+    text_pair: options.TextPair = "",
     as_json: options.Json = False,
     every: Annotated[
         bool, typer.Option("--all", help="With --json: the probability of every label.")
@@ -48,7 +48,7 @@ def predict(
     weights: Annotated[
         bool, typer.Option("--weights", help="With --json: the attention weight of each token.")
     ] = False,
-    problems: options.Problems = "error",
+    on_bad_row: options.OnBadRow = "error",
     device: options.Device = "auto",
     rounded: options.Int8 = False,
     replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
@@ -79,7 +79,7 @@ def predict(
     typed = _texts(inputs or ["-"], predictor.pairs)
     rows = (
         ((example, None) for example in typed) if typed else
-        _read_inputs(predictor, (inputs or ["-"])[0], (text, other), problems, tally, conllu)
+        _read_inputs(predictor, (inputs or ["-"])[0], (text, text_pair), on_bad_row, tally, conllu)
     )  # fmt: skip
     given = _warn_about_long_texts(predictor, rows)
     partly = 0
@@ -142,13 +142,13 @@ def _read_inputs(
     predictor: "Predictor",
     file: str,
     named: tuple[str, str],
-    problems: str,
+    on_bad_row: str,
     tally: "Tally",
     conllu: bool,
 ) -> Iterator[Given]:
     from weft.text.read import Columns, read
 
-    chosen = options.bad_row_policy(problems)
+    chosen = options.bad_row_policy(on_bad_row)
     if conllu and file != "-" and _is_conllu(file):
         from weft.predict.conllu import example_of
         from weft.text.formats.conllu import read_conllu
@@ -158,13 +158,13 @@ def _read_inputs(
         return
     # In a file of words the last column is the label, and not part of what is read.
     label = None if predictor.by_word and not predictor.pairs else ""
-    text, other = (options.column(one) if one else None for one in named)
-    columns = Columns(text=text, label=label, other=other, two=predictor.pairs)
+    text, text_pair = (options.column(one) if one else None for one in named)
+    columns = Columns(text=text, label=label, text_pair=text_pair, two=predictor.pairs)
     if label is None and text is None:
         columns = _of_words(predictor.config["data"], file, columns)
     if predictor.config["task"].get("record") and text is None:
         columns = _of_record(predictor.config["data"], file, columns)
-    if predictor.pairs and (text, other) == (None, None):
+    if predictor.pairs and (text, text_pair) == (None, None):
         columns = _of_pair(predictor.config["data"], file, columns)
     rows = read(file, columns=columns, on_bad_row=chosen, skipped=tally, keep_empty=True)
     blanks = predictor.config["task"]["kind"] == "masked" and chosen == "skip"
@@ -233,9 +233,9 @@ def _of_pair(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
     """Where both texts stand in a table: as in the training file, where its columns are there."""
     from weft.text.read import Columns, table_layout
 
-    if "" in (saved["text"], saved["other"]):
+    if "" in (saved["text"], saved["text_pair"]):
         return default
-    columns = Columns(saved["text"], "", other=saved["other"])
+    columns = Columns(saved["text"], "", text_pair=saved["text_pair"])
     with suppress(UserError):
         if table_layout(file, columns) is not None:
             return columns

@@ -42,7 +42,7 @@ def train(
     size: Annotated[int | None, typer.Option(help="Vocabulary size; 0 keeps every word.")] = None,
     lowercase: Annotated[bool | None, typer.Option(help="Lowercase the text first.")] = None,
     text: TextColumn = None,
-    problems: options.Problems = "error",
+    on_bad_row: options.OnBadRow = "error",
     overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Train a tokenizer and write it to one JSON file."""
@@ -57,7 +57,7 @@ def train(
     given = {name: value for name, value in settings.items() if value is not None}
     part = registry.build("tokenizer", given)
     with _progress("Reading") as count:
-        rows = (row for file in files for row in _texts(file, text, problems))
+        rows = (row for file in files for row in _texts(file, text, on_bad_row))
         tokenizer = part.train(count(row for row in rows if row.strip()))
     tokenizer.save(output)
     typer.echo(f"{output}: {kind} tokenizer of {len(tokenizer)} entries", err=True)
@@ -71,13 +71,13 @@ def encode(
         bool, typer.Option("--json", help="One JSON object per text: ids, tokens, spans.")
     ] = False,
     text: TextColumn = None,
-    problems: options.Problems = "error",
+    on_bad_row: options.OnBadRow = "error",
 ) -> None:
     """Print the tokens of each text, one text per line; an empty line for an empty text."""
     from weft.tokens import Tokenizer
 
     trained = Tokenizer.load(tokenizer)
-    for texts in _groups(_texts(file, text, problems)):
+    for texts in _groups(_texts(file, text, on_bad_row)):
         for line in _encode_batch(trained, texts, as_json):
             typer.echo(line)
 
@@ -117,13 +117,13 @@ def _encode_batch(tokenizer: Tokenizer, texts: list[str], as_json: bool) -> Iter
             yield " ".join(entries)
 
 
-def _texts(file: str, column: str | None, problems: str) -> Iterator[str]:
+def _texts(file: str, column: str | None, on_bad_row: str) -> Iterator[str]:
     """The texts of a file, with a line on the rows that were skipped."""
     from weft.text.columns import NO_LABEL, Columns
     from weft.text.example import Tally
     from weft.text.read import read
 
-    tally, chosen = Tally(), options.bad_row_policy(problems)
+    tally, chosen = Tally(), options.bad_row_policy(on_bad_row)
     # Blank lines are part of any prose; labels are of no interest here.
     columns = Columns(text=column, label=NO_LABEL)
     for example in read(file, columns=columns, on_bad_row=chosen, skipped=tally, keep_empty=True):

@@ -119,8 +119,8 @@ def right(config: Config, data: Data) -> Gold | None:
     examples = example_source(data, data.train)
     task = built(config.sections, **infer_task_settings(config, examples))
     prepare = getattr(task, "prepare", lambda example, tally: example)
-    tally, skip = Tally(), data.problems == "skip"
-    space = task.space(preprocess(examples(), task, tally, data.problems))
+    tally, skip = Tally(), data.on_bad_row == "skip"
+    space = task.space(preprocess(examples(), task, tally, data.on_bad_row))
 
     def gold(example: Example) -> Structure | None:
         try:
@@ -141,7 +141,7 @@ def _names(example: Example) -> Sequence[str]:
 
 
 def _left_out(data: Data, paths: Sequence[str]) -> tuple[str, ...]:
-    if data.problems == "error":  # then a bad row has stopped us already
+    if data.on_bad_row == "error":  # then a bad row has stopped us already
         return ()
     tally = Tally()
     for path in paths:

@@ -21,7 +21,7 @@ KNOWN = {
     "parse": "a head for each word, as CoNLL-U has them",
     "constituency": "bracketed trees, or columns with parse bits",
     "nodes": "bracketed trees",
-    **dict.fromkeys(TWO, "two texts in each row: --text A --other B"),
+    **dict.fromkeys(TWO, "two texts in each row: --text A --text-pair B"),
     "span": "questions with answers in a passage, as SQuAD's JSON has them",
     "seq2seq": "a text that each text should become: the file beside it (--target), or --label",
 }

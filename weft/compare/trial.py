@@ -117,7 +117,7 @@ def _in_order(data: Data, mode: ReadMode) -> Splits:
     texts = example_source(data, data.train, mode=mode)
     rows = sum(1 for _ in texts())
     ends = rows - round(TEST_FRACTION * rows)
-    first = ends if data.dev else ends - round(data.share * rows)
+    first = ends if data.dev else ends - round(data.dev_fraction * rows)
     dev = example_source(data, data.dev, mode=mode) if data.dev else _part(texts, first, ends)
     return Splits(_part(texts, 0, first), dev, _part(texts, ends, rows))
 

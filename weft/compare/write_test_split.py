@@ -95,11 +95,11 @@ def _pieces(data: Data, kind: str, chosen: list[Example]) -> list[str]:
     """The chosen sentences as they stand in the file."""
     lines = {example.line for example in chosen}
     if kind == "conllu":
-        sentences = conllu.read_conllu(data.train, on_bad_row=data.problems)
+        sentences = conllu.read_conllu(data.train, on_bad_row=data.on_bad_row)
         return [conllu.format(sentence) for sentence in sentences if sentence.line in lines]
     if kind == "conll":
         words, tags = (None if c == "" else c for c in (data.text, data.label))
-        rows = conll.read_columns(data.train, words=words, tags=tags, on_bad_row=data.problems)
+        rows = conll.read_columns(data.train, words=words, tags=tags, on_bad_row=data.on_bad_row)
         return [conll.format(sentence) for sentence in rows if sentence.line in lines]
     return [f"{trees.format(example.tree)}\n" for example in chosen if example.tree]
 

@@ -106,7 +106,7 @@ def export_checkpoint(
         files = {"config.json": made, **_tokenizer_files(tokenizer, spec, family, limit)}
     if head is NO_HEAD:
         own = sentence_transformers.to_files(
-            config["pool"], spec["hidden"], config["data"]["limit"] or limit
+            config["pool"], spec["hidden"], config["data"]["max_tokens"] or limit
         )
         files |= own or {}
     return ExportedCheckpoint(family.title + head.suffix, tensors, files, note)

@@ -61,7 +61,7 @@ def open_for_check(
     if limit < 1:
         raise UserError(f"--limit should be 1 or more words, got {limit}.")
     named = [None if column == "" else column for column in (text, label, other)]
-    columns = Columns(named[0], named[1], other=named[2], writes=task == "seq2seq")
+    columns = Columns(named[0], named[1], text_pair=named[2], writes=task == "seq2seq")
     return open_files(files, columns, format or None, target, names, task)
 
 

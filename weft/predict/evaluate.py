@@ -24,7 +24,7 @@ def evaluate(
     predictor: Predictor,
     examples: Iterable[Example],
     *,
-    problems: Literal["error", "skip"] = "error",
+    on_bad_row: Literal["error", "skip"] = "error",
     tally: Tally | None = None,
     predictions: IO[str] | None = None,
     watch: Callable[[int], None] = lambda rows: None,
@@ -46,8 +46,8 @@ def evaluate(
     while chunk := list(islice(stream, chunk_size(space))):
         kept, targets = [], []
         parser = getattr(predictor.engine, "parser", None)
-        for example in preprocess(chunk, task, tally, problems, parser):
-            if (target := _target(predictor, example, problems, tally)) is not None:
+        for example in preprocess(chunk, task, tally, on_bad_row, parser):
+            if (target := _target(predictor, example, on_bad_row, tally)) is not None:
                 kept.append(example)
                 targets.append(target)
         if kept:
@@ -192,13 +192,13 @@ def missing_label_error(task: Any, example: Example) -> UserError:
     return UserError(f"{example.where}: no label. Give the label column with --label.")
 
 
-def _target(predictor: Predictor, example: Example, problems: str, tally: Tally) -> Any:
+def _target(predictor: Predictor, example: Example, on_bad_row: str, tally: Tally) -> Any:
     try:
         if example.label is None and example.tree is None:
             raise missing_label_error(predictor.task, example)
         return predictor.task.target(example, predictor.space)
     except UserError:
-        if problems == "error":
+        if on_bad_row == "error":
             raise
         what = "rows without a label skipped" if example.label is None else "unknown labels skipped"
         tally.add(what, example.where)

@@ -394,17 +394,19 @@ def _check_search(settings: Mapping[str, Any], path: Path) -> None:
 
 def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float, int]:
     """How long a text may be, what is done with a longer one, and how far its windows overlap."""
-    limit, policy = data.get("limit"), data.get("truncate")
+    limit, policy = data.get("max_tokens"), data.get("truncate")
     # Which older models do not have:
-    overlap, characters = data.get("overlap", OVERLAP), data.get("characters", CHARACTERS)
+    overlap, characters = data.get("overlap", OVERLAP), data.get("max_characters", CHARACTERS)
     for name, value, hint in (
-        ("limit", limit, int), ("truncate", policy, Policy), ("overlap", overlap, float),
-        ("characters", characters, int),
+        ("max_tokens", limit, int), ("truncate", policy, Policy), ("overlap", overlap, float),
+        ("max_characters", characters, int),
     ):  # fmt: skip
         if not fits(value, hint):
             raise UserError(f"{path}: data.{name} should be {plain(hint)}, got {value!r}.")
     if limit < 0 or characters < 0 or not 0 <= overlap < 1:  # type: ignore[operator]
-        raise UserError(f"{path}: data.limit is {limit}, data.overlap {overlap}: out of range.")
+        raise UserError(
+            f"{path}: data.max_tokens is {limit}, data.overlap {overlap}: out of range."
+        )
     return limit, policy, overlap, characters  # type: ignore[return-value]
 
 

@@ -293,7 +293,7 @@ def _as_pair(given: Any, number: int) -> Example:
     where = given.where if isinstance(given, Example) and given.file else f"Text {number}"
     raise UserError(
         f"{where}: this model reads two texts, and here is no second one. In Python, give pairs, "
-        "[(text, other), …]; of a file, name the columns, --text A --other B."
+        "[(text, other), …]; of a file, name the columns, --text A --text-pair B."
     )
 
 

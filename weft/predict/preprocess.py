@@ -18,7 +18,7 @@ def preprocess(
     examples: Iterable[Example],
     task: Any,
     tally: Tally,
-    problems: str = "error",
+    on_bad_row: str = "error",
     parser: Parser | None = None,
 ) -> Iterator[Example]:
     """The examples as the task reads them; what it cannot read is an error, or left out."""
@@ -32,7 +32,7 @@ def preprocess(
             try:
                 yield prepare(example, tally)
             except UserError:
-                if problems == "error":
+                if on_bad_row == "error":
                     raise
                 tally.add("rows the task cannot read skipped", example.where)
 

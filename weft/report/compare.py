@@ -228,7 +228,7 @@ def _chosen(data: Data, given: dict[str, Any], name: str, hint: str) -> tuple[Da
     task = {"kind": "classify", **configuration.recipe(name)["task"]}
     task |= {key[5:]: value for key, value in given.items() if key.startswith("task.")}
     data, lines = choose_columns(data, task)
-    chosen = {f"data.{key}": getattr(data, key) for key in ("text", "other", "label", "second")}
+    chosen = {f"data.{key}": getattr(data, key) for key in ("text", "text_pair", "label", "second")}
     given |= {key: value for key, value in chosen.items() if value != ""}
     return data, "\n".join(filter(None, (*lines, hint)))
 

@@ -98,7 +98,7 @@ class ClassicRun:
         )  # fmt: skip
         for line in getattr(self.part, "remarks", ()):
             self.watch.say(line)
-        return ClassicEngine(self.part, self.space, self.data.characters, self.data.truncate)
+        return ClassicEngine(self.part, self.space, self.data.max_characters, self.data.truncate)
 
     @property
     def is_language_model(self) -> bool:
@@ -156,11 +156,11 @@ class ClassicRun:
             try:
                 targets.append(self.task.target(example, self.space))
             except UserError:
-                if self.data.problems == "error":
+                if self.data.on_bad_row == "error":
                     raise
                 continue  # a label of dev that training does not have; the notes will say so
             if not self.by_word:
-                short, share = truncate_text(example, self.data.characters, self.data.truncate)
+                short, share = truncate_text(example, self.data.max_characters, self.data.truncate)
                 assert isinstance(short, Example)
                 example = short
                 if share < 1:

@@ -53,7 +53,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     place = Path(output)
     _prepare_folder(place, overwrite, "model.json")
     section, space = _task_and_labels(checkpoint)
-    data = {"limit": checkpoint.sentence.limit} if checkpoint.sentence else {}
+    data = {"max_tokens": checkpoint.sentence.limit} if checkpoint.sentence else {}
     tokenizer = checkpoint.tokenizer
     sections = {
         **checkpoint.sections(),
@@ -76,7 +76,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     notes = checkpoint.notes
     if weights.left:
         notes.append(f"left out, since nothing asks for it: {join_names(weights.left)}")
-    limits = full["data"]["limit"], full["data"]["truncate"]
+    limits = full["data"]["max_tokens"], full["data"]["truncate"]
     engine = NeuralEngine(model, make_indexer(model, tokenizer, *limits), on("cpu"))
     predictor = Predictor(engine, made, known, full)
     record = {

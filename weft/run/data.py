@@ -37,7 +37,7 @@ class Data:
     test: str = ""
     format: str = ""  # empty: recognised
     text: str | int = ""  # column, by name or position; empty: recognised
-    other: str | int = ""  # column of the second text, where there are two; empty: recognised
+    text_pair: str | int = ""  # column of the second text, where there are two; empty: recognised
     label: str | int = ""
     id: str | int = ""
     separator: str = ""  # between several labels in one cell
@@ -51,28 +51,32 @@ class Data:
     references: tuple[str, ...] = ()  # endings of more such files, or columns beside the label
     fields: tuple[str, ...] = ()  # columns that make up a record in place of the text; "*": all
     documents: DocumentLayout = "auto"  # of raw text: what a line holds
-    problems: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
-    limit: int = 0  # tokens of a text that are read; 0: as many as the model can
-    characters: int = CHARACTERS  # of a text that are read where the model has no limit; 0: all
+    on_bad_row: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
+    max_tokens: int = 0  # tokens of a text that are read; 0: as many as the model can
+    max_characters: int = CHARACTERS  # of a text that are read where the model has no limit; 0: all
     truncate: Policy = "head"  # what is read of a longer text
     overlap: float = OVERLAP  # of windows with their neighbours
-    share: float = 0.1  # of train that becomes dev when no dev is given
-    golden: int = 5  # texts stored in the model with their answers, replayed when it is loaded
+    dev_fraction: float = 0.1  # of train that becomes dev when no dev is given
+    golden_examples: int = (
+        5  # texts stored in the model with their answers, replayed when it is loaded
+    )
 
 
 def validate(data: Data) -> Data:
     """The same settings, or a UserError for a value that makes no sense."""
-    if data.limit < 0:
-        raise UserError(f"data.limit should be 0 (no limit) or more, got {data.limit}.")
-    if data.characters < 0:
-        raise UserError(f"data.characters should be 0 (no limit) or more, got {data.characters}.")
+    if data.max_tokens < 0:
+        raise UserError(f"data.max_tokens should be 0 (no limit) or more, got {data.max_tokens}.")
+    if data.max_characters < 0:
+        raise UserError(
+            f"data.max_characters should be 0 (no limit) or more, got {data.max_characters}."
+        )
     if not 0 <= data.overlap < 1:
         raise UserError(f"data.overlap should be at least 0 and below 1, got {data.overlap}.")
-    if not 0 <= data.share < 1:
-        raise UserError(f"data.share should be from 0 to below 1, got {data.share}.")
+    if not 0 <= data.dev_fraction < 1:
+        raise UserError(f"data.dev_fraction should be from 0 to below 1, got {data.dev_fraction}.")
     check_names(data.names)
-    if data.golden < 0:
-        raise UserError(f"data.golden should be 0 or more, got {data.golden}.")
+    if data.golden_examples < 0:
+        raise UserError(f"data.golden_examples should be 0 or more, got {data.golden_examples}.")
     return data
 
 
@@ -95,14 +99,14 @@ def like_train(data: Data, path: str) -> Data:
 
 
 def _column_names(columns: Columns) -> dict[str, Any]:
-    return {"text": columns.text, "label": columns.label, "other": columns.other}
+    return {"text": columns.text, "label": columns.label, "text_pair": columns.text_pair}
 
 
 def _with_columns(data: Data, columns: Columns) -> Data:
     text, label, other = (
-        "" if c is None else c for c in (columns.text, columns.label, columns.other)
+        "" if c is None else c for c in (columns.text, columns.label, columns.text_pair)
     )
-    return replace(data, text=text, label=label, other=other)
+    return replace(data, text=text, label=label, text_pair=other)
 
 
 def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str, ...]]:
@@ -135,7 +139,7 @@ def _describe_parallel(files: Sequence[str], second: SecondFile) -> tuple[str, .
 
 
 def _selected_columns(data: Data) -> Columns:
-    given = (data.text, data.label, data.id, data.other)
+    given = (data.text, data.label, data.id, data.text_pair)
     text, label, identity, other = (None if c == "" else c for c in given)
     more = () if data.target else tuple(data.references)
     return Columns(text, label, identity, tuple(data.fields), more, other)
@@ -157,23 +161,23 @@ def example_source(
         if mode != "labelled" and is_matrix_file(path):
             raise not_text_error(path)
         if mode == "running":
-            return read_raw_lines(path, on_bad_row=data.problems, skipped=tally)
+            return read_raw_lines(path, on_bad_row=data.on_bad_row, skipped=tally)
         if mode == "documents":
             return read_documents(
-                path, data.documents, columns=columns, on_bad_row=data.problems, skipped=tally
+                path, data.documents, columns=columns, on_bad_row=data.on_bad_row, skipped=tally
             )
         files = resolve_files(path, data.target, data.references)
         if len(files) > 1 and mode == "texts" and not data.target:
             raise file_not_found(path)  # a text is foretold by itself
         if len(files) > 1:
             return read_parallel(
-                *files, on_bad_row=data.problems, skipped=tally, second=data.second
+                *files, on_bad_row=data.on_bad_row, skipped=tally, second=data.second
             )
         return read(
             path,
             columns=columns,
             format=data.format or None,
-            on_bad_row=data.problems,
+            on_bad_row=data.on_bad_row,
             skipped=tally,
             phrases=phrases,
             separator=data.separator or None,
@@ -184,7 +188,7 @@ def example_source(
         return lambda: _skip_blank(examples(), path, tally)
     if not data.names or mode != "labelled":
         return examples
-    return lambda: rename_labels(examples(), data.names, BadRows(path, data.problems, tally))
+    return lambda: rename_labels(examples(), data.names, BadRows(path, data.on_bad_row, tally))
 
 
 def _read_folder(data: Data, path: str, tally: Tally | None, mode: ReadMode) -> Iterator[Example]:
@@ -232,10 +236,10 @@ def labelled_only(
     """Examples fit to train or measure on: where labels are asked for, none is a problem."""
     for example in examples():
         if mode == "labelled" and example.label is None and example.tree is None:
-            if data.problems == "error":
+            if data.on_bad_row == "error":
                 raise UserError(
                     f"{example.where}: no label. Give the label column with --label, "
-                    "or pass --problems skip to leave such rows out."
+                    "or pass --on-bad-row skip to leave such rows out."
                 )
             tally.add("rows without a label skipped", example.where)
             continue

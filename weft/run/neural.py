@@ -87,8 +87,8 @@ class NeuralRun:
             if note := disk_space_warning(self.folder, *_state_bytes(model, self.settings)):
                 self.watch.say(f"warning: {note}")
             data = self.data
-            lengths = data.overlap, data.characters
-            index = make_indexer(model, tokenizer, data.limit, data.truncate, cuts, *lengths)
+            lengths = data.overlap, data.max_characters
+            index = make_indexer(model, tokenizer, data.max_tokens, data.truncate, cuts, *lengths)
             train: TrainingData
             dev: Store | Documents | None
             held = self.splits.dev

@@ -79,9 +79,9 @@ def from_files(
         return _sequential_splits(data, tally, mode)
 
     def in_dev(example: Example) -> bool:
-        return in_holdout(group_key(example), data.share)
+        return in_holdout(group_key(example), data.dev_fraction)
 
-    if not classes or data.dev or not data.share:
+    if not classes or data.dev or not data.dev_fraction:
         return _split_files(data, None, in_dev, tally)
 
     @cache
@@ -161,13 +161,13 @@ def _sequential_splits(data: Data, tally: Tally | None, mode: ReadMode) -> Split
 
     test = file(data.test) if data.test else None
     whole = example_source(data, data.train, tally, mode=mode)
-    if data.dev or not data.share:
+    if data.dev or not data.dev_fraction:
         return Splits(whole, file(data.dev) if data.dev else None, test)
 
     @cache
     def first() -> int:
         rows = sum(1 for _ in example_source(data, data.train, mode=mode)())
-        return rows - int(data.share * rows + 0.5)
+        return rows - int(data.dev_fraction * rows + 0.5)
 
     return Splits(
         lambda: islice(whole(), first()),
@@ -205,7 +205,10 @@ def choose_holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Ho
     class loses all of its rows. Two passes, of which the first keeps two hashes and a label's
     number of each row.
     """
-    shares = {"test": 0.0 if data.test else TEST_FRACTION, "dev": 0.0 if data.dev else data.share}
+    shares = {
+        "test": 0.0 if data.test else TEST_FRACTION,
+        "dev": 0.0 if data.dev else data.dev_fraction,
+    }
     if not any(shares.values()):
         return Holdout()
     keys, order, values = array("Q"), array("L"), array("d")
@@ -294,7 +297,7 @@ def _split_files(
         return lambda: (e for e in texts() if mine(e) and not any(out(e) for out in earlier))
 
     test = part(data.test, in_test)
-    dev = part(data.dev, in_dev if data.share else None)
+    dev = part(data.dev, in_dev if data.dev_fraction else None)
     whole = example_source(data, data.train, tally, phrases=data.phrases)
     train = _remaining(whole, texts, lambda e: any(out(e) for out in taken), data.phrases)
     return Splits(train, dev, test)
@@ -430,13 +433,13 @@ def _remaining(
 
 
 def _in_dev(example: Example, data: Data) -> bool:
-    return not data.dev and in_holdout(group_key(example), data.share)
+    return not data.dev and in_holdout(group_key(example), data.dev_fraction)
 
 
 def _dev_source(data: Data, rest: Source, in_dev: Callable[[Example], bool]) -> Source | None:
     if data.dev:
         return example_source(like_train(data, data.dev), data.dev)
-    return (lambda: filter(in_dev, rest())) if data.share else None
+    return (lambda: filter(in_dev, rest())) if data.dev_fraction else None
 
 
 def _strata(examples: Sequence[Example], numbers: bool) -> list[object]:

@@ -96,7 +96,7 @@ class SplitTokeniser:
             try:
                 yield example, self.task.target(example, self.space)
             except UserError:
-                if self.data.problems == "error":
+                if self.data.on_bad_row == "error":
                     raise
                 self.tally.add("unknown labels skipped", example.where)
 

@@ -54,7 +54,7 @@ MAX_GOLDEN_CHARACTERS = 2000  # characters; longer texts would make a model fold
 
 
 NEURAL_ADVICE = (
-    "Lower train.batch_size or train.max_tokens, set data.limit, or choose a smaller network."
+    "Lower train.batch_size or train.max_tokens, set data.max_tokens, or choose a smaller network."
 )
 CLASSIC_ADVICE = "Lower classic.size, train on fewer texts, or merge rare labels."
 
@@ -134,7 +134,7 @@ def _train(
             _check_parts(full, task)
         parser = _load_parser(data.parser, task, device)
         splits = _preprocess_splits(splits, task, tally, data, parser)
-        skip = data.problems == "skip"
+        skip = data.on_bad_row == "skip"
         rows = (
             require_rows(labelled_only(splits.train, data, tally, manner), data)
             if skip
@@ -244,7 +244,7 @@ def _evaluate_and_save(
         with jsonl(folder / "predictions.jsonl") as file:
             tally.open = name == "test"
             measure = evaluate(
-                predictor, source(), problems=data.problems, tally=tally, predictions=file
+                predictor, source(), on_bad_row=data.on_bad_row, tally=tally, predictions=file
             )
             tally.open = False
         figures = measure.figures()
@@ -278,7 +278,7 @@ def _evaluate_and_save(
     dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
     texts = (ask(example) for example in chain(dev, splits.train()))
     golden = (text for text in texts if len("".join(text)) <= MAX_GOLDEN_CHARACTERS)
-    predictor.save(folder / "model", list(islice(golden, data.golden)), record)
+    predictor.save(folder / "model", list(islice(golden, data.golden_examples)), record)
     watch.say(f"model saved in {folder / 'model'}")
     return RunResult(predictor, found, record)
 
@@ -320,12 +320,12 @@ def _preprocess_splits(
         if source is None or not hasattr(task, "prepare"):
             return source
         if parser is None:
-            return lambda: preprocess(source(), task, tally, data.problems)
+            return lambda: preprocess(source(), task, tally, data.on_bad_row)
         kept: list[Any] = []  # parsed once
 
         def examples() -> Iterator[Any]:
             if not kept:
-                kept.extend(preprocess(source(), task, tally, data.problems, parser))
+                kept.extend(preprocess(source(), task, tally, data.on_bad_row, parser))
             return iter(kept)
 
         return examples
@@ -393,8 +393,10 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
     """Head and pool answer what the task asks: about every word, or about the text as a whole."""
     kind = full["task"]["kind"]
     if kind == "language":
-        if full["data"]["limit"]:
-            raise UserError("data.limit cuts texts, and a language model reads all: leave it out.")
+        if full["data"]["max_tokens"]:
+            raise UserError(
+                "data.max_tokens cuts texts, and a language model reads all: leave it out."
+            )
         return
     if "decoder" in full or kind == "seq2seq":
         if "decoder" not in full or kind != "seq2seq":

@@ -8,7 +8,7 @@ from weft.text.example import Example, Tally
 from weft.text.line_source import SKIP_HINT
 from weft.text.pair_columns import NO_AGREEMENT
 
-FIX = "Name the columns of the two texts, --text A --other B; in Python, give pairs: (text, other)."
+FIX = "Name the two columns, --text A --text-pair B; in Python, give pairs: (text, text_pair)."
 
 
 class Two:

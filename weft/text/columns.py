@@ -45,7 +45,9 @@ class Columns:
     id: str | int | None = None
     fields: tuple[str, ...] = ()  # that make up a record in the place of the text; "*": all others
     more: tuple[str, ...] = ()  # with other right answers, beside the label
-    other: str | int | None = None  # of the second text; None: where names say that there are two
+    text_pair: str | int | None = (
+        None  # of the second text; None: where names say that there are two
+    )
     two: bool = False  # whether there must be a second text
     writes: bool = False  # whether the label is a text that the first should become
     strict: bool = False  # whether several columns that fit equally well are an error
@@ -79,7 +81,7 @@ class TableLayout:
             for i in (self.text, self.label, self.other)
         )
         fields, more = (tuple(self.names[i] for i in some) for some in (self.fields, self.more))
-        return Columns(text, label, fields=fields, more=more, other=other)
+        return Columns(text, label, fields=fields, more=more, text_pair=other)
 
     def describe(self) -> str:
         """Say what each column is read as: "text: column 'a'; label: column 'b'; ignored: 'c'"."""
@@ -139,7 +141,7 @@ def layout_from_names(
         else _resolve_column(requested.label, names, file, "label")
     )
     identity = _resolve_column(requested.id, names, file, "id")
-    other = _resolve_column(requested.other, names, file, "other")
+    other = _resolve_column(requested.text_pair, names, file, "text-pair")
     others = _resolve_columns(requested.more, names, file, "label")
     fields = _resolve_fields(requested.fields, names, file, {label, identity, *others})
     if fields:
@@ -151,7 +153,7 @@ def layout_from_names(
     taken = given | {place for place in (other,) if place is not None}
     if identity is None:
         identity = _find_by_name(names, ID_NAMES, {text, label})
-    if label is None and requested.other is None:
+    if label is None and requested.text_pair is None:
         text, target = _find_source_and_target(names, columns, text, identity)
         label = target if requested.label is None else None
         other = None if label is not None and label == other else other  # one becomes the other
@@ -321,7 +323,7 @@ def _is_header(rows: Rows, requested: Columns) -> bool:
         requested.text,
         requested.label,
         requested.id,
-        requested.other,
+        requested.text_pair,
         *requested.fields,
         *requested.more,
     )

@@ -19,7 +19,7 @@ BadRowPolicy = Literal["error", "skip"]
 
 MAX_HEAD_LINES = 1000
 MAX_HEAD_BYTES = 1 << 20
-SKIP_HINT = "pass --problems skip to leave such rows out"
+SKIP_HINT = "pass --on-bad-row skip to leave such rows out"
 
 UNDECODABLE = "undecodable bytes"
 NUL_BYTE = "NUL byte"

@@ -51,7 +51,7 @@ def infer_text_pair(
     told = f"found {list(names)}" if any(names) else f"there are {len(names)} columns, unnamed"
     raise UserError(
         f"{file}: two texts are asked for, and nothing says where they stand; {told}. Pass --text "
-        "and --other with their columns."
+        "and --text-pair with their columns."
     )
 
 

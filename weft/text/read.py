@@ -113,7 +113,7 @@ def read(
         return _read_structured(name, kind, columns, on_bad_row, skipped)
     if kind not in FORMATS:
         kind = recognise_source(source)
-    if kind == "lines" and (columns.two or columns.other is not None) and _has_tab(source):
+    if kind == "lines" and (columns.two or columns.text_pair is not None) and _has_tab(source):
         kind = "tsv"  # of standard input, which is taken for lines otherwise
     if kind == "parquet":
         source.close()

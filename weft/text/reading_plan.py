@@ -55,8 +55,8 @@ def plan_reading(
     found_columns = table.columns
     text = requested.text if table.fields else found_columns.text
     label = requested.label if table.label is None else found_columns.label
-    other = requested.other if table.other is None else found_columns.other
-    columns = replace(requested, text=text, label=label, other=other)
+    other = requested.text_pair if table.other is None else found_columns.other
+    columns = replace(requested, text=text, label=label, text_pair=other)
     lines = [table.describe()]
     if table.guessed and table.header:
         lines.append(f"{first}:1: the first line is taken for a header.")
@@ -89,9 +89,9 @@ def adapt_columns(columns: Columns, path: str, format: str | None = None) -> Col
 
 def _without_positions(columns: Columns) -> Columns:
     text, label, other = (
-        None if isinstance(c, int) else c for c in (columns.text, columns.label, columns.other)
+        None if isinstance(c, int) else c for c in (columns.text, columns.label, columns.text_pair)
     )
-    return replace(columns, text=text, label=label, other=other)
+    return replace(columns, text=text, label=label, text_pair=other)
 
 
 def format_of(path: str, format: str | None = None) -> str:

@@ -21,7 +21,7 @@ def cut(
     if policy not in get_args(Policy):
         raise unknown_name("truncation", policy, get_args(Policy), "data.truncate")
     if limit < 1:
-        raise UserError(f"data.limit should be 1 or more, got {limit}.")
+        raise UserError(f"data.max_tokens should be 1 or more, got {limit}.")
     if not 0 <= overlap < 1:
         raise UserError(f"data.overlap should be at least 0 and below 1, got {overlap}.")
     if length <= limit:
@@ -38,7 +38,7 @@ def cut(
         return [[slice(start, start + limit)] for start in _starts(length, limit, overlap)]
     raise UserError(
         f"{where or 'A text'} has {length} tokens, the limit is {limit}. "
-        f"Set data.truncate to head, tail, head+tail or windows, or raise data.limit."
+        f"Set data.truncate to head, tail, head+tail or windows, or raise data.max_tokens."
     )
 
 
@@ -53,7 +53,7 @@ def cut_text(text: str, most: int, policy: Policy, where: str = "") -> tuple[str
     if policy == "error":
         raise UserError(
             f"{where or 'A text'} has {len(text):,} characters, the limit is {most:,}. Set "
-            "data.truncate to head, tail or head+tail, or raise data.characters."
+            "data.truncate to head, tail or head+tail, or raise data.max_characters."
         )
     if policy == "tail":
         return text[left:], 0, left
@@ -65,9 +65,9 @@ def cut_text(text: str, most: int, policy: Policy, where: str = "") -> tuple[str
 
 def saved_lengths(data: Mapping[str, Any]) -> tuple[int, Policy]:
     """How many characters of a text a saved model reads, and which; older models do not say."""
-    characters, policy = data.get("characters", CHARACTERS), data.get("truncate", "head")
+    characters, policy = data.get("max_characters", CHARACTERS), data.get("truncate", "head")
     if type(characters) is not int or characters < 0:
-        raise UserError(f"data.characters should be 0 or more, got {characters!r}.")
+        raise UserError(f"data.max_characters should be 0 or more, got {characters!r}.")
     if policy not in get_args(Policy):
         raise unknown_name("truncation", str(policy), get_args(Policy), "data.truncate")
     return characters, policy

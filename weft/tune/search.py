@@ -210,19 +210,21 @@ def _make_spec(
         raise UserError("Standard input can be read only once; save it to a file to tune on it.")
     manner = read_mode(full["task"])
     data, splits, lines = open_splits(data, full["task"])
-    decided = {f"data.{name}": getattr(data, name) for name in ("text", "other", "label", "second")}
+    decided = {
+        f"data.{name}": getattr(data, name) for name in ("text", "text_pair", "label", "second")
+    }
     base = base.with_values({k: v for k, v in decided.items() if v != ""}, "weft tune")
     for line in lines:
         on_message(line)
     if splits.dev is None or not list(islice(splits.dev(), 1)):
         raise UserError(
             f"{data.dev or data.train}: no dev examples, so trials could not be compared. Give "
-            "--dev FILE, or set data.share above 0."
+            "--dev FILE, or set data.dev_fraction above 0."
         )
     full["task"] |= infer_task_settings(base, splits.train)
     task = built(full)
     metric = full["train"]["metric"] or task.metric
-    skips = data.problems == "skip"
+    skips = data.on_bad_row == "skip"
     examples = labelled_only(splits.train, data, Tally(), manner) if skips else splits.train()
     known = task.measure(task.space(examples)).figures(resamples=0)
     if metric not in known:

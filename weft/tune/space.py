@@ -36,7 +36,7 @@ SEARCHABLE_TASK = (
     "window",
 )  # of [task]: how, not what, is learned
 SEARCHABLE_DATA = (
-    "limit",
+    "max_tokens",
     "truncate",
     "phrases",
 )  # of [data]: they leave the dev examples as they are

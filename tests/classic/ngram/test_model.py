@@ -190,7 +190,11 @@ def test_texts_are_read_once_and_held_out_ones_only_where_they_are_needed(tmp_pa
         ("kneser-ney", {"classic.prune": [1]}, "single words cannot be left out"),
         ("kneser-ney", {"classic.ordr": 3}, "Did you mean 'order'"),
         ("kneser-ney", {"generate.method": "guess"}, "guess"),
-        ("ngram", {"data.dev": "", "data.share": 0.0}, "no held-out text .* Pass --dev FILE"),
+        (
+            "ngram",
+            {"data.dev": "", "data.dev_fraction": 0.0},
+            "no held-out text .* Pass --dev FILE",
+        ),
         ("ngram", {"encoder.kind": "rnn"}, r"remove \[encoder\]"),
     ],
 )

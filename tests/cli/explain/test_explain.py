@@ -89,7 +89,7 @@ def test_the_page_of_a_file(shared, tmp_path):
 
 def test_a_long_text_is_explained_as_far_as_it_was_read(shared, tmp_path):
     data = shared / "train.tsv"
-    limit = ("--set", "data.limit=3", "--set", "embedder.width=7")
+    limit = ("--set", "data.max_tokens=3", "--set", "embedder.width=7")
     ok("train", "--recipe", "bag", "--train", data, "-o", tmp_path / "run", *SMALL, *limit)
     done = ok("explain", tmp_path / "run", "the film was good and the cast too")
     says(done.out, "only 38% of it was read", "the film was … not read …")

@@ -47,7 +47,7 @@ def test_a_label_that_stands_for_no_agreement():
     assert found.level == "error"
     assert found.title == "2 pairs of train are labelled '-', which stands for no agreement."
     assert [place.where for place in found.places] == ["f.tsv:4", "f.tsv:6"]
-    assert "--problems skip" in found.fix
+    assert "--on-bad-row skip" in found.fix
     alone = [Example(text, label, file="f.tsv", line=1) for text, _, label in pairs]
     assert "no agreement" not in kinds(alone)  # + and - may be classes of single texts
 

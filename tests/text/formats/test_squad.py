@@ -166,7 +166,7 @@ def test_answers_are_seen_whatever_their_column_is_called(tmp_path):
     said = ("Lyon", "weaver", "loom") * 11
     rows = [f"Was {i}?\t{PASSAGE}\t{answer}\n" for i, answer in enumerate(said)]
     path.write_text("frage\tabsatz\tantwort\n" + "".join(rows))
-    own = Columns(text="frage", other="absatz", label="antwort")
+    own = Columns(text="frage", text_pair="absatz", label="antwort")
     assert [e.label.texts for e in read(path, columns=own)] == [(answer,) for answer in said]
     rows[:5] = [f"Was {i}?\t{PASSAGE}\tBern\n" for i in range(5)]
     path.write_text("frage\tabsatz\tantwort\n" + "".join(rows))
@@ -197,7 +197,7 @@ def test_rows_of_json(tmp_path, given):
     (example,) = read(path)
     assert example.label == GoldAnswers(("Lyon", "Lyon."), (37, 19))
     assert example.other == PASSAGE
-    asked = Columns(text="question", label="", other="context")
+    asked = Columns(text="question", label="", text_pair="context")
     assert next(read(path, columns=asked)).label is None
 
 

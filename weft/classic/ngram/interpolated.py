@@ -120,7 +120,7 @@ def _observe(counts: Counts, held_out: Sentences) -> tuple[np.ndarray, np.ndarra
     if not len(ends):
         raise UserError(
             "There is no held-out text to fit the weights of an n-gram model on. Pass --dev FILE, "
-            "or set data.share above 0."
+            "or set data.dev_fraction above 0."
         )
     times = np.zeros((len(ids) + len(ends), counts.order))
     histories = np.zeros_like(times)

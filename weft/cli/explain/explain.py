@@ -56,11 +56,11 @@ def explain(
     text: Annotated[
         str, typer.Option(help="Column of the text; without SOURCE the text itself.")
     ] = "",
-    other: Annotated[
+    text_pair: Annotated[
         str, typer.Option(help="Column of the second text; of a text, the second text itself.")
     ] = "",
     label: options.Label = "",
-    problems: options.Problems = "error",
+    on_bad_row: options.OnBadRow = "error",
     device: options.Device = "auto",
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
     trust: options.Trust = [],  # noqa: B006
@@ -82,20 +82,20 @@ def explain(
         )
     if output and not output.endswith((".html", ".htm")):
         raise UserError(f"-o {output}: the page should be called something.html.")
-    source, is_file = resolve_source(source, text, other)
+    source, is_file = resolve_source(source, text, text_pair)
     if contexts and not is_file:
         raise UserError("--contexts needs a file with several texts that hold the word.")
     predictor = load(model, device=device, replay=replay)
     tally = Tally()
-    examples = [] if is_file else of_texts(predictor, source, other)
+    examples = [] if is_file else of_texts(predictor, source, text_pair)
     if is_file:
         data = options.data_for_model(
             predictor,
             source,
             text=options.column(text),
-            other=options.column(other),
+            text_pair=options.column(text_pair),
             label=options.column(label),
-            problems=options.bad_row_policy(problems),
+            on_bad_row=options.bad_row_policy(on_bad_row),
         )
         if contexts:
             from weft.cli.explain.contexts import compare

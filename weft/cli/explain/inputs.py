@@ -21,7 +21,7 @@ FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz", ".conllu"
 def resolve_source(source: str | None, text: str, other: str) -> tuple[str, bool]:
     """The source, and whether it is files or standard input.
 
-    Without one, --text is the text itself where --other is beside it or it has spaces, as the names
+    Without one, --text is the text itself where --text-pair is given or it has spaces, as the names
     of columns seldom do.
     """
     if source is None and text and (other or _joined_by_spaces(text)):
@@ -48,13 +48,10 @@ def of_texts(predictor: "Predictor", text: str, other: str) -> "list[Example]":
     from weft.text.example import Example
 
     if other and not predictor.pairs:
-        raise UserError(
-            "This model reads one text at a time. Leave out --other, which is the second of two."
-        )
+        raise UserError("This model reads one text at a time. Leave out --text-pair.")
     if predictor.pairs and not other:
         raise UserError(
-            "This model reads two texts, and here is one. Give the second with --other, or a file "
-            "with both."
+            "This model reads two texts. Give the second with --text-pair, or a file with both."
         )
     return [Example(text, other=other or None)]
 
@@ -86,7 +83,7 @@ def _pairs(data: "Data", path: str, tally: "Tally") -> "Iterator[Example] | None
         return None
     if len(files) > 2:
         raise UserError(f"{path}: two texts come from two files, and here are {len(files)}.")
-    found = read_parallel(*files, on_bad_row=data.problems, skipped=tally)
+    found = read_parallel(*files, on_bad_row=data.on_bad_row, skipped=tally)
     return (replace(one, other=str(one.label), label=None) for one in found)
 
 

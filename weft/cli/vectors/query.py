@@ -34,7 +34,7 @@ def neighbours(
         str, typer.Option(help="Look among the texts of this file, by the vectors of a model.")
     ] = "",
     text: options.Text = "",
-    problems: options.Problems = "error",
+    on_bad_row: options.OnBadRow = "error",
     k: Count = 10,
     as_json: Json = False,
     approximate: Annotated[
@@ -49,7 +49,7 @@ def neighbours(
     corpus.txt`.
     """
     if texts:
-        _among_texts(file, words, (texts, text, problems), k, as_json)
+        _among_texts(file, words, (texts, text, on_bad_row), k, as_json)
         return
     vectors = _open_vectors(file, duplicates)
     if approximate:
@@ -118,11 +118,11 @@ def _among_texts(
     from weft.predict.semantic_search import nearest
     from weft.text.read import Columns, read
 
-    file, text, problems = source
+    file, text, on_bad_row = source
 
     def written(count: Callable[[int], None]) -> Iterator[str]:
         columns = Columns(text=options.column(text) if text else None, label="")
-        chosen = options.bad_row_policy(problems)
+        chosen = options.bad_row_policy(on_bad_row)
         for example in read(file, columns=columns, on_bad_row=chosen, keep_empty=True):
             count(1)
             if example.text.strip():  # blank lines stand between the paragraphs of any text

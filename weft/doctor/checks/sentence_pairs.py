@@ -23,7 +23,7 @@ def check_pairs(survey: Survey) -> Iterator[PendingFinding]:
             count = unagreed.count
             pairs = f"{pluralise(count, 'pair')} of {split.name} {agree(count, 'is', 'are')}"
             title = f"{pairs} labelled '-', which stands for no agreement."
-            fix = "Remove them, or train with --problems skip; call a class of yours by a word."
+            fix = "Remove them, or train with --on-bad-row skip; call a class of yours by a word."
             here = row_refs(split, unagreed.rows)
             yield PendingFinding("no agreement", "error", title, count, here, fix)
         if (twice := split.twice).count:
