@@ -120,7 +120,7 @@ class Weft:
             length_penalty=1.0,
             weight_dtype=self.weights,
         )
-        found = self.head(memory).written(settings, Constraints(forbidden=[END, self.pad]))
+        found = self.head(memory).generate(settings, Constraints(forbidden=[END, self.pad]))
         return [(row[0].ids, row[0].score) for row in found]
 
 

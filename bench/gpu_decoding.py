@@ -61,10 +61,10 @@ def _prompts(bench: Bench, rows: int, steps: int, words: int) -> Tensor:
 def _continued(ours: GPT, ids: Tensor, more: int, graphs: DecodeGraphs | None) -> list[list[int]]:
     settings, rules = SearchSettings(method="greedy", max_length=more), Constraints(forbidden=[0])
     rows = Padded(ids[:, :-1], torch.full((len(ids),), ids.shape[1] - 1))
-    state = ours.extend(rows, ours.start(len(ids), ids.device))[1]
+    state = ours.prefill(rows, ours.start(len(ids), ids.device))[1]
     step, how, faster = ours.step, settings, None
     if graphs is not None:
-        step, state, how, faster = graphs.ready(state, settings, rules)
+        step, state, how, faster = graphs.prepare(state, settings, rules)
     found = search(
         step, state, how, batch=len(ids), bos=ids[:, -1], eos=0, constraints=rules, wrap_step=faster
     )
@@ -172,7 +172,7 @@ class OnDevice(Weft):
         settings = SearchSettings(
             num_beams=5, max_length=batch.steps, length_normalisation="length", length_penalty=1.0
         )
-        found = self.head(source).written(settings, Constraints(forbidden=[END, self.pad]))
+        found = self.head(source).generate(settings, Constraints(forbidden=[END, self.pad]))
         return [(row[0].ids, row[0].score) for row in found]
 
     def read(self, source: Padded) -> Padded:

@@ -198,7 +198,7 @@ class Model(nn.Module):
     @property
     def beyond(self) -> int:
         """The first id of words of the source that can be copied; 0: it copies none."""
-        return getattr(self.head, "beyond", 0)
+        return getattr(self.head, "extended_vocab_start", 0)
 
     def embed(self, source: Padded) -> Padded:
         """(B, T) ids -> (B, T, E), the embedders' vectors side by side."""
@@ -321,7 +321,7 @@ def _writer(
     words, first, last = outputs
     known = {"vocabulary_size": words, "memory_size": size, "directions": directions}
     decoder = registry.build("decoder", parts["decoder"], **known)
-    if not decoder.reads:
+    if not decoder.reads_source:
         raise UserError(
             f"The decoder '{parts['decoder']['kind']}' reads no source. Use one that does: rnn, "
             "cnn or transformer."
@@ -338,7 +338,7 @@ def _speaker(parts: Mapping[str, Any], outputs: Any) -> nn.Module:
 
     words, first, last = outputs
     kind, task = parts["decoder"]["kind"], parts["task"]
-    if registry.find("decoder", kind).reads:  # type: ignore[attr-defined]
+    if registry.find("decoder", kind).reads_source:  # type: ignore[attr-defined]
         raise UserError(
             f"The decoder '{kind}' reads a source, and a language model has none. Use one that "
             "reads its own text: gpt, rnn-lm, nnlm or bidirectional-lm; or set task.kind to "

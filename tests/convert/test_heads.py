@@ -64,7 +64,7 @@ def test_logits_of_every_class(tmp_path, family, suffix, more):
                 their = wanted[0][0].log_softmax(-1)
                 if suffix == "ForPreTraining":
                     next_ = wanted.seq_relationship_logits[0]
-                    torch.testing.assert_close(found.follows()[i], next_, **LOGITS)
+                    torch.testing.assert_close(found.next_sentence_logits()[i], next_, **LOGITS)
             elif suffix == "ForQuestionAnswering":
                 here = torch.isfinite(found.starts[i, 1 : length + 1])
                 assert here.any()

@@ -301,7 +301,9 @@ def test_hidden_words_are_filled_in_as_there(tmp_path):
         words = scored.words(places[:, 0], places[:, 1])
         wanted = given.prediction_logits[x.mask].log_softmax(-1)
         torch.testing.assert_close(words, wanted, **LOGITS)
-        torch.testing.assert_close(scored.follows(), given.seq_relationship_logits, **LOGITS)
+        torch.testing.assert_close(
+            scored.next_sentence_logits(), given.seq_relationship_logits, **LOGITS
+        )
     (answer,) = predictor(["the bank of [MASK] river"])
     ids = made("the bank of [MASK] river", return_tensors="pt")
     with torch.no_grad():

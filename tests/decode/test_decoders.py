@@ -86,12 +86,14 @@ def memory(extra=0, garbage=0.0):
 
 def run(decoder, ids, source=None):
     return (
-        decoder(ids, source if source is not None else memory()) if decoder.reads else decoder(ids)
+        decoder(ids, source if source is not None else memory())
+        if decoder.reads_source
+        else decoder(ids)
     )
 
 
 def begin(decoder, source=None, **options):
-    if decoder.reads:
+    if decoder.reads_source:
         return decoder.start(memory() if source is None else source, **options)
     return decoder.start(len(LENGTHS), "cpu", **options)
 
@@ -135,13 +137,13 @@ def test_a_state_can_be_reordered(decoder):
 
 
 def test_beams_can_share_a_memory(decoder):
-    if not (decoder.causal and decoder.reads):
+    if not (decoder.causal and decoder.reads_source):
         return
     twice = torch.arange(4).repeat_interleave(2)
     torch.manual_seed(7)
     ids = Padded(torch.randint(1, V, (8, 3)), torch.full((8,), 3))
     source = Padded(memory().data[twice], memory().lengths[twice])
-    state = expand_beams(begin(decoder, weights=True).shared(), 2)
+    state = expand_beams(begin(decoder, weights=True).per_prompt(), 2)
     close(stepped(decoder, ids, state)[0], run(decoder, ids, source))
 
 
@@ -200,7 +202,7 @@ def test_weights_alone_carry_the_answer(decoder):
 
 
 def test_attention_is_a_distribution_over_the_source(decoder):
-    if not decoder.reads:
+    if not decoder.reads_source:
         return
     read = decoder.read(targets(), memory(garbage=99.0))
     if not getattr(decoder, "attends", True):
@@ -263,7 +265,7 @@ def test_four_sentences_are_learnt_by_heart(name):
         (loss / count).backward()
         optimiser.step()
     right = run(decoder.eval(), read, source).argmax(2) == wanted.data
-    if decoder.causal and not decoder.reads:
+    if decoder.causal and not decoder.reads_source:
         # Two of the four begin alike, and without a source nothing tells them apart so far.
         right, wanted = right[:, 2:], Padded(wanted.data[:, 2:], (wanted.lengths - 2).clamp(min=0))
     assert right[wanted.mask].float().mean() > 0.9

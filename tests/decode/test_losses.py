@@ -156,9 +156,9 @@ def decoders():
 def test_scheduled_sampling_from_none_to_all():
     for decoder, given, state, whole in decoders():
         features = scheduled_sampling(decoder, given, state, 0.0)
-        scores = decoder.words.scores(features)
+        scores = decoder.words.logits(features)
         torch.testing.assert_close(scores, whole(given), rtol=1e-5, atol=1e-5)
-        scores = decoder.words.scores(scheduled_sampling(decoder, given, state, 1.0, sample=False))
+        scores = decoder.words.logits(scheduled_sampling(decoder, given, state, 1.0, sample=False))
         own = torch.cat([given.data[:, :1], scores.argmax(2)[:, :-1]], dim=1)
         expected = whole(Padded(own, given.lengths))
         torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-5)

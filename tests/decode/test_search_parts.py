@@ -90,19 +90,28 @@ def test_the_largest_are_those_of_topk(size, count):
         ({"top_p": 0}, r"generate.top_p is 0; it must be over 0 and at most 1"),
         ({"top_p": float("nan")}, "generate.top_p is nan; it must be a number."),
         ({"typical_p": 1.2}, "generate.typical_p is 1.2"),
-        ({"temperature": 0}, "over 0; for the likeliest token at each step use method = 'greedy'"),
+        (
+            {"temperature": 0},
+            "above 0; for the most probable token at each step use method = 'greedy'",
+        ),
         ({"repetition_penalty": 0.5}, "generate.repetition_penalty is 0.5; it must be at least 1"),
         (
             {"no_repeat_ngram_size": -1},
             "generate.no_repeat_ngram_size is -1; it must be 0 or more.",
         ),
         ({"coverage_penalty": -0.1}, "generate.coverage_penalty is -0.1; it must be 0 or more."),
-        ({"num_return": 6}, "generate.num_return is 6, but a search with 5 beams finds at most 5"),
+        (
+            {"num_return": 6},
+            "generate.num_return is 6, but a search with 5 beams returns at most 5",
+        ),
         (
             {"num_beam_groups": 2},
             "generate.num_beam_groups is 2, which does not divide generate.num_beams 5",
         ),
-        ({"min_length": 7, "max_length": 5}, "generate.min_length 7 is over generate.max_length 5"),
+        (
+            {"min_length": 7, "max_length": 5},
+            "generate.min_length 7 is above generate.max_length 5",
+        ),
         ({"method": "beem"}, "Unknown choice 'beem' in generate.method. Did you mean 'beam'"),
         ({"length_normalisation": "lenght"}, "Did you mean 'length'"),
     ],

@@ -122,9 +122,9 @@ def test_prompts_of_different_lengths_in_a_fixed_cache():
     lengths = torch.tensor([3, 1, 4])
     for model, state, expected in starts(9):
         prompt = Padded(words().data[:, :4], lengths)
-        read, state = model.extend(prompt, state)
+        read, state = model.prefill(prompt, state)
         assert state.position.tolist() == lengths.tolist()
-        scores = model.words.scores(read.features)
+        scores = model.words.logits(read.features)
         for row, n in enumerate(lengths):
             torch.testing.assert_close(scores[row, :n], expected[row, :n], rtol=1e-5, atol=1e-5)
         following = words().data[torch.arange(3), lengths]
@@ -135,11 +135,11 @@ def test_prompts_of_different_lengths_in_a_fixed_cache():
 
 def test_prompts_in_a_growing_cache_have_one_length():
     for model, state, expected in starts(0):
-        _, after = model.extend(Padded(words().data[:, :4], torch.full((3,), 4)), state)
+        _, after = model.prefill(Padded(words().data[:, :4], torch.full((3,), 4)), state)
         scores, _ = model.step(words().data[:, 4], after)
         torch.testing.assert_close(scores, expected[:, 4], rtol=1e-5, atol=1e-5)
         with pytest.raises(UserError, match="Prompts of different lengths cannot share a growing"):
-            model.extend(Padded(words().data[:, :4], torch.tensor([3, 1, 4])), state)
+            model.prefill(Padded(words().data[:, :4], torch.tensor([3, 1, 4])), state)
 
 
 def test_the_memory_is_projected_once():
@@ -198,7 +198,7 @@ def test_learned_positions_end_and_waves_do_not():
 def test_options_that_make_no_sense():
     with pytest.raises(UserError, match=r"decoder 'transformer': 'feed' should be 0 .* got -1"):
         Seq2SeqTransformerDecoder(V, M, feed=-1)
-    with pytest.raises(UserError, match=r"hidden \(10\) must divide into heads \(3\)"):
+    with pytest.raises(UserError, match=r"hidden \(10\) must be divisible by heads \(3\)"):
         GPT(V, 10, heads=3)
 
 

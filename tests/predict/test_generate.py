@@ -325,7 +325,7 @@ def test_a_folder_will_do(tmp_path):
         (
             "kneser-ney",
             {"only": ["fish"], "no_repeat_ngram_size": 1, "min_length": 5},
-            "leave nothing to choose",
+            "exclude every token",
         ),
     ],
 )

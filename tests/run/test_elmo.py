@@ -67,11 +67,11 @@ def test_what_it_costs_from_the_end_is_what_the_words_turned_cost(elmo):
     found = out.predictor.engine.score_backward(texts)
     head, space = out.predictor.engine.model.head, out.predictor.space
     rows = space.spelled(texts, head.pieces, head.decoder.widest)
-    whole = np.concatenate([head.front, *rows])[::-1].copy()  # from the last mark to the first
+    whole = np.concatenate([head.bos_row, *rows])[::-1].copy()  # from the last mark to the first
     given = torch.from_numpy(whole.astype(np.int64))[None]
     with torch.inference_mode():
         read = weft.batch.Padded(given[:, :-1], torch.tensor([len(whole) - 1]))
-        scores = head.decoder.words.scores(head.decoder.features(read, back=True))[0]
+        scores = head.decoder.words.logits(head.decoder.features(read, back=True))[0]
     chances = scores.softmax(1).gather(1, given[0, 1:, :1])[:, 0].numpy()
     mine = np.concatenate([one.chances[:, 0] for one in found[::-1]])
     np.testing.assert_allclose(mine, chances, rtol=1e-4)

@@ -196,12 +196,15 @@ def test_a_gpt_learns_to_answer_and_keeps_foretelling(gpt, tmp_path):
     [
         (
             {"embedder": {"kind": "lookup", "width": 6}},
-            "'lookup' is no language model",
+            "'lookup' is not a language model",
         ),
-        ({"embedder": {"kind": "bert", "hidden": 6, "heads": 3}}, "'bert' is no language model"),
-        ({"embedder.mix": True}, "the embedder 'gpt' with mix = true does not learn"),
-        ({"embedder.frozen": True}, "'gpt' with frozen = true does not learn"),
-        ({"pair": {"kind": "towers"}, "task.kind": "pair-classify"}, "reads each text by itself"),
+        ({"embedder": {"kind": "bert", "hidden": 6, "heads": 3}}, "'bert' is not a language model"),
+        ({"embedder.mix": True}, "the embedder 'gpt' with mix = true does not train one"),
+        ({"embedder.frozen": True}, "'gpt' with frozen = true does not train one"),
+        (
+            {"pair": {"kind": "towers"}, "task.kind": "pair-classify"},
+            "encodes each text separately",
+        ),
     ],
 )
 def test_who_cannot_foretell_is_told(changes, message):

@@ -211,7 +211,7 @@ def test_truncated_back_propagation_equals_a_plain_loop():
             y = torch.stack([ids[s + begin + 1 : s + end + 1] for s in starts])
             states, state = decoder.net(decoder.words.table(x), state)
             state = tuple(part.detach() for part in state)
-            scores = decoder.words.scores(states)
+            scores = decoder.words.logits(states)
             loss = F.cross_entropy(scores.flatten(0, 1), y.flatten())
             optimiser.zero_grad()
             loss.backward()

@@ -98,10 +98,10 @@ def scheduled_sampling(
     for t in range(given.data.shape[1]):
         if t:
             with torch.no_grad():
-                own = _choose_words(decoder.words.scores(reads[-1][:, 0]), sample)  # (B,)
+                own = _choose_words(decoder.words.logits(reads[-1][:, 0]), sample)  # (B,)
                 swap = torch.rand(own.shape, device=own.device) < share
                 ids = torch.where(swap, own, given.data[:, t])  # (B,)
-        read, state = decoder.advance(ids, state)
+        read, state = decoder.step_features(ids, state)
         reads.append(read.features)
     return torch.cat(reads, dim=1)
 

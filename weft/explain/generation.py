@@ -170,8 +170,8 @@ def _searched(
         settings = replace(settings, num_return=settings.num_beams)
     state = scores.start()
     found = search(
-        head.decoder.step, state.shared() if hasattr(state, "shared") else state, settings,
-        batch=1, bos=head.first, eos=head.last, constraints=head.rules, wrap_step=watched,
+        head.decoder.step, state.per_prompt() if hasattr(state, "per_prompt") else state, settings,
+        batch=1, bos=head.first, eos=head.last, constraints=head.constraints, wrap_step=watched,
     )[0]  # fmt: skip
     return found, found[0]
 
@@ -230,7 +230,7 @@ def _attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarray | No
 
 def _ahead(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """(T, V) log-probabilities before each token of a text, and where a Transformer looks."""
-    decoder, seen = head.decoder, list(ids)[: head.view]
+    decoder, seen = head.decoder, list(ids)[: head.row_steps]
     given = Padded.from_rows([[head.first, *seen[:-1]] if seen else []]).to(device)
     caught: list[Tensor] = []
 
@@ -245,7 +245,7 @@ def _ahead(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray, np.n
     finally:
         for hook in hooks:
             hook.remove()
-    logps = decoder.words.scores(features)[0].float().log_softmax(-1).cpu().numpy()
+    logps = decoder.words.logits(features)[0].float().log_softmax(-1).cpu().numpy()
     return logps, torch.stack(caught).float().cpu().numpy() if caught else None
 
 

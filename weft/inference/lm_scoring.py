@@ -48,7 +48,7 @@ def score_texts(
     if running:
         yield from _score_running(model, stream, runtime, backward)
         return
-    front: Any = model.head.front
+    front: Any = model.head.bos_row
     while chunk := list(islice(stream, SORTED_TEXTS)):
         whole = [np.concatenate([front, ids]) for ids in chunk]
         yield from score_windows(model, whole, runtime, backward=backward)
@@ -67,11 +67,11 @@ def _score_running(
 ) -> Iterator[np.ndarray]:
     """Block by block; each begins with the end of the one before it as context."""
     head: Any = model.head
-    past = head.front
+    past = head.bos_row
     while block := _read_block(texts):
         text = np.concatenate([past, *block])
         (found,) = score_windows(model, [text], runtime, len(past) - 1, backward)
-        past = text[-(head.view - head.fresh + 1) :]
+        past = text[-(head.row_steps - head.new_steps + 1) :]
         yield from np.split(found, np.cumsum([len(ids) for ids in block])[:-1])
 
 
@@ -98,13 +98,15 @@ def score_windows(
     rows = [
         row
         for i, ids in enumerate(texts)
-        for row in split_windows(len(ids) - 1, context, head.view, head.fresh, head.both, i)
+        for row in split_windows(
+            len(ids) - 1, context, head.row_steps, head.new_steps, head.is_bidirectional, i
+        )
     ]
     lengths = np.array([row.high - row.low for row in rows], np.int64)
     for chosen in in_order(lengths, rows=MAX_ROWS, budget=MAX_TOKENS):
         batch = [rows[i] for i in chosen]
         # What is read lies one before what is foretold, unless both sides of it are.
-        back = 0 if head.both else 1
+        back = 0 if head.is_bidirectional else 1
         given, target = (
             Padded.from_rows([texts[r.text][r.low + 1 - b : r.high + 1 - b] for r in batch])
             for b in (back, 0)

@@ -37,7 +37,7 @@ def score_documents(
         for batch, _ in Masked(documents, masking, rows=rows, seed=seed, epochs=1):
             with runtime.autocast():
                 scores = model.read(batch.source.to(runtime.device)).scores
-                found = scores.judged(batch.target.to(runtime.device))
+                found = scores.score_rows(batch.target.to(runtime.device))
             np.add.at(out, documents.owner(batch.rows), found.cpu().numpy())
     return out
 

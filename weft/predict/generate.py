@@ -119,7 +119,7 @@ class Generator:
             self.bos = ngrams.marks.bos if self.space.lines else self.bos
             return
         head = engine.model.head
-        if head.both:
+        if head.is_bidirectional:
             raise UserError(
                 "This language model reads a word from both of its sides, so it cannot write one "
                 "after the other. Use a model that reads from the left: kneser-ney, lstm-lm, gpt."
@@ -191,8 +191,8 @@ class Generator:
             if state.seen.shape[1] + max_steps(settings, job.rules) > most:
                 return plain
             state = state.inner
-        ready = plain if graphs is None else graphs.ready(state, settings, job.rules)
-        return plain if ready.faster is None else ready
+        ready = plain if graphs is None else graphs.prepare(state, settings, job.rules)
+        return plain if ready.wrap_step is None else ready
 
     def _make_batches(
         self, prompts: Sequence[str | Example], settings: SearchSettings, prefix: str,
@@ -292,7 +292,7 @@ class Generator:
             rules = Constraints(attention=lambda state: state.weights, source=memory.mask)
         beyond = getattr(state, "extra", 0)
         return GenerationBatch(
-            [], decoder.step, state.shared(), head.first, [], rules, beyond=beyond
+            [], decoder.step, state.per_prompt(), head.first, [], rules, beyond=beyond
         )
 
     def _engine_input(self, prompt: str | Example, where: str) -> Any:

@@ -144,7 +144,7 @@ class NeuralEngine:
     @property
     def turns(self) -> bool:
         """Whether it is a language model that can also be asked from the end."""
-        return self.model.speaks and bool(self.model.head.turns)
+        return self.model.speaks and bool(self.model.head.has_backward_lm)
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
         """What a language model makes of each text: see `weft.tasks.language.Listener`."""

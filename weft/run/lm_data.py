@@ -109,7 +109,7 @@ def make_batches(found: Stream, model: Model, settings: Settings) -> Pieces:
     rows = windows_per_batch(len(found), head.window, settings)
     return Pieces(
         found, rows=rows, window=head.window, seed=settings.seed, epochs=settings.epochs,
-        in_order=head.is_stateful, both=head.both,
+        in_order=head.is_stateful, both=head.is_bidirectional,
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def windows_per_batch(tokens: int, window: int, settings: Settings) -> int:
 def evaluate(model: Model, store: Store, task: Any, space: Any, runtime: Runtime) -> Any:
     """The measure of texts that follow each other, in both directions where the model has them."""
     measure = _evaluate_direction(model, store, task, space, runtime)
-    if model.head.turns:
+    if model.head.has_backward_lm:
         measure.back = _evaluate_direction(model, store, task, space, runtime, backward=True)
     return measure
 

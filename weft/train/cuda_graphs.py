@@ -274,7 +274,7 @@ def _has_fixed_shapes(model: Any, batches: Batches) -> bool:
             (parts["embedder"]["kind"], parts["encoder"]["kind"]) == ("bert", "none")
         )
     decoder = getattr(getattr(model, "head", None), "decoder", None)
-    return isinstance(batches, Pieces) and getattr(decoder, "steady", False)
+    return isinstance(batches, Pieces) and getattr(decoder, "sync_free", False)
 
 
 def _has_recurring_shapes(model: Any, batches: Batches) -> bool:

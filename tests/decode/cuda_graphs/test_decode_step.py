@@ -95,7 +95,7 @@ def same(found, wanted, tolerance=1e-5):
 
 @torch.no_grad()
 def plainly(decoder, source, settings, rules=NO_CONSTRAINTS):
-    state = decoder.start(source).shared()
+    state = decoder.start(source).per_prompt()
     return search(
         decoder.step, state, settings, batch=len(source), bos=2, eos=EOS, constraints=rules
     )
@@ -109,7 +109,7 @@ def test_as_step_by_step(kind, settings):
     wanted = plainly(decoder, memory(), settings)
     for turn in range(3):
         with torch.no_grad():
-            same(graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS), wanted)
+            same(graphs.generate(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS), wanted)
         if turn == 1:
             first = capture.captured
     assert 0 < first == capture.captured < capture.replayed  # later searches capture nothing
@@ -123,7 +123,7 @@ def test_rows_are_filled_up_and_shapes_come_again():
     shapes = []
     for rows in (3, 2, 1):
         source = memory(rows)
-        found = graphs.written(source, settings, NO_CONSTRAINTS, bos=2, eos=EOS)
+        found = graphs.generate(source, settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, source, settings))
         shapes.append(len(graphs.slots))
     assert shapes == [1, 2, 3]
@@ -135,15 +135,15 @@ def test_rows_are_filled_up_and_shapes_come_again():
 def test_rules_of_each_row_hold():
     decoder = made(DECODERS["transformer"])
     rules = Constraints(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], forbidden=[7], minimum=[2, 3, 1])
-    found = DecodeGraphs(decoder, Counted()).written(memory(), WAYS[1], rules, bos=2, eos=EOS)
+    found = DecodeGraphs(decoder, Counted()).generate(memory(), WAYS[1], rules, bos=2, eos=EOS)
     same(found, plainly(decoder, memory(), WAYS[1], rules))
 
 
 def prompted(decoder, ids):
     state = decoder.start(len(ids))
     rows = Padded(ids[:, :-1], torch.full((len(ids),), ids.shape[1] - 1))
-    if hasattr(decoder, "extend"):
-        return decoder.extend(rows, state)[1]
+    if hasattr(decoder, "prefill"):
+        return decoder.prefill(rows, state)[1]
     return decoder.carry(rows, state).state
 
 
@@ -158,7 +158,7 @@ def test_language_models_go_on_from_a_prompt(build, settings):
         rest = {"batch": 2, "bos": ids[:, -1], "eos": EOS}
         with torch.no_grad():
             wanted = search(decoder.step, prompted(decoder, ids), settings, **rest)
-            step, state, own, faster = graphs.ready(
+            step, state, own, faster = graphs.prepare(
                 prompted(decoder, ids), settings, NO_CONSTRAINTS
             )
             assert faster is not None
@@ -176,7 +176,7 @@ def test_two_streams_do_not_disturb_each_other():
 
     def pieces(seed, with_graphs):
         rules = Constraints(seeds=[seed])
-        step, state, own, faster = graphs.ready(decoder.start(1), settings, rules)
+        step, state, own, faster = graphs.prepare(decoder.start(1), settings, rules)
         if not with_graphs:
             step, state, own, faster = decoder.step, decoder.start(1), settings, None
         for (piece,) in stream(
@@ -200,7 +200,7 @@ def test_where_graphs_cannot_be():
     graphs = DecodeGraphs(decoder, capture)
 
     def faster(settings=WAYS[0], rules=NO_CONSTRAINTS):
-        return graphs.ready(decoder.start(2), settings, rules).faster
+        return graphs.prepare(decoder.start(2), settings, rules).wrap_step
 
     assert faster() is not None
     assert faster(replace(WAYS[0], cuda_graphs="off")) is None
@@ -211,7 +211,7 @@ def test_where_graphs_cannot_be():
     rest = {"batch": 2, "bos": 2, "eos": EOS}
     with torch.no_grad():
         wanted = search(decoder.step, decoder.start(2), WAYS[0], **rest)
-        found = search(decoder.step, decoder.start(2), WAYS[0], **rest, wrap_step=graphs.faster)
+        found = search(decoder.step, decoder.start(2), WAYS[0], **rest, wrap_step=graphs.wrap_step)
     same(found, wanted)
     assert not capture.captured
 
@@ -223,7 +223,7 @@ def test_what_cannot_be_captured_goes_on_step_by_step():
     decoder = made(DECODERS["transformer"])
     graphs = DecodeGraphs(decoder, refuse)
     same(
-        graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS),
+        graphs.generate(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS),
         plainly(decoder, memory(), WAYS[0]),
     )
     assert graphs.trouble == (
@@ -235,10 +235,10 @@ def test_what_cannot_be_captured_goes_on_step_by_step():
 def test_new_weights_are_seen_and_copies_start_afresh():
     decoder = made(DECODERS["transformer"])
     graphs = DecodeGraphs(decoder, Counted())
-    before = graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
+    before = graphs.generate(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
     with torch.no_grad():
         decoder.words.table.weight.neg_()
-    after = graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
+    after = graphs.generate(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
     same(after, plainly(decoder, memory(), WAYS[0]))
     assert [row[0].ids for row in before] != [row[0].ids for row in after]
     decoder.graphs = graphs
@@ -251,7 +251,7 @@ def test_half_precision_is_a_copy():
     assert decoder.words.table.weight.dtype == torch.float32
     low = Padded(memory().data.bfloat16(), memory().lengths)
     same(
-        graphs.written(low, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS),
+        graphs.generate(low, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS),
         plainly(graphs.decoder, low, WAYS[1]),
         tolerance=0.02,  # steps of padding are summed up with the others, in another order
     )
@@ -262,7 +262,9 @@ def test_few_shapes_are_kept(monkeypatch):
     decoder = made(DECODERS["transformer"])
     graphs = DecodeGraphs(decoder, Counted())
     for limit in (3, 4, 5, 4):
-        graphs.written(memory(), replace(WAYS[0], max_length=limit), NO_CONSTRAINTS, bos=2, eos=EOS)
+        graphs.generate(
+            memory(), replace(WAYS[0], max_length=limit), NO_CONSTRAINTS, bos=2, eos=EOS
+        )
     assert [key[0][1].max_length for key in graphs.slots] == [5, 4]
 
 
@@ -275,7 +277,7 @@ def test_threads_do_not_share_the_memory_of_a_search():
         with torch.no_grad():
             return [
                 row[0].ids
-                for row in graphs.written(many[i], WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
+                for row in graphs.generate(many[i], WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
             ]
 
     wanted = [ask(i) for i in range(5)]
@@ -297,7 +299,7 @@ def test_memory_belongs_to_its_search_from_the_moment_it_is_given():
 def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
     decoder = made(DECODERS["transformer"])
     graphs = DecodeGraphs(decoder, Counted())
-    graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
+    graphs.generate(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
     block, laid = decoder.blocks[0], graphs.writer.blocks[0]
     assert laid is not block
     assert laid.feed_in.weight is block.feed_in.weight
@@ -305,7 +307,7 @@ def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
     kept = laid.attention.fused_qkv[0]
     with torch.no_grad():
         block.attention.key.weight.neg_()
-    after = graphs.written(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
+    after = graphs.generate(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
     same(after, plainly(decoder, memory(), WAYS[0]))
     assert laid.attention.fused_qkv[0] is kept  # graphs read this memory
     torch.testing.assert_close(kept[H : 2 * H], block.attention.key.weight)
@@ -320,7 +322,7 @@ def test_positions_grow_with_the_search():
     )
     for limit in (5, 41):
         settings = replace(settings, max_length=limit, min_length=limit)
-        found = graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
+        found = graphs.generate(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, memory(), settings))
 
 
@@ -355,7 +357,7 @@ def test_a_whole_step_can_be_compiled(compiler, fails, by):
     graphs = DecodeGraphs(decoder, capture, compiled=by == "graphs", options={"a": 1})
     wanted = plainly(decoder, memory(), WAYS[1])
     for _ in range(2):
-        same(graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS), wanted)
+        same(graphs.generate(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS), wanted)
     assert compiler.asked == [{"dynamic": False, "fullgraph": True, "options": {"a": 1}}]
     assert compiler.calls == 1 if fails else compiler.calls > 10
     assert graphs.trouble == (
@@ -375,9 +377,9 @@ def test_a_shape_that_keeps_coming_is_compiled(compiler, monkeypatch):
         replace(WAYS[0], min_length=15, max_length=15),
     )
     for turn in range(3):
-        graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
+        graphs.generate(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         assert len(compiler.asked) == (turn > 0)
-    graphs.written(memory(), replace(settings, max_length=16), NO_CONSTRAINTS, bos=2, eos=EOS)
+    graphs.generate(memory(), replace(settings, max_length=16), NO_CONSTRAINTS, bos=2, eos=EOS)
     assert len(compiler.asked) == 1  # another shape has only begun
 
 
@@ -388,9 +390,9 @@ def test_a_compiler_sees_the_whole_step(kind, settings):
     decoder = made(DECODERS.get(kind, lambda: GPT(V, H, 2, N, limit=29)))
     rules, found = Constraints(forbidden=[5, 6], minimum=[2] * 3), []
     if kind == "gpt":
-        state, rows = decoder.extend(memory_of_ids(), decoder.start(3))[1], 3
+        state, rows = decoder.prefill(memory_of_ids(), decoder.start(3))[1], 3
     else:
-        state, rows = decoder.start(memory()).shared(), 3
+        state, rows = decoder.start(memory()).per_prompt(), 3
 
     def traced(body):
         step = torch.compile(
@@ -413,7 +415,7 @@ def test_a_compiler_sees_the_whole_step(kind, settings):
 
     torch._dynamo.reset()
     with torch.no_grad():
-        step, state, how, _ = DecodeGraphs(decoder, Counted()).ready(state, settings, rules)
+        step, state, how, _ = DecodeGraphs(decoder, Counted()).prepare(state, settings, rules)
         how = replace(how, max_length=3)
         search(step, state, how, batch=rows, bos=2, eos=EOS, constraints=rules, wrap_step=traced)
     assert len(found) == 3
@@ -429,12 +431,12 @@ def memory_of_ids():
 def test_an_answer_is_written_by_graphs_where_there_are_any():
     decoder, capture = made(DECODERS["transformer"]), Counted()
     head = Seq2SeqHead(decoder, WAYS[1], 2, EOS).eval()
-    wanted = head(memory()).written(WAYS[1])
+    wanted = head(memory()).generate(WAYS[1])
     head.graphs = DecodeGraphs(decoder, capture)
-    same(head(memory()).written(WAYS[1]), wanted)
+    same(head(memory()).generate(WAYS[1]), wanted)
     assert capture.captured > 0
     capture.captured = capture.replayed = 0
-    same(head(memory()).written(replace(WAYS[1], cuda_graphs="off")), wanted)
+    same(head(memory()).generate(replace(WAYS[1], cuda_graphs="off")), wanted)
     assert capture.replayed == 0
 
 

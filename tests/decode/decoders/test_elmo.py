@@ -48,7 +48,7 @@ def lost(model, given):
     read = Padded(given[:, :-1], torch.tensor([given.shape[1] - 1]))
     return {
         back: F.cross_entropy(
-            model.words.scores(model.features(read, back))[0], given[0, 1:, 0], reduction="none"
+            model.words.logits(model.features(read, back))[0], given[0, 1:, 0], reduction="none"
         )
         for back in (False, True)
     }
@@ -146,10 +146,10 @@ def test_what_stands_in_front_of_a_text():
     head = LanguageModelHead(
         decoder(), SearchSettings(), first=END, last=END, window=0, overlap=0.5
     )
-    assert head.front.tolist() == [[END, 257, 258, 0, 0, 0, 0, 0, 0]]
-    assert head.turns
+    assert head.bos_row.tolist() == [[END, 257, 258, 0, 0, 0, 0, 0, 0]]
+    assert head.has_backward_lm
     assert head.is_stateful
-    assert not head.both
+    assert not head.is_bidirectional
 
 
 def test_a_sample_of_everything_is_the_whole_softmax():

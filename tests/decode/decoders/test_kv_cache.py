@@ -111,8 +111,8 @@ def test_rows_that_change_places_see_the_same_past(more):
     torch.manual_seed(6)
     ids = torch.randint(4, V, (6, 9))
     with torch.no_grad():
-        moved = decoder.fixed(decoder.start(memory(2)), 9)
-        still = decoder.fixed(decoder.start(memory(2)), 9, beams=3)
+        moved = decoder.with_static_cache(decoder.start(memory(2)), 9)
+        still = decoder.with_static_cache(decoder.start(memory(2)), 9, beams=3)
         states = [expand_beams(state, 3) for state in (moved, still)]
         for t, places in enumerate(([0, 0, 2, 4, 3, 4], [1, 2, 2, 5, 5, 5], [2, 0, 0, 4, 4, 3])):
             found, states = zip(*(decoder.step(ids[:, t], s) for s in states), strict=True)
@@ -124,7 +124,7 @@ def test_rows_that_change_places_see_the_same_past(more):
         # Which rows of a prompt are left does not matter to it.
         states = [select_prompts(state, torch.tensor([1]), 3) for state in states]
         given = Padded(ids[3:, 3 : 3 + more], torch.tensor([more] * 3))
-        reads, states = zip(*(decoder.extend(given, s) for s in states), strict=True)
+        reads, states = zip(*(decoder.prefill(given, s) for s in states), strict=True)
         torch.testing.assert_close(reads[0].hidden, reads[1].hidden)
         found = [decoder.step(ids[3:, 7], state)[0] for state in states]
         torch.testing.assert_close(*found)
@@ -152,9 +152,9 @@ def test_a_beam_over_an_unmoved_past_is_the_same(settings, shrink):
     ends = {"batch": 3, "bos": 2, "eos": EOS}
     for asked in (NO_CONSTRAINTS, rules):
         with torch.no_grad():
-            begun = decoder.start(memory()).shared()
-            one = decoder.fixed(begun, 23)
-            two = decoder.fixed(begun, 23, beams=settings.num_beams)
+            begun = decoder.start(memory()).per_prompt()
+            one = decoder.with_static_cache(begun, 23)
+            two = decoder.with_static_cache(begun, 23, beams=settings.num_beams)
             assert isinstance(two.past, Pinned)
             wanted = search(decoder.step, one, settings, constraints=asked, **ends)
             found = search(decoder.step, two, settings, constraints=asked, **ends)
@@ -169,7 +169,7 @@ def test_graphs_over_an_unmoved_past(kernel, settings):
     for asked in (NO_CONSTRAINTS, rules):
         wanted = plainly(decoder, memory(), settings, asked)
         for _ in range(2):
-            same(graphs.written(memory(), settings, asked, bos=2, eos=EOS), wanted)
+            same(graphs.generate(memory(), settings, asked, bos=2, eos=EOS), wanted)
         ((slot,),) = graphs.slots.values()
         assert slot.run.state.beams == (settings.num_beams if settings.method == "beam" else 1)
         assert list(slot.graphs) == [0]  # one graph, however far the past reaches
@@ -186,7 +186,7 @@ def test_a_source_is_read_into_an_unmoved_past(kernel, settings):
     graphs = DecodeGraphs(decoder, Counted())
     for turn, lengths in enumerate([[3, 2, 7], [5, 1, 4], [2, 9, 6]]):
         given = reader.of(lengths, turn)
-        found = graphs.written(given, settings, NO_CONSTRAINTS, bos=2, eos=EOS)
+        found = graphs.generate(given, settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, given.memory, settings))
     ((slot,),) = graphs.slots.values()
     assert [one.again is not None for one in slot.begun.values()] == [True]
@@ -202,7 +202,7 @@ def test_prompts_go_on_over_an_unmoved_past(kernel, settings):
         rest = {"batch": 2, "bos": ids[:, -1], "eos": EOS}
         with torch.no_grad():
             wanted = search(decoder.step, prompted(decoder, ids), settings, **rest)
-            step, state, own, faster = graphs.ready(
+            step, state, own, faster = graphs.prepare(
                 prompted(decoder, ids), settings, NO_CONSTRAINTS
             )
             same(search(step, state, own, **rest, wrap_step=faster), wanted)
@@ -224,13 +224,13 @@ def test_a_compiled_step_over_an_unmoved_past(kernel, monkeypatch, kind, setting
     ids = torch.tensor([[4, 5, 6], [7, 8, 9], [5, 5, 4]])
 
     def begun():
-        return prompted(decoder, ids) if kind == "gpt" else decoder.start(memory()).shared()
+        return prompted(decoder, ids) if kind == "gpt" else decoder.start(memory()).per_prompt()
 
     ends = {"batch": 3, "bos": 2, "eos": EOS}
     with torch.no_grad():
         wanted = search(decoder.step, begun(), settings, **ends)
         for _ in range(2):
-            step, state, how, faster = graphs.ready(begun(), settings, NO_CONSTRAINTS)
+            step, state, how, faster = graphs.prepare(begun(), settings, NO_CONSTRAINTS)
             same(search(step, state, how, **ends, wrap_step=faster), wanted)
     ((slot,),) = graphs.slots.values()
     assert slot.compiled
@@ -256,9 +256,9 @@ def test_a_row_with_an_empty_memory_finds_nothing_there(shared):
     columns = torch.randint(4, V, (5, 3))
     with torch.no_grad():
         state = decoder.start(source)
-        state = state.shared() if shared else state
+        state = state.per_prompt() if shared else state
         wanted, _ = steps(decoder, columns, state)
-        found, after = steps(decoder, columns, decoder.fixed(state, 5, beams=1))
+        found, after = steps(decoder, columns, decoder.with_static_cache(state, 5, beams=1))
     torch.testing.assert_close(found, wanted)
     mask = after.mask.value if shared else after.mask
     assert mask.tolist() == [3, 0, 7]
@@ -269,7 +269,7 @@ def test_attention_that_is_asked_for_comes_as_before(kernel):
     columns = torch.randint(4, V, (5, 3))
     with torch.no_grad():
         state = decoder.start(memory(), weights=True)
-        found, after = steps(decoder, columns, decoder.fixed(state, 5, beams=1))
+        found, after = steps(decoder, columns, decoder.with_static_cache(state, 5, beams=1))
         wanted, last = steps(decoder, columns, state)
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(after.weights, last.weights)
@@ -280,7 +280,7 @@ def test_a_processor_moves_its_past():
     decoder = made(DECODERS["transformer"])
     state = (
         DecodeGraphs(decoder, Counted())
-        .ready(decoder.start(memory()), WAYS[1], NO_CONSTRAINTS)
+        .prepare(decoder.start(memory()), WAYS[1], NO_CONSTRAINTS)
         .state
     )
     assert (state.beams, state.rows) == (0, None)
@@ -297,7 +297,7 @@ def test_a_kernel_that_fails_is_left_out(monkeypatch):
     decoder, capture = made(DECODERS["transformer"]), Counted()
     graphs = DecodeGraphs(decoder, capture)
     for _ in range(2):
-        found = graphs.written(memory(), WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
+        found = graphs.generate(memory(), WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, memory(), WAYS[1]))
     assert calls == [(torch.device("cpu"), torch.float32, H // N)]
     assert graphs.trouble == (

@@ -57,7 +57,7 @@ def test_a_source_is_read_by_a_graph_once_its_shape_comes_again(kind, settings):
     graphs, rules = DecodeGraphs(decoder, capture), Constraints(forbidden=[7])
     for turn, lengths in enumerate([[3, 2, 7], [5, 1, 4], [9, 2], [31, 3], [31, 3, 4]]):
         given = reader.of(lengths, turn)
-        found = graphs.written(given, settings, rules, bos=2, eos=EOS)
+        found = graphs.generate(given, settings, rules, bos=2, eos=EOS)
         same(found, plainly(decoder, given.memory, settings, rules))
     begun = [one for held in graphs.slots.values() for slot in held for one in slot.begun.values()]
     # Rows 3, 3 and 2 of 32 steps, and 31 words are as many with padding; the first and the second
@@ -75,7 +75,7 @@ def test_few_beginnings_are_kept(monkeypatch):
     for word in range(5, 11):
         for turn in range(2):
             given, rules = reader.of([3, 2], turn), Constraints(forbidden=[word])
-            found = graphs.written(given, WAYS[0], rules, bos=2, eos=EOS)
+            found = graphs.generate(given, WAYS[0], rules, bos=2, eos=EOS)
             same(found, plainly(decoder, given.memory, WAYS[0], rules))
     (slot,) = [slot for held in graphs.slots.values() for slot in held]
     assert len(slot.begun) == 3
@@ -88,7 +88,7 @@ def test_what_is_read_by_a_graph_sees_new_weights_and_new_rules():
 
     def right(rules=NO_CONSTRAINTS, settings=WAYS[1], **how):
         given = reader.of([3, 2, 7], 5, **how)
-        found = graphs.written(given, settings, rules, bos=2, eos=EOS)
+        found = graphs.generate(given, settings, rules, bos=2, eos=EOS)
         wanted = plainly(decoder, given.memory, settings, rules)
         same(found, wanted)
         return [row[0] for row in found]
@@ -122,7 +122,7 @@ def test_what_cannot_be_read_by_a_graph_is_read_as_ever():
     graphs = DecodeGraphs(decoder, refuse)
     for turn in range(3):
         given = reader.of([3, 2, 7], turn)
-        found = graphs.written(given, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
+        found = graphs.generate(given, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, given.memory, WAYS[1]))
     assert graphs.trouble.startswith("Reading could not be captured: RuntimeError: operation not")
     assert steps.replayed > 0
@@ -140,7 +140,7 @@ def test_a_source_is_read_in_the_precision_it_was_given_in():
     decoder = made(DECODERS["transformer"])
     graphs = DecodeGraphs(decoder, Counted())
     for given in (low, low, high, high):
-        found = graphs.written(given, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
+        found = graphs.generate(given, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
         memory = given.memory.with_data(given.memory.data.float())
         same(found, plainly(decoder, memory, WAYS[1]), tolerance=0.02 if given is low else 1e-5)
 
@@ -153,7 +153,7 @@ def test_what_is_no_row_of_ids_is_read_as_it_is():
     vectors = Padded(torch.randn(3, 7, M), torch.tensor([3, 2, 7]))
     for _ in range(3):
         given = LazySource(vectors, reader.encoder)
-        found = graphs.written(given, WAYS[1], NO_CONSTRAINTS, **ends)
+        found = graphs.generate(given, WAYS[1], NO_CONSTRAINTS, **ends)
         same(found, plainly(decoder, given.memory, WAYS[1]))
     assert not any(slot.begun for held in graphs.slots.values() for slot in held)
     source = reader.of([3, 2, 7], 1).source
@@ -169,14 +169,14 @@ def test_a_head_that_writes_by_graphs_reads_later():
     head = Seq2SeqHead(decoder, WAYS[1], 2, EOS).eval()
     given = reader.of([3, 2, 7], 1)
     assert not head.accepts_lazy_source
-    wanted = head(given.memory).written(WAYS[1])
-    same(head(reader.of([3, 2, 7], 1)).written(WAYS[1]), wanted)
+    wanted = head(given.memory).generate(WAYS[1])
+    same(head(reader.of([3, 2, 7], 1)).generate(WAYS[1]), wanted)
     head.graphs = DecodeGraphs(decoder, capture)
     assert head.accepts_lazy_source
     assert not head.train().accepts_lazy_source
     head.eval()
     for _ in range(3):
-        same(head(reader.of([3, 2, 7], 1)).written(WAYS[1]), wanted)
+        same(head(reader.of([3, 2, 7], 1)).generate(WAYS[1]), wanted)
     calls = reader.calls
     scores = head(reader.of([3, 2, 7], 1))
     assert reader.calls == calls  # nothing is read before it is asked for

@@ -62,7 +62,7 @@ def memory(lengths=(5, 2, 0, 7, 1), garbage=0.0):
 
 def found(decoder, settings, states=None, rules=None):
     states = memory() if states is None else states
-    state = decoder.start(states).shared()
+    state = decoder.start(states).per_prompt()
     ends = {"batch": len(states), "bos": BOS, "eos": EOS}
     return search(decoder.step, state, settings, constraints=rules or Constraints(), **ends)
 
@@ -95,7 +95,7 @@ def test_the_same_scores_step_by_step(shape):
     for t, column in enumerate(ids.data.unbind(1)):
         scores, state = ready.step(column, state)
         torch.testing.assert_close(scores, expected[:, t], rtol=1e-5, atol=1e-5)
-    assert state.reach == 19
+    assert state.max_length == 19
     assert state.lengths.tolist() == [19] * 5
 
 
@@ -125,7 +125,7 @@ def test_beams_share_the_memory():
     decoder = built()
     ready = pack_if_possible(decoder)
     ids = torch.arange(1, 11)
-    one, _ = ready.step(ids, expand_beams(ready.start(memory()).shared(), 2))
+    one, _ = ready.step(ids, expand_beams(ready.start(memory()).per_prompt(), 2))
     other, _ = decoder.step(ids, expand_beams(decoder.start(memory()), 2))
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
@@ -142,7 +142,7 @@ def test_weights_that_were_asked_for():
     settings = SearchSettings(num_beams=2, max_length=11, coverage_penalty=0.4)
 
     def looked(decoder):
-        state = decoder.start(memory(), weights=True).shared()
+        state = decoder.start(memory(), weights=True).per_prompt()
         return search(decoder.step, state, settings, batch=5, bos=BOS, eos=EOS, constraints=rules)
 
     assert_same(looked(ready), looked(decoder))
@@ -172,8 +172,8 @@ def test_a_language_model_after_prompts():
     gpt = shaken(GPT(V, H, 2, N, 7, limit=31))
     ready = pack_if_possible(gpt)
     prompts = Padded(torch.randint(1, V, (3, 4)), torch.tensor([4, 1, 3]))
-    _, ours = ready.extend(prompts, ready.start(3))
-    _, theirs = gpt.extend(prompts, gpt.start(3, limit=31))
+    _, ours = ready.prefill(prompts, ready.start(3))
+    _, theirs = gpt.prefill(prompts, gpt.start(3, limit=31))
     for token in range(1, 25):
         ids = torch.full((3,), token % V)
         one, ours = ready.step(ids, ours)
@@ -184,8 +184,8 @@ def test_a_language_model_after_prompts():
 def test_int8_is_near_and_asked_for_in_the_settings():
     decoder = built(hidden=48, feed=96)
     head = Seq2SeqHead(decoder, SearchSettings(), BOS, EOS).eval()
-    exact = head(memory()).written(SearchSettings(method="greedy", max_length=5))
-    near = head(memory()).written(
+    exact = head(memory()).generate(SearchSettings(method="greedy", max_length=5))
+    near = head(memory()).generate(
         SearchSettings(method="greedy", max_length=5, weight_dtype="int8")
     )
     apart = [abs(a[0].logps[0] - b[0].logps[0]) for a, b in zip(exact, near, strict=True)]
@@ -238,7 +238,7 @@ def test_a_head_writes_with_what_is_fastest(kind, monkeypatch):
     monkeypatch.setattr(PackedDecoder, "step", lambda *given: calls.append(1) or step(*given))
     head = Seq2SeqHead(decoder, WAYS["beam"], BOS, EOS).eval()
     states = memory((5, 2, 7))
-    assert_same(head(states).written(WAYS["beam"]), found(decoder, WAYS["beam"], states))
+    assert_same(head(states).generate(WAYS["beam"]), found(decoder, WAYS["beam"], states))
     assert bool(calls) == (kind == "transformer")
 
 

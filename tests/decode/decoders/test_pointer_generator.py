@@ -54,7 +54,7 @@ def test_the_distribution_is_the_papers(pointer):
             word = pointer.decoder.words.table.weight[read_ids[row, t]]
             gate = pointer.gate(torch.cat([context, read.hidden[row, t], word])).sigmoid()
             gate = gate if length else torch.ones(1)
-            own = pointer.decoder.words.scores(read.features[row, t]).softmax(0)
+            own = pointer.decoder.words.logits(read.features[row, t]).softmax(0)
             expected = torch.cat([gate * own, torch.zeros(X)])
             for i in range(length):
                 expected[source.data[row, i]] += (1 - gate[0]) * weights[i]
@@ -65,7 +65,7 @@ def test_the_distribution_is_the_papers(pointer):
 def test_stepping_is_the_same_as_all_at_once(pointer):
     memory, source, targets = case()
     whole = pointer(Padded(targets.data, torch.full((4,), 5)), memory, source, X)
-    for state in (pointer.start(memory, source, X), pointer.start(memory, source, X).shared()):
+    for state in (pointer.start(memory, source, X), pointer.start(memory, source, X).per_prompt()):
         for t, column in enumerate(targets.data.unbind(1)):
             logp, state = pointer.step(column, state)
             torch.testing.assert_close(logp, whole[:, t], rtol=1e-5, atol=1e-5)

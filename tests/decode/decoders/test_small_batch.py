@@ -48,7 +48,7 @@ def laid_out(decoder):
     writer = copy_sharing_weights(decoder)
     for block in writer.blocks:
         block.attention.fuse_qkv()
-    writer.few = 99
+    writer.small_batch_rows = 99
     return writer
 
 
@@ -68,8 +68,8 @@ def test_steps_of_few_rows_are_those_of_the_blocks(kind, monkeypatch):
         return product(x, weight, *rest, **more)
 
     monkeypatch.setattr(small_batch, "fused_linear", counted)
-    state = decoder.start(memory()) if decoder.reads else decoder.start(3)
-    one, two = state, writer.fixed(state, 6, beams=1)
+    state = decoder.start(memory()) if decoder.reads_source else decoder.start(3)
+    one, two = state, writer.with_static_cache(state, 6, beams=1)
     for ids in torch.randint(4, V, (6, 3)):
         wanted, one = decoder.step(ids, one)
         found, two = writer.step(ids, two)
@@ -82,12 +82,14 @@ def test_steps_of_few_rows_are_those_of_the_blocks(kind, monkeypatch):
 def test_only_few_rows_go_by_it():
     decoder = made(MADE["behind"])
     writer = laid_out(decoder)
-    state = writer.fixed(decoder.start(memory()), 6, beams=1)
+    state = writer.with_static_cache(decoder.start(memory()), 6, beams=1)
     right, _ = writer.step(torch.tensor([4, 5, 6]), state)
-    writer.few = 2  # three rows are more
-    plain, _ = writer.step(torch.tensor([4, 5, 6]), writer.fixed(decoder.start(memory()), 6, 1))
+    writer.small_batch_rows = 2  # three rows are more
+    plain, _ = writer.step(
+        torch.tensor([4, 5, 6]), writer.with_static_cache(decoder.start(memory()), 6, 1)
+    )
     torch.testing.assert_close(plain, right, rtol=1e-5, atol=1e-5)
-    assert decoder.few == 0  # the one that learns never does
+    assert decoder.small_batch_rows == 0  # the one that learns never does
 
 
 @torch.no_grad()
@@ -96,7 +98,7 @@ def test_attention_that_is_asked_for_comes_from_the_blocks():
     writer = laid_out(decoder)
     state = decoder.start(memory(), weights=True)
     _, wanted = decoder.step(torch.tensor([4, 5, 6]), state)
-    _, found = writer.step(torch.tensor([4, 5, 6]), writer.fixed(state, 6, beams=1))
+    _, found = writer.step(torch.tensor([4, 5, 6]), writer.with_static_cache(state, 6, beams=1))
     torch.testing.assert_close(found.weights, wanted.weights)
     assert found.weights.sum() > 0
 
@@ -109,10 +111,10 @@ def test_wide_matrices_are_not_for_it(feed, rows, monkeypatch):
     monkeypatch.setattr(small_batch, "has_kernel", lambda *_: True)
     decoder = made(lambda: Seq2SeqTransformerDecoder(V, M, H, 1, N, feed))
     graphs = DecodeGraphs(decoder, Counted())
-    graphs.written(
+    graphs.generate(
         memory(), SearchSettings(num_beams=3, max_length=2), NO_CONSTRAINTS, bos=2, eos=EOS
     )
-    assert graphs.writer.few == rows
+    assert graphs.writer.small_batch_rows == rows
     assert not small_batch.is_supported(object())
 
 
@@ -132,14 +134,14 @@ def test_one_that_fails_is_left_out(monkeypatch):
     decoder, settings = made(MADE["before"]), SearchSettings(num_beams=3, max_length=7)
     graphs = DecodeGraphs(decoder, Counted())
     for _ in range(2):
-        found = graphs.written(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
+        found = graphs.generate(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, memory(), settings))
     assert len(tries) == 1  # a kernel that fails is compiled once, not for every search
     assert graphs.trouble == (
         "Products of few rows are made without a kernel of their own: RuntimeError: 0.7 away from "
         "plain arithmetic"
     )
-    assert graphs.writer.few == 0
+    assert graphs.writer.small_batch_rows == 0
 
 
 def test_a_device_without_the_kernel_for_the_largest_sorts():

@@ -106,7 +106,7 @@ def test_garbage_in_the_padding_changes_nothing(head, states, search):
     first, second = (head.decode(head(x), search) for x in (states, other))
     np.testing.assert_array_equal(first.heads, second.heads)
     np.testing.assert_array_equal(first.labels, second.labels)
-    np.testing.assert_allclose(first.chances, second.chances, rtol=1e-5)
+    np.testing.assert_allclose(first.probs, second.probs, rtol=1e-5)
 
 
 def test_rows_do_not_see_each_other(head, states):
@@ -114,7 +114,7 @@ def test_rows_do_not_see_each_other(head, states):
     alone = head.decode(head(Padded(states.data[1:2, :3], states.lengths[1:2])))
     np.testing.assert_array_equal(whole.heads[1, :3], alone.heads[0])
     np.testing.assert_array_equal(whole.labels[1, :3], alone.labels[0])
-    np.testing.assert_allclose(whole.chances[1, :3], alone.chances[0], rtol=1e-5)
+    np.testing.assert_allclose(whole.probs[1, :3], alone.probs[0], rtol=1e-5)
 
 
 def test_decoding_gives_trees_with_labels_and_chances(head, states):
@@ -132,7 +132,7 @@ def test_decoding_gives_trees_with_labels_and_chances(head, states):
             named = labels[i, j].softmax(0)
             assert parse.labels[b, i] == named.argmax()
             chance = arcs[i].softmax(0)[j] * named.max()
-            assert parse.chances[b, i] == pytest.approx(chance.item(), rel=1e-4)
+            assert parse.probs[b, i] == pytest.approx(chance.item(), rel=1e-4)
 
 
 def test_the_label_of_the_root_is_its_own(head, states):

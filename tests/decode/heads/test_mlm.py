@@ -99,7 +99,7 @@ def test_a_batch_in_pieces_costs_the_same():
 def test_what_is_measured_adds_up_to_the_loss(monkeypatch):
     monkeypatch.setattr(mlm, "MAX_LOGITS", 5 * V)
     net, given = model(), batch()
-    rows = net(given.source).judged(given.target)
+    rows = net(given.source).score_rows(given.target)
     nats, hidden, _, next_nats, asked, _ = rows.sum(0).tolist()
     wanted = [float(part) for part in by_hand(net, given)]
     assert [nats / hidden, next_nats / asked] == pytest.approx(wanted, rel=1e-5)
@@ -109,7 +109,7 @@ def test_what_is_measured_adds_up_to_the_loss(monkeypatch):
         net.head.bias[:] = 0
         net.head.bias[11] = 1e4
         net.head.next.bias[1] = 1e4
-    rows, target = net(given.source).judged(given.target), Target.of(given.target)
+    rows, target = net(given.source).score_rows(given.target), Target.of(given.target)
     assert rows[:, 2].tolist() == (target.ids == 11).sum(1).tolist()
     assert rows[:, 5].tolist() == target.strange.tolist()
 
@@ -144,7 +144,7 @@ def test_shape_comments_are_true():
 
     def both():
         Masked().loss(net(given.source), given)
-        net(given.source).judged(given.target)
+        net(given.source).score_rows(given.target)
 
     assert checked("weft.decode.heads.mlm", both) >= 5
 

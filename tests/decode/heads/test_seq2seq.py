@@ -42,7 +42,7 @@ def test_stepping_gives_the_probabilities_of_training(head):
     scores = head(memory, source)
     total, count = scores.pointer_loss(target)
     assert count == 9
-    state, ids, said = scores.start().shared(), torch.full((3,), FIRST), torch.zeros(())
+    state, ids, said = scores.start().per_prompt(), torch.full((3,), FIRST), torch.zeros(())
     for t in range(4):
         logp, state = head.decoder.step(ids, state)
         assert logp.shape == (3, V + 3)
@@ -74,7 +74,7 @@ def test_a_search_writes_words_of_the_source(head):
 def test_a_state_for_every_word_is_needed(head):
     memory, source, _ = case()
     short = Padded(memory.data[:, :4], memory.lengths.clamp(max=4))
-    with pytest.raises(UserError, match="Copying needs a state for every word"):
+    with pytest.raises(UserError, match="Copying needs one encoder state per source word"):
         head(short, source)
 
 

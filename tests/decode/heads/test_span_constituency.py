@@ -94,11 +94,11 @@ def slow_best(scores, n, right=None):
 
 
 def test_scores_are_the_equations(head, states):
-    fences = head(states)
+    boundaries = head(states)
     for b, row in enumerate(states.rows()):
         for (start, end), expected in slow_scores(head, row).items():
             where = (torch.tensor([at]) for at in (b, start, end))
-            found = head.scores(fences, *where)[0]
+            found = head.scores(boundaries, *where)[0]
             torch.testing.assert_close(found, expected[:3], rtol=1e-5, atol=1e-5)
 
 
@@ -204,7 +204,7 @@ def test_too_long_and_no_numbers(head, monkeypatch):
     with pytest.raises(UserError, match=r"not finite .* diverged. Train again with a lower"):
         cky.best_tree(np.array([0.0, np.nan, 1.0]), 2)
     monkeypatch.setattr(cky, "MAX_WORDS", 4)
-    with pytest.raises(UserError, match=r"of 5 words is too long for constituency .* at 4\."):
+    with pytest.raises(UserError, match=r"of 5 words is too long for constituency .*limit 4\)"):
         head.decode(head(Padded(torch.zeros(1, 5, 11), torch.tensor([5]))))
 
 

@@ -236,5 +236,5 @@ def test_streaming_gives_the_same_piece_by_piece(method, check, shrink):
 
 def test_a_beam_cannot_be_streamed():
     tables = Tables()
-    with pytest.raises(UserError, match=r"A beam cannot be streamed.*'greedy' or 'sample'"):
+    with pytest.raises(UserError, match=r"Beam search cannot stream.*'greedy' or 'sample'"):
         next(stream(tables.step, tables.start(), SearchSettings(), batch=3, bos=BOS, eos=EOS))

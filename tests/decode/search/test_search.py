@@ -567,16 +567,16 @@ def test_scores_that_are_no_numbers_are_an_error():
     for method in ("beam", "greedy", "sample"):
         for check in (1, 5):
             settings = SearchSettings(method=method, max_length=5, check_every=check)
-            with pytest.raises(UserError, match=r"Row 2: the model's scores are not numbers"):
+            with pytest.raises(UserError, match=r"Row 2: the model's logits are NaN"):
                 run(tables, settings)
 
 
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        (Constraints(prefix=[[1]]), "1 values of 'prefix' for 3 rows; give one for each row"),
+        (Constraints(prefix=[[1]]), "1 values of 'prefix' for 3 rows; give one per row"),
         (Constraints(seeds=[1, 2]), "2 values of 'seeds' for 3 rows"),
-        (Constraints(prefix=[[1], [1, EOS], []]), r"Row 1: the prefix \[1, 3\] holds the end 3"),
+        (Constraints(prefix=[[1], [1, EOS], []]), r"Row 1: the prefix \[1, 3\] contains eos \(3\)"),
         (Constraints(limit=[4, 5, 0]), "Row 2: the minimum is 0 and the limit 0"),
         (
             Constraints(minimum=[0, 7, 0], limit=[9, 6, 9]),
@@ -590,7 +590,7 @@ def test_rules_that_cannot_be_kept(rules, message):
 
 
 def test_coverage_without_attention_is_an_error():
-    with pytest.raises(UserError, match="gives no attention to measure coverage by"):
+    with pytest.raises(UserError, match="has no attention to compute coverage from"):
         run(Tables(), SearchSettings(coverage_penalty=0.2))
 
 

@@ -96,7 +96,7 @@ class NGram:
         scores = torch.from_numpy(self._spread(nodes))  # (B, V)
         return scores.to(ids.device), torch.from_numpy(nodes).to(ids.device)
 
-    def extend(self, ids: "Padded", state: "Tensor") -> tuple[None, "Tensor"]:
+    def prefill(self, ids: "Padded", state: "Tensor") -> tuple[None, "Tensor"]:
         """The state after several steps at once, such as a prompt; nothing is scored.
 
         All rows have the same length.

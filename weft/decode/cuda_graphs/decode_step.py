@@ -2,7 +2,7 @@
 
 A step of a network is hundreds of small kernels, and starting them one by one takes longer than
 they run. A graph starts them all at once, over memory that stays where it is. The search does not
-know: it hands `faster` the function of one step. So is what comes before the first step, where a
+know: it hands `wrap_step` the function of one step. So is what comes before the first step, where a
 source is still unread: reading it, the decoder's first state and an empty search are one graph.
 What captures a graph comes from the runtime, and in tests it is a plain call.
 """
@@ -55,7 +55,7 @@ class PreparedSearch(NamedTuple):
     step: Callable[[Tensor, State], tuple[Tensor, State]]
     state: State
     settings: SearchSettings
-    faster: "Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None"
+    wrap_step: "Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None"
 
 
 class DecodeGraphs:
@@ -96,7 +96,7 @@ class DecodeGraphs:
     def __deepcopy__(self, memo: dict) -> None:
         """A copy of a model begins without graphs: they are over the memory of this one."""
 
-    def ready(
+    def prepare(
         self, state: State, settings: SearchSettings, constraints: Constraints
     ) -> PreparedSearch:
         """How to search from a state: as graphs, or step by step where those cannot be."""
@@ -106,8 +106,8 @@ class DecodeGraphs:
             return plain
         fixed, steps = state, max_steps(settings, constraints)
         writer = self._laid_out()
-        if hasattr(writer, "fixed"):
-            fixed = writer.fixed(state, steps, self._beams(writer, settings))
+        if hasattr(writer, "with_static_cache"):
+            fixed = writer.with_static_cache(state, steps, self._beams(writer, settings))
         elif self.decoder.limit is not None and steps > self.decoder.limit:
             fixed = None
         if fixed is None:
@@ -115,7 +115,7 @@ class DecodeGraphs:
         table = getattr(getattr(writer, "positions", None), "table", None)
         if table is not None and all(table is not kept for kept in self.tables):
             self.tables.append(table)
-        return PreparedSearch(writer.step, fixed, _graph_settings(settings), self.faster)
+        return PreparedSearch(writer.step, fixed, _graph_settings(settings), self.wrap_step)
 
     def _beams(self, writer: Any, settings: SearchSettings) -> int:
         """The rows of a prompt, where a kernel lets their past stay in its place; else 0."""
@@ -137,10 +137,10 @@ class DecodeGraphs:
         except Exception as error:
             able = self.can_fuse = False
             self.note("Products of few rows are made without a kernel of their own", error)
-        writer.few = small_batch.SMALL_BATCH_ROWS if able else 0
+        writer.small_batch_rows = small_batch.SMALL_BATCH_ROWS if able else 0
         return rows
 
-    def faster(
+    def wrap_step(
         self,
         body: Callable[[Any], Any],
         slot: "_GraphBuffers | None" = None,
@@ -182,7 +182,7 @@ class DecodeGraphs:
         )
         return now and self.can_compile
 
-    def written(
+    def generate(
         self,
         given: Padded | LazySource,
         settings: SearchSettings,
@@ -208,15 +208,15 @@ class DecodeGraphs:
             with self.lock:
                 slot = begin.slot()
             if slot is not None:
-                ends |= {"wrap_step": partial(self.faster, slot=slot), "initial": slot.run}
+                ends |= {"wrap_step": partial(self.wrap_step, slot=slot), "initial": slot.run}
                 return search(self.writer.step, None, _graph_settings(settings), **ends)[
                     : len(given)
                 ]
-        state = self.decoder.start(self._memory(given, rows, begin is not None)).shared()
-        step, state, settings, faster = self.ready(state, settings, constraints)
-        if faster is not None and begin is not None:
-            faster = partial(self.faster, begin=begin)
-        return search(step, state, settings, **ends, wrap_step=faster)[: len(given)]
+        state = self.decoder.start(self._memory(given, rows, begin is not None)).per_prompt()
+        step, state, settings, wrap_step = self.prepare(state, settings, constraints)
+        if wrap_step is not None and begin is not None:
+            wrap_step = partial(self.wrap_step, begin=begin)
+        return search(step, state, settings, **ends, wrap_step=wrap_step)[: len(given)]
 
     def _memory(self, given: Padded | LazySource, rows: int, filled: bool) -> Padded:
         """A memory of some rows, in the precision of the weights."""
@@ -295,7 +295,7 @@ class _GraphBuffers:
         """One step in place, with a view of so many steps of the cache; 0 = all."""
         run = self.run
         if size:
-            run = replace(run, state=run.state.within(size))
+            run = replace(run, state=run.state.view_steps(size))
         self.step(run)
 
 
@@ -317,7 +317,7 @@ class _GraphedSteps:
         self.graphs, self.body, self.begin = graphs, body, begin
         self.slot = slot
         self.plain = False
-        self.reach = 0  # steps of the cache that are in use
+        self.used_steps = 0  # steps of the cache that are in use
         if slot is not None:
             slot.owner = weakref.ref(self)
 
@@ -334,7 +334,7 @@ class _GraphedSteps:
         if not slot.compiled and self.graphs.wants_compiled(slot, self.body.keywords["settings"]):  # type: ignore[attr-defined]
             slot.compile(self.graphs.options)
         self._step(slot, self._size(slot))
-        self.reach += 1
+        self.used_steps += 1
         return slot.run
 
     def _step(self, slot: _GraphBuffers, size: int) -> None:
@@ -366,11 +366,11 @@ class _GraphedSteps:
     def _size(self, slot: _GraphBuffers) -> int:
         """How much of the cache this step looks at."""
         state = slot.run.state
-        if not hasattr(state, "within") or state.beams:
+        if not hasattr(state, "view_steps") or state.beams:
             return 0
         room = state.past[0][0].shape[2]
         size = self.graphs.small or (MIN_COMPILED_CACHE_STEPS if slot.compiled else MIN_CACHE_STEPS)
-        while size <= self.reach:
+        while size <= self.used_steps:
             size *= 2
         return min(size, room)
 
@@ -388,8 +388,10 @@ class _GraphedSteps:
         self.slot = self.graphs.slot(key, run, self.body, self)
         if self.begin is not None:
             self.begin.note(self.slot, run)
-        reach = None if getattr(run.state, "beams", 0) else getattr(run.state, "reach", None)
-        self.reach = 0 if reach is None else reach()
+        max_position = (
+            None if getattr(run.state, "beams", 0) else getattr(run.state, "max_position", None)
+        )
+        self.used_steps = 0 if max_position is None else max_position()
 
 
 def _graph_settings(settings: SearchSettings) -> SearchSettings:
@@ -400,7 +402,7 @@ def _graph_settings(settings: SearchSettings) -> SearchSettings:
 def _step_key(body: Any) -> Hashable:
     """What makes two functions of one step do the same."""
     asked = body.keywords
-    read, step = asked["read"], asked["step"]
+    read, step = asked["read_attention"], asked["step"]
     owner = getattr(step, "__self__", step)
     return id(owner), asked["settings"], asked["eos"], getattr(read, "__code__", read)
 

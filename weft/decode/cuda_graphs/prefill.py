@@ -76,8 +76,8 @@ class PrefillRequest:
         source.__dict__["full"] = False  # or it would be asked of the device
         memory = self.given.of(source)
         memory = memory.with_data(memory.data.to(next(decoder.parameters()).dtype))
-        state = decoder.start(memory).shared()
-        if hasattr(writer, "fixed"):
-            state = writer.fixed(state, self.settings.max_length, slot.run.state.beams)
+        state = decoder.start(memory).per_prompt()
+        if hasattr(writer, "with_static_cache"):
+            state = writer.with_static_cache(state, self.settings.max_length, slot.run.state.beams)
         run = begun.first
         copy_into(slot.run, replace(run, state=expand_beams(state, run.width)))

@@ -33,7 +33,7 @@ class ConvolutionalState(NamedTuple):
     values: Any
     mask: Any  # (B, S)
 
-    def shared(self) -> "ConvolutionalState":
+    def per_prompt(self) -> "ConvolutionalState":
         """The same for a search that keeps one memory for all beams of a prompt."""
         keys, values, mask = (PerPrompt(unwrap(p)) for p in (self.keys, self.values, self.mask))
         return self._replace(keys=keys, values=values, mask=mask)
@@ -108,7 +108,7 @@ class ConvolutionalDecoder(nn.Module):
     as in the paper; else the states alone. The weights that come back are the layers' average.
     """
 
-    causal, reads = True, True
+    causal, reads_source = True, True
 
     def __init__(
         self,
@@ -165,10 +165,10 @@ class ConvolutionalDecoder(nn.Module):
 
     def step(self, ids: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.advance(ids, state)
-        return self.words.scores(read.features[:, 0]), state
+        read, state = self.step_features(ids, state)
+        return self.words.logits(read.features[:, 0]), state
 
-    def advance(
+    def step_features(
         self, ids: Tensor, state: ConvolutionalState
     ) -> tuple[DecoderOutput, ConvolutionalState]:
         """One step without the scores, (B, 1, E)."""
@@ -189,14 +189,14 @@ class ConvolutionalDecoder(nn.Module):
         return self.read(targets, memory, embedded).features
 
     def forward(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Tensor:
-        scores = self.words.scores(self.features(targets, memory, embedded))  # (B, T, V)
+        scores = self.words.logits(self.features(targets, memory, embedded))  # (B, T, V)
         return scores
 
     def _some(
         self, ids: Tensor, state: ConvolutionalState
     ) -> tuple[DecoderOutput, ConvolutionalState]:
         T = ids.shape[1]
-        words = self.words.vectors(ids) + self._places(state.position, T)  # (B, T, E)
+        words = self.words.embed(ids) + self._places(state.position, T)  # (B, T, E)
         words = self.dropout(words)
         x = self.enter(words)  # (B, T, H)
         kept, looked = [], []

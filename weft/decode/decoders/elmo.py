@@ -33,8 +33,8 @@ class BiLM(nn.Module):
     `model` names where its weights come from; the constructor never opens it.
     """
 
-    causal, reads = True, False
-    turns = True  # it also foretells what stands before
+    causal, reads_source = True, False
+    has_backward_lm = True
     limit: int | None = None
 
     def __init__(
@@ -67,7 +67,7 @@ class BiLM(nn.Module):
         self.set_vocabulary([str(i) for i in range(vocabulary_size)])  # until it is told better
 
     @property
-    def steady(self) -> bool:
+    def sync_free(self) -> bool:
         """Whether learning never waits for the device, if rows are full."""
         return not self.samples
 
@@ -87,10 +87,10 @@ class BiLM(nn.Module):
 
     def step(self, ids: Tensor, state: Memory) -> tuple[Tensor, Memory]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.advance(ids, state)
-        return self.words.scores(read.features[:, 0]), state
+        read, state = self.step_features(ids, state)
+        return self.words.logits(read.features[:, 0]), state
 
-    def advance(self, ids: Tensor, state: Memory) -> tuple[DecoderOutput, Memory]:
+    def step_features(self, ids: Tensor, state: Memory) -> tuple[DecoderOutput, Memory]:
         """One step without the scores, (B, 1, E)."""
         row = Padded(ids[:, None], torch.ones(len(ids), dtype=torch.long))
         made = self._read(row, state)
@@ -108,7 +108,7 @@ class BiLM(nn.Module):
         return self._read(ids, None, back).features[:, :, 0]
 
     def forward(self, ids: Padded) -> Tensor:
-        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        scores = self.words.logits(self.features(ids))  # (B, T, V)
         return scores
 
     def loss(

@@ -37,7 +37,7 @@ class FeedForwardLM(nn.Module):
     W are there with `direct`. Before the beginning stand zero vectors.
     """
 
-    causal, reads = True, False
+    causal, reads_source = True, False
     limit: int | None = None
 
     def __init__(
@@ -67,10 +67,10 @@ class FeedForwardLM(nn.Module):
 
     def step(self, ids: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.advance(ids, state)
-        return self.words.scores(read.features[:, 0]), state
+        read, state = self.step_features(ids, state)
+        return self.words.logits(read.features[:, 0]), state
 
-    def advance(self, ids: Tensor, state: Tensor) -> tuple[DecoderOutput, Tensor]:
+    def step_features(self, ids: Tensor, state: Tensor) -> tuple[DecoderOutput, Tensor]:
         """One step without the scores, (B, 1, F)."""
         joined = torch.cat([state, ids[:, None]], dim=1)  # (B, C)
         features, tanh = self._windows(joined)
@@ -90,12 +90,12 @@ class FeedForwardLM(nn.Module):
         return self.carry(ids).features
 
     def forward(self, ids: Padded) -> Tensor:
-        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        scores = self.words.logits(self.features(ids))  # (B, T, V)
         return scores
 
     def _windows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """What is scored and the hidden layer, for every whole window of ids (B, C-1+T)."""
-        vectors = self.words.vectors(ids)  # (B, C-1+T, E)
+        vectors = self.words.embed(ids)  # (B, C-1+T, E)
         if vectors.shape[1] < self.context:
             x = vectors.new_zeros(len(ids), 0, self.hidden.in_features)
         else:
@@ -126,9 +126,9 @@ class RecurrentLM(nn.Module):
     how much they change.
     """
 
-    causal, reads = True, False
+    causal, reads_source = True, False
     limit: int | None = None
-    steady = True  # learning never waits for the device, if rows are full
+    sync_free = True  # learning never waits for the device, if rows are full
 
     def __init__(
         self,
@@ -178,10 +178,10 @@ class RecurrentLM(nn.Module):
 
     def step(self, ids: Tensor, state: RecurrentLMState) -> tuple[Tensor, RecurrentLMState]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.advance(ids, state)
-        return self.words.scores(read.features[:, 0]), state
+        read, state = self.step_features(ids, state)
+        return self.words.logits(read.features[:, 0]), state
 
-    def advance(
+    def step_features(
         self, ids: Tensor, state: RecurrentLMState
     ) -> tuple[DecoderOutput, RecurrentLMState]:
         """One step without the scores, (B, 1, F)."""
@@ -205,7 +205,7 @@ class RecurrentLM(nn.Module):
         return self._some(ids.data, state, None).features
 
     def forward(self, ids: Padded) -> Tensor:
-        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        scores = self.words.logits(self.features(ids))  # (B, T, V)
         return scores
 
     def penalty(self, carried: BPTTOutput, ids: Padded) -> Tensor:
@@ -243,10 +243,10 @@ class RecurrentLM(nn.Module):
     def _vectors(self, ids: Tensor) -> Tensor:
         """The words' vectors; in training, whole words of the vocabulary may be missing."""
         if not (self.training and self.word_dropout):
-            return self.words.vectors(ids)
+            return self.words.embed(ids)
         kept = torch.rand(self.words.size, 1, device=ids.device) >= self.word_dropout
         scale = F.embedding(ids, kept / (1 - self.word_dropout))  # (B, T, 1)
-        return self.words.vectors(ids) * scale
+        return self.words.embed(ids) * scale
 
     def _dropped(self, x: Tensor, share: float) -> Tensor:
         if not (self.training and share):
@@ -303,7 +303,7 @@ class BidirectionalLM(nn.Module):
     forward state of t-1 beside the backward state of t+1, which have not seen it.
     """
 
-    causal, reads = False, False
+    causal, reads_source = False, False
     limit: int | None = None
 
     def __init__(
@@ -331,7 +331,7 @@ class BidirectionalLM(nn.Module):
 
     def features(self, ids: Padded) -> Tensor:
         """What is scored at every step, (B, T, F)."""
-        x = ids.with_data(self.dropout(self.words.vectors(ids.data)))
+        x = ids.with_data(self.dropout(self.words.embed(ids.data)))
         if len(self.nets) == 1:
             states = self.nets[0](x).data  # (B, T, 2*H)
         else:
@@ -339,7 +339,7 @@ class BidirectionalLM(nn.Module):
         return self.words.narrow(self.dropout(states))
 
     def forward(self, ids: Padded) -> Tensor:
-        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        scores = self.words.logits(self.features(ids))  # (B, T, V)
         return scores
 
     def _skipped(self, x: Padded) -> Tensor:

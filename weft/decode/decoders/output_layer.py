@@ -67,11 +67,11 @@ class OutputLayer(nn.Module):
         """The matrix of the scores, (V, F)."""
         return self.table.weight if self.scored is None else self.scored
 
-    def vectors(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """The vector of each id, (..., E)."""
         return self.table(ids)
 
-    def scores(self, features: Tensor) -> Tensor:
+    def logits(self, features: Tensor) -> Tensor:
         """The score of every word, (..., V)."""
         if _needs_row_padding(features, self.weight) and not torch.is_grad_enabled():
             made = _padded_logits(features, self.weight)  # (B, V)

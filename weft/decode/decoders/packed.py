@@ -62,12 +62,12 @@ class PackedState(NamedTuple):
 
     places: Tensor  # (N, P) int32, with room at the end
     lengths: Tensor  # (N,) steps so far
-    reach: int  # no row is longer than this
+    max_length: int  # no row is longer than this
     store: KVStore
     memory: Any  # Memory or None; may be shared
     weights: Tensor | None  # (N, S) where the last step looked, if that was asked for
 
-    def shared(self) -> "PackedState":
+    def per_prompt(self) -> "PackedState":
         """The same for a search that keeps one memory for all beams of a prompt."""
         return self._replace(memory=PerPrompt(unwrap(self.memory)))
 
@@ -87,12 +87,12 @@ class PackedDecoder:
         return self.adopt(self.decoder.start(*given, **options))  # type: ignore[operator]
 
     @torch.no_grad()
-    def extend(self, ids: Padded, state: PackedState) -> tuple[Any, PackedState]:
+    def prefill(self, ids: Padded, state: PackedState) -> tuple[Any, PackedState]:
         """Several steps at once, such as a prompt of any lengths, before any other step."""
-        assert state.reach == 0, "only a beginning is read at once"
+        assert state.max_length == 0, "only a beginning is read at once"
         assert state.memory is None, "what has a memory has no prompt"
         begun = self.decoder.start(len(ids), limit=max(ids.data.shape[1], 1))  # type: ignore[operator]
-        read, after = self.decoder.extend(ids, begun)
+        read, after = self.decoder.prefill(ids, begun)
         return read, self.adopt(after)
 
     @torch.no_grad()
@@ -110,13 +110,13 @@ class PackedDecoder:
             memory = _pack_cross_kv(unwrap(state.memory), unwrap(state.mask))
             memory = PerPrompt(memory) if isinstance(state.memory, PerPrompt) else memory
         places = _sequential_slots(rows, past, past + INITIAL_STEPS)
-        reach = int(lengths.max()) if rows else 0
-        return PackedState(places, lengths, reach, store, memory, state.weights)
+        max_length = int(lengths.max()) if rows else 0
+        return PackedState(places, lengths, max_length, store, memory, state.weights)
 
     @torch.no_grad()
     def step(self, ids: Tensor, state: PackedState) -> tuple[Tensor, PackedState]:
         """The scores (N, V) of the word after `ids` (N,), and the state that follows."""
-        self.decoder._reach(state.reach + 1)
+        self.decoder._ensure_positions(state.max_length + 1)
         x = F.embedding(ids, self.decoder.words.table.weight) * self.decoder.scale
         x = x + self.decoder.positions.table[state.lengths]  # (N, H)
         state = _reserve_step(state, len(ids))
@@ -134,7 +134,7 @@ class PackedDecoder:
             x = block.feed(x)  # (N, H)
         if other is not None and other.shares is not None:
             state = state._replace(weights=other.shares)
-        return self.packed.scores(self.decoder.norm(x)), state
+        return self.packed.logits(self.decoder.norm(x)), state
 
 
 def pack_if_possible(decoder: Any, weights: WeightDtype = "float32") -> Any:
@@ -197,7 +197,7 @@ class PackedWeights:
         self.size = decoder.words.size
         self.room = torch.empty(0)
 
-    def scores(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
         """The score of every word (N, V)."""
         if len(self.words) == 1:
             return self.words[0](x)
@@ -286,10 +286,10 @@ def _pack_cross_kv(pairs: Any, mask: Tensor | None) -> CrossKV:
 def _reserve_step(state: PackedState, rows: int) -> PackedState:
     """The state with a place for the step that is to be taken; the old one stays as it is."""
     first, places = state.store.take(rows), state.places
-    if state.reach == places.shape[1]:
+    if state.max_length == places.shape[1]:
         places = F.pad(places, (0, places.shape[1]))
     else:
         places = places.clone()
     fresh = torch.arange(first, first + rows, dtype=torch.int32)
     places.scatter_(1, state.lengths[:, None], fresh[:, None])
-    return state._replace(places=places, lengths=state.lengths + 1, reach=state.reach + 1)
+    return state._replace(places=places, lengths=state.lengths + 1, max_length=state.max_length + 1)

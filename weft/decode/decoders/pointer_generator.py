@@ -48,9 +48,9 @@ class PointerState(NamedTuple):
     real: Tensor  # (B,) rows that have a source at all
     extra: int
 
-    def shared(self) -> "PointerState":
+    def per_prompt(self) -> "PointerState":
         """The same with the decoder's own memory shared between the beams of a prompt."""
-        return self._replace(inner=self.inner.shared())
+        return self._replace(inner=self.inner.per_prompt())
 
 
 class PointerGenerator(nn.Module):
@@ -61,7 +61,7 @@ class PointerGenerator(nn.Module):
     vocabulary has an id from V on. All in log space and at least single precision.
     """
 
-    causal, reads = True, True
+    causal, reads_source = True, True
 
     def __init__(self, decoder: Any, memory_size: int):
         super().__init__()
@@ -83,7 +83,7 @@ class PointerGenerator(nn.Module):
 
     def step(self, ids: Tensor, state: PointerState) -> tuple[Tensor, PointerState]:
         """Log-probabilities (B, V+X) of the word after `ids` (B,), and the state that follows."""
-        read, inner = self.decoder.advance(self._inside(ids), state.inner)
+        read, inner = self.decoder.step_features(self._inside(ids), state.inner)
         scores = self._scores(read, ids[:, None], state)[:, 0]
         return scores, state._replace(inner=inner)
 
@@ -134,7 +134,7 @@ class PointerGenerator(nn.Module):
         """The logarithms of p and of 1-p, (B, T); where there is no source, p is 1."""
         assert read.weights is not None
         context = read.weights.to(state.memory.dtype) @ state.memory  # (B, T, M)
-        vectors = self.decoder.words.vectors(self._inside(ids))  # (B, T, E)
+        vectors = self.decoder.words.embed(self._inside(ids))  # (B, T, E)
         wide = vectors.dtype
         joined = torch.cat([context.to(wide), read.hidden.to(wide), vectors], dim=2)
         opening = self.gate(joined).squeeze(2)  # (B, T)
@@ -150,7 +150,7 @@ class PointerGenerator(nn.Module):
         """Log-probabilities (B, T, V+X)."""
         assert read.weights is not None
         write, copy = self._gates(read, ids, state)
-        scores = self.decoder.words.scores(read.features)  # (B, T, V)
+        scores = self.decoder.words.logits(read.features)  # (B, T, V)
         logp = scores.to(write.dtype).log_softmax(2) + write[..., None]
         lowest = torch.finfo(logp.dtype).min
         written = F.pad(logp, (0, state.extra), value=lowest)  # (B, T, V+X)

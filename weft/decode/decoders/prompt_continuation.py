@@ -52,6 +52,6 @@ class PromptContinuation:
         if not ids.shape[1]:
             return state
         rows = Padded(ids, torch.full((len(ids),), ids.shape[1]))
-        if hasattr(self.decoder, "extend"):
-            return self.decoder.extend(rows, state)[1]
+        if hasattr(self.decoder, "prefill"):
+            return self.decoder.prefill(rows, state)[1]
         return self.decoder.carry(rows, state).state

@@ -36,7 +36,7 @@ class RecurrentState(NamedTuple):
     memory: Any  # (B, S, M)
     mask: Any  # (B, S)
 
-    def shared(self) -> "RecurrentState":
+    def per_prompt(self) -> "RecurrentState":
         """The same for a search that keeps one memory for all beams of a prompt."""
         if self.memory is None:
             return self
@@ -71,7 +71,7 @@ class RecurrentDecoder(nn.Module):
     `coverage` the score also knows how much attention each step has had (See et al. 2017).
     """
 
-    causal, reads = True, True
+    causal, reads_source = True, True
     limit: int | None = None
 
     def __init__(
@@ -141,17 +141,19 @@ class RecurrentDecoder(nn.Module):
 
     def step(self, ids: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.advance(ids, state)
-        return self.words.scores(read.features[:, 0]), state
+        read, state = self.step_features(ids, state)
+        return self.words.logits(read.features[:, 0]), state
 
-    def advance(self, ids: Tensor, state: RecurrentState) -> tuple[DecoderOutput, RecurrentState]:
+    def step_features(
+        self, ids: Tensor, state: RecurrentState
+    ) -> tuple[DecoderOutput, RecurrentState]:
         """One step without the scores, (B, 1, F)."""
-        return self._some(self.dropout(self.words.vectors(ids[:, None])), state)
+        return self._some(self.dropout(self.words.embed(ids[:, None])), state)
 
     def read(self, targets: Padded, memory: Padded) -> DecoderOutput:
         """All steps at once where no step needs the attention of the one before."""
         state = self.start(memory)
-        vectors = self.dropout(self.words.vectors(targets.data))  # (B, T, E)
+        vectors = self.dropout(self.words.embed(targets.data))  # (B, T, E)
         if not vectors.shape[1]:
             return self._nothing(vectors, state)
         if not (self.feeds or self.covers):
@@ -168,7 +170,7 @@ class RecurrentDecoder(nn.Module):
         return self.read(targets, memory).features
 
     def forward(self, targets: Padded, memory: Padded) -> Tensor:
-        scores = self.words.scores(self.features(targets, memory))  # (B, T, V)
+        scores = self.words.logits(self.features(targets, memory))  # (B, T, V)
         return scores
 
     def _some(self, vectors: Tensor, state: RecurrentState) -> tuple[DecoderOutput, RecurrentState]:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from weft.attend import transformer_block as attend
 from weft.attend.multihead import MultiHeadAttention
 from weft.batch import Padded
-from weft.decode.decoders import kv_cache as rooms
-from weft.decode.decoders import small_batch
+from weft.decode.decoders import kv_cache, small_batch
 from weft.decode.decoders.kv_cache import CacheSlot, CacheWrite, KVPair
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
 from weft.decode.search.state import PerPrompt, Pinned
@@ -46,17 +45,17 @@ class TransformerState(NamedTuple):
     rows: Tensor | None = None  # (B, P) int32 which beam of its prompt wrote each place
     beams: int = 0  # rows of a prompt, next to each other; 0: the past moves with its row
 
-    def shared(self) -> "TransformerState":
+    def per_prompt(self) -> "TransformerState":
         """The same for a search that keeps one memory for all beams of a prompt."""
         return self._replace(
             memory=PerPrompt(unwrap(self.memory)), mask=PerPrompt(unwrap(self.mask))
         )
 
-    def reach(self) -> int:
+    def max_position(self) -> int:
         """How many steps of a fixed room are in use, of all rows; waits for the device."""
         return 0 if self.position is None or not len(self.position) else int(self.position.max())
 
-    def within(self, steps: int) -> "TransformerState":
+    def view_steps(self, steps: int) -> "TransformerState":
         """The same state with a view of the first steps of its room only."""
         return self._replace(past=tuple((k[:, :, :steps], v[:, :, :steps]) for k, v in self.past))
 
@@ -102,17 +101,17 @@ class TransformerDecoderBlock(attend.Block):
         Takes and gives only what it needs, so that one compiled function serves all blocks.
         """
         y = self.attention_norm(x) if self.norm_first else x
-        mixed, past = self._itself(y, past, room)
-        x = self._added(x, mixed, self.attention_norm)  # (B, T, H)
+        mixed, past = self._self_attention(y, past, room)
+        x = self._add_residual(x, mixed, self.attention_norm)  # (B, T, H)
         shares = None
         if self.cross is not None and self.cross_norm is not None and memory is not None:
             y = self.cross_norm(x) if self.norm_first else x
-            mixed, shares = self._memory(y, self.cross, memory, mask, weights)
-            x = self._added(x, mixed.view_as(x), self.cross_norm)  # (B, T, H)
+            mixed, shares = self._cross_attention(y, self.cross, memory, mask, weights)
+            x = self._add_residual(x, mixed.view_as(x), self.cross_norm)  # (B, T, H)
         y = self.feed_norm(x) if self.norm_first else x
-        return self._added(x, self._feed(y), self.feed_norm), past, shares
+        return self._add_residual(x, self._feed(y), self.feed_norm), past, shares
 
-    def _itself(
+    def _self_attention(
         self, y: Tensor, past: KVPair | None, room: CacheWrite | CacheSlot | None
     ) -> tuple[Tensor, KVPair | None]:
         """What the steps find in themselves and the past (B, T, H), and a past that grew."""
@@ -128,7 +127,7 @@ class TransformerDecoderBlock(attend.Block):
             k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in pairs)
         return self.attention.attend(q, k, v, causal=True)[0], (k, v)
 
-    def _memory(
+    def _cross_attention(
         self,
         y: Tensor,
         cross: MultiHeadAttention,
@@ -140,12 +139,12 @@ class TransformerDecoderBlock(attend.Block):
         if mask is not None and mask.dim() == 1:
             if y.shape[1] == 1:
                 q = cross.query(y).unflatten(2, (cross.heads, -1)).transpose(1, 2)  # (B, N, 1, K)
-                return cross.output(rooms.cross_attend(q, *memory, mask)), None
+                return cross.output(kv_cache.cross_attend(q, *memory, mask)), None
             mask = torch.arange(memory[0].shape[2], device=mask.device) < mask[:, None]  # (B, S)
         q = cross.split_heads(cross.query(fold_beams(y, len(memory[0]))))  # (B, N, T, K)
         return cross.attend(q, *memory, mask, return_weights=weights)
 
-    def _added(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
+    def _add_residual(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
         added = x + self.dropout(made)
         return added if self.norm_first else norm(added).to(x.dtype)
 
@@ -153,10 +152,10 @@ class TransformerDecoderBlock(attend.Block):
 class TransformerDecoder(nn.Module):
     """What decoders with and without a memory share: words, positions, blocks."""
 
-    causal, reads = True, False
+    causal, reads_source = True, False
     name = ""
-    low = False  # under autocast, what blocks add to is in half precision as well
-    few = 0  # rows up to which a step goes by kernels of its own, where it is laid out for steps
+    half_residual = False  # under autocast, keep the residual stream in half precision
+    small_batch_rows = 0  # largest batch that steps with fused kernels; 0: none
 
     def __init__(
         self,
@@ -199,19 +198,19 @@ class TransformerDecoder(nn.Module):
 
     def step(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.advance(ids, state)
+        read, state = self.step_features(ids, state)
         features = read.features[:, 0]
-        if len(ids) <= self.few:
+        if len(ids) <= self.small_batch_rows:
             return small_batch.fused_linear(features, self.words.weight, self.words.bias), state
-        return self.words.scores(features), state
+        return self.words.logits(features), state
 
-    def advance(
+    def step_features(
         self, ids: Tensor, state: TransformerState
     ) -> tuple[DecoderOutput, TransformerState]:
         """One step without the scores, (B, 1, H)."""
-        return self._some(ids[:, None], state)
+        return self._forward_steps(ids[:, None], state)
 
-    def extend(
+    def prefill(
         self, ids: Padded, state: TransformerState
     ) -> tuple[DecoderOutput, TransformerState]:
         """Several steps at once, such as a prompt; rows of different lengths need a fixed cache."""
@@ -220,14 +219,16 @@ class TransformerDecoder(nn.Module):
                 "Prompts of different lengths cannot share a growing cache. "
                 "Start with a limit, or group them by length."
             )
-        read, after = self._some(ids.data, state)
+        read, after = self._forward_steps(ids.data, state)
         if state.position is None:
             return read, after
         # What the padding wrote lies behind each row's position and is overwritten before it shows.
         ends = state.position + ids.lengths.to(state.position.device)
         return read, after._replace(position=ends)
 
-    def fixed(self, state: TransformerState, steps: int, beams: int = 0) -> TransformerState | None:
+    def with_static_cache(
+        self, state: TransformerState, steps: int, beams: int = 0
+    ) -> TransformerState | None:
         """The state with room for so many steps more; None where positions end before.
 
         With `beams` it is for a search of so many, 1 where rows never change places, on a device
@@ -237,13 +238,13 @@ class TransformerDecoder(nn.Module):
             grown = state.past[0][0].shape[2]
             if self.learned and grown + steps > len(self.positions.table):
                 return None
-            self._reach(grown + steps)
+            self._ensure_positions(grown + steps)
             size = -(-(grown + steps) // STEP_MULTIPLE) * STEP_MULTIPLE
             pairs, first = list(state.past), state.past[0][0]
             past = (
-                rooms.from_prefill(pairs, size)
+                kv_cache.from_prefill(pairs, size)
                 if grown
-                else rooms.allocate(first, size, len(pairs))
+                else kv_cache.allocate(first, size, len(pairs))
             )
             position = torch.full((len(first),), grown, device=first.device)
             state = state._replace(past=past, position=position)
@@ -251,20 +252,22 @@ class TransformerDecoder(nn.Module):
             return state
         return _with_lengths(state).pin_beams(beams)
 
-    def _some(self, ids: Tensor, state: TransformerState) -> tuple[DecoderOutput, TransformerState]:
+    def _forward_steps(
+        self, ids: Tensor, state: TransformerState
+    ) -> tuple[DecoderOutput, TransformerState]:
         pasts = state.past.value if isinstance(state.past, Pinned) else state.past
         grown = 0 if pasts[0] is None else pasts[0][0].shape[2]
         first = grown if state.position is None else state.position
-        vectors = self.words.vectors(ids)  # (B, T, H)
+        vectors = self.words.embed(ids)  # (B, T, H)
         vectors = vectors if self.learned else vectors * self.scale
-        kind = attend.of_products(vectors) if self.low else vectors.dtype
-        parts = [vectors, self._places(first, ids.shape[1], vectors)]
+        kind = attend.of_products(vectors) if self.half_residual else vectors.dtype
+        parts = [vectors, self._position_vectors(first, ids.shape[1], vectors)]
         x = self.entrance(parts, self.dropout, None, kind)  # (B, T, H)
         memory, mask, asked = unwrap(state.memory), unwrap(state.mask), state.weights is not None
         room = _plan_cache_write(state, ids.shape[1], pasts[0])
         past, shares = [], None
         counted = len(memory) == 0 or (mask is not None and mask.dim() == 1)
-        if isinstance(room, CacheSlot) and len(ids) <= self.few and counted:
+        if isinstance(room, CacheSlot) and len(ids) <= self.small_batch_rows and counted:
             x = small_batch.run_blocks(self.blocks, x, pasts, memory, room, mask)
         else:
             for i, block in enumerate(self.blocks):
@@ -281,15 +284,15 @@ class TransformerDecoder(nn.Module):
             state = state._replace(weights=weights[:, -1])
         return DecoderOutput(self.words.narrow(x), x, weights), state
 
-    def _places(self, first: int | Tensor, steps: int, like: Tensor) -> Tensor:
+    def _position_vectors(self, first: int | Tensor, steps: int, like: Tensor) -> Tensor:
         """The vectors of positions, (T, H), or (B, T, H) where rows stand at different ones."""
         if isinstance(first, int):
-            self._reach(first + steps)
+            self._ensure_positions(first + steps)
             return self.positions.table[first : first + steps].to(like.dtype)
         at = first[:, None] + torch.arange(steps, device=first.device)  # (B, T)
         return self.positions.table[at].to(like.dtype)
 
-    def _reach(self, steps: int) -> None:
+    def _ensure_positions(self, steps: int) -> None:
         """Waves are computed as far as they are needed; learned positions end."""
         table = self.positions.table
         if steps <= len(table):
@@ -302,17 +305,17 @@ class TransformerDecoder(nn.Module):
         grown = sinusoidal(max(steps, 2 * len(table)), table.shape[1])
         self.positions.table = grown.to(table.device, table.dtype)
 
-    def _none(self) -> tuple[None, ...]:
+    def _no_cache(self) -> tuple[None, ...]:
         return (None,) * len(self.blocks)
 
-    def _begun(
+    def _initial_state(
         self, batch: int, device: Any, memory: tuple[KVPair, ...], mask: Tensor | None, limit: int
     ) -> TransformerState:
         """An empty past, growing or with room for `limit` steps."""
-        self._reach(limit)
+        self._ensure_positions(limit)
         shape = (batch, self.heads, limit, self.hidden_size // self.heads)  # (B, N, P, K)
         empty = {"dtype": _attention_dtype(self.words.table.weight), "device": device}
-        past = rooms.allocate(
+        past = kv_cache.allocate(
             torch.zeros((batch, self.heads, 0, shape[3]), **empty), limit, len(self.blocks)
         )
         position = torch.zeros(batch, dtype=torch.long, device=device) if limit else None
@@ -328,7 +331,7 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
     `inner_dropout` attention weights and the insides of the perceptrons are dropped as well.
     """
 
-    reads, name = True, "transformer"
+    reads_source, name = True, "transformer"
 
     def __init__(
         self,
@@ -357,7 +360,7 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
         memory = memory.with_data(memory.data)
         made = tuple(block.cross.project_kv(memory.data) for block in self.blocks)  # type: ignore[union-attr, operator]
         mask = None if memory.full else memory.mask
-        state = self._begun(len(memory), memory.data.device, made, mask, limit)
+        state = self._initial_state(len(memory), memory.data.device, made, mask, limit)
         if weights:
             empty = torch.zeros(memory.data.shape[:2], device=memory.data.device)  # (B, S)
             state = state._replace(weights=empty)
@@ -366,14 +369,14 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
     def read(self, targets: Padded, memory: Padded, weights: bool = True) -> DecoderOutput:
         """All steps at once."""
         state = self.start(memory, weights=weights)
-        return self._some(targets.data, state._replace(past=self._none()))[0]
+        return self._forward_steps(targets.data, state._replace(past=self._no_cache()))[0]
 
     def features(self, targets: Padded, memory: Padded) -> Tensor:  # type: ignore[override]
         """What is scored at every step, (B, T, F); without the weights attention is faster."""
         return self.read(targets, memory, False).features
 
     def forward(self, targets: Padded, memory: Padded) -> Tensor:
-        scores = self.words.scores(self.features(targets, memory))  # (B, T, V)
+        scores = self.words.logits(self.features(targets, memory))  # (B, T, V)
         return scores
 
 
@@ -390,8 +393,8 @@ class GPT(TransformerDecoder):
     precision, and weights and their gradients stay in it.
     """
 
-    name, low = "gpt", True
-    steady = True  # learning never waits for the device
+    name, half_residual = "gpt", True
+    sync_free = True  # learning never waits for the device
 
     def __init__(
         self,
@@ -418,15 +421,15 @@ class GPT(TransformerDecoder):
 
     def start(self, batch: int, device: Any = None, limit: int = 0) -> TransformerState:
         """The state before the first word; with a `limit` the cache never changes its shape."""
-        return self._begun(batch, device, (), None, limit)
+        return self._initial_state(batch, device, (), None, limit)
 
     def features(self, ids: Padded) -> Tensor:
         """What is scored at every step, (B, T, H)."""
-        state = TransformerState(self._none(), (), None, None, None)
-        return self._some(ids.data, state)[0].features
+        state = TransformerState(self._no_cache(), (), None, None, None)
+        return self._forward_steps(ids.data, state)[0].features
 
     def forward(self, ids: Padded) -> Tensor:
-        scores = self.words.scores(self.features(ids))  # (B, T, V)
+        scores = self.words.logits(self.features(ids))  # (B, T, V)
         return scores
 
 
@@ -438,14 +441,14 @@ def _plan_cache_write(
         return None
     if state.beams and steps == 1:
         return CacheSlot(state.position, state.rows, state.beams)
-    return rooms.plan_write(state.position, steps, begun[0], state.rows, state.beams)
+    return kv_cache.plan_write(state.position, steps, begun[0], state.rows, state.beams)
 
 
 def _advance_position(state: TransformerState, position: Tensor, steps: int) -> TransformerState:
     """A state with room behind its next steps."""
     rows = state.rows
     if rows is not None:
-        rows = rooms.mark_written(rows, position, steps, state.beams)
+        rows = kv_cache.mark_written(rows, position, steps, state.beams)
     return state._replace(position=position + steps, rows=rows)
 
 

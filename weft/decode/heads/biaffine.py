@@ -1,4 +1,4 @@
-"""Deep biaffine attention: a head and a relation for every word (Dozat and Manning 2017).
+"""Deep biaffine scoring of heads and relations (Dozat and Manning 2017).
 
 B rows   T words   S = T + 1 heads, the root first   H width of a state   A width for arcs
 R width for labels   C labels   n words of all rows
@@ -17,55 +17,55 @@ from weft.embed.activations import sensible
 from weft.errors import UserError
 
 TreeSearch = Literal["tree", "projective", "greedy"]
-IGNORED = -1  # gold head or label that is not known: no loss
+IGNORED = -1  # gold head or label without loss
 
 
 @dataclass(frozen=True)
 class ArcOutput:
-    """How well each word fits each head; labels are scored later, for one head a word."""
+    """Arc scores; labels are scored later, for one head per word."""
 
     arcs: Tensor  # (B, T, S) -inf where the head is the word itself or padding
-    heads: Tensor  # (B, S, R) each step as a head, to be labelled
+    heads: Tensor  # (B, S, R) each step as a head, for labels
     words: Tensor  # (B, T, R) each word as a dependent
     lengths: Tensor  # (B,) on the host
 
 
 @dataclass(frozen=True)
 class DependencyParse:
-    """Heads (0 the root) and labels of a batch, -1 in the padding, and how sure each word is."""
+    """Heads (0 = root), labels and confidences of a batch; heads and labels of padding are -1."""
 
     heads: np.ndarray  # (B, T)
     labels: np.ndarray  # (B, T)
-    chances: np.ndarray  # (B, T) probability of the head times that of the label, 0 in the padding
+    probs: np.ndarray  # (B, T) probability of the head times that of the label, 0 in the padding
 
 
 class Biaffine(nn.Module):
-    """x U y, with a term for x alone, for y alone and for neither, as chosen: C scores a pair.
+    """The bilinear form x U y with optional linear and constant terms: C scores per pair.
 
-    A bias is a 1 appended to a side: `bias_x` gives the terms of y alone, `bias_y` those of x
-    alone, both together the constant too.
+    A bias appends a 1 to a side: `bias_x` adds the terms of y alone, `bias_y` those of x alone,
+    both together the constant.
     """
 
     def __init__(self, x_size: int, y_size: int, outputs: int, bias_x: bool, bias_y: bool):
         super().__init__()
         self.bias_x, self.bias_y = bias_x, bias_y
         self.weight = nn.Parameter(torch.empty(outputs, x_size + bias_x, y_size + bias_y))
-        # Small, so that every head is about as likely at first; not zero, so that all sides learn.
+        # Small, so that all heads start about equally probable; not zero, so that all sides learn.
         nn.init.normal_(self.weight, std=1 / max(x_size, y_size))
 
     def all_pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        """Scores (B, T, S) of every x with every y, of a single output."""
+        """Return scores (B, T, S) of every x with every y, for a single output."""
         assert len(self.weight) == 1
         x, y = self._sides(x, y)
-        turned = x @ self.weight[0]  # (B, T, Y)
-        return turned @ y.transpose(1, 2)
+        projected = x @ self.weight[0]  # (B, T, Y)
+        return projected @ y.transpose(1, 2)
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        """Scores (n, C) of each x with the y beside it."""
+        """Return scores (n, C) of each x with the y in the same row."""
         x, y = self._sides(x, y)
         C, X, Y = self.weight.shape
-        turned = x @ self.weight.transpose(0, 1).reshape(X, C * Y)  # (n, C*Y)
-        scores = turned.view(-1, C, Y) @ y[:, :, None]  # (n, C, 1)
+        projected = x @ self.weight.transpose(0, 1).reshape(X, C * Y)  # (n, C*Y)
+        scores = projected.view(-1, C, Y) @ y[:, :, None]  # (n, C, 1)
         return scores.squeeze(2)
 
     def _sides(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,11 +75,11 @@ class Biaffine(nn.Module):
 
 
 class BiaffineScorer(nn.Module):
-    """One hidden layer for each role a word plays, then a biaffine score for arcs and for labels.
+    """One hidden layer per role of a word, then biaffine scores of arcs and labels.
 
-    sᵢⱼ(arc) = hⱼᵀ U hᵢ + hⱼᵀ u: a term for how likely j is to take anything, none for word i.
-    s(label) = rⱼᵀ U⁽¹⁾ rᵢ + (rⱼ ⊕ rᵢ)ᵀ U⁽²⁾ + b, only for the head j that is given. The root is a
-    vector of its own before the first word. Dropout takes the same units at every step of a row.
+    sᵢⱼ(arc) = hⱼᵀ U hᵢ + hⱼᵀ u: a term for the prior of head j, none for word i.
+    s(label) = rⱼᵀ U⁽¹⁾ rᵢ + (rⱼ ⊕ rᵢ)ᵀ U⁽²⁾ + b, only for one head j per word. The root is a
+    learned vector before the first word. Dropout drops the same units at every step of a row.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class BiaffineScorer(nn.Module):
         )
         self.arc = Biaffine(arc, arc, 1, bias_x=True, bias_y=False)
         self.label = Biaffine(label, label, outputs, bias_x=True, bias_y=True)
-        self.dropout = nn.Dropout1d(dropout)  # of (B, H, T): a unit goes at all steps or none
+        self.dropout = nn.Dropout1d(dropout)  # of (B, H, T): a unit is dropped at all steps or none
 
     def forward(self, states: Padded) -> ArcOutput:
         words = states.data  # (B, T, H)
@@ -111,29 +111,29 @@ class BiaffineScorer(nn.Module):
         )
         return ArcOutput(
             _mask_impossible(arcs, states.mask),
-            # In full precision: labels are scored later, where nothing is cast by itself.
+            # In full precision: labels are scored later, outside autocast.
             self._role(self.label_head, heads).to(self.label.weight.dtype),
             self._role(self.label_word, words).to(self.label.weight.dtype),
             states.lengths,
         )
 
     def labels(self, scores: ArcOutput, heads: Tensor) -> Tensor:
-        """Label scores (n, C) of each word that has one of the heads (B, T), row by row."""
-        known = heads >= 0
-        row, _ = known.nonzero(as_tuple=True)
-        above = scores.heads[row, heads[known]]  # (n, R)
-        return self.label.pairs(scores.words[known], above)
+        """Return label scores (n, C) of each word with a head in heads (B, T), row by row."""
+        has_head = heads >= 0
+        row, _ = has_head.nonzero(as_tuple=True)
+        above = scores.heads[row, heads[has_head]]  # (n, R)
+        return self.label.pairs(scores.words[has_head], above)
 
     def loss(self, scores: ArcOutput, heads: Tensor, labels: Tensor) -> tuple[Tensor, int]:
-        """Cross-entropy of heads and of labels at the right heads, as a sum, and how many words.
+        """Return the summed cross-entropy of heads, and of labels at gold heads; and the words.
 
-        Words whose head or label is -1 (padding; a label never seen in training) add nothing.
+        Words whose head or label is -1 (padding; a label unseen in training) add nothing.
         """
         arcs = scores.arcs.float().flatten(0, 1)  # (B*T, S)
         total = F.cross_entropy(arcs, heads.flatten(), ignore_index=IGNORED, reduction="sum")
-        named = self.labels(scores, heads).float()  # (n, C)
+        label_scores = self.labels(scores, heads).float()  # (n, C)
         wanted = labels[heads >= 0]  # (n,)
-        total = total + F.cross_entropy(named, wanted, ignore_index=IGNORED, reduction="sum")
+        total = total + F.cross_entropy(label_scores, wanted, ignore_index=IGNORED, reduction="sum")
         return total, len(wanted)
 
     @torch.no_grad()
@@ -144,11 +144,10 @@ class BiaffineScorer(nn.Module):
         root: int | None = None,
         threads: int = 0,
     ) -> DependencyParse:
-        """The best tree of each row and the best label of each arc.
+        """Return the best tree of each row and the best label of each arc.
 
         `tree` allows crossing arcs, `projective` does not, `greedy` takes each word's best head
-        and need not give a tree. `root` is the label kept for the child of the root, and for it
-        alone.
+        and need not yield a tree. `root` is the label reserved for the child of the root.
         """
         arcs = scores.arcs.float()
         lengths = scores.lengths.numpy()
@@ -157,29 +156,30 @@ class BiaffineScorer(nn.Module):
             best = arcs.argmax(2).cpu().numpy()
             heads = np.where(steps < lengths[:, None], best, IGNORED)
         else:
-            # Here and not above: the compiler it imports takes a moment, and training needs none.
+            # Imported here: Numba takes a moment to import, and training does not need it.
             from weft.decode.heads.mst import best_trees
 
             heads = best_trees(arcs.cpu().numpy(), lengths, search == "projective", threads)
-        given = torch.from_numpy(heads).to(arcs.device)  # (B, T)
-        known = given >= 0
-        chances = arcs.softmax(2).gather(2, given.clamp(min=0)[:, :, None]).squeeze(2)[known]
-        named = self._allowed(self.labels(scores, given).float(), given[known] == 0, root)
-        likely, label = named.softmax(1).max(1)
-        labels, sure = np.full(heads.shape, IGNORED), np.zeros(heads.shape)
+        best_heads = torch.from_numpy(heads).to(arcs.device)  # (B, T)
+        has_head = best_heads >= 0
+        head_probs = arcs.softmax(2).gather(2, best_heads.clamp(min=0)[:, :, None]).squeeze(2)
+        label_scores = self.labels(scores, best_heads).float()  # (n, C)
+        label_scores = self._mask_root_label(label_scores, best_heads[has_head] == 0, root)
+        label_probs, label = label_scores.softmax(1).max(1)
+        labels, probs = np.full(heads.shape, IGNORED), np.zeros(heads.shape)
         labels[heads >= 0] = label.cpu().numpy()
-        sure[heads >= 0] = (chances * likely).cpu().numpy()
-        return DependencyParse(heads, labels, sure)
+        probs[heads >= 0] = (head_probs[has_head] * label_probs).cpu().numpy()
+        return DependencyParse(heads, labels, probs)
 
-    def _allowed(self, named: Tensor, at_root: Tensor, root: int | None) -> Tensor:
-        """Scores (n, C) with -inf where the root's label and the root's child do not meet."""
-        C = named.shape[1]
+    def _mask_root_label(self, scores: Tensor, at_root: Tensor, root: int | None) -> Tensor:
+        """Set scores (n, C) to -inf unless the root label and the root's child coincide."""
+        C = scores.shape[1]
         if root is None or C == 1:
-            return named
+            return scores
         if not 0 <= root < C:
             raise UserError(f"head 'arcs': 'root' is label {root}, but there are only {C} labels.")
-        is_root = torch.arange(C, device=named.device) == root
-        return named.masked_fill(is_root != at_root[:, None], -torch.inf)
+        is_root = torch.arange(C, device=scores.device) == root
+        return scores.masked_fill(is_root != at_root[:, None], -torch.inf)
 
     def _role(self, layer: nn.Module, states: Tensor) -> Tensor:
         hidden = layer(states)  # (B, T, A)
@@ -187,7 +187,7 @@ class BiaffineScorer(nn.Module):
 
 
 def _role_layer(input_size: int, size: int) -> nn.Sequential:
-    """The slope below zero is that of the authors' own program."""
+    """Return a linear layer with leaky ReLU; the slope is that of the authors' code."""
     linear = nn.Linear(input_size, size)
     nn.init.orthogonal_(linear.weight)
     nn.init.zeros_(linear.bias)
@@ -195,7 +195,7 @@ def _role_layer(input_size: int, size: int) -> nn.Sequential:
 
 
 def _mask_impossible(arcs: Tensor, mask: Tensor) -> Tensor:
-    """-inf at heads that are padding or the word itself; the root is always possible."""
+    """Set arcs to padding and to the word itself to -inf; the root is always possible."""
     itself = torch.eye(arcs.shape[1], dtype=torch.bool, device=arcs.device)
     allowed = F.pad(mask[:, None] & ~itself, (1, 0), value=True)  # (B, T, S)
     return arcs.masked_fill(~allowed, -torch.inf)

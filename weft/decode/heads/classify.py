@@ -1,6 +1,6 @@
-"""One vector -> the scores of an answer: a label, several labels, or a number.
+"""Classification and regression heads: one vector -> logits of a label, labels, or a number.
 
-B rows   H width of the vector   C scores
+B rows   H width of the vector   C logits
 """
 
 from itertools import pairwise
@@ -14,7 +14,7 @@ from weft.registry import register
 
 @register("head", "linear")
 class LinearHead(nn.Module):
-    """One matrix."""
+    """A linear layer."""
 
     def __init__(self, input_size: int, outputs: int, dropout: float = 0.0):
         super().__init__()
@@ -23,19 +23,19 @@ class LinearHead(nn.Module):
         self.score = nn.Linear(input_size, outputs)
 
     def forward(self, vector: Tensor) -> Tensor:
-        scores = self.score(self.dropout(vector))  # (B, C)
-        return scores
+        logits = self.score(self.dropout(vector))  # (B, C)
+        return logits
 
 
 @register("head", "logistic")
 class LogisticHead(LinearHead):
-    """One matrix, fitted by logistic regression over vectors that do not learn.
+    """A linear layer, fitted by logistic regression on frozen features.
 
-    `strength` is C, or one over the penalty of ridge regression for a number; 0 chooses the best of
-    a few on dev. `balanced` gives every class the same weight, however rare.
+    `strength` is C; for a number it is 1 / the ridge penalty; 0 chooses the best of several values
+    on dev. `balanced` weighs all classes equally, however rare.
     """
 
-    fitted = True  # at once, not by gradient descent
+    fitted = True  # in closed form or by a solver, not by gradient descent
 
     def __init__(
         self, input_size: int, outputs: int, strength: float = 0.0, balanced: bool = False
@@ -51,7 +51,7 @@ class LogisticHead(LinearHead):
 
 @register("head", "mlp")
 class MLPHead(nn.Module):
-    """`layers` hidden layers before the scores, each with its activation and dropout."""
+    """`layers` hidden layers before the logits, each with activation and dropout."""
 
     def __init__(
         self,
@@ -73,5 +73,5 @@ class MLPHead(nn.Module):
     def forward(self, vector: Tensor) -> Tensor:
         for layer in self.layers:
             vector = self.activation(layer(self.dropout(vector)))  # (B, H)
-        scores = self.score(self.dropout(vector))  # (B, C)
-        return scores
+        logits = self.score(self.dropout(vector))  # (B, C)
+        return logits

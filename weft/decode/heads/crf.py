@@ -1,4 +1,4 @@
-"""A linear-chain conditional random field: scores of whole label sequences (Lafferty et al. 2001).
+"""Linear-chain conditional random field over label sequences (Lafferty et al. 2001).
 
 B rows   T steps   C labels
 """
@@ -20,11 +20,11 @@ AllowedTransitions = tuple[
 
 
 class CRF(nn.Module):
-    """Scores of label sequences: emissions, and what follows, begins and ends each sequence.
+    """A CRF with emission, transition, start and end scores.
 
-    `allowed` says which labels may begin, follow each other and end; sequences that break it have
-    no probability and never come out. `names` of the labels are for messages. All computing is in
-    double precision where the device has it, whatever the emissions are in.
+    `allowed` lists the labels that may begin, follow each other and end; sequences that violate it
+    have zero probability and are never predicted. `names` are for messages. All computation is in
+    double precision if the device has it, whatever the emissions' dtype.
     """
 
     may_start: Tensor  # (C,)
@@ -48,33 +48,33 @@ class CRF(nn.Module):
         for name, rule in zip(("may_start", "may_follow", "may_end"), self.rules, strict=True):
             self.register_buffer(name, torch.from_numpy(rule), persistent=False)
         self.mixing = _mixing_time(*self.rules)
-        self._possible: list[bool] = [False]  # whether any sequence of that length is allowed
-        self._ahead = self.rules[0]  # labels that an allowed sequence of the next length can end in
+        self._possible: list[bool] = [False]  # by length: is any sequence allowed
+        self._ahead = self.rules[0]  # labels an allowed sequence of the next length can end in
 
     def log_partition(self, emissions: Padded) -> Tensor:
-        """Log of the summed exponentials of the scores of all allowed sequences (B,)."""
+        """Return the log partition function over all allowed sequences (B,)."""
         return _match_dtype(self._log_partition(emissions), emissions)
 
     def score(self, emissions: Padded, tags: Tensor) -> Tensor:
-        """The score of these sequences (B,); a UserError where one is not allowed."""
+        """Return the score of the given sequences (B,); raise a UserError if one is forbidden."""
         return _match_dtype(self._score(emissions, tags), emissions)
 
     def loss(self, emissions: Padded, tags: Tensor) -> tuple[Tensor, int]:
-        """The negative log-likelihoods of these sequences, summed, and how many steps they have."""
-        # The difference of two large numbers, so it is taken before they are made narrow.
+        """Return the summed negative log-likelihood of the given sequences, and their steps."""
+        # The difference of two large numbers: subtract before casting down.
         total = (self._log_partition(emissions) - self._score(emissions, tags)).sum()
         return _match_dtype(total, emissions), int(emissions.lengths.sum())
 
     @torch.no_grad()
     def viterbi(self, emissions: Padded) -> tuple[Tensor, Tensor]:
-        """The best allowed sequence of each row (B, T), zero in the padding, and its score (B,)."""
+        """Return the best allowed sequence of each row (B, T), zero-padded, and its score (B,)."""
         self._check_lengths(emissions)
         tags = crf_dp.viterbi(self._clean(emissions), self._weights(), emissions.lengths)  # (B, T)
         return tags, self.score(emissions, tags)
 
     @torch.no_grad()
     def best(self, emissions: Padded, count: int) -> list[tuple[Tensor, Tensor]]:
-        """The `few` best allowed sequences of each row, (few, T) without padding, and scores."""
+        """Return the `count` best allowed sequences of each row (count, T) and their scores."""
         self._check_lengths(emissions)
         weights = self._weights()
         rows = zip(emissions.data, emissions.lengths.tolist(), strict=True)
@@ -82,13 +82,13 @@ class CRF(nn.Module):
 
     @torch.no_grad()
     def marginals(self, emissions: Padded) -> Tensor:
-        """The probability of each label at each step (B, T, C), zero in the padding."""
+        """Return the probability of each label at each step (B, T, C), zero in the padding."""
         self._check_lengths(emissions)
         data, weights, lengths = self._clean(emissions), self._weights(), emissions.lengths
         exact = self._exact(data, weights)
-        swept = crf_dp.forward_backward(data, weights, lengths, exact)
-        found = crf_dp.marginals(swept, lengths, exact).transpose(0, 1)  # (B, T, C)
-        return _match_dtype(found, emissions)
+        table = crf_dp.forward_backward(data, weights, lengths, exact)
+        probs = crf_dp.marginals(table, lengths, exact).transpose(0, 1)  # (B, T, C)
+        return _match_dtype(probs, emissions)
 
     def _log_partition(self, emissions: Padded) -> Tensor:
         self._check_lengths(emissions)
@@ -103,11 +103,11 @@ class CRF(nn.Module):
         if not self.free:
             self._check_tags(tags, last, real)
         wide = crf_dp.accumulation_dtype(tags.device)
-        own = self._clean(emissions).gather(2, tags[:, :, None])[:, :, 0].to(wide)  # (B, T)
-        # One place of a flat table a pair: its gradient is cheaper than that of two indices.
+        chosen = self._clean(emissions).gather(2, tags[:, :, None])[:, :, 0].to(wide)  # (B, T)
+        # One flat index per pair: its gradient is cheaper than that of two indices.
         pairs = tags[:, :-1] * len(self.start) + tags[:, 1:]  # (B, T-1)
         moves = self.transitions.flatten()[pairs].to(wide).masked_fill(~real[:, 1:], 0)
-        total = own.sum(1) + moves.sum(1)  # (B,)
+        total = chosen.sum(1) + moves.sum(1)  # (B,)
         return total + self.start[tags[:, 0]] + self.end[last]
 
     def _weights(self) -> crf_dp.CRFWeights:
@@ -119,29 +119,29 @@ class CRF(nn.Module):
         return crf_dp.CRFWeights(*(w.masked_fill(~rule, -torch.inf) for w, rule in pairs))
 
     def _clean(self, emissions: Padded) -> Tensor:
-        """The emissions with zeros in the padding, so that garbage there cannot become NaN."""
+        """Return the emissions with zeros in the padding, so garbage there cannot become NaN."""
         if emissions.full:
             return emissions.data
         return emissions.data.masked_fill(~emissions.mask[:, :, None], 0)
 
     def _exact(self, data: Tensor, weights: crf_dp.CRFWeights) -> bool:
-        """Whether scores lie so far apart that the fast way could lose the best sequence.
+        """Return True if scores are so far apart that exponential space could lose the best path.
 
-        From any label every other is `mixing` steps away or less. So whatever the sums of a step
-        are, the smallest that matters is at most that many steps' spread below the largest.
+        Every label reaches every other within `mixing` steps. So the smallest relevant sum of a
+        step is at most that many steps' spread below the largest.
         """
         with torch.no_grad():
             spread = (data.amax(2) - data.amin(2)).amax().to(crf_dp.accumulation_dtype(data.device))
             for each, times in zip(weights, (1, 0.5, 0.5), strict=True):
                 low = each.masked_fill(each == -torch.inf, torch.inf).amin()
                 spread = spread + (each.amax() - low) * times
-        room = 0.8 * math.log(torch.finfo(crf_dp.accumulation_dtype(data.device)).max)
+        max_spread = 0.8 * math.log(torch.finfo(crf_dp.accumulation_dtype(data.device)).max)
         steps = self.mixing + 1
-        # `not <`, so that NaN goes the safe way as well.
-        return not (float(spread) + math.log(len(self.start))) * steps < room
+        # `not <`, so that NaN is exact too.
+        return not (float(spread) + math.log(len(self.start))) * steps < max_spread
 
     def _check_lengths(self, emissions: Padded) -> None:
-        """A UserError for a length at which nothing is allowed."""
+        """Raise a UserError for a length without any allowed sequence."""
         lengths = emissions.lengths.tolist()
         assert min(lengths, default=1) >= 1, "a row without steps has no labels"
         if self.free:
@@ -153,12 +153,12 @@ class CRF(nn.Module):
         for row, length in enumerate(lengths):
             if not self._possible[length]:
                 raise UserError(
-                    f"Row {row}: no sequence of {length} labels is allowed by the transitions. "
+                    f"Row {row}: the transitions allow no sequence of {length} labels. "
                     "Loosen them, or leave out such sentences."
                 )
 
     def _check_tags(self, tags: Tensor, last: Tensor, real: Tensor) -> None:
-        """A UserError for the first sequence that breaks the rules."""
+        """Raise a UserError for the first forbidden sequence."""
         begins = self.may_start[tags[:, 0]]  # (B,)
         follows = self.may_follow[tags[:, :-1], tags[:, 1:]] | ~real[:, 1:]  # (B, T-1)
         ends = self.may_end[last]  # (B,)
@@ -175,20 +175,20 @@ class CRF(nn.Module):
         else:
             what = f"the last label is '{self.names[int(last[row])]}', which may not end a sequence"
         raise UserError(
-            f"Row {row} of the labels breaks the allowed transitions: {what}. "
-            "Repair the labels, or allow it."
+            f"Row {row} of the labels violates the allowed transitions: {what}. "
+            "Fix the labels, or allow it."
         )
 
 
-def _match_dtype(found: Tensor, emissions: Padded) -> Tensor:
-    """In the precision of the emissions, at least single."""
-    return found.to(torch.promote_types(emissions.data.dtype, torch.float32))
+def _match_dtype(values: Tensor, emissions: Padded) -> Tensor:
+    """Cast to the dtype of the emissions, at least float32."""
+    return values.to(torch.promote_types(emissions.data.dtype, torch.float32))
 
 
 def _mixing_time(start: np.ndarray, pairs: np.ndarray, end: np.ndarray) -> float:
-    """In how many steps exactly one comes from any label to any other; inf: in no number of them.
+    """Return the number of steps in which every label reaches every other; inf if none does.
 
-    Labels that no allowed sequence can hold do not count.
+    Labels that no allowed sequence contains are ignored.
     """
     begins, ends = start, end
     for _ in start:

@@ -1,7 +1,7 @@
-"""What stands at hidden places, and whether one segment follows another (Devlin et al. 2019).
+"""MLM head: masked-token and next-sentence prediction (Devlin et al. 2019).
 
-B rows   T steps   M places of a row   H hidden width   E width of the table   V words
-K places that are asked for   C of them at a time
+B rows   T steps   M masked positions of a row   H hidden width   E width of the table   V words
+K scored positions   C of them at a time
 """
 
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from weft.embed.activations import ACTIVATIONS
 from weft.errors import UserError
 from weft.registry import register
 
-MAX_LOGITS = 2**24  # scores that exist at one time while a model is measured
+MAX_LOGITS = 2**24  # logits in memory at one time during evaluation
 
 
 @dataclass(frozen=True)
 class MLMOutput:
-    """The states of some rows, and the head that looks at some of them."""
+    """The states of a batch, and the head that scores the masked ones."""
 
     head: "MLMHead"
     states: Padded  # (B, T, H)
-    vector: Tensor  # (B, H) what [CLS] was pooled into
+    vector: Tensor  # (B, H) pooled from [CLS]
 
     def loss(self, target: Tensor) -> tuple[Tensor, int]:
-        """Rows times the mean loss of a hidden token and the mean loss of what follows what.
+        """Return rows times the mean masked-token loss, plus the summed next-sentence loss.
 
-        A sum over rows, so that a batch in pieces adds up: each knows how many tokens were hidden
-        in the whole.
+        The sum over rows lets micro-batches add up: each knows the number of masked tokens of the
+        whole batch.
         """
         wanted, head = Target.of(target), self.head
         features = head.features(self._at(wanted.places))[None]  # (1, B*M, E)
@@ -41,57 +41,57 @@ class MLMOutput:
         total, _ = chunked_loss(features, head.table.weight, head.bias, right)
         total = total * (wanted.rows[0] / wanted.chosen[0].clamp(min=1))
         if head.next is not None:
-            total = total + F.cross_entropy(self.follows(), wanted.strange, reduction="sum")
+            logits = self.next_sentence_logits()  # (B, 2)
+            total = total + F.cross_entropy(logits, wanted.strange, reduction="sum")
         return total, len(target)
 
     @torch.no_grad()
-    def judged(self, target: Tensor) -> Tensor:
-        """(B, 6) of each row: nats, number and right ones of its hidden tokens; nats of whether a
-        segment follows, 1 where that was asked, and 1 where it was right."""
+    def score_rows(self, target: Tensor) -> Tensor:
+        """Return (B, 6) per row: nats, count and correct predictions of masked tokens; then the
+        same three of next-sentence prediction."""
         wanted, head = Target.of(target), self.head
-        asked = wanted.ids >= 0  # (B, M)
-        ids = wanted.ids[asked]  # (K,)
+        scored = wanted.ids >= 0  # (B, M)
+        ids = wanted.ids[scored]  # (K,)
         out = self.vector.new_zeros(len(target), 6, dtype=torch.float64)
-        owner = asked.nonzero()[:, 0]  # (K,)
-        states = self._at(wanted.places).unflatten(0, asked.shape)[asked]  # (K, H)
+        owner = scored.nonzero()[:, 0]  # (K,)
+        states = self._at(wanted.places).unflatten(0, scored.shape)[scored]  # (K, H)
         size = max(MAX_LOGITS // head.bias.numel(), 1)
         for i in range(0, len(ids), size):
             logp = head.logps(states[i : i + size])  # (C, V)
             right = ids[i : i + size, None]
             nats = -logp.gather(1, right).squeeze(1)
-            hit = logp.argmax(1) == right.squeeze(1)
-            found = torch.stack([nats, torch.ones_like(nats), hit.to(nats.dtype)], 1)  # (C, 3)
-            out[:, :3].index_add_(0, owner[i : i + size], found.double())
+            correct = logp.argmax(1) == right.squeeze(1)
+            row = torch.stack([nats, torch.ones_like(nats), correct.to(nats.dtype)], 1)  # (C, 3)
+            out[:, :3].index_add_(0, owner[i : i + size], row.double())
         if head.next is not None:
-            scores = self.follows()  # (B, 2)
-            out[:, 3] = F.cross_entropy(scores, wanted.strange, reduction="none").double()
+            logits = self.next_sentence_logits()  # (B, 2)
+            out[:, 3] = F.cross_entropy(logits, wanted.strange, reduction="none").double()
             out[:, 4] = 1
-            out[:, 5] = (scores.argmax(1) == wanted.strange).double()
+            out[:, 5] = (logits.argmax(1) == wanted.strange).double()
         return out
 
     @torch.no_grad()
     def words(self, rows: Tensor, steps: Tensor) -> Tensor:
-        """(K, V) the log-probability of every word at some steps of some rows, both (K,)."""
+        """Return log-probabilities (K, V) of all words at the given rows and steps, each (K,)."""
         return self.head.logps(self.states.data[rows, steps])
 
-    def follows(self) -> Tensor:
-        """(B, 2) how much speaks for a second segment that follows, and for one that does not."""
+    def next_sentence_logits(self) -> Tensor:
+        """Return next-sentence logits (B, 2): is next, is not next."""
         assert self.head.next is not None
         return self.head.next(self.vector).float()
 
-    def _at(self, places: Tensor) -> Tensor:
-        """(B*M, H) the states at some places (B, M); behind the last, anything."""
+    def _at(self, positions: Tensor) -> Tensor:
+        """Return the states (B*M, H) at positions (B, M); arbitrary states for padding."""
         states = self.states.data
-        index = places.clamp(min=0)[..., None].expand(-1, -1, states.shape[2])
+        index = positions.clamp(min=0)[..., None].expand(-1, -1, states.shape[2])
         return states.gather(1, index).flatten(0, 1)
 
 
 @register("head", "masked")
 class MLMHead(nn.Module):
-    """A dense layer and a layer norm, then the embedder's own table of words as scores.
+    """A dense layer and a layer norm, then logits from the embedder's word table.
 
-    Words are scored at hidden places only. Whether the second segment follows the first is read
-    off the pooled [CLS].
+    Only masked positions are scored. Next-sentence prediction uses the pooled [CLS].
     """
 
     reads, task, fills = "text", "masked", True
@@ -104,24 +104,24 @@ class MLMHead(nn.Module):
         eps: float = 1e-12,
     ):
         super().__init__()
-        words, follows = outputs
+        words, next_sentence = outputs
         self.input_size, self.eps = input_size, eps
         self.table = nn.Embedding(0, input_size)
         self.activation = ACTIVATIONS[activation]()
         self.bias = nn.Parameter(torch.zeros(words))
-        self.next = _init_layer(nn.Linear(input_size, 2)) if follows else None
+        self.next = _init_layer(nn.Linear(input_size, 2)) if next_sentence else None
         self._widen(input_size)
 
     def borrow(self, embedder: Any) -> None:
-        """Score by the embedder's table, which stays the embedder's to move and to save."""
+        """Use the embedder's table for logits; the embedder still owns and saves it."""
         table = getattr(embedder, "table", None)
         if not isinstance(table, nn.Embedding) or table.num_embeddings != len(self.bias):
             raise UserError(
-                "The head 'masked' scores words by the table of the embedder, and this one has "
-                "none of whole tokens. Use the embedder 'bert'."
+                "The head 'masked' scores words with the embedder's table, and this embedder has "
+                "no table of whole tokens. Use the embedder 'bert'."
             )
         del self.table
-        self.__dict__["table"] = table  # not as a module of its own, or it would be saved twice
+        self.__dict__["table"] = table  # not registered as a submodule, or it would be saved twice
         if table.embedding_dim != self.dense.out_features:
             self._widen(table.embedding_dim)
 
@@ -130,20 +130,20 @@ class MLMHead(nn.Module):
         self.norm = nn.LayerNorm(width, self.eps)
 
     def features(self, states: Tensor) -> Tensor:
-        """(K, H) -> (K, E), what is multiplied with the table."""
+        """Return the features (K, E) that the table multiplies, from states (K, H)."""
         return self.norm(self.activation(self.dense(states)))
 
     def logps(self, states: Tensor) -> Tensor:
-        """(K, H) -> (K, V) log-probabilities of all words."""
-        scores = F.linear(self.features(states), self.table.weight, self.bias)  # (K, V)
-        return scores.float().log_softmax(1)
+        """Return log-probabilities (K, V) of all words, from states (K, H)."""
+        logits = F.linear(self.features(states), self.table.weight, self.bias)  # (K, V)
+        return logits.float().log_softmax(1)
 
     def forward(self, states: Padded, vector: Tensor) -> MLMOutput:
         return MLMOutput(self, states, vector)
 
 
 def _init_layer(layer: nn.Linear) -> nn.Linear:
-    """Normal weights of deviation 0.02, as BERT begins."""
+    """Initialise weights as BERT does: normal with deviation 0.02, zero bias."""
     nn.init.normal_(layer.weight, std=0.02)
     nn.init.zeros_(layer.bias)
     return layer

@@ -1,7 +1,7 @@
-"""Compiled: the best dependency tree of a sentence. Imported only when it is to run.
+"""Maximum spanning dependency trees, compiled by Numba. Import it only to run it.
 
-Scores are (n, n+1): a row a word, a column a head, column 0 the root. Every tree has exactly one
-child of the root. B sentences   T words of the longest   n words of one
+Scores are (n, n+1): rows are words, columns are heads, column 0 is the root. Every tree has
+exactly one child of the root. B sentences   T words of the longest   n words of one
 """
 
 from collections.abc import Callable
@@ -13,48 +13,48 @@ from numba import njit
 from weft.errors import UserError
 from weft.machine import available_cpus
 
-MAX_WORDS = 5000  # words of any tree: 16 bytes for each pair of words, 400 MB here
-MAX_PROJECTIVE_WORDS = 2000  # words of a projective tree: time grows with the cube
+MAX_WORDS = 5000  # 16 bytes per pair of words: 400 MB
+MAX_PROJECTIVE_WORDS = 2000  # cubic time
 PADDING_HEAD = -1  # head of a step that is padding
 
-# Without nan, and with sums and maxima in any order, the inner loops run on vector instructions.
+# Without nan, and with sums and maxima in any order, the inner loops are vectorised.
 _compile_fast = njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"})
 _compile_exact = njit(nogil=True, cache=True, boundscheck=False)
 
 
 def spanning_tree(scores: np.ndarray) -> np.ndarray:
-    """The head (n,) of each word in the best tree, crossing arcs allowed; 0 is the root.
+    """Return the head (n,) of each word in the best tree, crossing arcs allowed; 0 is the root.
 
-    Scores of -inf forbid an arc: it is taken only where no tree avoids it.
+    A score of -inf forbids an arc: it is used only if no tree avoids it.
     """
     return _solve(scores, _chu_liu_edmonds, MAX_WORDS, "dependency trees")
 
 
 def projective_tree(scores: np.ndarray) -> np.ndarray:
-    """The head (n,) of each word in the best tree without crossing arcs (Eisner 1996)."""
+    """Return the head (n,) of each word in the best tree without crossing arcs (Eisner 1996)."""
     return _solve(scores, _eisner, MAX_PROJECTIVE_WORDS, "projective trees")
 
 
 def best_trees(
     scores: np.ndarray, lengths: np.ndarray, projective: bool = False, threads: int = 0
 ) -> np.ndarray:
-    """Heads (B, T) of a padded batch of scores (B, T, T+1), sentences spread over threads.
+    """Return heads (B, T) of a padded batch of scores (B, T, T+1); sentences run in threads.
 
-    Padding gets -1. Without `threads`, as many as there are cores for this process.
+    Padding gets -1. `threads` defaults to the CPUs available to this process.
     """
-    one = projective_tree if projective else spanning_tree
+    solve = projective_tree if projective else spanning_tree
     heads = np.full(scores.shape[:2], PADDING_HEAD, dtype=np.int64)
 
     def fill(row: int) -> None:
         n = int(lengths[row])
-        heads[row, :n] = one(scores[row, :n, : n + 1])
+        heads[row, :n] = solve(scores[row, :n, : n + 1])
 
     map_rows(fill, np.argsort(-np.asarray(lengths), kind="stable").tolist(), threads)
     return heads
 
 
 def map_rows(work: Callable[[int], None], rows: list[int], threads: int = 0) -> None:
-    """Call `work` for each row, in threads: compiled code lets go of the interpreter."""
+    """Call `work` for each row, in threads: compiled code releases the GIL."""
     threads = min(threads or available_cpus(), len(rows))
     if threads <= 1:
         for row in rows:
@@ -62,7 +62,7 @@ def map_rows(work: Callable[[int], None], rows: list[int], threads: int = 0) -> 
         return
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(work, rows):
-            pass  # asking for the results raises what a thread raised
+            pass  # iterating re-raises exceptions of the threads
 
 
 def _solve(scores: np.ndarray, best: Callable, longest: int, what: str) -> np.ndarray:
@@ -70,16 +70,16 @@ def _solve(scores: np.ndarray, best: Callable, longest: int, what: str) -> np.nd
     assert scores.shape == (n, n + 1), scores.shape
     if n > longest:
         raise UserError(
-            f"A sentence of {n:,} words is too long for {what}, which stop at {longest:,}. "
+            f"A sentence of {n:,} words is too long for {what} (limit {longest:,}). "
             "Split it into sentences."
         )
     heads = np.zeros(n, dtype=np.int64)
     if n:
-        finite = np.array(scores, dtype=np.float64, order="C")  # a copy: `_finite` writes into it
+        finite = np.array(scores, dtype=np.float64, order="C")  # a copy: it is modified in place
         if not _replace_forbidden(finite):
             raise UserError(
-                "The parser's scores hold numbers that are not finite (nan or inf): the training "
-                "has diverged. Train again with a lower learning rate."
+                "The parser's scores are not finite (nan or inf): training has diverged. "
+                "Train again with a lower learning rate."
             )
         best(finite, heads)
     return heads
@@ -87,7 +87,7 @@ def _solve(scores: np.ndarray, best: Callable, longest: int, what: str) -> np.nd
 
 @_compile_exact
 def _replace_forbidden(scores):  # type: ignore[no-untyped-def]
-    """Replace -inf by what one tree cannot outweigh; False where nan or inf is found."""
+    """Replace -inf by a score no tree can outweigh; return False on nan or inf."""
     n = len(scores)
     low, high = np.inf, -np.inf
     for word in range(n):
@@ -112,25 +112,25 @@ def _replace_forbidden(scores):  # type: ignore[no-untyped-def]
 def _chu_liu_edmonds(scores, heads):  # type: ignore[no-untyped-def]
     """Chu–Liu/Edmonds for a dense graph in O(n²), as Tarjan (1977) orders the work.
 
-    A path is grown backwards along each cluster's best entering arc; where it bites itself, the
-    cycle becomes one cluster. The root is no candidate until a single cluster is left. That is
-    the exact optimum under one child of the root: it equals taxing every arc of the root by more
-    than any tree is worth (Stanojević and Cohen 2021), without such a number in the sums.
+    A path grows backwards along each cluster's best entering arc; when it closes a cycle, the
+    cycle is contracted to one cluster. The root is not a candidate until a single cluster is left.
+    That is the exact optimum under one child of the root: it equals penalising every root arc by
+    more than any tree's score (Stanojević and Cohen 2021), without such a number in the sums.
     """
     n = len(scores)
-    best = np.empty((n + 1, n + 1))  # of the arcs from cluster u to cluster v, at [v, u]
-    head = np.empty((n + 1, n + 1), np.int32)  # the words that this arc joins
+    best = np.empty((n + 1, n + 1))  # best arc from cluster u to cluster v, at [v, u]
+    head = np.empty((n + 1, n + 1), np.int32)  # the words this arc joins
     word = np.empty((n + 1, n + 1), np.int32)
     for v in range(1, n + 1):
         for u in range(n + 1):
             best[v, u], head[v, u], word[v, u] = scores[v - 1, u], u, v
-    alive, node = np.ones(n + 1, np.bool_), np.arange(n + 1)  # node: its place in the forest
-    # A forest of the clusters made: its leaves are the words, its nodes what was contracted.
+    alive, node = np.ones(n + 1, np.bool_), np.arange(n + 1)  # node: index in the forest
+    # The forest of contractions: leaves are words, inner nodes are contracted cycles.
     parent, sibling = np.full(2 * n + 1, -1), np.full(2 * n + 1, -1)
     child = np.full(2 * n + 1, -1)
     enters = np.zeros((2 * n + 1, 2), np.int64)  # the arc chosen to enter a node: head, word
-    path, place, paid = np.empty(n + 1, np.int64), np.full(n + 1, -1), np.zeros(n + 1)
-    path[0], place[1], size, left, made = 1, 0, 1, n, n + 1
+    path, depth, paid = np.empty(n + 1, np.int64), np.full(n + 1, -1), np.zeros(n + 1)
+    path[0], depth[1], size, left, nodes = 1, 0, 1, n, n + 1
     while left > 1:
         v = path[size - 1]
         u, top = 0, -np.inf
@@ -138,15 +138,15 @@ def _chu_liu_edmonds(scores, heads):  # type: ignore[no-untyped-def]
             if alive[other] and other != v and best[v, other] > top:
                 u, top = other, best[v, other]
         enters[node[v], 0], enters[node[v], 1], paid[v] = head[v, u], word[v, u], top
-        if place[u] < 0:
-            path[size], place[u], size = u, size, size + 1
+        if depth[u] < 0:
+            path[size], depth[u], size = u, size, size + 1
             continue
-        cycle = path[place[u] : size]
+        cycle = path[depth[u] : size]
         _contract_cycle(cycle, best, head, word, alive, paid)
         for member in cycle:
-            parent[node[member]], sibling[node[member]] = made, child[made]
-            child[made] = node[member]
-        node[u], made, left, size = made, made + 1, left - len(cycle) + 1, place[u] + 1
+            parent[node[member]], sibling[node[member]] = nodes, child[nodes]
+            child[nodes] = node[member]
+        node[u], nodes, left, size = nodes, nodes + 1, left - len(cycle) + 1, depth[u] + 1
     last = path[0]
     enters[node[last], 0], enters[node[last], 1] = head[last, 0], word[last, 0]
     _expand_forest(node[last], enters, parent, sibling, child, heads)
@@ -154,9 +154,9 @@ def _chu_liu_edmonds(scores, heads):  # type: ignore[no-untyped-def]
 
 @_compile_exact
 def _contract_cycle(cycle, best, head, word, alive, paid):  # type: ignore[no-untyped-def]
-    """Make one cluster of a cycle, in the place of its first member.
+    """Contract a cycle into its first member.
 
-    Whoever enters the cycle at a member saves what that member's own arc had paid.
+    An arc entering the cycle at a member saves the score of that member's arc.
     """
     first = cycle[0]
     for member in cycle:
@@ -178,7 +178,7 @@ def _contract_cycle(cycle, best, head, word, alive, paid):  # type: ignore[no-un
 
 @_compile_exact
 def _expand_forest(top, enters, parent, sibling, child, heads):  # type: ignore[no-untyped-def]
-    """Heads out of the forest: an arc into a node undoes the choices on its way to the word."""
+    """Read heads off the forest: an arc into a node replaces the arcs on its way to the word."""
     stack = np.empty(len(parent), np.int64)
     stack[0], size = top, 1
     while size:
@@ -197,7 +197,7 @@ def _expand_forest(top, enters, parent, sibling, child, heads):  # type: ignore[
 
 @_compile_fast
 def _max_sum(a, b, start, stop):  # type: ignore[no-untyped-def]
-    """The largest a[k] + b[k]."""
+    """Return the largest a[k] + b[k]."""
     top = a[start] + b[start]
     for k in range(start + 1, stop):
         top = max(top, a[k] + b[k])
@@ -206,7 +206,7 @@ def _max_sum(a, b, start, stop):  # type: ignore[no-untyped-def]
 
 @_compile_exact
 def _argmax_sum(a, b, start, stop):  # type: ignore[no-untyped-def]
-    """The first k at which a[k] + b[k] is largest."""
+    """Return the first k that maximises a[k] + b[k]."""
     best = start
     for k in range(start + 1, stop):
         if a[k] + b[k] > a[best] + b[best]:
@@ -216,11 +216,11 @@ def _argmax_sum(a, b, start, stop):  # type: ignore[no-untyped-def]
 
 @_compile_exact
 def _eisner(scores, heads):  # type: ignore[no-untyped-def]
-    """Spans that are complete or lack the inside of their arc, headed at the left or right end.
+    """Eisner's algorithm over complete and incomplete spans, headed at the left or right end.
 
-    The words alone are parsed; the root takes the one word whose halves fit best, which is the
-    constraint of one child at no extra cost. Tables that are read down a column are kept turned
-    round, so that every inner loop runs along memory; split points are found again afterwards.
+    Only words are parsed; the root then takes the word whose two halves score best, which enforces
+    one child at no extra cost. Tables read by column are stored transposed, so that every inner
+    loop is contiguous in memory; split points are recomputed afterwards.
     """
     n = len(scores)
     right, right_t = np.zeros((n, n)), np.zeros((n, n))  # complete, headed at i: [i, j], [j, i]
@@ -235,20 +235,20 @@ def _eisner(scores, heads):  # type: ignore[no-untyped-def]
             right[i, j] = right_t[j, i] = _max_sum(open_right[i], right_t[j], i + 1, j + 1)
     root = _argmax_sum(scores[:, 0] + left[0], right_t[n - 1], 0, n)
     heads[root] = 0
-    stack = np.empty((2 * n + 2, 4), np.int64)  # from, to, headed at the right end, open
+    stack = np.empty((2 * n + 2, 4), np.int64)  # from, to, headed at the right end, incomplete
     stack[0] = (0, root, 1, 0)
     stack[1] = (root, n - 1, 0, 0)
     size = 2
     while size:
         size -= 1
-        i, j, turned, is_open = stack[size]
+        i, j, right_headed, is_open = stack[size]
         if i == j:
             continue
         if is_open:
-            heads[i if turned else j] = (j if turned else i) + 1
+            heads[i if right_headed else j] = (j if right_headed else i) + 1
             k = _argmax_sum(right[i, : n - 1], left_t[j, 1:], i, j)
             stack[size], stack[size + 1] = (i, k, 0, 0), (k + 1, j, 1, 0)
-        elif turned:
+        elif right_headed:
             k = _argmax_sum(left[i], open_left_t[j], i, j)
             stack[size], stack[size + 1] = (i, k, 1, 0), (k, j, 1, 1)
         else:

@@ -1,4 +1,4 @@
-"""No head: the vector that a text was pooled into is all there is.
+"""No head: return the pooled vector of a text.
 
 B rows   H width of the vector
 """
@@ -12,7 +12,7 @@ from weft.registry import register
 
 @register("head", "none")
 class PassThroughHead(nn.Module):
-    """The vector as it is, for a model that was not taught to answer anything yet."""
+    """Return the vector unchanged, for a model without a trained head."""
 
     task = "embed"
 
@@ -21,5 +21,5 @@ class PassThroughHead(nn.Module):
         self.output_size = input_size
 
     def forward(self, vector: Tensor) -> Tensor:
-        scores = vector  # (B, H)
-        return scores
+        output = vector  # (B, H)
+        return output

@@ -1,4 +1,4 @@
-"""Heads for trees over a sentence: arcs between words, or brackets around them, with tags beside.
+"""Parsing heads: dependency arcs or constituency spans, with tags from the same states.
 
 B rows   T words   H width of a state   K columns of tags   S labelled spans of a row
 """
@@ -18,21 +18,19 @@ from weft.errors import UserError, unknown_name
 from weft.registry import register
 
 ROOT = "root"  # the relation of the root's child in Universal Dependencies
-DecodedRows = list[
-    tuple[np.ndarray, np.ndarray]
-]  # of each row a table, and how probable its parts are
+DecodedRows = list[tuple[np.ndarray, np.ndarray]]  # per row a table, and its probabilities
 
 
 @dataclass(frozen=True)
 class DependencyOutput:
-    """What a model says of heads and relations, and of tags where it has any."""
+    """Arc and relation scores, and tag logits if the head has tags."""
 
     head: "DependencyHead"
     arcs: ArcOutput
     tags: TagOutput | None
 
     def loss(self, target: Tensor) -> tuple[Tensor, int]:
-        """The summed loss of heads, relations and tags (B, T, 2 + K), and the number of words."""
+        """Return the summed loss of heads, relations and tags (B, T, 2 + K), and the words."""
         steps = self.arcs.arcs.shape[1]
         heads, relations = target[:, :steps, 0], target[:, :steps, 1]
         relations = relations.masked_fill(relations >= self.head.relations, IGNORED)
@@ -42,31 +40,31 @@ class DependencyOutput:
         return total, words
 
     def decode(self) -> DecodedRows:
-        """Of each row (T, 2 + K) heads, relations and tags, and (T, 1 + K) probabilities."""
+        """Return per row heads, relations and tags (T, 2 + K), and probabilities (T, 1 + K)."""
         parse = self.head.arcs.decode(self.arcs, self.head.search, self.head.root)
         rows: DecodedRows = []
         tags = None if self.tags is None else self.tags.decode()
         for i, length in enumerate(self.arcs.lengths.tolist()):
             table = np.stack([parse.heads[i, :length], parse.labels[i, :length]], axis=1)
-            chances = parse.chances[i, :length, None]
+            probs = parse.probs[i, :length, None]
             if tags is not None:
                 table = np.concatenate([table, tags[i][0]], axis=1)
-                chances = np.concatenate([chances, tags[i][1]], axis=1)
-            rows.append((table, chances))
+                probs = np.concatenate([probs, tags[i][1]], axis=1)
+            rows.append((table, probs))
         return rows
 
 
 @register("head", "arcs")
 class DependencyHead(nn.Module):
-    """Deep biaffine arcs and relations (Dozat and Manning 2017), with tags from the same states.
+    """Deep biaffine dependency parsing (Dozat and Manning 2017), with tags from the same states.
 
     `search` is "tree" for the best tree, "projective" for the best without crossing arcs, or
-    "greedy" for each word's best head, which need not be a tree.
+    "greedy" for each word's best head, which need not form a tree.
     """
 
     task = "parse"
     whole = True
-    limit = 4000  # words: every pair of them has a score
+    limit = 4000  # words: every pair has a score
 
     def __init__(
         self,
@@ -95,42 +93,42 @@ class DependencyHead(nn.Module):
 
 @dataclass(frozen=True)
 class ConstituencyOutput:
-    """What a model says of the spans of each row, and of the tags of its words."""
+    """Span boundaries of each row, and tag logits of its words."""
 
     head: "ConstituencyHead"
-    fences: SpanBoundaries
+    boundaries: SpanBoundaries
     tags: TagOutput
 
     def loss(self, target: Tensor) -> tuple[Tensor, int]:
-        """The summed margins of trees and losses of tags (B, ·, 4), and the number of words."""
+        """Return the summed margins of trees and losses of tags (B, ·, 4), and the words."""
         spans = target[:, :, 1:]  # (B, S, 3)
         label = spans[:, :, :1]
         unseen = (label >= self.head.labels) & (spans[:, :, 1:2] >= 0)
         spans = torch.cat([label.masked_fill(unseen, UNSEEN_LABEL), spans[:, :, 1:]], dim=2)
-        total, _ = self.head.brackets.loss(self.fences, spans)
-        more, words = self.tags.loss(target[:, :, :1])
-        return total + more, words
+        total, _ = self.head.brackets.loss(self.boundaries, spans)
+        tag_loss, words = self.tags.loss(target[:, :, :1])
+        return total + tag_loss, words
 
     def decode(self) -> DecodedRows:
-        """Of each row (·, 4) tags beside labelled spans, and (T, 1) probabilities of the tags."""
+        """Return per row tags and labelled spans (·, 4), and probabilities of the tags (T, 1)."""
         rows: DecodedRows = []
-        found = self.head.brackets.decode(self.fences)
-        for bracketing, (tags, chances) in zip(found, self.tags.decode(), strict=True):
-            table = np.full((max(len(tags), len(bracketing.spans)), 4), -1, np.int64)
+        trees = self.head.brackets.decode(self.boundaries)
+        for tree, (tags, probs) in zip(trees, self.tags.decode(), strict=True):
+            table = np.full((max(len(tags), len(tree.spans)), 4), -1, np.int64)
             table[: len(tags), 0] = tags[:, 0]
-            if bracketing.spans:
-                table[: len(bracketing.spans), 1:] = bracketing.spans
-            rows.append((table, chances))
+            if tree.spans:
+                table[: len(tree.spans), 1:] = tree.spans
+            rows.append((table, probs))
         return rows
 
 
 @register("head", "brackets")
 class ConstituencyHead(nn.Module):
-    """Scored spans and the best tree of them by CKY (Stern et al. 2017), with tags of the words."""
+    """Span-based constituency parsing by CKY (Stern et al. 2017), with part-of-speech tags."""
 
     task = "constituency"
     whole = True
-    limit = 2500  # words: the search takes time that grows with their cube
+    limit = 2500  # words: search time is cubic
 
     def __init__(
         self,
@@ -157,4 +155,4 @@ def _check_task(outputs: Sequence[TagColumn], head: str, task: str) -> None:
 
 def _check_unpooled(states: Padded, head: str) -> None:
     if not isinstance(states, Padded):
-        raise UserError(f"The head '{head}' reads every word. Set pool.kind to 'none'.")
+        raise UserError(f"The head '{head}' needs a state per word. Set pool.kind to 'none'.")

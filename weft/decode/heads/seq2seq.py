@@ -1,4 +1,4 @@
-"""What a decoder says of a memory: the loss of a text that is right, or the text it would write.
+"""Seq2seq head: teacher-forced loss of a target text, and generation by search.
 
 B rows   T steps of the target   S steps of the source   V words of the target
 """
@@ -27,91 +27,94 @@ from weft.errors import UserError
 
 @dataclass(frozen=True)
 class Seq2SeqOutput:
-    """A memory, or what one can be made of, and the decoder that reads it."""
+    """Encoder states, or a source still to be encoded, and the decoder that attends to them."""
 
     head: "Seq2SeqHead"
-    given: Padded | LazySource  # (B, S, H), or ids (B, S) still
-    source: Padded | None = None  # (B, S) extended ids, where words of the source may be copied
+    encoded: Padded | LazySource  # (B, S, H), or ids (B, S) not encoded yet
+    source: Padded | None = None  # (B, S) extended ids, if source words may be copied
 
     @cached_property
     def memory(self) -> Padded:
-        """What the decoder reads (B, S, H)."""
-        return self.given.memory if isinstance(self.given, LazySource) else self.given
+        """Encoder states (B, S, H)."""
+        return self.encoded.memory if isinstance(self.encoded, LazySource) else self.encoded
 
     def loss(
         self, target: Tensor, smoothing: float = 0.0, sampling: float = 0.0
     ) -> tuple[Tensor, int]:
-        """The summed loss of target words (B, T, 1), -1 behind their end, and how many there are.
+        """Return the summed loss of target words (B, T, 1), padded with -1, and their number.
 
-        `smoothing` spreads that share of the right answer over all words; `sampling` is the share
-        of inputs that are the model's own words while it learns (Bengio et al. 2015).
+        `smoothing` is the label-smoothing fraction; `sampling` is the fraction of training inputs
+        replaced by the model's predictions (scheduled sampling, Bengio et al. 2015).
         """
-        given, right = self._teaching(target)
+        inputs, right = self._teacher_forcing(target)
         decoder = self.head.decoder
         if sampling and decoder.training:
-            features = scheduled_sampling(decoder, given, decoder.start(self.memory), sampling)
+            features = scheduled_sampling(decoder, inputs, decoder.start(self.memory), sampling)
         else:
-            features = decoder.features(given, self.memory)  # (B, T, F)
+            features = decoder.features(inputs, self.memory)  # (B, T, F)
         words = decoder.words
         return chunked_loss(features, words.weight, words.bias, right, smoothing)
 
     def pointer_loss(self, target: Tensor, coverage: float = 0.0) -> tuple[Tensor, int]:
-        """The same where words may be copied; `coverage` weighs attention that is given twice."""
-        given, right = self._teaching(target)
+        """Return the loss of a pointer-generator; `coverage` weighs repeated attention."""
+        inputs, right = self._teacher_forcing(target)
         assert self.source is not None
-        return self.head.decoder.loss(given, right, self.memory, self.source, coverage)
+        return self.head.decoder.loss(inputs, right, self.memory, self.source, coverage)
 
-    def _teaching(self, target: Tensor) -> tuple[Padded, Padded]:
-        """What goes in and what should come out, from target words (B, T, 1), -1 behind an end."""
+    def _teacher_forcing(self, target: Tensor) -> tuple[Padded, Padded]:
+        """Return decoder inputs and targets from target words (B, T, 1), padded with -1."""
         ids = target[:, :, 0]  # (B, T)
         right = Padded(ids.clamp(min=0), (ids >= 0).sum(1).cpu())
         return shift_right(right, self.head.first), right
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The words of the best sequence of each row (T, 1), and the probability of each (T, 1)."""
-        found = (row[0] for row in self.written(self.head.search, self.head.rules))
+        """Return the words of each row's best sequence (T, 1), and their probabilities (T, 1)."""
+        best = (row[0] for row in self.generate(self.head.search, self.head.constraints))
         return [
-            (np.array(one.ids, np.int64)[:, None], np.exp(np.array(one.logps, np.float64))[:, None])
-            for one in found
+            (
+                np.array(hypothesis.ids, np.int64)[:, None],
+                np.exp(np.array(hypothesis.logps, np.float64))[:, None],
+            )
+            for hypothesis in best
         ]
 
     @torch.no_grad()
-    def written(
+    def generate(
         self, settings: SearchSettings, constraints: Constraints = NO_CONSTRAINTS
     ) -> list[list[Hypothesis]]:
-        """The sequences of each row, best first."""
+        """Return the hypotheses of each row, best first."""
         head = self.head
         if head.graphs is not None and self.source is None and settings.cuda_graphs != "off":
             ends = {"bos": head.first, "eos": head.last}
-            given = self.given if isinstance(self.given, LazySource) else self._memory
-            return head.graphs.written(given, settings, constraints, **ends)
+            encoded = self.encoded if isinstance(self.encoded, LazySource) else self._memory
+            return head.graphs.generate(encoded, settings, constraints, **ends)
         step, state = pack_step(head.decoder, self.start(), settings.weight_dtype)
         return search(
-            step, state.shared(), settings, batch=len(self.memory), bos=head.first, eos=head.last,
-            constraints=constraints,
+            step, state.per_prompt(), settings,
+            batch=len(self.memory), bos=head.first, eos=head.last, constraints=constraints,
         )  # fmt: skip
 
     def start(self) -> Any:
-        """The decoder's state before the first word."""
+        """Return the decoder state before the first word."""
         decoder = self.head.decoder
         if self.source is None:
             return decoder.start(self._memory)
         ids = self.source.data
-        beyond = int(ids.max()) + 1 - self.head.beyond if ids.numel() else 0
-        return decoder.start(self._memory, self.source, max(beyond, 0))
+        oov_words = int(ids.max()) + 1 - self.head.extended_vocab_start if ids.numel() else 0
+        return decoder.start(self._memory, self.source, max(oov_words, 0))
 
     @property
     def _memory(self) -> Padded:
-        """The memory in the precision of the weights, where a GPU has read in half of it."""
+        """The encoder states in the dtype of the weights; under autocast they may be in half."""
         weight = next(self.head.decoder.parameters())
         return self.memory.with_data(self.memory.data.to(weight.dtype))
 
 
 class Seq2SeqHead(nn.Module):
-    """A decoder in the place of a head: its answer is a text.
+    """A decoder in place of a head: its output is text.
 
-    `beyond` is the first id that stands for a copied word; 0: the decoder does not copy. The ids
-    of `unwritten` are no text, and no answer has them.
+    `extended_vocab_start` is the first id of a copied OOV word; 0: the decoder does not copy. The
+    ids in `unwritten` are not text and are never generated.
     """
 
     reads, task = "text", "seq2seq"
@@ -125,35 +128,39 @@ class Seq2SeqHead(nn.Module):
         unwritten: Iterable[int] = (),
     ):
         super().__init__()
-        self.rules = Constraints(forbidden=sorted(unwritten))
+        self.constraints = Constraints(forbidden=sorted(unwritten))
         self.decoder, self.search = decoder, search
-        self.first, self.last = first, last  # the tokens that begin and end a text
-        self.graphs: Any = None  # of the decoder's steps, where a device takes them
-        self.beyond = decoder.decoder.words.size if isinstance(decoder, PointerGenerator) else 0
+        self.first, self.last = first, last  # bos and eos ids
+        self.graphs: Any = None  # CUDA graphs of the decoder's steps, on a GPU
+        self.extended_vocab_start = (
+            decoder.decoder.words.size if isinstance(decoder, PointerGenerator) else 0
+        )
 
     @contextmanager
     def greedy_decoding(self) -> Iterator[None]:
-        """Greedy for a while: to see how a training goes, a wide search is not worth its time."""
-        kept = self.search
-        self.search = replace(kept, method="greedy", num_beams=1, num_return=1, num_beam_groups=1)
+        """Decode greedily inside the context: validation during training needs no wide beam."""
+        settings = self.search
+        self.search = replace(
+            settings, method="greedy", num_beams=1, num_return=1, num_beam_groups=1
+        )
         try:
             yield
         finally:
-            self.search = kept
+            self.search = settings
 
     @property
     def accepts_lazy_source(self) -> bool:
-        """Whether it had rather be given a source that is still unread."""
-        return self.graphs is not None and not self.training and not self.beyond
+        """True if the head prefers a source that is not encoded yet."""
+        return self.graphs is not None and not self.training and not self.extended_vocab_start
 
     def forward(self, states: Padded | LazySource, source: Padded | None = None) -> Seq2SeqOutput:
-        if not self.beyond:
+        if not self.extended_vocab_start:
             return Seq2SeqOutput(self, states)
         assert source is not None
         assert isinstance(states, Padded)
         if states.data.shape[1] != source.data.shape[1]:
             raise UserError(
-                "Copying needs a state for every word of the source. Use an encoder without a "
+                "Copying needs one encoder state per source word. Use an encoder without a "
                 "stride and without [CLS]."
             )
         return Seq2SeqOutput(self, states, source)

@@ -1,4 +1,4 @@
-"""A state for every word -> the scores of its tags, by themselves or as a chain.
+"""Tagging heads: one state per word -> tag logits, independent or with a linear-chain CRF.
 
 B rows   T words   H width of a state   C tags of a column   K columns
 """
@@ -18,57 +18,57 @@ from weft.errors import UserError
 from weft.registry import register
 from weft.text.annotation.schemes import allowed_transitions
 
-TagColumn = tuple[tuple[str, ...], str]  # its tags, and the scheme they are written in, if any
+TagColumn = tuple[tuple[str, ...], str]  # tags, and their span scheme ("" for none)
 
 
 @dataclass(frozen=True)
 class TagOutput:
-    """What a model says of the tags of every word, column by column."""
+    """Tag logits of every word, column by column."""
 
     columns: tuple[Padded, ...]  # (B, T, C) each
     chains: tuple[CRF | None, ...]
 
     def loss(self, target: Tensor) -> tuple[Tensor, int]:
-        """The summed loss of tags (B, T, K), and the number of words; a tag beyond C is left out.
+        """Return the summed loss of tags (B, T, K) and the number of words; ids ≥ C are ignored.
 
-        Words are independent, or in a chain the sequence is taken as a whole.
+        Words are independent, or a CRF scores the whole sequence.
         """
         total = torch.zeros((), device=target.device)
         words = int(self.columns[0].lengths.sum())
-        for k, (scores, chain) in enumerate(zip(self.columns, self.chains, strict=True)):
-            steps, size = scores.data.shape[1:]
+        for k, (logits, chain) in enumerate(zip(self.columns, self.chains, strict=True)):
+            steps, size = logits.data.shape[1:]
             wanted = target[:, :steps, k]  # (B, T)
             if chain is not None:
-                total = total + chain.loss(scores, wanted)[0]
+                total = total + chain.loss(logits, wanted)[0]
                 continue
             wanted = wanted.masked_fill(wanted >= size, -1)
             total = total + F.cross_entropy(
-                scores.data.float().transpose(1, 2), wanted, reduction="sum", ignore_index=-1
+                logits.data.float().transpose(1, 2), wanted, reduction="sum", ignore_index=-1
             )
         return total, words
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each row the best tags (T, K), and the probability of each (T, K)."""
-        tags, chances = [], []
-        for scores, chain in zip(self.columns, self.chains, strict=True):
+        """Return per row the best tags (T, K) and their probabilities (T, K)."""
+        tags, probs = [], []
+        for logits, chain in zip(self.columns, self.chains, strict=True):
             if chain is None:
-                shares = scores.data.float().softmax(2)  # (B, T, C)
-                best = shares.argmax(2)  # (B, T)
+                marginals = logits.data.float().softmax(2)  # (B, T, C)
+                best = marginals.argmax(2)  # (B, T)
             else:
-                shares, best = chain.marginals(scores), chain.viterbi(scores)[0]
+                marginals, best = chain.marginals(logits), chain.viterbi(logits)[0]
             tags.append(best)
-            chances.append(shares.gather(2, best[:, :, None])[:, :, 0])
+            probs.append(marginals.gather(2, best[:, :, None])[:, :, 0])
         lengths = self.columns[0].lengths.tolist()
-        together = (torch.stack(tags, 2).cpu().numpy(), torch.stack(chances, 2).cpu().numpy())
+        columns = (torch.stack(tags, 2).cpu().numpy(), torch.stack(probs, 2).cpu().numpy())
         return [
-            (best[:length], share[:length])
-            for best, share, length in zip(*together, lengths, strict=True)
+            (row_tags[:length], row_probs[:length])
+            for row_tags, row_probs, length in zip(*columns, lengths, strict=True)
         ]
 
 
 @register("head", "tags")
 class TagHead(nn.Module):
-    """A tag for every word, each chosen by itself; one matrix a column of tags."""
+    """Tag every word independently; one linear layer per column of tags."""
 
     task = "tag"
     chained = False
@@ -88,7 +88,7 @@ class TagHead(nn.Module):
 
     def forward(self, states: Padded) -> TagOutput:
         if not isinstance(states, Padded):
-            raise UserError("A head for tags reads every word. Set pool.kind to 'none'.")
+            raise UserError("A head for tags needs a state per word. Set pool.kind to 'none'.")
         data = self.dropout(states.data)  # (B, T, H)
         columns = tuple(states.with_data(score(data)) for score in self.score)
         chains: tuple = tuple(self.chains) if self.chained else (None,) * len(columns)
@@ -97,9 +97,9 @@ class TagHead(nn.Module):
 
 @register("head", "crf")
 class CRFHead(TagHead):
-    """A tag for every word, chosen as one sequence: a linear-chain CRF for each column.
+    """Tag every word with a linear-chain CRF per column.
 
-    Where tags mark spans, only sequences that the scheme allows come out.
+    If tags mark spans, only sequences that the scheme allows are predicted.
     """
 
     chained = True

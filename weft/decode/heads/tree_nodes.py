@@ -1,4 +1,4 @@
-"""A state for every node of a tree -> the scores of its label.
+"""Tree-node head: one state per node -> logits of its label.
 
 B trees   T nodes of the largest one   H width of a state   C labels
 """
@@ -19,29 +19,29 @@ from weft.registry import register
 
 @dataclass(frozen=True)
 class TreeNodeOutput:
-    """What a model says of the label of every node."""
+    """Label logits of every node."""
 
     labels: Padded  # (B, T, C)
 
     def loss(self, target: Tensor) -> tuple[Tensor, int]:
-        """The summed loss of labels (B, T, ·), nodes without one left out, and how many nodes."""
-        scores = self.labels.data.float().transpose(1, 2)  # (B, C, T)
-        wanted = target[:, : scores.shape[2], 0].clamp(min=-1)
-        total = F.cross_entropy(scores, wanted, reduction="sum", ignore_index=-1)
+        """Return the summed loss of labels (B, T, ·), unlabelled nodes excluded, and all nodes."""
+        logits = self.labels.data.float().transpose(1, 2)  # (B, C, T)
+        wanted = target[:, : logits.shape[2], 0].clamp(min=-1)
+        total = F.cross_entropy(logits, wanted, reduction="sum", ignore_index=-1)
         return total, int(self.labels.lengths.sum())
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each row the best label (T, 1) of every node, and the probability of each (T, C)."""
-        shares = self.labels.data.float().softmax(2).cpu().numpy()
+        """Return per row the best label (T, 1) of every node, and label probabilities (T, C)."""
+        probs = self.labels.data.float().softmax(2).cpu().numpy()
         return [
-            (share[:length].argmax(1)[:, None], share[:length])
-            for share, length in zip(shares, self.labels.lengths.tolist(), strict=True)
+            (row[:length].argmax(1)[:, None], row[:length])
+            for row, length in zip(probs, self.labels.lengths.tolist(), strict=True)
         ]
 
 
 @register("head", "nodes")
 class TreeNodeHead(nn.Module):
-    """A label for every node, each from its own state."""
+    """Label every node independently from its state."""
 
     task = "nodes"
 
@@ -55,5 +55,5 @@ class TreeNodeHead(nn.Module):
 
     def forward(self, states: Padded) -> TreeNodeOutput:
         if not isinstance(states, Padded):
-            raise UserError("The head 'nodes' reads every node. Set pool.kind to 'none'.")
+            raise UserError("The head 'nodes' needs a state per node. Set pool.kind to 'none'.")
         return TreeNodeOutput(states.with_data(self.score(self.dropout(states.data))))

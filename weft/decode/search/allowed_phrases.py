@@ -1,4 +1,4 @@
-"""A search that may write some words or texts only, in any order and as often as it likes.
+"""A decoding constraint: output only allowed phrases, in any order and any number.
 
 N rows   t tokens so far   V vocabulary
 """
@@ -10,10 +10,10 @@ from torch import Tensor
 
 
 class AllowedPhrases:
-    """Which tokens may come next, for `Rules.allowed`: each entry is written to its end.
+    """An automaton for `Constraints.allowed`: every phrase is completed before another begins.
 
-    `first` are the entries as they are spelled at the beginning, `then` as they are behind another
-    one. `forced` tokens of each row come before the first entry and are free.
+    `first` are the phrases as tokenised at the beginning, `then` as tokenised after another one.
+    `forced` is the number of tokens of each row before the first phrase; those are free.
     """
 
     def __init__(
@@ -27,27 +27,27 @@ class AllowedPhrases:
     ) -> None:
         self.size, self.eos, self.forced = size, eos, list(forced)
         self.children: list[dict[int, int]] = [{}, {}]  # a trie with two roots: 0 first, 1 then
-        self.whole = {1}  # nodes where an entry ends, and another may begin or the text end
-        for root, entries in enumerate((first, then)):
-            for ids in entries:
+        self.accepting = {1}  # nodes where a phrase ends: another may begin, or the text end
+        for root, phrases in enumerate((first, then)):
+            for ids in phrases:
                 self._insert(root, ids)
         self.masks: dict[frozenset[int], Tensor] = {}
-        self.known: dict[tuple[int, ...], frozenset[int]] = {}  # of the step before
+        self.nodes_of: dict[tuple[int, ...], frozenset[int]] = {}  # cached from the last step
 
     def __call__(self, past: Tensor, rows: Tensor) -> Tensor:
-        """What may follow tokens (N, t), whose rows of the batch are (N,): True in (N, V)."""
-        out, now = [], {}
-        everything = torch.ones(self.size, dtype=torch.bool)
+        """Return the allowed next tokens (N, V) after tokens (N, t) of batch rows (N,)."""
+        masks, nodes_of = [], {}
+        all_tokens = torch.ones(self.size, dtype=torch.bool)
         for ids, row in zip(past.tolist(), rows.tolist(), strict=True):
             skip = self.forced[row] if self.forced else 0
             if len(ids) < skip:
-                out.append(everything)
+                masks.append(all_tokens)
                 continue
-            own = tuple(ids[skip:])
-            now[own] = nodes = self._reached(own)
-            out.append(self._mask(nodes))
-        self.known = now
-        return torch.stack(out).to(past.device)  # (N, V)
+            chosen = tuple(ids[skip:])
+            nodes_of[chosen] = nodes = self._active_nodes(chosen)
+            masks.append(self._mask(nodes))
+        self.nodes_of = nodes_of
+        return torch.stack(masks).to(past.device)  # (N, V)
 
     def _insert(self, root: int, ids: Sequence[int]) -> None:
         node = root
@@ -57,30 +57,30 @@ class AllowedPhrases:
                 self.children.append({})
             node = self.children[node][id]
         if node != root:
-            self.whole.add(node)
+            self.accepting.add(node)
 
-    def _reached(self, ids: tuple[int, ...]) -> frozenset[int]:
-        """Where in the trie a row may be: several places where one entry begins another."""
+    def _active_nodes(self, ids: tuple[int, ...]) -> frozenset[int]:
+        """Return the trie nodes a row may be at; several if one phrase is a prefix of another."""
         if not ids:
             return frozenset([0])
-        before = self.known.get(ids[:-1])
-        return self._next(self._reached_slowly(ids[:-1]) if before is None else before, ids[-1])
+        before = self.nodes_of.get(ids[:-1])
+        return self._next(self._walk_from_root(ids[:-1]) if before is None else before, ids[-1])
 
-    def _reached_slowly(self, ids: tuple[int, ...]) -> frozenset[int]:
+    def _walk_from_root(self, ids: tuple[int, ...]) -> frozenset[int]:
         nodes = frozenset([0])
         for id in ids:
             nodes = self._next(nodes, id)
         return nodes
 
     def _next(self, nodes: frozenset[int], id: int) -> frozenset[int]:
-        found = {self.children[node][id] for node in nodes if id in self.children[node]}
-        return frozenset(found | {1} if found & self.whole else found)
+        reached = {self.children[node][id] for node in nodes if id in self.children[node]}
+        return frozenset(reached | {1} if reached & self.accepting else reached)
 
     def _mask(self, nodes: frozenset[int]) -> Tensor:
         if nodes not in self.masks:
             mask = torch.zeros(self.size, dtype=torch.bool)  # (V,)
             mask[[id for node in nodes for id in self.children[node]]] = True
-            # Rows that are finished have eos behind them; any answer will do for those.
-            mask[self.eos] = not nodes or bool(nodes & self.whole)
+            # Finished rows continue after eos; their mask does not matter.
+            mask[self.eos] = not nodes or bool(nodes & self.accepting)
             self.masks[nodes] = mask
         return self.masks[nodes]

@@ -1,6 +1,6 @@
-"""Beam search: the likeliest sequences under a normalisation, in one group or several diverse ones.
+"""Beam search with length normalisation, optionally in diverse groups.
 
-B prompts   W beams of a prompt   G groups of w = W / G beams   N = B*W rows of the state
+B prompts   W beams per prompt   G groups of w = W / G beams   N = B*W rows of the state
 K candidates   T steps   V vocabulary   S source steps
 """
 
@@ -15,37 +15,37 @@ from weft.decode.search.constraints import ConstraintTensors, constrained_topk, 
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import State, beam_indices, reorder, select_prompts
 
-MIN_COVERAGE = 1e-10  # attention that counts as none: its logarithm must stay a number
-MAX_COMPARED_VALUES = 128  # values that are sooner compared with each other than sorted
+MIN_COVERAGE = 1e-10  # coverage is clamped to this, so that its logarithm is finite
+MAX_COMPARED_VALUES = 128  # up to here, comparing all pairs is faster than sorting
 
 
 @dataclass(frozen=True)
 class FinishedPool:
     """The best finished hypotheses of each prompt, best first in each group; each (B, W)."""
 
-    rank: Tensor  # normalised score, -inf where there is none yet
-    spent: Tensor | None  # what diversity has cost, before it was normalised; None: one group
-    time: Tensor  # the step of the last token
-    slot: Tensor  # the beam that it continued
-    token: Tensor  # the last token: eos, or another where the limit cut it off
-    logp: Tensor  # of the last token, by the model itself
+    rank: Tensor  # normalised score, -inf for an empty entry
+    spent: Tensor | None  # accumulated diversity penalty, not normalised; None: one group
+    time: Tensor  # step of the last token
+    slot: Tensor  # the beam it continued
+    token: Tensor  # last token: eos, or another one at the length limit
+    logp: Tensor  # of the last token, by the model alone
 
 
 @dataclass(frozen=True)
 class BeamState:
-    """Everything that a step of the search reads and writes, as tensors."""
+    """The tensors that a step of the search reads and writes."""
 
     time: Tensor  # () steps taken
-    asked: ConstraintTensors  # of N rows
-    ids: Tensor  # (N,) what goes in next
-    past: Tensor | None  # (N, T) tokens so far, where a rule wants them
-    totals: Tensor  # (B, W) log-probability less diversity; -inf where a beam is not in use
-    spent: Tensor | None  # (B, W) what diversity has cost; None: there is one group
-    covered: Tensor | None  # (B, W, S) attention that each source step has had
-    tokens: Tensor  # (B, T, W) what came out; written in place
-    logps: Tensor  # (B, T, W) its log-probability by the model itself; written in place
-    parents: Tensor  # (B, T, W) the beam that it continued; written in place
-    attention: Tensor | None  # (B, T, W, S) of the beams before the choice; written in place
+    constraints: ConstraintTensors  # of N rows
+    ids: Tensor  # (N,) next inputs
+    past: Tensor | None  # (N, T) tokens so far, if a constraint needs them
+    totals: Tensor  # (B, W) log-probability minus diversity penalty; -inf for an unused beam
+    spent: Tensor | None  # (B, W) accumulated diversity penalty; None: one group
+    covered: Tensor | None  # (B, W, S) attention received by each source step so far
+    tokens: Tensor  # (B, T, W) outputs; written in place
+    logps: Tensor  # (B, T, W) their log-probabilities by the model alone; written in place
+    parents: Tensor  # (B, T, W) the beams they continued; written in place
+    attention: Tensor | None  # (B, T, W, S) of the beams before selection; written in place
     pool: FinishedPool
     done: Tensor  # (B,)
     state: State
@@ -55,28 +55,28 @@ class BeamState:
     def start(
         cls,
         state: State,
-        asked: ConstraintTensors,
+        constraints: ConstraintTensors,
         settings: SearchSettings,
         *,
         ids: Tensor,
         steps: int,
         past: bool,
     ) -> "BeamState":
-        """Before the first step; `state` has its rows spread already."""
+        """Return the state before the first step; `state` is already expanded to all rows."""
         width, device = settings.num_beams, ids.device
         batch = len(ids) // width
-        source = None if asked.source is None else asked.source.shape[1]
+        source = None if constraints.source is None else constraints.source.shape[1]
 
         def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
         real = torch.float32
-        # All beams of a group start equal: one is kept, so that they do not repeat it.
+        # All beams of a group start equal, so only one is active at first.
         totals = torch.full((batch, width), -torch.inf, device=device)
         totals[:, :: width // settings.num_beam_groups] = 0
         return cls(
             time=zeros(),
-            asked=asked,
+            constraints=constraints,
             ids=ids,
             past=zeros(len(ids), steps) if past else None,
             totals=totals,
@@ -102,20 +102,20 @@ class BeamState:
         )
 
     def flags(self) -> tuple[Tensor, Tensor]:
-        """Which prompts are finished and which went wrong, each (B,) on the host."""
-        scores = (self.done[:, None].to(self.totals.dtype), self.totals, self.pool.rank)
-        seen = torch.cat(scores, 1).cpu()  # (B, 1+2*W) in one piece: every part would be waited for
-        return seen[:, 0] > 0, seen[:, 1:].isnan().any(1)
+        """Return the finished and the failed prompts, each (B,) on the host."""
+        parts = (self.done[:, None].to(self.totals.dtype), self.totals, self.pool.rank)
+        flags = torch.cat(parts, 1).cpu()  # (B, 1+2*W) one transfer: each one synchronises
+        return flags[:, 0] > 0, flags[:, 1:].isnan().any(1)
 
-    def kept(self, prompts: Tensor) -> "BeamState":
-        """The beams of some prompts only."""
+    def select(self, prompts: Tensor) -> "BeamState":
+        """Return the beams of the selected prompts."""
         index, out = beam_indices(prompts, self.width), {}
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name == "state":
                 out[field.name] = select_prompts(value, prompts, self.width)
             else:
-                of_rows = field.name in ("asked", "ids", "past")
+                of_rows = field.name in ("constraints", "ids", "past")
                 out[field.name] = reorder(value, index if of_rows else prompts)
         return replace(self, **out)
 
@@ -131,11 +131,11 @@ class TopTokens:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Chosen continuations of beams; each (B, W)."""
+    """Selected continuations of beams; each (B, W)."""
 
     total: Tensor
     spent: Tensor | None
-    slot: Tensor  # the beam that is continued
+    slot: Tensor  # the continued beam
     token: Tensor
     logp: Tensor
 
@@ -146,16 +146,16 @@ def advance(
     settings: SearchSettings,
     *,
     eos: int,
-    read: Callable[[State], Tensor] | None,
+    read_attention: Callable[[State], Tensor] | None,
     mask: Tensor | None = None,
 ) -> BeamState:
-    """Continue every beam by its best tokens, move what ended to the pool, keep the best open."""
-    scores, state = step(beams.ids, beams.state)
-    options, inside = _top_tokens(beams, scores, settings, eos, mask)
-    ended, still = _choose_candidates(beams, options, inside, settings, eos)
-    covered = _record_attention(beams, state, read)
-    length = beams.time + 1 - beams.asked.forced[:: beams.width]  # (B,)
-    cut = length >= beams.asked.limit[:: beams.width]  # (B,)
+    """Extend every beam by its best tokens, move finished ones to the pool, keep the best open."""
+    logits, state = step(beams.ids, beams.state)
+    options, inside = _top_tokens(beams, logits, settings, eos, mask)
+    ended, kept = _choose_candidates(beams, options, inside, settings, eos)
+    covered = _record_attention(beams, state, read_attention)
+    length = beams.time + 1 - beams.constraints.forced[:: beams.width]  # (B,)
+    cut = length >= beams.constraints.limit[:: beams.width]  # (B,)
     over = (ended.token == eos) | cut[:, None]  # (B, W)
     if inside is not None:
         cut, over = cut & ~inside, over & ~inside[:, None]
@@ -164,12 +164,12 @@ def advance(
         rank = rank + _coverage_penalty(beams, covered, settings).gather(1, ended.slot)  # (B, W)
     rank = rank.masked_fill(~over, -torch.inf)  # (B, W)
     pool = _update_finished(beams, ended, rank, settings.num_beam_groups)
-    done = beams.done | cut | _is_finished(beams, pool, still.total, length, settings)  # (B,)
-    return _reorder_beams(beams, state, still, covered, pool, done)
+    done = beams.done | cut | _is_finished(beams, pool, kept.total, length, settings)  # (B,)
+    return _reorder_beams(beams, state, kept, covered, pool, done)
 
 
 def length_norm(length: Tensor, settings: SearchSettings) -> Tensor:
-    """What a log-probability of so many tokens is divided by (Wu et al. 2016, equation 14)."""
+    """Return the divisor of a log-probability of `length` tokens (Wu et al. 2016, equation 14)."""
     if settings.length_normalisation == "none":
         return torch.ones_like(length, dtype=torch.float32)
     size = (5 + length) / 6 if settings.length_normalisation == "wu" else length.float()
@@ -179,15 +179,15 @@ def length_norm(length: Tensor, settings: SearchSettings) -> Tensor:
 def _top_tokens(
     beams: BeamState, scores: Tensor, settings: SearchSettings, eos: int, mask: Tensor | None
 ) -> tuple[TopTokens, Tensor | None]:
-    """The best tokens of each beam, and which prompts are in their prefix (B,)."""
-    force = forced_prefix(beams.asked, beams.time)
-    share = beams.width // settings.num_beam_groups
-    # A beam gives at most 2w candidates, and earlier groups make at most W - w tokens dearer.
+    """Return the best tokens of each beam, and the prompts kept inside their prefix (B,)."""
+    force = forced_prefix(beams.constraints, beams.time)
+    group_width = beams.width // settings.num_beam_groups
+    # A beam yields at most 2w candidates, and earlier groups penalise at most W - w tokens.
     values, tokens, logps, forced = constrained_topk(
         scores,
-        beams.asked,
+        beams.constraints,
         settings,
-        beams.width + share,
+        beams.width + group_width,
         eos=eos,
         time=beams.time,
         past=beams.past,
@@ -198,7 +198,7 @@ def _top_tokens(
     if force is not None and forced is not None:
         at = force[0][:, None]  # (N, 1)
         first = torch.arange(values.shape[1], device=values.device) == 0  # (K,)
-        # A forced token costs nothing, and is the only choice.
+        # A forced token is free, and the only choice.
         free = torch.zeros_like(values).masked_fill(~first, -torch.inf)  # (N, K)
         values = torch.where(at, free, values)  # (N, K)
         tokens = torch.where(at, force[1][:, None], tokens)  # (N, K)
@@ -212,44 +212,48 @@ def _top_tokens(
 def _choose_candidates(
     beams: BeamState, options: TopTokens, inside: Tensor | None, settings: SearchSettings, eos: int
 ) -> tuple[Candidates, Candidates]:
-    """Of each group the w best candidates, and the w best that go on.
+    """Return the w best candidates of each group, and the w best that do not end.
 
-    An end counts only among the w best of its group; 2w of them hold w that do not end. With
-    several groups a token costs more for each beam of an earlier group that took it in this step
-    (Hamming diversity, Vijayakumar et al. 2016).
+    Eos counts only among the w best of its group; the best 2w contain w that continue. With
+    several groups, each beam of an earlier group that chose a token in this step makes it more
+    expensive (Hamming diversity, Vijayakumar et al. 2016).
     """
-    share = beams.width // settings.num_beam_groups
+    group_width = beams.width // settings.num_beam_groups
     ended: list[Candidates] = []
-    still: list[Candidates] = []
-    for first in range(0, beams.width, share):
-        mine = slice(first, first + share)
-        total, cost = options.total[:, mine], None  # (B, w, K)
-        if still:
+    kept: list[Candidates] = []
+    for first in range(0, beams.width, group_width):
+        group = slice(first, first + group_width)
+        total, cost = options.total[:, group], None  # (B, w, K)
+        if kept:
             cost = _diversity_cost(
-                options.token[:, mine], still, settings.diversity_penalty
+                options.token[:, group], kept, settings.diversity_penalty
             )  # (B, w, K)
             if inside is not None:
-                cost = cost.masked_fill(inside[:, None, None], 0)  # what is forced is no choice
+                cost = cost.masked_fill(inside[:, None, None], 0)  # forced tokens are free
             total = total - cost  # (B, w, K)
-        best, index = _padded_topk(total.flatten(1), 2 * share)  # both (B, 2*w)
-        ends = options.token[:, mine].flatten(1).gather(1, index) == eos  # (B, 2*w)
-        going, order = _topk(best.masked_fill(ends, -torch.inf), share)  # both (B, w)
+        best, index = _padded_topk(total.flatten(1), 2 * group_width)  # both (B, 2*w)
+        ends = options.token[:, group].flatten(1).gather(1, index) == eos  # (B, 2*w)
+        open_total, order = _topk(best.masked_fill(ends, -torch.inf), group_width)  # both (B, w)
         ended.append(
-            _gather_candidates(beams, options, first, best[:, :share], index[:, :share], cost)
+            _gather_candidates(
+                beams, options, first, best[:, :group_width], index[:, :group_width], cost
+            )
         )
-        still.append(_gather_candidates(beams, options, first, going, index.gather(1, order), cost))
-    return _concat_groups(ended), _concat_groups(still)
+        kept.append(
+            _gather_candidates(beams, options, first, open_total, index.gather(1, order), cost)
+        )
+    return _concat_groups(ended), _concat_groups(kept)
 
 
 def _diversity_cost(token: Tensor, earlier: list[Candidates], diversity: float) -> Tensor:
-    """What each token costs for the beams of earlier groups that took it (B, w, K)."""
-    taken = torch.cat([each.token for each in earlier], 1)[:, None, None]  # (B, 1, 1, first)
+    """Return the penalty of each token for earlier groups that chose it (B, w, K)."""
+    chosen = torch.cat([each.token for each in earlier], 1)[:, None, None]  # (B, 1, 1, first)
     live = torch.cat([each.total for each in earlier], 1)[:, None, None] > -torch.inf
-    return ((token[..., None] == taken) & live).sum(-1) * diversity
+    return ((token[..., None] == chosen) & live).sum(-1) * diversity
 
 
 def _padded_topk(total: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The best of each row, filled up with impossible ones where the vocabulary is small."""
+    """Return the top values of each row, padded with -inf for small vocabularies."""
     best, index = _topk(total, min(count, total.shape[1]))
     short = count - total.shape[1]
     if short <= 0:
@@ -258,7 +262,7 @@ def _padded_topk(total: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest of the last axis and their places, largest first."""
+    """Return the largest values of the last axis and their indices, descending."""
     if (
         torch.compiler.is_compiling()
         and not values.is_cpu
@@ -269,19 +273,19 @@ def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def topk_by_comparison(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """What `topk` finds, by comparing all with all; of equal values the first comes first.
+    """Return the same as `topk` by comparing all pairs; among equal values the first is first.
 
-    A compiler fuses this with what is around, while sorting is several kernels of a device.
+    The compiler fuses this with its surroundings, while sorting takes several kernels.
     """
     key = values.masked_fill(values.isnan(), torch.inf)  # as in `topk`, (..., K)
-    place = torch.arange(values.shape[-1], device=values.device)  # (K,)
-    one, other = key[..., None], key[..., None, :]
-    sooner = (other > one) | ((other == one) & (place < place[:, None]))  # (..., K, K)
-    rank = sooner.sum(-1)  # (..., K)
+    position = torch.arange(values.shape[-1], device=values.device)  # (K,)
+    this, other = key[..., None], key[..., None, :]
+    precedes = (other > this) | ((other == this) & (position < position[:, None]))  # (..., K, K)
+    rank = precedes.sum(-1)  # (..., K)
     wanted = torch.arange(count, device=values.device)[:, None]  # (count, 1)
-    index = torch.where(rank[..., None, :] == wanted, place, 0).amax(-1)  # (..., count)
-    # Every value has a rank of its own, so that this changes nothing; but a compiled kernel also
-    # checks threads that have nothing to do, and what those hold is out of range.
+    index = torch.where(rank[..., None, :] == wanted, position, 0).amax(-1)  # (..., count)
+    # Ranks are unique, so this changes nothing; but compiled kernels also bounds-check idle
+    # threads, whose values are out of range.
     index = index.clamp(0, values.shape[-1] - 1)
     return values.gather(-1, index), index
 
@@ -294,33 +298,33 @@ def _gather_candidates(
     index: Tensor,
     cost: Tensor | None,
 ) -> Candidates:
-    """The candidates of a group at flat places among its options."""
+    """Return the candidates of a group at flat indices into its options."""
     size = options.token.shape[2]
     slot = index.div(size, rounding_mode="floor") + first  # (B, w)
-    place = index + first * size
+    flat_index = index + first * size
     spent = None
     if beams.spent is not None:
         spent = beams.spent.gather(1, slot)  # (B, w)
         spent = spent if cost is None else spent + cost.flatten(1).gather(1, index)
-    token, logp = (part.flatten(1).gather(1, place) for part in (options.token, options.logp))
+    token, logp = (part.flatten(1).gather(1, flat_index) for part in (options.token, options.logp))
     return Candidates(total, spent, slot, token, logp)
 
 
 def _record_attention(
-    beams: BeamState, state: State, read: Callable[[State], Tensor] | None
+    beams: BeamState, state: State, read_attention: Callable[[State], Tensor] | None
 ) -> Tensor | None:
-    """Note the attention of this step; what each source step has had with it, (B, W, S)."""
-    if beams.attention is None or read is None:
+    """Store this step's attention; return the updated coverage (B, W, S)."""
+    if beams.attention is None or read_attention is None:
         return None
-    weights = read(state).to(beams.attention.dtype).unflatten(0, beams.totals.shape)
+    weights = read_attention(state).to(beams.attention.dtype).unflatten(0, beams.totals.shape)
     beams.attention.index_copy_(1, beams.time, weights[:, None])
     return None if beams.covered is None else beams.covered + weights
 
 
 def _coverage_penalty(beams: BeamState, covered: Tensor, settings: SearchSettings) -> Tensor:
-    """The penalty for source steps that had less attention than one word's (B, W)."""
-    assert beams.asked.source is not None
-    real = beams.asked.source.unflatten(0, beams.totals.shape)  # (B, W, S)
+    """Return the penalty for source steps with less than one word's attention (B, W)."""
+    assert beams.constraints.source is not None
+    real = beams.constraints.source.unflatten(0, beams.totals.shape)  # (B, W, S)
     logs = covered.clamp(MIN_COVERAGE, 1).log().masked_fill(~real, 0)  # (B, W, S)
     return settings.coverage_penalty * logs.sum(-1)
 
@@ -328,10 +332,10 @@ def _coverage_penalty(beams: BeamState, covered: Tensor, settings: SearchSetting
 def _update_finished(
     beams: BeamState, ended: Candidates, rank: Tensor, groups: int
 ) -> FinishedPool:
-    """The pool with what ended in this step, the best of both."""
-    looks = rank.device.type == "cpu" and not torch.compiler.is_compiling()
-    if looks and bool((rank == -torch.inf).all()):
-        return beams.pool  # a look is cheap here, and at most steps nothing ends
+    """Merge the hypotheses that ended in this step into the pool."""
+    eager_cpu = rank.device.type == "cpu" and not torch.compiler.is_compiling()
+    if eager_cpu and bool((rank == -torch.inf).all()):
+        return beams.pool  # a cheap check here, and at most steps nothing ends
     old, shape = beams.pool, (groups, beams.width // groups)
 
     def both(a: Tensor, b: Tensor) -> Tensor:
@@ -355,49 +359,49 @@ def _update_finished(
 def _is_finished(
     beams: BeamState, pool: FinishedPool, totals: Tensor, length: Tensor, settings: SearchSettings
 ) -> Tensor:
-    """Which prompts need no further step (B,): no open beam can change what comes back.
+    """Return the prompts (B,) whose result no open beam can change any more.
 
-    Log-probabilities, diversity and coverage only ever lower a score, so that what an open beam
-    can still reach is its total under the kindest normalisation.
+    Log-probabilities, diversity and coverage only lower a score, so an open beam is bounded by its
+    total under the most favourable normalisation.
     """
     shape = (settings.num_beam_groups, beams.width // settings.num_beam_groups)
     best = totals.unflatten(1, shape).amax(2)  # (B, G)
     ranks = pool.rank.unflatten(1, shape)  # (B, G, w)
-    # The returned ones of one beam; of several groups any may come back.
+    # With one group, only the returned hypotheses count; with several, any may be returned.
     exact = settings.stop == "exact" and settings.num_beam_groups == 1
     bar = ranks[..., settings.num_return - 1 if exact else -1]  # (B, G)
     if settings.stop == "full":
-        settled = (bar > -torch.inf) | (best == -torch.inf)  # (B, G)
+        finished = (bar > -torch.inf) | (best == -torch.inf)  # (B, G)
     else:
-        kindest = length
+        best_length = length
         if settings.stop == "exact":
-            kindest = length + 1
+            best_length = length + 1
             if settings.length_penalty > 0:
-                kindest = beams.asked.limit[:: beams.width]
-            elif beams.asked.minimum is not None:
-                kindest = kindest.maximum(beams.asked.minimum[:: beams.width])
-        settled = bar >= best / length_norm(kindest, settings)[:, None]  # (B, G)
-    return settled.all(1)
+                best_length = beams.constraints.limit[:: beams.width]
+            elif beams.constraints.minimum is not None:
+                best_length = best_length.maximum(beams.constraints.minimum[:: beams.width])
+        finished = bar >= best / length_norm(best_length, settings)[:, None]  # (B, G)
+    return finished.all(1)
 
 
 def _reorder_beams(
     beams: BeamState,
     state: State,
-    still: Candidates,
+    kept: Candidates,
     covered: Tensor | None,
     pool: FinishedPool,
     done: Tensor,
 ) -> BeamState:
-    """The beams after the step, each with the state and the past of the one that it continues."""
-    for store, new in (
-        (beams.tokens, still.token),
-        (beams.logps, still.logp),
-        (beams.parents, still.slot),
+    """Return the beams after the step, with the state and past of the beams they continue."""
+    for buffer, new in (
+        (beams.tokens, kept.token),
+        (beams.logps, kept.logp),
+        (beams.parents, kept.slot),
     ):
-        store.index_copy_(1, beams.time, new[:, None])
+        buffer.index_copy_(1, beams.time, new[:, None])
     first = torch.arange(len(done), device=done.device)[:, None] * beams.width  # (B, 1)
-    origin = (still.slot + first).flatten()  # (N,)
-    ids, past = still.token.flatten(), beams.past
+    origin = (kept.slot + first).flatten()  # (N,)
+    ids, past = kept.token.flatten(), beams.past
     if past is not None:
         past = past.index_select(0, origin).index_copy_(1, beams.time, ids[:, None])
     if covered is not None:
@@ -407,8 +411,10 @@ def _reorder_beams(
         time=beams.time + 1,
         ids=ids,
         past=past,
-        totals=still.total.masked_fill(done[:, None], -torch.inf),  # nothing more can end
-        spent=still.spent,
+        totals=kept.total.masked_fill(
+            done[:, None], -torch.inf
+        ),  # finished prompts end nothing more
+        spent=kept.spent,
         covered=covered,
         pool=pool,
         done=done,
@@ -419,5 +425,5 @@ def _reorder_beams(
 def _concat_groups(groups: list[Candidates]) -> Candidates:
     if len(groups) == 1:
         return groups[0]
-    parts = [[getattr(group, field.name) for group in groups] for field in fields(groups[0])]
+    parts = [[getattr(part, field.name) for part in groups] for field in fields(groups[0])]
     return Candidates(*(torch.cat(part, 1) for part in parts))

@@ -1,4 +1,4 @@
-"""One sequence for each row of a state, a token at a time: greedy search and sampling.
+"""Greedy search and sampling: one sequence per row, token by token.
 
 N rows, the samples of a prompt next to each other   T steps   V vocabulary   S source steps
 """
@@ -22,38 +22,38 @@ from weft.decode.search.state import State, beam_indices, reorder, select_prompt
 
 @dataclass(frozen=True)
 class GreedyState:
-    """Everything that a step of the walk reads and writes, as tensors."""
+    """The tensors that a step reads and writes."""
 
     time: Tensor  # () steps taken
-    asked: ConstraintTensors
-    stream: Tensor  # (N,) where the random numbers of a row begin
-    ids: Tensor  # (N,) what goes in next
-    tokens: Tensor  # (N, T) what came out; written in place
-    logps: Tensor  # (N, T) its log-probability by the model itself; written in place
+    constraints: ConstraintTensors
+    stream: Tensor  # (N,) initial state of each row's random numbers
+    ids: Tensor  # (N,) next inputs
+    tokens: Tensor  # (N, T) outputs; written in place
+    logps: Tensor  # (N, T) their log-probabilities by the model alone; written in place
     attention: Tensor | None  # (N, T, S) written in place
-    length: Tensor  # (N,) tokens of the sequence, with eos
+    length: Tensor  # (N,) tokens of the sequence, including eos
     done: Tensor  # (N,)
-    stuck: Tensor  # (N,) nothing was allowed, or the scores were no numbers
+    stuck: Tensor  # (N,) no token was allowed, or the logits were NaN
     state: State
-    width: int  # samples of a prompt
+    width: int  # samples per prompt
 
     @classmethod
     def start(
         cls,
         state: State,
-        asked: ConstraintTensors,
+        constraints: ConstraintTensors,
         *,
         ids: Tensor,
         stream: Tensor,
         steps: int,
         width: int,
     ) -> "GreedyState":
-        """Before the first step; `state` has its rows spread already."""
+        """Return the state before the first step; `state` is already expanded to all rows."""
         rows, device = len(ids), ids.device
-        source = asked.source
+        source = constraints.source
         return cls(
             time=torch.zeros((), dtype=torch.int64, device=device),
-            asked=asked,
+            constraints=constraints,
             stream=stream,
             ids=ids,
             tokens=torch.zeros(rows, steps, dtype=torch.int64, device=device),
@@ -73,57 +73,57 @@ class GreedyState:
         return self.tokens
 
     def flags(self) -> tuple[Tensor, Tensor]:
-        """Which prompts are finished and which went wrong, each (B,) on the host."""
-        both = torch.stack([self.done, self.stuck]).cpu().view(2, -1, self.width)
-        return both[0].all(1), both[1].any(1)
+        """Return the finished and the failed prompts, each (B,) on the host."""
+        flags = torch.stack([self.done, self.stuck]).cpu().view(2, -1, self.width)
+        return flags[0].all(1), flags[1].any(1)
 
-    def kept(self, prompts: Tensor) -> "GreedyState":
-        """The walk of some prompts only."""
+    def select(self, prompts: Tensor) -> "GreedyState":
+        """Return the state of the selected prompts."""
         index = beam_indices(prompts, self.width)
         state = select_prompts(self.state, prompts, self.width)
         return replace(reorder(replace(self, state=None), index), state=state)
 
 
 def advance(
-    walk: GreedyState,
+    run: GreedyState,
     step: Callable[[Tensor, State], tuple[Tensor, State]],
     settings: SearchSettings,
     *,
     eos: int,
-    read: Callable[[State], Tensor] | None,
+    read_attention: Callable[[State], Tensor] | None,
     mask: Tensor | None = None,
 ) -> GreedyState:
-    """One token more for each row that is not done."""
-    scores, state = step(walk.ids, walk.state)
-    wish, time = walk.asked, walk.time
-    force = forced_prefix(wish, time)
-    logp, own, forced = constrained_log_probs(
-        scores, wish, settings, eos=eos, time=time, past=walk.tokens, mask=mask, force=force
+    """Add one token to each unfinished row."""
+    logits, state = step(run.ids, run.state)
+    constraints, time = run.constraints, run.time
+    force = forced_prefix(constraints, time)
+    logp, model_logp, forced = constrained_log_probs(
+        logits, constraints, settings, eos=eos, time=time, past=run.tokens, mask=mask, force=force
     )
     if settings.method == "greedy":
         token = fast_topk(logp, 1)[1][:, 0]  # (N,)
     else:
-        token = sample_tokens(logp, uniform(walk.stream, time), settings)  # (N,)
+        token = sample_tokens(logp, uniform(run.stream, time), settings)  # (N,)
     chosen = logp.gather(1, token[:, None])[:, 0]  # (N,)
     stuck = ~(chosen > -torch.inf)  # (N,) True for NaN as well
-    gained = own.gather(1, token[:, None])[:, 0]  # (N,)
-    length = time + 1 - wish.forced  # (N,)
-    over = (token == eos) | (length >= wish.limit)  # (N,)
+    gained = model_logp.gather(1, token[:, None])[:, 0]  # (N,)
+    length = time + 1 - constraints.forced  # (N,)
+    over = (token == eos) | (length >= constraints.limit)  # (N,)
     if force is not None and forced is not None:
         inside, wanted = force
         token = torch.where(inside, wanted, token)  # (N,)
         gained = torch.where(inside, forced, gained)  # (N,)
         over, stuck = over & ~inside, stuck & ~inside | forced.isnan()
-    walk.tokens.index_copy_(1, time, token[:, None])
-    walk.logps.index_copy_(1, time, gained[:, None])
-    if walk.attention is not None and read is not None:
-        walk.attention.index_copy_(1, time, read(state)[:, None].to(walk.attention.dtype))
+    run.tokens.index_copy_(1, time, token[:, None])
+    run.logps.index_copy_(1, time, gained[:, None])
+    if run.attention is not None and read_attention is not None:
+        run.attention.index_copy_(1, time, read_attention(state)[:, None].to(run.attention.dtype))
     return replace(
-        walk,
+        run,
         time=time + 1,
         ids=token,
-        length=torch.where(walk.done, walk.length, time + 1),
-        done=walk.done | over,
-        stuck=walk.stuck | stuck & ~walk.done,
+        length=torch.where(run.done, run.length, time + 1),
+        done=run.done | over,
+        stuck=run.stuck | stuck & ~run.done,
         state=state,
     )

@@ -1,6 +1,6 @@
-"""What a search found, read off the device: hypotheses, and pieces of them as they come.
+"""Extract hypotheses from a search state on the device: back-tracking and streaming.
 
-R prompts that leave   W beams or samples of a prompt   T steps   S source steps
+R finished prompts   W beams or samples per prompt   T steps   S source steps
 """
 
 from collections.abc import Iterator
@@ -19,42 +19,42 @@ from weft.errors import UserError
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One sequence that a search found."""
+    """One output sequence of a search."""
 
-    ids: list[int]  # with its prefix, without eos
-    score: float  # normalised log-probability of what follows the prefix
-    logps: list[float]  # by the model itself: one for each id, and one for eos where it ended
-    ended: bool  # False: the limit cut it off
-    forced: int = 0  # how many ids are its prefix
-    attention: np.ndarray | None = None  # (T, S) a row for each of `logps`
+    ids: list[int]  # including the forced prefix, excluding eos
+    score: float  # normalised log-probability of the tokens after the prefix
+    logps: list[float]  # by the model alone: one per id, and one for eos if it was reached
+    ended: bool  # eos was reached; False: cut off at the limit
+    forced: int = 0  # length of the forced prefix
+    attention: np.ndarray | None = None  # (T, S) one row per entry of `logps`
 
 
 @dataclass(frozen=True)
 class StreamDelta:
-    """What one sequence gained since the last look at it."""
+    """The new tokens of one sequence since the last check."""
 
     row: int
     sample: int
     ids: list[int]  # without eos
     logps: list[float]  # as in `Hypothesis`
-    ended: bool  # eos came
-    last: bool  # nothing more comes: eos came, or the limit is reached
+    ended: bool  # eos was reached
+    last: bool  # the sequence is complete: eos or the limit was reached
 
 
 def collect_samples(
-    walk: GreedyState, prompts: Tensor, settings: SearchSettings, eos: int
+    run: GreedyState, prompts: Tensor, settings: SearchSettings, eos: int
 ) -> Iterator[tuple[int, Hypothesis]]:
-    """The sequences of prompts that leave a walk, with their rows in the batch."""
+    """Yield the sequences of finished prompts, each with its row in the batch."""
     if not len(prompts):
         return
-    wish = walk.asked
-    parts = (wish.row, wish.forced, walk.length, walk.tokens, walk.logps)
-    index = beam_indices(prompts, walk.width)
+    constraints = run.constraints
+    parts = (constraints.row, constraints.forced, run.length, run.tokens, run.logps)
+    index = beam_indices(prompts, run.width)
     rows, forced, length, tokens, logps = _to_host(index, *parts)
     attention = sources = None
-    if walk.attention is not None:
-        attention, sources = _to_host(index, walk.attention, wish.source)
-    # Sums and norms of all rows at once: the steps that were chosen, not those that were forced.
+    if run.attention is not None:
+        attention, sources = _to_host(index, run.attention, constraints.source)
+    # Sums and norms of all rows at once, over chosen steps, not forced ones.
     steps = np.arange(tokens.shape[1])
     chosen = (steps >= forced[:, None]) & (steps < length[:, None])  # (R*W, T)
     scores = (
@@ -63,28 +63,28 @@ def collect_samples(
     )
     for i, size in enumerate(length.tolist()):
         ended = bool(tokens[i, size - 1] == eos)
-        seen = None if attention is None else attention[i, :size]
+        weights = None if attention is None else attention[i, :size]
         score = float(scores[i])
-        if settings.coverage_penalty and seen is not None and sources is not None:
-            logs = np.log(seen.sum(0).clip(MIN_COVERAGE, 1))  # (S,)
+        if settings.coverage_penalty and weights is not None and sources is not None:
+            logs = np.log(weights.sum(0).clip(MIN_COVERAGE, 1))  # (S,)
             score += settings.coverage_penalty * float(logs[sources[i]].sum())
         ids = tokens[i, : size - ended].tolist()
         yield (
             int(rows[i]),
-            Hypothesis(ids, score, logps[i, :size].tolist(), ended, int(forced[i]), seen),
+            Hypothesis(ids, score, logps[i, :size].tolist(), ended, int(forced[i]), weights),
         )
 
 
-def stream_deltas(walk: GreedyState, begin: int, done: np.ndarray, eos: int) -> list[StreamDelta]:
-    """What the rows that are not done gained since step `begin`; notes in `done` who is."""
-    now = int(walk.time)
-    fresh = (walk.asked.row, walk.length, walk.done, walk.tokens[:, begin:now])
+def stream_deltas(run: GreedyState, begin: int, done: np.ndarray, eos: int) -> list[StreamDelta]:
+    """Return the new tokens of unfinished rows since step `begin`; update `done`."""
+    now = int(run.time)
+    parts = (run.constraints.row, run.length, run.done, run.tokens[:, begin:now])
     rows, length, over, tokens, logps = (
-        part.cpu().numpy() for part in (*fresh, walk.logps[:, begin:now])
+        part.cpu().numpy() for part in (*parts, run.logps[:, begin:now])
     )
     out = []
     for i, row in enumerate(rows.tolist()):
-        draw = i % walk.width
+        draw = i % run.width
         if done[row, draw]:
             continue
         done[row, draw] = over[i]
@@ -98,89 +98,90 @@ def stream_deltas(walk: GreedyState, begin: int, done: np.ndarray, eos: int) -> 
 def backtrack(
     beams: BeamState, prompts: Tensor, settings: SearchSettings, eos: int
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """The best hypotheses of prompts that leave a beam search, with their rows in the batch."""
+    """Yield the best hypotheses of finished prompts, each list with its row in the batch."""
     if not len(prompts):
         return
-    wish, pool = beams.asked, beams.pool
+    constraints, pool = beams.constraints, beams.pool
     rows, forced, score, ends, slot, last, logp, tokens, logps, parents = _to_host(
-        prompts, wish.row[:: beams.width], wish.forced[:: beams.width],
+        prompts, constraints.row[:: beams.width], constraints.forced[:: beams.width],
         pool.rank, pool.time, pool.slot, pool.token, pool.logp,
         beams.tokens, beams.logps, beams.parents,
     )  # fmt: skip
     here = np.arange(len(rows))[:, None]
-    if pool.spent is not None:  # what diversity has cost does not count in what comes back
+    if pool.spent is not None:  # returned scores exclude the diversity penalty
         size = torch.from_numpy(ends + 1 - forced[:, None]).clamp(min=1)
         score = (
             score + _to_host(prompts, pool.spent)[0] / length_norm(size, settings).numpy()
         )  # (R, W)
     order = np.argsort(-score, axis=1, kind="stable")[:, : settings.num_return]  # (R, best)
     score, ends, slot, last, logp = (x[here, order] for x in (score, ends, slot, last, logp))
-    path, ids, own = _follow_parents(slot, ends, tokens, logps, parents)
+    path, ids, model_logps = _follow_parents(slot, ends, tokens, logps, parents)
     ids[here, np.arange(order.shape[1]), ends] = last
-    own[here, np.arange(order.shape[1]), ends] = logp
+    model_logps[here, np.arange(order.shape[1]), ends] = logp
     attention = None if beams.attention is None else _to_host(prompts, beams.attention)[0]
     for r, row in enumerate(rows.tolist()):
-        found = []
+        hypotheses = []
         for k in range(order.shape[1]):
             if score[r, k] == -np.inf:
                 continue
             end = int(ends[r, k])
             ended = bool(last[r, k] == eos)
             steps = np.arange(end + 1)
-            seen = None if attention is None else attention[r, steps, path[r, k, : end + 1]]
-            sequence, gained = ids[r, k, : end + 1 - ended], own[r, k, : end + 1]
-            found.append(
+            weights = None if attention is None else attention[r, steps, path[r, k, : end + 1]]
+            sequence, gained = ids[r, k, : end + 1 - ended], model_logps[r, k, : end + 1]
+            hypotheses.append(
                 Hypothesis(
                     sequence.tolist(),
                     float(score[r, k]),
                     gained.tolist(),
                     ended,
                     int(forced[r]),
-                    seen,
+                    weights,
                 )
             )
-        if not found:
+        if not hypotheses:
             raise no_hypothesis_error(row)
-        yield row, found
+        yield row, hypotheses
 
 
 def no_hypothesis_error(row: int) -> UserError:
-    """The error for a row that no sequence is possible for."""
+    """Return the error for a row whose constraints exclude every sequence."""
     return UserError(
-        f"Row {row}: no sequence is possible. The rules (allowed, forbidden, no_repeat, minimum) "
-        "leave nothing to choose; loosen them."
+        f"Row {row}: no sequence is possible. The constraints (allowed, forbidden, "
+        "no_repeat_ngram_size, min_length) exclude every token; loosen them."
     )
 
 
 def _follow_parents(
     slot: np.ndarray, ends: np.ndarray, tokens: np.ndarray, logps: np.ndarray, parents: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Follow hypotheses back: the beam each was at every step, its tokens and log-probabilities."""
+    """Follow hypotheses back to their beam, token and log-probability at every step."""
     here, steps = np.arange(len(slot))[:, None], int(ends.max(initial=0)) + 1
     path = np.zeros((*slot.shape, steps), np.int64)  # (R, best, T)
-    ids, own = np.zeros_like(path), np.zeros(path.shape, np.float32)
+    ids, model_logps = np.zeros_like(path), np.zeros(path.shape, np.float32)
     for t in range(steps - 1, -1, -1):
-        path[..., t] = slot  # right at the last step, and on the way from there
+        path[..., t] = slot  # correct from each hypothesis's last step backwards
         if t:
-            open_ = t <= ends  # later steps of longer hypotheses leave this one alone
-            ids[..., t - 1], own[..., t - 1] = tokens[here, t - 1, slot], logps[here, t - 1, slot]
+            open_ = t <= ends  # steps after a hypothesis's end must not change it
+            ids[..., t - 1] = tokens[here, t - 1, slot]
+            model_logps[..., t - 1] = logps[here, t - 1, slot]
             slot = np.where(open_, parents[here, t - 1, slot], slot)
-    return path, ids, own
+    return path, ids, model_logps
 
 
 def _to_host(index: Tensor, *parts: Tensor | None) -> list[np.ndarray]:
-    """Some rows of tensors with as many rows, on the host; those of one kind in one piece."""
+    """Copy rows of tensors to the host, one transfer per dtype."""
     present = [part for part in parts if part is not None]
-    found: dict[int, np.ndarray] = {}
+    arrays: dict[int, np.ndarray] = {}
     for dtype in {part.dtype for part in present}:
-        alike = [i for i, part in enumerate(present) if part.dtype == dtype]
-        wide = [present[i].reshape(len(present[i]), -1) for i in alike]
-        together = torch.cat(wide, 1)
-        if len(index) < len(together):  # in order, so that all of them need no picking
-            together = together.index_select(0, index.to(together.device))
-        pieces = np.split(
-            together.cpu().numpy(), np.cumsum([each.shape[1] for each in wide])[:-1], axis=1
+        same_dtype = [i for i, part in enumerate(present) if part.dtype == dtype]
+        flat = [present[i].reshape(len(present[i]), -1) for i in same_dtype]
+        joined = torch.cat(flat, 1)
+        if len(index) < len(joined):  # indices ascend, so selecting all rows is a no-op
+            joined = joined.index_select(0, index.to(joined.device))
+        columns = np.split(
+            joined.cpu().numpy(), np.cumsum([each.shape[1] for each in flat])[:-1], axis=1
         )
-        for i, piece in zip(alike, pieces, strict=True):
-            found[i] = piece.reshape(len(index), *present[i].shape[1:])
-    return [found[i] for i in range(len(present))]
+        for i, column in zip(same_dtype, columns, strict=True):
+            arrays[i] = column.reshape(len(index), *present[i].shape[1:])
+    return [arrays[i] for i in range(len(present))]

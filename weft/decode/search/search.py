@@ -1,9 +1,9 @@
-"""Turning the scores of steps into sequences; knows nothing of the network behind `step`.
+"""Sequence search over a step function; independent of the network behind `step`.
 
-Greedy search, beam search and sampling are three ways of taking a step (`search_walk`,
-`search_beam`); what they share is here: the loop, rows that leave it, and what comes out.
+Greedy search and sampling (`greedy`) and beam search (`beam`) each define one step. This module
+holds what they share: the loop, removal of finished rows, and the output.
 
-B prompts   W beams or samples of a prompt   N = B*W rows of the state   T steps   S source steps
+B prompts   W beams or samples per prompt   N = B*W rows of the state   T steps   S source steps
 """
 
 from collections.abc import Callable, Iterator
@@ -52,18 +52,18 @@ __all__ = [
     "stream",
 ]
 
-Step = Callable[[Tensor, State], tuple[Tensor, State]]  # ids (N,), state -> scores (N, V), state
+Step = Callable[[Tensor, State], tuple[Tensor, State]]  # ids (N,), state -> logits (N, V), state
 Run = TypeVar("Run", GreedyState, BeamState)
-# Takes the function of one step, of tensors only and without a look at the host, and returns one
-# that does the same faster: compiled, or as a graph of the device.
+# Takes a step function over tensors that never synchronises with the host, and returns a faster
+# equivalent: compiled, or as a CUDA graph.
 StepWrapper = Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
 NO_CONSTRAINTS = Constraints()
-SHRINK_BELOW = 7 / 8  # when fewer of the rows are open, the others leave the batch
+SHRINK_BELOW = 7 / 8  # drop finished rows once the open fraction is at most this
 
 
 @dataclass(frozen=True)
 class _SearchJob:
-    """One call of a search."""
+    """The arguments of one search."""
 
     step: Step
     state: State
@@ -71,9 +71,9 @@ class _SearchJob:
     batch: int
     bos: int | Tensor
     eos: int
-    rules: Constraints
-    faster: StepWrapper | None
-    begun: Any = None
+    constraints: Constraints
+    wrap_step: StepWrapper | None
+    initial: Any = None
 
 
 def search(
@@ -88,23 +88,23 @@ def search(
     wrap_step: StepWrapper | None = None,
     initial: GreedyState | BeamState | None = None,
 ) -> list[list[Hypothesis]]:
-    """The sequences of each row by the method of the settings, best first.
+    """Return the hypotheses of each row by the method of the settings, best first.
 
-    `bos` is what goes in first, for all rows or (B,) for each. Samples stay in the order in which
-    they are drawn. `begun` is a search of the same settings and rules before its first step, where
-    there is one already; then `state` is not asked for.
+    `bos` is the first input, one id for all rows or (B,). Samples keep the order in which they were
+    drawn. `initial` is a search state of the same settings and constraints before its first step;
+    if given, `state` is ignored.
     """
     job = _SearchJob(step, state, settings, batch, bos, eos, constraints, wrap_step, initial)
-    found: list[list[Hypothesis]] = [[] for _ in range(batch)]
+    results: list[list[Hypothesis]] = [[] for _ in range(batch)]
     if settings.method == "beam":
-        for beams, _, leaving in _run_beam(job):
-            for row, hypotheses in backtrack(beams, leaving, settings, eos):
-                found[row] = hypotheses
+        for beams, _, finished in _run_beam(job):
+            for row, hypotheses in backtrack(beams, finished, settings, eos):
+                results[row] = hypotheses
     else:
-        for walk, _, leaving in _run_greedy(job):
-            for row, hypothesis in collect_samples(walk, leaving, settings, eos):
-                found[row].append(hypothesis)
-    return found
+        for run, _, finished in _run_greedy(job):
+            for row, hypothesis in collect_samples(run, finished, settings, eos):
+                results[row].append(hypothesis)
+    return results
 
 
 def stream(
@@ -118,16 +118,16 @@ def stream(
     constraints: Constraints = NO_CONSTRAINTS,
     wrap_step: StepWrapper | None = None,
 ) -> Iterator[list[StreamDelta]]:
-    """The newest tokens of each row as they come, every `settings.check_every` steps."""
+    """Yield the new tokens of each row, every `settings.check_every` steps."""
     if settings.method == "beam":
         raise UserError(
-            "A beam cannot be streamed: its first token is known only at the end. "
+            "Beam search cannot stream: its first token is final only at the end. "
             "Use method = 'greedy' or 'sample'."
         )
     done = np.zeros((batch, _sample_count(settings)), bool)
     job = _SearchJob(step, state, settings, batch, bos, eos, constraints, wrap_step)
-    for walk, begin, _ in _run_greedy(job):
-        yield stream_deltas(walk, begin, done, eos)
+    for run, begin, _ in _run_greedy(job):
+        yield stream_deltas(run, begin, done, eos)
 
 
 def _sample_count(settings: SearchSettings) -> int:
@@ -135,42 +135,42 @@ def _sample_count(settings: SearchSettings) -> int:
 
 
 def _run_greedy(job: _SearchJob) -> Iterator[tuple[GreedyState, int, Tensor]]:
-    if job.begun is not None:
-        yield from _run_steps(job.begun, greedy.advance, job)
+    if job.initial is not None:
+        yield from _run_steps(job.initial, greedy.advance, job)
         return
-    settings, rules = job.settings, job.rules
+    settings, constraints = job.settings, job.constraints
     device, width = device_of(job.state), _sample_count(settings)
-    wish = build_constraints(
-        rules, settings, batch=job.batch, eos=job.eos, width=width, device=device
+    tensors = build_constraints(
+        constraints, settings, batch=job.batch, eos=job.eos, width=width, device=device
     )
-    seeds = list(rules.seeds) or [settings.seed + row for row in range(job.batch)]
-    walk = GreedyState.start(
+    seeds = list(constraints.seeds) or [settings.seed + row for row in range(job.batch)]
+    run = GreedyState.start(
         expand_beams(job.state, width),
-        wish,
+        tensors,
         ids=_first_ids(job, width, device),
         stream=random_streams(seeds, width, device),
         steps=_max_steps(job),
         width=width,
     )
-    yield from _run_steps(walk, greedy.advance, job)
+    yield from _run_steps(run, greedy.advance, job)
 
 
 def _run_beam(job: _SearchJob) -> Iterator[tuple[BeamState, int, Tensor]]:
-    if job.begun is not None:
-        yield from _run_steps(job.begun, beam.advance, job)
+    if job.initial is not None:
+        yield from _run_steps(job.initial, beam.advance, job)
         return
-    settings, rules = job.settings, job.rules
+    settings, constraints = job.settings, job.constraints
     device, width = device_of(job.state), settings.num_beams
-    wish = build_constraints(
-        rules, settings, batch=job.batch, eos=job.eos, width=width, device=device
+    tensors = build_constraints(
+        constraints, settings, batch=job.batch, eos=job.eos, width=width, device=device
     )
     beams = BeamState.start(
         expand_beams(job.state, width),
-        wish,
+        tensors,
         settings,
         ids=_first_ids(job, width, device),
         steps=_max_steps(job),
-        past=_stepwise_constraint(rules) is not None
+        past=_stepwise_constraint(constraints) is not None
         or settings.repetition_penalty != 1
         or settings.no_repeat_ngram_size > 0,
     )
@@ -183,63 +183,71 @@ def _first_ids(job: _SearchJob, width: int, device: torch.device) -> Tensor:
 
 
 def _max_steps(job: _SearchJob) -> int:
-    """After how many steps every row has reached its limit."""
-    limit = list(job.rules.limit) or [job.settings.max_length] * job.batch
-    forced = [len(ids) for ids in job.rules.prefix] or [0] * job.batch
+    """Return the number of steps after which every row has reached its limit."""
+    limit = list(job.constraints.limit) or [job.settings.max_length] * job.batch
+    forced = [len(ids) for ids in job.constraints.prefix] or [0] * job.batch
     return max((a + b for a, b in zip(limit, forced, strict=True)), default=0)
 
 
-def _stepwise_constraint(rules: Constraints) -> AllowedTokens | None:
-    """The rule that is asked at every step, where there is one."""
-    return None if isinstance(rules.allowed, Tensor) else rules.allowed
+def _stepwise_constraint(constraints: Constraints) -> AllowedTokens | None:
+    """Return the constraint that is evaluated at every step, if any."""
+    return None if isinstance(constraints.allowed, Tensor) else constraints.allowed
 
 
 def _run_steps(
     run: Run, advance: Callable[..., Run], job: _SearchJob
 ) -> Iterator[tuple[Run, int, Tensor]]:
-    """Take steps until all are finished; the run at each look, since which step, and who leaves.
+    """Step until all rows are finished; yield at each check the run, its last check, and finished.
 
-    The host waits for the device only at a look.
+    The host synchronises with the device only at a check.
     """
-    settings, asks = job.settings, _stepwise_constraint(job.rules)
-    assert asks is None or job.faster is None, "what is asked on the host cannot be in a graph"
-    body: Callable[..., Run] = partial(
-        advance, step=job.step, settings=settings, eos=job.eos, read=job.rules.attention
+    settings, stepwise = job.settings, _stepwise_constraint(job.constraints)
+    assert stepwise is None or job.wrap_step is None, (
+        "a constraint evaluated on the host cannot be part of a CUDA graph"
     )
-    if job.faster is not None:
-        body = job.faster(body)
-    every = settings.check_every or (1 if run.ids.device.type == "cpu" else 8)
+    body: Callable[..., Run] = partial(
+        advance,
+        step=job.step,
+        settings=settings,
+        eos=job.eos,
+        read_attention=job.constraints.attention,
+    )
+    if job.wrap_step is not None:
+        body = job.wrap_step(body)
+    check_every = settings.check_every or (1 if run.ids.device.type == "cpu" else 8)
     begin, steps = 0, run.tokens.shape[1]
     for now in range(1, steps + 1) if job.batch else ():
         with torch.no_grad():
-            if asks is None:
+            if stepwise is None:
                 run = body(run)
             else:
                 assert run.past is not None
-                run = body(run, mask=asks(run.past[:, : now - 1], run.asked.row))
-        if now % every and now < steps:
+                run = body(run, mask=stepwise(run.past[:, : now - 1], run.constraints.row))
+        if now % check_every and now < steps:
             continue
-        done, wrong = run.flags()  # both (B,)
-        _check_rows(run, wrong)
-        left = int((~done).sum())
-        leave = left == 0 or (settings.drop_finished and left <= SHRINK_BELOW * len(done))
-        yield run, begin, (done & leave).nonzero()[:, 0]
+        done, failed = run.flags()  # both (B,)
+        _check_rows(run, failed)
+        unfinished = int((~done).sum())
+        drop = unfinished == 0 or (
+            settings.drop_finished and unfinished <= SHRINK_BELOW * len(done)
+        )
+        yield run, begin, (done & drop).nonzero()[:, 0]
         begin = now
-        if left == 0:
+        if unfinished == 0:
             return
-        if leave:
-            run = run.kept((~done).nonzero()[:, 0].to(run.ids.device))
+        if drop:
+            run = run.select((~done).nonzero()[:, 0].to(run.ids.device))
 
 
-def _check_rows(run: GreedyState | BeamState, wrong: Tensor) -> None:
-    """A UserError for rows that nothing can follow, or whose scores are not numbers."""
-    if not bool(wrong.any()):
+def _check_rows(run: GreedyState | BeamState, failed: Tensor) -> None:
+    """Raise a UserError if a row has no possible next token or its logits are NaN."""
+    if not bool(failed.any()):
         return
-    prompt = wrong.nonzero()[:1, 0].to(run.ids.device)  # (1,)
-    row = int(run.asked.row[prompt * run.width])
+    prompt = failed.nonzero()[:1, 0].to(run.ids.device)  # (1,)
+    row = int(run.constraints.row[prompt * run.width])
     if isinstance(run, BeamState) or bool(run.logps[beam_indices(prompt, run.width)].isnan().any()):
         raise UserError(
-            f"Row {row}: the model's scores are not numbers (NaN). Look for NaN in its inputs and "
-            "weights, or compute in a wider precision."
+            f"Row {row}: the model's logits are NaN. Check its inputs and weights for NaN, "
+            "or compute in a wider precision."
         )
     raise no_hypothesis_error(row)

@@ -1,4 +1,4 @@
-"""The settings of a search for sequences: names, types and defaults. Importable without torch."""
+"""Settings of sequence search: names, types and defaults. Importable without torch."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -15,40 +15,42 @@ WeightDtype = Literal["float32", "int8"]
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How sequences are searched for; lengths count what the search chooses, eos included."""
+    """Search options; lengths count the tokens the search chooses, including eos."""
 
     method: Method = "beam"
-    max_length: int = 200  # longest sequence
-    min_length: int = 0  # shortest sequence
+    max_length: int = 200
+    min_length: int = 0
     # beam
     num_beams: int = 5  # open hypotheses, and at most as many finished ones
-    num_return: int = 1  # hypotheses that come back
-    # divide by ((5+n)/6)^length_penalty, by n^length_penalty, or by nothing
+    num_return: int = 1  # hypotheses to return
+    # divide by ((5+n)/6)^length_penalty, by n^length_penalty, or not at all
     length_normalisation: Normalise = "wu"
     length_penalty: float = 0.6
-    coverage_penalty: float = 0.0  # weight of Wu's coverage penalty; needs attention
-    # exact: no open beam can still win; likely: none would if it ended now; full: enough ended
+    coverage_penalty: float = (
+        0.0  # weight of the coverage penalty (Wu et al. 2016); needs attention
+    )
+    # exact: no open beam can still win; likely: none would win if it ended now; full: beam is full
     stop: Stop = "exact"
-    num_beam_groups: int = 1  # of diverse beam search, each with num_beams / num_beam_groups
-    # what a token costs for each time an earlier group took it in this step
+    num_beam_groups: int = 1  # diverse beam search: groups of num_beams / num_beam_groups beams
+    # penalty per earlier group that chose the same token in this step
     diversity_penalty: float = 0.5
     # sample
-    num_samples: int = 1  # for each row
+    num_samples: int = 1  # per row
     temperature: float = 1.0
-    top_k: int = 0  # only this many tokens; 0 = all
-    top_p: float = 1.0  # only the likeliest tokens that hold this mass
-    typical_p: float = 1.0  # only the tokens nearest the expected surprise that hold this mass
+    top_k: int = 0  # keep the k most probable tokens; 0 = all
+    top_p: float = 1.0  # nucleus sampling: keep the smallest set with this probability
+    typical_p: float = 1.0  # typical sampling: keep this mass nearest to the entropy
     seed: int = 0
     # all
-    repetition_penalty: float = 1.0  # Keskar's penalty of tokens that came before
-    no_repeat_ngram_size: int = 0  # no n-gram of this length may come twice; 0 = off
-    drop_finished: bool = True  # rows that are finished leave the batch
-    # steps between looks at what is finished; 0 = 1 on a processor, 8 elsewhere
+    repetition_penalty: float = 1.0  # of tokens that occurred before (Keskar et al. 2019)
+    no_repeat_ngram_size: int = 0  # block repeated n-grams of this length; 0 = off
+    drop_finished: bool = True  # drop finished rows from the batch
+    # steps between checks for finished rows; 0 = 1 on a CPU, 8 elsewhere
     check_every: int = 0
-    # On a GPU: steps as graphs of the device, from the fourth of a shape on, and whole steps
-    # compiled once a shape had 50,000; from the first with "compiled"; one by one with "off".
+    # On a GPU, "auto" replays CUDA graphs from the fourth step of a shape on and compiles a shape
+    # after 50,000 steps; "compiled" compiles at once; "off" launches kernels one by one.
     cuda_graphs: GraphMode = "auto"
-    # On a processor: "int8" lets Transformers step with rounded weights, faster and less exactly.
+    # On a CPU, "int8" lets Transformers step with quantised weights: faster, less exact.
     weight_dtype: WeightDtype = "float32"
 
     def __post_init__(self) -> None:
@@ -58,45 +60,45 @@ class SearchSettings:
         if self.num_return > self.num_beams:
             raise UserError(
                 f"generate.num_return is {self.num_return}, but a search with "
-                f"{self.num_beams} beams finds at most {self.num_beams}. Lower it, or raise "
+                f"{self.num_beams} beams returns at most {self.num_beams}. Lower it, or raise "
                 "generate.num_beams."
             )
         if self.num_beams % self.num_beam_groups:
             raise UserError(
                 f"generate.num_beam_groups is {self.num_beam_groups}, which does not divide "
-                f"generate.num_beams {self.num_beams}: the groups must be of equal size."
+                f"generate.num_beams {self.num_beams}. All groups must have the same size."
             )
         if self.min_length > self.max_length:
             raise UserError(
-                f"generate.min_length {self.min_length} is over generate.max_length "
-                f"{self.max_length}: no sequence is both that long and that short."
+                f"generate.min_length {self.min_length} is above generate.max_length "
+                f"{self.max_length}. Lower min_length or raise max_length."
             )
 
     def _check_numbers(self) -> None:
         for name in ("max_length", "num_beams", "num_return", "num_beam_groups", "num_samples"):
-            self._want(name, getattr(self, name) >= 1, "at least 1")
+            self._require(name, getattr(self, name) >= 1, "at least 1")
         penalties = ("coverage_penalty", "diversity_penalty")
         for name in ("min_length", "top_k", "no_repeat_ngram_size", "check_every", *penalties):
-            self._want(name, getattr(self, name) >= 0, "0 or more")
+            self._require(name, getattr(self, name) >= 0, "0 or more")
         for name in ("top_p", "typical_p"):
-            self._want(name, 0 < getattr(self, name) <= 1, "over 0 and at most 1 (1 = off)")
-        self._want("repetition_penalty", self.repetition_penalty >= 1, "at least 1 (1 = off)")
-        fix = "over 0; for the likeliest token at each step use method = 'greedy'"
-        self._want("temperature", self.temperature > 0, fix)
+            self._require(name, 0 < getattr(self, name) <= 1, "over 0 and at most 1 (1 = off)")
+        self._require("repetition_penalty", self.repetition_penalty >= 1, "at least 1 (1 = off)")
+        fix = "above 0; for the most probable token at each step use method = 'greedy'"
+        self._require("temperature", self.temperature > 0, fix)
 
-    def _want(self, name: str, good: bool, wanted: str) -> None:
-        # `good` is False for NaN as well; infinity is refused by its kind.
+    def _require(self, name: str, good: bool, wanted: str) -> None:
+        # `good` is False for NaN too; _check_type refuses infinity.
         if not good:
             raise UserError(f"generate.{name} is {getattr(self, name)}; it must be {wanted}.")
 
 
-@cache  # settings are made for every search, and hints take milliseconds
+@cache  # every search builds settings, and resolving hints takes milliseconds
 def _hints() -> dict[str, Any]:
     return get_type_hints(SearchSettings)
 
 
 def _check_type(name: str, hint: Any, value: Any) -> None:
-    """A UserError for a value of another type, or a choice that is not known."""
+    """Raise a UserError for a value of the wrong type or an unknown choice."""
     if choices := get_args(hint):
         if value not in choices:
             raise unknown_name("choice", str(value), choices, f"generate.{name}")

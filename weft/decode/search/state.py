@@ -1,7 +1,7 @@
-"""Rows of a state: any nest of tensors whose first axis is the batch.
+"""Batch operations on decoder states: any nest of tensors whose first axis is the batch.
 
-A nest is made of tuples, lists, dictionaries and dataclasses; what is no tensor, and a tensor
-without axes, belongs to all rows alike.
+A nest consists of tuples, lists, dictionaries and dataclasses. Values that are not tensors, and
+tensors without axes, belong to all rows.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ TensorFunction = Callable[[Tensor], Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class PerPrompt:
-    """A part of a state with one row a prompt, however many beams or samples a prompt has.
+    """A part of a state with one row per prompt, for any number of beams or samples per prompt.
 
-    What all beams of a prompt have in common (the memory, its keys and values) is neither copied
-    nor reordered when it is kept in here. A step then sees `len(ids)` rows that are a multiple of
-    the rows in here, the beams of a prompt next to each other.
+    It holds what all beams of a prompt share (encoder states, their keys and values): neither
+    expanded nor reordered. A step sees `len(ids)` rows, a multiple of the rows in here; the beams
+    of a prompt are adjacent.
     """
 
     value: Any
@@ -30,29 +30,28 @@ class PerPrompt:
 
 @dataclasses.dataclass(frozen=True)
 class Pinned:
-    """A part of a state with a row for every beam that stays where it is when beams change places.
+    """A part of a state with one row per beam that `reorder` leaves in place.
 
-    Another part of the state says which row of the prompt is whose. In everything but `reorder`
-    this is a part like any other.
+    Another part of the state maps beams to rows. All other operations treat it like any part.
     """
 
     value: Any
 
 
 def reorder(state: Nest, index: Tensor) -> Nest:
-    """Pick rows of a state; the beams of a prompt stay its own, so shared parts are left alone."""
+    """Select rows of a state; `PerPrompt` and `Pinned` parts stay as they are."""
     return map_tensors(lambda part: _select_rows(part, index), state, None, pinned=False)
 
 
 def expand_beams(state: Nest, times: int) -> Nest:
-    """Each row `times` times, next to each other; shared parts stay as they are."""
+    """Repeat each row `times` times, copies adjacent; `PerPrompt` parts stay as they are."""
     if times == 1:
         return state
     return map_tensors(lambda part: part.repeat_interleave(times, 0) if part.dim() else part, state)
 
 
 def select_prompts(state: Nest, prompts: Tensor, width: int) -> Nest:
-    """The rows of some prompts, where each prompt has `width` rows and one row of shared parts."""
+    """Select the rows of prompts: `width` rows each, and one row of `PerPrompt` parts."""
     index = beam_indices(prompts, width)
     return map_tensors(
         lambda part: _select_rows(part, index), state, lambda part: _select_rows(part, prompts)
@@ -60,24 +59,24 @@ def select_prompts(state: Nest, prompts: Tensor, width: int) -> Nest:
 
 
 def beam_indices(prompts: Tensor, width: int) -> Tensor:
-    """Indices of the rows of some prompts, where each has `width` of them."""
+    """Return the row indices of prompts that have `width` rows each."""
     return (prompts[:, None] * width + torch.arange(width, device=prompts.device)).flatten()
 
 
 def iter_tensors(state: Any) -> Iterator[Tensor]:
-    """Every tensor of a nest, in a fixed order."""
-    found: list[Tensor] = []
+    """Yield every tensor of a nest, in a fixed order."""
+    collected: list[Tensor] = []
 
-    def note(part: Tensor) -> Tensor:
-        found.append(part)
+    def collect(part: Tensor) -> Tensor:
+        collected.append(part)
         return part
 
-    map_tensors(note, state, note)
-    return iter(found)
+    map_tensors(collect, state, collect)
+    return iter(collected)
 
 
 def copy_into(old: Any, new: Any) -> None:
-    """Write the tensors of a nest into those of another of the same shape, for static memory."""
+    """Copy the tensors of `new` into those of `old`, a nest of the same shape in static memory."""
     pairs = [
         (a, b) for a, b in zip(iter_tensors(old), iter_tensors(new), strict=True) if a is not b
     ]
@@ -85,11 +84,11 @@ def copy_into(old: Any, new: Any) -> None:
         for target, source in pairs:
             target.copy_(source)
         return
-    # Those of one kind at once, because a device starts few kernels sooner than many.
+    # One fused copy per dtype, device and layout: fewer kernel launches.
     kinds: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
     for target, source in pairs:
-        alike = target.stride() == source.stride()
-        kind = (target.dtype, source.dtype, target.device, source.device, alike)
+        same_strides = target.stride() == source.stride()
+        kind = (target.dtype, source.dtype, target.device, source.device, same_strides)
         targets, sources = kinds.setdefault(kind, ([], []))
         targets.append(target)
         sources.append(source)
@@ -98,7 +97,7 @@ def copy_into(old: Any, new: Any) -> None:
 
 
 def device_of(state: Any) -> torch.device:
-    """Where the state lives; a state without tensors lives on the host."""
+    """Return the device of a state; CPU for a state without tensors."""
     first = next(iter_tensors(state), None)
     return torch.device("cpu") if first is None else first.device
 
@@ -110,9 +109,9 @@ def map_tensors(
     *,
     pinned: bool = True,
 ) -> Nest:
-    """The nest with every tensor changed; those in `Shared` by a change of their own, or not.
+    """Apply `change` to every tensor of a nest; `per_prompt`, if any, to those in `PerPrompt`.
 
-    Without `unmoved`, those in `Unmoved` stay as they are.
+    Without `pinned`, tensors in `Pinned` stay as they are.
     """
 
     def walk(part: Any) -> Any:
@@ -121,7 +120,7 @@ def map_tensors(
     if isinstance(nest, Tensor):
         return change(nest)  # type: ignore[return-value]
     if nest is None:
-        return nest  # said apart, because a compiler cannot ask whether None is a dataclass
+        return nest  # tested first: the compiler cannot evaluate is_dataclass(None)
     if isinstance(nest, PerPrompt):
         return nest if per_prompt is None else PerPrompt(map_tensors(per_prompt, nest.value))  # type: ignore[return-value]
     if isinstance(nest, Pinned) and not pinned:
@@ -139,5 +138,5 @@ def map_tensors(
 
 
 def _select_rows(part: Tensor, index: Tensor) -> Tensor:
-    # Lengths may stay on the host while the rest of a state is on a device.
+    # Lengths may live on the host while the rest of a state is on a device.
     return part.index_select(0, index.to(part.device)) if part.dim() else part
