@@ -283,7 +283,7 @@ class Generator:
     def _first_step(self, scores: Any, settings: SearchSettings) -> GenerationBatch:
         """The first step of some answers."""
         head, memory, rules = scores.head, scores.memory, NO_CONSTRAINTS
-        if head.beyond:
+        if head.extended_vocab_start:
             decoder, state = head.decoder, scores.start()
         else:
             decoder = pack_if_possible(head.decoder)

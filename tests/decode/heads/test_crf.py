@@ -283,7 +283,7 @@ def test_a_length_at_which_nothing_is_allowed():
     crf = CRF(3, (BIO[0], BIO[1], ends))
     emissions = Padded(torch.zeros(2, 4, 3), torch.tensor([4, 1]))
     for ask in (crf.log_partition, crf.viterbi, crf.marginals):
-        with pytest.raises(UserError, match="Row 1: no sequence of 1 labels is allowed"):
+        with pytest.raises(UserError, match="Row 1: the transitions allow no sequence of 1 labels"):
             ask(emissions)
 
 

@@ -135,7 +135,7 @@ def test_the_table_is_the_embedders_and_saved_once():
 
 def test_an_embedder_without_words_is_told():
     parts = {**PARTS, "embedder": {"kind": "ngrams", "width": 7}}
-    with pytest.raises(UserError, match="head 'masked' scores words by the table of the embedder"):
+    with pytest.raises(UserError, match="head 'masked' scores words with the embedder's table"):
         Model(parts, vocabulary_size=V, outputs=(V, True))
 
 
