@@ -1,4 +1,4 @@
-"""How far a fit is, told to whoever waits for it."""
+"""Progress of a fit, reported to a callback."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """What is being done, and how much of the whole is behind."""
+    """A step of a fit and the fraction completed."""
 
     share: float
     what: str

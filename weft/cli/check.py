@@ -160,7 +160,7 @@ def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None
 
 
 def _show_words(console: "Console", diagnosis: "Diagnosis", limit: int) -> None:
-    """How long the targets are, and how many words there are on either side."""
+    """Print target lengths and the vocabulary of each side."""
     from rich.table import Table
 
     if diagnosis.targets:

@@ -121,7 +121,7 @@ def evaluate(
 def _mistakes(
     predictor: "Predictor", errors: int, report: str, as_json: bool
 ) -> "Mistakes | Sampled | None":
-    """Where mistakes are counted, for a model that answers at every word or that writes."""
+    """Return the error collector for a tagger, parser or generator."""
     from weft.explain.method import writes
 
     if kind := writes(predictor):
@@ -161,7 +161,7 @@ def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
 
 
 def _show(mistakes: "Mistakes | Sampled", errors: int) -> None:
-    """What went wrong: of words and their labels, or of texts."""
+    """Print the errors of word-level or text-level predictions."""
     from weft.report.analysis.classification import Classified
     from weft.report.analysis.mistakes import Mistakes
 

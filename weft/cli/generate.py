@@ -188,7 +188,7 @@ def _read(file: str) -> Iterator[str]:
 
 
 class _Out:
-    """What is written, on its way to the terminal or to a file."""
+    """Write generated text to the terminal or a file."""
 
     def __init__(
         self,

@@ -79,14 +79,14 @@ Trust = Annotated[
 
 
 def bad_row_policy(value: str) -> Literal["error", "skip"]:
-    """What --on-bad-row says, checked."""
+    """Check --on-bad-row."""
     if value not in ("error", "skip"):
         raise UserError(f"--on-bad-row should be error or skip, got '{value}'.")
     return "skip" if value == "skip" else "error"
 
 
 def data_for_model(predictor: "Predictor", file: str, **given: Any) -> "Data":
-    """How a file is read for a trained model: as its training file unless something else is given.
+    """Return the data settings for a file: those of the training file unless overridden.
 
     The file beside it holds the right answers where there was one in training, or one is named;
     of files joined by a comma the others do.
@@ -138,7 +138,7 @@ def _fit_columns(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any
 
 
 def label_names(value: str) -> tuple[str, ...] | None:
-    """What --names says, for the configuration; None where it is not given."""
+    """Parse --names for the configuration; None if not given."""
     from weft.text.label_names import parse_names
 
     return parse_names(value) or None
@@ -161,5 +161,5 @@ def apply(config: "Config", flags: dict[str, Any], sets: list[str]) -> "Config":
 
 
 def weight_dtype(rounded: bool) -> str:
-    """What `weft.load` calls the weights that --int8 asks for, or those a model has."""
+    """Return the weight dtype that `weft.load` takes for --int8."""
     return "int8" if rounded else "float32"

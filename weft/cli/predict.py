@@ -176,7 +176,7 @@ def _read_inputs(
 
 
 def _whole(text: str) -> bool:
-    """Whether a text has words and no blank among them."""
+    """Return True if the text has words and no mask token."""
     from weft.tasks.mlm import BLANK
 
     return bool(text.strip()) and not BLANK.search(text)
@@ -200,7 +200,7 @@ def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> It
 
 
 def _of_record(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
-    """Where records stand in a table: as in the training file, whose label is no slot."""
+    """Return the record columns of a table: those of the training file, without its label."""
     from weft.text.read import Columns, table_layout
 
     fields = tuple(saved.get("fields", ()))
@@ -214,7 +214,7 @@ def _of_record(saved: dict[str, Any], file: str, default: "Columns") -> "Columns
 
 
 def _of_words(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
-    """Where words and tags stand in a column file: as in the training files, where it has these."""
+    """Return the word and tag columns of a file: those of the training files if present."""
     from dataclasses import replace
 
     from weft.text.column_layout import detect_layout
@@ -230,7 +230,7 @@ def _of_words(saved: dict[str, Any], file: str, default: "Columns") -> "Columns"
 
 
 def _of_pair(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
-    """Where both texts stand in a table: as in the training file, where its columns are there."""
+    """Return the columns of a text pair: those of the training file if present."""
     from weft.text.read import Columns, table_layout
 
     if "" in (saved["text"], saved["text_pair"]):
@@ -322,7 +322,7 @@ def _line(answer: "Answer") -> str:
 
 
 def _in_passage(answer: "Answer") -> bool:
-    """Whether it is one span that answers a question, and not all that there are."""
+    """Return True if the answer is one span in a passage."""
     annotation = answer.structure
     return annotation is not None and annotation.kind == "answer"
 

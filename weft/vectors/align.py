@@ -35,7 +35,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Alignment:
-    """How a source vector gets to where its translation lies in the target's space.
+    """A rotation that maps source vectors into the target space.
 
     `shift` is taken off a source vector before the rotation and `base` added after it: the means
     of the pairs' two sides, where they are centred.
@@ -169,7 +169,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Precision:
-    """How often a right translation is among the first; only words with vectors are asked."""
+    """Precision at k over the dictionary words that have vectors."""
 
     words: int
     found: int

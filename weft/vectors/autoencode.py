@@ -66,7 +66,7 @@ class Denoising(nn.Module):
             self.bias.copy_(odds)
 
     def bag(self, source: Padded) -> Tensor:
-        """Which entries each row holds, 1 or 0."""
+        """Return multi-hot rows: 1 for each entry a row holds."""
         rows = torch.zeros(len(source), len(self.bias), device=source.data.device)  # (B, V)
         rows.scatter_(1, source.data.masked_fill(~source.mask, 0), 1.0)
         rows[:, :SPECIAL] = 0

@@ -1,4 +1,4 @@
-"""Who stands near whom, and how often: word pairs of a corpus counted in bounded memory.
+"""Co-occurrence counts of word pairs in bounded memory.
 
 A dense block holds the pairs of frequent words, hashed tables the others. A part of a table that is
 full goes to a file; in the end each part is read back by itself, summed and put in random order.
@@ -180,7 +180,7 @@ class _Counter:
         self.file.flush()
 
     def entries(self, part: int) -> Iterator[np.ndarray]:
-        """What was counted of a part, in pieces whose keys repeat."""
+        """Yield the counts of a part in chunks; keys may repeat across chunks."""
         for offset, entries in self.runs[part]:
             raw = os.pread(self.file.fileno(), entries * ENTRY.itemsize, offset)
             yield np.frombuffer(raw, ENTRY)

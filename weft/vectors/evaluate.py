@@ -1,4 +1,4 @@
-"""How good word vectors are: likeness as people see it, and analogies, with what was not covered.
+"""Evaluation of word vectors: human similarity and analogies, with coverage.
 
 V words   E width of a vector   Q analogies
 """

@@ -30,7 +30,7 @@ BLOCK = 2**18  # pairs that are shuffled together; the blocks come in a new orde
 
 @dataclass(frozen=True)
 class Factors:
-    """What was learnt: a vector and a bias of each word, as word and as context."""
+    """The learned word and context vectors with their biases."""
 
     vectors: np.ndarray  # (V, 2, 2, E): word or context; numbers or summed squares of their steps
     biases: np.ndarray  # (V, 2, 2)

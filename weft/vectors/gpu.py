@@ -118,7 +118,7 @@ class Gpu:
         return tuple(array.to(self.device) for array in joined)  # type: ignore[return-value]
 
     def _stop(self, sentence: int) -> int:
-        """Where the sentences before this one end."""
+        """Return the end of the sentences before this one."""
         return int(self.corpus.ends[sentence - 1]) if sentence else 0
 
     def _windows(self, ids: Tensor, ends: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -189,7 +189,7 @@ def usable(runtime: Runtime, settings: Settings) -> None:
 def _moves(
     corpus: Corpus, settings: Settings, pieces: SubwordTables | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How many programs move each input row, and each output row, at the same time."""
+    """Return how many programs update each input and output row at once."""
     noise = (settings.negative, settings.power)
     around, aimed = aims.moves(corpus.counts, settings.sample, settings.window, noise)
     if pieces is None:
@@ -201,7 +201,7 @@ def _moves(
 
 
 def _calm(moves: Tensor, pull: float) -> Tensor:
-    """How much of each of n moves at once to keep, so that they go 1 − e^(−n·pull) of the way."""
+    """Return the fraction of n simultaneous updates to keep, for a step of 1 − e^(−n·pull)."""
     way = (moves * pull).clamp(min=1e-6)
     return -torch.expm1(-way) / way
 

@@ -1,4 +1,4 @@
-"""What word2vec predicts and skips: the noise, the tree over words, the sub-sampling.
+"""Sampling tables of word2vec: noise, Huffman tree, sub-sampling.
 
 V words
 """
@@ -61,7 +61,7 @@ def moves(
 
 
 def keep_fraction(moves: np.ndarray, pull: float, threads: int) -> np.ndarray:
-    """How much of each thread's steps to keep when a row was moved so often by all of them.
+    """Return the fraction of each thread's updates to keep for rows updated by all threads.
 
     If a move goes the share `pull` of the way to its goal, n moves go 1 − e^(−n·pull). Steps that
     threads made apart, from the same place, are scaled to go as far as one after the other.

@@ -128,7 +128,7 @@ class Vectors:
         return f"Vectors({len(self)} words × {self.width}{more})"
 
     def __contains__(self, word: object) -> bool:
-        """Whether the word is in the vocabulary; sub-words give vectors to others too."""
+        """Return True if the word is in the vocabulary; subwords give vectors to others, too."""
         return word in self.index
 
     def __getitem__(self, word: str) -> np.ndarray:
@@ -146,7 +146,7 @@ class Vectors:
         return found
 
     def _composed(self, word: str) -> bool:
-        """Whether a word outside the vocabulary has n-grams to make a vector of."""
+        """Return True if an out-of-vocabulary word has n-grams to build a vector from."""
         return self.subwords is not None and bool(self.subwords.rows(word))
 
     def unknown(self, word: str) -> UserError:

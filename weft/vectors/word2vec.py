@@ -41,7 +41,7 @@ LEAST = 1e-4  # of the rate is left at the end
 
 @dataclass(frozen=True)
 class Settings:
-    """How to learn; the names are those of `learn`."""
+    """Training settings; the names are those of `train_vectors`."""
 
     method: Method = "skipgram"
     width: int = 100
@@ -221,7 +221,7 @@ class Word2VecTrainer:
         return max(1, min(CHUNK_TOKENS, words // (TURNS * self.settings.threads)))
 
     def moves(self) -> tuple[np.ndarray, np.ndarray]:
-        """How often all threads move the first rows of either table, between two settlings."""
+        """Return how often all threads update the first rows of each table between two syncs."""
         settings, counts = self.settings, self.corpus.counts
         tree = settings.loss == "hierarchical"
         noise = None if tree else (settings.negative, settings.power)

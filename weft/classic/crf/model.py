@@ -103,7 +103,7 @@ class LinearCRF:
         return out
 
     def tagged(self, sentences: Sequence[Features]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each sentence the numbers of its best labels (T,), and how probable each is (T,)."""
+        """Return the best label ids (T,) of each sentence and their probabilities (T,)."""
         out = [(np.zeros(0, np.int64), np.zeros(0))] * len(sentences)
         for places, own in self._grouped(sentences):
             paths = self._viterbi(own)  # (B, T)
@@ -114,7 +114,7 @@ class LinearCRF:
         return out
 
     def parameters(self) -> int:
-        """How many weights were learned."""
+        """The number of learned weights."""
         return self._table().nnz + self.transitions.size
 
     def save(self, folder: Path, name: str = WEIGHTS) -> None:

@@ -160,7 +160,7 @@ class Tagger:
         return list(zip(one.words, *(column(one, name) for name in self.columns), strict=True))
 
     def parameters(self) -> int:
-        """How many weights were learned, of all chains."""
+        """The number of learned weights in all chains."""
         return sum(chain.parameters() for chain in (*self.before, *self.chains))
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:

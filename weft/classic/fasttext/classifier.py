@@ -225,7 +225,7 @@ class FastText:
         return found, np.array(spans, np.int64).reshape(-1, 2)
 
     def parameters(self) -> int:
-        """How many numbers were learned for the scores."""
+        """The number of learned weights."""
         return len(self.table) * self.width + self.outputs.size + self.bias.size
 
     def save(self, folder: Path) -> None:
@@ -305,7 +305,7 @@ def _training_targets(targets: np.ndarray, task: Task, space: Space) -> Training
 
 
 def _private_copy(weights: Weights) -> tuple[Weights, Weights]:
-    """What a thread has for itself, and a copy of it."""
+    """Return a thread's private rows and a copy of them."""
     own = weights._replace(
         near=weights.table[:NEAR].copy(),
         near_gains=weights.gains[:NEAR].copy(),

@@ -29,7 +29,7 @@ class Tokens(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Which row a word or an n-gram has; -1 where training did not keep it."""
+    """The row of each word or n-gram; -1 if training did not keep it."""
 
     keys: np.ndarray  # (S,) uint64 hashes of words, 0 where a slot is free
     rows: np.ndarray  # (S,) int32
@@ -99,7 +99,7 @@ def hashed(text, limits, kinds, lower, tokens) -> int:  # type: ignore[no-untype
 
 @compiled
 def _slot(keys, value):  # type: ignore[no-untyped-def]
-    """Where a hash stands in the table, or would."""
+    """Return the slot of a hash in the table, or the free one where it belongs."""
     mask = np.uint64(keys.size - 1)
     slot = (value ^ value >> _32) & mask
     while keys[slot] != 0 and keys[slot] != value:

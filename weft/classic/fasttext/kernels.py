@@ -21,7 +21,7 @@ _compiled = njit(nogil=True, boundscheck=False, cache=True, fastmath=True, error
 
 
 class Weights(NamedTuple):
-    """What is learned; the gains are sums of squared gradients, one for each row and score.
+    """The learned weights; gains are AdaGrad's sums of squared gradients, one per row and score.
 
     A thread among others has all but the table for itself, and copies of its first rows, which
     are the frequent ones: if all wrote to those, they would wait for each other's memory.
@@ -38,7 +38,7 @@ class Weights(NamedTuple):
 
 
 class TrainingTargets(NamedTuple):
-    """What training texts should lead to: classes under SOFTMAX, else a row of numbers each."""
+    """Training targets: classes under SOFTMAX, else a row of numbers per text."""
 
     kind: int
     labels: np.ndarray  # (n,) int32
@@ -144,7 +144,7 @@ def _errors(scores, aims, text):  # type: ignore[no-untyped-def]
 
 @_compiled
 def _slopes(errors, outputs, share, into):  # type: ignore[no-untyped-def]
-    """What the loss grows by with each number of a row, and the mean of its squares."""
+    """Return the gradient with respect to a row, and the mean of its squares."""
     squares = np.float32(0)
     for j in range(outputs.shape[0]):
         slope = np.float32(0)

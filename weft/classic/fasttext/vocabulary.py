@@ -33,7 +33,7 @@ class Rows:
 
 
 class FastTextVocabulary:
-    """How texts become rows: words of at least `minimum` occurrences, and n-grams by bucket."""
+    """Texts to rows: words with at least `minimum` occurrences, and hashed n-grams."""
 
     def __init__(
         self, order: int, buckets: int, minimum: int, shortest: int, longest: int, lowercase: bool
@@ -170,14 +170,14 @@ class FastTextVocabulary:
         return self._lookup
 
     def _room(self, tokens: Tokens) -> int:
-        """How many n-grams one word can have, at most."""
+        """Return the largest number of n-grams of one word."""
         if not self.longest:
             return self.order
         longest = int((tokens.stops - tokens.starts).max(initial=0))
         return self.order + (longest + 2) * (self.longest - self.shortest + 1)
 
     def _most(self, tokens: Tokens) -> int:
-        """How many rows some texts can have, at most."""
+        """Return an upper bound on the rows of some texts."""
         size = len(tokens.hashes) * self.order
         if self.longest:
             letters = len(tokens.text) + 2 * len(tokens.hashes)
@@ -233,7 +233,7 @@ def encode_texts(texts: Sequence[str], lowercase: bool) -> tuple[np.ndarray, np.
 
 @cache
 def kinds(plain: bool) -> np.ndarray:
-    """What each character is to TOKEN: space, letter (or digit, or underscore), or mark."""
+    """Return the class of each character: space, letter (digit, underscore) or mark."""
     points = np.arange(128 if plain else 0x110000, dtype=np.uint32).view("U1")
     letters = np.char.isalnum(points)
     letters[ord("_")] = True

@@ -53,7 +53,7 @@ class PairTfIdf(TfIdf):
         }  # fmt: skip
 
     def view(self, family: str, texts: Iterable[Example]) -> list[str]:  # type: ignore[override]
-        """What one family of features reads of each pair."""
+        """Return what one feature family reads of each pair."""
         return [_view(family, example) for example in texts]
 
 

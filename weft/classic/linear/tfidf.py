@@ -88,7 +88,7 @@ class TfIdf:
 
     @property
     def seeded(self) -> bool:
-        """Whether another seed can give another model."""
+        """True if another seed can give another model."""
         return self.classifier == "svm"
 
     def fit(
@@ -184,7 +184,7 @@ class TfIdf:
         return _join(blocks)
 
     def view(self, family: str, texts: Any) -> Any:
-        """What one family of n-grams reads of the texts: all of them, as they are."""
+        """Return the texts as one n-gram family reads them: unchanged."""
         return texts
 
     def scores(self, texts: Sequence[str]) -> np.ndarray:
@@ -220,7 +220,7 @@ class TfIdf:
         return out
 
     def parameters(self) -> int:
-        """How many numbers were learned for the scores."""
+        """The number of learned weights."""
         return self.weights.size + self.bias.size
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:

@@ -91,7 +91,7 @@ PLACES: dict[Callable[[str, int, int], list[str]], Callable[[str, int, int], lis
 
 
 def origins(text: str, lowered: str) -> Sequence[int]:
-    """Where each character of a lower-cased text stands in the text itself."""
+    """Return the offset in the original text of each character of its lower-cased form."""
     if len(lowered) == len(text):
         return range(len(text))
     # A few letters, such as İ, become two when lowered.

@@ -155,7 +155,7 @@ class _Reader:
         )
 
     def _sizes(self) -> list[int]:
-        """How many n-grams of each order the file announces."""
+        """Return the announced number of n-grams of each order."""
         while (line := self._line()) != "\\data\\":
             if line is None:
                 raise self._wrong("there is no line \\data\\")

@@ -1,4 +1,4 @@
-"""How often every n-gram up to an order occurs, counted by sorting the places of a text.
+"""Counts of all n-grams up to an order, by sorting the positions of a text.
 
 The places where a word begins are sorted by that word, then within each run by the next word, and
 so on: what is equal lies side by side, nothing is hashed, and no n-gram is ever copied.
@@ -59,17 +59,17 @@ class Counts:
 
     @property
     def order(self) -> int:
-        """How long the longest n-grams are."""
+        """The length of the longest n-grams."""
         return len(self.starts) - 1
 
     @property
     def size(self) -> int:
-        """How many words the vocabulary has."""
+        """The vocabulary size."""
         return self.starts[1]
 
     @property
     def predicted(self) -> int:
-        """How many of those words can occur in a text: the ones that probability is shared by."""
+        """The number of words that can occur in a text and so share the probability mass."""
         return self.size - len(set(self.marks.silent))
 
     def span(self, order: int) -> slice:
@@ -77,7 +77,7 @@ class Counts:
         return slice(self.starts[order - 1], self.starts[order])
 
     def seen(self, order: int) -> int:
-        """How many different n-grams of an order occur."""
+        """Return the number of distinct n-grams of an order."""
         return int(np.count_nonzero(self.counts[self.span(order)]))
 
     def shorter(self) -> np.ndarray:

@@ -90,7 +90,7 @@ def refine(ids, places, starts, counts, words, depth, eos):  # type: ignore[no-u
 
 @compiled
 def find(words, low, high, word):  # type: ignore[no-untyped-def]
-    """Where a word stands in words[low:high], which is sorted; −1 where it does not."""
+    """Return the index of a word in the sorted words[low:high], or −1."""
     end = high
     while low < high:
         middle = (low + high) >> 1
@@ -149,7 +149,7 @@ def mixed(counts, first, links, shares, probabilities, begin, end):  # type: ign
 
 @compiled
 def observe(words, first, counts, marks, ids, ends, into, histories):  # type: ignore[no-untyped-def]
-    """How often each word of some sentences followed its histories, and how often those were met.
+    """Count how often each word followed its histories, and how often those occurred.
 
     `into` and `histories` are (words, N), the history of column k being k words long; column 0 of
     `histories` is left alone. Zeros where a history was never met.

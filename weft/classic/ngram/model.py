@@ -29,7 +29,7 @@ Rows = Iterable[np.ndarray]  # ids of texts, without the one that ends each
 
 
 class NGramLM:
-    """What all n-gram models share: they count, estimate, and look the words of a text up."""
+    """Base of the n-gram language models: count, estimate, look up."""
 
     kind = ""
     task = "language"
@@ -96,7 +96,7 @@ class NGramLM:
         return np.split(scores[len(before) : -1], ends[:-1]), after
 
     def first(self, space: "Speech") -> np.ndarray:
-        """What stands before a text that has no beginning of its own: a line break, if anything."""
+        """The token before a text that has no start of its own: a line break, if any."""
         first, last = space.size[1:]
         return np.array([] if space.lines or first == last else [first], dtype=np.int64)
 
@@ -105,7 +105,7 @@ class NGramLM:
         raise UserError(f"A '{self.kind}' model has no vectors. Use a neural model for them.")
 
     def parameters(self) -> int:
-        """How many n-grams there are."""
+        """The number of n-grams."""
         return len(self.model.words)
 
     def save(self, folder: Path) -> None:

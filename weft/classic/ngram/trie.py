@@ -44,16 +44,16 @@ class NGram:
 
     @property
     def order(self) -> int:
-        """How many words the longest n-grams have."""
+        """The length of the longest n-grams."""
         return len(self.starts) - 1
 
     @property
     def size(self) -> int:
-        """How many words the vocabulary has."""
+        """The vocabulary size."""
         return self.starts[1]
 
     def parameters(self) -> int:
-        """How many probabilities and backoffs there are."""
+        """The number of probabilities and backoffs."""
         return len(self.scores) + len(self.backoffs)
 
     def flat_scores(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
@@ -162,7 +162,7 @@ class NGram:
 
 
 def order_starts(first: np.ndarray, size: int, total: int) -> tuple[int, ...]:
-    """Where each order begins in a trie of `total` n-grams whose first order has `size`."""
+    """Return the start of each order in a trie of `total` n-grams with `size` unigrams."""
     starts = [0, size]
     while starts[-1] < total:
         starts.append(int(first[starts[-1]]))

@@ -1,4 +1,4 @@
-"""What `weft explain` prints of a word in many contexts, and of words that fit in blanks."""
+"""Terminal output of `weft explain --contexts` and of filled masks."""
 
 import json
 import sys
@@ -125,7 +125,7 @@ def show_blanks(console: "Console", one: "Explanation") -> None:
 
 
 def show_silent(console: "Console") -> None:
-    """What can be seen of a model that only makes vectors."""
+    """Print what an embedding-only model can show."""
     console.print(
         "This model gives vectors, not answers. -o PAGE.html draws where its heads look; FILE "
         "--contexts WORD compares a word in many texts."

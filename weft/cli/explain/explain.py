@@ -161,7 +161,7 @@ def _show(found: "Study", is_file: bool) -> None:
 
 
 def _show_annotation(console: "Console", found: "Study", i: int, close: bool) -> None:
-    """What the model says of a text, by what it says."""
+    """Print the prediction in the form of its annotation."""
     from weft.cli.explain.contexts import show_blanks, show_silent
     from weft.cli.explain.generation import show_text
 
@@ -186,7 +186,7 @@ def _show_annotation(console: "Console", found: "Study", i: int, close: bool) ->
 
 
 def _show_drawing(console: "Console", found: "Study", i: int, listed: bool) -> None:
-    """What is said of the whole sentence and, of one that is looked at closely, of every word."""
+    """Draw the annotated sentence and, for a single one, list every word."""
     from rich.table import Table
     from rich.text import Text
 
@@ -213,7 +213,7 @@ def _show_drawing(console: "Console", found: "Study", i: int, listed: bool) -> N
 
 
 def _show_word(console: "Console", one: "Explanation") -> None:
-    """What is said of the word that is explained."""
+    """Print the prediction for the explained word."""
     from rich.text import Text
 
     assert one.at is not None
@@ -287,7 +287,7 @@ def _colour(one: "Explanation") -> "Text":
 
 
 def _show_methods(console: "Console", found: "list[Faithfulness]") -> None:
-    """How much faster than chance the answer falls as each method's words are removed."""
+    """Print each method's faithfulness: score drop against random word removal."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")

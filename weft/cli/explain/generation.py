@@ -1,4 +1,4 @@
-"""What `weft explain` prints of a text that was written, or heard."""
+"""Terminal output of `weft explain` for generated or scored text."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""What `weft explain` is asked about: a text, two of them, or those of a file or of two."""
+"""Inputs of `weft explain`: one text, a pair, or files of them."""
 
 import os
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def resolve_source(source: str | None, text: str, other: str) -> tuple[str, bool
 
 
 def names_files(source: str) -> bool:
-    """Whether a source is a file, or files joined by commas, and not a text; or a UserError."""
+    """Return True if the source names files, False for a text; raise UserError if unclear."""
     if source == "-" or os.path.exists(source):
         return True
     parts = [part.strip() for part in source.split(",")]

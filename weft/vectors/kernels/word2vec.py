@@ -61,7 +61,7 @@ class Weights(NamedTuple):
 
 
 class Text(NamedTuple):
-    """What is read: sentences of ids, and how likely each word is to be kept."""
+    """Sentences of ids, and each word's probability of being kept."""
 
     ids: np.ndarray  # (N,) int32
     ends: np.ndarray  # (S,) int64
@@ -70,7 +70,7 @@ class Text(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What is predicted: noise to draw from (an alias table), or each word's path in a tree."""
+    """Prediction targets: the noise distribution (alias table) or each word's Huffman path."""
 
     sure: np.ndarray  # (V,) uint64: below it the cell's own word, else its alias
     alias: np.ndarray  # (V,) int32
