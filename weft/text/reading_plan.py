@@ -55,7 +55,7 @@ def plan_reading(
     found_columns = table.columns
     text = requested.text if table.fields else found_columns.text
     label = requested.label if table.label is None else found_columns.label
-    other = requested.text_pair if table.other is None else found_columns.other
+    other = requested.text_pair if table.other is None else found_columns.text_pair
     columns = replace(requested, text=text, label=label, text_pair=other)
     lines = [table.describe()]
     if table.guessed and table.header:
