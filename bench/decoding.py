@@ -29,7 +29,7 @@ from weft.batch import Padded
 from weft.decode.decoders.transformer import Seq2SeqTransformerDecoder as Decoder
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.search.search import Constraints, SearchSettings
-from weft.encode.transformer import Transformer as Encoder
+from weft.encode.transformer import TransformerEncoder as Encoder
 
 END, WIDTH, LAYERS, HEADS, FEED = 0, 512, 6, 8, 2048
 Found = list[tuple[list[int], float]]  # ids and score of the best sequence of each row

@@ -32,15 +32,15 @@ from torch import Tensor
 
 import weft
 from weft import registry
-from weft.batch import Batches, Store
+from weft.batch import BatchLoader, TokenStore
 from weft.batch.indexer import Indexer
-from weft.config import from_checkpoint
+from weft.config import with_pretrained
 from weft.convert.checkpoint import Checkpoint
 from weft.model import Model
 from weft.run.convert import convert
 from weft.run.pretrained import load_pretrained
 from weft.run.train import resolve_config
-from weft.runtime import on, seed_everything
+from weft.runtime import seed_everything, select_runtime
 from weft.text.example import Example
 from weft.text.read import read
 from weft.train.loop import TrainState, fit
@@ -142,7 +142,7 @@ class Tuning:
     """MiniLM to be fine-tuned for an epoch, by Weft's loop and by a plain one."""
 
     def __init__(self, checkpoint: Path, examples: list[Example]):
-        base = from_checkpoint(weft.recipe("bert"), str(checkpoint))
+        base = with_pretrained(weft.recipe("bert"), str(checkpoint))
         full = resolve_config(
             base.with_values({"train.epochs": 1, "train.batch_size": PIECE}, "bench")
         )
@@ -151,7 +151,7 @@ class Tuning:
         self.space = self.task.space(examples)
         tokenizer = Checkpoint(checkpoint).tokenizer
         self.full, self.words = full, len(tokenizer)
-        self.store = Store()
+        self.store = TokenStore()
         indexer = Indexer(tokenizer, frame=self._model().frame)
         for row in indexer.rows([e.text for e in examples]):
             self.store.append(row.ids, self.task.target(examples[row.text], self.space))
@@ -166,11 +166,11 @@ class Tuning:
         model, chosen = self._model(), self.settings
         load_pretrained(model, "classify")
         trainee = TrainState.fresh(model, chosen)
-        batches = Batches(
+        batches = BatchLoader(
             self.store, rows=chosen.batch_size, budget=chosen.max_tokens, seed=chosen.seed, epochs=1
         )
         total, begun = 0.0, time.perf_counter()
-        for progress in fit(trainee, self.task, batches, chosen, on("cpu")):
+        for progress in fit(trainee, self.task, batches, chosen, select_runtime("cpu")):
             total += float(progress.total)
         return self._ended("weft", begun, total)
 

@@ -28,7 +28,7 @@ from record import Record
 from trials import Job, Parts
 
 import weft
-from weft.config import Config, from_checkpoint
+from weft.config import Config, with_pretrained
 from weft.predict.evaluate import evaluate
 from weft.run.collapse import describe_collapses, loss_never_decreased, not_above_baseline
 from weft.run.pretrained import resolve
@@ -199,7 +199,7 @@ def configured(job: Job) -> Config:
     if job["start"] == "scratch" and wants == "elmo":
         return config.with_values({"embedder": untold(config["embedder"])}, "--scratch")
     if job["start"] == "pretrained" or wants:
-        config = from_checkpoint(config, job["pretrained"])
+        config = with_pretrained(config, job["pretrained"])
     if job["start"] == "scratch" and wants:
         config = resolve(config).with_values({"embedder.model": ""}, "--scratch")
     return config

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from trials import Job, Parts
 
-from weft.batch import Batches, Store
+from weft.batch import BatchLoader, TokenStore
 from weft.config import Config
 from weft.metrics import Classification, Regression
 from weft.run.train import resolve_config
-from weft.runtime import on, seed_everything, threads
+from weft.runtime import seed_everything, select_runtime, use_threads
 from weft.text.example import Example
 
 LONGEST = 512  # pieces; what is longer is cut
@@ -32,7 +32,7 @@ class Peer:
         transformers.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         self.metric, self.train = metric, full["train"]
-        self.runtime = on(job["device"], self.train["precision"])
+        self.runtime = select_runtime(job["device"], self.train["precision"])
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(job["pretrained"])
         self.labels = {} if metric == "spearman" else _labels(parts["train"], metric)
         kind = "TokenClassification" if metric == "upos" else "SequenceClassification"
@@ -190,7 +190,7 @@ def trained(job: Job, config: Config, parts: Parts, metric: str) -> Job:
     full = resolve_config(config)
     train = full["train"]
     began = time.perf_counter()
-    with threads(train["threads"]):
+    with use_threads(train["threads"]):
         peer = Peer(job, full, parts, metric)
         rows = {part: peer.rows(examples) for part, examples in parts.items()}
         dev, losses, best = _learn(peer, rows, train)
@@ -211,11 +211,11 @@ def _learn(peer: Peer, rows: dict[str, list[Job]], train: Job) -> tuple[float, l
     """The best figure on dev, the loss of each epoch, and the weights of the best one."""
     from transformers import get_linear_schedule_with_warmup
 
-    store = Store()
+    store = TokenStore()
     for row in rows["train"]:
         store.append(np.array(row["ids"], np.int32), 0)
     given = {"rows": train["batch_size"], "budget": train["max_tokens"], "seed": train["seed"]}
-    order = Batches(store.close(), **given, epochs=train["epochs"])
+    order = BatchLoader(store.close(), **given, epochs=train["epochs"])
     plan = [(batch.rows.tolist(), position) for batch, position in order]
     optimiser = torch.optim.AdamW(_groups(peer.model, train), lr=train["learning_rate"])
     warm = round(train["warmup"] * len(plan))

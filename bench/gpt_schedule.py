@@ -27,7 +27,7 @@ from record import Record
 
 import weft
 from weft import config as configuration
-from weft.batch.lm_windows import Stream
+from weft.batch.lm_windows import TokenStream
 from weft.run import lm_data
 from weft.run.convert import export
 from weft.run.data import Data, example_source
@@ -54,12 +54,12 @@ def corpus(root: Path, part: str, megabytes: float) -> Any:
     return examples
 
 
-def train_weft(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Stream, Settings]:
+def train_weft(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], TokenStream, Settings]:
     """Train the recipe; return what came of it, the tokens it learned from and its settings."""
-    kept: list[tuple[Stream, Settings]] = []
+    kept: list[tuple[TokenStream, Settings]] = []
     usual = lm_data.build_stream
 
-    def keep(run: Any, model: Any) -> Stream:
+    def keep(run: Any, model: Any) -> TokenStream:
         kept.append((usual(run, model), run.settings))
         return kept[-1][0]
 
@@ -92,7 +92,12 @@ def train_weft(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Strea
 
 
 def train_bare(
-    job: dict[str, Any], stream: Stream, settings: Settings, size: int, updates: int, peak: float
+    job: dict[str, Any],
+    stream: TokenStream,
+    settings: Settings,
+    size: int,
+    updates: int,
+    peak: float,
 ) -> Any:
     """A GPT-2 of transformers in a plain loop, over the batches that ours read."""
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -117,7 +122,7 @@ def train_bare(
         return 0.5 * (1 + math.cos(math.pi * (step - WARMUP) / max(updates - WARMUP, 1)))
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
-    batches = lm_data.Pieces(
+    batches = lm_data.LMLoader(
         stream, rows=lm_data.windows_per_batch(len(stream), 256, settings), window=256,
         seed=settings.seed, epochs=settings.epochs, in_order=False,
     )  # fmt: skip

@@ -17,11 +17,11 @@ from record import ratios, spread
 from torch import Tensor
 
 from weft.batch.documents import Documents
-from weft.batch.loader import Labelled
-from weft.batch.mlm_collator import Masked as Batches
-from weft.batch.mlm_collator import Masking, Target
+from weft.batch.loader import LabelledBatch
+from weft.batch.mlm_collator import Masking, MLMLabels
+from weft.batch.mlm_collator import MLMLoader as Batches
 from weft.model import Model
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.tasks.mlm import Masked
 from weft.tokens.special_tokens import Frame
 from weft.train.loop import TrainState, fit
@@ -63,7 +63,7 @@ def _compared(bench: Bench, rows: int, window: int, dropout: float = 0.1) -> Non
     documents = Documents()
     documents.append([(ids + ORDINARY - 1).numpy().astype(np.int32)])
     masking = Masking(
-        MASK, np.arange(ORDINARY, words), Frame((4,), (5,), (5,)), window, follows=False
+        MASK, np.arange(ORDINARY, words), Frame((4,), (5,), (5,)), window, next_sentence=False
     )
     stream = partial(Batches, documents.close(), masking, rows=rows, seed=1, epochs=10**6)
     embedder = {
@@ -117,7 +117,7 @@ def _compared(bench: Bench, rows: int, window: int, dropout: float = 0.1) -> Non
 def _ours(bench: Bench, model: Model, batches: Batches, window: int) -> Iterator[Tensor]:
     """Losses of updates by the product's own loop."""
     settings = Settings(**RATE, epochs=10**6)
-    runtime, task = on(str(bench.device), "bf16"), Masked(window=window, next=False)
+    runtime, task = select_runtime(str(bench.device), "bf16"), Masked(window=window, next=False)
     trainee = TrainState.fresh(model.to(bench.device), settings)
     for progress in fit(trainee, task, batches, settings, runtime):
         if trainee.trouble:
@@ -126,7 +126,9 @@ def _ours(bench: Bench, model: Model, batches: Batches, window: int) -> Iterator
         yield progress.total / progress.count
 
 
-def _theirs(bench: Bench, model: Any, batches: Iterator[tuple[Labelled, Any]]) -> Iterator[Tensor]:
+def _theirs(
+    bench: Bench, model: Any, batches: Iterator[tuple[LabelledBatch, Any]]
+) -> Iterator[Tensor]:
     """The same of transformers' model with its own loss: scores of all steps, labels of some."""
     model = model.to(bench.device).train()
     decay = [p for p in model.parameters() if p.dim() > 1]
@@ -146,11 +148,13 @@ def _theirs(bench: Bench, model: Any, batches: Iterator[tuple[Labelled, Any]]) -
         yield loss.detach()
 
 
-def _labels(batch: Labelled) -> Tensor:
+def _labels(batch: LabelledBatch) -> Tensor:
     """(B, T) what stood at chosen steps, -100 at the others."""
-    wanted = Target.of(batch.target)
+    wanted = MLMLabels.of(batch.target)
     labels = torch.full((len(batch.source), batch.source.data.shape[1] + 1), -100)
-    places = torch.where(wanted.places < 0, labels.shape[1] - 1, wanted.places)  # behind the end
+    places = torch.where(
+        wanted.positions < 0, labels.shape[1] - 1, wanted.positions
+    )  # behind the end
     labels = labels.scatter(1, places, torch.where(wanted.ids < 0, -100, wanted.ids))
     return labels[:, :-1].contiguous()
 

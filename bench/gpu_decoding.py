@@ -38,7 +38,7 @@ FEW = ("graphs",)
 
 def made_graphs(bench: Bench, decoder: Any, **how: Any) -> DecodeGraphs:
     """Graphs of a decoder on the device; on a processor, plain calls over the same memory."""
-    capture = bench.runtime.captured if bench.runtime.graphs else (lambda work: work)
+    capture = bench.runtime.capture_graph if bench.runtime.has_cuda_graphs else (lambda work: work)
     return DecodeGraphs(decoder, capture, **how)
 
 
@@ -327,9 +327,9 @@ def _room(
     def kernel(shape: tuple[int, int] | None) -> Tensor:
         if not rooms.has_kernel(bench.device, dtype, width):
             return rooms.self_attend(q, k, v, *here, position, told, beams)
-        from weft.kernels.triton.decode_attention import attend
+        from weft.kernels.triton.decode_attention import decode_self_attention
 
-        return attend(q, k, v, *here, position, told, beams, shape)
+        return decode_self_attention(q, k, v, *here, position, told, beams, shape)
 
     apart = float((kernel(None).float() - usual().float()).abs().max())
     taken = {"usual": _microseconds(bench, usual)}
@@ -352,10 +352,10 @@ def _microseconds(bench: Bench, work: Callable[[], Any]) -> float:
             work()
 
     again: Callable[[], None] = several
-    if bench.runtime.graphs:
+    if bench.runtime.has_cuda_graphs:
         several()
         bench.runtime.wait()
-        again = bench.runtime.captured(several)
+        again = bench.runtime.capture_graph(several)
     again()
     return round(1e6 * min(bench.seconds(again) for _ in range(5)) / CALLS, 2)
 

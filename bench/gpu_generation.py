@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from record import Record, options
 
-from weft.runtime import Runtime, on
+from weft.runtime import Runtime, select_runtime
 
 PARTS = (
     "loss", "gpt_train", "gpt_ways", "profile", "bert_short", "bert_long",
@@ -75,7 +75,7 @@ class Bench:
         """Forget what was compiled, so that one measurement does not disturb another."""
         torch._dynamo.reset()
         torch._dynamo.config.recompile_limit = 64
-        if self.runtime.graphs:
+        if self.runtime.has_cuda_graphs:
             torch.cuda.empty_cache()
 
 
@@ -91,11 +91,11 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.threads:
         torch.set_num_threads(asked.threads)
-    runtime = on(asked.device)
+    runtime = select_runtime(asked.device)
     bench = Bench(
         Record(asked.record), runtime, asked.tiny, asked.repeats, asked.data, asked.out, asked.alone
     )
-    name = torch.cuda.get_device_name(runtime.device) if runtime.graphs else "processor"
+    name = torch.cuda.get_device_name(runtime.device) if runtime.has_cuda_graphs else "processor"
     bench.line("device", name=name, torch=torch.__version__, threads=torch.get_num_threads())
     # Imported here: a part that cannot be loaded must not stop the others.
     homes = dict.fromkeys(("gpt_train", "profile", "lstm"), "gpu_training")

@@ -78,7 +78,7 @@ def loss(bench: Bench) -> None:
             f"{1e3 * spread(taken['plain'], 6)['median']:.1f} ms", rows=rows, words=words,
             seconds={name: spread(found, 5) for name, found in taken.items()},
         )  # fmt: skip
-    if bench.runtime.graphs:
+    if bench.runtime.has_cuda_graphs:
         with bench.trying("slopes"):
             _slopes(bench, rows // 4, words)
 
@@ -89,17 +89,17 @@ def _slopes(bench: Bench, rows: int, words: int) -> None:
 
     scores = torch.randn(rows, -(-words // 64) * 64, device=bench.device, dtype=torch.bfloat16)
     ids = torch.randint(words, (rows,), device=bench.device)
-    kept = kernel.BLOCK, kernel.WARPS
+    kept = kernel.BLOCK, kernel.NUM_WARPS
     for shape in SHAPES:
-        kernel.BLOCK, kernel.WARPS = shape
+        kernel.BLOCK, kernel.NUM_WARPS = shape
 
         def several(count: int) -> None:
             for _ in range(count):
-                kernel.slopes(scores, ids, words, 0.0, True)
+                kernel.fused_cross_entropy(scores, ids, words, 0.0, True)
 
         several(2)
         taken = min(bench.seconds(lambda: several(20)) for _ in range(3)) / 20
         told = f"{1e3 * taken:.3f} ms" + (" (the one in use)" if shape == kept else "")
         moved = round(3 * scores.nbytes / taken / 1e12, 2)  # read twice, written once
         bench.line(f"slopes, {shape[0]} columns, {shape[1]} warps", told, terabytes_per_s=moved)
-    kernel.BLOCK, kernel.WARPS = kept
+    kernel.BLOCK, kernel.NUM_WARPS = kept

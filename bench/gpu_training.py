@@ -18,12 +18,12 @@ from record import ratios, spread
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.batch.lm_windows import Pieces, Stream
+from weft.batch.lm_windows import LMLoader, TokenStream
 from weft.decode.decoders.transformer import GPT
 from weft.decode.losses import chunked_loss
 from weft.kernels.compile import compile_blocks
 from weft.model import Model
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.tasks.language import Language
 from weft.train.loop import TrainState, fit
 from weft.train.optim import build_optimisers, clip_gradients
@@ -167,7 +167,7 @@ def _kernels(bench: Bench, work: Callable[[], Any]) -> list[tuple[str, float, in
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity
 
-    gpu = bench.runtime.graphs
+    gpu = bench.runtime.has_cuda_graphs
     kinds = [ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU]
     with torch.profiler.profile(activities=kinds) as profiler:
         work()
@@ -180,11 +180,11 @@ def _kernels(bench: Bench, work: Callable[[], Any]) -> list[tuple[str, float, in
     return sorted(found, key=lambda one: -one[1])
 
 
-def _pieces(lines: Tensor, steps: int) -> Pieces:
+def _pieces(lines: Tensor, steps: int) -> LMLoader:
     """Lines of text (B, …) as batches of some steps, in order, again and again."""
-    stream = Stream(2)
+    stream = TokenStream(2)
     stream.append(lines.flatten().numpy().astype(np.int32))
-    return Pieces(
+    return LMLoader(
         stream.close(), rows=len(lines), window=steps, seed=1, epochs=10**6, in_order=True
     )
 
@@ -198,7 +198,7 @@ def _fitted(
     model = Model(parts, vocabulary_size=words, outputs=(words, 2, 3)).to(bench.device)
     model.head.decoder.load_state_dict(start)
     settings = Settings(learning_rate=6e-4, weight_decay=0.1, epochs=10**6)
-    runtime = on(str(bench.device), "bf16")
+    runtime = select_runtime(str(bench.device), "bf16")
     trainee = TrainState.fresh(model, settings)
     updates = fit(trainee, Language(window=steps), _pieces(lines, steps), settings, runtime)
 
@@ -217,12 +217,12 @@ def _ours(bench: Bench, model: GPT) -> Work:
     steppers = build_optimisers(model, settings)
     learned = list(model.parameters())
     compile_blocks(model)
-    runtime = on(str(bench.device), "bf16")
+    runtime = select_runtime(str(bench.device), "bf16")
     lengths = torch.full((1,), 0)
 
     def update(ids: Tensor) -> Tensor:
         given, right = ids[:, :-1], ids[:, 1:]
-        with runtime.autocast(), runtime.attention():
+        with runtime.autocast(), runtime.attention_kernels():
             made = model.features(Padded(given, lengths))
             wanted = Padded(right, torch.full((len(ids),), right.shape[1]))
             total, count = chunked_loss(made, model.words.weight, model.words.bias, wanted)
@@ -381,12 +381,12 @@ def _weft(bench: Bench, words: int, hidden: int, rows: int, steps: int, half: bo
     }
     model = Model(parts, vocabulary_size=words, outputs=(words, 2, 3)).to(bench.device)
     settings = Settings(optimiser="adam", learning_rate=1e-3, clip_norm=0.25, epochs=10**6)
-    stream = Stream(2)
+    stream = TokenStream(2)
     stream.append(zipf(rows, 50 * steps, words, 1, "cpu")[0].flatten().numpy().astype(np.int32))
-    pieces = Pieces(
+    pieces = LMLoader(
         stream.close(), rows=rows, window=steps, seed=1, epochs=settings.epochs, in_order=True
     )
-    runtime = on(str(bench.device), "bf16" if half else "fp32")
+    runtime = select_runtime(str(bench.device), "bf16" if half else "fp32")
     updates = fit(
         TrainState.fresh(model, settings), Language(window=steps), pieces, settings, runtime
     )

@@ -10,7 +10,7 @@ from record import spread
 from torch import Tensor, nn
 
 from weft.decode.decoders.transformer import GPT
-from weft.kernels.compile import Quick
+from weft.kernels.compile import Compilable
 
 if TYPE_CHECKING:
     from gpu_generation import Bench
@@ -51,7 +51,7 @@ def gpt_ways(bench: Bench) -> None:
             )  # fmt: skip
 
 
-class Several(Quick):
+class Several(Compilable):
     """Some blocks as one for the compiler."""
 
     def __init__(self, blocks: nn.ModuleList):

@@ -19,10 +19,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 import weft
 from weft import registry
-from weft.batch import Batches, Padded, Store, labelled
+from weft.batch import BatchLoader, Padded, TokenStore, labelled_batch
 from weft.model import Model
 from weft.run.train import resolve_config
-from weft.runtime import on, seed_everything, threads
+from weft.runtime import seed_everything, select_runtime, use_threads
 from weft.tasks.task import Task
 from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
@@ -45,14 +45,14 @@ class Race:
         examples = weft.corpus("reviews")["train"]
         space = self.task.space(examples)
         tokenizer = registry.build("tokenizer", full["tokenizer"]).train(e.text for e in examples)
-        self.store = Store()
+        self.store = TokenStore()
         for example, ids in zip(examples, tokenizer.ids([e.text for e in examples]), strict=True):
             self.store.append(ids, self.task.target(example, space))
         self.store.close()
         seed_everything(self.settings.seed)
         self.model = Model(full, vocabulary_size=len(tokenizer), outputs=space.size)
         self.rows = [batch.rows for batch, _ in self._batches()]
-        made = [labelled(self.store, rows) for rows in self.rows]
+        made = [labelled_batch(self.store, rows) for rows in self.rows]
         self.ready: Ready = [(batch.source, batch.target) for batch in made]
         tensors = [
             torch.from_numpy(self.store.row(i).astype("int64")) for i in range(len(self.store))
@@ -67,7 +67,7 @@ class Race:
         trainee, batches, runtime = (
             TrainState.fresh(model, self.settings),
             self._batches(),
-            on("cpu"),
+            select_runtime("cpu"),
         )
         total = torch.zeros(())
         started = time.perf_counter()
@@ -110,9 +110,9 @@ class Race:
         seed_everything(self.settings.seed)  # the same dropout for all
         return copy.deepcopy(self.model)
 
-    def _batches(self) -> Batches:
+    def _batches(self) -> BatchLoader:
         chosen = self.settings
-        return Batches(
+        return BatchLoader(
             self.store, rows=chosen.batch_size, budget=chosen.max_tokens, seed=chosen.seed, epochs=1
         )
 
@@ -131,7 +131,7 @@ def main() -> None:
     for recipe in arguments.recipes.split(","):
         race = Race(recipe)
         for count in map(int, arguments.threads.split(",")):
-            with threads(count):
+            with use_threads(count):
                 ways = {"fit": race.fit, "ready-made": race.ready_made, "padding": race.padding}
                 seconds = interleaved(ways, arguments.repeats)
             apart = max(race.losses.values()) - min(race.losses.values())

@@ -22,9 +22,9 @@ from record import Record, interleaved, options, ratios, spread
 from torch.nn.utils.rnn import pad_sequence
 
 import weft
-from weft.batch import Padded, for_reading
+from weft.batch import Padded, inference_batches
 from weft.predict.neural import NeuralEngine
-from weft.runtime import threads
+from weft.runtime import use_threads
 from weft.tasks.task import Answer
 from weft.text.example import Example
 
@@ -84,7 +84,7 @@ def padding(engine: NeuralEngine, texts: Sequence[str], steps: int) -> dict[str,
         store, _ = engine._tokenise(texts[start : start + CHUNK_TEXTS])
         real += int(store.lengths.sum())
         bucketed += sum(
-            b.source.data.numel() for b in for_reading(store, rows=most, budget=MAX_TOKENS)
+            b.source.data.numel() for b in inference_batches(store, rows=most, budget=MAX_TOKENS)
         )
     return {"bucketed": round(1 - real / bucketed, 4), "fixed": round(1 - real / steps, 4)}
 
@@ -149,7 +149,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             predictor = trained(recipe, train, f"{folder}/run")
         for count in map(int, arguments.threads.split(",")):
-            with threads(count):
+            with use_threads(count):
                 found = measure(predictor, texts, arguments.repeats)
             record.line(
                 "predict",

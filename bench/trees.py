@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.batch import Padded
-from weft.batch.trees import flatten, forest
-from weft.encode.tree import TensorRecurrent, TreeLSTM, TreeRecurrent
-from weft.runtime import threads
+from weft.batch.trees import batch_trees, flatten_tree
+from weft.encode.tree import RNTN, TreeLSTM, TreeRNN
+from weft.runtime import use_threads
 from weft.text.annotation.trees import parse
 
 BAR, CLOSE = 15, 1e-5
@@ -49,7 +49,7 @@ def main() -> None:
     for count in map(int, chosen.threads.split(",")):
         for name in WIDTHS:
             race = Race(name, batches)
-            with threads(count):
+            with use_threads(count):
                 found = interleaved({"levels": race.levels, "nodes": race.nodes}, chosen.repeats)
             gain = ratios(found["nodes"], found["levels"])
             record.line(
@@ -71,14 +71,14 @@ def main() -> None:
 def read(path: Path, batches: int) -> list[tuple[Padded, Tensor]]:
     """Batches of trees of similar size, as training cuts them: small, middling and large ones."""
     lines = path.read_text("utf-8").splitlines()[: BATCH * WINDOW]
-    trees = [flatten(parse(line, f"{path}:{i}")) for i, line in enumerate(lines, 1)]
+    trees = [flatten_tree(parse(line, f"{path}:{i}")) for i, line in enumerate(lines, 1)]
     trees.sort(key=lambda tree: len(tree.words))
     known: dict[str, int] = {"": 0}
     for tree in trees:
         for word in tree.words:
             known.setdefault(word, len(known))
     cuts = [BATCH * (WINDOW * (2 * k + 1) // (2 * batches)) for k in range(batches)]
-    return [forest(trees[i : i + BATCH], known.__getitem__, int) for i in cuts]
+    return [batch_trees(trees[i : i + BATCH], known.__getitem__, int) for i in cuts]
 
 
 class Race:
@@ -92,9 +92,9 @@ class Race:
         self.table = nn.Embedding(words, wide, padding_idx=0)
         self.score = nn.Linear(hidden, LABELS)
         if name == "tree-rnn":
-            self.encoder: nn.Module = TreeRecurrent(wide)
+            self.encoder: nn.Module = TreeRNN(wide)
         elif name == "rntn":
-            self.encoder = TensorRecurrent(wide)
+            self.encoder = RNTN(wide)
         else:
             self.encoder = TreeLSTM(wide, hidden, "sum" if "sum" in name else "ordered")
         self.cell = CELLS[name]

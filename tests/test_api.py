@@ -78,10 +78,10 @@ def test_a_configuration_can_be_named_in_four_ways(run, tmp_path):
     (tmp_path / "a.toml").write_text(configuration.dumps({k: v for k, v in sections.items()
                                                           if k != "recipe"}))  # fmt: skip
     given = {"bag", str(tmp_path / "a.toml")}
-    found = [configuration.configured(one) for one in (*given, tmp_path / "a.toml", sections)]
+    found = [configuration.as_config(one) for one in (*given, tmp_path / "a.toml", sections)]
     assert all(one["embedder"] == sections["embedder"] for one in found)
     own = weft.recipe("bag")
-    assert configuration.configured(own) is own
+    assert configuration.as_config(own) is own
 
 
 @pytest.mark.parametrize(

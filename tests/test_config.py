@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft import config
-from weft.config import dumps, from_sections, keys, load, overrides, recipe, recipes
+from weft.config import dumps, from_sections, load, overrides, recipe, recipes, setting_names
 from weft.errors import UserError
 
 try:
@@ -79,7 +79,7 @@ def test_changing_a_copy_leaves_the_first_alone():
 def test_a_list_of_embedders_is_counted_from_zero():
     two = [{"kind": "lookup"}, {"kind": "characters"}]
     base = from_sections({"embedder": two}, "a.toml")
-    assert keys(base.sections) == ["embedder.0.kind", "embedder.1.kind"]
+    assert setting_names(base.sections) == ["embedder.0.kind", "embedder.1.kind"]
     changed = base.with_values({"embedder.1.width": 7}, "--set")
     assert changed["embedder"] == [{"kind": "lookup"}, {"kind": "characters", "width": 7}]
     with pytest.raises(UserError, match="there are 2 of these, numbered from 0"):

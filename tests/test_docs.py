@@ -31,7 +31,7 @@ def short(monkeypatch, tmp_path):
     def shortened(name):
         found = recipe(name)
         changes = {"train.epochs": 1, "train.threads": 1}
-        for key in config.keys(found.sections):
+        for key in config.setting_names(found.sections):
             if key.split(".")[-1] in small and "classic" not in found:
                 changes[key] = small[key.split(".")[-1]]
         return found.with_values(changes, "test")

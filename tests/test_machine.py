@@ -11,7 +11,7 @@ from tests.fixtures import small
 from tests.fixtures.command import fails, says
 from weft import machine
 from weft.classic.linear.sklearn_fit import check_size
-from weft.errors import OutOfMemory, explain_memory, out_of_memory
+from weft.errors import OutOfMemory, is_out_of_memory, out_of_memory_message
 from weft.predict.predictor import CHUNK_TEXTS, chunk_size
 from weft.tasks.classify import Classes
 
@@ -56,12 +56,14 @@ def test_errors_of_memory_are_known():
     with pytest.raises(MemoryError) as array:
         np.zeros(2**50)
     for error in (cpu, MemoryError(), array.value, OSError(12, "Cannot allocate memory")):
-        assert out_of_memory(error)
-    assert not out_of_memory(ValueError("can't allocate memory"))
-    assert explain_memory(cpu, "training") == "Out of memory while training (400 bytes more)."
-    assert "(8.00 PiB more)" in explain_memory(array.value, "reading")
+        assert is_out_of_memory(error)
+    assert not is_out_of_memory(ValueError("can't allocate memory"))
+    assert (
+        out_of_memory_message(cpu, "training") == "Out of memory while training (400 bytes more)."
+    )
+    assert "(8.00 PiB more)" in out_of_memory_message(array.value, "reading")
     cuda = RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …")
-    assert explain_memory(cuda, "training").startswith(
+    assert out_of_memory_message(cuda, "training").startswith(
         "Out of memory of the GPU while training (20"
     )
 

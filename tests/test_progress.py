@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.small import SMALL, file, splits
 from weft import config, progress
 from weft.cli.progress import counting
-from weft.progress import Lines, announced, duration
+from weft.progress import ProgressLines, duration, with_progress
 from weft.run import train
 
 
@@ -23,7 +23,7 @@ class Clock:
 @pytest.fixture
 def lines():
     said = []
-    found = Lines(said.append, Clock())
+    found = ProgressLines(said.append, Clock())
     found.heard = said
     yield found
     found.close()
@@ -83,7 +83,7 @@ def test_durations(seconds, words):
 
 def test_a_training_says_what_it_does(tmp_path, capsys, monkeypatch):
     """Reading, tokenising, and the training itself with its speed and how long it will take."""
-    monkeypatch.setattr(progress, "EVERY", 0.01)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.01)
     changes = {**SMALL, "train.batch_size": 1, "train.epochs": 3, "data.train": str(file(tmp_path))}
     recipe = config.recipe("bag").with_values(changes, "test")
     train(recipe, tmp_path / "run")
@@ -111,7 +111,7 @@ def test_a_training_says_what_it_does(tmp_path, capsys, monkeypatch):
 
 
 def test_a_quiet_training_says_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "EVERY", 0.05)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.05)
     recipe = config.recipe("bag").with_values(SMALL, "test")
     train(recipe, tmp_path / "run", splits=splits(), quiet=True)
     assert capsys.readouterr().err == ""
@@ -132,17 +132,17 @@ def test_compiling_is_said(tmp_path, capsys):
 
 
 def test_rows_are_read_as_they_are(capsys):
-    rows = announced(iter(range(7)), "reading")
+    rows = with_progress(iter(range(7)), "reading")
     assert list(rows) == list(range(7))
     assert capsys.readouterr().err.splitlines()[-1].startswith("reading: 7 rows in ")
-    left = announced(iter(range(7)), "reading")
+    left = with_progress(iter(range(7)), "reading")
     assert next(left) == 0
     left.close()  # not read to the end: it does not say so
     assert capsys.readouterr().err == "reading …\n"
 
 
 def test_verbs_that_take_long_say_how_far_they_are(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "EVERY", 0.02)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.02)
     with counting("texts") as count:
         for _ in range(50):
             count(100)
@@ -150,7 +150,7 @@ def test_verbs_that_take_long_say_how_far_they_are(capsys, monkeypatch):
     said = capsys.readouterr().err.splitlines()
     assert said
     assert all(line.startswith("so far: ") and " texts, " in line for line in said)
-    monkeypatch.setattr(progress, "EVERY", 30.0)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 30.0)
     with counting("texts") as count:
         count(100)
     assert capsys.readouterr().err == ""

@@ -9,7 +9,7 @@ import pytest
 
 from weft import registry
 from weft.errors import UserError
-from weft.registry import FOLDERS, build, check, fill, find, fits, parts, plain, trusting
+from weft.registry import FOLDERS, build, check, describe_type, fill, find, fits, parts, trusting
 
 
 class Cell:
@@ -61,7 +61,7 @@ HERE = f"{__name__}:Cell"
 )
 def test_values_against_annotations(value, hint, good, words):
     assert fits(value, hint) is good
-    assert plain(hint) == words
+    assert describe_type(hint) == words
 
 
 def test_fill_writes_every_default_in():

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from weft import storage
 from weft.errors import UserError
-from weft.storage import WriteError, append_line, atomic_write, locked, replacing_folder
+from weft.storage import WriteError, append_line, atomic_write, atomic_write_folder, lock_folder
 
 resource = pytest.importorskip("resource")
 
@@ -119,12 +119,12 @@ def test_a_folder_changes_only_when_all_its_files_are_written(present, tmp_path)
         (folder / "a").write_text("old")
     before = names(tmp_path)
     said = pytest.raises(WriteError, match=f"^Cannot write {folder}/b: File too large.$")
-    with largest_file(97), said, replacing_folder(folder) as part:
+    with largest_file(97), said, atomic_write_folder(folder) as part:
         (part / "a").write_text("new")
         storage.write_text(part / "b", "long" * 100)
     assert names(tmp_path) == before
     assert not present or ((folder / "a").read_text() == "old" and names(folder) == ["a"])
-    with replacing_folder(folder) as part:
+    with atomic_write_folder(folder) as part:
         (part / "inner").mkdir()
         (part / "inner" / "b").write_text("new")
     assert (folder / "inner" / "b").read_text() == "new"
@@ -160,32 +160,42 @@ def test_a_lock_names_its_process_and_ends_with_it(tmp_path):
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         expected = f"^process {process.pid} is training in {folder}; wait for it, or choose another"
-        with pytest.raises(UserError, match=expected), locked(folder):
+        with pytest.raises(UserError, match=expected), lock_folder(folder):
             pass
         (folder / "checkpoint").write_text("x")
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with locked(folder) as note:
+    with lock_folder(folder) as note:
         assert note == ""
-        with pytest.raises(UserError, match=f"process {os.getpid()} is training"), locked(folder):
+        with (
+            pytest.raises(UserError, match=f"process {os.getpid()} is training"),
+            lock_folder(folder),
+        ):
             pass
     assert names(folder) == ["checkpoint"]
-    with largest_file(0), pytest.raises(UserError, match="File too large"), locked(tmp_path / "b"):
+    with (
+        largest_file(0),
+        pytest.raises(UserError, match="File too large"),
+        lock_folder(tmp_path / "b"),
+    ):
         pass
     assert names(tmp_path) == ["new"]
 
 
 def test_a_lock_leaves_no_empty_folder_behind(tmp_path):
-    with locked(tmp_path / "a" / "b"):
+    with lock_folder(tmp_path / "a" / "b"):
         assert (tmp_path / "a" / "b").is_dir()
     assert names(tmp_path) == []
 
 
 def test_a_lock_of_another_machine_says_which(tmp_path, monkeypatch):
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-        with pytest.raises(UserError, match=r"process \d+ on \S+ is training"), locked(tmp_path):
+        with (
+            pytest.raises(UserError, match=r"process \d+ on \S+ is training"),
+            lock_folder(tmp_path),
+        ):
             pass
 
 
@@ -193,6 +203,6 @@ def test_a_file_system_without_locks_is_used_with_a_note(tmp_path, monkeypatch):
     def refuse(descriptor):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(storage, "_take", refuse)
-    with locked(tmp_path) as note:
+    monkeypatch.setattr(storage, "_lock_file", refuse)
+    with lock_folder(tmp_path) as note:
         assert "without locks" in note

@@ -15,22 +15,25 @@ from typing import Any
 
 from weft import jsonio
 from weft.errors import UserError, unknown_name
-from weft.registry import typed
-from weft.untrusted import check_regular, whole_number
+from weft.registry import check_types
+from weft.untrusted import check_regular, parse_integer
 
 try:
     import tomllib
 except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib  # type: ignore[no-redef]
 
-NEURAL = ("tokenizer", "embedder", "encoder", "pool", "head")
-WRITING = ("tokenizer", "embedder", "encoder", "decoder")  # of what answers with a text
-SPEAKING = ("tokenizer", "decoder")  # of a language model
-SETTINGS = (
-    *("recipe", "task", *NEURAL, "pair", "target", "decoder", "generate"),
+NEURAL_SECTIONS = ("tokenizer", "embedder", "encoder", "pool", "head")
+SEQ2SEQ_SECTIONS = ("tokenizer", "embedder", "encoder", "decoder")  # of what answers with a text
+LM_SECTIONS = ("tokenizer", "decoder")  # of a language model
+SETTING_SECTIONS = (
+    *("recipe", "task", *NEURAL_SECTIONS, "pair", "target", "decoder", "generate"),
     *("classic", "data", "train"),
 )
-SECTIONS = (*SETTINGS, "search")  # what `weft tune` may vary; the other verbs leave it alone
+SECTIONS = (
+    *SETTING_SECTIONS,
+    "search",
+)  # what `weft tune` may vary; the other verbs leave it alone
 RECIPES = Path(__file__).parent / "recipes"
 
 
@@ -47,15 +50,15 @@ class Config:
     def __contains__(self, section: str) -> bool:
         return section in self.sections
 
-    @typed
+    @check_types
     def with_values(self, changes: Mapping[str, Any], origin: str) -> "Config":
         """A copy in which dotted keys have new values: {'encoder.hidden': 100}."""
         sections = copy.deepcopy(dict(self.sections))
         origins = dict(self.origins)
         for key, value in changes.items():
-            _put(sections, key, value)
+            _set_value(sections, key, value)
             origins[key] = origin
-        return Config(_checked(sections, origin), origins)
+        return Config(_check_sections(sections, origin), origins)
 
     def origin(self, key: str) -> str:
         return self.origins.get(key, "default")
@@ -66,7 +69,7 @@ class Config:
             place: Any = self.sections
             for step in key.split("."):
                 if isinstance(place, list):
-                    number = whole_number(step)
+                    number = parse_integer(step)
                     place = place[number] if number is not None and number < len(place) else None
                 else:
                     place = place.get(step) if isinstance(place, Mapping) else None
@@ -75,7 +78,7 @@ class Config:
         return ""
 
 
-def configured(given: Any) -> Config:
+def as_config(given: Any) -> Config:
     """Return a Config from a recipe's name, a .toml or .json file, a dict of sections or itself."""
     if isinstance(given, Config):
         return given
@@ -91,7 +94,7 @@ def configured(given: Any) -> Config:
     )
 
 
-@typed
+@check_types
 def load(path: str | Path) -> Config:
     """Read a configuration file, TOML or JSON by its ending."""
     path = Path(path)
@@ -108,7 +111,7 @@ def load(path: str | Path) -> Config:
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
     try:
-        sections = jsonio.parse(text, path) if path.suffix == ".json" else _toml(text)
+        sections = jsonio.parse(text, path) if path.suffix == ".json" else _parse_toml(text)
     except UserError:
         raise
     except (ValueError, RecursionError) as error:  # an integer of 4,300 digits is a ValueError
@@ -118,10 +121,10 @@ def load(path: str | Path) -> Config:
     return from_sections(sections, str(path))
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     sections = tomllib.loads(text)
-    if _is_deep(sections, jsonio.DEPTH):
-        raise ValueError(f"nested more than {jsonio.DEPTH} levels deep")
+    if _is_deep(sections, jsonio.MAX_DEPTH):
+        raise ValueError(f"nested more than {jsonio.MAX_DEPTH} levels deep")
     return sections
 
 
@@ -131,7 +134,7 @@ def _is_deep(value: Any, levels: int) -> bool:
     return levels < 0 or any(_is_deep(one, levels - 1) for one in inner)
 
 
-@typed
+@check_types
 def recipe(name: str) -> Config:
     """A built-in configuration by name."""
     path = _recipe_files().get(name)
@@ -163,7 +166,7 @@ def recipes(task: str | None = "classify", pretrained: bool | str = False) -> li
     return sorted(found, key=lambda name: (found[name], name))
 
 
-def from_checkpoint(config: Config, folder: str, origin: str = "--pretrained") -> Config:
+def with_pretrained(config: Config, folder: str, origin: str = "--pretrained") -> Config:
     """The configuration with a pre-trained network: where it asks for one, or as its embedder.
 
     A language model has no embedder, and goes on with the one it is given.
@@ -175,14 +178,14 @@ def from_checkpoint(config: Config, folder: str, origin: str = "--pretrained") -
         if spec.get("kind") == "pretrained":
             place = f"embedder.{i}" if isinstance(tables, list) else "embedder"
             return config.with_values({f"{place}.model": folder}, origin)
-    part = "decoder" if _speaks(config.sections) else "embedder"
+    part = "decoder" if _is_lm(config.sections) else "embedder"
     return config.with_values({part: {"kind": "pretrained", "model": folder}}, origin)
 
 
 def from_sections(sections: Mapping[str, Any], origin: str) -> Config:
     """A configuration from values already read; every key is marked with its origin."""
-    checked = _checked(sections, origin)
-    return Config(checked, dict.fromkeys(keys(checked), origin))
+    checked = _check_sections(sections, origin)
+    return Config(checked, dict.fromkeys(setting_names(checked), origin))
 
 
 def overrides(settings: Iterable[str]) -> dict[str, Any]:
@@ -194,8 +197,8 @@ def overrides(settings: Iterable[str]) -> dict[str, Any]:
         if not equals or key.count(".") < 1:
             raise UserError(f"--set '{setting}' should look like section.key=value.")
         section = key.split(".")[0]
-        if section not in SETTINGS:
-            raise unknown_name("section", section, SETTINGS, f"--set '{setting}'")
+        if section not in SETTING_SECTIONS:
+            raise unknown_name("section", section, SETTING_SECTIONS, f"--set '{setting}'")
         try:
             out[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
@@ -205,36 +208,40 @@ def overrides(settings: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-def parts_of(sections: Mapping[str, Any]) -> tuple[str, ...]:
+def model_sections(sections: Mapping[str, Any]) -> tuple[str, ...]:
     """The sections that a model of this configuration is made of."""
     if "classic" in sections:
-        return ("tokenizer", "classic") if _speaks(sections) else ("classic",)
-    if _speaks(sections):
-        return SPEAKING
+        return ("tokenizer", "classic") if _is_lm(sections) else ("classic",)
+    if _is_lm(sections):
+        return LM_SECTIONS
     if "decoder" in sections:
-        return WRITING
-    two = "pair" in sections or _task(sections).startswith("pair-") or _task(sections) == "span"
-    return (*NEURAL, "pair") if two else NEURAL
+        return SEQ2SEQ_SECTIONS
+    two = (
+        "pair" in sections
+        or _task_kind(sections).startswith("pair-")
+        or _task_kind(sections) == "span"
+    )
+    return (*NEURAL_SECTIONS, "pair") if two else NEURAL_SECTIONS
 
 
-def _speaks(sections: Mapping[str, Any]) -> bool:
-    return _task(sections) == "language"
+def _is_lm(sections: Mapping[str, Any]) -> bool:
+    return _task_kind(sections) == "language"
 
 
-def _task(sections: Mapping[str, Any]) -> str:
+def _task_kind(sections: Mapping[str, Any]) -> str:
     kind = sections.get("task", {}).get("kind", "")
     return kind if isinstance(kind, str) else ""
 
 
-def keys(sections: Mapping[str, Any], prefix: str = "") -> list[str]:
+def setting_names(sections: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Dotted names of all settings."""
     out = []
     for name, value in sections.items():
         if isinstance(value, Mapping):
-            out += keys(value, f"{prefix}{name}.")
+            out += setting_names(value, f"{prefix}{name}.")
         elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
             for i, item in enumerate(value):
-                out += keys(item, f"{prefix}{name}.{i}.")
+                out += setting_names(item, f"{prefix}{name}.{i}.")
         else:
             out.append(prefix + name)
     return out
@@ -247,12 +254,12 @@ def dumps(sections: Mapping[str, Any]) -> str:
         for table in section if isinstance(section, list) else [section]:
             lines.append(f"[[{name}]]" if isinstance(section, list) else f"[{name}]")
             some = {key: value for key, value in table.items() if value is not None}
-            lines += [f"{key} = {written(value)}" for key, value in some.items()]
+            lines += [f"{key} = {to_toml(value)}" for key, value in some.items()]
             lines.append("")
     return "\n".join(lines)
 
 
-def written(value: Any) -> str:
+def to_toml(value: Any) -> str:
     """A value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -263,11 +270,11 @@ def written(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{written(k)} = {written(v)}" for k, v in value.items()) + "}"
-    return "[" + ", ".join(written(v) for v in value) + "]"
+        return "{" + ", ".join(f"{to_toml(k)} = {to_toml(v)}" for k, v in value.items()) + "}"
+    return "[" + ", ".join(to_toml(v) for v in value) + "]"
 
 
-def _checked(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
+def _check_sections(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
     if not isinstance(sections, Mapping):
         kind = type(sections).__name__
         raise UserError(f"{origin}: a configuration holds sections with keys, found a {kind}.")
@@ -278,7 +285,7 @@ def _checked(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
         if not all(isinstance(table, Mapping) for table in tables):
             raise UserError(f"{origin}: [{name}] should be a section with keys, got {section!r}.")
     unread = ("embedder", "encoder", "pool", "head", "target")
-    if _speaks(sections) and (both := [n for n in unread if n in sections]):
+    if _is_lm(sections) and (both := [n for n in unread if n in sections]):
         told = "a language model is a [tokenizer] and a [decoder], or [classic] in its place"
         raise UserError(f"{origin}: {told}; remove [{'], ['.join(both)}].")
     if "decoder" in sections and (both := [n for n in ("pool", "head") if n in sections]):
@@ -286,19 +293,21 @@ def _checked(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
         raise UserError(f"{origin}: {told}; remove [{'], ['.join(both)}].")
     # N-grams are counted of any tokens; all other classic models find words themselves.
     others = [
-        n for n in (*NEURAL, *WRITING, "pair") if not (n == "tokenizer" and _speaks(sections))
+        n
+        for n in (*NEURAL_SECTIONS, *SEQ2SEQ_SECTIONS, "pair")
+        if not (n == "tokenizer" and _is_lm(sections))
     ]
     if "classic" in sections and (both := [n for n in others if n in sections]):
         raise UserError(f"{origin}: [classic] stands alone; remove [{'], ['.join(both)}].")
     return dict(sections)
 
 
-def _put(sections: dict[str, Any], key: str, value: Any) -> None:
+def _set_value(sections: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
     place: Any = sections
     for step in path:
         if isinstance(place, list):
-            number = whole_number(step)
+            number = parse_integer(step)
             if number is None or number >= len(place):
                 raise UserError(f"'{key}': there are {len(place)} of these, numbered from 0.")
             place = place[number]

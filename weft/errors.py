@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-LONGEST_MESSAGE = 2000  # characters; the middle of a longer one is left out
-LONGEST_NAME = 100  # characters of a name for which a similar one is looked for
+MAX_MESSAGE_CHARS = 2000  # characters; the middle of a longer one is left out
+MAX_NAME_CHARS = 100  # characters of a name for which a similar one is looked for
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -20,28 +20,28 @@ class UserError(ValueError):
     """
 
     def __init__(self, message: object = "") -> None:
-        text = visible(str(message))
-        if len(text) > LONGEST_MESSAGE:
-            half = LONGEST_MESSAGE // 2
+        text = escape_control(str(message))
+        if len(text) > MAX_MESSAGE_CHARS:
+            half = MAX_MESSAGE_CHARS // 2
             text = f"{text[:half]} … {text[-half:]}"
         super().__init__(text)
 
 
-def visible(text: str) -> str:
+def escape_control(text: str) -> str:
     """The text with characters that no terminal should be sent written out: \\x1b, \\ud800.
 
     These are control characters other than line feed and tab, the marks that turn the direction
     of writing round, and half surrogates.
     """
-    return _UNSAFE.sub(_spelled, text)
+    return _UNSAFE.sub(_escape, text)
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
-class UndecidedError(UserError):
+class AmbiguousColumnError(UserError):
     """Several columns of a file fit, or none does: the user has to name one."""
 
 
@@ -51,7 +51,7 @@ class UserNote(UserWarning):
 
 def near_miss(name: str, known: Iterable[str]) -> str:
     """' Did you mean 'x'?' when something close is known, else nothing."""
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME_CHARS:
         return ""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
@@ -86,7 +86,7 @@ class OutOfMemory(UserError):
     """Memory ran out; says what was being done and what needs less."""
 
 
-def out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that memory ran out: Python's, NumPy's, PyTorch's or the system's."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
@@ -96,7 +96,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in told)
 
 
-def explain_memory(error: BaseException, doing: str) -> str:
+def out_of_memory_message(error: BaseException, doing: str) -> str:
     """One sentence on memory that ran out, with the size that was asked for where it is known."""
     found = re.search(r"(?:tried|unable) to allocate ([\d.]+) ?(\w+)", str(error), re.IGNORECASE)
     amount = ""

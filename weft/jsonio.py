@@ -7,31 +7,31 @@ from typing import Any
 
 from weft.errors import UserError
 
-DEPTH = 100  # levels of nesting; no file that Weft reads has more than a dozen
-DIGITS = 4300  # of a whole number, as Python itself has it by default
+MAX_DEPTH = 100  # levels of nesting; no file that Weft reads has more than a dozen
+MAX_DIGITS = 4300  # of a whole number, as Python itself has it by default
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
-_LONG = re.compile(rf"(?<![\w.])-?\d{{{DIGITS + 1},}}(?![\d.eE])")
+_LONG_INTEGER = re.compile(rf"(?<![\w.])-?\d{{{MAX_DIGITS + 1},}}(?![\d.eE])")
 
 
 def parse(text: str | bytes, where: str | Path, line: int = 1) -> Any:
     """Return the value of a JSON text; `line` is the line of the file on which the text begins."""
     if isinstance(text, bytes):
-        text = _decoded(text, where, line)
+        text = _decode(text, where, line)
     _check_depth(text, where, line)
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise _damaged(
+        raise _json_error(
             where, line + error.lineno - 1, f"{error.msg}, column {error.colno}"
         ) from None
     except (ValueError, RecursionError) as error:  # 4,300 digits; a limit of this Python
-        found = _LONG.search(text)
+        found = _LONG_INTEGER.search(text)
         if found is not None:
             line += text.count("\n", 0, found.start())
             digits = f"{len(found[0].lstrip('-')):,}"
-            reason = f"a whole number of {digits} digits; at most {DIGITS:,} are read"
-            raise _damaged(where, line, reason) from None
-        raise _damaged(where, line, str(error)) from None
+            reason = f"a whole number of {digits} digits; at most {MAX_DIGITS:,} are read"
+            raise _json_error(where, line, reason) from None
+        raise _json_error(where, line, str(error)) from None
 
 
 def read(path: str | Path) -> Any:
@@ -42,32 +42,32 @@ def read(path: str | Path) -> Any:
 def read_lines(path: str | Path) -> list[Any]:
     """Return the values of a file with one JSON value a line; blank lines are left out."""
     # Not splitlines: it would also cut a text at U+2028.
-    text = _decoded(Path(path).read_bytes(), path)
+    text = _decode(Path(path).read_bytes(), path)
     return [parse(row, path, i) for i, row in enumerate(text.split("\n"), 1) if row.strip()]
 
 
-def _decoded(text: bytes, where: str | Path, line: int = 1) -> str:
+def _decode(text: bytes, where: str | Path, line: int = 1) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
         line += text.count(b"\n", 0, error.start)
-        raise _damaged(where, line, f"{error.reason} at byte {error.start}", "UTF-8") from None
+        raise _json_error(where, line, f"{error.reason} at byte {error.start}", "UTF-8") from None
 
 
 def _check_depth(text: str, where: str | Path, line: int) -> None:
     """Refuse deep nesting before anything recurses into it."""
-    if text.count("[") + text.count("{") <= DEPTH:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     depth = 0
     for found in _BRACKETS.finditer(text):
         if found[0] in "[{":
             depth += 1
-            if depth > DEPTH:
+            if depth > MAX_DEPTH:
                 line += text.count("\n", 0, found.start())
-                raise _damaged(where, line, f"nested more than {DEPTH} levels deep")
+                raise _json_error(where, line, f"nested more than {MAX_DEPTH} levels deep")
         elif found[0] in "]}":
             depth -= 1
 
 
-def _damaged(where: str | Path, line: int, reason: str, what: str = "JSON") -> UserError:
+def _json_error(where: str | Path, line: int, reason: str, what: str = "JSON") -> UserError:
     return UserError(f"{where}:{line}: not readable as {what}: {reason}.")

@@ -12,24 +12,24 @@ from torch import Tensor, nn
 
 from weft import registry
 from weft.batch import Padded
-from weft.batch.indexer import Pieces
-from weft.batch.padded import beside
+from weft.batch.indexer import SubtokenEncoder
+from weft.batch.padded import concat_pair
 from weft.decode.decoders.lazy_source import LazySource
 from weft.decode.heads import auxiliary_lm
 from weft.decode.search.settings import SearchSettings
-from weft.encode.pair.bi_encoder import check_marks, check_pooled
+from weft.encode.pair.bi_encoder import check_pool, check_segment_marks
 from weft.errors import UserError
 from weft.tokens.special_tokens import BARE, Frame
 from weft.tokens.vocabulary import PAD, SPECIALS, UNK
 
-UNKNOWN = SPECIALS.index(UNK)
-WHOLE = {"kind": "none"}  # no pool: all states go to the head
-HEADED = ("input_size", "outputs", "frame", "modelled")  # what a head is told
-DECODED = ("vocabulary_size", "memory_size", "directions")  # what a decoder is told
+UNKNOWN_ID = SPECIALS.index(UNK)
+NO_POOL = {"kind": "none"}  # no pool: all states go to the head
+HEAD_DERIVED = ("input_size", "outputs", "frame", "modelled")  # what a head is told
+DECODER_DERIVED = ("vocabulary_size", "memory_size", "directions")  # what a decoder is told
 
 
 @dataclass(frozen=True)
-class Reading:
+class ModelOutput:
     """Everything a model made of a batch on the way to its scores."""
 
     states: Padded  # (B, T, H) a vector for every step
@@ -47,12 +47,16 @@ class Model(nn.Module):
         self.embedders = nn.ModuleList()
         self.encoder: Any = None
         self.pool: Any = None
-        self.apart = _apart(self.parts)  # a row holds two texts, each of which is read by itself
+        self.is_bi_encoder = _is_bi_encoder(
+            self.parts
+        )  # a row holds two texts, each of which is read by itself
         self.pair: Any = None  # how two texts meet, where there are two
         self.join: Any = None  # and what makes one vector of theirs
-        self.spoken = bool(parts.get("task", {}).get("auxiliary"))  # it also foretells words
+        self.has_auxiliary_lm = bool(
+            parts.get("task", {}).get("auxiliary")
+        )  # it also foretells words
         if "embedder" not in self.parts:
-            self.head = _speaker(self.parts, outputs)
+            self.head = _build_lm_head(self.parts, outputs)
             return
         tables = self.parts["embedder"]
         specs = tables if isinstance(tables, list) else [tables]
@@ -63,28 +67,30 @@ class Model(nn.Module):
             raise UserError(
                 "The embedder 'vectors' reads no tokens, so no other can stand beside it."
             )
-        if self.spoken:
-            auxiliary_lm.check_auxiliary(self.embedders, self.parts, self.apart)
+        if self.has_auxiliary_lm:
+            auxiliary_lm.check_auxiliary(self.embedders, self.parts, self.is_bi_encoder)
         width = sum(map(_width, self.embedders))
-        if "pair" in self.parts and not self.apart:
+        if "pair" in self.parts and not self.is_bi_encoder:
             self.pair = registry.build("pair", self.parts["pair"], input_size=width)
-            check_marks(self.pair, self.frame != BARE)
+            check_segment_marks(self.pair, self.frame != BARE)
         self.encoder = registry.build("encoder", self.parts["encoder"], input_size=width)
         size, directions = self.encoder.output_size, getattr(self.encoder, "directions", 1)
         known = {"input_size": size, "directions": directions}
         if "decoder" in self.parts:
-            self.pool = registry.build("pool", WHOLE, **known)
+            self.pool = registry.build("pool", NO_POOL, **known)
             task = parts.get("task", {})
-            self.head = _writer(self.parts, size, directions, outputs, bool(task.get("copy")))
-            self._share(bool(task.get("shared")))
+            self.head = _build_seq2seq_head(
+                self.parts, size, directions, outputs, bool(task.get("copy"))
+            )
+            self._share_tables(bool(task.get("shared")))
             return
-        if self.apart:
+        if self.is_bi_encoder:
             self.pair = registry.build("pair", self.parts["pair"], input_size=size)
             turned = getattr(self.pair, "directions", directions)
             known = {"input_size": self.pair.output_size, "directions": turned}
         self.pool = registry.build("pool", self.parts["pool"], **known)
-        if self.apart and hasattr(self.pair, "join"):
-            check_pooled(self.parts["pair"]["kind"], self.pooling)
+        if self.is_bi_encoder and hasattr(self.pair, "join"):
+            check_pool(self.parts["pair"]["kind"], self.pooling)
             self.join = self.pair.join(self.pool.output_size)
         width = (self.join or self.pool).output_size
         told = {"frame": self.frame, "modelled": getattr(self.pair, "modelled", 0)}
@@ -92,11 +98,11 @@ class Model(nn.Module):
             "head", self.parts["head"], input_size=width, outputs=outputs, **told
         )  # fmt: skip
         self.head = head
-        if self.fills:
+        if self.is_mlm:
             head.borrow(self.embedders[0])
-        self._share(False)
+        self._share_tables(False)
 
-    def _share(self, one_vocabulary: bool) -> None:
+    def _share_tables(self, one_vocabulary: bool) -> None:
         """Let embedders that share the decoder's table read it."""
         head: Any = self.head
         sharing: list[Any] = [one for one in self.embedders if getattr(one, "shared", False)]
@@ -112,27 +118,27 @@ class Model(nn.Module):
 
     def forward(self, source: Padded) -> Any:
         if getattr(self.head, "accepts_lazy_source", False):
-            return self.head(LazySource(source, self.memory, self.limit))
-        return self.read(source).scores
+            return self.head(LazySource(source, self.encode_source, self.limit))
+        return self.run(source).scores
 
-    def memory(self, source: Padded) -> Padded:
+    def encode_source(self, source: Padded) -> Padded:
         """What a decoder is given to read (B, T, H)."""
-        return self.pooled(self.encode(self.embed(source)))[0]
+        return self.pool_states(self.encode(self.embed(source)))[0]
 
     @property
-    def by_word(self) -> bool:
+    def is_structured(self) -> bool:
         """Whether its answer is decoded: something of every word, or a text of its own."""
         return self.pooling in ("none", "decoder")
 
     @property
-    def speaks(self) -> bool:
-        """Whether it is a language model: all it reads is what it foretells."""
+    def is_lm(self) -> bool:
+        """Whether it is a language model: all it reads is what it predicts_next."""
         return self.encoder is None
 
     @property
-    def fills(self) -> bool:
+    def is_mlm(self) -> bool:
         """Whether it says which words stand at hidden places."""
-        return getattr(self.head, "fills", False)
+        return getattr(self.head, "is_mlm", False)
 
     @property
     def pooling(self) -> str:
@@ -140,13 +146,13 @@ class Model(nn.Module):
         return "decoder" if "decoder" in self.parts else self.parts["pool"]["kind"]
 
     @property
-    def reads(self) -> str:
+    def input_kind(self) -> str:
         """What the steps of a row are: tokens of a "text", or of "pairs" of them, "words", nodes of
         "trees", "vectors"."""
         if self.pair is not None:
             return "pairs"
-        usual = getattr(self.head, "reads", "words" if self.by_word else "text")
-        return "vectors" if self.features else getattr(self.encoder, "reads", usual)
+        usual = getattr(self.head, "reads", "words" if self.is_structured else "text")
+        return "vectors" if self.features else getattr(self.encoder, "input_kind", usual)
 
     @property
     def features(self) -> int:
@@ -154,126 +160,131 @@ class Model(nn.Module):
         return max((getattr(embedder, "features", 0) for embedder in self.embedders), default=0)
 
     @property
-    def whole(self) -> bool:
+    def needs_full_sentence(self) -> bool:
         """Whether a sentence makes sense only as a whole: the answer is a tree over it."""
         return getattr(self.head, "whole", False)
 
-    def read(self, source: Padded) -> Reading:
+    def run(self, source: Padded) -> ModelOutput:
         """The scores together with the states, the sentence vector and the attention weights."""
-        if self.speaks:
-            return Reading(source, source, None, self.head(source))
+        if self.is_lm:
+            return ModelOutput(source, source, None, self.head(source))
         embedded = self.embed(source)  # (B, T, E)
         states = self.encode(embedded)  # (B, T, H)
-        vector, weights = self.pooled(states)
-        if self.fills:
-            return Reading(states, vector, weights, self.head(states, vector))
+        vector, weights = self.pool_states(states)
+        if self.is_mlm:
+            return ModelOutput(states, vector, weights, self.head(states, vector))
         alone = self.pair is not None and source.second is None  # one text of two has no answer
-        scores: Any = None if alone else self.score(vector, source)
-        if self.spoken and self.training:
+        scores: Any = None if alone else self.apply_head(vector, source)
+        if self.has_auxiliary_lm and self.training:
             table: Any = self.embedders[0].table
             scores = auxiliary_lm.WithAuxiliaryLM(scores, embedded, source.data, table.weight)
-        return Reading(states, vector, weights, scores)
+        return ModelOutput(states, vector, weights, scores)
 
     def encode(self, embedded: Padded) -> Padded:
         """(B, T, E) -> (B, T, H), the texts of a row each by itself where they are read so."""
         if embedded.second is None or self.pair is None:
             return self.encoder(embedded)
-        if not self.apart:
+        if not self.is_bi_encoder:
             return self.encoder(self.pair(embedded))
-        return beside(*map(self.encoder, embedded.sides()))
+        return concat_pair(*map(self.encoder, embedded.split_pair()))
 
-    def pooled(self, states: Padded) -> tuple[Any, Tensor | None]:
+    def pool_states(self, states: Padded) -> tuple[Any, Tensor | None]:
         """What the head is given of the states, and how much of it came from each step."""
-        if states.second is None or not self.apart:
+        if states.second is None or not self.is_bi_encoder:
             return self.pool(states)
         if self.join is None:  # what it makes is of the second text alone
-            return self.pool(self.pair(*states.sides()))
-        first, second = (self.pool(side)[0] for side in self.pair(*states.sides()))  # (B, H)
+            return self.pool(self.pair(*states.split_pair()))
+        first, second = (self.pool(side)[0] for side in self.pair(*states.split_pair()))  # (B, H)
         return self.join(first, second), None
 
-    def score(self, vector: Any, source: Padded) -> Any:
+    def apply_head(self, vector: Any, source: Padded) -> Any:
         """The scores of what the source was pooled into; who copies words also sees the source."""
-        return self.head(vector, source) if self.beyond else self.head(vector)
+        return self.head(vector, source) if self.extended_vocab_start else self.head(vector)
 
     @property
-    def beyond(self) -> int:
+    def extended_vocab_start(self) -> int:
         """The first id of words of the source that can be copied; 0: it copies none."""
         return getattr(self.head, "extended_vocab_start", 0)
 
     def embed(self, source: Padded) -> Padded:
         """(B, T) ids -> (B, T, E), the embedders' vectors side by side."""
-        if source.second is not None and self.apart:
-            return beside(*map(self.embed, source.sides()))
-        told, held = iter(source.told), self.held if source.told else ()
+        if source.second is not None and self.is_bi_encoder:
+            return concat_pair(*map(self.embed, source.split_pair()))
+        told, held = iter(source.cached), self.frozen_embedders if source.cached else ()
         parts: list[Any] = list(self.embedders)
         embedded = [
-            embedder.again(given, next(told)) if embedder in held else embedder(given)
-            for embedder, given in zip(parts, self.given(source), strict=True)
+            embedder.from_cached(given, next(told)) if embedder in held else embedder(given)
+            for embedder, given in zip(parts, self.embedder_inputs(source), strict=True)
         ]
         if len(embedded) == 1:
             return embedded[0]
         return embedded[0].with_data(torch.cat([e.data for e in embedded], dim=-1))
 
     @property
-    def held(self) -> list[Any]:
+    def frozen_embedders(self) -> list[Any]:
         """The embedders that read a text the same way for as long as the others learn."""
         found: list[Any] = list(self.embedders)
-        return [one for one in found if hasattr(one, "known") and one.frozen]
+        return [one for one in found if hasattr(one, "frozen_features") and one.frozen]
 
-    def known(self, source: Padded) -> tuple[Tensor, ...]:
+    def frozen_features(self, source: Padded) -> tuple[Tensor, ...]:
         """What each of those makes of the steps (B, T, W): what a source can be `told`."""
-        if source.second is not None and self.apart:
+        if source.second is not None and self.is_bi_encoder:
             first, second = (
-                [side.with_data(made) for made in self.known(side)] for side in source.sides()
+                [side.with_data(made) for made in self.frozen_features(side)]
+                for side in source.split_pair()
             )
-            return tuple(beside(x, y).data for x, y in zip(first, second, strict=True))
+            return tuple(concat_pair(x, y).data for x, y in zip(first, second, strict=True))
         parts: list[Any] = list(self.embedders)
-        read = zip(parts, self.given(source), strict=True)
-        return tuple(one.known(given).data for one, given in read if one in self.held)
+        read = zip(parts, self.embedder_inputs(source), strict=True)
+        return tuple(
+            one.frozen_features(given).data for one, given in read if one in self.frozen_embedders
+        )
 
-    def given(self, source: Padded) -> Iterator[Padded]:
+    def embedder_inputs(self, source: Padded) -> Iterator[Padded]:
         """What each embedder reads of a source: ids, pieces of its own, or words with theirs."""
-        if self.beyond:  # a word that can only be copied is read as an unknown one
-            inside = torch.where(source.data < self.beyond, source.data, UNKNOWN)
+        if self.extended_vocab_start:  # a word that can only be copied is read as an unknown one
+            inside = torch.where(source.data < self.extended_vocab_start, source.data, UNKNOWN_ID)
             source = replace(source, data=inside)
-        pieces = iter(source.pieces)
-        words = next(pieces) if self.subwords else None
+        subtokens = iter(source.subtokens)
+        words = next(subtokens) if self.subwords else None
         for embedder in self.embedders:
-            if piece_maker(embedder) is not None:
-                yield _only(source, next(pieces))
+            if subtoken_encoder(embedder) is not None:
+                yield _with_subtokens(source, next(subtokens))
             elif words is not None and getattr(embedder, "subwords", False):
-                yield replace(source, pieces=(words,))
+                yield replace(source, subtokens=(words,))
             else:
                 yield source
 
     @property
     def subwords(self) -> bool:
         """Whether words are read with the tokens that they consist of."""
-        return self.reads == "words" and any(getattr(e, "subwords", False) for e in self.embedders)
+        return self.input_kind == "words" and any(
+            getattr(e, "subwords", False) for e in self.embedders
+        )
 
     @property
     def frame(self) -> Frame:
         """What stands around the texts it reads."""
         framed: list[Any] = [e for e in self.embedders if hasattr(e, "frame")]
         found: Frame = framed[0].frame if framed else BARE
-        return replace(found, each=True) if self.apart else found
+        return replace(found, each=True) if self.is_bi_encoder else found
 
     @property
-    def piece_makers(self) -> list[Pieces]:
+    def subtoken_encoders(self) -> list[SubtokenEncoder]:
         """What turns tokens into pieces, for each embedder that looks inside tokens."""
-        makers = [piece_maker(embedder) for embedder in self.embedders]
+        makers = [subtoken_encoder(embedder) for embedder in self.embedders]
         return [maker for maker in makers if maker is not None]
 
     @property
     def reads_ids(self) -> bool:
         """Whether an embedder tells tokens apart by their ids, and not only by their spelling."""
-        return any(piece_maker(embedder) is None for embedder in self.embedders)
+        return any(subtoken_encoder(embedder) is None for embedder in self.embedders)
 
     @property
     def limit(self) -> int | None:
         """The longest row it can read, where there is one."""
         # Not those who spell words: theirs is a limit of bytes.
-        whole = [e for e in self.embedders if piece_maker(e) is None]
+        whole = [e for e in self.embedders if subtoken_encoder(e) is None]
         parts = (self.encoder, self.head, *whole)
         own = [getattr(part, "limit", None) for part in parts]
         return min((limit for limit in own if limit is not None), default=None)
@@ -284,7 +295,7 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
     if "embedder" not in parts and parts.get("task", {}).get("kind") == "language":
         return {
             "task": registry.fill("task", parts["task"], ("tokenizer",)),
-            "decoder": registry.fill("decoder", parts["decoder"], DECODED),
+            "decoder": registry.fill("decoder", parts["decoder"], DECODER_DERIVED),
             "generate": registry.check(SearchSettings, parts.get("generate", {}), "[generate]"),
         }
     tables = parts["embedder"]
@@ -298,7 +309,7 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "embedder": embedder,
             "encoder": encoder,
-            "decoder": registry.fill("decoder", parts["decoder"], DECODED),
+            "decoder": registry.fill("decoder", parts["decoder"], DECODER_DERIVED),
             "generate": registry.check(SearchSettings, parts.get("generate", {}), "[generate]"),
         }
     two = {"pair": registry.fill("pair", parts["pair"], ("input_size",))} if "pair" in parts else {}
@@ -307,11 +318,11 @@ def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
         "encoder": encoder,
         **two,
         "pool": registry.fill("pool", parts["pool"], ("input_size", "directions")),
-        "head": registry.fill("head", parts["head"], HEADED),
+        "head": registry.fill("head", parts["head"], HEAD_DERIVED),
     }
 
 
-def _writer(
+def _build_seq2seq_head(
     parts: Mapping[str, Any], size: int, directions: int, outputs: Any, copies: bool
 ) -> nn.Module:
     """The decoder of a model that answers with a text."""
@@ -328,11 +339,11 @@ def _writer(
         )
     writer = PointerGenerator(decoder, size) if copies else decoder
     # As `weft generate` does: a word that stands for all unknown ones would always be wrong.
-    marks = {SPECIALS.index(PAD), UNKNOWN, first} - {last}
+    marks = {SPECIALS.index(PAD), UNKNOWN_ID, first} - {last}
     return Seq2SeqHead(writer, SearchSettings(**parts["generate"]), first, last, marks)
 
 
-def _speaker(parts: Mapping[str, Any], outputs: Any) -> nn.Module:
+def _build_lm_head(parts: Mapping[str, Any], outputs: Any) -> nn.Module:
     """The decoder of a language model."""
     from weft.decode.heads.lm import LanguageModelHead
 
@@ -349,19 +360,19 @@ def _speaker(parts: Mapping[str, Any], outputs: Any) -> nn.Module:
     return LanguageModelHead(decoder, search, first, last, task["window"], task["overlap"])
 
 
-def piece_maker(embedder: nn.Module) -> Pieces | None:
+def subtoken_encoder(embedder: nn.Module) -> SubtokenEncoder | None:
     """The embedder's own `pieces` method, if it reads more than ids."""
-    return getattr(embedder, "pieces", None)
+    return getattr(embedder, "subtoken_ids", None)
 
 
-def _apart(parts: Mapping[str, Any]) -> bool:
+def _is_bi_encoder(parts: Mapping[str, Any]) -> bool:
     pair: Any = registry.find("pair", parts["pair"]["kind"]) if "pair" in parts else None
-    return pair is not None and pair.apart
+    return pair is not None and pair.encodes_separately
 
 
 def _width(embedder: Any) -> int:
     return embedder.output_size
 
 
-def _only(source: Padded, pieces: Tensor) -> Padded:
-    return replace(source, data=pieces, pieces=())
+def _with_subtokens(source: Padded, subtokens: Tensor) -> Padded:
+    return replace(source, data=subtokens, subtokens=())

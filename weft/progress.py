@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-EVERY = 30.0  # seconds without a line, at most
+LINE_INTERVAL_SECONDS = 30.0  # seconds without a line, at most
 Row = TypeVar("Row")
 
 
@@ -45,7 +45,7 @@ class Stage:
         return (1 - now) / (now - before) * seconds
 
 
-class Lines:
+class ProgressLines:
     """Says what is begun and ended, and in between, every EVERY seconds, how far it is.
 
     A thread does the latter, so that an evaluation or a compiler need not know of it. It looks at
@@ -55,12 +55,12 @@ class Lines:
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic):
         self._say, self.clock = say, clock
         self.stage: Stage | None = None
-        self.said = clock()
+        self.last_line_at = clock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def say(self, text: str) -> None:
-        self.said = self.clock()
+        self.last_line_at = self.clock()
         self._say(text)
 
     @contextmanager
@@ -79,10 +79,10 @@ class Lines:
         finally:
             self.stage = outer
 
-    def beat(self) -> None:
+    def say_if_due(self) -> None:
         """Say how far it is, if nothing was said for long."""
         stage, now = self.stage, self.clock()
-        if stage is not None and now - self.said >= EVERY:
+        if stage is not None and now - self.last_line_at >= LINE_INTERVAL_SECONDS:
             self.say(stage.describe(now))
 
     def close(self) -> None:
@@ -96,17 +96,21 @@ class Lines:
             self._thread.start()
 
     def _run(self) -> None:
-        while not self._stop.wait(max(self.said + EVERY - self.clock(), EVERY / 10)):
+        while not self._stop.wait(
+            max(
+                self.last_line_at + LINE_INTERVAL_SECONDS - self.clock(), LINE_INTERVAL_SECONDS / 10
+            )
+        ):
             with suppress(OSError, ValueError):  # a full disk: what needs it will say so
-                self.beat()
+                self.say_if_due()
 
 
-def announced(rows: Iterable[Row], what: str, quiet: bool = False) -> Iterator[Row]:
+def with_progress(rows: Iterable[Row], what: str, quiet: bool = False) -> Iterator[Row]:
     """Yield the same rows; say when reading them begins and ends, and how far it is."""
     if quiet or sys.stderr.isatty():
         yield from rows
         return
-    lines = Lines(to_stderr)
+    lines = ProgressLines(to_stderr)
     try:
         with lines.during(what, "rows") as stage:
             for row in rows:

@@ -54,7 +54,7 @@ DERIVED = {
     "modelled",
 }
 ENTRY_POINTS = "weft.parts"  # the group in which other packages declare their parts
-SHOWN = 80  # characters of a value in a message
+MAX_SHOWN_CHARS = 80  # characters of a value in a message
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 P = typing.ParamSpec("P")
 R = typing.TypeVar("R")
@@ -74,8 +74,8 @@ class Trust:
         return any(module == name or module.startswith(f"{name}.") for name in self.packages)
 
 
-NOBODY = Trust()
-_TRUST = ContextVar("weft_trust", default=NOBODY)
+TRUST_NOTHING = Trust()
+_TRUST = ContextVar("weft_trust", default=TRUST_NOTHING)
 
 
 @contextlib.contextmanager
@@ -103,12 +103,12 @@ def trusting(
         _TRUST.reset(token)
 
 
-def trusted() -> list[str]:
+def trusted_packages() -> list[str]:
     """The packages that are trusted here, to be handed to another process."""
     return sorted(_TRUST.get().packages)
 
 
-def trusts(
+def with_trust(
     source: Callable[[typing.Any], Source], saved: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function so that its `trust` holds while it runs.
@@ -129,7 +129,7 @@ def trusts(
     return around
 
 
-def typed(function: Callable[P, R]) -> Callable[P, R]:
+def check_types(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a public function so that an argument of the wrong type is a UserError."""
     signature = inspect.signature(function)
     loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -141,21 +141,20 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
             bound = signature.bind(*given, **options).arguments
         except TypeError:  # too many or too few, which Python tells best
             return function(*given, **options)
-        hints = _hints_of(function)
+        hints = _type_hints(function)
         for name in named & bound.keys() & hints.keys():
             if not fits(bound[name], hints[name]):
                 shown = f"{bound[name]!r}"
-                shown = shown if len(shown) < SHOWN else f"{type(bound[name]).__name__}"
-                raise UserError(
-                    f"{function.__name__}: '{name}' should be {plain(hints[name])}, got {shown}."
-                )
+                shown = shown if len(shown) < MAX_SHOWN_CHARS else f"{type(bound[name]).__name__}"
+                wanted = describe_type(hints[name])
+                raise UserError(f"{function.__name__}: '{name}' should be {wanted}, got {shown}.")
         return function(*given, **options)
 
     return call
 
 
 @functools.cache
-def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of parameters; not those that only a type checker can import."""
     try:
         return typing.get_type_hints(function)
@@ -215,7 +214,7 @@ def parts(kind: str) -> Mapping[str, Part]:
     package = Path(__file__).parent
     for path in sorted((package / FOLDERS[kind]).rglob("*.py")):
         dotted = ".".join(path.relative_to(package).with_suffix("").parts)
-        for part in _scan(path, f"weft.{dotted}"):
+        for part in _scan_module(path, f"weft.{dotted}"):
             if part.kind != kind:
                 continue
             if part.name in found:
@@ -228,7 +227,7 @@ def parts(kind: str) -> Mapping[str, Part]:
 def find(kind: str, name: str) -> type:
     """Return the class of a built-in part, or 'package.module:Class' of a trusted package."""
     if ":" in name:
-        return _foreign(kind, name)
+        return _load_external(kind, name)
     known = parts(kind)
     if name in known:
         return known[name].load()
@@ -243,7 +242,7 @@ def _registered(kind: str, name: str) -> type:
         for package in sorted(trust.packages - sys.modules.keys()):
             _import_trusted(package)
     if (kind, name) not in _REGISTERED and name in declared:
-        return _foreign(kind, declared[name])
+        return _load_external(kind, declared[name])
     if (kind, name) not in _REGISTERED:
         others = [key for kind_, key in _REGISTERED if kind_ == kind]
         raise unknown_name(kind, name, {*parts(kind), *others, *declared})
@@ -251,7 +250,7 @@ def _registered(kind: str, name: str) -> type:
     if trust.saved and not trust.covers(cls.__module__):
         source = trust.source(name)
         where = f"{source}: " if source else ""
-        raise _untrusted(where, kind, f"{cls.__module__}:{cls.__qualname__}", cls.__module__)
+        raise _untrusted_error(where, kind, f"{cls.__module__}:{cls.__qualname__}", cls.__module__)
     return cls
 
 
@@ -275,7 +274,7 @@ def declared_parts(kind: str) -> dict[str, str]:
     }
 
 
-def _foreign(kind: str, name: str) -> type:
+def _load_external(kind: str, name: str) -> type:
     """Import a class from a package that the caller trusts; refuse before anything is imported."""
     module, _, attribute = name.partition(":")
     trust = _TRUST.get()
@@ -284,7 +283,7 @@ def _foreign(kind: str, name: str) -> type:
     if not _MODULE.fullmatch(module) or not attribute.isidentifier():
         raise UserError(f"{where}{kind} {name!r:.200} should look like 'package.module:Class'.")
     if not trust.covers(module):
-        raise _untrusted(where, kind, name, module)
+        raise _untrusted_error(where, kind, name, module)
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
@@ -292,11 +291,11 @@ def _foreign(kind: str, name: str) -> type:
     if not isinstance(found, type):
         raise UserError(f"{where}{kind} '{name}' is not a class, so it cannot be a part.")
     if not trust.covers(found.__module__):  # what a trusted module has itself imported
-        raise _untrusted(where, kind, name, found.__module__)
+        raise _untrusted_error(where, kind, name, found.__module__)
     return found
 
 
-def _untrusted(where: str, kind: str, name: str, module: str) -> UserError:
+def _untrusted_error(where: str, kind: str, name: str, module: str) -> UserError:
     package = module.partition(".")[0]
     return UserError(
         f"{where}{kind} '{name:.99}' is code outside Weft, which would be imported and run. If you "
@@ -343,7 +342,7 @@ def check(
             raise unknown_name("option", name, options, where)
         if not fits(value, hints[name]):
             raise UserError(
-                f"{where}: '{name}' should be {plain(hints[name])}, got {value!r:.200}."
+                f"{where}: '{name}' should be {describe_type(hints[name])}, got {value!r:.200}."
             )
     missing = [n for n, p in options.items() if p.default is p.empty and n not in given]
     if missing:
@@ -380,15 +379,15 @@ def fits(value: Any, hint: Any) -> bool:
     return isinstance(value, origin or hint)
 
 
-def plain(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """An annotation in words."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return "one of " + ", ".join(repr(a) for a in typing.get_args(hint))
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(plain(option) for option in typing.get_args(hint))
+        return " or ".join(describe_type(option) for option in typing.get_args(hint))
     if origin in (list, tuple, abc.Sequence, abc.Iterable, abc.Iterator):
-        return f"a list of {plain(typing.get_args(hint)[0])}"
+        return f"a list of {describe_type(typing.get_args(hint)[0])}"
     names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     names |= {Path: "a path", os.PathLike: "a path", abc.Mapping: "a dict"}
     if origin in names:
@@ -398,7 +397,7 @@ def plain(hint: Any) -> str:
     )
 
 
-def _scan(path: Path, module: str) -> list[Part]:
+def _scan_module(path: Path, module: str) -> list[Part]:
     found = []
     for node in ast.parse(path.read_text("utf-8")).body:
         if not isinstance(node, ast.ClassDef):

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from weft.errors import UserError
 
 # Attention in the order in which kernels are tried; cuDNN's is made for the newest devices.
-KERNELS = [
+ATTENTION_KERNELS = [
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
@@ -37,7 +37,7 @@ class Runtime:
         """bf16 arithmetic where the runtime asks for it."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
 
-    def attention(self) -> AbstractContextManager:
+    def attention_kernels(self) -> AbstractContextManager:
         """cuDNN's kernel of attention before the others, in half precision on a GPU.
 
         For long training without masks. Compiled code keeps the kernel that was chosen when it
@@ -45,8 +45,8 @@ class Runtime:
         """
         if not (self.half and self.device.type == "cuda"):
             return nullcontext()
-        _ask_once(self.device)
-        return _newest_attention()
+        _warm_up_attention(self.device)
+        return _prefer_cudnn_attention()
 
     def random_state(self) -> dict[str, Tensor]:
         """Everything that decides what dropout does next."""
@@ -65,32 +65,32 @@ class Runtime:
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
 
     @property
-    def graphs(self) -> bool:
+    def has_cuda_graphs(self) -> bool:
         """Whether the device takes many kernels as one graph."""
         return self.device.type == "cuda"
 
-    def aside(self) -> AbstractContextManager:
+    def side_stream(self) -> AbstractContextManager:
         """A stream of its own for a while, in order with what comes before and after."""
-        return _beside(self.device) if self.device.type == "cuda" else nullcontext()
+        return _on_side_stream(self.device) if self.device.type == "cuda" else nullcontext()
 
-    def captured(self, work: Callable[[], None], pool: Any = None) -> Callable[[], None]:
+    def capture_graph(self, work: Callable[[], None], pool: Any = None) -> Callable[[], None]:
         """A graph of some work over memory that stays; calling it does the work again.
 
         The work itself is not done here, and must have been done before: what is set up on the
         way the first time is not part of it. Work under autocast is to be `uncached`. Graphs of one
         `pool` use the same memory for what exists only within them, so they are to take turns.
         """
-        assert self.graphs
+        assert self.has_cuda_graphs
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self.device), torch.cuda.graph(graph, pool=pool):
             work()
         return graph.replay
 
-    def pool(self) -> Any:
+    def graph_pool(self) -> Any:
         """Memory for graphs that take turns."""
         return torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
-    def fetched(self, tensor: Tensor) -> Callable[[], list[Any]]:
+    def fetch(self, tensor: Tensor) -> Callable[[], list[Any]]:
         """Begin to bring a tensor to the host; calling what comes back waits for its numbers."""
         if self.device.type != "cuda":
             return tensor.tolist
@@ -111,7 +111,7 @@ class Runtime:
             torch.cuda.synchronize(self.device)
 
 
-def staged(tensor: Tensor, device: torch.device) -> Tensor:
+def pin(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor of the host from where a device fetches it while the host goes on.
 
     From other memory the host would wait until the device has done all that was asked before, and
@@ -122,7 +122,7 @@ def staged(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 @contextlib.contextmanager
-def uncached() -> Iterator[None]:
+def without_autocast_cache() -> Iterator[None]:
     """Without the copies of weights that autocast keeps: a graph would read them once freed.
 
     Around all work that is captured later, not only at the capture: compiled code is compiled
@@ -138,7 +138,7 @@ def uncached() -> Iterator[None]:
 
 
 @cache
-def _ask_once(device: torch.device) -> None:
+def _warm_up_attention(device: torch.device) -> None:
     """Use attention once, because that is when torch decides which kernels it likes best here.
 
     What is put back after a change of their order is then its own choice, and not what it had not
@@ -149,34 +149,34 @@ def _ask_once(device: torch.device) -> None:
 
 
 @contextlib.contextmanager
-def _newest_attention() -> Iterator[None]:
+def _prefer_cudnn_attention() -> Iterator[None]:
     # What was compiled in another order of kernels must not come out of the compiler's store, which
     # does not know of the order.
     kept = torch.compiler.config.cache_key_tag
-    torch.compiler.config.cache_key_tag = f"{kept} {KERNELS[0].name}"
+    torch.compiler.config.cache_key_tag = f"{kept} {ATTENTION_KERNELS[0].name}"
     try:
-        with sdpa_kernel(KERNELS, set_priority=True):
+        with sdpa_kernel(ATTENTION_KERNELS, set_priority=True):
             yield
     finally:
         torch.compiler.config.cache_key_tag = kept
 
 
 @cache
-def _side(device: torch.device) -> Any:
+def _side_stream(device: torch.device) -> Any:
     """One stream beside the usual one: each keeps the memory that was used in it."""
     return torch.cuda.Stream(device)
 
 
 @contextlib.contextmanager
-def _beside(device: torch.device) -> Iterator[None]:
-    main, other = torch.cuda.current_stream(device), _side(device)
+def _on_side_stream(device: torch.device) -> Iterator[None]:
+    main, other = torch.cuda.current_stream(device), _side_stream(device)
     other.wait_stream(main)
     with torch.cuda.stream(other):
         yield
     main.wait_stream(other)
 
 
-def on(device: str = "auto", precision: str = "fp32") -> Runtime:
+def select_runtime(device: str = "auto", precision: str = "fp32") -> Runtime:
     """The runtime for a device name: auto, cpu, cuda, cuda:1, mps."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -194,9 +194,9 @@ def on(device: str = "auto", precision: str = "fp32") -> Runtime:
     return Runtime(chosen, half)
 
 
-def places(device: str = "auto") -> tuple[str, ...]:
+def device_names(device: str = "auto") -> tuple[str, ...]:
     """The devices that a name stands for, so that several trainings can share them out."""
-    chosen = on(device).device
+    chosen = select_runtime(device).device
     if chosen.type == "cuda" and chosen.index is None:
         return tuple(f"cuda:{i}" for i in range(torch.cuda.device_count()))
     return (str(chosen),)
@@ -210,7 +210,7 @@ def seed_everything(seed: int) -> None:
 
 
 @contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
+def use_threads(count: int) -> Iterator[None]:
     """Use this many processor threads for a while; 0 leaves the number alone."""
     before = torch.get_num_threads()
     if count:
@@ -239,22 +239,24 @@ def _stop_openmp() -> None:
 
 def _before_fork() -> None:
     _stop_openmp()
-    _kept.append(os.environ.get(TOKENIZERS))
-    os.environ[TOKENIZERS] = "false"
+    _saved_environment.append(os.environ.get(TOKENIZERS_VARIABLE))
+    os.environ[TOKENIZERS_VARIABLE] = "false"
 
 
 def _after_in_parent() -> None:
-    before = _kept.pop()
+    before = _saved_environment.pop()
     if before is None:
-        os.environ.pop(TOKENIZERS, None)
+        os.environ.pop(TOKENIZERS_VARIABLE, None)
     else:
-        os.environ[TOKENIZERS] = before
+        os.environ[TOKENIZERS_VARIABLE] = before
 
 
 # A forked child computes with one thread, as do the workers of a DataLoader: the parent forks as
 # many as it wants to compute at a time. It may set more.
-TOKENIZERS = "TOKENIZERS_PARALLELISM"  # a child does not inherit the threads of `tokenizers` either
-_kept: list[str | None] = []
+TOKENIZERS_VARIABLE = (
+    "TOKENIZERS_PARALLELISM"  # a child does not inherit the threads of `tokenizers` either
+)
+_saved_environment: list[str | None] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork,

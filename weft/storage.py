@@ -13,8 +13,10 @@ from typing import IO
 
 from weft.errors import UserError
 
-ESCAPED = "backslashreplace"  # what UTF-8 has no bytes for, half a surrogate pair, as JSON does
-LOCK = ".lock"  # in a folder that a process is writing to
+ESCAPE_SURROGATES = (
+    "backslashreplace"  # what UTF-8 has no bytes for, half a surrogate pair, as JSON does
+)
+LOCK_FILE = ".lock"  # in a folder that a process is writing to
 # What locking answers on file systems that cannot lock, such as some network shares.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
@@ -74,18 +76,21 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
 
 
 @contextlib.contextmanager
-def jsonl(path: str | os.PathLike[str]) -> Iterator[IO[str] | None]:
+def atomic_jsonl(path: str | os.PathLike[str]) -> Iterator[IO[str] | None]:
     """Yield a file for lines of JSON that appears whole or not at all; nothing without a path."""
     if not os.fspath(path):
         yield None
         return
-    with atomic_write(path) as part, part.open("w", encoding="utf-8", errors=ESCAPED) as file:
+    with (
+        atomic_write(path) as part,
+        part.open("w", encoding="utf-8", errors=ESCAPE_SURROGATES) as file,
+    ):
         yield file
 
 
 def append_line(path: Path, text: str) -> None:
     """Add a line to a log; where there is no room for it, the log ends as it did before."""
-    data = (text + "\n").encode("utf-8", ESCAPED)
+    data = (text + "\n").encode("utf-8", ESCAPE_SURROGATES)
     try:
         with path.open("ab", buffering=0) as file:
             before = os.fstat(file.fileno()).st_size
@@ -101,7 +106,7 @@ def append_line(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def replacing_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary folder; its files move into `folder` when all of them are written."""
     target = Path(os.path.realpath(folder))
     name = f".{target.name}.{os.getpid()}.part"
@@ -171,7 +176,7 @@ def cannot_write(path: object, reason: str) -> WriteError:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, doing: str = "training") -> Iterator[str]:
+def lock_folder(folder: Path, doing: str = "training") -> Iterator[str]:
     """Make a folder and hold it, or say in a UserError which process is at work in it.
 
     The system releases the lock when a process ends, however it ends. Yields a note where the file
@@ -198,11 +203,11 @@ def locked(folder: Path, doing: str = "training") -> Iterator[str]:
 
 def _lock(folder: Path, doing: str) -> tuple[int, str]:
     """Return the open lock file, and a note where nothing could be locked."""
-    path, note = folder / LOCK, ""
+    path, note = folder / LOCK_FILE, ""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            _take(descriptor)
+            _lock_file(descriptor)
         except OSError as error:
             busy = error.errno not in _NO_LOCKS
             if busy:
@@ -232,11 +237,11 @@ def _lock(folder: Path, doing: str) -> tuple[int, str]:
 def _unlock(folder: Path, descriptor: int) -> None:
     """Give a folder back."""
     with contextlib.suppress(OSError):
-        os.unlink(folder / LOCK)  # before it is free: see the end of _lock
+        os.unlink(folder / LOCK_FILE)  # before it is free: see the end of _lock
     os.close(descriptor)
 
 
-def _take(descriptor: int) -> None:
+def _lock_file(descriptor: int) -> None:
     """Lock an open file, or raise OSError at once."""
     if os.name == "nt":
         import msvcrt

@@ -14,17 +14,19 @@ from weft.errors import UserError
 if TYPE_CHECKING:
     from torch import nn
 
-HEADER = 100_000_000  # bytes, by the definition of the format
-BYTES = {
+MAX_HEADER_BYTES = 100_000_000  # bytes, by the definition of the format
+DTYPE_BYTES = {
     **{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "BOOL": 1},
     **{"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1},
 }
 METADATA = "__metadata__"
-ROOM = 64 << 20  # bytes that a network may need beside its weights, whatever their size
-SHOWN = 3  # tensors named in a message
+EXTRA_BUFFER_BYTES = (
+    64 << 20
+)  # bytes that a network may need beside its weights, whatever their size
+MAX_LISTED = 3  # tensors named in a message
 
 
-class Damaged(UserError):
+class DamagedFile(UserError):
     """A file of tensors that is not what its format demands; `reason` says why."""
 
     def __init__(self, path: Path, reason: str):
@@ -33,7 +35,7 @@ class Damaged(UserError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """One tensor of a file: its type, its shape, and where its bytes begin and end."""
 
     dtype: str
@@ -42,53 +44,57 @@ class Entry:
     end: int
 
 
-def read_header(path: str | Path) -> dict[str, Entry]:
+def read_header(path: str | Path) -> dict[str, TensorEntry]:
     """Return the tensors of a file by name, after checking that the file has room for each."""
     path = Path(path)
     try:
         with path.open("rb") as file:
             size = path.stat().st_size
             length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > min(HEADER, size - 8):
-                raise Damaged(
+            if size < 8 or length > min(MAX_HEADER_BYTES, size - 8):
+                raise DamagedFile(
                     path, f"its header should have {length:,} bytes, the file has {size:,}"
                 )
             found = jsonio.parse(file.read(length), path)
     except IsADirectoryError:
-        raise Damaged(path, "it is a folder") from None
-    except Damaged:
+        raise DamagedFile(path, "it is a folder") from None
+    except DamagedFile:
         raise
     except UserError as error:
-        raise Damaged(path, str(error).removeprefix(f"{path}:").rstrip(".")) from None
+        raise DamagedFile(path, str(error).removeprefix(f"{path}:").rstrip(".")) from None
     if not isinstance(found, dict):
-        raise Damaged(path, "its header is not an object")
+        raise DamagedFile(path, "its header is not an object")
     found.pop(METADATA, None)
     begin = 8 + length
-    entries = {str(name): _entry(path, name, one, begin) for name, one in found.items()}
+    entries = {str(name): _parse_entry(path, name, one, begin) for name, one in found.items()}
     end = begin
     for name, one in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
         if one.start != end:
-            raise Damaged(path, f"tensor {name!r} should begin at byte {end:,}, not {one.start:,}")
+            raise DamagedFile(
+                path, f"tensor {name!r} should begin at byte {end:,}, not {one.start:,}"
+            )
         end = one.end
     if end != size:
-        raise Damaged(path, f"its tensors end at byte {end:,}, the file has {size:,}")
+        raise DamagedFile(path, f"its tensors end at byte {end:,}, the file has {size:,}")
     return entries
 
 
-def _entry(path: Path, name: str, one: Any, begin: int) -> Entry:
+def _parse_entry(path: Path, name: str, one: Any, begin: int) -> TensorEntry:
     try:
         dtype, shape, (start, end) = one["dtype"], one["shape"], one["data_offsets"]
         numbers = (*shape, start, end)
     except (TypeError, KeyError, ValueError):
-        raise Damaged(path, f"tensor {name!r} has no dtype, shape and data_offsets") from None
-    if not isinstance(dtype, str) or dtype not in BYTES:
-        raise Damaged(path, f"tensor {name!r} is of type {dtype!r}; {', '.join(BYTES)} are read")
+        raise DamagedFile(path, f"tensor {name!r} has no dtype, shape and data_offsets") from None
+    if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
+        raise DamagedFile(
+            path, f"tensor {name!r} is of type {dtype!r}; {', '.join(DTYPE_BYTES)} are read"
+        )
     if not all(type(number) is int and number >= 0 for number in numbers):
-        raise Damaged(path, f"tensor {name!r} has a shape or a place that is no whole number")
-    needed = prod(shape) * BYTES[dtype]
+        raise DamagedFile(path, f"tensor {name!r} has a shape or a place that is no whole number")
+    needed = prod(shape) * DTYPE_BYTES[dtype]
     if needed != end - start:
-        raise Damaged(path, f"tensor {name!r} needs {needed:,} bytes, and has {end - start:,}")
-    return Entry(dtype, tuple(shape), begin + start, begin + end)
+        raise DamagedFile(path, f"tensor {name!r} needs {needed:,} bytes, and has {end - start:,}")
+    return TensorEntry(dtype, tuple(shape), begin + start, begin + end)
 
 
 def check_network(
@@ -105,21 +111,21 @@ def check_network(
     """
     try:
         network = build_on_meta(make, len(shapes), path, settings)
-    except Unbuildable:
+    except UnbuildableNetwork:
         if trusted:
             return
         raise
     own = network.state_dict()
     _compare(dict(own), shapes, path, settings)
     more = sum(b.numel() * b.element_size() for n, b in network.named_buffers() if n not in own)
-    if more > ROOM + 16 * sum(map(prod, shapes.values())):
+    if more > EXTRA_BUFFER_BYTES + 16 * sum(map(prod, shapes.values())):
         raise UserError(
             f"{path} does not fit {settings}: tables of {more:,} bytes beside the weights are more "
             "than such a network needs."
         )
 
 
-class Unbuildable(UserError):
+class UnbuildableNetwork(UserError):
     """Settings of which no network can be built."""
 
 
@@ -133,13 +139,13 @@ def build_on_meta(
     import torch
 
     try:
-        with torch.device("meta"), _counted(tensors, path, settings):
+        with torch.device("meta"), _limit_modules(tensors, path, settings):
             return make()
     except UserError:
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        raise Unbuildable(
+        raise UnbuildableNetwork(
             f"{path} does not fit {settings}: no network can be built of its settings "
             f"({type(error).__name__}: {reason})."
         ) from None
@@ -151,24 +157,24 @@ def _compare(
     """Refuse tensors that are missing, left over, or of another shape."""
     missing, extra = sorted(wanted.keys() - shapes.keys()), sorted(shapes.keys() - wanted.keys())
     other = [n for n, t in wanted.items() if n in shapes and tuple(t.shape) != shapes[n]]
-    reasons = [f"missing: {_some(missing)}"] if missing else []
-    reasons += [f"not expected: {_some(extra)}"] if extra else []
+    reasons = [f"missing: {_list_names(missing)}"] if missing else []
+    reasons += [f"not expected: {_list_names(extra)}"] if extra else []
     reasons += [
         f"size mismatch for {name}: the file has {list(shapes[name])}, {about} asks for "
         f"{list(wanted[name].shape)}"
-        for name in other[:SHOWN]
+        for name in other[:MAX_LISTED]
     ]
     if reasons:
         raise UserError(f"{path} does not fit {about}: {'; '.join(reasons)}.")
 
 
-def _some(names: list[str]) -> str:
-    rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+def _list_names(names: list[str]) -> str:
+    rest = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 @contextlib.contextmanager
-def _counted(tensors: int, path: str | Path, settings: str) -> Iterator[None]:
+def _limit_modules(tensors: int, path: str | Path, settings: str) -> Iterator[None]:
     """Stop the building of a network that has many more parts than a file has tensors."""
     from torch.nn.modules import module as hooks
 

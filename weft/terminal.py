@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from weft.errors import visible
+from weft.errors import escape_control
 
 
 class Terminal(Console):
@@ -22,25 +22,25 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Spell them out in a plain string before its width is measured, as a table does."""
-        return super().render_str(visible(text), **options)
+        return super().render_str(escape_control(text), **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         """Render as always, with the control characters of texts spelled out."""
         for segment in super().render(renderable, options):
-            text = segment.text if segment.control else visible(segment.text)
+            text = segment.text if segment.control else escape_control(segment.text)
             yield segment if text == segment.text else Segment(text, segment.style)
 
 
-class Guard:
+class TerminalFilter:
     """A stream to a terminal that spells out control characters; all else is the stream's own."""
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream  # as rich calls what it writes to itself
 
     def write(self, text: str) -> int:
-        self.rich_proxied_file.write(visible(text))
+        self.rich_proxied_file.write(escape_control(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -51,12 +51,12 @@ class Guard:
         return getattr(self.rich_proxied_file, name)
 
 
-def guard() -> None:
+def install_filter() -> None:
     """Put a guard before standard output and error where they are terminals.
 
     What goes into a file or a pipe stays as it is.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is not None and stream.isatty() and not isinstance(stream, Guard):
-            setattr(sys, name, cast(TextIO, Guard(stream)))
+        if stream is not None and stream.isatty() and not isinstance(stream, TerminalFilter):
+            setattr(sys, name, cast(TextIO, TerminalFilter(stream)))

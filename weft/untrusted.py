@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.errors import UserError
 
-LARGEST_DIGITS = 18  # of a whole number; what fits a signed 64-bit integer
+MAX_INTEGER_DIGITS = 18  # of a whole number; what fits a signed 64-bit integer
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
@@ -32,9 +32,9 @@ def check_regular(path: str | Path) -> None:
             )
 
 
-def whole_number(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """The number that ASCII digits spell, of a length that fits 64 bits; else None."""
-    plain = text.isascii() and text.isdecimal() and len(text) <= LARGEST_DIGITS
+    plain = text.isascii() and text.isdecimal() and len(text) <= MAX_INTEGER_DIGITS
     return int(text) if plain else None
 
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from weft.attend import packed as module
-from weft.attend.packed import PIECE, prepared
+from weft.attend.packed import MAX_CHUNK_STEPS, pack_blocks
 from weft.batch import Padded
 from weft.embed.bert import Bert
 from weft.embed.gpt import Gpt
-from weft.encode.transformer import Transformer
-from weft.runtime import threads
+from weft.encode.transformer import TransformerEncoder
+from weft.runtime import use_threads
 
 V, H, N = 31, 12, 3
 SHAPES = {
@@ -57,13 +57,13 @@ def assert_near(ours, theirs, x, near=1e-5):
 def calls(monkeypatch):
     """How many pieces were read, and by which threads."""
     found = []
-    real = module._Block.__call__
+    real = module._PackedBlock.__call__
 
     def counted(self, x, groups, causal):
         found.append((threading.current_thread().name, len(x)))
         return real(self, x, groups, causal)
 
-    monkeypatch.setattr(module._Block, "__call__", counted)
+    monkeypatch.setattr(module._PackedBlock, "__call__", counted)
     return found
 
 
@@ -85,7 +85,7 @@ def test_same_states_as_the_blocks(name, second, calls):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("cls", [False, True])
 def test_the_encoder_reads_so_too(norm, cls, calls):
-    encoder = shaken(Transformer(7, H, layers=2, heads=N, norm=norm, cls=cls))
+    encoder = shaken(TransformerEncoder(7, H, layers=2, heads=N, norm=norm, cls=cls))
     torch.manual_seed(3)
     x = Padded(torch.zeros(len(LENGTHS), max(LENGTHS), 1), torch.tensor(LENGTHS))
     x = x.with_data(torch.randn(*x.data.shape[:2], 7))
@@ -107,13 +107,13 @@ def test_padding_is_not_read_and_is_zero():
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_pieces_are_shared_out_among_threads(count, calls, monkeypatch):
-    monkeypatch.setattr(module, "PIECE", 13)
-    monkeypatch.setattr(module, "LEAST", 3)
+    monkeypatch.setattr(module, "MAX_CHUNK_STEPS", 13)
+    monkeypatch.setattr(module, "MIN_CHUNK_STEPS", 3)
     model, x = shaken(SHAPES["bert"]()), rows()
     expected = plain(model, x)
-    module._pool.cache_clear()
+    module._thread_pool.cache_clear()
     began = []
-    with threads(count), torch.inference_mode():
+    with use_threads(count), torch.inference_mode():
         found = model.last(x)
         assert torch.get_num_threads() == count
         other = threading.Thread(target=lambda: began.append(torch.get_num_threads()))
@@ -130,13 +130,13 @@ def test_pieces_are_shared_out_among_threads(count, calls, monkeypatch):
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_every_step_is_in_one_piece(lengths, count):
     width = max(lengths)
-    pieces = list(module._pieces(torch.tensor(lengths).numpy(), width, count))
+    pieces = list(module._split_chunks(torch.tensor(lengths).numpy(), width, count))
     places = torch.cat([piece.places for piece in pieces]).tolist()
     assert sorted(places) == [
         row * width + step for row, length in enumerate(lengths) for step in range(length)
     ]
     for piece in pieces:
-        assert len(piece.places) < PIECE + max(lengths)
+        assert len(piece.places) < MAX_CHUNK_STEPS + max(lengths)
         assert piece.groups[0].start == 0
         ends = [group.stop for group in piece.groups]
         assert [group.start for group in piece.groups[1:]] + [len(piece.places)] == ends
@@ -146,7 +146,7 @@ def test_int8_is_near(calls):
     model = shaken(Bert(V, 48, layers=3, heads=N, limit=41))
     x = rows()
     expected = plain(model, x)
-    model.numbers = "int8"
+    model.weight_dtype = "int8"
     with torch.no_grad():
         found = model.last(x)
     assert calls
@@ -158,7 +158,7 @@ def test_changed_weights_are_laid_out_again():
     model, x = shaken(SHAPES["lora"]()), rows()
     with torch.no_grad():
         first = model.last(x)
-        assert prepared(model.blocks) is prepared(model.blocks)
+        assert pack_blocks(model.blocks) is pack_blocks(model.blocks)
         for name, parameter in model.blocks.named_parameters():
             if name.endswith(("up", "feed_in.weight")):
                 parameter.mul_(3)
@@ -171,23 +171,23 @@ def test_what_was_laid_out_goes_with_the_blocks():
     gc.collect()  # what earlier tests have left must not go just now
     model = shaken(SHAPES["bert"]())
     with torch.no_grad():
-        prepared(model.blocks)
-    held = len(module._KEPT)
+        pack_blocks(model.blocks)
+    held = len(module._PACKED)
     assert copy.deepcopy(model) is not model
     del model
     gc.collect()
-    assert len(module._KEPT) == held - 1
+    assert len(module._PACKED) == held - 1
 
 
 def test_blocks_that_learn_or_cannot_be_laid_out_read_as_they_are():
     model = shaken(SHAPES["bert"]())
-    assert prepared(model.blocks) is None  # gradients may be wanted
+    assert pack_blocks(model.blocks) is None  # gradients may be wanted
     with torch.no_grad():
-        assert prepared(model.blocks) is not None
+        assert pack_blocks(model.blocks) is not None
         with torch.autocast("cpu", torch.bfloat16):
-            assert prepared(model.blocks) is None
-        assert prepared(model.train().blocks) is None
-        assert prepared(model.eval().double().blocks) is None
+            assert pack_blocks(model.blocks) is None
+        assert pack_blocks(model.train().blocks) is None
+        assert pack_blocks(model.eval().double().blocks) is None
 
 
 def test_no_rows_and_rows_of_nothing():
@@ -201,7 +201,7 @@ def test_no_rows_and_rows_of_nothing():
 
 
 def test_not_a_number_stays_in_its_row():
-    encoder = shaken(Transformer(H, H, layers=2, heads=N))
+    encoder = shaken(TransformerEncoder(H, H, layers=2, heads=N))
     data = torch.randn(3, 5, H)
     data[1, 2, 0] = torch.nan
     with torch.no_grad():

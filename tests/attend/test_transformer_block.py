@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from weft.attend.transformer_block import Block, Entrance, of_products
+from weft.attend.transformer_block import EmbeddingSum, TransformerBlock, compute_dtype
 from weft.batch import Padded
 from weft.decode.decoders.transformer import GPT
 from weft.embed.bert import Bert
@@ -15,7 +15,7 @@ V, H, T = 17, 12, 5
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_blocks_keep_the_precision_of_their_steps(norm, kind):
     torch.manual_seed(1)
-    block, x = Block(H, 3, 7, norm).eval(), torch.randn(2, T, H)
+    block, x = TransformerBlock(H, 3, 7, norm).eval(), torch.randn(2, T, H)
     with torch.autocast("cpu", torch.bfloat16):
         found, _ = block(x.to(kind))
     assert found.dtype == kind
@@ -24,14 +24,14 @@ def test_blocks_keep_the_precision_of_their_steps(norm, kind):
 
 def test_products_are_narrow_under_autocast_only():
     x = torch.randn(3, H)
-    assert of_products(x) == torch.float32
+    assert compute_dtype(x) == torch.float32
     with torch.autocast("cpu", torch.bfloat16):
-        assert of_products(x) == torch.bfloat16
+        assert compute_dtype(x) == torch.bfloat16
 
 
 def test_the_entrance_adds_up_and_normalises():
     a, b, norm = torch.randn(2, T, H), torch.randn(T, H), torch.nn.LayerNorm(H)
-    enter, none = Entrance(), torch.nn.Dropout(0.0)
+    enter, none = EmbeddingSum(), torch.nn.Dropout(0.0)
     assert torch.equal(enter([a, b], none, None, torch.float32), a + b)
     assert torch.equal(enter([a, b, b], none, norm, torch.float32), norm(a + b + b))
     assert enter([a], none, None, torch.bfloat16).dtype == torch.bfloat16

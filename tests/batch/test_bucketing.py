@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.batch import Batches, Position, Store
-from weft.batch.bucketing import cut, in_order, shuffled
+from weft.batch import BatchLoader, Position, TokenStore
+from weft.batch.bucketing import order_batches, shuffle_batches, split_batches
 
 LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=300).map(np.array)
 
 
 def store(lengths):
-    out = Store()
+    out = TokenStore()
     for i, n in enumerate(lengths):
         out.append(np.full(n, i + 1), i)
     return out.close()
@@ -18,7 +18,7 @@ def store(lengths):
 
 @given(LENGTHS, st.integers(1, 9), st.integers(1, 200), st.integers(0, 5))
 def test_every_row_once_within_the_budget(lengths, rows, budget, epoch):
-    plan = list(shuffled(lengths, rows=rows, budget=budget, seed=3, epoch=epoch))
+    plan = list(shuffle_batches(lengths, rows=rows, budget=budget, seed=3, epoch=epoch))
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
     for batch in plan:
         assert len(batch) <= rows
@@ -27,19 +27,25 @@ def test_every_row_once_within_the_budget(lengths, rows, budget, epoch):
 
 @given(LENGTHS)
 def test_reading_goes_from_short_to_long(lengths):
-    order = np.concatenate(list(in_order(lengths, rows=4, budget=100)))
+    order = np.concatenate(list(order_batches(lengths, rows=4, budget=100)))
     assert (np.diff(lengths[order]) >= 0).all()
 
 
 def test_cut_is_greedy():
-    assert cut(np.array([1, 2, 3, 9]), rows=9, budget=6) == [slice(0, 2), slice(2, 3), slice(3, 4)]
+    assert split_batches(np.array([1, 2, 3, 9]), rows=9, budget=6) == [
+        slice(0, 2),
+        slice(2, 3),
+        slice(3, 4),
+    ]
 
 
 def test_seed_and_epoch_decide_the_order():
     lengths = np.arange(1, 101) % 13 + 1
 
     def plan(seed, epoch):
-        return [b.tolist() for b in shuffled(lengths, rows=4, budget=99, seed=seed, epoch=epoch)]
+        return [
+            b.tolist() for b in shuffle_batches(lengths, rows=4, budget=99, seed=seed, epoch=epoch)
+        ]
 
     assert plan(1, 0) == plan(1, 0)
     assert plan(1, 0) != plan(2, 0)
@@ -52,7 +58,7 @@ def test_buckets_save_padding():
     def padded(plan):
         return sum(len(b) * lengths[b].max() for b in plan)
 
-    buckets = padded(shuffled(lengths, rows=20, budget=10**6, seed=0, epoch=0))
+    buckets = padded(shuffle_batches(lengths, rows=20, budget=10**6, seed=0, epoch=0))
     arrival = padded(np.arange(2000).reshape(-1, 20))
     assert buckets < 1.1 * lengths.sum() < arrival
 
@@ -62,7 +68,7 @@ def test_a_saved_position_goes_on_exactly(stop):
     lengths = [1 + i % 7 for i in range(23)]
 
     def stream():
-        return Batches(store(lengths), rows=3, budget=99, seed=5, epochs=2)
+        return BatchLoader(store(lengths), rows=3, budget=99, seed=5, epochs=2)
 
     whole = [(b.rows.tolist(), p) for b, p in stream()]
     assert whole[-1][1] == Position(2, 0)
@@ -72,14 +78,14 @@ def test_a_saved_position_goes_on_exactly(stop):
 
 
 def test_share_runs_from_none_to_all():
-    batches = Batches(store([2] * 10), rows=5, budget=99, seed=0, epochs=4)
-    assert batches.share(Position()) == 0
-    assert batches.share(Position(2, 1)) == 0.625
-    assert batches.share(Position(4, 0)) == 1
+    batches = BatchLoader(store([2] * 10), rows=5, budget=99, seed=0, epochs=4)
+    assert batches.fraction_done(Position()) == 0
+    assert batches.fraction_done(Position(2, 1)) == 0.625
+    assert batches.fraction_done(Position(4, 0)) == 1
 
 
 def test_a_batch_splits_into_its_rows():
-    batches = Batches(store([5, 1, 3, 2, 4]), rows=5, budget=99, seed=0, epochs=1)
+    batches = BatchLoader(store([5, 1, 3, 2, 4]), rows=5, budget=99, seed=0, epochs=1)
     (batch, _), *_ = batches
     parts = batch.split(2)
     assert [len(p) for p in parts] == [3, 2]

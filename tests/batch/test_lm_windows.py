@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.batch import Position
-from weft.batch.lm_windows import Pieces, Stream
+from weft.batch.lm_windows import LMLoader, TokenStream
 
 
 def stream(size=53, memory=1 << 20):
     """The numbers from 1 on in texts of three, behind a 99."""
-    out = Stream(99, memory=memory)
+    out = TokenStream(99, memory=memory)
     for start in range(1, size + 1, 3):
         out.append(np.arange(start, min(start + 3, size + 1)), line=start)
     return out.close()
@@ -20,7 +20,7 @@ def stream(size=53, memory=1 << 20):
 
 def pieces(size=53, rows=5, window=7, epochs=1, **options):
     options = {"in_order": True, **options}
-    return Pieces(stream(size), rows=rows, window=window, seed=3, epochs=epochs, **options)
+    return LMLoader(stream(size), rows=rows, window=window, seed=3, epochs=epochs, **options)
 
 
 @settings(deadline=None)
@@ -69,7 +69,7 @@ def test_windows_lie_elsewhere_in_each_epoch():
 
 
 def test_both_sides_are_read_as_they_are_asked_for():
-    for batch, _ in pieces(in_order=False, both=True):
+    for batch, _ in pieces(in_order=False, targets_in_input=True):
         torch.testing.assert_close(batch.source.data, batch.target)
 
 
@@ -82,7 +82,7 @@ def test_a_position_is_where_it_goes_on(in_order):
         for (a, p), (b, q) in zip(again, whole[number:], strict=True):
             assert p == q
             torch.testing.assert_close(a.target, b.target)
-    assert again.share(whole[-1][1]) == 1
+    assert again.fraction_done(whole[-1][1]) == 1
     assert whole[-1][1] == Position(3, 0)
 
 

@@ -9,8 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.batch import Position
-from weft.batch.documents import Documents, pairs, pools, runs, tokenised
-from weft.batch.mlm_collator import Masked, Masking, Target, chosen
+from weft.batch.documents import (
+    Documents,
+    encode_documents,
+    segment_pairs,
+    shuffle_pools,
+    single_segments,
+)
+from weft.batch.mlm_collator import Masking, MLMLabels, MLMLoader, choose_positions
 from weft.tokens.special_tokens import Frame
 from weft.tokens.subword import BPE, WordPiece
 
@@ -45,25 +51,25 @@ def counted():
 
 
 def batches(documents, masking=MASKING, rows=13, seed=3, epochs=1):
-    return Masked(documents, masking, rows=rows, seed=seed, epochs=epochs)
+    return MLMLoader(documents, masking, rows=rows, seed=seed, epochs=epochs)
 
 
 def test_shares_over_a_million_tokens():
     documents = corpus(1_000_000)
     for whole in (False, True):
-        masking = replace(MASKING, window=128, whole=whole)
+        masking = replace(MASKING, window=128, whole_words=whole)
         documents = corpus(1_000_000, words=True) if whole else documents
         tokens = hidden = masks = kept = rows = strange = 0
         for batch, _ in batches(documents, masking, rows=64):
-            target = Target.of(batch.target)
+            target = MLMLabels.of(batch.target)
             asked = target.ids >= 0
-            now = batch.source.data.gather(1, target.places.clamp(min=0))[asked]
+            now = batch.source.data.gather(1, target.positions.clamp(min=0))[asked]
             tokens += int(batch.source.lengths.sum()) - 3 * len(batch)
             hidden += len(now)
             masks += int((now == MASK).sum())
             kept += int((now == target.ids[asked]).sum())
             rows += len(batch)
-            strange += int(target.strange.sum())
+            strange += int(target.is_random_next.sum())
         assert tokens > 1_000_000
         assert abs(hidden / tokens - 0.15) < 0.001
         assert abs(masks / hidden - 0.8) < 0.001
@@ -74,15 +80,17 @@ def test_shares_over_a_million_tokens():
 @pytest.mark.parametrize("follows", [True, False])
 def test_rows_are_framed_and_nothing_crosses_documents(follows):
     documents = counted()
-    masking = replace(MASKING, window=23, follows=follows, share=0.2, mask=1, words=np.array([2]))
+    masking = replace(
+        MASKING, window=23, next_sentence=follows, mask_fraction=0.2, mask=1, words=np.array([2])
+    )
     starts = documents.starts + 100
     for batch, _ in batches(documents, masking, rows=5, epochs=7):
-        target = Target.of(batch.target)
+        target = MLMLabels.of(batch.target)
         assert batch.source.data.shape == (len(batch), 23)
         for i, length in enumerate(batch.source.lengths.tolist()):
             ids = batch.source.data[i].clone()
             asked = target.ids[i] >= 0
-            places = target.places[i][asked]
+            places = target.positions[i][asked]
             assert len(places.unique()) == len(places) >= 1
             ids[places] = target.ids[i][asked]
             ids, rest = ids[:length], ids[length:]
@@ -104,7 +112,7 @@ def test_rows_are_framed_and_nothing_crosses_documents(follows):
                 owners.append(set((np.searchsorted(starts, part.numpy(), "right")).tolist()))
                 assert len(owners[-1]) == 1  # of one document
             if follows:
-                strange = int(target.strange[i])
+                strange = int(target.is_random_next[i])
                 assert (owners[0] != owners[1]) == bool(strange)
                 assert strange or parts[1][0] > parts[0][-1]
 
@@ -112,7 +120,7 @@ def test_rows_are_framed_and_nothing_crosses_documents(follows):
 def test_segments_follow_each_other_and_what_was_not_read_comes_again():
     """Without cutting, a document is told by the rows that are not strange and first segments."""
     documents = counted()
-    found = pairs(documents, np.array([0]), 1000, 0.0, (1,))
+    found = segment_pairs(documents, np.array([0]), 1000, 0.0, (1,))
     for (a, b), (c, d), strange in zip(*map(np.ndarray.tolist, found), strict=True):
         assert a < b
         assert c < d
@@ -122,7 +130,9 @@ def test_segments_follow_each_other_and_what_was_not_read_comes_again():
         assert {a, b, c, d} <= ends
     covered = [range(a, b) for a, b in found.first.tolist()]
     covered += [
-        range(c, d) for (c, d), s in zip(found.second.tolist(), found.strange, strict=True) if not s
+        range(c, d)
+        for (c, d), s in zip(found.second.tolist(), found.is_random_next, strict=True)
+        if not s
     ]
     seen = sorted(token for one in covered for token in one)
     # All tokens once, but for a last sentence with nothing behind it to be parted from.
@@ -133,7 +143,7 @@ def test_segments_follow_each_other_and_what_was_not_read_comes_again():
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 50), st.integers(0, 10_000))
 def test_pairs_fit_and_lose_tokens_of_the_longer_segment_first(room, seed):
-    found = pairs(counted(), np.arange(7), room, 0.1, (seed,))
+    found = segment_pairs(counted(), np.arange(7), room, 0.1, (seed,))
     a, b = (part[:, 1] - part[:, 0] for part in found[:2])
     assert (a + b <= room).all()
     assert (a > 0).all()
@@ -141,7 +151,7 @@ def test_pairs_fit_and_lose_tokens_of_the_longer_segment_first(room, seed):
 
 
 def test_what_is_too_long_is_cut_as_one_token_after_the_other():
-    from weft.batch.documents import _cut
+    from weft.batch.documents import _trim
 
     draw = np.random.default_rng(0)
     for a, b, room in [
@@ -153,7 +163,7 @@ def test_what_is_too_long_is_cut_as_one_token_after_the_other():
         (20, 1, 7),
         (4, 4, 7),
     ]:
-        first, second = _cut(np.array([[0, a]]), np.array([[50, 50 + b]]), room, draw)
+        first, second = _trim(np.array([[0, a]]), np.array([[50, 50 + b]]), room, draw)
         x, y = a, b
         while x + y > room:
             x, y = (x - 1, y) if x > y else (x, y - 1)
@@ -165,28 +175,28 @@ def test_what_is_too_long_is_cut_as_one_token_after_the_other():
 def test_runs_leave_no_token_out_and_fill_the_room():
     documents = counted()
     for seed in range(5):
-        found = runs(documents, documents.written, 20, (seed,))
+        found = single_segments(documents, documents.nonempty, 20, (seed,))
         seen = {t for a, b in found.first.tolist() for t in range(a, b)}
         assert seen == set(range(documents.size))
-        sizes, owner = np.diff(found.first, axis=1)[:, 0], documents.owner(found.first[:, 0])
+        sizes, owner = np.diff(found.first, axis=1)[:, 0], documents.document_of(found.first[:, 0])
         whole = np.diff(documents.starts)[owner]
         assert (sizes == np.minimum(whole, 20)).all()
 
 
 def test_whole_words_are_chosen_or_none_of_them():
     documents = corpus(words=True)
-    masking = replace(MASKING, whole=True)
+    masking = replace(MASKING, whole_words=True)
     for batch, _ in batches(documents, masking):
-        target = Target.of(batch.target)
+        target = MLMLabels.of(batch.target)
         for i, start in enumerate(batch.rows.tolist()):
-            asked = set(target.places[i][target.places[i] >= 0].tolist())
+            asked = set(target.positions[i][target.positions[i] >= 0].tolist())
             size = int(batch.source.second[i]) - 2
             begins = documents.begins.read(start, start + size)
             words = np.cumsum(begins)
             for word in np.unique(words):
                 own = {1 + s for s in np.flatnonzero(words == word).tolist()}
                 assert own <= asked or not own & asked
-    assert any((Target.of(b.target).ids >= 0).any() for b, _ in batches(documents, masking))
+    assert any((MLMLabels.of(b.target).ids >= 0).any() for b, _ in batches(documents, masking))
 
 
 def test_every_token_is_chosen_equally_often():
@@ -195,8 +205,8 @@ def test_every_token_is_chosen_equally_often():
     real[:, [0, 7, 52]] = False
     begins = real & ~np.isin(np.arange(53), [3, 4, 11])  # words of three and of two tokens
     for mark in (None, begins):
-        masking = replace(MASKING, window=53, whole=mark is not None)
-        places = chosen(real, mark, masking, 53, draw)
+        masking = replace(MASKING, window=53, whole_words=mark is not None)
+        places = choose_positions(real, mark, masking, 53, draw)
         often = np.bincount(places[places >= 0], minlength=53) / len(real)
         assert not often[[0, 7, 52]].any()
         assert often.sum() == pytest.approx(0.15 * 50, abs=0.03)
@@ -234,7 +244,7 @@ def test_going_on_from_a_position_gives_the_same_batches():
 
 def test_the_last_share_of_the_training_has_long_windows():
     documents = corpus(60_000)
-    masking = replace(MASKING, window=32, long_window=61, long_share=0.25)
+    masking = replace(MASKING, window=32, long_window=61, long_fraction=0.25)
     for epochs in (1, 3):
         made = batches(documents, masking, epochs=epochs)
         wide = [(b.source.data.shape[1], len(b)) for b, _ in made]
@@ -252,7 +262,7 @@ def test_documents_on_disk_give_the_same_batches(tmp_path):
     filed = corpus(5_000, words=True, folder=tmp_path, memory=100)
     assert filed.ids.on_disk
     assert filed.begins.on_disk
-    masking = replace(MASKING, whole=True)
+    masking = replace(MASKING, whole_words=True)
     for (a, _), (b, _) in zip(batches(kept, masking), batches(filed, masking), strict=True):
         assert torch.equal(a.source.data, b.source.data)
         assert torch.equal(a.target, b.target)
@@ -261,14 +271,16 @@ def test_documents_on_disk_give_the_same_batches(tmp_path):
 def test_pools_hold_every_document_once(monkeypatch):
     from weft.batch import documents as module
 
-    monkeypatch.setattr(module, "POOL", 1000)
+    monkeypatch.setattr(module, "POOL_TOKENS", 1000)
     documents = corpus(20_000)
     order = np.random.default_rng(0).permutation(len(documents))
-    found = list(pools(documents, order))
+    found = list(shuffle_pools(documents, order))
     assert len(found) > 10
     assert np.concatenate(found).tolist() == order.tolist()
-    seen = {int(row) for batch, _ in batches(documents) for row in documents.owner(batch.rows)}
-    assert seen == set(documents.written.tolist())
+    seen = {
+        int(row) for batch, _ in batches(documents) for row in documents.document_of(batch.rows)
+    }
+    assert seen == set(documents.nonempty.tolist())
 
 
 def test_lines_and_owners():
@@ -281,24 +293,24 @@ def test_lines_and_owners():
 def test_a_single_document_has_no_strangers():
     documents = Documents()
     documents.append([np.arange(7, 20, dtype=np.int32)] * 9)
-    found = pairs(documents.close(), np.array([0]), 30, 0.1, (1,))
+    found = segment_pairs(documents.close(), np.array([0]), 30, 0.1, (1,))
     assert found.size > 2
-    assert not found.strange.any()
+    assert not found.is_random_next.any()
 
 
 def test_texts_become_documents():
     lines = ["the dogs were running\nthe cats slept", "", "unrunning dogs"]
     tokenizer = WordPiece(size=200, minimum=3).train(lines)
-    found = tokenised(((line, i + 1) for i, line in enumerate(lines)), tokenizer, words=True)
+    found = encode_documents(((line, i + 1) for i, line in enumerate(lines)), tokenizer, words=True)
     assert len(found) == 3
-    assert found.written.tolist() == [0, 2]
+    assert found.nonempty.tolist() == [0, 2]
     ids, begins = found.ids.read(0, found.size), found.begins.read(0, found.size)
     entries = [tokenizer.vocabulary[i] for i in ids]
     assert [not entry.startswith("##") for entry in entries] == begins.tolist()
     assert not all(begins)
     assert [found.line(int(start)) for start in found.starts[[0, 2]]] == [1, 3]
     byte = BPE(size=300, byte_level=True, minimum=1).train(lines)
-    spaced = tokenised(((line, 1) for line in lines[:1]), byte)
+    spaced = encode_documents(((line, 1) for line in lines[:1]), byte)
     assert byte.decode(spaced.ids.read(0, spaced.size)) == lines[0].replace("\n", " ")
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from weft.batch import Padded
-from weft.batch.padded import beside
+from weft.batch.padded import concat_pair
 
 
 def test_padding_is_zeroed_and_lengths_kept():
@@ -37,8 +37,8 @@ def test_sides_put_beside_each_other_are_what_they_were():
     for i, row in enumerate(rows):
         data[i, : len(row)] = torch.tensor(row) + torch.arange(len(row))[:, None]
     x = Padded(data, lengths, second=second)
-    first, other = x.sides()
-    again = beside(first, other)
+    first, other = x.split_pair()
+    again = concat_pair(first, other)
     assert again.lengths.tolist() == [3, 5, 2]
     assert again.second.tolist() == [2, 1, 1]
     for a, b in zip(again.rows(), x.rows(), strict=True):

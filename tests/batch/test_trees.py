@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.batch.trees import binary, flatten, forest, grown, hung
+from weft.batch.trees import batch_trees, binarise, flatten_tree, from_parents, parents_from_heads
 from weft.errors import UserError
 from weft.text.annotation.trees import Tree, iter_nodes, parse
 
@@ -24,7 +24,7 @@ trees = st.recursive(
 
 
 def test_children_come_before_parents_and_left_before_right():
-    tree = flatten(parse(LINE))
+    tree = flatten_tree(parse(LINE))
     assert tree.words == ("The", "film", "", "is", "so", "good", "", "", "")
     assert tree.labels == tuple("222324443")
     assert tree.parents.tolist() == [2, 2, 8, 7, 6, 6, 7, 8, -1]
@@ -44,7 +44,7 @@ def rebuilt(flat):
 
 @given(trees)
 def test_nothing_is_lost(tree):
-    flat = flatten(tree)
+    flat = flatten_tree(tree)
     assert rebuilt(flat) == tree
     assert (flat.parents[:-1] > np.arange(len(flat.parents) - 1)).all()
     words = tree.words
@@ -58,7 +58,7 @@ def test_nothing_is_lost(tree):
 
 @given(trees)
 def test_binary_trees_keep_words_and_labels(tree):
-    two = binary(tree)
+    two = binarise(tree)
     assert two.words == tree.words
     assert all(len(node.children) in (0, 2) for node in iter_nodes(two))
     assert all(not node.word for node in iter_nodes(two) if node.children)
@@ -68,16 +68,19 @@ def test_binary_trees_keep_words_and_labels(tree):
 
 def test_more_than_two_are_joined_from_the_right():
     last = Tree("", children=(Tree("C", "c"), Tree("D", "d")))
-    assert binary(parse("(S (A a) (B b) (C c) (D d))")) == Tree(
+    assert binarise(parse("(S (A a) (B b) (C c) (D d))")) == Tree(
         "S", children=(Tree("A", "a"), Tree("", children=(Tree("B", "b"), last)))
     )
-    assert binary(parse("(S (NP (N dogs)))")) == Tree("S", "dogs")
+    assert binarise(parse("(S (NP (N dogs)))")) == Tree("S", "dogs")
 
 
 def test_a_forest_is_a_batch():
-    two = [flatten(parse(LINE)), flatten(Tree("", children=(Tree("1", "good"), Tree("", "The"))))]
+    two = [
+        flatten_tree(parse(LINE)),
+        flatten_tree(Tree("", children=(Tree("1", "good"), Tree("", "The")))),
+    ]
     ids = {"The": 5, "film": 7, "is": 11, "so": 13, "good": 17}
-    batch, labels = forest(two, ids.__getitem__, int)
+    batch, labels = batch_trees(two, ids.__getitem__, int)
     assert batch.data.tolist() == [[5, 7, 0, 11, 13, 17, 0, 0, 0], [17, 5, 0, 0, 0, 0, 0, 0, 0]]
     assert batch.parents.tolist()[1] == [2, 2, -1] + [-1] * 6
     assert labels.tolist()[1] == [1, -1, -1] + [-1] * 6
@@ -87,26 +90,29 @@ def test_a_forest_is_a_batch():
 
 
 def test_an_empty_forest():
-    batch, labels = forest([], int, int)
+    batch, labels = batch_trees([], int, int)
     assert batch.data.shape == labels.shape == (0, 0)
 
 
 def test_heads_of_a_sentence():
     heads = [2, 0, 4, 2]
-    assert hung(heads).tolist() == [1, -1, 3, 1]
-    batch = grown([np.array([3, 5, 7, 11]), np.array([13])], [hung(heads), hung([0])])
+    assert parents_from_heads(heads).tolist() == [1, -1, 3, 1]
+    batch = from_parents(
+        [np.array([3, 5, 7, 11]), np.array([13])],
+        [parents_from_heads(heads), parents_from_heads([0])],
+    )
     assert batch.parents.tolist() == [[1, -1, 3, 1], [-1, -1, -1, -1]]
     with pytest.raises(UserError, match=r"a.conllu:3: the head of word 2 is 5, but the sentence"):
-        hung([0, 5], "a.conllu:3")
+        parents_from_heads([0, 5], "a.conllu:3")
     with pytest.raises(UserError, match="Heads are counted from 1; 0 is the root"):
-        hung([0, -1])
+        parents_from_heads([0, -1])
 
 
 def test_depth_is_no_limit():
     tree = Tree("0", "w")
     for _ in range(5000):
         tree = Tree("1", children=(tree, Tree("0", "w")))
-    flat = flatten(tree)
+    flat = flatten_tree(tree)
     assert len(flat.words) == 10_001
     assert flat.spans[-1].tolist() == [0, 5001]
-    assert len(flatten(binary(tree)).words) == 10_001
+    assert len(flatten_tree(binarise(tree)).words) == 10_001

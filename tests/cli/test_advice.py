@@ -14,7 +14,7 @@ from tests.fixtures.command import SMALL, command, ok
 from weft import registry
 from weft.cli.advice import OPTION, fit_advice, options_of
 from weft.cli.main import app
-from weft.config import NEURAL
+from weft.config import NEURAL_SECTIONS
 from weft.decode.search.settings import SearchSettings as Search
 from weft.run.data import Data
 from weft.train.settings import Settings
@@ -77,7 +77,7 @@ def keys(section):
 
 
 @pytest.mark.parametrize(
-    "section", ["data", "train", "task", "generate", "classic", "decoder", "pair", *NEURAL]
+    "section", ["data", "train", "task", "generate", "classic", "decoder", "pair", *NEURAL_SECTIONS]
 )
 def test_every_setting_in_a_string_exists(section):
     known = keys(section)

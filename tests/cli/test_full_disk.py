@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from tests.fixtures.command import command, fails, ok, says, train
 from tests.test_storage import largest_file, umask
-from weft.storage import locked
+from weft.storage import lock_folder
 
 # Trainings in which different files are the largest, and what then no longer fits.
 LARGEST = {
@@ -126,11 +126,11 @@ def test_one_process_at_a_time_trains_in_a_folder(shared, tmp_path):
     data, out = shared / "train.tsv", tmp_path / "run"
     ok(*train(data, out))
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
-    with locked(out):
+    with lock_folder(out):
         for more in ((), ("--overwrite",), ("--resume",)):
             says(fails(*train(data, out, *more)), "process", f"is training in {out}; wait for it")
     assert before == {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
-    with locked(tmp_path / "compared", "comparing"):
+    with lock_folder(tmp_path / "compared", "comparing"):
         message = fails("compare", data, "-o", tmp_path / "compared", "--recipes", "tfidf")
     says(message, "is comparing in", "wait for it")
 

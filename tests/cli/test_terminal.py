@@ -11,7 +11,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from weft.terminal import Guard, Terminal
+from weft.terminal import Terminal, TerminalFilter
 
 TITLE = "\x1b]0;pwned\x07"  # sets the title of a window
 SHOWN = "\\x1b]0;pwned\\x07"
@@ -88,7 +88,7 @@ def test_a_console_spells_out_what_it_is_given():
 
 def test_the_guard_changes_nothing_else():
     out = StringIO()
-    guard = Guard(out)
+    guard = TerminalFilter(out)
     assert guard.write("a\tb\n\x1bé\u200d") == 7
     guard.writelines(["\r", "c"])
     assert out.getvalue() == "a\tb\n\\x1bé\u200d\\x0dc"

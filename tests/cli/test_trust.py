@@ -173,7 +173,7 @@ def test_compare_and_its_processes(shared, tmp_path, hostile, unimported, monkey
     page = (tmp_path / "b" / "report.html").read_text("utf-8")
     assert "--trust tests" in page
     assert not ran()
-    assert not registry.trusted()
+    assert not registry.trusted_packages()
 
 
 def test_trust_lets_a_part_of_ones_own_through(shared, tmp_path):
@@ -194,7 +194,7 @@ def test_trust_lets_a_part_of_ones_own_through(shared, tmp_path):
             weft.load(run, trust=given)
     with pytest.raises(UserError, match=r"'\.\./x' is not the name of a package"):
         weft.load(run, trust=["../x"])
-    assert not registry.trusted()
+    assert not registry.trusted_packages()
     says(fails("train", "-o", run, "--resume"), "is code outside Weft")
     ok("train", "-o", run, "--resume", *trust)
 
@@ -223,4 +223,4 @@ def test_trust_in_python(shared, tmp_path):
     with pytest.raises(UserError, match=r"^mine\.toml: encoder 'tests\.canary:Twice' is code"):
         weft.train(config, tmp_path / "run", quiet=True)
     weft.train(config, tmp_path / "run", quiet=True, trust=["tests"])
-    assert not registry.trusted()
+    assert not registry.trusted_packages()

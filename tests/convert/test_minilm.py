@@ -77,7 +77,7 @@ def test_states_of_tokens(ours, theirs):
 
 def test_two_texts_in_a_row_of_all_positions(theirs):
     tokenizer, network = theirs
-    base = configuration.from_checkpoint(configuration.recipe("bert-pair"), str(FOLDER))
+    base = configuration.with_pretrained(configuration.recipe("bert-pair"), str(FOLDER))
     parts = resolve(base).sections
     own = Tokenizer.load(FOLDER / "tokenizer.json")
     model = weft.Model(parts, vocabulary_size=len(own), outputs=3).eval()

@@ -111,7 +111,7 @@ def test_any_recipe_takes_a_pretrained_network(tmp_path):
     convert(str(tmp_path / "theirs"), tmp_path / "ours")
     base = configuration.recipe("bilstm").with_values({**SMALL, "train.epochs": 1}, "test")
     base = base.with_values({"encoder.hidden": 5}, "test")
-    made = configuration.from_checkpoint(base, str(tmp_path / "ours"))
+    made = configuration.with_pretrained(base, str(tmp_path / "ours"))
     full = resolve_config(made)
     assert full["embedder"]["kind"] == "bert"
     assert full["embedder"]["doubled"]

@@ -7,7 +7,7 @@ from torch import nn
 
 from weft.batch import Padded
 from weft.decode.decoders.transformer import GPT, Seq2SeqTransformerDecoder
-from weft.embed.position import sinusoidal
+from weft.embed.position import sinusoidal_table
 from weft.errors import UserError
 
 V, M, H, N = 11, 6, 6, 3
@@ -68,7 +68,7 @@ def test_blocks_are_pytorchs(norm, activation):
     if last is not None:
         theirs.norm.load_state_dict(ours.norm.state_dict())
     ids = words()
-    x = ours.words.table.weight[ids.data] * H**0.5 + sinusoidal(5, H)
+    x = ours.words.table.weight[ids.data] * H**0.5 + sinusoidal_table(5, H)
     states = theirs(x, memory().data, tgt_mask=FUTURE, memory_key_padding_mask=~MASK)
     expected = states @ ours.words.scored.T + ours.words.bias
     torch.testing.assert_close(ours(ids, memory()), expected, rtol=1e-5, atol=1e-5)

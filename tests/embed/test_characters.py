@@ -5,7 +5,13 @@ import torch
 
 from weft.batch import Padded
 from weft.embed import characters
-from weft.embed.characters import CharacterCNN, CharacterLSTM, distinct, reverse, spell
+from weft.embed.characters import (
+    CharacterCNN,
+    CharacterLSTM,
+    encode_word,
+    reverse_rows,
+    unique_rows,
+)
 from weft.embed.highway import Highway
 from weft.errors import UserError
 
@@ -13,17 +19,17 @@ WORDS = ["a", "loving", "naïveté"]
 
 
 def padded(embedder, words):
-    rows = embedder.pieces(words)
+    rows = embedder.subtoken_ids(words)
     wide = max(map(len, rows)) + 2
     data = torch.tensor([[row + [0] * (wide - len(row)) for row in rows]])
     return Padded(data, torch.tensor([len(words)]))
 
 
 def test_words_are_spelled_in_bytes():
-    assert spell("aé") == [257, 98, 0xC3 + 1, 0xA9 + 1, 258]
-    assert spell("abcdef", limit=3) == [257, 98, 99, 100, 258]
-    assert spell("") == [257, 258]
-    assert len(spell("\ud800")) == 5
+    assert encode_word("aé") == [257, 98, 0xC3 + 1, 0xA9 + 1, 258]
+    assert encode_word("abcdef", limit=3) == [257, 98, 99, 100, 258]
+    assert encode_word("") == [257, 258]
+    assert len(encode_word("\ud800")) == 5
 
 
 def slow_cnn(net, letters):
@@ -53,7 +59,7 @@ def test_cnn_is_its_formula():
     torch.manual_seed(0)
     net = CharacterCNN(width=7, character_width=5, filters=((1, 2), (3, 3), (5, 2)))
     out = net(padded(net, WORDS)).data[0]
-    for vector, letters in zip(out, net.pieces(WORDS), strict=True):
+    for vector, letters in zip(out, net.subtoken_ids(WORDS), strict=True):
         torch.testing.assert_close(vector, slow_cnn(net, letters), rtol=1e-5, atol=1e-5)
 
 
@@ -61,7 +67,7 @@ def test_lstm_reads_each_word_both_ways():
     torch.manual_seed(0)
     net = CharacterLSTM(width=7, character_width=5, hidden=3)
     out = net(padded(net, WORDS)).data[0]
-    for vector, letters in zip(out, net.pieces(WORDS), strict=True):
+    for vector, letters in zip(out, net.subtoken_ids(WORDS), strict=True):
         rows = net.table(torch.tensor([letters]))
         _, (ahead, _) = net.forwards(rows)
         _, (back, _) = net.backwards(rows.flip(1))
@@ -72,9 +78,9 @@ def test_lstm_reads_each_word_both_ways():
 def test_reverse_turns_real_steps_only():
     data = torch.arange(1, 13).view(3, 4, 1)
     lengths = torch.tensor([4, 0, 3])
-    turned = reverse(data, lengths)
+    turned = reverse_rows(data, lengths)
     assert turned[..., 0].tolist() == [[4, 3, 2, 1], [5, 6, 7, 8], [11, 10, 9, 12]]
-    assert torch.equal(reverse(turned, lengths), data)
+    assert torch.equal(reverse_rows(turned, lengths), data)
 
 
 def test_highway_starts_by_letting_things_through():
@@ -93,7 +99,7 @@ def test_filters_must_be_pairs():
 def repeated(words=("a", "loving", "a", "naïveté", "loving", "a", "o", "bb")):
     """Three rows of words that come again, of different lengths."""
     rows = [words, words[3:], words[:2]]
-    spelled = [[spell(word) for word in row] for row in rows]
+    spelled = [[encode_word(word) for word in row] for row in rows]
     out = torch.zeros(3, len(words), 17, dtype=torch.long)
     for i, row in enumerate(spelled):
         for j, letters in enumerate(row):
@@ -107,9 +113,9 @@ def test_a_word_is_read_once_outside_training_and_is_the_same(kind, monkeypatch)
     net, x = kind(width=7, character_width=5), repeated()
     slow = net(x).data
     seen = []
-    words = net.words
-    monkeypatch.setattr(net, "words", lambda rows: seen.append(rows.shape) or words(rows))
-    monkeypatch.setattr(characters, "TOGETHER", 3)
+    words = net.embed_words
+    monkeypatch.setattr(net, "embed_words", lambda rows: seen.append(rows.shape) or words(rows))
+    monkeypatch.setattr(characters, "WORDS_PER_CHUNK", 3)
     fast = net.eval()(x).data
     torch.testing.assert_close(fast, slow, rtol=1e-5, atol=1e-6)
     # Five kinds of words, three at a time, no wider than the longest of the three.
@@ -123,7 +129,7 @@ def test_distinct_rows_even_where_their_sums_agree(collide, monkeypatch):
             torch, "randint", lambda low, high, shape, **_: torch.ones(*shape).long()
         )
     rows = torch.tensor([[3, 1, 0], [1, 3, 0], [3, 1, 0], [2, 2, 0], [1, 3, 0]])
-    kept, kinds = distinct(rows)
+    kept, kinds = unique_rows(rows)
     assert len(kept) == 3
     assert torch.equal(kept[kinds], rows)
 

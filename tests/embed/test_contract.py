@@ -34,12 +34,12 @@ def sample(embedder, texts=TEXTS, extra=0, garbage=0):
             for step, word in enumerate(text):
                 vectors[row, step] = torch.arange(wide).add(len(word) + 2).sin()
         return Padded(vectors, lengths)
-    if not hasattr(embedder, "pieces"):
+    if not hasattr(embedder, "subtoken_ids"):
         data = torch.full((len(texts), steps), garbage)
         for row, text in enumerate(texts):
             data[row, : len(text)] = torch.tensor([len(w) % 9 + 2 for w in text])
         return Padded(data, lengths)
-    rows = [embedder.pieces(text) for text in texts]
+    rows = [embedder.subtoken_ids(text) for text in texts]
     wide = max((len(piece) for row in rows for piece in row), default=0) + extra
     data = torch.full((len(texts), steps, wide), garbage)
     for row, pieces in enumerate(rows):

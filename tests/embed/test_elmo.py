@@ -7,7 +7,7 @@ from torch import nn
 
 from weft import registry
 from weft.batch import Padded
-from weft.embed.elmo import Elmo, Projected, embedder_of, network_of
+from weft.embed.elmo import Elmo, ProjectedLSTM, embedder_section, network_weights
 from weft.errors import UserError
 
 E, H = 5, 7
@@ -25,7 +25,7 @@ def embedder(seed=0, **options):
 
 
 def spelled(one, *texts):
-    pieces = [one.pieces(text) for text in texts]
+    pieces = [one.subtoken_ids(text) for text in texts]
     wide = max(len(word) for row in pieces for word in row)
     data = torch.zeros(len(texts), max(map(len, texts)), wide, dtype=torch.long)
     for i, row in enumerate(pieces):
@@ -49,7 +49,7 @@ def cell_by_cell(layer, side, x, clip):
 
 def test_without_clipping_it_is_pytorchs_lstm_with_a_projection():
     torch.manual_seed(0)
-    layer, x = Projected(E, H, clip=0.0), torch.randn(2, 3, 11, E)
+    layer, x = ProjectedLSTM(E, H, clip=0.0), torch.randn(2, 3, 11, E)
     states, cells = layer(x, torch.zeros(2, 3, E), torch.zeros(2, 3, H), slice(0, 2))
     for side in range(2):
         net = nn.LSTM(E, H, proj_size=E, batch_first=True)
@@ -64,7 +64,7 @@ def test_without_clipping_it_is_pytorchs_lstm_with_a_projection():
 
 def test_cells_and_states_are_clipped_where_the_authors_do():
     torch.manual_seed(0)
-    layer, x = Projected(E, H, clip=0.3), 9 * torch.randn(2, 1, 13, E)
+    layer, x = ProjectedLSTM(E, H, clip=0.3), 9 * torch.randn(2, 1, 13, E)
     states, cells = layer(x, torch.zeros(2, 1, E), torch.zeros(2, 1, H), slice(0, 2))
     for side in range(2):
         close(states[side, 0], cell_by_cell(layer, side, x[side, 0], clip=0.3))
@@ -77,8 +77,8 @@ def test_cells_and_states_are_clipped_where_the_authors_do():
 def test_layers_are_those_of_the_paper():
     one = embedder()
     x = spelled(one, SENTENCE)
-    words = one.network.words(x).data[0]  # (T, E)
-    mark = one.network.mark()
+    words = one.network.embed_words(x).data[0]  # (T, E)
+    mark = one.network.boundary_vector()
     found = one.layers(x)
     assert [tuple(layer.shape) for layer in found] == [(1, 5, 2 * E)] * 3
     close(found[0][0], torch.cat([words, words], 1))
@@ -107,7 +107,7 @@ def test_no_direction_sees_what_it_has_not_read(word):
 def test_words_are_read_by_their_letters():
     one = embedder()
     x = spelled(one, ["cat", "cats", "cat", "Cat"])
-    words = one.network.words(x).data[0]
+    words = one.network.embed_words(x).data[0]
     assert torch.equal(words[0], words[2])
     assert not torch.equal(words[0], words[1])
     assert not torch.equal(words[0], words[3])
@@ -118,7 +118,7 @@ def test_a_word_that_comes_twice_learns_twice():
     grads = []
     for once in (True, False):
         one = embedder().train()
-        one.network.characters.once = once
+        one.network.characters.dedupe_in_training = once
         vectors = one(spelled(one, ["cat", "sees", "cat"], ["cat"]))
         (vectors.data * torch.arange(2.0 * E)).sum().backward()
         grads.append([p.grad for p in one.network.characters.parameters()])
@@ -159,7 +159,7 @@ def test_frozen_and_not():
         "mix.scores", "mix.gamma",
     ]  # fmt: skip
     assert torch.equal(frozen(x).data, tuned(x).data)
-    levels = tuned.levels()
+    levels = tuned.layer_groups()
     assert [len(level) for level in levels] == [len(list(p.parameters())) for p in (
         tuned.network.characters, *tuned.network.layers,
     )]  # fmt: skip
@@ -172,11 +172,11 @@ def test_a_language_model_becomes_an_embedder():
     spec = {"kind": "elmo", **SMALL, "filters": [list(pair) for pair in SMALL["filters"]]}
     decoder = registry.build("decoder", {**spec, "dropout": 0.0}, vocabulary_size=13).eval()
     filled = registry.fill("decoder", spec, ("vocabulary_size", "memory_size", "directions"))
-    section = embedder_of(filled)
+    section = embedder_section(filled)
     assert section["frozen"]
     one = registry.build("embedder", {**section, "mix": False}, vocabulary_size=3).eval()
     weights = {f"head.decoder.{name}": w for name, w in decoder.state_dict().items()}
-    one.load_state_dict(network_of(weights), strict=True)
+    one.load_state_dict(network_weights(weights), strict=True)
     # What the language models know after a word is what the embedder says of it.
     vectors = one(spelled(one, SENTENCE)).data[0]
     for side, order in ((False, SENTENCE), (True, SENTENCE[::-1])):
@@ -185,7 +185,7 @@ def test_a_language_model_becomes_an_embedder():
         states = decoder.features(tokens, back=side)[0, 1:]
         close(vectors[:, E:].flip(0) if side else vectors[:, :E], states)
     with pytest.raises(UserError, match="not the weights of an ELMo: pre-train one with --recipe"):
-        network_of({"head.decoder.words.bias": torch.zeros(3)})
+        network_weights({"head.decoder.words.bias": torch.zeros(3)})
 
 
 def test_options_that_make_no_sense():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.batch import Padded
-from weft.embed.ngrams import Ngrams, WordNgrams, fnv, ngram_hashes, word_ngrams
+from weft.embed.ngrams import Ngrams, WordNgrams, fnv1a, ngram_hashes, word_ngrams
 from weft.errors import UserError
 
 
@@ -41,14 +41,14 @@ def c_ngrams(word, shortest, longest):
 
 
 def test_published_values_of_fnv_1a():
-    assert fnv(b"") == 0x811C9DC5
-    assert fnv(b"a") == 0xE40C292C
-    assert fnv(b"foobar") == 0xBF9CF968
+    assert fnv1a(b"") == 0x811C9DC5
+    assert fnv1a(b"a") == 0xE40C292C
+    assert fnv1a(b"foobar") == 0xBF9CF968
 
 
 @given(st.text(max_size=9).filter(str.isprintable), st.integers(1, 4), st.integers(0, 3))
 def test_hashes_are_fasttexts(word, shortest, more):
-    assert fnv(word.encode()) == c_hash(word.encode())
+    assert fnv1a(word.encode()) == c_hash(word.encode())
     assert ngram_hashes(word, shortest, shortest + more) == c_ngrams(
         word, shortest, shortest + more
     )
@@ -58,15 +58,15 @@ def test_signed_bytes_matter():
     plain = 2166136261
     for byte in "é".encode():
         plain = (plain ^ byte) * 16777619 & 0xFFFFFFFF
-    assert fnv("é".encode()) == c_hash("é".encode()) != plain
+    assert fnv1a("é".encode()) == c_hash("é".encode()) != plain
 
 
 def test_pieces_hold_ngrams_and_the_word_once():
     net = Ngrams(width=3, shortest=3, longest=4, buckets=1009)
     buckets = [h % 1009 + 1 for h in c_ngrams("cats", 3, 4)]
-    assert net.pieces(["cats"]) == [[*buckets, c_hash(b"<cats>") % 1009 + 1]]
-    assert net.pieces(["ab"]) == [[h % 1009 + 1 for h in c_ngrams("ab", 3, 4)]]
-    assert net.pieces([]) == []
+    assert net.subtoken_ids(["cats"]) == [[*buckets, c_hash(b"<cats>") % 1009 + 1]]
+    assert net.subtoken_ids(["ab"]) == [[h % 1009 + 1 for h in c_ngrams("ab", 3, 4)]]
+    assert net.subtoken_ids([]) == []
 
 
 @pytest.mark.parametrize("combine", ["mean", "sum"])

@@ -5,7 +5,7 @@ import torch
 
 from weft.batch import Padded
 from weft.encode.cnn import CNN
-from weft.encode.mlp import Perceptron
+from weft.encode.mlp import MLP
 from weft.errors import UserError
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -99,7 +99,7 @@ def test_options_that_make_no_sense(options, message):
 @pytest.mark.parametrize("window", [1, 4, 5])
 def test_perceptron_sees_its_window(window):
     torch.manual_seed(0)
-    net = Perceptron(E, hidden=3, layers=2, window=window, activation="sigmoid")
+    net = MLP(E, hidden=3, layers=2, window=window, activation="sigmoid")
     x = Padded(torch.randn(2, 7, E), torch.tensor([7, 3]))
     for got, rows in zip(net(x).rows(), x.rows(), strict=True):
         for t in range(len(rows)):

@@ -9,8 +9,8 @@ import torch
 from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
-from weft.batch.padded import beside
-from weft.encode.pair.bi_encoder import Combined, check_marks
+from weft.batch.padded import concat_pair
+from weft.encode.pair.bi_encoder import PairFeatures, check_segment_marks
 from weft.errors import UserError
 
 WIDTH = 5
@@ -119,15 +119,15 @@ def test_the_defaults_work(kind):
 
 def test_two_vectors_are_combined_in_four_ways():
     x, y = torch.randn(2, 3, 4).unbind()
-    every = Combined(4, "concat")(x, y)
+    every = PairFeatures(4, "concat")(x, y)
     assert torch.equal(every, torch.cat([x, y, (x - y).abs(), x * y], 1))
-    bilinear = Combined(4, "bilinear").requires_grad_(False)
+    bilinear = PairFeatures(4, "bilinear").requires_grad_(False)
     for i in range(3):
         a, b = x[i].tolist(), y[i].tolist()
         dot = sum(p * q for p, q in zip(a, b, strict=True))
-        assert float(Combined(4, "dot")(x, y)[i]) == pytest.approx(dot, abs=1e-5)
+        assert float(PairFeatures(4, "dot")(x, y)[i]) == pytest.approx(dot, abs=1e-5)
         length = math.sqrt(sum(p * p for p in a) * sum(q * q for q in b))
-        assert float(Combined(4, "cosine")(x, y)[i]) == pytest.approx(dot / length, abs=1e-5)
+        assert float(PairFeatures(4, "cosine")(x, y)[i]) == pytest.approx(dot / length, abs=1e-5)
         W = bilinear.weight.tolist()
         form = sum(a[j] * W[j][k] * b[k] for j in range(4) for k in range(4))
         assert float(bilinear(x, y)[i]) == pytest.approx(form, abs=1e-5)
@@ -225,7 +225,7 @@ def test_esim_is_that_of_the_paper():
 
 def test_joint_marks_the_second_text():
     joint = registry.build("pair", {"kind": "joint", "mark": True}, input_size=WIDTH)
-    x = beside(*sample(garbage=0.0))
+    x = concat_pair(*sample(garbage=0.0))
     marked = joint(x)
     for row, first in enumerate(FIRST):
         assert torch.equal(marked.rows()[row][:first], x.rows()[row][:first])
@@ -233,9 +233,9 @@ def test_joint_marks_the_second_text():
         torch.testing.assert_close(moved, joint.mark.detach().expand_as(moved))
     plain = registry.build("pair", {"kind": "joint"}, input_size=WIDTH)
     assert plain(x) is x
-    check_marks(plain, framed=True)
+    check_segment_marks(plain, framed=True)
     with pytest.raises(UserError, match=r"where the second begins\. Set pair\.mark = true"):
-        check_marks(plain, framed=False)
+        check_segment_marks(plain, framed=False)
 
 
 def test_bad_options_are_refused():

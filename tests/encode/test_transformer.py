@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from weft.attend.transformer_block import Block
+from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
-from weft.embed.position import sinusoidal
-from weft.encode.transformer import Transformer
+from weft.embed.position import sinusoidal_table
+from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -45,7 +45,7 @@ def reference(block, norm, activation):
 @pytest.mark.parametrize("training", [True, False])
 def test_a_block_is_pytorchs_layer(norm, activation, training):
     torch.manual_seed(1)
-    block = Block(10, 2, 13, norm, activation=activation)
+    block = TransformerBlock(10, 2, 13, norm, activation=activation)
     theirs = reference(block, norm, activation).train(training)
     x = sample()
     expected = theirs(x.data, src_key_padding_mask=~x.mask)
@@ -58,7 +58,7 @@ def test_a_block_is_pytorchs_layer(norm, activation, training):
 @pytest.mark.parametrize("inner", [True, False])
 def test_dropout_is_inside_the_parts_only_where_asked(inner):
     torch.manual_seed(1)
-    block = Block(10, 2, 13, dropout=0.5, inner_dropout=inner)
+    block = TransformerBlock(10, 2, 13, dropout=0.5, inner_dropout=inner)
     x = sample()
     expected, _ = block.eval()(x.data, x.mask)
     assert block.train()(x.data, x.mask)[0].ne(expected).any()
@@ -69,10 +69,10 @@ def test_dropout_is_inside_the_parts_only_where_asked(inner):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_stack_is_pytorchs_stack(norm):
     torch.manual_seed(1)
-    ours = Transformer(11, hidden=10, layers=2, heads=2, feed=13, norm=norm, dropout=0.0)
+    ours = TransformerEncoder(11, hidden=10, layers=2, heads=2, feed=13, norm=norm, dropout=0.0)
     stack = [reference(block, norm, "gelu") for block in ours.blocks]
     x = sample(11)
-    states = ours.enter(x.data) + sinusoidal(7, 10)
+    states = ours.enter(x.data) + sinusoidal_table(7, 10)
     for layer in stack:
         states = layer(states, src_key_padding_mask=~x.mask)
     states = nn.functional.layer_norm(states, (10,)) if norm == "pre" else states
@@ -81,7 +81,9 @@ def test_a_stack_is_pytorchs_stack(norm):
 
 def test_cls_stands_in_front_and_sees_everything():
     torch.manual_seed(1)
-    net = Transformer(10, hidden=10, heads=2, positions="learned", limit=11, cls=True, dropout=0.0)
+    net = TransformerEncoder(
+        10, hidden=10, heads=2, positions="learned", limit=11, cls=True, dropout=0.0
+    )
     x = sample()
     out = net(x)
     assert out.lengths.tolist() == [8, 2, 5]
@@ -97,7 +99,7 @@ def test_cls_stands_in_front_and_sees_everything():
 
 
 def test_weights_of_every_head_and_layer():
-    net = Transformer(10, hidden=10, layers=3, heads=2).eval()
+    net = TransformerEncoder(10, hidden=10, layers=3, heads=2).eval()
     x = sample()
     found = net.weights(x)
     assert [w.shape for w in found] == [(3, 2, 7, 7)] * 3
@@ -112,22 +114,22 @@ def test_order_is_seen_through_positions_only():
     straight = Padded(x.data[:1], x.lengths[:1])
     for positions, sees in (("none", False), ("sinusoidal", True), ("learned", True)):
         torch.manual_seed(1)
-        net = Transformer(10, hidden=10, heads=2, positions=positions).eval()
+        net = TransformerEncoder(10, hidden=10, heads=2, positions=positions).eval()
         a, b = net(straight).data.mean(1), net(turned).data.mean(1)
         assert bool((a - b).abs().max() > 1e-5) is sees, positions
 
 
 def test_how_much_it_can_read():
-    assert Transformer(3, hidden=4).limit is None
-    assert Transformer(3, hidden=4, positions="none").limit is None
-    net = Transformer(10, hidden=4, positions="learned", limit=5)
+    assert TransformerEncoder(3, hidden=4).limit is None
+    assert TransformerEncoder(3, hidden=4, positions="none").limit is None
+    net = TransformerEncoder(10, hidden=4, positions="learned", limit=5)
     assert net.limit == 5
     with pytest.raises(UserError, match="7 steps, but learned positions end at 5"):
         net(sample())
 
 
 def test_options_that_make_no_sense():
-    with pytest.raises(UserError, match=r"hidden \(10\) must divide into heads \(3\)"):
-        Transformer(5, hidden=10, heads=3)
+    with pytest.raises(UserError, match=r"hidden \(10\) must be divisible by heads \(3\)"):
+        TransformerEncoder(5, hidden=10, heads=3)
     with pytest.raises(UserError, match="'feed' should be 0"):
-        Transformer(5, feed=-1)
+        TransformerEncoder(5, feed=-1)

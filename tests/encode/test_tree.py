@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from weft.batch import Padded
-from weft.encode.tree import TensorRecurrent, TreeLSTM, TreeRecurrent
-from weft.encode.tree_levels import plan
+from weft.encode.tree import RNTN, TreeLSTM, TreeRNN
+from weft.encode.tree_levels import plan_levels
 from weft.errors import UserError
 
 E, H = 5, 3
@@ -94,10 +94,10 @@ def tai_summed(e, tree, x, node):
 
 
 CASES = {
-    "rnn": (TreeRecurrent, {}, BINARY, socher),
-    "rnn projected": (TreeRecurrent, {"hidden": H}, BINARY, socher),
-    "rntn": (TensorRecurrent, {}, BINARY, socher),
-    "rntn projected": (TensorRecurrent, {"hidden": H}, BINARY, socher),
+    "rnn": (TreeRNN, {}, BINARY, socher),
+    "rnn projected": (TreeRNN, {"hidden": H}, BINARY, socher),
+    "rntn": (RNTN, {}, BINARY, socher),
+    "rntn projected": (RNTN, {"hidden": H}, BINARY, socher),
     "binary": (TreeLSTM, {"hidden": H}, BINARY, tai_ordered),
     "ordered": (
         TreeLSTM, {"hidden": H, "arity": 5, "words": "all", "forget_bias": 0.7}, BUSHY, tai_ordered
@@ -216,7 +216,7 @@ def test_only_children_make_an_lstm():
     torch.testing.assert_close(one(x).data, e(x).data, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [TreeRecurrent, TensorRecurrent, TreeLSTM])
+@pytest.mark.parametrize("kind", [TreeRNN, RNTN, TreeLSTM])
 def test_two_thousand_leaves_branching_left(kind):
     leaves = 2000
     parents = [2, 2]
@@ -225,14 +225,14 @@ def test_two_thousand_leaves_branching_left(kind):
     parents = [*parents, -1]
     assert len(parents) == 2 * leaves - 1
     out = kind(E)(batch([parents]))
-    assert len(plan(out, "x", 2).starts) == leaves + 1
+    assert len(plan_levels(out, "x", 2).starts) == leaves + 1
     out.data.sum().backward()
     assert torch.isfinite(out.data).all()
 
 
 def test_the_children_of_a_node_stand_in_the_order_of_their_steps():
     x = batch([[2, 2, -1]])
-    encoder = TreeRecurrent(E)
+    encoder = TreeRNN(E)
     turned = Padded(x.data[:, [1, 0, 2]], x.lengths, parents=x.parents)
     wanted = (encoder.weight @ torch.cat([x.data[0, 0], x.data[0, 1]]).tanh()).tanh()
     torch.testing.assert_close(encoder(x).data[0, 2], wanted)
@@ -276,7 +276,7 @@ def test_ordered_dropout_has_the_right_gradient():
 
 
 def test_starts_as_in_the_papers():
-    encoder = TensorRecurrent(17)
+    encoder = RNTN(17)
     mean = torch.eye(17).repeat(1, 2) / 2
     assert 0 < (encoder.weight - mean).abs().max() <= 1 / (4 * 17**0.5)
     assert 0 < encoder.slices.abs().max() <= 1 / (4 * 17)
@@ -306,7 +306,7 @@ def test_half_precision_around_it_changes_nothing(case):
 )  # fmt: skip
 def test_trees_that_are_none(trees, message):
     with pytest.raises(UserError, match=f"Encoder 'rntn': .*{message}"):
-        TensorRecurrent(E)(batch(trees))
+        RNTN(E)(batch(trees))
 
 
 def test_texts_without_trees():
@@ -317,6 +317,6 @@ def test_texts_without_trees():
 
 def test_sizes_that_make_no_sense():
     with pytest.raises(UserError, match="encoder 'rntn': 'hidden' should be at least 1, got -3"):
-        TensorRecurrent(E, -3)
+        RNTN(E, -3)
     with pytest.raises(UserError, match="encoder 'tree-lstm': 'dropout' should be"):
         TreeLSTM(E, dropout=1.0)

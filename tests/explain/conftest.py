@@ -22,7 +22,7 @@ def trained(tmp_path_factory):
         if key not in known:
             found = config.recipe(name)
             values = {} if "classic" in found else {**small.SMALL, "train.learning_rate": 0.02}
-            for option in config.keys(found.sections):
+            for option in config.setting_names(found.sections):
                 last = option.split(".")[-1]
                 if last in SMALLER and not option.startswith("classic"):
                     values[option] = SMALLER[last]

@@ -219,7 +219,7 @@ def test_a_removed_word_costs_what_the_loss_says(rnn):
     for text, value in zip([TEXT, "a c"], found, strict=False):
         _, source = next(rnn.engine.batches([text]))
         with torch.no_grad():
-            total, count = rnn.engine.model.read(source).scores.loss(target)
+            total, count = rnn.engine.model.run(source).scores.loss(target)
         assert value == pytest.approx(-float(total) / count, abs=1e-5)
     shown = study(rnn, [Example(TEXT)], method="occlusion")
     (one,) = shown.first

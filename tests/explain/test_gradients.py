@@ -112,7 +112,7 @@ def test_windows_share_what_the_text_is_given(trained, limited):
     predictor = limited(trained("transformer"), 5, "windows")
     text = TEXTS[2]
     (found,) = explain(predictor, [text], steps=100)
-    assert {row.read for row in predictor.engine.indexer.rows([text])} == {1.0}
+    assert {row.read_fraction for row in predictor.engine.indexer.rows([text])} == {1.0}
     assert len(found.words) == 10
     direction = target_of(predictor, found.target, found.answer).direction
     rows = len(list(predictor.engine.indexer.rows([text])))

@@ -266,14 +266,14 @@ def test_a_network_is_explained_from_the_pieces_of_its_words_on():
     predictor, one = of_network("the dogs lends money", "1")
     found = weigh(one, "integrated-gradients")
     network_, spot = predictor.engine.model.embedders[0], one.spot
-    assert spot.source.pieces[0].shape[2] > 1  # "dogs" has several pieces
-    hidden = spot.source.pieces[0].clone()
+    assert spot.source.subtokens[0].shape[2] > 1  # "dogs" has several pieces
+    hidden = spot.source.subtokens[0].clone()
     hidden[hidden > 0] = predictor.engine.indexer.tokenizer.unknown + 1
     with torch.no_grad():
         ends = [
             float(spot._read(spot.model, spot.model.embed(source))[0].double()
                   @ torch.from_numpy(one.target.direction).double())
-            for source in (spot.source, replace(spot.source, pieces=(hidden,)))
+            for source in (spot.source, replace(spot.source, subtokens=(hidden,)))
         ]  # fmt: skip
     weights = [word.weight for word in found.words]
     assert len(weights) == 4
@@ -284,9 +284,9 @@ def test_a_network_is_explained_from_the_pieces_of_its_words_on():
 
 def test_steps_belong_to_words():
     predictor, one = of_network("the dogs", "1")
-    (given,) = predictor.engine.model.given(one.spot.source)
-    owners = predictor.engine.model.embedders[0].owners(given)[0].tolist()
-    many = int((one.spot.source.pieces[0][0, 1] > 0).sum())
+    (given,) = predictor.engine.model.embedder_inputs(one.spot.source)
+    owners = predictor.engine.model.embedders[0].word_indices(given)[0].tolist()
+    many = int((one.spot.source.subtokens[0][0, 1] > 0).sum())
     assert owners == [-1, 0, *[1] * many, -1]
 
 
@@ -294,6 +294,6 @@ def test_a_hidden_word_of_a_network_is_one_unknown_piece():
     predictor, one = of_network("the dogs lends", "1")
     found = one.spot._hide(np.array([[False, True, False]]))
     unknown = predictor.engine.indexer.tokenizer.unknown + 1
-    own = one.spot.source.pieces[0]
-    assert found.pieces[0][0, 1].tolist() == [unknown, *[0] * (own.shape[2] - 1)]
-    assert torch.equal(found.pieces[0][0, [0, 2]], own[0, [0, 2]])
+    own = one.spot.source.subtokens[0]
+    assert found.subtokens[0][0, 1].tolist() == [unknown, *[0] * (own.shape[2] - 1)]
+    assert torch.equal(found.subtokens[0][0, [0, 2]], own[0, [0, 2]])

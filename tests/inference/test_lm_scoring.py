@@ -8,7 +8,7 @@ from weft.batch import Padded
 from weft.inference import lm_scoring as module
 from weft.inference.lm_scoring import score_texts, split_windows
 from weft.model import Model
-from weft.runtime import on
+from weft.runtime import select_runtime
 
 V = 13
 SMALL = {
@@ -52,7 +52,7 @@ def test_texts_that_begin_anew(name):
     made, given = model(name), texts(3, 0, 7, 1, 5)
     first = made.head.first
     wanted = [[alone(made, [first, *t[:i]], t[i]) for i in range(len(t))] for t in given]
-    close(list(score_texts(made, given, on("cpu"))), wanted)
+    close(list(score_texts(made, given, select_runtime("cpu"))), wanted)
 
 
 @pytest.mark.parametrize("name", ["nnlm", "lstm"])
@@ -63,7 +63,10 @@ def test_running_texts_are_one(name, block, monkeypatch):
     line = [made.head.first, *np.concatenate(given)]
     wanted = [alone(made, line[: i + 1], line[i + 1]) for i in range(len(line) - 1)]
     ends = np.cumsum([len(t) for t in given])[:-1]
-    close(list(score_texts(made, given, on("cpu"), running=True)), np.split(np.array(wanted), ends))
+    close(
+        list(score_texts(made, given, select_runtime("cpu"), running=True)),
+        np.split(np.array(wanted), ends),
+    )
 
 
 @pytest.mark.parametrize("overlap", [0.0, 0.5, 0.9])
@@ -75,7 +78,7 @@ def test_a_limited_view_slides_with_its_context(overlap):
         row = 0 if i < 7 else 1 + (i - 7) // fresh
         stop = min(7 + row * fresh, len(text))
         wanted.append(alone(made, line[max(0, stop - 7) : i + 1], line[i + 1]))
-    close(list(score_texts(made, [text], on("cpu"))), [wanted])
+    close(list(score_texts(made, [text], select_runtime("cpu"))), [wanted])
 
 
 def test_both_sides_without_the_word_itself():
@@ -90,7 +93,7 @@ def test_both_sides_without_the_word_itself():
             scores = made.head.decoder(padded)[0, i].log_softmax(-1)
             rows.append(scores[text[i]].item())
         wanted.append(rows)
-    close(list(score_texts(made, given, on("cpu"))), wanted)
+    close(list(score_texts(made, given, select_runtime("cpu"))), wanted)
 
 
 def test_hidden_words_are_asked_for_once_and_hidden():
@@ -101,7 +104,7 @@ def test_hidden_words_are_asked_for_once_and_hidden():
         hidden[i % 7 :: 7] = 0
         padded = Padded(torch.tensor(hidden)[None], torch.tensor([9]))
         wanted.append(made.head.decoder(padded)[0, i].log_softmax(-1)[text[i]].item())
-    close(list(score_texts(made, [text], on("cpu"))), [wanted])
+    close(list(score_texts(made, [text], select_runtime("cpu"))), [wanted])
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -121,6 +124,6 @@ def test_rows_judge_every_token_once_with_context(both, seen):
 
 def test_a_long_text_needs_no_square():
     made = model("gpt")
-    (found,) = score_texts(made, texts(20_011), on("cpu"))
+    (found,) = score_texts(made, texts(20_011), select_runtime("cpu"))
     assert len(found) == 20_011
     assert np.isfinite(found).all()

@@ -7,9 +7,9 @@ import torch
 
 from tests.decode.heads.test_mlm import MASKING, PARTS, V
 from tests.train.test_cuda_graphs import Gpu, same
-from weft.batch.mlm_collator import Masked as Batches
+from weft.batch.mlm_collator import MLMLoader as Batches
 from weft.model import Model
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.tasks.mlm import Masked
 from weft.train import cuda_graphs
 from weft.train.loop import TrainState, fit
@@ -36,7 +36,7 @@ def trained(runtime, follows=True, encoder="none", **options):
     parts = {**PARTS, "pool": pool, "encoder": {"kind": encoder}}
     net = Model(parts, vocabulary_size=V, outputs=(V, follows))
     settings = Settings(epochs=2, learning_rate=0.01, schedule="linear", **options)
-    masking = replace(MASKING, follows=follows)
+    masking = replace(MASKING, next_sentence=follows)
     batches = Batches(documents(), masking, rows=5, seed=1, epochs=2)
     trainee = TrainState.fresh(net, settings)
     updates = list(fit(trainee, Masked(next=follows), batches, settings, runtime))
@@ -45,7 +45,7 @@ def trained(runtime, follows=True, encoder="none", **options):
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_updates_as_graphs_are_the_same_to_the_last_digit(gpu, follows):
-    wanted, losses, _ = trained(on("cpu"), follows)
+    wanted, losses, _ = trained(select_runtime("cpu"), follows)
     found, others, trainee = trained(gpu, follows)
     assert others == losses
     same(found, wanted)

@@ -81,6 +81,6 @@ def test_a_text_that_may_not_be_cut():
 
 def test_a_text_of_many_words_is_tagged_in_stretches():
     words = Word().train(iter(["a b c d"] * 3))
-    rows = list(Indexer(words).sentences(["a b c d " * 5003]))
+    rows = list(Indexer(words).sentence_rows(["a b c d " * 5003]))
     assert [len(row.ids) for row in rows] == [10_000, 10_000, 12]
     assert np.concatenate([row.ids for row in rows]).shape == (20_012,)

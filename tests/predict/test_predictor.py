@@ -34,7 +34,7 @@ def recipe(name, **changes):
     """A recipe made small, with dotted keys written as section__key."""
     found = config.recipe(name)
     values = {} if "classic" in found else dict(small.SMALL)
-    for key in config.keys(found.sections):
+    for key in config.setting_names(found.sections):
         if key.split(".")[-1] in SMALLER and not key.startswith("classic"):
             values[key] = SMALLER[key.split(".")[-1]]
     values |= {key.replace("__", "."): value for key, value in changes.items()}
@@ -332,8 +332,8 @@ def test_few_steps_are_read_by_one_thread_and_many_by_all(trained, monkeypatch):
 
     predictor, _ = trained("bag")  # now: training reads its dev part too
     asked = []
-    threads = forward.threads
-    monkeypatch.setattr(forward, "threads", lambda n: asked.append(n) or threads(n))
+    threads = forward.use_threads
+    monkeypatch.setattr(forward, "use_threads", lambda n: asked.append(n) or threads(n))
     before = torch.get_num_threads()
     predictor(TEXTS[:1])
     predictor([LONG] * 256)

@@ -11,7 +11,7 @@ from weft.errors import UserError
 from weft.predict.neural import NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor
 from weft.run.train import resolve_config
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.tasks.task import built
 
 TEXTS = ["a small boat on the river", "boat", "the bank of the river is steep and green"]
@@ -28,16 +28,16 @@ def saved(folder, embedder):
     task = built(full)
     space = task.load_space({})
     model = weft.Model(full, vocabulary_size=len(words), outputs=space.size)
-    engine = NeuralEngine(model, make_indexer(model, words, 64, "head"), on("cpu"))
+    engine = NeuralEngine(model, make_indexer(model, words, 64, "head"), select_runtime("cpu"))
     Predictor(engine, task, space, full).save(folder, golden=TEXTS)
 
 
 def test_rounded_weights_are_asked_for_when_a_model_is_loaded(tmp_path, monkeypatch):
     saved(tmp_path / "m", {"kind": "bert", "hidden": 24, "layers": 2, "heads": 3})
     laid = []
-    real = module.Packed.__init__
+    real = module.PackedBlocks.__init__
     monkeypatch.setattr(
-        module.Packed, "__init__", lambda self, blocks, weights: laid.append(weights) or real(
+        module.PackedBlocks, "__init__", lambda self, blocks, weights: laid.append(weights) or real(
             self, blocks, weights)
     )  # fmt: skip
     exact = weft.load(tmp_path / "m").embed(TEXTS)

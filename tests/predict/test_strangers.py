@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 import weft
 from tests.fixtures import small
 from weft.errors import UserError, UserNote
-from weft.tensorfile import Damaged, check_network, read_header
+from weft.tensorfile import DamagedFile, check_network, read_header
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_headers_of_tensors(tmp_path):
     def refused(changes, message, rest=data):
         text = changes if isinstance(changes, bytes) else json.dumps(changes).encode()
         path.write_bytes(len(text).to_bytes(8, "little") + text + rest)
-        with pytest.raises(Damaged, match=message) as caught:
+        with pytest.raises(DamagedFile, match=message) as caught:
             read_header(path)
         assert "\n" not in str(caught.value)
 
@@ -219,7 +219,7 @@ def test_headers_of_tensors(tmp_path):
     refused(header, "the file has", data[:-1])
     for text in (b"", b"1234567", (2**63).to_bytes(8, "little"), whole[:30]):
         path.write_bytes(text)
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedFile):
             read_header(path)
 
 

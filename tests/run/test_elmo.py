@@ -13,7 +13,7 @@ from tests.fixtures.small import file as labelled
 from tests.fixtures.small import killed
 from tests.run.test_language import corpus
 from tests.run.test_tag import conllu
-from weft.config import from_checkpoint, load, recipe
+from weft.config import load, recipe, with_pretrained
 from weft.errors import UserError
 from weft.predict.evaluate import evaluate
 from weft.report.charts import layer_weights
@@ -111,7 +111,7 @@ def test_a_resumed_training_is_the_same(tmp_path):
 
 def test_a_tagger_over_it(elmo, tmp_path):
     _, folder = elmo
-    config = from_checkpoint(recipe("tagger-elmo"), str(folder))
+    config = with_pretrained(recipe("tagger-elmo"), str(folder))
     values = {
         **USED, "encoder.hidden": 13, "tokenizer.minimum": 1, "train.epochs": 8,
         "train.learning_rate": 0.02, "data.train": str(conllu(tmp_path / "a.conllu")),
@@ -143,7 +143,7 @@ def test_a_tagger_over_it(elmo, tmp_path):
 
 def test_a_classifier_that_tunes_it(elmo, tmp_path):
     _, folder = elmo
-    config = from_checkpoint(recipe("elmo"), str(folder))
+    config = with_pretrained(recipe("elmo"), str(folder))
     values = {
         **USED, "embedder.1.frozen": False, "encoder.hidden": 7,
         "data.train": str(labelled(tmp_path)),
@@ -185,7 +185,7 @@ def test_what_is_refused(elmo, tmp_path):
         pretrained(tmp_path, **{"task.lines": False})
     with pytest.raises(UserError, match=r"kind 'pretrained' needs a checkpoint: pass --pretrained"):
         weft.train(recipe("elmo"), tmp_path / "run", quiet=True, device="cpu")
-    bert = from_checkpoint(recipe("bert"), str(elmo[1]))
+    bert = with_pretrained(recipe("bert"), str(elmo[1]))
     with pytest.raises(
         UserError, match=r"an ELMo, which reads the letters of words.*--recipe elmo"
     ):
@@ -194,7 +194,7 @@ def test_what_is_refused(elmo, tmp_path):
 
 def test_pre_training_goes_on_where_it_ended(elmo, tmp_path):
     _, folder = elmo
-    config = from_checkpoint(recipe("elmo-pretrain"), str(folder))
+    config = with_pretrained(recipe("elmo-pretrain"), str(folder))
     values = {k: v for k, v in SMALL.items() if not k.startswith(("decoder.", "tokenizer."))}
     values |= {"data.train": str(corpus(tmp_path)), "train.epochs": 1, "train.learning_rate": 1e-9}
     out = weft.train(config.with_values(values, "test"), tmp_path / "on", quiet=True, device="cpu")

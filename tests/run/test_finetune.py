@@ -13,13 +13,13 @@ from tests.fixtures.command import fails, ok, says
 from tests.run.test_parse import bracketed
 from tests.run.test_tag import conllu
 from weft import config as configuration
-from weft.batch import Batches, Labelled, Padded, Store
+from weft.batch import BatchLoader, LabelledBatch, Padded, TokenStore
 from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
 from weft.report.compare import compare
 from weft.run.pretrained import load_pretrained
 from weft.run.train import resolve_config
 from weft.run.train import train as run
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.tasks.classify import Classify
 from weft.tasks.regress import Regress
 from weft.text.read import read
@@ -47,7 +47,7 @@ def gpt(tmp_path_factory):
 
 def fine(recipe, checkpoint, file="", **changes):
     """A recipe that starts from a checkpoint, with a training of seconds."""
-    base = configuration.from_checkpoint(configuration.recipe(recipe), checkpoint)
+    base = configuration.with_pretrained(configuration.recipe(recipe), checkpoint)
     given = {"data.train": str(file)} if file else {}
     return base.with_values({**FEW, **given, **changes}, "test")
 
@@ -100,7 +100,9 @@ def batch(lengths, words=11):
     generator = torch.Generator().manual_seed(3)
     ids = torch.randint(words, (len(lengths), max(lengths)), generator=generator)
     source = Padded(ids, torch.tensor(lengths))
-    return Labelled(source, np.arange(len(lengths)), torch.arange(len(lengths)) % 3, len(lengths))
+    return LabelledBatch(
+        source, np.arange(len(lengths)), torch.arange(len(lengths)) % 3, len(lengths)
+    )
 
 
 def sections(**task):
@@ -296,16 +298,20 @@ def test_update_by_update_it_is_the_loop_of_transformers(tmp_path):
     model = weft.Model(full, vocabulary_size=size, outputs=3)
     assert len(load_pretrained(model, "classify")) == 2
     model.head.score.load_state_dict(network.classifier.state_dict())
-    store = Store()
+    store = TokenStore()
     generator = np.random.default_rng(7)
     for i in range(17):
         store.append(generator.integers(1, size, 3 + i % 7).astype(np.int32), i % 3)
     given = {"rows": 5, "budget": 999, "seed": 1, "epochs": 3}
-    batches = Batches(store.close(), **given)
+    batches = BatchLoader(store.close(), **given)
     ours = [
         progress.loss
         for progress in fit(
-            TrainState.fresh(model, settings), Classify(), batches, settings, on("cpu", "fp32")
+            TrainState.fresh(model, settings),
+            Classify(),
+            batches,
+            settings,
+            select_runtime("cpu", "fp32"),
         )
     ]
     decayed = [p for p in network.parameters() if p.dim() > 1]
@@ -316,7 +322,7 @@ def test_update_by_update_it_is_the_loop_of_transformers(tmp_path):
     schedule = made.transformers.get_linear_schedule_with_warmup(optimiser, warm, len(ours))
     theirs = []
     network.train()
-    for one, _ in Batches(store, **given):
+    for one, _ in BatchLoader(store, **given):
         ids, mask = one.source.data, one.source.mask.long()
         loss = network(input_ids=ids, attention_mask=mask, labels=one.target.long()).loss
         loss.backward()

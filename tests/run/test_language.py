@@ -12,7 +12,7 @@ import torch.nn.functional as F
 import weft
 from tests.fixtures.command import command
 from tests.fixtures.small import Killed
-from weft.batch.lm_windows import Pieces, Stream
+from weft.batch.lm_windows import LMLoader, TokenStream
 from weft.config import recipe
 from weft.errors import UserError
 from weft.model import Model
@@ -21,7 +21,7 @@ from weft.predict.evaluate import evaluate
 from weft.run.data import Data, example_source
 from weft.run.lm_data import few_updates_note
 from weft.run.split import from_files
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.tasks.language import Language
 from weft.text.example import Example, Tally
 from weft.train import checkpoint, loop
@@ -170,7 +170,7 @@ def test_a_resumed_training_is_the_same_to_the_last_bit(tmp_path, name, monkeypa
 
 
 def stream(size=61):
-    out = Stream(12)
+    out = TokenStream(12)
     out.append(np.random.default_rng(3).integers(1, 12, size), line=1)
     return out.close()
 
@@ -185,8 +185,8 @@ def learner(**options):
 def updates(model, settings, pieces=1):
     trainee = TrainState.fresh(model, settings)
     trainee.pieces = pieces
-    batches = Pieces(stream(), rows=3, window=4, seed=1, epochs=settings.epochs, in_order=True)
-    return list(fit(trainee, Language(), batches, settings, on("cpu"))), trainee
+    batches = LMLoader(stream(), rows=3, window=4, seed=1, epochs=settings.epochs, in_order=True)
+    return list(fit(trainee, Language(), batches, settings, select_runtime("cpu"))), trainee
 
 
 def same(one, other):
@@ -330,10 +330,10 @@ def test_an_epoch_of_few_updates_is_noted(tmp_path):
     told = few_updates_note(20_000, 256, settings)
     assert told.startswith("an epoch has about 2 updates of 64 × 256 tokens, and little is")
     assert told.endswith("; with --set train.batch_size=4 it has 20")
-    stream = Stream(0)
+    stream = TokenStream(0)
     stream.append(np.zeros(20_000, np.int32))
     for rows, updates in ((64, 2), (4, 20)):
-        pieces = Pieces(stream.close(), rows=rows, window=256, seed=1, epochs=1, in_order=True)
+        pieces = LMLoader(stream.close(), rows=rows, window=256, seed=1, epochs=1, in_order=True)
         assert sum(1 for _ in pieces) == updates
     assert few_updates_note(64 * 256 * 9 + 1, 256, settings) == ""
     assert "9 updates" in few_updates_note(64 * 256 * 9, 256, settings)

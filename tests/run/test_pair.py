@@ -9,7 +9,7 @@ import torch
 import weft
 from tests.fixtures.command import fails, ok, says, train
 from tests.run.test_train import jsonl, settings, source
-from weft.batch import Store
+from weft.batch import TokenStore
 from weft.explain import explain
 from weft.explain.run import study
 from weft.model import Model
@@ -236,18 +236,18 @@ def test_a_network_with_a_frame_reads_each_text_or_both(kind):
     model = Model(parts, vocabulary_size=len(tokenizer), outputs=2).eval()
     index = make_indexer(model, tokenizer, 0, "head")
     texts, others = ["a dog is here", "the cat"], ["the cat runs", "a dog is here"]
-    store = Store(pairs=True)
+    store = TokenStore(pairs=True)
     for row in index.rows(texts, others=others):
         store.append(row.ids, 0, second=row.second)
     vectors = []
     for given in (texts, others):
-        alone = Store()
+        alone = TokenStore()
         for row in index.rows(given):
             alone.append(row.ids, 0)
         with torch.no_grad():
-            vectors.append(model.read(alone.close().padded(np.arange(2))).vector)
+            vectors.append(model.run(alone.close().padded(np.arange(2))).vector)
     with torch.no_grad():
-        found = model.read(store.close().padded(np.arange(2))).vector
+        found = model.run(store.close().padded(np.arange(2))).vector
     if kind == "joint":  # the first text is read in view of the second
         assert found.shape == vectors[0].shape
         assert not torch.allclose(found, vectors[0], atol=1e-4)

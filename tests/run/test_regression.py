@@ -20,7 +20,7 @@ def bert(tmp_path_factory):
 
 
 def trained(bert, tmp_path, **changes):
-    base = configuration.from_checkpoint(configuration.recipe("embed-linear"), bert)
+    base = configuration.with_pretrained(configuration.recipe("embed-linear"), bert)
     config = base.with_values({"train.threads": 1, **changes}, "test")
     return weft.train(config, tmp_path / "run", splits=small.splits(83), quiet=True)
 
@@ -42,7 +42,7 @@ def test_the_head_is_scikit_learns_logistic_regression(bert, tmp_path):
 
 def test_the_network_stays_as_it_was(bert, tmp_path):
     model = trained(bert, tmp_path).predictor
-    base = configuration.from_checkpoint(configuration.recipe("bert-frozen"), bert)
+    base = configuration.with_pretrained(configuration.recipe("bert-frozen"), bert)
     other = weft.train(
         base.with_values({**small.SMALL, "pool.kind": "mean", "pool.normalise": True}, "test"),
         tmp_path / "other", splits=small.splits(83), quiet=True,
@@ -66,7 +66,7 @@ def test_it_is_saved_chosen_on_dev_and_tells_so(bert, tmp_path):
 def test_numbers_are_ridge_regression(bert, tmp_path):
     rows = "".join(f"{len(text.split())}\t{text}\n" for text in texts("train")[0])
     (tmp_path / "numbers.tsv").write_text(rows)
-    base = configuration.from_checkpoint(configuration.recipe("embed-linear"), bert)
+    base = configuration.with_pretrained(configuration.recipe("embed-linear"), bert)
     changes = {"task.kind": "regress", "data.train": str(tmp_path / "numbers.tsv")}
     more = {"data.dev_fraction": 0.0, "head.strength": 2.0, "train.threads": 1}
     model = weft.train(

@@ -27,7 +27,7 @@ def settings(name, **changes):
     """A recipe made small, with dotted keys written as section__key."""
     found = config.recipe(name)
     values = {} if "classic" in found else dict(small.SMALL)
-    for key in config.keys(found.sections):
+    for key in config.setting_names(found.sections):
         last = key.split(".")[-1]
         if not key.startswith("classic") and last in SMALLER | CALM:
             values[key] = (SMALLER | CALM)[last]

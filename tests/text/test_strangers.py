@@ -15,7 +15,7 @@ import pytest
 
 from weft import config
 from weft.embed.vector_files.text import read_table
-from weft.errors import UserError, visible
+from weft.errors import UserError, escape_control
 from weft.text import line_source
 from weft.text.example import Example, Tally
 from weft.text.formats import npy
@@ -24,7 +24,7 @@ from weft.text.formats.conllu import read_conllu
 from weft.text.formats.features import load_matrix
 from weft.text.formats.standoff import read_spans
 from weft.text.read import read
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 HALF = '"\\ud800"'
 DIGITS = "9" * 4301
@@ -286,10 +286,10 @@ def test_memory_that_runs_out_is_told(tmp_path, monkeypatch):
 
 def test_whole_numbers():
     found = {"0": 0, "007": 7, "²": None, "٣": None, "-1": None, "": None, "1" * 19: None}
-    assert {text: whole_number(text) for text in found} == found
+    assert {text: parse_integer(text) for text in found} == found
 
 
 def test_what_no_terminal_should_be_sent_is_visible():
-    assert visible("a\x1b]0;pwned\x07b\r\x9b\u202e\ud800\t\n é\u200d") == (
+    assert escape_control("a\x1b]0;pwned\x07b\r\x9b\u202e\ud800\t\n é\u200d") == (
         "a\\x1b]0;pwned\\x07b\\x0d\\u009b\\u202e\\ud800\t\n é\u200d"
     )

@@ -244,7 +244,7 @@ def test_a_training_that_goes_on_keeps_its_cuts(tmp_path):
     config = recipe("tagger-bilstm").with_values(values, "test")
     first = weft.train(config, tmp_path / "run", quiet=True, device="cpu").predictor
     again = weft.train(config, tmp_path / "run", quiet=True, device="cpu", resume=True).predictor
-    assert again.engine.indexer.cuts.to_json() == first.engine.indexer.cuts.to_json()
+    assert again.engine.indexer.segmenter.to_json() == first.engine.indexer.segmenter.to_json()
     bare = replace(first.engine.indexer, cuts=None)
     assert [row.words for row in bare.sentences(["don't"])] == [("don't",)]
-    assert [row.words for row in again.engine.indexer.sentences(["Don't"])] == [("Do", "n't")]
+    assert [row.words for row in again.engine.indexer.sentence_rows(["Don't"])] == [("Do", "n't")]

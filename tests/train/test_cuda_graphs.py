@@ -14,16 +14,16 @@ from torch._dynamo.exc import TorchDynamoException
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from weft.batch import Batches, Padded, Store
+from weft.batch import BatchLoader, Padded, TokenStore
 from weft.batch.documents import Documents
-from weft.batch.lm_windows import Forms, Pieces, Stream
-from weft.batch.mlm_collator import Masked, Masking
+from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
+from weft.batch.mlm_collator import Masking, MLMLoader
 from weft.decode.decoders import elmo
 from weft.decode.heads import lm
 from weft.decode.heads import mlm as hidden_words
-from weft.kernels.compile import compile_blocks, undo
+from weft.kernels.compile import compile_blocks, uncompile_blocks
 from weft.model import Model
-from weft.runtime import Runtime, on
+from weft.runtime import Runtime, select_runtime
 from weft.tasks.classify import Classify
 from weft.tasks.language import Language
 from weft.tasks.mlm import Masked as HiddenWords
@@ -87,10 +87,10 @@ def model(kind="gpt"):
 
 
 def pieces(kind="gpt", epochs=3, size=151):
-    spelled = Forms(model(kind).head.decoder.pieces) if kind == "elmo" else None
-    stream, ids = Stream(2, forms=spelled), np.random.default_rng(0).integers(4, V, size)
+    spelled = TokenTypes(model(kind).head.decoder.pieces) if kind == "elmo" else None
+    stream, ids = TokenStream(2, token_types=spelled), np.random.default_rng(0).integers(4, V, size)
     stream.append(ids.astype(np.int32), words=[str(i) for i in ids])
-    return Pieces(stream.close(), rows=3, window=7, seed=1, epochs=epochs, in_order=kind != "gpt")
+    return LMLoader(stream.close(), rows=3, window=7, seed=1, epochs=epochs, in_order=kind != "gpt")
 
 
 def trained(kind, runtime, **options):
@@ -109,7 +109,7 @@ def same(one, other):
 @pytest.mark.parametrize("kind", DECODERS)
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
 def test_updates_as_graphs_are_the_same_to_the_last_digit(gpu, kind, optimiser):
-    wanted, losses, trainee = trained(kind, on("cpu"), optimiser=optimiser)
+    wanted, losses, trainee = trained(kind, select_runtime("cpu"), optimiser=optimiser)
     found, others, other = trained(kind, gpu, optimiser=optimiser)
     assert others == losses
     same(found, wanted)
@@ -130,7 +130,7 @@ def test_where_updates_are_no_graphs(gpu, options):
 
 
 def test_what_cannot_be_captured_is_done_plainly(gpu, monkeypatch):
-    wanted, losses, _ = trained("rnn-lm", on("cpu"))
+    wanted, losses, _ = trained("rnn-lm", select_runtime("cpu"))
     monkeypatch.setattr(Gpu, "refuses", True)
     made = []
     usual = cuda_graphs.CapturedTrainStep
@@ -180,8 +180,8 @@ def test_when_blocks_are_compiled(gpu, monkeypatch):
 
     assert count() == 4  # two blocks, the sum in front of them, the norm behind
     assert count(epochs=2) == 0  # too short to pay
-    assert count(on("cpu")) == 0
-    assert count(on("cpu"), compile=True) == 4
+    assert count(select_runtime("cpu")) == 0
+    assert count(select_runtime("cpu"), compile=True) == 4
     assert count(compile=False) == 0
     assert count(accumulate=4) == 0  # updates count, not batches
     assert count(net=model("rnn-lm")) == 0
@@ -191,7 +191,7 @@ def test_when_blocks_are_compiled(gpu, monkeypatch):
 
 
 def test_training_goes_on_without_a_compiler(monkeypatch):
-    wanted, losses, _ = trained("gpt", on("cpu"))
+    wanted, losses, _ = trained("gpt", select_runtime("cpu"))
 
     def broken(block, **options):
         def call(*given):
@@ -200,7 +200,7 @@ def test_training_goes_on_without_a_compiler(monkeypatch):
         block._compiled_call_impl = call
 
     monkeypatch.setattr(nn.Module, "compile", broken)
-    found, others, _ = trained("gpt", on("cpu"), compile=True)
+    found, others, _ = trained("gpt", select_runtime("cpu"), compile=True)
     assert others == losses
     same(found, wanted)
 
@@ -225,15 +225,15 @@ def test_one_compiled_function_serves_all_blocks():
     torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-5)
     assert len(seen) == 3  # the sum in front, the blocks, the norm behind
     assert list(net.state_dict()) == names
-    assert undo(net) == 4
-    assert undo(net) == 0
+    assert uncompile_blocks(net) == 4
+    assert uncompile_blocks(net) == 0
     torch._dynamo.reset()
 
 
 def test_what_is_in_front_of_bert_is_compiled_as_well():
     seen, net, ids = [], answering().eval(), torch.randint(4, V, (3, 5))
     given = Padded(ids, torch.tensor([5, 5, 2]))
-    net.embedders[0].numbers = None  # as in training, not laid out for reading
+    net.embedders[0].weight_dtype = None  # as in training, not laid out for reading
     plain = net(given)
     torch._dynamo.reset()
 
@@ -250,7 +250,7 @@ def test_what_is_in_front_of_bert_is_compiled_as_well():
 
 def test_writing_is_quickened_on_a_gpu_only(gpu):
     net = model()
-    cuda_graphs.enable_cuda_graphs(net, on("cpu"))
+    cuda_graphs.enable_cuda_graphs(net, select_runtime("cpu"))
     assert net.head.graphs is None
     cuda_graphs.enable_cuda_graphs(net, gpu)
     assert net.head.graphs.decoder is net.head.decoder
@@ -274,11 +274,11 @@ def answering(pool="cls", two=False, **embedder):
 
 def texts(two=False, rows=40, epochs=9):
     """Rows of 2 to 11 steps."""
-    store, draw = Store(pairs=two), np.random.default_rng(3)
+    store, draw = TokenStore(pairs=two), np.random.default_rng(3)
     for i in range(rows):
         ids = draw.integers(4, V, 2 + i % 10)
         store.append(ids, i % 3, line=i + 1, **({"second": 1 + len(ids) // 2} if two else {}))
-    return Batches(store.close(), rows=4, budget=999, seed=1, epochs=epochs)
+    return BatchLoader(store.close(), rows=4, budget=999, seed=1, epochs=epochs)
 
 
 def tuned(runtime, stream, net, **options):
@@ -294,7 +294,7 @@ def test_fine_tuning_by_graphs_is_the_same(gpu, monkeypatch, pool, two):
     """Rows of any length, in few shapes; the last shape ends at what the network reads."""
     monkeypatch.setattr(cuda_graphs, "LENGTH_MULTIPLE", 4)
     net, other = answering(pool, two), answering(pool, two)
-    wanted, _ = tuned(on("cpu"), texts(two), net)
+    wanted, _ = tuned(select_runtime("cpu"), texts(two), net)
     found, trainee = tuned(gpu, texts(two), other)
     assert trainee.trouble == ""
     assert found == pytest.approx(wanted, abs=1e-5)
@@ -380,8 +380,8 @@ def of_hidden_words(follows, rows=3, window=9):
     documents = Documents()
     for size in (40, 50):
         documents.append([np.arange(7, 7 + size, dtype=np.int32) % 6 + 7 for _ in range(5)])
-    masking = Masking(6, np.arange(7, V), Frame((4,), (5,), (5,)), window, follows=follows)
-    batches = Masked(documents.close(), masking, rows=rows, seed=1, epochs=1)
+    masking = Masking(6, np.arange(7, V), Frame((4,), (5,), (5,)), window, next_sentence=follows)
+    batches = MLMLoader(documents.close(), masking, rows=rows, seed=1, epochs=1)
     return Model(parts, vocabulary_size=V, outputs=(V, follows)), next(iter(batches))[0]
 
 

@@ -11,13 +11,13 @@ import torch
 from tests.fixtures.networks import LINES, network
 from tests.fixtures.small import SMALL, killed, splits
 from weft import config as configuration
-from weft.batch import Store, for_reading, labelled
+from weft.batch import TokenStore, inference_batches, labelled_batch
 from weft.batch import token_store as stores
 from weft.embed.bert import Bert
 from weft.model import Model
 from weft.run import train, trainer
 from weft.run.neural import NeuralRun
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.text.example import Example
 from weft.train import feature_cache
 
@@ -38,15 +38,15 @@ def filled(name, count=9):
     predictor = network(**MADE[name])
     model, index = predictor.engine.model, predictor.engine.indexer
     texts = [" ".join((LINES[i % 3] + " " + LINES[i % 2]).split()[: 2 + i]) for i in range(count)]
-    pairs = model.reads == "pairs"
-    store = Store(index.kinds, columns=1 if model.by_word else 0, pairs=pairs)
-    if model.reads == "words":
-        rows = index.sentences([Example(text, words=tuple(text.split())) for text in texts])
+    pairs = model.input_kind == "pairs"
+    store = TokenStore(index.subtoken_kinds, columns=1 if model.is_structured else 0, pairs=pairs)
+    if model.input_kind == "words":
+        rows = index.sentence_rows([Example(text, words=tuple(text.split())) for text in texts])
     else:
         rows = index.rows(texts, others=texts[::-1] if pairs else ())
     for row in rows:
-        target = np.zeros((len(row.ids), 1), np.int64) if model.by_word else 0
-        store.append(row.ids, target, 0, row.pieces, row.parents, row.second)
+        target = np.zeros((len(row.ids), 1), np.int64) if model.is_structured else 0
+        store.append(row.ids, target, 0, row.subtokens, row.parents, row.second)
     return model, store.close()
 
 
@@ -54,21 +54,22 @@ def filled(name, count=9):
 def test_vectors_are_what_they_would_be(name, tmp_path):
     model, store = filled(name)
     model.eval()
-    wanted = [model.embed(batch.source) for batch in for_reading(store, rows=3, budget=99)]
-    assert feature_cache.cache_features(model, store, on("cpu"), tmp_path)
-    found = list(for_reading(store, rows=3, budget=99))
-    assert all(len(batch.source.told) == 1 for batch in found)
+    wanted = [model.embed(batch.source) for batch in inference_batches(store, rows=3, budget=99)]
+    assert feature_cache.cache_features(model, store, select_runtime("cpu"), tmp_path)
+    found = list(inference_batches(store, rows=3, budget=99))
+    assert all(len(batch.source.cached) == 1 for batch in found)
     for batch, want in zip(found, wanted, strict=True):
         ids = batch.source.data.clone()
         batch.source.data.zero_()  # nobody looks at them
         got = model.embed(batch.source)
         np.testing.assert_allclose(got.data.detach(), want.data.detach(), **CLOSE)
         assert torch.equal(got.lengths, want.lengths)
-        assert got.told == ()  # it was of the ids, not of the vectors
+        assert got.cached == ()  # it was of the ids, not of the vectors
         batch.source.data.copy_(ids)
         np.testing.assert_allclose(
-            model.read(batch.source).vector.detach() if not model.by_word else 0,
-            model.pooled(model.encode(want))[0].detach() if not model.by_word else 0, **CLOSE
+            model.run(batch.source).vector.detach() if not model.is_structured else 0,
+            model.pool_states(model.encode(want))[0].detach() if not model.is_structured else 0,
+            **CLOSE,
         )  # fmt: skip
 
 
@@ -81,24 +82,24 @@ def test_words_beside_what_an_elmo_knows_of_them(own, tmp_path):
         "encoder": {"kind": "none"}, "pool": {"kind": "mean"}, "head": {"kind": "linear"},
     }  # fmt: skip
     model = Model(parts, vocabulary_size=20, outputs=2).eval()
-    store = Store(2)
+    store = TokenStore(2)
     for i in range(6):
         tokens = [f"{'ab' * (k + 1)}{i}" for k in range(i + 1)]
-        pieces = [maker(tokens) for maker in model.piece_makers]
+        pieces = [maker(tokens) for maker in model.subtoken_encoders]
         store.append(np.arange(5, 6 + i), 0, 0, pieces)
     store.close()
     rows = np.array([5, 1, 2])
     wanted = model.embed(store.padded(rows)).data
-    assert feature_cache.cache_features(model, store, on("cpu"), tmp_path)
+    assert feature_cache.cache_features(model, store, select_runtime("cpu"), tmp_path)
     source = store.padded(rows)
-    source.pieces[0].zero_()  # what the ELMo would read
+    source.subtokens[0].zero_()  # what the ELMo would read
     np.testing.assert_allclose(model.embed(source).data.detach(), wanted.detach(), **CLOSE)
-    source.pieces[1].zero_()  # the others go on to read
+    source.subtokens[1].zero_()  # the others go on to read
     assert not torch.allclose(model.embed(source).data, wanted)
 
 
 def test_only_what_is_frozen_is_read_once(tmp_path, monkeypatch):
-    assert network("classify").engine.model.held == []
+    assert network("classify").engine.model.frozen_embedders == []
     config = frozen(**{"embedder.frozen": False})
     monkeypatch.setattr(trainer, "cache_features", None)  # nobody asks
     train(config, tmp_path / "run", splits=splits(), quiet=True, device="cpu")
@@ -106,24 +107,24 @@ def test_only_what_is_frozen_is_read_once(tmp_path, monkeypatch):
 
 def test_a_batch_in_pieces_keeps_what_was_told(tmp_path):
     model, store = filled("towers")
-    feature_cache.cache_features(model, store, on("cpu"), tmp_path)
+    feature_cache.cache_features(model, store, select_runtime("cpu"), tmp_path)
     model.eval()
-    batch = labelled(store, np.arange(len(store)))
+    batch = labelled_batch(store, np.arange(len(store)))
     whole = model(batch.source)
     apart = torch.cat([model(piece.to("cpu").source) for piece in batch.split(4)])
     np.testing.assert_allclose(apart.detach(), whole.detach(), **CLOSE)
-    assert all(piece.source.told for piece in batch.split(4))
+    assert all(piece.source.cached for piece in batch.split(4))
 
 
 def test_it_may_lie_on_the_disk(tmp_path, monkeypatch):
     model, store = filled("mixed")
-    feature_cache.cache_features(model, store, on("cpu"), tmp_path)
+    feature_cache.cache_features(model, store, select_runtime("cpu"), tmp_path)
     rows = np.array([4, 0, 7])
-    (here,) = store.padded(rows).told
-    monkeypatch.setattr(stores, "TOLD", 100)
-    feature_cache.cache_features(model, store, on("cpu"), tmp_path)
-    assert store.told[0].data.on_disk
-    assert torch.equal(store.padded(rows).told[0], here)
+    (here,) = store.padded(rows).cached
+    monkeypatch.setattr(stores, "MAX_CACHE_BYTES", 100)
+    feature_cache.cache_features(model, store, select_runtime("cpu"), tmp_path)
+    assert store.cached[0].data.on_disk
+    assert torch.equal(store.padded(rows).cached[0], here)
 
 
 def test_too_much_or_too_slow_is_left(tmp_path, monkeypatch):
@@ -135,18 +136,18 @@ def test_too_much_or_too_slow_is_left(tmp_path, monkeypatch):
         return share < 0.5
 
     monkeypatch.setattr("weft.inference.forward.MAX_ROWS", 2)
-    assert not feature_cache.cache_features(model, store, on("cpu"), tmp_path, heard)
+    assert not feature_cache.cache_features(model, store, select_runtime("cpu"), tmp_path, heard)
     assert seen == sorted(seen)
     assert 0.5 <= seen[-1] < 1
-    assert not store.told
+    assert not store.cached
     needed = int(store.ends[-1]) * 12 * 4
     free = SimpleNamespace(free=2 * needed - 1)
     monkeypatch.setattr(feature_cache.shutil, "disk_usage", lambda folder: free)
     assert not feature_cache.cache_features(
-        model, store, on("cpu"), tmp_path
+        model, store, select_runtime("cpu"), tmp_path
     )  # only half of the disk is taken
     free.free = 2 * needed
-    assert feature_cache.cache_features(model, store, on("cpu"), tmp_path)
+    assert feature_cache.cache_features(model, store, select_runtime("cpu"), tmp_path)
 
 
 @pytest.mark.parametrize("mix", [False, True])
@@ -154,7 +155,7 @@ def test_a_frozen_network_drops_only_what_comes_out(mix):
     model, store = filled("mixed" if mix else "text")
     (embedder,) = model.train().embedders
     source = store.padded(np.arange(4))
-    assert torch.equal(embedder.known(source).data, embedder.known(source).data)
+    assert torch.equal(embedder.frozen_features(source).data, embedder.frozen_features(source).data)
     embedder.dropout.p = 0.5
     out = embedder(source)
     real = out.data[out.mask]  # (M, H)

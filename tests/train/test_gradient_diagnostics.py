@@ -12,11 +12,11 @@ from torch import nn
 
 from tests.fixtures import small
 from weft import config
-from weft.batch import Padded, Store, labelled
+from weft.batch import Padded, TokenStore, labelled_batch
 from weft.errors import UserError
 from weft.model import Model
 from weft.run import train
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.tasks.classify import Classify
 from weft.train.gradient_diagnostics import (
     examine,
@@ -26,7 +26,7 @@ from weft.train.gradient_diagnostics import (
 )
 from weft.train.gradient_verdict import Evidence, GradientHealth, interpret, memory_curve
 
-TASK, CPU = Classify(), on("cpu")
+TASK, CPU = Classify(), select_runtime("cpu")
 ENCODERS = {
     "bag": {"kind": "bag", "hidden": 5, "activation": "relu"},
     "mlp": {"kind": "mlp", "hidden": 5, "layers": 2, "window": 3},
@@ -41,14 +41,14 @@ POOLS = ["last", "first", "mean", "max", "attention"]
 
 
 def store(lengths=(7, 2, 11, 5, 13, 1, 3)):
-    out = Store()
+    out = TokenStore()
     for i, length in enumerate(lengths):
         out.append(1 + (np.arange(length) * 3 + i) % 10, i % 2, line=i + 1)
     return out.close()
 
 
 def batch(lengths=(7, 2, 11, 5, 13, 1, 3)):
-    return labelled(store(lengths), np.arange(len(lengths)))
+    return labelled_batch(store(lengths), np.arange(len(lengths)))
 
 
 def model(encoder, pool="last", seed=0, **embedder):
@@ -79,7 +79,7 @@ def test_unrolled_is_the_fused_net_with_its_gradients(cell, bidirectional, extra
     found = []
     for fused in (True, False):
         embedded = net.embed(rows.source)
-        states = net.encoder(embedded) if fused else net.encoder.unrolled(embedded)[0]
+        states = net.encoder(embedded) if fused else net.encoder.unroll(embedded)[0]
         loss = TASK.loss(net.head(net.pool(states)[0]), rows).total
         found.append([loss.detach(), *torch.autograd.grad(loss, named)])
     for a, b in zip(*found, strict=True):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from weft.attend.lora import LowRank, adapt, merge
+from weft.attend.lora import LoRA, add_lora, merge_lora
 from weft.batch import Padded
 from weft.embed.bert import Bert
 from weft.errors import UserError
@@ -35,7 +35,7 @@ def rates(built, settings):
 def test_each_layer_learns_slower_than_the_one_above():
     built = model()
     found = rates(built, Settings(layer_decay=0.5))
-    tables, *blocks = built.embedders[0].levels()
+    tables, *blocks = built.embedders[0].layer_groups()
     assert {found[id(p)] for p in built.head.parameters()} == {1.0}
     for below, block in enumerate(reversed(blocks)):
         assert {found[id(p)] for p in block} == {0.5**below}
@@ -47,7 +47,7 @@ def test_a_rate_of_the_embedders_is_that_of_the_last_layer():
     built = model()
     found = rates(built, Settings(learning_rate=1e-3, embedder_learning_rate=1e-4, layer_decay=0.9))
     for level, factor in ((-1, 0.1), (-2, 0.09)):
-        own = [found[id(p)] for p in built.embedders[0].levels()[level]]
+        own = [found[id(p)] for p in built.embedders[0].layer_groups()[level]]
         assert own == pytest.approx([factor] * len(own))
 
 
@@ -84,7 +84,7 @@ def test_every_parameter_is_in_one_level():
 
 def test_layers_begin_to_learn_from_the_top():
     built = model()
-    tables, *blocks = built.embedders[0].levels()
+    tables, *blocks = built.embedders[0].layer_groups()
     step = Unfreezing(built, built.parameters(), 0.5)
 
     def learning():
@@ -120,11 +120,11 @@ def test_a_small_change_begins_as_none_and_is_all_that_learns():
     assert len(learned) == 3 * 2 * 2  # layers, query and value, down and up
     with torch.no_grad():
         for part in bert.modules():
-            if isinstance(part, LowRank):
+            if isinstance(part, LoRA):
                 part.up.normal_()
     after = bert(ids).data
     assert (after - before).abs().max() > 1e-2
-    assert merge(bert) == 6
+    assert merge_lora(bert) == 6
     torch.testing.assert_close(bert(ids).data, after)
     assert not any(name.endswith((".up", ".down")) for name, _ in bert.named_parameters())
 
@@ -132,7 +132,7 @@ def test_a_small_change_begins_as_none_and_is_all_that_learns():
 def test_the_change_is_the_papers():
     layer = torch.nn.Linear(5, 7)
     plain = layer.weight.detach().clone()
-    adapt(layer, 3)
+    add_lora(layer, 3)
     change = layer.parametrizations.weight[0]
     with torch.no_grad():
         change.up.normal_()

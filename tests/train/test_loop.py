@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from weft.batch import Batches, Position, Store
+from weft.batch import BatchLoader, Position, TokenStore
 from weft.decode.decoders.elmo import BiLM
 from weft.model import Model
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.tasks.classify import Classify
 from weft.train import loop
 from weft.train.loop import NonFiniteLoss, Progress, TrainState, fit
@@ -26,7 +26,7 @@ TASK = Classify()
 
 
 def store(rows=20):
-    out = Store()
+    out = TokenStore()
     for i in range(rows):
         out.append(np.arange(1, 2 + i % 5) + i % 3, i % 2, line=i + 1)
     return out.close()
@@ -38,14 +38,14 @@ def model(parts=PARTS):
 
 
 def batches(rows=20, size=5, epochs=2):
-    return Batches(store(rows), rows=size, budget=999, seed=1, epochs=epochs)
+    return BatchLoader(store(rows), rows=size, budget=999, seed=1, epochs=epochs)
 
 
 def run(settings, stream=None, net=None, **keep):
     net = net or model()
     trainee = TrainState.fresh(net, settings)
     trainee.pieces = keep.get("pieces", 1)
-    updates = list(fit(trainee, TASK, stream or batches(), settings, on("cpu")))
+    updates = list(fit(trainee, TASK, stream or batches(), settings, select_runtime("cpu")))
     return net, updates, trainee
 
 
@@ -254,7 +254,7 @@ def test_the_mean_of_the_weights_follows_them():
     trainee = TrainState.fresh(net, settings)
     name = "head.score.weight" if hasattr(net.head, "score") else next(iter(trainee.average))
     expected = trainee.average[name].clone()
-    for update in fit(trainee, TASK, batches(epochs=1), settings, on("cpu")):
+    for update in fit(trainee, TASK, batches(epochs=1), settings, select_runtime("cpu")):
         keep = min(0.5, update.step / (update.step + 10))
         expected = keep * expected + (1 - keep) * dict(net.named_parameters())[name].detach()
     torch.testing.assert_close(trainee.average[name], expected)
@@ -265,7 +265,7 @@ def test_an_update_is_seen_by_whoever_keeps_something_made_of_the_weights(name):
     net = model()
     trainee = TrainState.fresh(net, Settings(optimiser=name))
     before = {n: p._version for n, p in net.named_parameters()}
-    for _ in fit(trainee, TASK, batches(), Settings(optimiser=name), on("cpu")):
+    for _ in fit(trainee, TASK, batches(), Settings(optimiser=name), select_runtime("cpu")):
         now = {n: p._version for n, p in net.named_parameters()}
         assert all(now[n] > before[n] for n in now)
         before = now

@@ -23,7 +23,7 @@ SMALLER = {"width": 11, "hidden": 12, "buckets": 101}
 def small(name):
     recipe = config.recipe(name)
     changes = {**SMALL, "train.save_every": 1, "train.epochs": 3}
-    for key in config.keys(recipe.sections):
+    for key in config.setting_names(recipe.sections):
         last = key.split(".")[-1]
         if last in SMALLER and not key.startswith("classic"):
             changes[key] = SMALLER[last]

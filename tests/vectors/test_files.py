@@ -143,13 +143,15 @@ def test_reads_fasttexts_layout(tmp_path):
     assert model.counts.tolist() == COUNTS.tolist()
     assert model.record["fasttext"]["ws"] == 3
     # By hand: <of> has <o of f> <of of> <of>, and its own row.
-    grams = [sub.fnv(g) % 13 + 5 for g in (b"<o", b"<of", b"<of>", b"of", b"of>", b"f>")]
+    grams = [sub.fnv1a(g) % 13 + 5 for g in (b"<o", b"<of", b"<of>", b"of", b"of>", b"f>")]
     expected = (TABLE[4] + TABLE[grams].sum(axis=0)) / 7
     np.testing.assert_allclose(model["of"], expected, atol=1e-6)
     np.testing.assert_allclose(model.matrix[4], expected, atol=1e-6)
     np.testing.assert_array_equal(model["</s>"], TABLE[3])  # never cut
     np.testing.assert_allclose(
-        model["o"], TABLE[[sub.fnv(g) % 13 + 5 for g in (b"<o", b"<o>", b"o>")]].mean(0), atol=1e-6
+        model["o"],
+        TABLE[[sub.fnv1a(g) % 13 + 5 for g in (b"<o", b"<o>", b"o>")]].mean(0),
+        atol=1e-6,
     )
     model.save(tmp_path / "again.bin")
     assert (tmp_path / "again.bin").read_bytes() == place.read_bytes()
@@ -174,9 +176,9 @@ def test_compiled_composition_is_the_plain_one(monkeypatch):
     for shortest, longest in ((3, 6), (1, 2), (2, 2)):
         parts = Subwords(table, 8, shortest, longest)
         plain = parts.compose(words)
-        monkeypatch.setattr(sub, "COMPILED", 1)
+        monkeypatch.setattr(sub, "MIN_COMPILED_WORDS", 1)
         np.testing.assert_array_equal(parts.compose(words), plain)
-        monkeypatch.setattr(sub, "COMPILED", 99)
+        monkeypatch.setattr(sub, "MIN_COMPILED_WORDS", 99)
 
 
 def test_a_gigabyte_is_opened_without_reading_it(tmp_path):

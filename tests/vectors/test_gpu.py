@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from weft.errors import UserError
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.vectors import gpu
 from weft.vectors.corpus import Corpus, corpus
 from weft.vectors.kernels.word2vec import SubwordTables, Targets, Weights
@@ -44,7 +44,7 @@ def made(
         np.zeros(size, np.uint64), np.full(size, noise, np.int32), settings.negative,
         np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32),
     )  # fmt: skip
-    return gpu.Gpu(text, settings, weights, targets, pieces, on(device))
+    return gpu.Gpu(text, settings, weights, targets, pieces, select_runtime(device))
 
 
 def test_windows_stay_inside_their_sentence_and_reach_as_far_as_drawn() -> None:
@@ -103,7 +103,7 @@ def test_a_row_that_is_seldom_moved_keeps_its_whole_step() -> None:
 )
 def test_what_a_gpu_cannot_do_is_refused(settings: Settings, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        gpu.usable(on("cpu"), settings)
+        gpu.usable(select_runtime("cpu"), settings)
 
 
 def test_a_gpu_that_is_not_there_is_told_before_anything_is_read(monkeypatch) -> None:  # type: ignore[no-untyped-def]

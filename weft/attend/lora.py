@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-SCALE = 2.0  # α / r: how much of the change is added, as in the paper's code with α = 2 r
+LORA_SCALE = 2.0  # α / r: how much of the change is added, as in the paper's code with α = 2 r
 
 
-class LowRank(nn.Module):
+class LoRA(nn.Module):
     """W + s·B·A, of which only A and B are learned; B begins as zeros, so W is where it starts."""
 
     def __init__(self, weight: Tensor, rank: int):
@@ -21,18 +21,18 @@ class LowRank(nn.Module):
         nn.init.kaiming_uniform_(self.down, a=5**0.5)
 
     def forward(self, weight: Tensor) -> Tensor:
-        return weight + SCALE * (self.up @ self.down)  # (O, I)
+        return weight + LORA_SCALE * (self.up @ self.down)  # (O, I)
 
 
-def adapt(layer: nn.Linear, rank: int) -> None:
+def add_lora(layer: nn.Linear, rank: int) -> None:
     """Freeze a layer and let it learn a change of that rank; it is read and called as before."""
     layer.weight.requires_grad_(False)
     if layer.bias is not None:
         layer.bias.requires_grad_(False)
-    parametrize.register_parametrization(layer, "weight", LowRank(layer.weight, rank))
+    parametrize.register_parametrization(layer, "weight", LoRA(layer.weight, rank))
 
 
-def merge(model: nn.Module) -> int:
+def merge_lora(model: nn.Module) -> int:
     """Write every change into its matrix, which then is plain again; how many there were."""
     found = [m for m in model.modules() if parametrize.is_parametrized(m, "weight")]
     with torch.no_grad():

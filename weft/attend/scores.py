@@ -88,7 +88,7 @@ class Dot(nn.Module):
 
     def __init__(self, query_size: int, memory_size: int):
         super().__init__()
-        _same("dot", query_size, memory_size)
+        _require_equal_widths("dot", query_size, memory_size)
 
     def forward(self, query: Tensor, memory: Tensor) -> Tensor:
         return query @ memory.transpose(1, 2)
@@ -106,7 +106,7 @@ class Scaled(nn.Module):
 
     def __init__(self, query_size: int, memory_size: int):
         super().__init__()
-        _same("scaled", query_size, memory_size)
+        _require_equal_widths("scaled", query_size, memory_size)
         self.scale = 1 / math.sqrt(query_size)
 
     def forward(self, query: Tensor, memory: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ class Bilinear(nn.Module):
         return query @ keys.transpose(1, 2)
 
 
-def _same(name: str, query_size: int, memory_size: int) -> None:
+def _require_equal_widths(name: str, query_size: int, memory_size: int) -> None:
     if query_size != memory_size:
         raise UserError(
             f"score '{name}' multiplies query and memory step by step, but they are {query_size} "

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from weft.attend.multihead import MultiHeadAttention
 from weft.embed.activations import ACTIVATIONS
-from weft.kernels.compile import Quick
+from weft.kernels.compile import Compilable
 
 
-def of_products(x: Tensor) -> torch.dtype:
+def compute_dtype(x: Tensor) -> torch.dtype:
     """The precision that products have here: half of that of steps under autocast.
 
     Blocks keep the precision of the steps they are given, so that with this the sum that runs
@@ -24,27 +24,27 @@ def of_products(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
-class Entrance(Quick):
+class EmbeddingSum(Compilable):
     """What the first block reads: vectors added up, normalised with a norm given, and dropped.
 
     It has no weights of its own. Outside a compiler each of these goes through memory.
     """
 
     def forward(
-        self, parts: list[Tensor], dropout: nn.Dropout, norm: nn.Module | None, kind: torch.dtype
+        self, parts: list[Tensor], dropout: nn.Dropout, norm: nn.Module | None, dtype: torch.dtype
     ) -> Tensor:
-        made = sum(parts[1:], parts[0])
-        return dropout(made if norm is None else norm(made)).to(kind)
+        total = sum(parts[1:], parts[0])
+        return dropout(total if norm is None else norm(total)).to(dtype)
 
 
-class Norm(nn.LayerNorm, Quick):
+class FinalNorm(nn.LayerNorm, Compilable):
     """The norm behind the last block, which keeps the precision of steps as blocks do."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps).to(x.dtype)
 
 
-class Block(Quick):
+class TransformerBlock(Compilable):
     """Self-attention, then a two-layer perceptron, each with a residual and a layer norm.
 
     Without `inner_dropout` only what the two add to the residual is dropped.
@@ -69,7 +69,7 @@ class Block(Quick):
         self.feed_in = nn.Linear(hidden, feed)
         self.feed_out = nn.Linear(feed, hidden)
         self.feed_norm = nn.LayerNorm(hidden, eps)
-        self.activated, self.activation = activation, ACTIVATIONS[activation]()
+        self.activation_name, self.activation = activation, ACTIVATIONS[activation]()
         self.dropout, self.inner = nn.Dropout(dropout), nn.Dropout(inner)
         for layer in (self.feed_in, self.feed_out):
             nn.init.xavier_uniform_(layer.weight)
@@ -88,11 +88,11 @@ class Block(Quick):
         if self.norm_first:
             mixed, shares = self.attention(self.attention_norm(x), **options)
             x = x + self.dropout(mixed)  # (B, T, H)
-            return x + self.dropout(self._feed(self.feed_norm(x))), shares
+            return x + self.dropout(self._feed_forward(self.feed_norm(x))), shares
         kind = x.dtype  # a norm under autocast would make it wider
         mixed, shares = self.attention(x, **options)
         x = self.attention_norm(x + self.dropout(mixed)).to(kind)  # (B, T, H)
-        return self.feed_norm(x + self.dropout(self._feed(x))).to(kind), shares
+        return self.feed_norm(x + self.dropout(self._feed_forward(x))).to(kind), shares
 
-    def _feed(self, x: Tensor) -> Tensor:
+    def _feed_forward(self, x: Tensor) -> Tensor:
         return self.feed_out(self.inner(self.activation(self.feed_in(x))))

@@ -1,17 +1,17 @@
 """Rows of ids -> padded batches of similar length."""
 
 from weft.batch.bucketing import Position
-from weft.batch.loader import Batch, Batches, Labelled, for_reading, labelled
+from weft.batch.loader import Batch, BatchLoader, LabelledBatch, inference_batches, labelled_batch
 from weft.batch.padded import Padded
-from weft.batch.token_store import Store
+from weft.batch.token_store import TokenStore
 
 __all__ = [
     "Batch",
-    "Batches",
-    "Labelled",
+    "BatchLoader",
+    "LabelledBatch",
     "Padded",
     "Position",
-    "Store",
-    "for_reading",
-    "labelled",
+    "TokenStore",
+    "inference_batches",
+    "labelled_batch",
 ]

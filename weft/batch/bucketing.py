@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-POOL = 50  # batches whose rows are sorted by length together: more saves padding, less mixes better
+POOL_BATCHES = (
+    50  # batches whose rows are sorted by length together: more saves padding, less mixes better
+)
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Position:
     batch: int = 0
 
 
-def cut(lengths: np.ndarray, rows: int, budget: int) -> list[slice]:
+def split_batches(lengths: np.ndarray, rows: int, budget: int) -> list[slice]:
     """Cut rows, taken in the given order, so that no batch has more than `rows` rows or, padded,
     more than `budget` steps; one row longer than the budget makes a batch of its own."""
     cuts, start, longest = [], 0, 0
@@ -35,22 +37,22 @@ def cut(lengths: np.ndarray, rows: int, budget: int) -> list[slice]:
     return cuts
 
 
-def shuffled(
+def shuffle_batches(
     lengths: np.ndarray, *, rows: int, budget: int, seed: int, epoch: int
 ) -> Iterator[np.ndarray]:
     """Batches of row numbers for one epoch, similar lengths together, in random order."""
     random = np.random.Generator(np.random.PCG64([seed, epoch]))
     order = random.permutation(len(lengths))
-    for start in range(0, len(order), rows * POOL):
-        pool = order[start : start + rows * POOL]
+    for start in range(0, len(order), rows * POOL_BATCHES):
+        pool = order[start : start + rows * POOL_BATCHES]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches = [pool[piece] for piece in cut(lengths[pool], rows, budget)]
+        batches = [pool[piece] for piece in split_batches(lengths[pool], rows, budget)]
         for i in random.permutation(len(batches)):
             yield batches[i]
 
 
-def in_order(lengths: np.ndarray, *, rows: int, budget: int) -> Iterator[np.ndarray]:
+def order_batches(lengths: np.ndarray, *, rows: int, budget: int) -> Iterator[np.ndarray]:
     """Batches of row numbers for prediction, shortest rows first."""
     order = np.argsort(lengths, kind="stable")
-    for piece in cut(lengths[order], rows, budget):
+    for piece in split_batches(lengths[order], rows, budget):
         yield order[piece]

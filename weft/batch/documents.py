@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.batch.token_store import MEMORY, Flat
+from weft.batch.token_store import MAX_MEMORY_BYTES, SpillArray
 from weft.tokens.tokenizer import Tokenizer
 
-CHUNK = 256  # documents tokenised together
-POOL = 2**22  # tokens of documents whose segments are shuffled together
+DOCUMENTS_PER_CHUNK = 256  # documents tokenised together
+POOL_TOKENS = 2**22  # tokens of documents whose segments are shuffled together
 
 
 class Documents:
@@ -26,9 +26,11 @@ class Documents:
     With `words` it is also kept where words begin.
     """
 
-    def __init__(self, words: bool = False, folder: Path | None = None, memory: int = MEMORY):
-        self.ids = Flat(np.int32, folder, memory)
-        self.begins = Flat(np.bool_, folder, memory) if words else None
+    def __init__(
+        self, words: bool = False, folder: Path | None = None, memory: int = MAX_MEMORY_BYTES
+    ):
+        self.ids = SpillArray(np.int32, folder, memory)
+        self.begins = SpillArray(np.bool_, folder, memory) if words else None
         self._sentences = array("q", [0])
         self._documents = array("q", [0])
         self._lines = array("q")
@@ -58,16 +60,16 @@ class Documents:
         self.starts = self.sentences[self.documents]  # (D+1,) and in tokens
         return self
 
-    def owner(self, tokens: np.ndarray) -> np.ndarray:
+    def document_of(self, tokens: np.ndarray) -> np.ndarray:
         """The document that each token is in, by their numbers."""
         return np.searchsorted(self.starts, tokens, side="right") - 1
 
     def line(self, token: int) -> int:
         """The line of the file where the document begins that holds the token with this number."""
-        return self._lines[int(self.owner(np.array([token]))[0])]
+        return self._lines[int(self.document_of(np.array([token]))[0])]
 
     @property
-    def written(self) -> np.ndarray:
+    def nonempty(self) -> np.ndarray:
         """The numbers of the documents that are not empty."""
         return np.flatnonzero(np.diff(self.starts))
 
@@ -80,7 +82,7 @@ class Documents:
         return len(self.documents) - 1
 
 
-def tokenised(
+def encode_documents(
     texts: Iterable[tuple[str, int]],
     tokenizer: Tokenizer,
     words: bool = False,
@@ -89,12 +91,12 @@ def tokenised(
     """Documents of texts with a sentence a line, each with the line of the file it begins at."""
     out = Documents(words, folder)
     stream = iter(texts)
-    while chunk := list(islice(stream, CHUNK)):
+    while chunk := list(islice(stream, DOCUMENTS_PER_CHUNK)):
         split = [text.split("\n") for text, _ in chunk]
         # Pieces that hold the space before a word get one where a sentence follows another.
         space = " " if tokenizer.spaced else ""
         flat = [space * bool(i) + one for own in split for i, one in enumerate(own)]
-        ids, begins = _ids(flat, tokenizer, words)
+        ids, begins = _encode(flat, tokenizer, words)
         start = 0
         for (_, line), own in zip(chunk, split, strict=True):
             stop = start + len(own)
@@ -103,7 +105,7 @@ def tokenised(
     return out.close()
 
 
-def _ids(
+def _encode(
     texts: Sequence[str], tokenizer: Tokenizer, words: bool
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The ids of each text and, where that is asked for, where words begin among them."""
@@ -119,9 +121,11 @@ class Segments(NamedTuple):
 
     first: np.ndarray  # (R, 2) tokens from, up to
     second: np.ndarray  # (R, 2)
-    strange: np.ndarray  # (R,) 1 where the second is from another document, and does not follow
+    is_random_next: (
+        np.ndarray
+    )  # (R,) 1 where the second is from another document, and does not follow
 
-    def rows(self, chosen: np.ndarray | slice) -> "Segments":
+    def select(self, chosen: np.ndarray | slice) -> "Segments":
         """Some of the rows."""
         return Segments(*(part[chosen] for part in self))
 
@@ -131,19 +135,24 @@ class Segments(NamedTuple):
     @property
     def size(self) -> int:
         """How many rows there are."""
-        return len(self.strange)
+        return len(self.is_random_next)
 
 
-def pools(documents: Documents, order: np.ndarray) -> Iterator[np.ndarray]:
+def shuffle_pools(documents: Documents, order: np.ndarray) -> Iterator[np.ndarray]:
     """Documents in the given order, as many at a time as are shuffled together."""
     sizes = np.diff(documents.starts)[order]
-    ends = np.searchsorted(np.cumsum(sizes), np.arange(POOL, sizes.sum() + POOL, POOL)) + 1
+    ends = (
+        np.searchsorted(
+            np.cumsum(sizes), np.arange(POOL_TOKENS, sizes.sum() + POOL_TOKENS, POOL_TOKENS)
+        )
+        + 1
+    )
     for chosen in np.split(order, np.unique(ends.clip(max=len(order))))[: len(ends) + 1]:
         if len(chosen):
             yield chosen
 
 
-def pairs(
+def segment_pairs(
     documents: Documents, chosen: np.ndarray, room: int, short: float, seed: Sequence[int]
 ) -> Segments:
     """Pairs of segments of at most `room` tokens together (Devlin et al. 2019).
@@ -155,21 +164,21 @@ def pairs(
     the room alone is parted anywhere, and so is what would stand in the place of its second part.
     """
     draw = random.Random(str(list(seed)))
-    several = len(documents.written) > 1
+    several = len(documents.nonempty) > 1
     rows: list[tuple[int, int, int, int, int, bool]] = []
     for document in chosen.tolist():
-        rows += _parted(documents, document, room, short, several, draw)
+        rows += _split_document(documents, document, room, short, several, draw)
     start, cut, stop, wanted, owner, inside = np.array(rows, np.int64).reshape(-1, 6).T
     strange = wanted > 0
     first, second = np.stack([start, cut], 1), np.stack([cut, stop], 1)
     generator = np.random.Generator(np.random.PCG64(list(seed)))
-    second[strange] = _elsewhere(
+    second[strange] = _draw_random_next(
         documents, owner[strange], wanted[strange], inside[strange] > 0, generator
     )
-    return Segments(*_cut(first, second, room, generator), strange.astype(np.int64))
+    return Segments(*_trim(first, second, room, generator), strange.astype(np.int64))
 
 
-def _parted(
+def _split_document(
     documents: Documents, document: int, room: int, short: float, several: bool, draw: random.Random
 ) -> Iterator[tuple[int, int, int, int, int, bool]]:
     """Start, cut and end of the rows of a document, and of those whose second part is to come from
@@ -192,7 +201,7 @@ def _parted(
         start = cut if strange else stop
 
 
-def _elsewhere(
+def _draw_random_next(
     documents: Documents,
     owner: np.ndarray,
     wanted: np.ndarray,
@@ -200,7 +209,7 @@ def _elsewhere(
     generator: np.random.Generator,
 ) -> np.ndarray:
     """(R, 2) sentences of other documents than the owners, about as many tokens as are wanted."""
-    written = documents.written
+    written = documents.nonempty
     own = np.searchsorted(written, owner)
     other = generator.integers(0, max(len(written) - 1, 1), len(owner))
     other = written[other + (other >= own)]
@@ -212,7 +221,7 @@ def _elsewhere(
     return np.stack([start, documents.sentences[last]], 1)
 
 
-def _cut(
+def _trim(
     first: np.ndarray, second: np.ndarray, room: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Both without what is too much, which the longer one loses first."""
@@ -227,7 +236,9 @@ def _cut(
     return out[0], out[1]
 
 
-def runs(documents: Documents, chosen: np.ndarray, room: int, seed: Sequence[int]) -> Segments:
+def single_segments(
+    documents: Documents, chosen: np.ndarray, room: int, seed: Sequence[int]
+) -> Segments:
     """Single segments that each fill the room; no token is left out.
 
     Where documents are cut is another place each time. What would be a shorter piece at the end of
@@ -241,5 +252,5 @@ def runs(documents: Documents, chosen: np.ndarray, room: int, seed: Sequence[int
         starts = np.arange(start - offset, stop, room).clip(start, max(start, stop - room))
         found.append(np.unique(starts))
     starts = np.concatenate(found) if found else np.zeros(0, np.int64)
-    stops = np.minimum(starts + room, documents.starts[documents.owner(starts) + 1])
+    stops = np.minimum(starts + room, documents.starts[documents.document_of(starts) + 1])
     return Segments(np.stack([starts, stops], 1), np.stack([stops, stops], 1), 0 * starts)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.batch.trees import flatten, readable
+from weft.batch.trees import binarise_example, flatten_tree
 from weft.errors import UserError
 from weft.text.annotation.trees import Tree
 from weft.text.example import Example
@@ -19,12 +19,14 @@ from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import OVERLAP, Policy, coverage, cut, cut_pair, cut_text
 from weft.tokens.word_segmenter import Cuts
 
-LONGEST_SENTENCE = 10_000  # words of a row of a model that has no limit
+MAX_SENTENCE_WORDS = 10_000  # words of a row of a model that has no limit
 
-Pieces = Callable[[Sequence[str]], list[list[int]]]  # tokens as they stand in the text -> ids
+SubtokenEncoder = Callable[
+    [Sequence[str]], list[list[int]]
+]  # tokens as they stand in the text -> ids
 
 
-def _numbered(i: int) -> str:
+def _text_name(i: int) -> str:
     return f"text {i + 1}"
 
 
@@ -34,7 +36,7 @@ class Row:
 
     text: int  # which of the given texts it came from
     ids: np.ndarray  # (T,), or (T, F) vectors
-    pieces: tuple[list[list[int]], ...]
+    subtokens: tuple[list[list[int]], ...]
     coverage: float  # fraction of the text's tokens that its rows hold and the model tells apart
     spans: np.ndarray | None  # (T, 2) character offsets
     clipped: int = 0  # words longer than an embedder that spells them out will read
@@ -43,7 +45,9 @@ class Row:
     parents: np.ndarray | None = None  # (T,) where the steps are the nodes of a tree
     tree: Tree | None = None  # that tree; spans are those of its leaves
     second: int = 0  # the step where the second text begins, where there are two; spans count anew
-    read: float = 1.0  # fraction of the text's tokens that its rows hold, told apart or not
+    read_fraction: float = (
+        1.0  # fraction of the text's tokens that its rows hold, told apart or not
+    )
     unknown: int = 0  # tokens of the row that the model does not tell apart
 
 
@@ -52,51 +56,56 @@ class Indexer:
     """Everything between a text and its rows: tokenizer, pieces of tokens, and the length limit."""
 
     tokenizer: Tokenizer
-    pieces: Sequence[Pieces] = ()
+    subtoken_encoders: Sequence[SubtokenEncoder] = ()
     limit: int | None = None
     policy: Policy = "head"
-    whole: bool = False  # a sentence may not be cut
-    cuts: Cuts | None = None  # how words are found in plain text, where that was learned
-    beyond: int = 0  # the first id of words outside of the vocabulary; 0: they are UNK
+    full_sentences: bool = False  # a sentence may not be cut
+    segmenter: Cuts | None = None  # how words are found in plain text, where that was learned
+    extended_vocab_start: int = (
+        0  # the first id of words outside of the vocabulary; 0: they are UNK
+    )
     frame: Frame = BARE  # what stands around a text
     subwords: bool = False  # whether words are given to the model with the tokens they consist of
     overlap: float = OVERLAP  # of windows with their neighbours
-    by_id: bool = True  # whether an embedder reads the ids, and not only how tokens are spelled
+    reads_ids: bool = True  # whether an embedder reads the ids, and not only how tokens are spelled
     characters: int = 0  # of a text that are read where there is no limit; 0: all
 
-    def distinguished(self, ids: np.ndarray, words: Sequence[str]) -> np.ndarray:
+    def distinguishes(self, ids: np.ndarray, words: Sequence[str]) -> np.ndarray:
         """(T,) Return which tokens the model tells apart: by their id, or by how they are spelled.
 
         An unknown token is like any other unknown one; a word cut by an embedder that spells it
         out is like all that begin alike.
         """
-        known = np.full(len(ids), self.by_id)
-        if self.by_id and self.tokenizer.unknown_entry is not None:
+        known = np.full(len(ids), self.reads_ids)
+        if self.reads_ids and self.tokenizer.unknown_entry is not None:
             known = np.asarray(ids) != self.tokenizer.unknown_entry
-        if self.pieces and len(words) == len(known) and not known.all():
-            longest = max(limit or 2**31 for limit in self._spelled)
+        if self.subtoken_encoders and len(words) == len(known) and not known.all():
+            longest = max(limit or 2**31 for limit in self._byte_limits)
             known |= [len(word.encode("utf-8", "replace")) <= longest for word in words]
         return known
 
     @property
-    def _spelled(self) -> list[int | None]:
+    def _byte_limits(self) -> list[int | None]:
         """How many bytes of a token each maker of pieces reads; None for all."""
-        return [getattr(getattr(make, "__self__", None), "limit", None) for make in self.pieces]
+        return [
+            getattr(getattr(make, "__self__", None), "limit", None)
+            for make in self.subtoken_encoders
+        ]
 
     @property
-    def kinds(self) -> int:
+    def subtoken_kinds(self) -> int:
         """How many kinds of pieces each row has."""
-        return len(self.pieces) + self.subwords
+        return len(self.subtoken_encoders) + self.subwords
 
     @property
-    def framed(self) -> bool:
+    def never_empty(self) -> bool:
         """Whether a row is never empty, because something stands around every text."""
-        return self.frame.room() > 0 and not self.pieces
+        return self.frame.room() > 0 and not self.subtoken_encoders
 
     def rows(
         self,
         texts: Sequence[str],
-        where: Callable[[int], str] = _numbered,
+        where: Callable[[int], str] = _text_name,
         spans: bool = False,
         others: Sequence[str] = (),
     ) -> Iterator[Row]:
@@ -122,7 +131,12 @@ class Indexer:
             if others:
                 whole, left = whole + len(others[row.text]), left + second[row.text][2]
             kept = 1 - left / max(whole, 1)
-            yield replace(row, coverage=kept * row.coverage, read=kept * row.read, spans=places)
+            yield replace(
+                row,
+                coverage=kept * row.coverage,
+                read_fraction=kept * row.read_fraction,
+                spans=places,
+            )
 
     def _rows(
         self,
@@ -132,27 +146,27 @@ class Indexer:
         others: Sequence[str],
     ) -> Iterator[Row]:
         if others:
-            yield from self._pairs(texts, others, where)
+            yield from self._pair_rows(texts, others, where)
             return
-        if self.beyond:
-            found = self.tokenizer.extended(texts, self.beyond)
+        if self.extended_vocab_start:
+            found = self.tokenizer.extended(texts, self.extended_vocab_start)
             for i, (tokens, strangers) in enumerate(found):
-                for row in self._cut(i, tokens.ids, tokens.spans, texts[i], where):
+                for row in self._windows(i, tokens.ids, tokens.spans, texts[i], where):
                     yield replace(row, words=strangers, spans=row.spans if spans else None)
-        elif not spans and not self.pieces:
+        elif not spans and not self.subtoken_encoders:
             for i, ids in enumerate(self.tokenizer.ids(texts)):
-                yield from self._cut(i, ids, None, "", where)
+                yield from self._windows(i, ids, None, "", where)
         else:
             for i, tokens in enumerate(self.tokenizer.tokens(texts)):
-                yield from self._cut(i, tokens.ids, tokens.spans, texts[i], where)
+                yield from self._windows(i, tokens.ids, tokens.spans, texts[i], where)
 
-    def sentences(self, given: Sequence[str | Example]) -> Iterator[Row]:
+    def sentence_rows(self, given: Sequence[str | Example]) -> Iterator[Row]:
         """Rows with one id a word: those of an example, or those a plain text is cut into.
 
         A text longer than the limit becomes several rows, one after the other; a text without a
         word becomes none.
         """
-        cut = words_of if self.cuts is None else self.cuts.words_of
+        cut = words_of if self.segmenter is None else self.segmenter.words_of
         split = [(e.words, e.places) if isinstance(e, Example) else cut(e) for e in given]
         # Of all texts at once: to ask for the words of each would cost more than the answer.
         known = self.tokenizer.of_words([word for words, _ in split for word in words])
@@ -160,30 +174,30 @@ class Indexer:
         for i, (one, (words, places)) in enumerate(zip(given, split, strict=True)):
             ids = known[ends[i] - len(words) : ends[i]]
             spans = np.array(places, np.int32).reshape(-1, 2)
-            size = self.limit or LONGEST_SENTENCE
-            if self.whole and len(ids) > size:
+            size = self.limit or MAX_SENTENCE_WORDS
+            if self.full_sentences and len(ids) > size:
                 where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
                 raise UserError(
                     f"{where}: a sentence of {len(ids)} words; the model reads at most {size} as a "
                     "whole. Give one sentence a line."
                 )
             cut_words = self.tokenizer.pieces_of(words) if self.subwords else []
-            seen = self.distinguished(ids, words)
+            seen = self.distinguishes(ids, words)
             if self.subwords:
                 none = self.tokenizer.unknown_entry
                 seen = np.array([none not in some for some in cut_words], bool)
             share = float(seen.mean()) if len(seen) else 0.0
-            for here in self._parts(cut_words, len(ids), size, one, i):
+            for here in self._split_words(cut_words, len(ids), size, one, i):
                 # Counted from 1: a 0 is no piece.
                 own = [[p + 1 for p in some] for some in cut_words[here]]
-                pieces = tuple(make(words[here]) for make in self.pieces)
+                pieces = tuple(make(words[here]) for make in self.subtoken_encoders)
                 pieces = (own, *pieces) if self.subwords else pieces
                 yield Row(
                     i, ids[here], pieces, share, spans[here], 0, words[here], here.start,
                     unknown=int((~seen[here]).sum()),
                 )  # fmt: skip
 
-    def _parts(
+    def _split_words(
         self, cut_words: list[list[int]], count: int, size: int, one: str | Example, i: int
     ) -> Iterator[slice]:
         """Which words each row has: at most `size`, and with no more pieces than can be read."""
@@ -194,7 +208,7 @@ class Indexer:
         start = held = 0
         for n, pieces in enumerate(cut_words):
             if n > start and (held + len(pieces) > most or n - start == size):
-                if self.whole:
+                if self.full_sentences:
                     where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
                     total = sum(map(len, cut_words))
                     raise UserError(
@@ -207,7 +221,7 @@ class Indexer:
         if count:
             yield slice(start, count)
 
-    def _pairs(
+    def _pair_rows(
         self, texts: Sequence[str], others: Sequence[str], where: Callable[[int], str]
     ) -> Iterator[Row]:
         """Rows of two texts each, the first before the second."""
@@ -225,34 +239,36 @@ class Indexer:
             covered = sum(n * coverage(n, [own]) for n, own in zip(sizes, read, strict=True))
             held = covered / sum(sizes) if all(sizes) else 0.0
             seen = [
-                self.distinguished(one.ids, _cells(text, one.spans))[_places(own)].sum()
+                self.distinguishes(one.ids, _token_texts(text, one.spans))[
+                    _covered_positions(own)
+                ].sum()
                 for one, text, own in zip(two, (texts[i], others[i]), read, strict=True)
             ]
             share = float(sum(seen)) / sum(sizes) if all(sizes) else 0.0
             for window in windows:
-                row = self._two(i, two, (texts[i], others[i]), window, share)
-                yield replace(row, read=held, unknown=round(covered) - int(sum(seen)))
+                row = self._pair_row(i, two, (texts[i], others[i]), window, share)
+                yield replace(row, read_fraction=held, unknown=round(covered) - int(sum(seen)))
 
-    def _two(
+    def _pair_row(
         self, i: int, two: Sequence[Tokens], texts: Sequence[str], window: Any, share: float
     ) -> Row:
         ids, spans = [], []
-        pieces: list[list[list[int]]] = [[] for _ in self.pieces]
+        pieces: list[list[list[int]]] = [[] for _ in self.subtoken_encoders]
         for tokens, text, parts in zip(two, texts, window, strict=True):
             kept = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             ids.append(tokens.ids[kept])
             spans.append(tokens.spans[kept])
-            if not len(kept) and not self.framed:  # nothing there is read as one unknown token
+            if not len(kept) and not self.never_empty:  # nothing there is read as one unknown token
                 ids[-1] = np.array([self.tokenizer.unknown], np.int32)
                 spans[-1] = np.zeros((1, 2), np.int32)
             words = [text[start:end] for start, end in spans[-1].tolist()]
-            for own, make in zip(pieces, self.pieces, strict=True):
+            for own, make in zip(pieces, self.subtoken_encoders, strict=True):
                 own += make(words)
         framed, second = self.frame.put(*ids)
         places = self.frame.spans(*spans)
         return Row(i, framed, tuple(pieces), share, places, second=second)
 
-    def trees(self, given: Sequence[Example]) -> Iterator[Row]:
+    def tree_rows(self, given: Sequence[Example]) -> Iterator[Row]:
         """Rows with one id a node of each example's tree: a leaf's word, or padding above.
 
         An example without a tree becomes none.
@@ -260,23 +276,23 @@ class Indexer:
         for i, one in enumerate(given):
             if one.tree is None:
                 continue
-            example = one if one.words else readable(one)
+            example = one if one.words else binarise_example(one)
             assert example.tree is not None
-            nodes = flatten(example.tree)
+            nodes = flatten_tree(example.tree)
             ids = np.zeros(len(nodes.words), np.int32)
             leaves = self.tokenizer.of_words(example.words)
             ids[[bool(word) for word in nodes.words]] = leaves
-            seen = self.distinguished(leaves, example.words)
+            seen = self.distinguishes(leaves, example.words)
             share = float(seen.mean()) if len(seen) else 0.0
-            pieces = tuple(make(nodes.words) for make in self.pieces)
+            pieces = tuple(make(nodes.words) for make in self.subtoken_encoders)
             spans = np.array(example.places, np.int32).reshape(-1, 2)
             yield Row(
                 i, ids, pieces, share, spans, 0, example.words, 0, nodes.parents, example.tree,
                 unknown=int((~seen).sum()),
             )  # fmt: skip
 
-    def matrices(
-        self, given: Sequence[Example], features: int, where: Callable[[int], str] = _numbered
+    def feature_rows(
+        self, given: Sequence[Example], features: int, where: Callable[[int], str] = _text_name
     ) -> Iterator[Row]:
         """Rows whose steps are the vectors that each example names; none may be cut."""
         for i, one in enumerate(given):
@@ -289,7 +305,7 @@ class Indexer:
                 )
             yield Row(i, found, (), 1.0, None)
 
-    def _cut(
+    def _windows(
         self,
         i: int,
         ids: np.ndarray,
@@ -297,50 +313,54 @@ class Indexer:
         text: str,
         where: Callable[[int], str],
     ) -> Iterator[Row]:
-        if len(ids) == 0 and self.framed:
-            yield replace(self._row(i, ids, spans, [], 0.0), read=0.0)
+        if len(ids) == 0 and self.never_empty:
+            yield replace(self._row(i, ids, spans, [], 0.0), read_fraction=0.0)
             return
         if len(ids) == 0:
             ids = np.array([self.tokenizer.unknown], np.int32)
             spans = None if spans is None else np.zeros((1, 2), np.int32)
-            yield replace(self._row(i, ids, spans, [""], 0.0), read=0.0)
+            yield replace(self._row(i, ids, spans, [""], 0.0), read_fraction=0.0)
             return
-        words = _cells(text, spans) if self.pieces and spans is not None else []
-        seen = self.distinguished(ids, words)
+        words = _token_texts(text, spans) if self.subtoken_encoders and spans is not None else []
+        seen = self.distinguishes(ids, words)
         limit = None if self.limit is None else self.limit - self.frame.room()
         if limit is None or len(ids) <= limit:
             row = self._row(i, ids, spans, words, float(seen.mean()))
             yield replace(row, unknown=int((~seen).sum()))
             return
         windows = cut(len(ids), limit, self.policy, self.overlap, where(i))
-        every = _places([piece for window in windows for piece in window])
+        every = _covered_positions([piece for window in windows for piece in window])
         share = float(seen[every].sum()) / len(ids)
         for window in windows:
             here = np.concatenate([np.arange(len(ids))[piece] for piece in window])
             kept = None if spans is None else spans[here]
             own = [words[k] for k in here] if words else []
             row = self._row(i, ids[here], kept, own, share)
-            yield replace(row, read=coverage(len(ids), windows), unknown=int((~seen[here]).sum()))
+            yield replace(
+                row, read_fraction=coverage(len(ids), windows), unknown=int((~seen[here]).sum())
+            )
 
     def _row(
         self, i: int, ids: np.ndarray, spans: np.ndarray | None, words: list[str], share: float
     ) -> Row:
-        if not self.pieces or spans is None:
+        if not self.subtoken_encoders or spans is None:
             framed, _ = self.frame.put(ids)
             return Row(i, framed, (), share, None if spans is None else self.frame.spans(spans))
-        longest = min((limit for limit in self._spelled if limit), default=None)
+        longest = min((limit for limit in self._byte_limits if limit), default=None)
         clipped = 0
         if longest is not None:
             clipped = sum(len(word.encode("utf-8", "replace")) > longest for word in words)
-        return Row(i, ids, tuple(make(words) for make in self.pieces), share, spans, clipped)
+        return Row(
+            i, ids, tuple(make(words) for make in self.subtoken_encoders), share, spans, clipped
+        )
 
 
-def _cells(text: str, spans: np.ndarray) -> list[str]:
+def _token_texts(text: str, spans: np.ndarray) -> list[str]:
     """The tokens of a text as they stand in it."""
     return [text[start:end] for start, end in spans.tolist()]
 
 
-def _places(parts: Sequence[slice]) -> np.ndarray:
+def _covered_positions(parts: Sequence[slice]) -> np.ndarray:
     """The places that some slices hold, each once."""
     held = [np.arange(part.start, part.stop) for part in parts]
     return np.unique(np.concatenate(held)) if held else np.zeros(0, np.int64)

@@ -12,19 +12,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from weft.batch.loader import Batches, Labelled
+from weft.batch.loader import BatchLoader, LabelledBatch
 from weft.batch.padded import Padded
-from weft.batch.token_store import MEMORY, Flat
+from weft.batch.token_store import MAX_MEMORY_BYTES, SpillArray
 
 
-class Forms:
+class TokenTypes:
     """The distinct tokens of a text as they stand there: the id of each, and its pieces.
 
     Two that are written differently have two numbers, though their id may be one.
     """
 
-    def __init__(self, pieces: Callable[[Sequence[str]], list[list[int]]]):
-        self.pieces = pieces
+    def __init__(self, encode_subtokens: Callable[[Sequence[str]], list[list[int]]]):
+        self.encode_subtokens = encode_subtokens
         self._numbers: dict[tuple[int, str], int] = {}
         self._rows = np.zeros((1024, 1), np.int32)  # each an id and its pieces, 0 = none
 
@@ -41,7 +41,7 @@ class Forms:
         return self._rows[numbers].astype(np.int64)
 
     def _add(self, form: tuple[int, str]) -> int:
-        (pieces,) = self.pieces([form[1]])
+        (pieces,) = self.encode_subtokens([form[1]])
         number, (room, wide) = len(self._numbers), self._rows.shape
         if number == room or len(pieces) >= wide:
             more = (room if number == room else 0, max(len(pieces) + 1 - wide, 0))
@@ -54,7 +54,7 @@ class Forms:
         return len(self._numbers)
 
 
-class Stream:
+class TokenStream:
     """The ids of many texts, one after the other, behind the one that stands before them all.
 
     With `forms` a token is more than its id, and the numbers of their forms are kept.
@@ -64,13 +64,15 @@ class Stream:
         self,
         first: int,
         folder: Path | None = None,
-        memory: int = MEMORY,
-        forms: Forms | None = None,
+        memory: int = MAX_MEMORY_BYTES,
+        token_types: TokenTypes | None = None,
     ):
-        self.ids = Flat(np.int32, folder, memory)
-        self.forms = forms
+        self.ids = SpillArray(np.int32, folder, memory)
+        self.token_types = token_types
         self.ids.extend(
-            np.array([first], np.int32) if forms is None else forms.numbers([first], [""])
+            np.array([first], np.int32)
+            if token_types is None
+            else token_types.numbers([first], [""])
         )
         self._starts, self._lines = array("q"), array("q")
 
@@ -78,9 +80,11 @@ class Stream:
         """Add one text; where forms are kept, with its tokens as they are written."""
         self._starts.append(len(self))
         self._lines.append(line)
-        self.ids.extend(ids if self.forms is None else self.forms.numbers(ids.tolist(), words))
+        self.ids.extend(
+            ids if self.token_types is None else self.token_types.numbers(ids.tolist(), words)
+        )
 
-    def close(self) -> "Stream":
+    def close(self) -> "TokenStream":
         """End of writing; from here on the ids can be read."""
         self.ids.close()
         return self
@@ -98,7 +102,7 @@ class Stream:
         return self.ids.size - 1
 
 
-class Piece(NamedTuple):
+class LMWindow(NamedTuple):
     """Where the rows of a batch begin, and how many steps each of them has."""
 
     starts: np.ndarray  # (B,)
@@ -106,7 +110,7 @@ class Piece(NamedTuple):
     back: np.ndarray | None = None  # (B,) where those begin that are read from the end
 
 
-class Pieces(Batches):
+class LMLoader(BatchLoader):
     """Batches of pieces of a stream: side by side in order, or shuffled.
 
     In order, the stream is cut into as many parts as there are rows, and a row of a batch goes on
@@ -121,57 +125,60 @@ class Pieces(Batches):
 
     def __init__(
         self,
-        stream: Stream,
+        stream: TokenStream,
         *,
         rows: int,
         window: int,
         seed: int,
         epochs: int,
         in_order: bool,
-        both: bool = False,
+        targets_in_input: bool = False,
     ):
         super().__init__(None, rows=rows, budget=rows * window, seed=seed, epochs=epochs)  # type: ignore[arg-type]
         self.stream, self.window = stream, window
-        self.in_order, self.both = in_order, both  # both: what is foretold is among what is read
+        self.in_order, self.targets_in_input = (
+            in_order,
+            targets_in_input,
+        )  # both: what is foretold is among what is read
 
-    def _plan(self, epoch: int) -> Iterator[Piece]:
-        return self._side_by_side() if self.in_order else self._shuffled(epoch)
+    def _plan(self, epoch: int) -> Iterator[LMWindow]:
+        return self._in_order_windows() if self.in_order else self._shuffled_windows(epoch)
 
-    def _side_by_side(self) -> Iterator[Piece]:
+    def _in_order_windows(self) -> Iterator[LMWindow]:
         size, rows = len(self.stream), self.rows
         steps = -(-size // rows)
         starts = np.linspace(0, size - steps, rows).astype(np.int64)
         for start in range(0, steps, self.window):
             now = min(self.window, steps - start)
-            yield Piece(starts + start, now, starts + steps - start - now)
+            yield LMWindow(starts + start, now, starts + steps - start - now)
 
-    def _shuffled(self, epoch: int) -> Iterator[Piece]:
+    def _shuffled_windows(self, epoch: int) -> Iterator[LMWindow]:
         random = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         size = len(self.stream)
         starts = np.arange(-int(random.integers(self.window)), size, self.window)
         starts = random.permutation(np.unique(starts.clip(0, size - self.window)))
         for row in range(0, len(starts), self.rows):
-            yield Piece(starts[row : row + self.rows], self.window)
+            yield LMWindow(starts[row : row + self.rows], self.window)
 
-    def _batch(self, rows: Piece) -> Labelled:
+    def _batch(self, rows: LMWindow) -> LabelledBatch:
         starts, steps, back = rows
-        if self.stream.forms is not None:
+        if self.stream.token_types is not None:
             assert back is not None, "both ways are read in order"
-            return self._both_ways(self.stream.forms, starts, back, steps)
+            return self._bidirectional_batch(self.stream.token_types, starts, back, steps)
         ids = np.stack([self.stream.read(start, steps) for start in starts.tolist()])
         data = torch.from_numpy(ids.astype(np.int64))  # (B, T + 1)
         target = data[:, 1:].contiguous()  # (B, T)
-        given = target if self.both else data[:, :-1].contiguous()  # (B, T)
+        given = target if self.targets_in_input else data[:, :-1].contiguous()  # (B, T)
         source = Padded(given, torch.full((len(starts),), steps))
-        return Labelled(source, starts, target, target.numel())
+        return LabelledBatch(source, starts, target, target.numel())
 
-    def _both_ways(
-        self, forms: Forms, starts: np.ndarray, back: np.ndarray, steps: int
-    ) -> Labelled:
+    def _bidirectional_batch(
+        self, forms: TokenTypes, starts: np.ndarray, back: np.ndarray, steps: int
+    ) -> LabelledBatch:
         ahead = [self.stream.read(start, steps) for start in starts.tolist()]
         turned = [self.stream.read(start, steps)[::-1] for start in back.tolist()]
         tokens = forms.rows(np.stack([np.stack(ahead), np.stack(turned)], axis=2))
         data = torch.from_numpy(tokens)  # (B, T+1, 2, 1+W)
         target = data[:, 1:, :, 0].contiguous()  # (B, T, 2)
         source = Padded(data[:, :-1].contiguous(), torch.full((len(starts),), steps))
-        return Labelled(source, starts, target, len(starts) * steps)
+        return LabelledBatch(source, starts, target, len(starts) * steps)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft.batch.bucketing import Position, in_order, shuffled
+from weft.batch.bucketing import Position, order_batches, shuffle_batches
 from weft.batch.padded import Padded
-from weft.batch.token_store import Ragged, Store
+from weft.batch.token_store import RaggedTables, TokenStore
 
 
 @dataclass(frozen=True)
@@ -28,43 +28,43 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Labelled(Batch):
+class LabelledBatch(Batch):
     """A batch with the right answers. Losses ask for this type, so they need no None checks."""
 
     target: Tensor
     count: int  # what the loss is a sum over
     carried: Any = None  # the state in which the rows begin, where each goes on from another
 
-    def to(self, device: Any) -> "Labelled":
+    def to(self, device: Any) -> "LabelledBatch":
         target = self.target.to(device, non_blocking=True)
         return replace(self, source=self.source.to(device), target=target)
 
-    def split(self, parts: int) -> list["Labelled"]:
+    def split(self, parts: int) -> list["LabelledBatch"]:
         """The same rows as up to `parts` smaller batches."""
         size = -(-len(self) // parts)
         return [self._rows(slice(i, i + size)) for i in range(0, len(self), size)]
 
-    def _rows(self, rows: slice) -> "Labelled":
+    def _rows(self, rows: slice) -> "LabelledBatch":
         lengths = self.source.lengths[rows]
         longest = int(lengths.max())
         source = Padded(
             self.source.data[rows, :longest],
             lengths,
-            tuple(piece[rows, :longest] for piece in self.source.pieces),
+            tuple(ids[rows, :longest] for ids in self.source.subtokens),
             None if self.source.parents is None else self.source.parents[rows, :longest],
             None if self.source.second is None else self.source.second[rows],
-            tuple(told[rows, :longest] for told in self.source.told),
+            tuple(states[rows, :longest] for states in self.source.cached),
         )
         target = self.target[rows]
-        return Labelled(
+        return LabelledBatch(
             source, self.rows[rows], target, round(self.count * len(target) / len(self))
         )
 
 
-class Batches:
+class BatchLoader:
     """An endless, seeded stream of labelled batches whose position can be saved and restored."""
 
-    def __init__(self, store: Store, *, rows: int, budget: int, seed: int, epochs: int):
+    def __init__(self, store: TokenStore, *, rows: int, budget: int, seed: int, epochs: int):
         self.store, self.rows, self.budget, self.seed, self.epochs = (
             store,
             rows,
@@ -74,7 +74,7 @@ class Batches:
         )
         self.position = Position()
 
-    def __iter__(self) -> Iterator[tuple[Labelled, Position]]:
+    def __iter__(self) -> Iterator[tuple[LabelledBatch, Position]]:
         """Batches from the present position on, each with the position that follows it."""
         for epoch in range(self.position.epoch, self.epochs):
             skip = self.position.batch if epoch == self.position.epoch else 0
@@ -90,7 +90,7 @@ class Batches:
                     yield self._batch(now), after
                 now = following
 
-    def share(self, position: Position) -> float:
+    def fraction_done(self, position: Position) -> float:
         """How much of the training a position lies behind, from 0 to 1."""
         within = min(position.batch / self.per_epoch, 1.0)
         return min((position.epoch + within) / max(self.epochs, 1), 1.0)
@@ -103,24 +103,26 @@ class Batches:
         return self._per_epoch
 
     def _plan(self, epoch: int) -> Iterator[Any]:
-        return shuffled(
+        return shuffle_batches(
             self.store.lengths, rows=self.rows, budget=self.budget, seed=self.seed, epoch=epoch
         )
 
-    def _batch(self, rows: Any) -> Labelled:
-        return labelled(self.store, rows)
+    def _batch(self, rows: Any) -> LabelledBatch:
+        return labelled_batch(self.store, rows)
 
 
-def labelled(store: Store, rows: np.ndarray) -> Labelled:
+def labelled_batch(store: TokenStore, rows: np.ndarray) -> LabelledBatch:
     """Rows of a store with their targets."""
-    if isinstance(store.targets, Ragged):
+    if isinstance(store.targets, RaggedTables):
         target = torch.from_numpy(store.targets.padded(rows))  # (B, T, columns)
-        return Labelled(store.padded(rows), rows, target, int(store.targets.counts(rows).sum()))
+        return LabelledBatch(
+            store.padded(rows), rows, target, int(store.targets.counts(rows).sum())
+        )
     target = torch.from_numpy(store.targets[rows])
-    return Labelled(store.padded(rows), rows, target, len(rows))
+    return LabelledBatch(store.padded(rows), rows, target, len(rows))
 
 
-def for_reading(store: Store, *, rows: int, budget: int) -> Iterator[Batch]:
+def inference_batches(store: TokenStore, *, rows: int, budget: int) -> Iterator[Batch]:
     """Every row of a store once, similar lengths together."""
-    for chosen in in_order(store.lengths, rows=rows, budget=budget):
+    for chosen in order_batches(store.lengths, rows=rows, budget=budget):
         yield Batch(store.padded(chosen), chosen)

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from weft.batch.bucketing import Position
-from weft.batch.documents import Documents, Segments, pairs, pools, runs
-from weft.batch.loader import Batches, Labelled
+from weft.batch.documents import Documents, Segments, segment_pairs, shuffle_pools, single_segments
+from weft.batch.loader import BatchLoader, LabelledBatch
 from weft.batch.padded import Padded
 from weft.tokens.special_tokens import Frame
 
-AHEAD = 8  # batches that are made before they are asked for
-SLACK = 8  # places that whole words may have beyond the share
+PREFETCH_BATCHES = 8  # batches that are made before they are asked for
+EXTRA_WHOLE_WORD_TOKENS = 8  # places that whole words may have beyond the share
 
 
 @dataclass(frozen=True)
@@ -34,33 +34,37 @@ class Masking:
     words: np.ndarray  # ids that may stand in the place of others: none that are special
     frame: Frame
     window: int = 128
-    share: float = 0.15  # of the tokens that are chosen
-    whole: bool = False  # all tokens of a chosen word
-    follows: bool = True  # rows are two segments, of which the second follows or does not
-    short: float = 0.1  # of the rows that are shorter on purpose
+    mask_fraction: float = 0.15  # of the tokens that are chosen
+    whole_words: bool = False  # all tokens of a chosen word
+    next_sentence: bool = True  # rows are two segments, of which the second follows or does not
+    short_fraction: float = 0.1  # of the rows that are shorter on purpose
     long_window: int = 512  # for the last `long_share` of the training
-    long_share: float = 0.0
+    long_fraction: float = 0.0
 
-    def room(self, window: int) -> int:
+    def capacity(self, window: int) -> int:
         """How many tokens of documents a window has."""
-        return window - self.frame.room(pair=self.follows)
+        return window - self.frame.room(pair=self.next_sentence)
 
-    def places(self, window: int) -> int:
+    def max_masked(self, window: int) -> int:
         """How many tokens of a row are chosen at most."""
-        return int(self.share * self.room(window)) + 1 + (SLACK if self.whole else 0)
+        return (
+            int(self.mask_fraction * self.capacity(window))
+            + 1
+            + (EXTRA_WHOLE_WORD_TOKENS if self.whole_words else 0)
+        )
 
 
-class Target(NamedTuple):
+class MLMLabels(NamedTuple):
     """What `Masked` puts into the target of a batch, a row each."""
 
-    strange: Any  # (B,) 1 where the second segment does not follow the first
-    chosen: Any  # (B,) how many tokens of the whole batch are chosen
-    rows: Any  # (B,) how many rows the whole batch has
-    places: Any  # (B, M) steps that are chosen, -1 behind the last
+    is_random_next: Any  # (B,) 1 where the second segment does not follow the first
+    num_masked: Any  # (B,) how many tokens of the whole batch are chosen
+    num_rows: Any  # (B,) how many rows the whole batch has
+    positions: Any  # (B, M) steps that are chosen, -1 behind the last
     ids: Any  # (B, M) what stood there, -1 behind the last
 
     @classmethod
-    def of(cls, target: Any) -> "Target":
+    def of(cls, target: Any) -> "MLMLabels":
         """The parts of a target (B, 3+2*M)."""
         wide = (target.shape[1] - 3) // 2
         return cls(
@@ -68,7 +72,7 @@ class Target(NamedTuple):
         )
 
 
-class Drawn(NamedTuple):
+class MLMSample(NamedTuple):
     """The rows of one batch, before they are read."""
 
     segments: Segments
@@ -76,7 +80,7 @@ class Drawn(NamedTuple):
     seed: tuple[int, ...]
 
 
-class Masked(Batches):
+class MLMLoader(BatchLoader):
     """Batches of segments of documents, all as wide as their window.
 
     What is drawn depends on the seed, the epoch and the number of the batch alone. With
@@ -90,122 +94,130 @@ class Masked(Batches):
         super().__init__(None, rows=rows, budget=budget, seed=seed, epochs=epochs)  # type: ignore[arg-type]
         self.documents, self.masking = documents, masking
 
-    def __iter__(self) -> Iterator[tuple[Labelled, Position]]:
-        return _ahead(super().__iter__())
+    def __iter__(self) -> Iterator[tuple[LabelledBatch, Position]]:
+        return _prefetch(super().__iter__())
 
-    def _plan(self, epoch: int) -> Iterator[Drawn]:
+    def _plan(self, epoch: int) -> Iterator[MLMSample]:
         draw = np.random.Generator(np.random.PCG64([self.seed, epoch]))
-        order = draw.permutation(self.documents.written)
+        order = draw.permutation(self.documents.nonempty)
         number = 0
         for window, some in self._phases(epoch, order):
             for segments in self._batches(some, window, epoch, draw):
-                yield Drawn(segments, window, (self.seed, epoch, number))
+                yield MLMSample(segments, window, (self.seed, epoch, number))
                 number += 1
 
     def _phases(self, epoch: int, order: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """The window of each part of an epoch: the documents that are read long come last."""
         masking = self.masking
-        if not masking.long_share:
+        if not masking.long_fraction:
             return [(masking.window, order)]
         tokens = np.cumsum(np.diff(self.documents.starts)[order])
-        part = min(max(self._turn - epoch, 0.0), 1.0)  # of this epoch, before it is turned to long
+        part = min(
+            max(self._long_from_epoch - epoch, 0.0), 1.0
+        )  # of this epoch, before it is turned to long
         cut = int(np.searchsorted(tokens, part * tokens[-1])) if part < 1 else len(order)
         return [(masking.window, order[:cut]), (masking.long_window, order[cut:])]
 
-    def long(self, share: float) -> bool:
+    def is_long(self, share: float) -> bool:
         """Whether windows are long after this share of the training."""
-        return bool(self.masking.long_share) and share * self.epochs > self._turn
+        return bool(self.masking.long_fraction) and share * self.epochs > self._long_from_epoch
 
-    def long_ahead(self, share: float) -> bool:
+    def long_is_ahead(self, share: float) -> bool:
         """Whether long windows are still to come after this share of the training."""
-        return bool(self.masking.long_share) and share * self.epochs <= self._turn
+        return bool(self.masking.long_fraction) and share * self.epochs <= self._long_from_epoch
 
     @cached_property
-    def _turn(self) -> float:
+    def _long_from_epoch(self) -> float:
         """After how many epochs windows are long, so that the right share of batches is.
 
         From the same documents long windows need not make as many batches as short ones.
         """
         masking = self.masking
-        some = next(pools(self.documents, self.documents.written), np.zeros(0, np.int64))
+        some = next(shuffle_pools(self.documents, self.documents.nonempty), np.zeros(0, np.int64))
         short, long = (
-            self._segments(some, window, (self.seed,)).size / self._rows(window)
+            self._segments(some, window, (self.seed,)).size / self._batch_rows(window)
             for window in (masking.window, masking.long_window)
         )
-        wanted = long * (1 - masking.long_share)
-        return self.epochs * wanted / max(wanted + short * masking.long_share, 1e-9)
+        wanted = long * (1 - masking.long_fraction)
+        return self.epochs * wanted / max(wanted + short * masking.long_fraction, 1e-9)
 
-    def _rows(self, window: int) -> int:
+    def _batch_rows(self, window: int) -> int:
         """How many rows of a window a batch has."""
         return max(1, self.rows * self.masking.window // window)
 
     def _segments(self, some: np.ndarray, window: int, seed: Sequence[int]) -> Segments:
-        room = self.masking.room(window)
-        if self.masking.follows:
-            return pairs(self.documents, some, room, self.masking.short, seed)
-        return runs(self.documents, some, room, seed)
+        room = self.masking.capacity(window)
+        if self.masking.next_sentence:
+            return segment_pairs(self.documents, some, room, self.masking.short_fraction, seed)
+        return single_segments(self.documents, some, room, seed)
 
     def _batches(
         self, order: np.ndarray, window: int, epoch: int, draw: np.random.Generator
     ) -> Iterator[Segments]:
-        rows, left = self._rows(window), None
-        for pool, some in enumerate(pools(self.documents, order)):
+        rows, left = self._batch_rows(window), None
+        for pool, some in enumerate(shuffle_pools(self.documents, order)):
             found = self._segments(some, window, (self.seed, epoch, window, pool))
-            found = found.rows(draw.permutation(found.size))
+            found = found.select(draw.permutation(found.size))
             left = found if left is None else left + found
             whole = left.size - left.size % rows
             for start in range(0, whole, rows):
-                yield left.rows(slice(start, start + rows))
-            left = left.rows(slice(whole, None))
+                yield left.select(slice(start, start + rows))
+            left = left.select(slice(whole, None))
         if left is not None and left.size:
             yield left
 
-    def _batch(self, rows: Drawn) -> Labelled:
-        ids, real, segments = self._read(rows)  # (B, T), (B, T)
+    def _batch(self, rows: MLMSample) -> LabelledBatch:
+        ids, real, segments = self._read_rows(rows)  # (B, T), (B, T)
         begins = None
-        if self.masking.whole:
+        if self.masking.whole_words:
             assert self.documents.begins is not None
             begins = np.ones(ids.shape, bool)
-            begins[real] = np.concatenate(_slices(self.documents.begins, segments))
+            begins[real] = np.concatenate(_segment_tokens(self.documents.begins, segments))
             begins[:, 1:] |= ~real[:, :-1]  # what is left of a word that a segment begins in
         draw = np.random.Generator(np.random.PCG64(list(rows.seed)))
-        places = chosen(real, begins, self.masking, rows.window, draw)  # (B, M)
+        places = choose_positions(real, begins, self.masking, rows.window, draw)  # (B, M)
         right = np.where(places >= 0, np.take_along_axis(ids, places.clip(0), 1), -1)
-        hide(ids, places, self.masking, draw)
-        frame, sizes = self.masking.frame, _sizes(segments)
-        lengths = sizes.sum(1) + frame.room(pair=self.masking.follows)
+        mask_tokens(ids, places, self.masking, draw)
+        frame, sizes = self.masking.frame, _segment_lengths(segments)
+        lengths = sizes.sum(1) + frame.room(pair=self.masking.next_sentence)
         second = len(frame.before) + sizes[:, 0] + len(frame.between)
         count = np.full((len(ids), 1), (places >= 0).sum())
-        target = [segments.strange[:, None], count, np.full_like(count, len(ids)), places, right]
+        target = [
+            segments.is_random_next[:, None],
+            count,
+            np.full_like(count, len(ids)),
+            places,
+            right,
+        ]
         source = Padded(
             torch.from_numpy(ids), torch.from_numpy(lengths),
-            second=torch.from_numpy(second) if self.masking.follows else None,
+            second=torch.from_numpy(second) if self.masking.next_sentence else None,
         )  # fmt: skip
-        return Labelled(
+        return LabelledBatch(
             source, segments.first[:, 0], torch.from_numpy(np.concatenate(target, 1)), len(ids)
         )
 
-    def _read(self, rows: Drawn) -> tuple[np.ndarray, np.ndarray, Segments]:
+    def _read_rows(self, rows: MLMSample) -> tuple[np.ndarray, np.ndarray, Segments]:
         """The ids (B, T) of rows in their frame, and where they are tokens of documents (B, T)."""
         frame, segments = self.masking.frame, rows.segments
-        a, b = _sizes(segments).T[:, :, None]  # (B, 1)
+        a, b = _segment_lengths(segments).T[:, :, None]  # (B, 1)
         steps = np.arange(rows.window)
         out = np.zeros((segments.size, rows.window), np.int64)
         out[:, : len(frame.before)] = frame.before
         begin = len(frame.before)
         real = (steps >= begin) & (steps < begin + a)
-        if self.masking.follows:
-            _put(out, frame.between, begin + a[:, 0])
+        if self.masking.next_sentence:
+            _write_ids(out, frame.between, begin + a[:, 0])
             begin = begin + a + len(frame.between)
             real |= (steps >= begin) & (steps < begin + b)
-            _put(out, frame.after, (begin + b)[:, 0])
+            _write_ids(out, frame.after, (begin + b)[:, 0])
         else:
-            _put(out, frame.after, (begin + a)[:, 0])
-        out[real] = np.concatenate(_slices(self.documents.ids, segments))
+            _write_ids(out, frame.after, (begin + a)[:, 0])
+        out[real] = np.concatenate(_segment_tokens(self.documents.ids, segments))
         return out, real, segments
 
 
-def chosen(
+def choose_positions(
     real: np.ndarray,
     begins: np.ndarray | None,
     masking: Masking,
@@ -217,8 +229,8 @@ def chosen(
     Of n tokens `share` · n are, rounded up or down by chance, so that the share holds on average;
     at least one. Of whole words the one that would go beyond is taken by chance.
     """
-    most = min(masking.places(window), real.shape[1])
-    wanted = masking.share * real.sum(1)  # (B,)
+    most = min(masking.max_masked(window), real.shape[1])
+    wanted = masking.mask_fraction * real.sum(1)  # (B,)
     keys = draw.random(real.shape)  # (B, T)
     if begins is not None:
         words = np.cumsum(begins & real, axis=1)  # (B, T) the number of each token's word, from 1
@@ -232,11 +244,13 @@ def chosen(
         count = np.minimum(count, real.sum(1))
         return np.where(np.arange(most) < count[:, None], order[:, :most], -1)
     there = np.take_along_axis(real, order, 1)
-    taken = _words(np.take_along_axis(words, order, 1), wanted, most, draw) & there
+    taken = _choose_whole_words(np.take_along_axis(words, order, 1), wanted, most, draw) & there
     return np.where(taken, order, -1)[:, :most]
 
 
-def _words(own: np.ndarray, wanted: np.ndarray, most: int, draw: np.random.Generator) -> np.ndarray:
+def _choose_whole_words(
+    own: np.ndarray, wanted: np.ndarray, most: int, draw: np.random.Generator
+) -> np.ndarray:
     """(B, K) which tokens are taken of words that come in this order, side by side.
 
     `own` (B, K) is the word of each; one that ends behind `most` is not taken.
@@ -255,7 +269,9 @@ def _words(own: np.ndarray, wanted: np.ndarray, most: int, draw: np.random.Gener
     return taken | (~taken.any(1, keepdims=True) & (start == 0) & (stop <= most))
 
 
-def hide(ids: np.ndarray, places: np.ndarray, masking: Masking, draw: np.random.Generator) -> None:
+def mask_tokens(
+    ids: np.ndarray, places: np.ndarray, masking: Masking, draw: np.random.Generator
+) -> None:
     """Put masks and random words at the places (B, M) of rows of ids (B, T)."""
     row, column = np.nonzero(places >= 0)
     step = places[row, column]
@@ -266,12 +282,12 @@ def hide(ids: np.ndarray, places: np.ndarray, masking: Masking, draw: np.random.
     ids[row, step] = now
 
 
-def _sizes(segments: Segments) -> np.ndarray:
+def _segment_lengths(segments: Segments) -> np.ndarray:
     """(B, 2) the tokens of both segments."""
     return np.stack([part[:, 1] - part[:, 0] for part in segments[:2]], 1)
 
 
-def _slices(flat: Any, segments: Segments) -> list[np.ndarray]:
+def _segment_tokens(flat: Any, segments: Segments) -> list[np.ndarray]:
     """The tokens of rows, first and second segment in turn."""
     out = []
     for a, b, c, d in np.concatenate([segments.first, segments.second], 1).tolist():
@@ -279,15 +295,15 @@ def _slices(flat: Any, segments: Segments) -> list[np.ndarray]:
     return out
 
 
-def _put(out: np.ndarray, ids: Sequence[int], steps: np.ndarray) -> None:
+def _write_ids(out: np.ndarray, ids: Sequence[int], steps: np.ndarray) -> None:
     """Put ids into each row of (B, T) from a step of its own on."""
     for i, one in enumerate(ids):
         out[np.arange(len(out)), steps + i] = one
 
 
-def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
+def _prefetch(batches: Iterator[Any]) -> Iterator[Any]:
     """The same, made by a thread of its own, so that a device need not wait for the next."""
-    made: queue.Queue[Any] = queue.Queue(AHEAD)
+    made: queue.Queue[Any] = queue.Queue(PREFETCH_BATCHES)
     over = threading.Event()
 
     def offer(item: Any) -> bool:

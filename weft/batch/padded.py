@@ -19,10 +19,12 @@ class Padded:
 
     data: Tensor  # (B, T, ...)
     lengths: Tensor  # (B,) always on the host: reading it never waits for the device
-    pieces: tuple[Tensor, ...] = ()  # each (B, T, W): bytes or n-grams of the tokens, 0 = none
+    subtokens: tuple[Tensor, ...] = ()  # each (B, T, W): bytes or n-grams of the tokens, 0 = none
     parents: Tensor | None = None  # (B, T) index of each node's parent, -1 at the root; on the host
     second: Tensor | None = None  # (B,) the step where a second text begins; on the host
-    told: tuple[Tensor, ...] = ()  # each (B, T, W): what a network that does not learn made of them
+    cached: tuple[
+        Tensor, ...
+    ] = ()  # each (B, T, W): what a network that does not learn made of them
 
     @cached_property
     def mask(self) -> Tensor:
@@ -45,11 +47,11 @@ class Padded:
             return torch.zeros_like(steps).expand(len(self), -1)
         return (steps >= self.second.to(self.data.device)[:, None]).long()
 
-    def sides(self) -> tuple["Padded", "Padded"]:
+    def split_pair(self) -> tuple["Padded", "Padded"]:
         """The first texts of all rows, and the second ones."""
         assert self.second is not None
         ends = self.lengths
-        return _between(self, torch.zeros_like(ends), self.second), _between(
+        return _slice_rows(self, torch.zeros_like(ends), self.second), _slice_rows(
             self, self.second, ends
         )
 
@@ -62,7 +64,7 @@ class Padded:
 
     def with_data(self, data: Tensor) -> "Padded":
         """Same rows, new contents; padding is zeroed so that it cannot leak."""
-        out = replace(self, data=data, pieces=(), told=())
+        out = replace(self, data=data, subtokens=(), cached=())
         out.__dict__["full"] = self.full
         if self.full:
             return out
@@ -72,11 +74,11 @@ class Padded:
         return out
 
     def to(self, device: Any) -> "Padded":
-        data, pieces, told = (
+        data, subtokens, cached = (
             tuple(t.to(device, non_blocking=True) for t in some)
-            for some in ((self.data,), self.pieces, self.told)
+            for some in ((self.data,), self.subtokens, self.cached)
         )
-        out = Padded(data[0], self.lengths, pieces, self.parents, self.second, told)
+        out = Padded(data[0], self.lengths, subtokens, self.parents, self.second, cached)
         out.__dict__.update({"full": self.full} if "full" in self.__dict__ else {})
         return out
 
@@ -88,7 +90,7 @@ class Padded:
         return self.data.shape[0]
 
 
-def beside(first: Padded, second: Padded) -> Padded:
+def concat_pair(first: Padded, second: Padded) -> Padded:
     """Rows of two texts each, from the rows of either: what `sides` takes apart."""
     T = first.data.shape[1]
     lengths = first.lengths + second.lengths
@@ -103,7 +105,7 @@ def beside(first: Padded, second: Padded) -> Padded:
     return whole.with_data(rows)
 
 
-def _between(x: Padded, starts: Tensor, ends: Tensor) -> Padded:
+def _slice_rows(x: Padded, starts: Tensor, ends: Tensor) -> Padded:
     """The steps of each row from its start to its end, as rows of their own."""
     lengths = ends - starts
     steps = torch.arange(int(lengths.max()) if len(lengths) else 0)
@@ -113,8 +115,8 @@ def _between(x: Padded, starts: Tensor, ends: Tensor) -> Padded:
         wide = index.reshape(*index.shape, *[1] * (data.dim() - 2))
         return data.gather(1, wide.expand(*index.shape, *data.shape[2:]))
 
-    pieces, told = (tuple(map(taken, some)) for some in (x.pieces, x.told))
-    return Padded(taken(x.data), lengths, pieces, told=told)
+    subtokens, cached = (tuple(map(taken, some)) for some in (x.subtokens, x.cached))
+    return Padded(taken(x.data), lengths, subtokens, cached=cached)
 
 
 def pad(rows: Sequence[np.ndarray], lengths: np.ndarray, fill: int = 0) -> np.ndarray:

@@ -16,14 +16,14 @@ import torch
 
 from weft.batch.padded import Padded, pad
 
-MEMORY = 256 * 2**20  # bytes of ids that one store may keep in memory
-TOLD = 2**30  # and of what a network made of them
+MAX_MEMORY_BYTES = 256 * 2**20  # bytes of ids that one store may keep in memory
+MAX_CACHE_BYTES = 2**30  # and of what a network made of them
 
 
-class Flat:
+class SpillArray:
     """An append-only array of numbers that moves to an unnamed file when it grows past `memory`."""
 
-    def __init__(self, dtype: Any, folder: Path | None = None, memory: int = MEMORY):
+    def __init__(self, dtype: Any, folder: Path | None = None, memory: int = MAX_MEMORY_BYTES):
         self.dtype, self.memory, self.folder = np.dtype(dtype), memory, folder
         self.size = 0
         self._buffer = bytearray()
@@ -58,12 +58,12 @@ class Flat:
         return self._file is not None
 
 
-class Ragged:
+class RaggedTables:
     """Tables of whole numbers, one a row of the store, each with its own number of lines."""
 
-    def __init__(self, width: int, folder: Path | None = None, memory: int = MEMORY):
+    def __init__(self, width: int, folder: Path | None = None, memory: int = MAX_MEMORY_BYTES):
         self.width = width
-        self.data = Flat(np.int32, folder, memory)
+        self.data = SpillArray(np.int32, folder, memory)
         self._ends = array("q", [0])
 
     def append(self, table: np.ndarray) -> None:
@@ -97,31 +97,31 @@ class Ragged:
         return pad(tables, np.array([len(table) for table in tables], np.int64), -1)
 
 
-class Told:
+class FeatureCache:
     """What a network that does not learn made of every step of a store's rows: (steps, width)."""
 
     def __init__(self, starts: np.ndarray, width: int, folder: Path | None = None):
         self.width, self.starts = width, starts  # (R+1,) steps before each row
-        self.data = Flat(np.float32, folder, TOLD)
-        self.places = np.zeros(len(starts) - 1, np.int64)  # where each row is kept
+        self.data = SpillArray(np.float32, folder, MAX_CACHE_BYTES)
+        self.offsets = np.zeros(len(starts) - 1, np.int64)  # where each row is kept
 
     def add(self, rows: np.ndarray, made: Sequence[np.ndarray]) -> None:
         """Some rows, (length, width) each."""
         for row, states in zip(rows.tolist(), made, strict=True):
-            self.places[row] = self.data.size
+            self.offsets[row] = self.data.size
             self.data.extend(states)
 
-    def close(self) -> "Told":
+    def close(self) -> "FeatureCache":
         self.data.close()
         return self
 
     def row(self, index: int) -> np.ndarray:
         size = int(self.starts[index + 1] - self.starts[index]) * self.width
-        place = int(self.places[index])
+        place = int(self.offsets[index])
         return self.data.read(place, place + size).reshape(-1, self.width)
 
 
-class Store:
+class TokenStore:
     """Rows of token ids with their targets, line numbers and, where asked for, pieces of tokens.
 
     With `columns`, a target is a table of that many columns, not a number or a row of them; with
@@ -131,32 +131,32 @@ class Store:
 
     def __init__(
         self,
-        pieces: int = 0,
+        subtokens: int = 0,
         folder: Path | None = None,
-        memory: int = MEMORY,
+        memory: int = MAX_MEMORY_BYTES,
         columns: int = 0,
         trees: bool = False,
         features: int = 0,
         pairs: bool = False,
     ):
-        self.ids = Flat(np.float32 if features else np.int32, folder, memory)
+        self.ids = SpillArray(np.float32 if features else np.int32, folder, memory)
         self.features = features
         self._ends = array("q", [0])
         self._lines = array("q")
-        self._targets: Any = Ragged(columns, folder, memory) if columns else []
-        self._pieces = [_Pieces(folder, memory) for _ in range(pieces)]
-        self._parents = Ragged(1, folder, memory) if trees else None
+        self._targets: Any = RaggedTables(columns, folder, memory) if columns else []
+        self._subtokens = [_Subtokens(folder, memory) for _ in range(subtokens)]
+        self._parents = RaggedTables(1, folder, memory) if trees else None
         self._second = array("q") if pairs else None
         self.ends = self.lengths = self.lines = np.zeros(0, np.int64)
         self.targets: Any = np.zeros(0, np.int64)
-        self.told: Sequence[Told] = ()  # of each network that does not learn
+        self.cached: Sequence[FeatureCache] = ()  # of each network that does not learn
 
     def append(
         self,
         ids: np.ndarray,
         target: Any,
         line: int = 0,
-        pieces: Sequence[list[list[int]]] = (),
+        subtokens: Sequence[list[list[int]]] = (),
         parents: np.ndarray | None = None,
         second: int = 0,
     ) -> None:
@@ -167,23 +167,23 @@ class Store:
         self._ends.append(self.ids.size // (self.features or 1))
         self._lines.append(line)
         self._targets.append(target)
-        for store, rows in zip(self._pieces, pieces, strict=True):
+        for store, rows in zip(self._subtokens, subtokens, strict=True):
             store.append(rows)
         if self._parents is not None:
             assert parents is not None
             self._parents.append(parents[:, None])
 
-    def close(self) -> "Store":
+    def close(self) -> "TokenStore":
         """End of writing; from here on rows can be read."""
         self.ids.close()
-        for pieces in self._pieces:
-            pieces.close()
+        for subtokens in self._subtokens:
+            subtokens.close()
         if self._parents is not None:
             self._parents.close()
         self.ends = np.frombuffer(self._ends, np.int64)
         self.lengths = np.diff(self.ends)
         self.lines = np.frombuffer(self._lines, np.int64)
-        if isinstance(self._targets, Ragged):
+        if isinstance(self._targets, RaggedTables):
             self._targets.close()
             self.targets = self._targets
             return self
@@ -203,17 +203,17 @@ class Store:
         wide = self.features
         return self.ids.read(start * wide, stop * wide).reshape(-1, wide)
 
-    def pieces(self, index: int, kind: int = 0) -> np.ndarray:
+    def subtokens(self, index: int, kind: int = 0) -> np.ndarray:
         """(T, W) the pieces of a row's tokens, 0 where one has fewer than another of the store."""
-        return self._pieces[kind].row(int(self.ends[index]), int(self.ends[index + 1]))
+        return self._subtokens[kind].row(int(self.ends[index]), int(self.ends[index + 1]))
 
     def padded(self, rows: np.ndarray) -> Padded:
         """The rows as one padded batch."""
         lengths = self.lengths[rows]
         data = pad([self.row(i) for i in rows], lengths)
-        pieces = tuple(
+        subtokens = tuple(
             torch.from_numpy(pad([p.row(self.ends[i], self.ends[i + 1]) for i in rows], lengths))
-            for p in self._pieces
+            for p in self._subtokens
         )
         parents = None
         if self._parents is not None:
@@ -221,23 +221,28 @@ class Store:
         second = None
         if self._second is not None:
             second = torch.from_numpy(np.frombuffer(self._second, np.int64)[rows])
-        told = tuple(
-            torch.from_numpy(pad([one.row(int(i)) for i in rows], lengths)) for one in self.told
+        cached = tuple(
+            torch.from_numpy(pad([one.row(int(i)) for i in rows], lengths)) for one in self.cached
         )
         return Padded(
-            torch.from_numpy(data), torch.from_numpy(lengths.copy()), pieces, parents, second, told
+            torch.from_numpy(data),
+            torch.from_numpy(lengths.copy()),
+            subtokens,
+            parents,
+            second,
+            cached,
         )
 
     def __len__(self) -> int:
         return len(self.lengths)
 
 
-class _Pieces:
+class _Subtokens:
     """Lists of piece ids, one list a token, all padded to the longest list met."""
 
     def __init__(self, folder: Path | None, memory: int):
-        self.data = Flat(np.int32, folder, memory)
-        self.counts = Flat(np.int32, folder, memory)
+        self.data = SpillArray(np.int32, folder, memory)
+        self.counts = SpillArray(np.int32, folder, memory)
         self._starts = array("q", [0])
         self.width = 0
 

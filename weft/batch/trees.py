@@ -20,11 +20,11 @@ from weft.text.annotation.trees import Tree, iter_nodes
 from weft.text.example import Example
 from weft.text.formats.conllu_offsets import locate_spaced_words
 
-NONE = -1  # parent of a root, and label of a node that has none
+ABSENT = -1  # parent of a root, and label of a node that has none
 
 
 @dataclass(frozen=True)
-class Nodes:
+class FlatTree:
     """One tree laid out in the order of its steps."""
 
     words: tuple[str, ...]  # "" at inner nodes
@@ -33,10 +33,10 @@ class Nodes:
     spans: np.ndarray  # (T, 2) first word under a node and the one after its last
 
 
-def flatten(tree: Tree) -> Nodes:
+def flatten_tree(tree: Tree) -> FlatTree:
     """The nodes of a tree, children before parents and left before right; nothing recurses."""
     # Parents first and right before left, read backwards, is children first and left before right.
-    stack: list[tuple[Tree, int]] = [(tree, NONE)]
+    stack: list[tuple[Tree, int]] = [(tree, ABSENT)]
     order: list[tuple[Tree, int]] = []
     while stack:
         node, parent = stack.pop()
@@ -44,7 +44,7 @@ def flatten(tree: Tree) -> Nodes:
         order.append((node, parent))
     order.reverse()
     last = len(order) - 1
-    above = [last - parent if parent >= 0 else NONE for _, parent in order]
+    above = [last - parent if parent >= 0 else ABSENT for _, parent in order]
     parents = np.array(above, dtype=np.int64)
     spans = np.zeros((last + 1, 2), dtype=np.int64)
     spans[:, 0] = last + 1
@@ -57,39 +57,39 @@ def flatten(tree: Tree) -> Nodes:
             spans[up, 0] = min(spans[up, 0], spans[step, 0])
             spans[up, 1] = spans[step, 1]
     words = tuple("" if node.children else node.word for node, _ in order)
-    return Nodes(words, tuple(node.label for node, _ in order), parents, spans)
+    return FlatTree(words, tuple(node.label for node, _ in order), parents, spans)
 
 
-def readable(example: Example) -> Example:
+def binarise_example(example: Example) -> Example:
     """The example with its tree made binary, and the words under it with their places."""
     assert example.tree is not None
-    tree = binary(example.tree)
+    tree = binarise(example.tree)
     words = tuple(tree.words)
     return replace(
         example, words=words, places=example.places or locate_spaced_words(words), tree=tree
     )
 
 
-def forest(
-    trees: Iterable[Nodes], word: Callable[[str], int], label: Callable[[str], int]
+def batch_trees(
+    trees: Iterable[FlatTree], word: Callable[[str], int], label: Callable[[str], int]
 ) -> tuple[Padded, Tensor]:
     """Trees as one batch, and the labels (B, T) of their nodes, -1 where there is none."""
     rows = list(trees)
     ids = [np.array([word(w) if w else 0 for w in row.words], dtype=np.int64) for row in rows]
-    labels = [np.array([label(x) if x else NONE for x in row.labels]) for row in rows]
+    labels = [np.array([label(x) if x else ABSENT for x in row.labels]) for row in rows]
     lengths = np.array([len(row) for row in ids], dtype=np.int64)
-    batch = grown(ids, [row.parents for row in rows])
-    return batch, torch.from_numpy(pad(labels, lengths, NONE))
+    batch = from_parents(ids, [row.parents for row in rows])
+    return batch, torch.from_numpy(pad(labels, lengths, ABSENT))
 
 
-def grown(ids: Sequence[np.ndarray], parents: Sequence[np.ndarray]) -> Padded:
+def from_parents(ids: Sequence[np.ndarray], parents: Sequence[np.ndarray]) -> Padded:
     """Rows of ids and the parents of their steps as one batch."""
     batch = Padded.from_rows(ids)
-    above = torch.from_numpy(pad(list(parents), batch.lengths.numpy(), NONE))  # (B, T)
+    above = torch.from_numpy(pad(list(parents), batch.lengths.numpy(), ABSENT))  # (B, T)
     return Padded(batch.data, batch.lengths, parents=above)
 
 
-def hung(heads: Sequence[int], where: str = "heads") -> np.ndarray:
+def parents_from_heads(heads: Sequence[int], where: str = "heads") -> np.ndarray:
     """Parents (T,) of the words of a sentence from its heads as CoNLL-U counts them, 0 the root."""
     found = np.asarray(heads, dtype=np.int64)
     wrong = np.flatnonzero((found < 0) | (found > len(found)))
@@ -101,7 +101,7 @@ def hung(heads: Sequence[int], where: str = "heads") -> np.ndarray:
     return found - 1
 
 
-def binary(tree: Tree) -> Tree:
+def binarise(tree: Tree) -> Tree:
     """The tree with two children at every inner node, for networks that compose pairs.
 
     A node with one child gives way to it, under its own label if it has one. Of more children the

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.errors import UserError
-from weft.tensorfile import Damaged, read_header
+from weft.tensorfile import DamagedFile, read_header
 
 WEIGHTS = "weights.safetensors"
 
@@ -21,7 +21,7 @@ def read(kind: str, path: Path, wanted: Collection[str]) -> dict[str, np.ndarray
         arrays = load_file(path)
     except FileNotFoundError:
         raise damaged_file_error(kind, path, "the file is missing") from None
-    except Damaged as error:
+    except DamagedFile as error:
         raise damaged_file_error(kind, path, error.reason) from error
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         raise damaged_file_error(kind, path, str(error)) from error

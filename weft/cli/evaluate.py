@@ -9,8 +9,8 @@ import typer
 
 from weft.cli import options
 from weft.cli.progress import counting
-from weft.errors import UserError, visible
-from weft.storage import jsonl, write_text
+from weft.errors import UserError, escape_control
+from weft.storage import atomic_jsonl, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,7 +84,7 @@ def evaluate(
         on_bad_row=chosen,
     )
     tally = Tally()
-    with jsonl(predictions) as out, counting("texts") as count:
+    with atomic_jsonl(predictions) as out, counting("texts") as count:
         measure = measured(
             predictor,
             example_source(data, file, tally, mode=read_mode(predictor.config["task"]))(),
@@ -129,7 +129,7 @@ def _mistakes(
 
         usual = 0 if as_json and not report else SAMPLES
         return Sampled(kind, keep=max(errors, WORST if report else usual))
-    if predictor.by_word:
+    if predictor.is_structured:
         from weft.report.analysis.mistakes import Mistakes
 
         return Mistakes(keep=max(errors, WORST if report else 0))
@@ -147,7 +147,7 @@ def _mistakes(
 
 
 def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
-    if not predictor.by_word:
+    if not predictor.is_structured:
         return mistakes.add
 
     from weft.predict.evaluate import gold_annotation
@@ -200,10 +200,10 @@ def _show_labels(found: "Classified", errors: int) -> None:
     console = _show_counts(found, found.averages())
     for one in found.errors[:errors]:
         console.print()
-        console.print(Text(visible(f"{one.score:.1%} sure  {one.where}"), "dim"))
-        console.print(Text(visible(one.text)), soft_wrap=True)
-        console.print(Text("right  ", "green").append(visible(one.label), "not green"))
-        console.print(Text("said   ", "cyan").append(visible(one.said), "not cyan"))
+        console.print(Text(escape_control(f"{one.score:.1%} sure  {one.where}"), "dim"))
+        console.print(Text(escape_control(one.text)), soft_wrap=True)
+        console.print(Text("right  ", "green").append(escape_control(one.label), "not green"))
+        console.print(Text("said   ", "cyan").append(escape_control(one.said), "not cyan"))
 
 
 def _show_words(mistakes: "Mistakes", errors: int) -> None:
@@ -238,7 +238,7 @@ def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassFigures]") -> "
     found = mistakes.by_label()
     for name, one in list(found.items())[:LABELS]:
         numbers = (f"{x:.3f}" for x in (one.precision, one.recall, one.f1))
-        table.add_row(Text(visible(name)), *numbers, f"{one.support:,}")
+        table.add_row(Text(escape_control(name)), *numbers, f"{one.support:,}")
     for name, one in averages.items():
         numbers = (f"{x:.3f}" for x in (one.precision, one.recall, one.f1))
         table.add_row(Text(name, "dim"), *numbers, f"{one.support:,}")
@@ -251,7 +251,7 @@ def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassFigures]") -> "
         for name in ("right", "said", unit):
             rows.add_column(name, justify="right" if name == unit else "left")
         for right, predicted, count in confused:
-            rows.add_row(Text(visible(right)), Text(visible(predicted)), f"{count:,}")
+            rows.add_row(Text(escape_control(right)), Text(escape_control(predicted)), f"{count:,}")
         console.print()
         console.print(rows)
     return console

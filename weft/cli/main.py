@@ -25,7 +25,13 @@ from weft.cli.advice import fit_advice, options_of, verb_of
 from weft.cli.explain import explain
 from weft.cli.stopping import Stopped, end, signals, silence
 from weft.cli.vectors import vectors
-from weft.errors import UserError, UserNote, explain_memory, out_of_memory, visible
+from weft.errors import (
+    UserError,
+    UserNote,
+    escape_control,
+    is_out_of_memory,
+    out_of_memory_message,
+)
 
 _SHOW = warnings.showwarning
 
@@ -78,9 +84,9 @@ def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and status 2."""
     warnings.showwarning = _note
     if sys.stdout.isatty() or sys.stderr.isatty():
-        from weft.terminal import guard
+        from weft.terminal import install_filter
 
-        guard()
+        install_filter()
     try:
         with signals():
             app()
@@ -92,8 +98,10 @@ def main() -> None:
         silence()  # the reader of our output went away (`| head`)
         sys.exit(0)
     except Exception as error:
-        if out_of_memory(error):
-            message = explain_memory(error, f"running `weft {sys.argv[1] if sys.argv[1:] else ''}`")
+        if is_out_of_memory(error):
+            message = out_of_memory_message(
+                error, f"running `weft {sys.argv[1] if sys.argv[1:] else ''}`"
+            )
             _fail(f"{message} Use fewer or shorter texts, a smaller model, or smaller batches.")
         if not isinstance(error, OSError):
             raise
@@ -119,7 +127,7 @@ def _fit_options(message: str) -> str:
 def _fail(message: str) -> None:
     red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
     stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # past the guard, for the colour
-    print(f"{red}error:{plain} {visible(message)}", file=stream)
+    print(f"{red}error:{plain} {escape_control(message)}", file=stream)
     sys.exit(2)
 
 

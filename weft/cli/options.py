@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from weft.errors import UserError
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 if TYPE_CHECKING:
     from weft.config import Config
@@ -146,7 +146,7 @@ def label_names(value: str) -> tuple[str, ...] | None:
 
 def column(value: str) -> str | int:
     """A column as the configuration wants it."""
-    number = whole_number(value)
+    number = parse_integer(value)
     return value if number is None else number
 
 

@@ -63,7 +63,7 @@ def predict(
     if every and not as_json:
         raise UserError("--all lists probabilities in the JSON output. Pass --json, too.")
     predictor = load(model, device=device, replay=replay, weights=options.weight_dtype(rounded))
-    if conllu and not predictor.by_word:
+    if conllu and not predictor.is_structured:
         raise UserError(
             f"--conllu writes what is said of every word, and {model} answers about whole texts. "
             "Leave --conllu out, or pass --json."
@@ -83,7 +83,7 @@ def predict(
     )  # fmt: skip
     given = _warn_about_long_texts(predictor, rows)
     partly = 0
-    drawn = predictor.by_word and sys.stdout.isatty()
+    drawn = predictor.is_structured and sys.stdout.isatty()
     # A bar would run through the drawings.
     with nullcontext(lambda texts: None) if drawn else counting("texts") as count:
         for (example, sentence), answer in _answers(predictor, given, weights):
@@ -157,7 +157,7 @@ def _read_inputs(
             yield example_of(sentence), sentence
         return
     # In a file of words the last column is the label, and not part of what is read.
-    label = None if predictor.by_word and not predictor.pairs else ""
+    label = None if predictor.is_structured and not predictor.pairs else ""
     text, text_pair = (options.column(one) if one else None for one in named)
     columns = Columns(text=text, label=label, text_pair=text_pair, two=predictor.pairs)
     if label is None and text is None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 def counting(what: str) -> Iterator[Callable[[int], None]]:
     """Call what it gives with the number of things done since the last call."""
     if not sys.stderr.isatty():
-        from weft.progress import Lines, to_stderr
+        from weft.progress import ProgressLines, to_stderr
 
         with (
-            contextlib.closing(Lines(to_stderr)) as lines,
+            contextlib.closing(ProgressLines(to_stderr)) as lines,
             lines.during("so far", what, announce=False) as stage,
         ):
 

@@ -57,7 +57,7 @@ def train(
             "Nothing to train: pass a configuration file or --recipe NAME (see `weft list`)."
         )
     if pretrained:
-        base = configuration.from_checkpoint(base, pretrained)
+        base = configuration.with_pretrained(base, pretrained)
     flags = {
         "data.train": ("--train", train),
         "data.dev": ("--dev", dev),

@@ -119,7 +119,7 @@ def _base(config: Path | None, recipe: str, pretrained: str) -> "Config":
             "Nothing to tune: pass a configuration file or --recipe NAME (see `weft list`)."
         )
     base = configuration.load(config) if config else configuration.recipe(recipe)
-    return configuration.from_checkpoint(base, pretrained) if pretrained else base
+    return configuration.with_pretrained(base, pretrained) if pretrained else base
 
 
 @contextlib.contextmanager

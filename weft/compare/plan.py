@@ -82,7 +82,7 @@ def begun(recipe: str, pretrained: str) -> Config:
     """A recipe, with the checkpoint where it begins with one."""
     base = configuration.recipe(recipe)
     named = pretrained and starts(recipe)
-    return configuration.from_checkpoint(base, pretrained) if named else base
+    return configuration.with_pretrained(base, pretrained) if named else base
 
 
 def kind_of(pretrained: str) -> str:
@@ -110,5 +110,5 @@ def command(
     for option, value in options.items():
         words += [option, str(value)] if value else []
     for key, value in changes.items():
-        words += ["--set", f"{key}={configuration.written(value)}"]
+        words += ["--set", f"{key}={configuration.to_toml(value)}"]
     return words

@@ -24,7 +24,7 @@ from weft.compare.budget import (
 from weft.compare.trial import ERROR, MIN_COMPLETED, Result, Timing, Trial
 from weft.errors import UserError
 from weft.machine import available_cpus
-from weft.registry import trusted
+from weft.registry import trusted_packages
 from weft.run.processes import python_command
 from weft.train.logger import PROGRESS_FILE
 
@@ -320,7 +320,7 @@ def _launch(job: dict[str, Any], threads: int) -> tuple[subprocess.Popen, IO[byt
     )
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps({**job, "trust": trusted()}).encode("utf-8"))
+        process.stdin.write(json.dumps({**job, "trust": trusted_packages()}).encode("utf-8"))
         process.stdin.close()
     return process, errors
 
@@ -347,9 +347,9 @@ def _failure(trial: Trial, running: Running) -> str:
 def _devices(device: str) -> tuple[str, ...]:
     if device == "cpu":
         return ("cpu",)
-    from weft.runtime import places
+    from weft.runtime import device_names
 
-    return places(device)
+    return device_names(device)
 
 
 def _seconds(value: float) -> str:

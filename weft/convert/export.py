@@ -29,7 +29,7 @@ from weft.convert.heads import (
 from weft.convert.tensors import Tensors, join_names
 from weft.convert.tokenizer import END_OF_TEXT, TOKENIZER_FILE
 from weft.errors import UserError
-from weft.storage import atomic_write, replacing_folder, write_text
+from weft.storage import atomic_write, atomic_write_folder, write_text
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import EOS, MASK, PAD, UNK
 
@@ -47,7 +47,7 @@ class ExportedCheckpoint:
 
     def write(self, folder: Path) -> None:
         """Everything that `transformers` asks for."""
-        with replacing_folder(folder) as part:
+        with atomic_write_folder(folder) as part:
             for name, content in self.files.items():
                 path = part / name
                 path.parent.mkdir(parents=True, exist_ok=True)

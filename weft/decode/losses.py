@@ -248,10 +248,10 @@ def _fused_kernel(w: Tensor) -> Callable[..., Tensor] | None:
     if w.is_cpu or w.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return None
     try:
-        from weft.kernels.triton.cross_entropy import slopes
+        from weft.kernels.triton.cross_entropy import fused_cross_entropy
     except ImportError:
         return None  # Triton comes with torch for NVIDIA GPUs on Linux
-    return slopes
+    return fused_cross_entropy
 
 
 def _pad_vocabulary(w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor | None]:

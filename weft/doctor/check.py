@@ -10,7 +10,7 @@ from weft.doctor.finding import Diagnosis
 from weft.doctor.formats.files import PARALLEL, holds_labels, open_files
 from weft.doctor.survey import Survey, survey_sources
 from weft.errors import UserError
-from weft.registry import typed
+from weft.registry import check_types
 from weft.text.read import Columns
 
 
@@ -24,7 +24,7 @@ class Examination:
     diagnosis: Diagnosis
 
 
-@typed
+@check_types
 def check(
     files: str | Sequence[str],
     *,

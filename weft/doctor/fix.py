@@ -19,14 +19,14 @@ from weft.doctor.formats.files import Files
 from weft.doctor.formats.structured import STRUCTURED_FORMATS, find_faults, tagging_schemes
 from weft.doctor.survey import NO_LABEL, Split, Survey
 from weft.errors import UserError
-from weft.storage import jsonl
+from weft.storage import atomic_jsonl
 from weft.text.example import Example, Label
 from weft.text.formats.recognise import FORMAT_BY_ENDING
 from weft.text.formats.squad import write_squad
 from weft.text.line_source import strip_compression
 from weft.text.rewrite import COLUMN_FORMATS, extra_columns, rewrite
 from weft.text.write import write
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 CHANGES = "changes.jsonl"
 SQUAD = "squad"
@@ -56,7 +56,7 @@ def fix(files: Files, survey: Survey, copies: DuplicateIndex, out: str) -> FixRe
     disputed = {int(row) for rows in copies.conflicts() for row in rows}
     counts: Counter[str] = Counter()
     changes.parent.mkdir(parents=True, exist_ok=True)
-    with jsonl(changes) as log:
+    with atomic_jsonl(changes) as log:
         assert log is not None
 
         def note(example: Example, what: str, before: object, after: object) -> None:
@@ -90,7 +90,7 @@ def fix(files: Files, survey: Survey, copies: DuplicateIndex, out: str) -> FixRe
 def _example_at(where: str) -> Example:
     """A place as notes are made of it."""
     file, _, line = where.rpartition(":")
-    return Example("", None, "", file or where, whole_number(line) or 0)
+    return Example("", None, "", file or where, parse_integer(line) or 0)
 
 
 def _fix_structured(

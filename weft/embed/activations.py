@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from weft.errors import UserError
 
 Activation = Literal["relu", "tanh", "sigmoid", "gelu"]
-TWICE = 2 * (2 / math.pi) ** 0.5
+GELU_TANH_FACTOR = 2 * (2 / math.pi) ** 0.5
 
 
 class TanhGELU(nn.GELU):
@@ -26,7 +26,7 @@ class TanhGELU(nn.GELU):
         if not torch.compiler.is_compiling():
             return super().forward(x)
         wide = x.float()
-        return (wide * torch.sigmoid(TWICE * (wide + 0.044715 * wide**3))).to(x.dtype)
+        return (wide * torch.sigmoid(GELU_TANH_FACTOR * (wide + 0.044715 * wide**3))).to(x.dtype)
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -38,7 +38,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def sensible(where: str, dropout: float = 0.0, **sizes: int) -> None:
+def check_sizes(where: str, dropout: float = 0.0, **sizes: int) -> None:
     """A UserError unless every size is at least 1 and dropout is a share below 1."""
     for name, size in sizes.items():
         if size < 1:

@@ -9,11 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from weft.attend.packed import prepared
-from weft.attend.transformer_block import Block, Entrance, of_products
+from weft.attend.packed import pack_blocks
+from weft.attend.transformer_block import EmbeddingSum, TransformerBlock, compute_dtype
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.embed.contextual import Mix, Stacked, Word
+from weft.embed.activations import check_sizes
+from weft.embed.contextual import ScalarMix, SubwordPooling, TransformerEmbedder
 from weft.errors import UserError
 from weft.registry import register
 from weft.tokens.special_tokens import Frame
@@ -21,7 +21,7 @@ from weft.tokens.vocabulary import CLS, SEP, SPECIALS
 
 
 @register("embedder", "bert")
-class Bert(Stacked):
+class Bert(TransformerEmbedder):
     """A bidirectional Transformer, each block with its layer norm behind (post-norm).
 
     With fewer `segments` than two it does not tell the texts of a pair apart by a table
@@ -54,7 +54,7 @@ class Bert(Stacked):
         cls: int = SPECIALS.index(CLS),
         sep: int = SPECIALS.index(SEP),
         doubled: bool = False,
-        word: Word = "first",
+        word: SubwordPooling = "first",
         mix: bool = False,
         frozen: bool = False,
         lora: int = 0,
@@ -62,7 +62,7 @@ class Bert(Stacked):
     ):
         super().__init__()
         where = "embedder 'bert'"
-        sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
         if min(segments, offset, width, feed, lora) < 0:
             raise UserError(f"{where}: segments, offset, width, feed and lora should be 0 or more.")
         if lora and frozen:
@@ -76,10 +76,10 @@ class Bert(Stacked):
         self.segments = nn.Embedding(segments, wide) if segments else None
         self.norm = nn.LayerNorm(wide, eps)
         self.dropout = nn.Dropout(dropout)
-        self.entrance = Entrance()
+        self.entrance = EmbeddingSum()
         self.enter = nn.Identity() if wide == hidden else nn.Linear(wide, hidden)
         self.blocks = nn.ModuleList(
-            Block(
+            TransformerBlock(
                 hidden, heads, feed or 4 * hidden, "post", dropout, activation,
                 inner_dropout=False, eps=eps,
             )
@@ -87,23 +87,23 @@ class Bert(Stacked):
         )  # fmt: skip
         for block in self.blocks:
             block.attention.dropout = attention_dropout  # type: ignore[union-attr, assignment]
-        self.mix = Mix(layers + 1) if mix else None
-        self._begin(lora)
+        self.mix = ScalarMix(layers + 1) if mix else None
+        self._initialise(lora)
 
-    def _begin(self, lora: int) -> None:
+    def _initialise(self, lora: int) -> None:
         """Normal weights of deviation 0.02, as BERT begins."""
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
                 nn.init.normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear):
                 nn.init.zeros_(module.bias)
-        self._hold(lora)
+        self._freeze(lora)
 
     def layers(self, x: Padded) -> list[Tensor]:
         """The states (B, S, H) after the embedding and after each block."""
-        if ready := prepared(self.blocks, self.numbers):
-            return ready.layers(x, self._entrance(x))
-        found = [self._enter(x)]
+        if ready := pack_blocks(self.blocks, self.weight_dtype):
+            return ready.layers(x, self._step_embedder(x))
+        found = [self._embed(x)]
         mask = None if x.full else x.mask
         for block in self.blocks:
             found.append(block(found[-1], mask)[0])
@@ -111,23 +111,23 @@ class Bert(Stacked):
 
     def last(self, x: Padded) -> Tensor:
         """The states (B, S, H) after the last block; in training as narrow as products are."""
-        if ready := prepared(self.blocks, self.numbers):
-            return ready.last(x, self._entrance(x))
-        states, mask = self._enter(x, of_products(self.table.weight)), None if x.full else x.mask
+        if ready := pack_blocks(self.blocks, self.weight_dtype):
+            return ready.last(x, self._step_embedder(x))
+        states, mask = self._embed(x, compute_dtype(self.table.weight)), None if x.full else x.mask
         for block in self.blocks:
             states, _ = block(states, mask)
         return states if self.training else states.to(self.table.weight.dtype)
 
-    def _enter(self, x: Padded, kind: torch.dtype | None = None) -> Tensor:
+    def _embed(self, x: Padded, kind: torch.dtype | None = None) -> Tensor:
         """Words, positions and segments, as the first block reads them."""
-        self._check(x)
+        self._check_length(x)
         places = torch.arange(x.data.shape[1], device=x.data.device)
         kinds = None if x.second is None else x.segments
         return self._sum(x.data, places, kinds, kind)  # (B, S, H)
 
-    def _entrance(self, x: Padded) -> Callable[[Tensor], Tensor]:
+    def _step_embedder(self, x: Padded) -> Callable[[Tensor], Tensor]:
         """The same (M, H) of only some steps, by their places (M,) among all B*S."""
-        self._check(x)
+        self._check_length(x)
         ids, segments, steps = x.data.flatten(), x.segments.flatten(), x.data.shape[1]
         return lambda places: self._sum(ids[places], places % steps, segments[places])
 

@@ -12,27 +12,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.embed.activations import ACTIVATIONS, Activation, sensible
+from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.embed.highway import Highway
 from weft.errors import UserError
 from weft.registry import register
 
-BEGIN, END = 257, 258  # 0 is padding, 1 to 256 are the bytes 0 to 255
-SYMBOLS = 259
-TOGETHER = 1024  # words of about the same length that are read at once
+BEGIN_WORD, END_WORD = 257, 258  # 0 is padding, 1 to 256 are the bytes 0 to 255
+NUM_SYMBOLS = 259
+WORDS_PER_CHUNK = 1024  # words of about the same length that are read at once
 
 
 @lru_cache(maxsize=200_000)
-def spell(word: str, limit: int = 50) -> list[int]:
+def encode_word(word: str, limit: int = 50) -> list[int]:
     """Begin mark, at most `limit` UTF-8 bytes, end mark, as in ELMo.
 
     Whoever asks for the same word is given the same list, so it is not for changing.
     """
     letters = word.encode("utf-8", "surrogatepass")[:limit]
-    return [BEGIN, *(byte + 1 for byte in letters), END]
+    return [BEGIN_WORD, *(byte + 1 for byte in letters), END_WORD]
 
 
-def reverse(data: Tensor, lengths: Tensor) -> Tensor:
+def reverse_rows(data: Tensor, lengths: Tensor) -> Tensor:
     """Each row's real steps back to front, its padding left where it is; its own inverse."""
     steps = torch.arange(data.shape[1], device=data.device)
     mirrored = lengths.to(data.device)[:, None] - 1 - steps
@@ -40,10 +40,10 @@ def reverse(data: Tensor, lengths: Tensor) -> Tensor:
     return data.gather(1, index[..., None].expand_as(data))
 
 
-def distinct(spelled: Tensor) -> tuple[Tensor, Tensor]:
+def unique_rows(spelled: Tensor) -> tuple[Tensor, Tensor]:
     """One row of each kind (D, W), and for every row which of them it is (M,)."""
     # Sorting whole rows is slow; a random sum of each tells them apart, and is checked.
-    factors = torch.randint(-(2**62), 2**62, spelled.shape[1:], generator=_seeded())
+    factors = torch.randint(-(2**62), 2**62, spelled.shape[1:], generator=_fixed_generator())
     sums = (spelled * factors.to(spelled.device)).sum(1)  # (M,)
     found, kinds = sums.unique(return_inverse=True)
     places = torch.arange(len(kinds), device=kinds.device)
@@ -53,12 +53,12 @@ def distinct(spelled: Tensor) -> tuple[Tensor, Tensor]:
     return rows, kinds
 
 
-def _seeded() -> torch.Generator:
+def _fixed_generator() -> torch.Generator:
     """The same numbers every time, and none taken from the generator that training uses."""
     return torch.Generator().manual_seed(1)
 
 
-class Spelled(nn.Module):
+class CharacterEmbedder(nn.Module):
     """What both readers of characters share.
 
     Padding tokens are taken out and cost nothing. Outside training a word that occurs several times
@@ -69,13 +69,13 @@ class Spelled(nn.Module):
     limit: int  # bytes of a word that are read
     # Whether in training too a word is read once, and has the same dropout everywhere. Not on a
     # device, which would have to be asked how many there are.
-    once = False
+    dedupe_in_training = False
 
-    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+    def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """The bytes of each token, counted from 1; 0 is left for padding."""
-        return [spell(word, self.limit) for word in words]
+        return [encode_word(word, self.limit) for word in words]
 
-    def words(self, spelled: Tensor) -> Tensor:
+    def embed_words(self, spelled: Tensor) -> Tensor:
         """Byte ids of M words -> their M vectors."""
         raise NotImplementedError
 
@@ -84,35 +84,35 @@ class Spelled(nn.Module):
         if not B * T or not x.lengths.any():
             return x.with_data(torch.zeros(B, T, self.output_size, device=x.data.device))
         if x.full:
-            return x.with_data(self._read(x.data.flatten(0, 1)).view(B, T, -1))  # (B, T, E)
+            return x.with_data(self._embed_words(x.data.flatten(0, 1)).view(B, T, -1))  # (B, T, E)
         # From the lengths on the host, so that the device is not waited for.
         real = (torch.arange(T) < x.lengths[:, None]).flatten().nonzero().squeeze(1)
         index = real.to(x.data.device)
-        vectors = self._read(x.data.flatten(0, 1)[index])  # (M, E)
+        vectors = self._embed_words(x.data.flatten(0, 1)[index])  # (M, E)
         flat = vectors.new_zeros(B * T, self.output_size).index_copy(0, index, vectors)
         return x.with_data(flat.view(B, T, -1))  # (B, T, E)
 
-    def _read(self, spelled: Tensor) -> Tensor:
+    def _embed_words(self, spelled: Tensor) -> Tensor:
         """The vectors (M, E) of words (M, W)."""
-        every = self.training and not (self.once and spelled.is_cpu)
-        return self.words(spelled) if every else self._once(spelled)
+        every = self.training and not (self.dedupe_in_training and spelled.is_cpu)
+        return self.embed_words(spelled) if every else self._embed_unique(spelled)
 
-    def _once(self, spelled: Tensor) -> Tensor:
+    def _embed_unique(self, spelled: Tensor) -> Tensor:
         """The vectors of M words, each kind of word read once."""
-        rows, kinds = distinct(spelled)  # (D, W), (M,)
+        rows, kinds = unique_rows(spelled)  # (D, W), (M,)
         lengths, order = (rows != 0).sum(1).sort()
         found = []
-        for first in range(0, len(rows), TOGETHER):
-            some = order[first : first + TOGETHER]
-            longest = max(int(lengths[first : first + TOGETHER][-1]), 1)
-            found.append(self.words(rows[some, :longest]))
+        for first in range(0, len(rows), WORDS_PER_CHUNK):
+            some = order[first : first + WORDS_PER_CHUNK]
+            longest = max(int(lengths[first : first + WORDS_PER_CHUNK][-1]), 1)
+            found.append(self.embed_words(rows[some, :longest]))
         sorted_ = torch.cat(found)  # (D, E)
         vectors = sorted_[order.argsort()[kinds]]  # (M, E)
         return vectors
 
 
 @register("embedder", "character-cnn")
-class CharacterCNN(Spelled):
+class CharacterCNN(CharacterEmbedder):
     """Bytes -> filters of several widths -> maximum over the word -> highway -> projection."""
 
     def __init__(
@@ -127,13 +127,13 @@ class CharacterCNN(Spelled):
     ):
         super().__init__()
         where = "embedder 'character-cnn'"
-        sensible(where, dropout, width=width, character_width=character_width, limit=limit)
+        check_sizes(where, dropout, width=width, character_width=character_width, limit=limit)
         if not filters or any(len(pair) != 2 or min(pair) < 1 for pair in filters):
             found = [list(pair) for pair in filters]
             raise UserError(f"{where}: 'filters' should be pairs [width, count], got {found}.")
         self.output_size = width
         self.limit = limit
-        self.table = nn.Embedding(SYMBOLS, character_width, padding_idx=0)
+        self.table = nn.Embedding(NUM_SYMBOLS, character_width, padding_idx=0)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(character_width, count, window) for window, count in filters
         )
@@ -144,17 +144,17 @@ class CharacterCNN(Spelled):
         self.project = nn.Linear(total, width)
         self.dropout = nn.Dropout(dropout)
 
-    def words(self, spelled: Tensor) -> Tensor:
+    def embed_words(self, spelled: Tensor) -> Tensor:
         lengths = (spelled != 0).sum(1)
         spelled = F.pad(spelled, (0, max(self.widest - spelled.shape[1], 0)))
         letters = self.table(spelled).transpose(1, 2)  # (M, C, W)
         W = spelled.shape[1]
-        strongest = [_strongest(conv(letters), lengths, W) for conv in self.convolutions]
+        strongest = [_max_over_windows(conv(letters), lengths, W) for conv in self.convolutions]
         features = self.activation(torch.cat(strongest, dim=1))  # (M, F)
         return self.project(self.dropout(self.highway(features)))
 
 
-def _strongest(responses: Tensor, lengths: Tensor, steps: int) -> Tensor:
+def _max_over_windows(responses: Tensor, lengths: Tensor, steps: int) -> Tensor:
     """The maximum over windows inside the word; a word shorter than the window has one."""
     windows = responses.shape[2]
     inside = (lengths - (steps - windows)).clamp(min=1)
@@ -163,7 +163,7 @@ def _strongest(responses: Tensor, lengths: Tensor, steps: int) -> Tensor:
 
 
 @register("embedder", "character-lstm")
-class CharacterLSTM(Spelled):
+class CharacterLSTM(CharacterEmbedder):
     """Bytes -> an LSTM in each direction -> both last states, projected."""
 
     def __init__(
@@ -177,20 +177,20 @@ class CharacterLSTM(Spelled):
         super().__init__()
         where = "embedder 'character-lstm'"
         sizes = {"width": width, "character_width": character_width, "hidden": hidden}
-        sensible(where, dropout, limit=limit, **sizes)
+        check_sizes(where, dropout, limit=limit, **sizes)
         self.output_size = width
         self.limit = limit
-        self.table = nn.Embedding(SYMBOLS, character_width, padding_idx=0)
+        self.table = nn.Embedding(NUM_SYMBOLS, character_width, padding_idx=0)
         self.forwards = nn.LSTM(character_width, hidden, batch_first=True)
         self.backwards = nn.LSTM(character_width, hidden, batch_first=True)
         self.project = nn.Linear(2 * hidden, width)
         self.dropout = nn.Dropout(dropout)
 
-    def words(self, spelled: Tensor) -> Tensor:
+    def embed_words(self, spelled: Tensor) -> Tensor:
         lengths = (spelled != 0).sum(1)
         letters = self.table(spelled)  # (M, W, C)
         ahead, _ = self.forwards(letters)
-        back, _ = self.backwards(reverse(letters, lengths))
+        back, _ = self.backwards(reverse_rows(letters, lengths))
         last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, ahead.shape[2])
         ends = torch.cat([ahead.gather(1, last), back.gather(1, last)], dim=2)
         states = ends.squeeze(1)  # (M, 2*H)

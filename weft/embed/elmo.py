@@ -12,27 +12,36 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.embed.characters import CharacterCNN, reverse, spell
-from weft.embed.contextual import Mix
+from weft.embed.activations import check_sizes
+from weft.embed.characters import CharacterCNN, encode_word, reverse_rows
+from weft.embed.contextual import ScalarMix
 from weft.errors import UserError
 from weft.registry import register
 
 Filters = tuple[tuple[int, ...], ...]
-SMALL: Filters = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256))
-MARK = ""  # what stands at both ends of a sentence is spelled as a word without letters
-SIZES = ("width", "character_width", "filters", "highways", "letters", "hidden", "layers", "clip")
-INSIDE = "head.decoder.network."  # where a language model keeps the network
+SMALL_FILTERS: Filters = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256))
+BOUNDARY_WORD = ""  # what stands at both ends of a sentence is spelled as a word without letters
+NETWORK_OPTIONS = (
+    "width",
+    "character_width",
+    "filters",
+    "highways",
+    "letters",
+    "hidden",
+    "layers",
+    "clip",
+)
+LM_NETWORK_PREFIX = "head.decoder.network."  # where a language model keeps the network
 
 
-class Memory(NamedTuple):
+class BiLMState(NamedTuple):
     """What the LSTMs know after the last step."""
 
     hidden: Tensor  # (B, S, L, E)
     cell: Tensor  # (B, S, L, H)
 
 
-class Projected(nn.Module):
+class ProjectedLSTM(nn.Module):
     """An LSTM whose state is projected before it is read again (Sak et al. 2014).
 
     Both directions run side by side, each with weights of its own. Cells and projected states stay
@@ -72,18 +81,18 @@ class Projected(nn.Module):
         for now in entered.view(S, T, B, -1).unbind(1):  # (S, B, 4*H)
             gates = torch.baddbmm(now, hidden, again)  # (S, B, 4*H)
             open_, keep, fresh, leave = gates.chunk(4, 2)
-            cell = self._clipped(keep.sigmoid() * cell + open_.sigmoid() * fresh.tanh())
+            cell = self._clip(keep.sigmoid() * cell + open_.sigmoid() * fresh.tanh())
             out = (leave.sigmoid() * cell.tanh()).to(entered.dtype)  # (S, B, H)
-            hidden = self._clipped(torch.bmm(out, project))
+            hidden = self._clip(torch.bmm(out, project))
             states.append(hidden)
             cells.append(cell)
         return torch.stack(states, 2), cells
 
-    def _clipped(self, x: Tensor) -> Tensor:
+    def _clip(self, x: Tensor) -> Tensor:
         return x.clamp(-self.clip, self.clip) if self.clip else x
 
 
-class Network(nn.Module):
+class BiLMNetwork(nn.Module):
     """The network of both language models: they share how a word is read, not the LSTMs.
 
     Each layer reads the one before it; from the second on, what it reads is added to what it says.
@@ -105,7 +114,7 @@ class Network(nn.Module):
     ):
         super().__init__()
         sizes = {"width": width, "character_width": character_width, "letters": letters}
-        sensible(where, dropout, hidden=hidden, layers=layers, **sizes)
+        check_sizes(where, dropout, hidden=hidden, layers=layers, **sizes)
         if clip < 0 or highways < 0:
             raise UserError(f"{where}: 'clip' and 'highways' should be 0 or more.")
         if not filters or any(len(pair) != 2 or min(pair) < 1 for pair in filters):
@@ -113,20 +122,22 @@ class Network(nn.Module):
             raise UserError(f"{where}: 'filters' should be pairs [width, count], got {found}.")
         self.width, self.hidden = width, hidden
         self.characters = CharacterCNN(width, character_width, filters, highways, limit=letters)
-        self.characters.once = True  # there is no dropout in it, so nothing is lost
-        self.layers = nn.ModuleList(Projected(width, hidden, clip) for _ in range(layers))
+        self.characters.dedupe_in_training = True  # there is no dropout in it, so nothing is lost
+        self.layers = nn.ModuleList(ProjectedLSTM(width, hidden, clip) for _ in range(layers))
         self.dropout = dropout
 
-    def words(self, x: Padded) -> Padded:
+    def embed_words(self, x: Padded) -> Padded:
         """(B, T, W) bytes -> (B, T, E), a vector a word without its context."""
         return self.characters(x)
 
-    def mark(self) -> Tensor:
+    def boundary_vector(self) -> Tensor:
         """(E,) the vector of what stands at both ends of a sentence."""
-        spelled = torch.tensor([spell(MARK)], device=self.characters.table.weight.device)
-        return self.characters.words(spelled)[0]
+        spelled = torch.tensor(
+            [encode_word(BOUNDARY_WORD)], device=self.characters.table.weight.device
+        )
+        return self.characters.embed_words(spelled)[0]
 
-    def start(self, rows: int, sides: int, device: Any = None) -> Memory:
+    def zero_state(self, rows: int, sides: int, device: Any = None) -> BiLMState:
         """The state before the first step: zero."""
         like = self.characters.table.weight
         shape = (rows, sides, len(self.layers))
@@ -134,15 +145,15 @@ class Network(nn.Module):
             torch.zeros(*shape, size, dtype=like.dtype, device=device)
             for size in (self.width, self.hidden)
         )
-        return Memory(hidden, cell)
+        return BiLMState(hidden, cell)
 
-    def read(
+    def run(
         self,
         x: Tensor,
-        memory: Memory | None = None,
+        memory: BiLMState | None = None,
         back: bool = False,
         lengths: Tensor | None = None,
-    ) -> tuple[list[Tensor], Memory]:
+    ) -> tuple[list[Tensor], BiLMState]:
         """The states (S, B, T, E) of every layer, and what is known after each row's last step.
 
         Of one direction it is the forward one, or with `back` the other, which reads the vectors
@@ -150,7 +161,7 @@ class Network(nn.Module):
         says how long each is.
         """
         S, B, T, _ = x.shape
-        memory = self.start(B, S, x.device) if memory is None else memory
+        memory = self.zero_state(B, S, x.device) if memory is None else memory
         sides = slice(0, 2) if S == 2 else slice(1, 2) if back else slice(0, 1)
         found, hidden, cells = [], [], []
         for i, layer in enumerate(self.layers):
@@ -164,12 +175,12 @@ class Network(nn.Module):
             states, taken = layer(x, *before, sides)
             x = states + x if i else states  # (S, B, T, E)
             found.append(x)
-            hidden.append(_last(states.unbind(2), before[0], lengths))
-            cells.append(_last(taken, before[1], lengths))
-        return found, Memory(*(torch.stack(part, 2).transpose(0, 1) for part in (hidden, cells)))
+            hidden.append(_final_state(states.unbind(2), before[0], lengths))
+            cells.append(_final_state(taken, before[1], lengths))
+        return found, BiLMState(*(torch.stack(part, 2).transpose(0, 1) for part in (hidden, cells)))
 
 
-def _last(steps: Sequence[Tensor], before: Tensor, lengths: Tensor | None) -> Tensor:
+def _final_state(steps: Sequence[Tensor], before: Tensor, lengths: Tensor | None) -> Tensor:
     """(S, B, H) the state after each row's last step; a row of none keeps the one before."""
     if lengths is None:
         return steps[-1]
@@ -195,7 +206,7 @@ class Elmo(nn.Module):
         self,
         width: int = 256,
         character_width: int = 16,
-        filters: tuple[tuple[int, ...], ...] = SMALL,
+        filters: tuple[tuple[int, ...], ...] = SMALL_FILTERS,
         highways: int = 2,
         letters: int = 50,
         hidden: int = 1024,
@@ -209,42 +220,42 @@ class Elmo(nn.Module):
     ):
         super().__init__()
         where = "embedder 'elmo'"
-        sensible(where, dropout)
-        self.network = Network(
+        check_sizes(where, dropout)
+        self.network = BiLMNetwork(
             where, width, character_width, filters, highways, letters, hidden, layers, clip
         )
         self.output_size, self.limit, self.norm = 2 * width, letters, norm
         self.frozen, self.model = frozen, model
-        self.mix = Mix(layers + 1) if mix else None
+        self.mix = ScalarMix(layers + 1) if mix else None
         self.dropout = nn.Dropout(dropout)
         self.network.requires_grad_(not frozen)
 
-    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+    def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """The bytes of each token, counted from 1; 0 is left for padding."""
-        return self.network.characters.pieces(words)
+        return self.network.characters.subtoken_ids(words)
 
-    def levels(self) -> list[list[nn.Parameter]]:
+    def layer_groups(self) -> list[list[nn.Parameter]]:
         """The network's parameters, from the characters up to the last LSTMs."""
         parts = (self.network.characters, *self.network.layers)
         return [list(part.parameters()) for part in parts]
 
     def layers(self, x: Padded) -> list[Tensor]:
         """(B, T, 2*E) for the words and for each layer, forward beside backward."""
-        words = self.network.words(x)
+        words = self.network.embed_words(x)
         lengths, vectors = words.lengths, words.data  # (B, T, E)
-        mark = self.network.mark().to(vectors.dtype).expand(len(vectors), 1, -1)
+        mark = self.network.boundary_vector().to(vectors.dtype).expand(len(vectors), 1, -1)
         ahead = torch.cat([mark, vectors], 1)  # (B, T+1, E)
-        back = torch.cat([mark, reverse(vectors, lengths)], 1)  # (B, T+1, E)
+        back = torch.cat([mark, reverse_rows(vectors, lengths)], 1)  # (B, T+1, E)
         found = [torch.cat([vectors, vectors], 2)]
-        for states in self.network.read(torch.stack([ahead, back]))[0]:
+        for states in self.network.run(torch.stack([ahead, back]))[0]:
             own, other = states[:, :, 1:]  # (B, T, E) each
-            found.append(torch.cat([own, reverse(other, lengths)], 2))
+            found.append(torch.cat([own, reverse_rows(other, lengths)], 2))
         return found
 
     def forward(self, x: Padded) -> Padded:
-        return self.again(x, self.known(x).data)
+        return self.from_cached(x, self.frozen_features(x).data)
 
-    def known(self, x: Padded) -> Padded:
+    def frozen_features(self, x: Padded) -> Padded:
         """What it makes of each word before anything is mixed (B, T, L*2*E), or the last layer."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             layers = self.layers(x) if self.mix is not None else self.layers(x)[-1:]
@@ -252,24 +263,24 @@ class Elmo(nn.Module):
                 layers = [F.layer_norm(states, states.shape[-1:]) for states in layers]
             return x.with_data(torch.cat(layers, -1))
 
-    def again(self, x: Padded, known: Tensor) -> Padded:
+    def from_cached(self, x: Padded, known: Tensor) -> Padded:
         """Its vectors, from what it knows of them."""
-        mixed = known if self.mix is None else self.mix.parted(known)
+        mixed = known if self.mix is None else self.mix.mix_concatenated(known)
         vectors = self.dropout(mixed)  # (B, T, 2*E)
         return x.with_data(vectors)
 
 
-def embedder_of(decoder: Mapping[str, Any]) -> dict[str, Any]:
+def embedder_section(decoder: Mapping[str, Any]) -> dict[str, Any]:
     """The section of the embedder that is the network of a language model's decoder 'elmo'."""
-    return {"kind": "elmo", **{name: decoder[name] for name in SIZES}, "frozen": True}
+    return {"kind": "elmo", **{name: decoder[name] for name in NETWORK_OPTIONS}, "frozen": True}
 
 
-def network_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def network_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The embedder's weights, but for those of its mix, out of all of a language model's."""
     found = {
-        f"network.{name.removeprefix(INSIDE)}": weight
+        f"network.{name.removeprefix(LM_NETWORK_PREFIX)}": weight
         for name, weight in weights.items()
-        if name.startswith(INSIDE)
+        if name.startswith(LM_NETWORK_PREFIX)
     }
     if not found:
         raise UserError(

@@ -8,14 +8,14 @@ from typing import Literal
 from torch import nn
 
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.embed.position import Learned, Sinusoidal
+from weft.embed.activations import check_sizes
+from weft.embed.position import LearnedPositions, SinusoidalPositions
 from weft.errors import UserError
 from weft.registry import register
 
 
 @register("embedder", "vectors")
-class VectorsIn(nn.Module):
+class FeatureEmbedder(nn.Module):
     """A linear map of each vector of a matrix, with its place added where it matters.
 
     `features` is how many numbers a vector has; 0 lets a training read it off its first matrix.
@@ -23,7 +23,7 @@ class VectorsIn(nn.Module):
     no order: `positions` is for what has one and an encoder that does not see it.
     """
 
-    reads = "vectors"
+    input_kind = "vectors"
 
     def __init__(
         self,
@@ -38,14 +38,16 @@ class VectorsIn(nn.Module):
         where = "embedder 'vectors'"
         if features < 1:
             raise UserError(f"{where}: 'features' should be 1 or more here, got {features}.")
-        sensible(where, dropout, width=width, limit=limit)
+        check_sizes(where, dropout, width=width, limit=limit)
         self.features, self.output_size = features, width
         self.limit = limit if positions == "learned" else None
         self.norm = nn.LayerNorm(features) if norm else nn.Identity()
         self.enter = nn.Linear(features, width)
         self.positions: nn.Module = nn.Identity()
         if positions != "none":
-            self.positions = (Sinusoidal if positions == "sinusoidal" else Learned)(width, limit)
+            self.positions = (
+                SinusoidalPositions if positions == "sinusoidal" else LearnedPositions
+            )(width, limit)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Padded) -> Padded:

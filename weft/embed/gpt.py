@@ -9,18 +9,18 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from weft.attend.packed import prepared
-from weft.attend.transformer_block import Block
+from weft.attend.packed import pack_blocks
+from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.embed.contextual import Mix, Stacked, Word
+from weft.embed.activations import check_sizes
+from weft.embed.contextual import ScalarMix, SubwordPooling, TransformerEmbedder
 from weft.errors import UserError
 from weft.registry import register
 from weft.tokens.special_tokens import Frame
 
 
 @register("embedder", "gpt")
-class Gpt(Stacked):
+class Gpt(TransformerEmbedder):
     """A Transformer that looks back only, each block with its layer norm in front, as GPT-2.
 
     `cls` and `sep` are the ids put before and behind a text, -1: none; only the last token has
@@ -46,7 +46,7 @@ class Gpt(Stacked):
         attention_dropout: float = 0.1,
         cls: int = -1,
         sep: int = -1,
-        word: Word = "last",
+        word: SubwordPooling = "last",
         mix: bool = False,
         frozen: bool = False,
         lora: int = 0,
@@ -54,7 +54,7 @@ class Gpt(Stacked):
     ):
         super().__init__()
         where = "embedder 'gpt'"
-        sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
         if min(feed, lora) < 0:
             raise UserError(f"{where}: feed and lora should be 0 or more.")
         if lora and frozen:
@@ -67,7 +67,7 @@ class Gpt(Stacked):
         self.positions = nn.Embedding(limit, hidden)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(
+            TransformerBlock(
                 hidden, heads, feed or 4 * hidden, "pre", dropout, activation,
                 inner_dropout=False, eps=eps,
             )
@@ -76,50 +76,50 @@ class Gpt(Stacked):
         for block in self.blocks:
             block.attention.dropout = attention_dropout  # type: ignore[union-attr, assignment]
         self.norm = nn.LayerNorm(hidden, eps)
-        self.mix = Mix(layers + 1) if mix else None
-        self._begin(layers, lora)
+        self.mix = ScalarMix(layers + 1) if mix else None
+        self._initialise(layers, lora)
 
-    def _begin(self, layers: int, lora: int) -> None:
+    def _initialise(self, layers: int, lora: int) -> None:
         """Normal weights of deviation 0.02, smaller where they add to the residual, as GPT-2."""
         for name, p in self.named_parameters():
             last = name.endswith(("output.weight", "feed_out.weight"))
             if p.dim() == 2:
                 nn.init.normal_(p, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
-        self._hold(lora)
+        self._freeze(lora)
 
     def _above(self) -> list[nn.Module]:
         return [self.norm, *super()._above()]
 
     def layers(self, x: Padded) -> list[Tensor]:
         """The states (B, S, H) after the embedding and after each block, the last one normed."""
-        if ready := prepared(self.blocks, self.numbers):
-            found = ready.layers(x, self._entrance(x), causal=True)
+        if ready := pack_blocks(self.blocks, self.weight_dtype):
+            found = ready.layers(x, self._step_embedder(x), causal=True)
             return [*found[:-1], self.norm(found[-1])]
-        found = [self._enter(x)]
+        found = [self._embed(x)]
         for block in self.blocks:
             found.append(block(found[-1], causal=True)[0])
         return [*found[:-1], self.norm(found[-1])]
 
     def last(self, x: Padded) -> Tensor:
         """The states (B, S, H) after the last block."""
-        if ready := prepared(self.blocks, self.numbers):
-            return self.norm(ready.last(x, self._entrance(x), causal=True))
+        if ready := pack_blocks(self.blocks, self.weight_dtype):
+            return self.norm(ready.last(x, self._step_embedder(x), causal=True))
         # No mask is needed: the padding stands behind, where nobody looks.
-        states = self._enter(x)
+        states = self._embed(x)
         for block in self.blocks:
             states, _ = block(states, causal=True)
         return self.norm(states)
 
-    def _enter(self, x: Padded) -> Tensor:
+    def _embed(self, x: Padded) -> Tensor:
         """Words and positions, as the first block reads them."""
-        self._check(x)
+        self._check_length(x)
         places = torch.arange(x.data.shape[1], device=x.data.device)
         states = self._sum(x.data, places)  # (B, S, H)
         return states
 
-    def _entrance(self, x: Padded) -> Callable[[Tensor], Tensor]:
+    def _step_embedder(self, x: Padded) -> Callable[[Tensor], Tensor]:
         """The same (M, H) of only some steps, by their places (M,) among all B*S."""
-        self._check(x)
+        self._check_length(x)
         ids, steps = x.data.flatten(), x.data.shape[1]
         return lambda places: self._sum(ids[places], places % steps)
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from weft.batch import Padded
-from weft.embed.activations import sensible
+from weft.embed.activations import check_sizes
 from weft.embed.vector_files.text import read_vectors
 from weft.errors import UserError
 from weft.registry import register
@@ -40,7 +40,7 @@ class Lookup(nn.Module):
         shared: bool = False,
     ):
         super().__init__()
-        sensible("embedder 'lookup'", dropout, width=width)
+        check_sizes("embedder 'lookup'", dropout, width=width)
         if not 0 <= word_dropout < 1:
             raise UserError(
                 "embedder 'lookup': 'word_dropout' should be from 0 to below 1, "

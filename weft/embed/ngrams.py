@@ -12,20 +12,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.embed.subwords import fnv, ngram_hashes
+from weft.embed.activations import check_sizes
+from weft.embed.subwords import fnv1a, ngram_hashes
 from weft.errors import UserError
 from weft.registry import register
 
-PRIME = 2**31 - 1  # below it, the products in `word_ngrams` stay inside 63 bits
-SPREAD, ROLL = 1_073_741_827, 116_049_371
+MODULUS = 2**31 - 1  # below it, the products in `word_ngrams` stay inside 63 bits
+SCRAMBLE_FACTOR, ROLLING_FACTOR = 1_073_741_827, 116_049_371
 
 
 @lru_cache(maxsize=200_000)
-def _pieces(word: str, shortest: int, longest: int, buckets: int) -> tuple[int, ...]:
+def _ngram_buckets(word: str, shortest: int, longest: int, buckets: int) -> tuple[int, ...]:
     hashes = ngram_hashes(word, shortest, longest)
     if len(word) + 2 > longest:  # in shorter words the whole word is one of the n-grams
-        hashes.append(fnv(f"<{word}>".encode("utf-8", "surrogatepass")))
+        hashes.append(fnv1a(f"<{word}>".encode("utf-8", "surrogatepass")))
     return tuple(value % buckets + 1 for value in hashes)
 
 
@@ -36,24 +36,24 @@ def word_ngrams(ids: Tensor, order: int, buckets: int) -> Tensor:
     nor device.
     """
     T = ids.shape[1]
-    spread = _mix(ids + 1)  # (B, T)
+    spread = _scramble(ids + 1)  # (B, T)
     value = spread
     found = []
     for back in range(1, order):
         earlier = F.pad(spread, (back, 0))[:, :T]  # (B, T)
-        value = (value * ROLL + earlier) % PRIME  # (B, T)
+        value = (value * ROLLING_FACTOR + earlier) % MODULUS  # (B, T)
         whole = (torch.arange(T, device=ids.device) >= back) & (ids != 0)
-        found.append(torch.where(whole, _mix(value) % buckets + 1, 0))
+        found.append(torch.where(whole, _scramble(value) % buckets + 1, 0))
     return torch.stack(found, dim=2)
 
 
-def _mix(value: Tensor) -> Tensor:
+def _scramble(value: Tensor) -> Tensor:
     """Scramble numbers below 2³¹; without it, neighbouring ids fall into the same few buckets."""
-    value = (value ^ (value >> 16)) * SPREAD % PRIME
+    value = (value ^ (value >> 16)) * SCRAMBLE_FACTOR % MODULUS
     return value ^ (value >> 15)
 
 
-def _bag(ids: Tensor, table: nn.EmbeddingBag) -> Tensor:
+def _embed_bags(ids: Tensor, table: nn.EmbeddingBag) -> Tensor:
     """One pass over the table for all the steps of a batch."""
     B, T, W = ids.shape
     if not ids.numel():
@@ -79,22 +79,22 @@ class Ngrams(nn.Module):
     ):
         super().__init__()
         where = "embedder 'ngrams'"
-        sensible(where, dropout, width=width, shortest=shortest, buckets=buckets)
+        check_sizes(where, dropout, width=width, shortest=shortest, buckets=buckets)
         if longest < shortest:
             raise UserError(f"{where}: 'longest' ({longest}) is below 'shortest' ({shortest}).")
         self.output_size = width
         self.shortest, self.longest, self.buckets = shortest, longest, buckets
         self.table = nn.EmbeddingBag(buckets + 1, width, mode=combine, sparse=sparse, padding_idx=0)
-        _uniform(self.table.weight)
+        _init_uniform(self.table.weight)
         self.dropout = nn.Dropout(dropout)
 
-    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+    def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """The bucket of each n-gram and of the whole word, counted from 1; 0 is for padding."""
         settings = (self.shortest, self.longest, self.buckets)
-        return [list(_pieces(word, *settings)) for word in words]
+        return [list(_ngram_buckets(word, *settings)) for word in words]
 
     def forward(self, x: Padded) -> Padded:
-        vectors = self.dropout(_bag(x.data, self.table))  # (B, T, E)
+        vectors = self.dropout(_embed_bags(x.data, self.table))  # (B, T, E)
         return x.with_data(vectors)
 
 
@@ -116,28 +116,28 @@ class WordNgrams(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        sensible("embedder 'word-ngrams'", dropout, width=width, order=order, buckets=buckets)
+        check_sizes("embedder 'word-ngrams'", dropout, width=width, order=order, buckets=buckets)
         self.output_size = width
         self.order, self.buckets = order, buckets
         self.table = nn.Embedding(vocabulary_size, width, padding_idx=0, sparse=sparse)
-        _uniform(self.table.weight)
+        _init_uniform(self.table.weight)
         self.ngrams = None
         if order > 1:
             self.ngrams = nn.EmbeddingBag(
                 buckets + 1, width, mode="sum", sparse=sparse, padding_idx=0
             )
-            _uniform(self.ngrams.weight)
+            _init_uniform(self.ngrams.weight)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Padded) -> Padded:
         vectors = self.table(x.data)  # (B, T, E)
         if self.ngrams is not None:
             ids = word_ngrams(x.data, self.order, self.buckets)  # (B, T, O)
-            vectors = vectors + _bag(ids, self.ngrams)  # (B, T, E)
+            vectors = vectors + _embed_bags(ids, self.ngrams)  # (B, T, E)
         return x.with_data(self.dropout(vectors))
 
 
-def _uniform(table: Tensor) -> None:
+def _init_uniform(table: Tensor) -> None:
     """fastText's start: between −1/width and 1/width; nothing in the padding row."""
     bound = 1 / table.shape[1]
     nn.init.uniform_(table, -bound, bound)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from weft.errors import UserError
 
 
-def sinusoidal(steps: int, width: int) -> Tensor:
+def sinusoidal_table(steps: int, width: int) -> Tensor:
     """Sine and cosine of geometrically growing wavelengths, interleaved (Vaswani et al. 2017).
 
     Even columns 2i hold sin(t / 10000^(2i/width)), odd columns the cosine of the same angle.
@@ -23,7 +23,7 @@ def sinusoidal(steps: int, width: int) -> Tensor:
     return table
 
 
-class Sinusoidal(nn.Module):
+class SinusoidalPositions(nn.Module):
     """Adds fixed waves; any length can be read. Rows up to `limit` are computed once."""
 
     table: Tensor
@@ -31,17 +31,17 @@ class Sinusoidal(nn.Module):
     def __init__(self, width: int, limit: int = 512):
         super().__init__()
         self.limit: int | None = None
-        self.register_buffer("table", sinusoidal(limit, width), persistent=False)
+        self.register_buffer("table", sinusoidal_table(limit, width), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         steps = x.shape[1]
         table = self.table
         if steps > len(table):
-            table = sinusoidal(steps, table.shape[1]).to(x.device)
+            table = sinusoidal_table(steps, table.shape[1]).to(x.device)
         return x + table[:steps].to(x.dtype)
 
 
-class Learned(nn.Module):
+class LearnedPositions(nn.Module):
     """Adds a trained row per position; longer sequences than `limit` are refused."""
 
     def __init__(self, width: int, limit: int = 512):

@@ -13,11 +13,11 @@ import numpy as np
 
 FNV_START, FNV_PRIME = 2166136261, 16777619
 END_OF_SENTENCE = "</s>"  # the one word that fastText does not cut into n-grams
-_LETTER = re.compile(rb"[^\x80-\xbf][\x80-\xbf]*")  # a byte and those that continue it
-COMPILED = 20_000  # words from which on compiling the loop, once, is worth its seconds
+_CHARACTER = re.compile(rb"[^\x80-\xbf][\x80-\xbf]*")  # a byte and those that continue it
+MIN_COMPILED_WORDS = 20_000  # words from which on compiling the loop, once, is worth its seconds
 
 
-def spelled(word: str) -> bytes:
+def word_bytes(word: str) -> bytes:
     """The word in UTF-8; bytes that were none when the word was read come out as they were."""
     try:
         return word.encode("utf-8", "surrogateescape")
@@ -25,7 +25,7 @@ def spelled(word: str) -> bytes:
         return word.encode("utf-8", "surrogatepass")
 
 
-def fnv(letters: bytes, start: int = FNV_START) -> int:
+def fnv1a(letters: bytes, start: int = FNV_START) -> int:
     """32-bit FNV-1a as fastText computes it: bytes are signed, so those above 127 fill the word."""
     for byte in letters:
         start = (start ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * FNV_PRIME & 0xFFFFFFFF
@@ -34,12 +34,12 @@ def fnv(letters: bytes, start: int = FNV_START) -> int:
 
 def ngram_hashes(word: str, shortest: int = 3, longest: int = 6) -> list[int]:
     """fastText's hash of each character n-gram of <word>, in fastText's order."""
-    letters = _LETTER.findall(b"<" + spelled(word) + b">")
+    letters = _CHARACTER.findall(b"<" + word_bytes(word) + b">")
     found = []
     for begin in range(len(letters)):
         value = FNV_START
         for end in range(begin, min(begin + longest, len(letters))):
-            value = fnv(letters[end], value)
+            value = fnv1a(letters[end], value)
             length = end - begin + 1
             mark = length == 1 and (begin == 0 or end == len(letters) - 1)
             if length >= shortest and not mark:
@@ -83,12 +83,12 @@ class Subwords:
 
     def compose(self, words: Sequence[str]) -> np.ndarray:
         """The vectors of the whole vocabulary, (V, E)."""
-        if len(words) < COMPILED:
+        if len(words) < MIN_COMPILED_WORDS:
             vectors = [self.vector(word, own) for own, word in enumerate(words)]
             return np.stack(vectors) if vectors else np.zeros((0, self.table.shape[1]), np.float32)
         from weft.embed.subword_kernels import compose
 
-        letters = [spelled(word) for word in words]
+        letters = [word_bytes(word) for word in words]
         ends = np.cumsum([len(word) for word in letters])
         uncut = np.array([word == END_OF_SENTENCE for word in words])
         table = np.asarray(self.table)  # a plain view: mapped, it is read where it lies

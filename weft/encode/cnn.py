@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.embed.activations import ACTIVATIONS, Activation, sensible
+from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.errors import UserError
 from weft.registry import register
 
@@ -81,7 +81,7 @@ class CNN(nn.Module):
     ):
         super().__init__()
         where = "encoder 'cnn'"
-        sensible(where, dropout, hidden=hidden, layers=layers, stride=stride)
+        check_sizes(where, dropout, hidden=hidden, layers=layers, stride=stride)
         if not widths or min(widths) < 1:
             raise UserError(f"{where}: 'widths' should be numbers from 1 on, got {list(widths)}.")
         steps = [dilation] * layers if isinstance(dilation, int) else list(dilation)

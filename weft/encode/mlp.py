@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from weft.batch import Padded
-from weft.embed.activations import ACTIVATIONS, Activation, sensible
+from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.registry import register
 
 
 @register("encoder", "mlp")
-class Perceptron(nn.Module):
+class MLP(nn.Module):
     """h₁ = the `window` vectors around a step, concatenated; hᵢ₊₁ = φ(Wᵢ hᵢ + bᵢ), `layers` times.
 
     Past either end of the text a window sees zeros. An even window has its extra step ahead.
@@ -31,7 +31,7 @@ class Perceptron(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        sensible("encoder 'mlp'", dropout, hidden=hidden, layers=layers, window=window)
+        check_sizes("encoder 'mlp'", dropout, hidden=hidden, layers=layers, window=window)
         self.output_size = hidden
         self.window = window
         sizes = [window * input_size] + [hidden] * layers

@@ -8,7 +8,7 @@ from typing import Literal
 from torch import nn
 
 from weft.batch import Padded
-from weft.embed.activations import ACTIVATIONS, Activation, sensible
+from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.embed.highway import Highway
 from weft.errors import UserError
 from weft.registry import register
@@ -42,7 +42,7 @@ class Bag(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        sensible("encoder 'bag'", dropout)
+        check_sizes("encoder 'bag'", dropout)
         if hidden < 0:
             raise UserError(f"encoder 'bag': 'hidden' should be 0 or more, got {hidden}.")
         self.output_size = hidden or input_size
@@ -68,7 +68,7 @@ class HighwayEncoder(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        sensible("encoder 'highway'", dropout, layers=layers)
+        check_sizes("encoder 'highway'", dropout, layers=layers)
         self.output_size = input_size
         self.layers = Highway(input_size, layers, activation, carry)
         self.dropout = nn.Dropout(dropout)

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from weft import registry
 from weft.attend.scores import attend, masked_softmax
 from weft.batch import Padded
-from weft.embed.activations import ACTIVATIONS, Activation, sensible
+from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.registry import register
 
 Pooled = tuple[Tensor, Tensor | None]  # (B, H') and, from attention, (B, T)
 
 
 @register("pool", "none")
-class Nothing(nn.Module):
+class NoPool(nn.Module):
     """All states as they are, for heads that answer at every word."""
 
     def __init__(self, input_size: int):
@@ -28,7 +28,7 @@ class Nothing(nn.Module):
 
 
 @register("pool", "mean")
-class Mean(nn.Module):
+class MeanPool(nn.Module):
     """The average of the real steps; with `normalise`, of length one."""
 
     def __init__(self, input_size: int, normalise: bool = False):
@@ -36,11 +36,11 @@ class Mean(nn.Module):
         self.output_size, self.normalise = input_size, normalise
 
     def forward(self, x: Padded) -> Pooled:
-        return _scaled(_mean(x), self.normalise), None
+        return _maybe_normalise(_mean(x), self.normalise), None
 
 
 @register("pool", "sum")
-class Sum(nn.Module):
+class SumPool(nn.Module):
     """The sum of the real steps."""
 
     def __init__(self, input_size: int):
@@ -52,7 +52,7 @@ class Sum(nn.Module):
 
 
 @register("pool", "max")
-class Max(nn.Module):
+class MaxPool(nn.Module):
     """The largest value of each feature over the real steps; with `normalise`, of length one."""
 
     def __init__(self, input_size: int, normalise: bool = False):
@@ -60,11 +60,11 @@ class Max(nn.Module):
         self.output_size, self.normalise = input_size, normalise
 
     def forward(self, x: Padded) -> Pooled:
-        return _scaled(_max(x), self.normalise), None
+        return _maybe_normalise(_max(x), self.normalise), None
 
 
 @register("pool", "mean+max")
-class MeanMax(nn.Module):
+class MeanMaxPool(nn.Module):
     """Average and maximum, side by side."""
 
     def __init__(self, input_size: int):
@@ -77,7 +77,7 @@ class MeanMax(nn.Module):
 
 
 @register("pool", "first")
-class First(nn.Module):
+class FirstPool(nn.Module):
     """The first step: [CLS], where one stands there; with `normalise`, of length one."""
 
     def __init__(self, input_size: int, normalise: bool = False):
@@ -85,12 +85,12 @@ class First(nn.Module):
         self.output_size, self.normalise = input_size, normalise
 
     def forward(self, x: Padded) -> Pooled:
-        first = _first(x)  # (B, H)
-        return _scaled(first, self.normalise), None
+        first = _first_step(x)  # (B, H)
+        return _maybe_normalise(first, self.normalise), None
 
 
 @register("pool", "cls")
-class Cls(nn.Module):
+class CLSPool(nn.Module):
     """The first step through one more layer, as BERT reads its [CLS] (Devlin et al. 2019).
 
     The activation is tanh in BERT and RoBERTa, relu in DistilBERT, gelu in ELECTRA.
@@ -98,7 +98,7 @@ class Cls(nn.Module):
 
     def __init__(self, input_size: int, activation: Activation = "tanh", dropout: float = 0.0):
         super().__init__()
-        sensible("pool 'cls'", dropout)
+        check_sizes("pool 'cls'", dropout)
         self.output_size = input_size
         self.dropout = nn.Dropout(dropout)
         self.dense = nn.Linear(input_size, input_size)
@@ -107,13 +107,13 @@ class Cls(nn.Module):
         nn.init.zeros_(self.dense.bias)
 
     def forward(self, x: Padded) -> Pooled:
-        first = _first(x)  # (B, H)
+        first = _first_step(x)  # (B, H)
         vector = self.activation(self.dense(self.dropout(first)))  # (B, H)
         return vector if x.full else vector.masked_fill(~x.mask.any(1, keepdim=True), 0), None
 
 
 @register("pool", "last")
-class Last(nn.Module):
+class LastPool(nn.Module):
     """The state that has read everything.
 
     Of a one-way encoder, the last real step; of a two-way one, the forward half of the last real
@@ -126,16 +126,16 @@ class Last(nn.Module):
         self.directions = directions
 
     def forward(self, x: Padded) -> Pooled:
-        last = _step(x, x.lengths - 1)  # (B, H)
+        last = _select_step(x, x.lengths - 1)  # (B, H)
         if self.directions == 1:
             return last, None
         half = self.output_size // 2
-        first = _first(x)  # (B, H)
+        first = _first_step(x)  # (B, H)
         return torch.cat([last[:, :half], first[:, half:]], dim=1), None
 
 
 @register("pool", "attention")
-class Attention(nn.Module):
+class AttentionPool(nn.Module):
     """The average under attention to a learned query, scored in any of the four ways."""
 
     def __init__(self, input_size: int, score: str = "additive"):
@@ -152,7 +152,7 @@ class Attention(nn.Module):
 
 
 @register("pool", "last-attention")
-class LastAttention(nn.Module):
+class LastAttentionPool(nn.Module):
     """q_t = tanh(W h_t + b), s_t = softmax(q_t · q_T), Σ s_t h_t, where T is the last real step."""
 
     def __init__(self, input_size: int, hidden: int = 0):
@@ -162,13 +162,13 @@ class LastAttention(nn.Module):
 
     def forward(self, x: Padded) -> Pooled:
         queries = self.query(x.data).tanh()  # (B, T, Q)
-        last = _step(x.with_data(queries), x.lengths - 1)[..., None]  # (B, Q, 1)
+        last = _select_step(x.with_data(queries), x.lengths - 1)[..., None]  # (B, Q, 1)
         weights = masked_softmax((queries @ last).squeeze(2), x.mask)  # (B, T)
         summary = weights.to(x.data.dtype)[:, None] @ x.data  # (B, 1, H)
         return summary.squeeze(1), weights
 
 
-def _scaled(vector: Tensor, normalise: bool) -> Tensor:
+def _maybe_normalise(vector: Tensor, normalise: bool) -> Tensor:
     """The vector (B, H), of length one where that is wanted; zeros stay zeros."""
     return nn.functional.normalize(vector, dim=1) if normalise else vector
 
@@ -188,7 +188,7 @@ def _max(x: Padded) -> Tensor:
     return largest.masked_fill(~x.mask.any(1, keepdim=True), 0)
 
 
-def _first(x: Padded) -> Tensor:
+def _first_step(x: Padded) -> Tensor:
     """The first step of each row; zeros for rows that have none."""
     if not x.data.shape[1]:
         return x.data.new_zeros(len(x), x.data.shape[2])
@@ -196,7 +196,7 @@ def _first(x: Padded) -> Tensor:
     return first if x.full else first.masked_fill(~x.mask.any(1, keepdim=True), 0)
 
 
-def _step(x: Padded, steps: Tensor) -> Tensor:
+def _select_step(x: Padded, steps: Tensor) -> Tensor:
     """One step of each row; zeros for rows that have none."""
     B, T, H = x.data.shape
     if not T:

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.embed.characters import reverse
+from weft.embed.activations import check_sizes
+from weft.embed.characters import reverse_rows
 from weft.registry import register
 
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
-WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-SIDES = (" forward", " backward")
+WEIGHT_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+DIRECTION_NAMES = (" forward", " backward")
 
 
 @register("encoder", "rnn")
@@ -45,7 +45,7 @@ class Recurrent(nn.Module):
         output_layer: bool = False,
     ):
         super().__init__()
-        sensible("encoder 'rnn'", dropout, hidden=hidden, layers=layers)
+        check_sizes("encoder 'rnn'", dropout, hidden=hidden, layers=layers)
         self.directions = 2 if bidirectional else 1
         self.output_size = hidden * self.directions
         self.cell = cell
@@ -76,14 +76,14 @@ class Recurrent(nn.Module):
         # and 12 ms reversed by hand, 50 rows of 200-220 steps 930 and 243 ms, since packing leaves
         # the oneDNN kernels. cuDNN takes packed input as it is and runs both directions at once.
         if x.full or self.directions == 1:
-            states, _ = self.net(data, self._start(len(x), data))
+            states, _ = self.net(data, self._initial_state(len(x), data))
         elif data.is_cpu:
-            states = self._reversed(x)
+            states = self._run_reversed(x)
         else:
-            states = self._packed(x)
-        return x.with_data(self._out(states))
+            states = self._run_packed(x)
+        return x.with_data(self._apply_output(states))
 
-    def unrolled(self, x: Padded) -> tuple[Padded, dict[str, list[Tensor]]]:
+    def unroll(self, x: Padded) -> tuple[Padded, dict[str, list[Tensor]]]:
         """The same, one step at a time and without dropout, with the states of every step.
 
         The fused kernels keep what happens between steps to themselves; here each state is a
@@ -97,27 +97,29 @@ class Recurrent(nn.Module):
         for layer in range(self.net.num_layers):
             halves = []
             for side in range(self.directions):
-                name = f"layer {layer + 1}{SIDES[side] if self.directions == 2 else ''}"
-                steps = reverse(states, x.lengths) if side else states
-                taken[name], cells = self._steps(steps, layer, side)
+                name = f"layer {layer + 1}{DIRECTION_NAMES[side] if self.directions == 2 else ''}"
+                steps = reverse_rows(states, x.lengths) if side else states
+                taken[name], cells = self._unroll_layer(steps, layer, side)
                 if cells:
                     taken[f"{name} cell"] = cells
                 half = torch.stack(taken[name], dim=1)  # (B, T, H)
-                halves.append(reverse(half, x.lengths) if side else half)
+                halves.append(reverse_rows(half, x.lengths) if side else half)
             states = torch.cat(halves, dim=2)  # (B, T, D*H)
-        return x.with_data(self._out(states)), taken
+        return x.with_data(self._apply_output(states)), taken
 
-    def _steps(self, data: Tensor, layer: int, side: int) -> tuple[list[Tensor], list[Tensor]]:
+    def _unroll_layer(
+        self, data: Tensor, layer: int, side: int
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """The hidden states and, of an LSTM, the cells of one layer in one direction."""
         suffix = "_reverse" if side else ""
-        weights = [getattr(self.net, f"{name}_l{layer}{suffix}") for name in WEIGHTS]
+        weights = [getattr(self.net, f"{name}_l{layer}{suffix}") for name in WEIGHT_NAMES]
         which = self.directions * layer + side
         zero = data.new_zeros(len(data), self.net.hidden_size)
         state = [start[which].expand_as(zero) for start in self.starts] or [zero, zero]
         hidden, cells = [], []
         for x in data.unbind(1):  # (B, E)
             if self.cell == "lstm":
-                state = _lstm(x, state, *weights)
+                state = _lstm_step(x, state, *weights)
                 cells.append(state[1])
             else:
                 one = torch.gru_cell if self.cell == "gru" else torch.rnn_tanh_cell
@@ -125,7 +127,7 @@ class Recurrent(nn.Module):
             hidden.append(state[0])
         return hidden, cells
 
-    def _out(self, states: Tensor) -> Tensor:
+    def _apply_output(self, states: Tensor) -> Tensor:
         """Elman's output layer, where there is one."""
         if self.outputs:
             halves = states.chunk(self.directions, dim=2)
@@ -133,34 +135,36 @@ class Recurrent(nn.Module):
             states = torch.cat(made, dim=2).tanh()  # (B, T, D*H)
         return states
 
-    def _start(self, rows: int, like: Tensor) -> Tensor | tuple[Tensor, ...] | None:
+    def _initial_state(self, rows: int, like: Tensor) -> Tensor | tuple[Tensor, ...] | None:
         """The state before the first step, in the form PyTorch wants it."""
         if not len(self.starts):
             return None
         wide = tuple(s.to(like.dtype)[:, None].repeat(1, rows, 1) for s in self.starts)
         return wide if self.cell == "lstm" else wide[0]
 
-    def _packed(self, x: Padded) -> Tensor:
+    def _run_packed(self, x: Padded) -> Tensor:
         lengths = x.lengths.clamp(min=1)  # PyTorch refuses empty rows; `with_data` empties them
         packed = pack_padded_sequence(x.data, lengths, batch_first=True, enforce_sorted=False)
-        states, _ = self.net(packed, self._start(len(x), x.data))
+        states, _ = self.net(packed, self._initial_state(len(x), x.data))
         padded, _ = pad_packed_sequence(states, batch_first=True, total_length=x.data.shape[1])
         return padded
 
-    def _reversed(self, x: Padded) -> Tensor:
+    def _run_reversed(self, x: Padded) -> Tensor:
         """Layer by layer: once as it is, once with each row's real steps back to front."""
         states = x.data  # (B, T, E)
         for layer in range(self.net.num_layers):
             if layer and self.net.dropout:
                 states = F.dropout(states, self.net.dropout, self.training)
-            ahead = self._run(states, layer, "")
-            back = reverse(self._run(reverse(states, x.lengths), layer, "_reverse"), x.lengths)
+            ahead = self._run_layer(states, layer, "")
+            back = reverse_rows(
+                self._run_layer(reverse_rows(states, x.lengths), layer, "_reverse"), x.lengths
+            )
             states = torch.cat([ahead, back], dim=2)
         return states
 
-    def _run(self, data: Tensor, layer: int, suffix: str) -> Tensor:
+    def _run_layer(self, data: Tensor, layer: int, suffix: str) -> Tensor:
         """One layer in one direction, with its weights out of the whole stack."""
-        weights = [getattr(self.net, f"{name}_l{layer}{suffix}") for name in WEIGHTS]
+        weights = [getattr(self.net, f"{name}_l{layer}{suffix}") for name in WEIGHT_NAMES]
         which = 2 * layer + (1 if suffix else 0)
         zero = data.new_zeros(1, len(data), self.net.hidden_size)
         start = [s.to(data.dtype)[which].expand_as(zero).contiguous() for s in self.starts]
@@ -171,7 +175,7 @@ class Recurrent(nn.Module):
         return (torch.gru if self.cell == "gru" else torch.rnn_tanh)(data, first, *rest)[0]
 
 
-def _lstm(x: Tensor, state: list[Tensor], W: Tensor, U: Tensor, b: Tensor, d: Tensor) -> list:
+def _lstm_step(x: Tensor, state: list[Tensor], W: Tensor, U: Tensor, b: Tensor, d: Tensor) -> list:
     """One step by the formulas; a fused one would hide how the hidden state hangs on the cell."""
     gates = F.linear(x, W, b) + F.linear(state[0], U, d)  # (B, 4*H)
     enter, keep, fresh, leave = gates.chunk(4, dim=1)

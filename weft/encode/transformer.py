@@ -8,17 +8,17 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from weft.attend.packed import prepared
-from weft.attend.transformer_block import Block
+from weft.attend.packed import pack_blocks
+from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.embed.position import Learned, Sinusoidal
+from weft.embed.activations import check_sizes
+from weft.embed.position import LearnedPositions, SinusoidalPositions
 from weft.errors import UserError
 from weft.registry import register
 
 
 @register("encoder", "transformer")
-class Transformer(nn.Module):
+class TransformerEncoder(nn.Module):
     """A stack of self-attention blocks over positions.
 
     `feed` is the inner width of the perceptrons, 4·hidden unless given. With `cls` a learned
@@ -46,7 +46,7 @@ class Transformer(nn.Module):
     ):
         super().__init__()
         where = "encoder 'transformer'"
-        sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
         if feed < 0:
             raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
         self.output_size = hidden
@@ -57,19 +57,21 @@ class Transformer(nn.Module):
         self.cls = nn.Parameter(torch.randn(hidden) * 0.02) if cls else None
         self.positions: nn.Module = nn.Identity()
         if positions != "none":
-            kind = Sinusoidal if positions == "sinusoidal" else Learned
+            kind = SinusoidalPositions if positions == "sinusoidal" else LearnedPositions
             self.positions = kind(hidden, limit)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(hidden, heads, feed or 4 * hidden, norm, dropout, activation, inner_dropout)
+            TransformerBlock(
+                hidden, heads, feed or 4 * hidden, norm, dropout, activation, inner_dropout
+            )
             for _ in range(layers)
         )
         # Pre-norm blocks leave their sum unnormalised.
         self.norm = nn.LayerNorm(hidden) if norm == "pre" else nn.Identity()
 
     def forward(self, x: Padded) -> Padded:
-        x, states = self._enter(x)
-        if ready := prepared(self.blocks):
+        x, states = self._embed(x)
+        if ready := pack_blocks(self.blocks):
             flat = states.flatten(0, 1)
             return x.with_data(self.norm(ready.last(x, lambda places: flat[places])))
         mask = None if x.full else x.mask
@@ -79,14 +81,14 @@ class Transformer(nn.Module):
 
     def weights(self, x: Padded) -> list[Tensor]:
         """Where each head of each layer looks: one (B, N, T, T) tensor a layer."""
-        x, states = self._enter(x)
+        x, states = self._embed(x)
         found = []
         for block in self.blocks:
             states, shares = block(states, x.mask, return_weights=True)
             found.append(shares)
         return found
 
-    def _enter(self, x: Padded) -> tuple[Padded, Tensor]:
+    def _embed(self, x: Padded) -> tuple[Padded, Tensor]:
         """The first states, with [CLS] in front where there is one."""
         states = self.enter(x.data)  # (B, T, H)
         if self.cls is not None:

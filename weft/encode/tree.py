@@ -15,23 +15,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.encode.tree_cells import Ordered, Summed, Tanh
-from weft.encode.tree_levels import Levels, plan
+from weft.embed.activations import check_sizes
+from weft.encode.tree_cells import ChildSumTreeLSTMCell, NaryTreeLSTMCell, TreeRNNCell
+from weft.encode.tree_levels import Levels, plan_levels
 from weft.registry import register
 
-PAIR = 2  # children of a node
+BINARY = 2  # children of a node
 
 
 @register("encoder", "tree-rnn")
-class TreeRecurrent(nn.Module):
+class TreeRNN(nn.Module):
     """h = tanh(W [left; right] + b) over binary trees (Socher et al. 2011).
 
     A leaf's state is tanh of its word's vector, as in the authors' code; with `hidden` other than
     that vector's width, of a projection of it. An only child is a left one beside nothing.
     """
 
-    reads = "trees"
+    input_kind = "trees"
     tensor = False
 
     def __init__(self, input_size: int, hidden: int = 0):
@@ -39,35 +39,39 @@ class TreeRecurrent(nn.Module):
         name = "rntn" if self.tensor else "tree-rnn"
         self.where = f"Encoder '{name}'"
         hidden = hidden or input_size
-        sensible(f"encoder '{name}'", hidden=hidden)
+        check_sizes(f"encoder '{name}'", hidden=hidden)
         self.output_size = hidden
         self.project = nn.Linear(input_size, hidden) if hidden != input_size else None
-        self.weight = nn.Parameter(torch.empty(hidden, PAIR * hidden))
+        self.weight = nn.Parameter(torch.empty(hidden, BINARY * hidden))
         self.bias = nn.Parameter(torch.zeros(hidden))
         self.slices = (
-            nn.Parameter(torch.empty(hidden, PAIR * hidden, PAIR * hidden)) if self.tensor else None
+            nn.Parameter(torch.empty(hidden, BINARY * hidden, BINARY * hidden))
+            if self.tensor
+            else None
         )
         # A node starts as the mean of its children (Socher et al. 2013, "Parsing with Compositional
         # Vector Grammars"), and the tensor hardly speaks. As their sum, states would saturate in
         # high trees, and learn only at rates too low for the words.
         with torch.no_grad():
             noise = 1 / (4 * hidden**0.5)
-            self.weight.uniform_(-noise, noise).add_(torch.eye(hidden).repeat(1, PAIR) / PAIR)
+            self.weight.uniform_(-noise, noise).add_(torch.eye(hidden).repeat(1, BINARY) / BINARY)
             if self.slices is not None:
                 self.slices.uniform_(-1 / (4 * hidden), 1 / (4 * hidden))
 
     def forward(self, x: Padded) -> Padded:
-        levels = plan(x, self.where, PAIR)
+        levels = plan_levels(x, self.where, BINARY)
         with _full_precision(x.data):
-            words = _rows(x, levels.order[: levels.leaves], self.weight)
+            words = _node_vectors(x, levels.order[: levels.leaves], self.weight)
             words = words if self.project is None else self.project(words)
             leaves = words.tanh()
-            states = Tanh.apply(leaves, self.weight, self.bias, self.slices, levels)  # (B*T, H)
-            return _padded(x, states)
+            states = TreeRNNCell.apply(
+                leaves, self.weight, self.bias, self.slices, levels
+            )  # (B*T, H)
+            return _to_padded(x, states)
 
 
 @register("encoder", "rntn")
-class TensorRecurrent(TreeRecurrent):
+class RNTN(TreeRNN):
     """h = tanh([l; r]ᵀ V [l; r] + W [l; r] + b) over binary trees, V a slice for each feature.
 
     The recursive neural tensor network of Socher et al. (2013); leaves as in 'tree-rnn'.
@@ -89,7 +93,7 @@ class TreeLSTM(nn.Module):
     `dropout` falls on the candidates, never on what a cell remembers (Semeniuta et al. 2016).
     """
 
-    reads = "trees"
+    input_kind = "trees"
 
     def __init__(
         self,
@@ -102,7 +106,7 @@ class TreeLSTM(nn.Module):
         forget_bias: float = 1.0,
     ):
         super().__init__()
-        sensible("encoder 'tree-lstm'", dropout, hidden=hidden, arity=arity)
+        check_sizes("encoder 'tree-lstm'", dropout, hidden=hidden, arity=arity)
         self.output_size = hidden
         self.arity = arity if children == "ordered" else 0
         self.all_words, self.dropout = words == "all", dropout
@@ -122,30 +126,32 @@ class TreeLSTM(nn.Module):
             self.bias[3 * hidden :] = forget_bias
 
     def forward(self, x: Padded) -> Padded:
-        levels = plan(x, "Encoder 'tree-lstm'", self.arity)
+        levels = plan_levels(x, "Encoder 'tree-lstm'", self.arity)
         H, first = self.output_size, levels.leaves
         with _full_precision(x.data):
             order = levels.order if self.all_words else levels.order[:first]
             bias = self.bias if self.all_words else self.bias[: 3 * H]
-            read = F.linear(_rows(x, order, self.word), self.word, bias)  # (N or leaves, 3|4 * H)
+            read = F.linear(
+                _node_vectors(x, order, self.word), self.word, bias
+            )  # (N or leaves, 3|4 * H)
             enter, leave, candidate = read[:first, : 3 * H].chunk(3, dim=1)
             candidate = F.dropout(candidate.tanh(), self.dropout, self.training)
             memory = enter.sigmoid() * candidate  # (leaves, H)
             leaves = leave.sigmoid() * memory.tanh()  # (leaves, H)
-            base = self._base(read[first:] if self.all_words else self.bias)
-            keep = self._keep(levels, memory)
-            cells = Ordered if self.arity else Summed
+            base = self._inner_base(read[first:] if self.all_words else self.bias)
+            keep = self._dropout_mask(levels, memory)
+            cells = NaryTreeLSTMCell if self.arity else ChildSumTreeLSTMCell
             states = cells.apply(leaves, memory, base, self.weight, keep, levels)  # (B*T, H)
-            return _padded(x, states)
+            return _to_padded(x, states)
 
-    def _base(self, read: Tensor) -> Tensor:
+    def _inner_base(self, read: Tensor) -> Tensor:
         """What inner nodes have without their children, in the order of the weights' gates."""
         if not self.arity:
             return read
         enter, leave, candidate, forget = read.chunk(4, dim=-1)
         return torch.cat([enter, leave, *[forget] * self.arity, candidate], dim=-1)
 
-    def _keep(self, levels: Levels, like: Tensor) -> Tensor:
+    def _dropout_mask(self, levels: Levels, like: Tensor) -> Tensor:
         """What dropout leaves of the candidates of inner nodes; nothing where there is none."""
         inner = levels.size - levels.leaves if self.dropout and self.training else 0
         return F.dropout(like.new_ones(inner, self.output_size), self.dropout)
@@ -156,11 +162,11 @@ def _full_precision(data: Tensor) -> torch.autocast:
     return torch.autocast(data.device.type, enabled=False)
 
 
-def _rows(x: Padded, order: Tensor, like: Tensor) -> Tensor:
+def _node_vectors(x: Padded, order: Tensor, like: Tensor) -> Tensor:
     """The vectors of the nodes at these places of the batch."""
     return x.data.flatten(0, 1).index_select(0, order).to(like.dtype)
 
 
-def _padded(x: Padded, flat: Tensor) -> Padded:
+def _to_padded(x: Padded, flat: Tensor) -> Padded:
     """States (B*T, H) as rows of the batch; their padding is zero already."""
-    return replace(x, data=flat.unflatten(0, x.data.shape[:2]), pieces=())
+    return replace(x, data=flat.unflatten(0, x.data.shape[:2]), subtokens=())

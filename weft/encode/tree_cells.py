@@ -20,10 +20,12 @@ from weft.encode.tree_levels import Levels
 
 # Both take the gradient and the result of the forward function.
 tanh_backward, sigmoid_backward = torch.ops.aten.tanh_backward, torch.ops.aten.sigmoid_backward
-CHUNK = 500_000  # numbers of a tensor's outer products made at once: 2 MB, which a cache holds
+OUTER_CHUNK_NUMBERS = (
+    500_000  # numbers of a tensor's outer products made at once: 2 MB, which a cache holds
+)
 
 
-class Tanh(torch.autograd.Function):
+class TreeRNNCell(torch.autograd.Function):
     """h = tanh(W c + b), and + cᵀ V c where there is a tensor; c the states of the children."""
 
     @staticmethod
@@ -33,8 +35,8 @@ class Tanh(torch.autograd.Function):
         H, wide = W.shape
         nodes, inner = levels.size + 1, len(levels.offsets)
         flat = (inner, H, wide) if V is not None else (0, H, wide)
-        states, below, half = _rooms(leaves, (nodes, H), (inner, wide), flat)
-        _start(states, leaves)
+        states, below, half = _allocate(leaves, (nodes, H), (inner, wide), flat)
+        _fill_leaves(states, leaves)
         # Only the symmetric part of V counts; with it, S c is also half the gradient of cᵀ V c.
         S = None if V is None else ((V + V.transpose(1, 2)) / 2).reshape(H * wide, wide).t()
         for ranks, rows, places in levels.inner():
@@ -56,7 +58,7 @@ class Tanh(torch.autograd.Function):
         levels, grad = ctx.levels, grad.index_select(0, ctx.levels.order)  # (N, H)
         W, states, below, half = ctx.saved_tensors
         H, wide = W.shape
-        up, deltas = _places(grad, levels), grad.new_empty(len(below), H)
+        up, deltas = _slot_gradients(grad, levels), grad.new_empty(len(below), H)
         for ranks, rows, places in reversed(levels.inner()):
             came = up.index_select(0, levels.above[ranks]).add_(grad[ranks])
             here = deltas[rows]
@@ -67,11 +69,11 @@ class Tanh(torch.autograd.Function):
                 down[:, None].baddbmm_(here[:, None], half[rows], alpha=2)
         first = slice(0, levels.leaves)
         leaves = up.index_select(0, levels.above[first]).add_(grad[first])
-        V = _outer(deltas, below) if ctx.tensor else None
+        V = _tensor_gradient(deltas, below) if ctx.tensor else None
         return leaves, deltas.t() @ below, deltas.sum(0), V, None
 
 
-class Ordered(torch.autograd.Function):
+class NaryTreeLSTMCell(torch.autograd.Function):
     """The N-ary Tree-LSTM (Tai et al. 2015, equations 9 to 14) above the leaves.
 
     Gates lie in the order input, output, a forget gate for each child, candidate. `base` is what
@@ -92,11 +94,11 @@ class Ordered(torch.autograd.Function):
         H, inner = leaves.shape[1], len(levels.offsets)
         A, soft = U.shape[1] // H, len(U) - H  # columns before `soft` are sigmoids
         nodes, children = (levels.size + 1, H), (inner, A, H)
-        states, cells, below, kept, gates, bounded = _rooms(
+        states, cells, below, kept, gates, bounded = _allocate(
             leaves, nodes, nodes, (inner, A * H), children, (inner, len(U)), (inner, H)
         )
-        _start(states, leaves)
-        _start(cells, memory)
+        _fill_leaves(states, leaves)
+        _fill_leaves(cells, memory)
         for ranks, rows, places in levels.inner():
             found, g, cell = levels.children[places], gates[rows], cells[ranks]
             torch.index_select(states, 0, found, out=below[rows].view(-1, H))
@@ -121,7 +123,11 @@ class Ordered(torch.autograd.Function):
         U, keep, below, kept, gates, bounded = ctx.saved_tensors
         H = grad.shape[1]
         A, soft = U.shape[1] // H, len(U) - H
-        up, past, deltas = _places(grad, levels), _places(grad, levels), torch.empty_like(gates)
+        up, past, deltas = (
+            _slot_gradients(grad, levels),
+            _slot_gradients(grad, levels),
+            torch.empty_like(gates),
+        )
         for ranks, rows, places in reversed(levels.inner()):
             found, g, d = levels.above[ranks], gates[rows], deltas[rows]
             came = up.index_select(0, found).add_(grad[ranks])
@@ -144,7 +150,7 @@ class Ordered(torch.autograd.Function):
         return leaves, past.index_select(0, first), base, deltas.t() @ below, None, None
 
 
-class Summed(torch.autograd.Function):
+class ChildSumTreeLSTMCell(torch.autograd.Function):
     """The child-sum Tree-LSTM (Tai et al. 2015, equations 2 to 8) above the leaves.
 
     Gates lie in the order input, output, candidate, forget; the last is one for each child.
@@ -163,17 +169,17 @@ class Summed(torch.autograd.Function):
     ) -> Tensor:
         H, inner = leaves.shape[1], len(levels.offsets)
         nodes, edges = (levels.size + 1, H), (len(levels.children), H)
-        states, cells, below, kept, forget, sums, gates, bounded = _rooms(
+        states, cells, below, kept, forget, sums, gates, bounded = _allocate(
             leaves, nodes, nodes, edges, edges, edges, (inner, H), (inner, 3 * H), (inner, H)
         )
-        _start(states, leaves)
-        _start(cells, memory)
+        _fill_leaves(states, leaves)
+        _fill_leaves(cells, memory)
         each = base.dim() == 2
         for ranks, rows, places in levels.inner():
             found, g, cell, f = levels.children[places], gates[rows], cells[ranks], forget[places]
             torch.index_select(states, 0, found, out=below[places])
             torch.index_select(cells, 0, found, out=kept[places])
-            sums[rows] = _sums(below[places], levels.offsets[rows])
+            sums[rows] = _segment_sums(below[places], levels.offsets[rows])
             start = base[rows] if each else base
             torch.addmm(start[..., : 3 * H], sums[rows], U[: 3 * H].t(), out=g)
             own = start[..., 3 * H :]
@@ -183,7 +189,7 @@ class Summed(torch.autograd.Function):
             g[:, : 2 * H].sigmoid_()
             g[:, 2 * H :].tanh_()
             candidate = g[:, 2 * H :] * keep[rows] if len(keep) else g[:, 2 * H :]
-            cell.copy_(_sums(f * kept[places], levels.offsets[rows]))
+            cell.copy_(_segment_sums(f * kept[places], levels.offsets[rows]))
             cell.addcmul_(g[:, :H], candidate)
             torch.tanh(cell, out=bounded[rows])
             torch.mul(g[:, H : 2 * H], bounded[rows], out=states[ranks])
@@ -197,7 +203,7 @@ class Summed(torch.autograd.Function):
         levels, grad = ctx.levels, grad.index_select(0, ctx.levels.order)  # (N, H)
         U, keep, below, kept, sums, gates, forget, bounded = ctx.saved_tensors
         H = grad.shape[1]
-        up, past = _places(grad, levels), _places(grad, levels)
+        up, past = _slot_gradients(grad, levels), _slot_gradients(grad, levels)
         deltas, forgot = torch.empty_like(gates), torch.empty_like(forget)
         for ranks, rows, places in reversed(levels.inner()):
             found, owner, g, d = (
@@ -223,14 +229,14 @@ class Summed(torch.autograd.Function):
             torch.addmm(shared, forgot[places], U[3 * H :], out=up[places])
         first = levels.above[: levels.leaves]
         leaves = up.index_select(0, first).add_(grad[: levels.leaves])
-        base = _base(deltas, forgot, levels) if ctx.each else None
+        base = _base_gradient(deltas, forgot, levels) if ctx.each else None
         if base is None:
             base = torch.cat([deltas.sum(0), forgot.sum(0)])
         weight = torch.cat([deltas.t() @ sums, forgot.t() @ below])
         return leaves, past.index_select(0, first), base, weight, None, None
 
 
-def _rooms(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
+def _allocate(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
     """Tensors to be filled, out of one allocation.
 
     Many of a few MB each would be given back to the system after every step, and asked for again.
@@ -240,20 +246,20 @@ def _rooms(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
     return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _start(room: Tensor, leaves: Tensor) -> None:
+def _fill_leaves(room: Tensor, leaves: Tensor) -> None:
     """Fill in the leaves; the row after the last node is a child that is none."""
     room[: len(leaves)] = leaves
     room[-1] = 0
 
 
-def _places(grad: Tensor, levels: Levels) -> Tensor:
+def _slot_gradients(grad: Tensor, levels: Levels) -> Tensor:
     """Room for what comes down to each child; the row after the last is what a root gets."""
     out = grad.new_empty(len(levels.children) + 1, grad.shape[1])
     out[-1] = 0
     return out
 
 
-def _sums(values: Tensor, offsets: Tensor) -> Tensor:
+def _segment_sums(values: Tensor, offsets: Tensor) -> Tensor:
     """Sums of the runs of rows that begin at the offsets.
 
     As bags of embeddings: a third of the time of `index_add_` on a CPU, and on a GPU always added
@@ -263,7 +269,7 @@ def _sums(values: Tensor, offsets: Tensor) -> Tensor:
     return F.embedding_bag(every, values, offsets, mode="sum")
 
 
-def _base(deltas: Tensor, forgot: Tensor, levels: Levels) -> Tensor:
+def _base_gradient(deltas: Tensor, forgot: Tensor, levels: Levels) -> Tensor:
     """The gradient at every inner node of what does not come from its children."""
     starts = [places.start for _, _, places in levels.inner()]
     sizes = [rows.stop - rows.start for _, rows, _ in levels.inner()]
@@ -271,14 +277,14 @@ def _base(deltas: Tensor, forgot: Tensor, levels: Levels) -> Tensor:
         return deltas.new_zeros(0, 4 * forgot.shape[1])
     every = torch.repeat_interleave(torch.tensor(starts), torch.tensor(sizes))
     offsets = levels.offsets + every.to(deltas.device)
-    return torch.cat([deltas, _sums(forgot, offsets)], dim=1)
+    return torch.cat([deltas, _segment_sums(forgot, offsets)], dim=1)
 
 
-def _outer(deltas: Tensor, below: Tensor) -> Tensor:
+def _tensor_gradient(deltas: Tensor, below: Tensor) -> Tensor:
     """Σ over nodes of delta ⊗ c ⊗ c, the gradient of a tensor."""
     H, wide = deltas.shape[1], below.shape[1]
     out = deltas.new_zeros(wide, H * wide)
-    size = max(1, CHUNK // (H * wide))
+    size = max(1, OUTER_CHUNK_NUMBERS // (H * wide))
     room = deltas.new_empty(min(size, len(below)), H, wide)
     for d, c in zip(deltas.split(size), below.split(size), strict=True):
         product = torch.mul(d[:, :, None], c[:, None], out=room[: len(d)])

@@ -50,10 +50,10 @@ class Levels:
         ]
 
 
-def plan(x: Padded, where: str, arity: int = 0) -> Levels:
+def plan_levels(x: Padded, where: str, arity: int = 0) -> Levels:
     """The levels of a batch; with `arity`, each inner node has so many places, filled in order."""
-    rows, parents, order = _nodes(x, where)
-    heights = _heights(parents, rows, where)
+    rows, parents, order = _real_nodes(x, where)
+    heights = _node_heights(parents, rows, where)
     by_height = np.argsort(heights, kind="stable")
     rank = np.empty_like(by_height)
     rank[by_height] = np.arange(len(rank))
@@ -99,7 +99,7 @@ def plan(x: Padded, where: str, arity: int = 0) -> Levels:
     return Levels(starts.tolist(), edges.tolist(), *moved.split([len(a) for a in arrays]))
 
 
-def _nodes(x: Padded, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _real_nodes(x: Padded, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of every real node: its row, its parent among all nodes or -1, its place in the batch."""
     if x.parents is None:
         raise UserError(
@@ -123,7 +123,7 @@ def _nodes(x: Padded, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rows, np.where(found < 0, -1, first[rows] + found), order
 
 
-def _heights(parents: np.ndarray, rows: np.ndarray, where: str) -> np.ndarray:
+def _node_heights(parents: np.ndarray, rows: np.ndarray, where: str) -> np.ndarray:
     """The longest way from each node down to a leaf."""
     heights = np.full(len(parents), -1, dtype=np.int64)
     waiting = np.bincount(parents[parents >= 0], minlength=len(parents))

@@ -14,7 +14,7 @@ from torch import Tensor
 from weft.batch import Padded
 from weft.batch.indexer import Row
 from weft.embed.contextual import Contextual
-from weft.encode.transformer import Transformer
+from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
 from weft.explain.words import Piece, placed
 from weft.model import Model
@@ -46,7 +46,7 @@ class Heads:
 
 def attends(model: Model) -> bool:
     """Whether there are weights on the tokens of a text."""
-    return isinstance(model.encoder, Transformer) or _weighs(model) or follows(model)
+    return isinstance(model.encoder, TransformerEncoder) or _weighs(model) or follows(model)
 
 
 def has_heads(model: Any) -> bool:
@@ -54,7 +54,7 @@ def has_heads(model: Any) -> bool:
     pre-trained."""
     if getattr(model, "encoder", None) is None:
         return False
-    return isinstance(model.encoder, Transformer) or any(
+    return isinstance(model.encoder, TransformerEncoder) or any(
         hasattr(embedder, "weights") for embedder in model.embedders
     )
 
@@ -93,7 +93,7 @@ def token_weights(
             pieces[row.text] += [
                 (*place, weight)
                 for place, span, weight in zip(places, row.spans.tolist(), kept, strict=True)
-                if span != [0, 0] or not engine.indexer.framed
+                if span != [0, 0] or not engine.indexer.never_empty
             ]
     return [_shares(found) for found in pieces]
 
@@ -140,7 +140,7 @@ def _read(
 
     With it comes which of several windows it is, in words; None of a text in which nothing is read.
     """
-    if engine.model.fills:
+    if engine.model.is_mlm:
         text = given if isinstance(given, str) else given.text
         (blank, _), *_ = with_blanks(text, engine.indexer, "input")
         ids = torch.from_numpy(blank.ids.astype(np.int64))[None].to(engine.runtime.device)
@@ -157,7 +157,7 @@ def _read(
     alone = Padded(
         source.data[at : at + 1, :size],
         source.lengths[at : at + 1],
-        tuple(piece[at : at + 1, :size] for piece in source.pieces),
+        tuple(piece[at : at + 1, :size] for piece in source.subtokens),
         second=None if second is None else second[at : at + 1],
     )
     return row, alone, which
@@ -198,9 +198,9 @@ def _looking(
     The steps of a network that reads words by their pieces are those pieces.
     """
     model, tokenizer = engine.model, engine.indexer.tokenizer
-    if model.apart and source.second is not None:
+    if model.is_bi_encoder and source.second is not None:
         middle = int(source.second[0])
-        sides = zip(source.sides(), (tokens[:middle], tokens[middle:]), ORDER, strict=True)
+        sides = zip(source.split_pair(), (tokens[:middle], tokens[middle:]), ORDER, strict=True)
         for side, own, which in sides:
             for kind, steps, layers, _ in _looking(engine, side, own):
                 yield f"{kind}, {which} text", steps, layers, 0
@@ -209,16 +209,16 @@ def _looking(
     tables = model.parts["embedder"]
     kinds = [spec["kind"] for spec in (tables if isinstance(tables, list) else [tables])]
     networks: list[Any] = list(model.embedders)
-    for kind, embedder, given in zip(kinds, networks, model.given(source), strict=True):
+    for kind, embedder, given in zip(kinds, networks, model.embedder_inputs(source), strict=True):
         if isinstance(embedder, Contextual) and hasattr(embedder, "weights"):
-            read = embedder.read(given)
-            own = tokens if tokens and not given.pieces else [
+            read = embedder.step_ids(given)
+            own = tokens if tokens and not given.subtokens else [
                 display_word(tokenizer, i) for i in read.data[0].tolist()
             ]  # fmt: skip
             yield kind, own, embedder.weights(read), second  # type: ignore[operator]
-    if isinstance(model.encoder, Transformer):
+    if isinstance(model.encoder, TransformerEncoder):
         embedded = model.embed(source)
-        joint = model.pair is not None and not model.apart and source.second is not None
+        joint = model.pair is not None and not model.is_bi_encoder and source.second is not None
         front = model.encoder.leading
         own = ["[CLS]"] * front + tokens
         weights = model.encoder.weights(model.pair(embedded) if joint else embedded)
@@ -251,7 +251,7 @@ def _flow(model: Model, source: Padded) -> Tensor:
     states = model.encoder(embedded)
     final = _read_by_pool(model, states)  # (B, T)
     encoder = model.encoder
-    if isinstance(encoder, Transformer):
+    if isinstance(encoder, TransformerEncoder):
         flow = rollout(encoder.weights(embedded), states.mask)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
     if follows(model):
@@ -268,7 +268,7 @@ def followed(network: Any, source: Padded) -> Tensor:
     layers, mask = network.weights(source), source.mask
     if network.mix is None:
         return rollout(layers, mask)
-    shares = network.mix.shares.float().tolist()
+    shares = network.mix.weights.float().tolist()
     return sum(s * rollout(layers[:n], mask) for n, s in enumerate(shares))  # type: ignore[return-value]
 
 
@@ -277,7 +277,10 @@ def between_words(network: Any, given: Padded) -> Tensor:
 
     What stands around the sentence keeps its share for itself.
     """
-    flow, owners = followed(network, network.read(given)), network.owners(given)  # (B, S, S)
+    flow, owners = (
+        followed(network, network.step_ids(given)),
+        network.word_indices(given),
+    )  # (B, S, S)
     words = torch.arange(given.data.shape[1], device=owners.device)
     inside = (owners[:, None] == words[:, None]).float()  # (B, T, S)
     read = inside / inside.sum(2, keepdim=True).clamp(min=1)

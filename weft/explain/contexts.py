@@ -137,7 +137,7 @@ def _engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
     engine: Any = predictor.engine
     if (
         not isinstance(engine, NeuralEngine)
-        or engine.model.speaks
+        or engine.model.is_lm
         or engine.reads in ("vectors", "trees")
     ):
         raise UserError(
@@ -149,7 +149,7 @@ def _engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
     networks = [e for e in engine.model.embedders if hasattr(e, "layers") and callable(e.layers)]
     if len(networks) != 1:
         raise UserError("--layer is for models of a pre-trained network; this one has none.")
-    most = len(networks[0].levels()) - 1  # type: ignore[operator, arg-type]
+    most = len(networks[0].layer_groups()) - 1  # type: ignore[operator, arg-type]
     if not 0 <= layer <= most:
         raise UserError(f"--layer should be from 0 (the words alone) to {most}, got {layer}.")
     return engine
@@ -181,7 +181,7 @@ def _states(
     for rows, source in engine.batches(texts):
         with torch.inference_mode():
             states = model.encode(model.embed(source)) if layer is None else None
-            for embedder, given in zip(model.embedders, model.given(source), strict=True):
+            for embedder, given in zip(model.embedders, model.embedder_inputs(source), strict=True):
                 if layer is not None and callable(getattr(embedder, "layers", None)):
                     states = _layer(embedder, given, layer)
         assert states is not None

@@ -70,7 +70,7 @@ def written(predictor: Predictor, given: str | Example) -> Writing:
     text = example.text if vectors else asked(predictor, example).text
     rows, source = next(engine.batches([example if vectors else text]))
     with torch.inference_mode():
-        reading = engine.model.read(source)
+        reading = engine.model.run(source)
         head: Any = engine.model.head
         steps: list[BeamState] = []
         hypotheses, chosen = _searched(reading.scores, head, steps)
@@ -117,7 +117,7 @@ def answer_chances(predictor: Predictor, texts: Sequence[str], answer: Sequence[
     out = np.full(len(texts), np.nan)
     for rows, source in engine.batches(texts):
         with torch.inference_mode():
-            scores = engine.model.read(source).scores
+            scores = engine.model.run(source).scores
             sums = _sums(head.decoder.step, scores.start(), head.first, answer, len(rows))
         for row, value in zip(rows, sums.tolist(), strict=True):
             if np.isnan(out[row.text]):  # of a long text, the first window

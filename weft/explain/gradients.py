@@ -136,12 +136,12 @@ def unknown(source: Padded, token: int = SPECIALS.index(UNK), kept: Tensor | Non
     ids = torch.full_like(source.data, token)
     if kept is not None:
         ids = torch.where(kept, source.data, ids)
-    return replace(source, data=ids, pieces=tuple(torch.zeros_like(p) for p in source.pieces))
+    return replace(source, data=ids, subtokens=tuple(torch.zeros_like(p) for p in source.subtokens))
 
 
 def scores(model: Model, embedded: Padded) -> Tensor:
     """(B, C) the model from its embedded steps on."""
-    vector, _ = model.pooled(model.encode(embedded))
+    vector, _ = model.pool_states(model.encode(embedded))
     return model.head(vector)
 
 

@@ -29,7 +29,7 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
         return ()
     if writes(predictor):
         return _of_texts(predictor)
-    if predictor.by_word:
+    if predictor.is_structured:
         from weft.explain.token_level import methods_at
 
         return methods_at(predictor)
@@ -39,7 +39,7 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
     from weft.explain.attention import attends
 
     model = cast("NeuralEngine", engine).model
-    looks = (ATTENTION,) if attends(model) and not model.apart else ()
+    looks = (ATTENTION,) if attends(model) and not model.is_bi_encoder else ()
     return (INTEGRATED, GRADIENT, OCCLUSION, *looks)
 
 
@@ -82,7 +82,7 @@ def explain(
         raise UserError("Explain a list of texts, not a single string.")
     if steps < 1:
         raise UserError(f"steps should be 1 or more, got {steps}.")
-    if predictor.by_word or writes(predictor) or unweighed(predictor):
+    if predictor.is_structured or writes(predictor) or unweighed(predictor):
         raise UserError(
             "Only answers about a whole text can be explained: a class, classes, a number. Of a "
             "model that answers at every word, weft.explain.run explains one word at a time; of "

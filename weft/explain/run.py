@@ -97,7 +97,7 @@ def study(
                 "what it says. Leave them out."
             )
         return _unweighed(predictor, examples)
-    if predictor.by_word:
+    if predictor.is_structured:
         some = tuple(filter(None, names))
         return _by_word(
             predictor, examples, some, target=target or "", compare=compare, word=word,

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from weft.encode.transformer import Transformer
+from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError, near_miss, unknown_name
 from weft.explain.attention import follows
 from weft.explain.explanation import At, Chances, Explanation, Target, Word
@@ -26,7 +26,7 @@ from weft.tasks.task import Answer
 from weft.text.annotation import schemes
 from weft.text.example import CharSpans, Example, Tally, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_spaced_words
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 LISTED = 40  # words of a sentence that a message lists
 
@@ -48,7 +48,7 @@ def methods_at(predictor: Predictor) -> tuple[str, ...]:
     if not isinstance(predictor.engine, NeuralEngine):
         return ()
     model = predictor.engine.model
-    looks = isinstance(model.encoder, Transformer) or follows(model)
+    looks = isinstance(model.encoder, TransformerEncoder) or follows(model)
     return (INTEGRATED, GRADIENT, OCCLUSION, *((ATTENTION,) if looks else ()))
 
 
@@ -182,7 +182,7 @@ def _ready(predictor: Predictor, one: str | Example) -> Example:
 def number_in(example: Example, word: str) -> int:
     """The place of a word that is named by its number, from 1, or by itself."""
     words = example.words
-    if 1 <= (whole_number(word) or 0) <= len(words):
+    if 1 <= (parse_integer(word) or 0) <= len(words):
         return int(word) - 1
     folded = [each.casefold() for each in words]
     if word in words:

@@ -17,7 +17,7 @@ from weft.decode.heads.biaffine import IGNORED
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.crf_dp import accumulation_dtype
 from weft.decode.heads.tag import TagOutput
-from weft.encode.transformer import Transformer
+from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
 from weft.explain.attention import between_words, follows, rollout
 from weft.explain.explanation import Target
@@ -101,16 +101,16 @@ class Spot:
     def _slopes_of_pieces(self, table: nn.Embedding, target: Target, steps: int) -> np.ndarray:
         """(W,) the same from the pieces on that a pre-trained network reads, summed over words."""
         network: Any = self.model.embedders[0]
-        (given,) = self.model.given(self.source)
-        read, owners = network.read(given), network.owners(given)  # (1, S)
+        (given,) = self.model.embedder_inputs(self.source)
+        read, owners = network.step_ids(given), network.word_indices(given)  # (1, S)
         with torch.no_grad():
             embedded = read.with_data(table(read.data))  # (1, S, E)
             nothing = table(read.data.masked_fill(owners >= 0, self.piece - 1))
 
         def score(model: Model, points: Padded) -> Tensor:
             times = len(points)
-            pieces = tuple(piece.repeat(times, 1, 1) for piece in self.source.pieces)
-            again = replace(repeated(self.source, times), pieces=pieces)
+            pieces = tuple(piece.repeat(times, 1, 1) for piece in self.source.subtokens)
+            again = replace(repeated(self.source, times), subtokens=pieces)
             with instead(table, points.data):
                 return self._read(model, model.embed(again))
 
@@ -133,13 +133,13 @@ class Spot:
         found = torch.zeros(self.source.data.shape[1], device=self.source.data.device)
         found[self.step] = 1
         with torch.inference_mode():
-            if isinstance(encoder, Transformer):
+            if isinstance(encoder, TransformerEncoder):
                 layers = encoder.weights(model.embed(self.source))  # (1, N, T, T) each
                 flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
                 front = encoder.leading
                 found = flow[self.step + front, front:]
             if follows(model):
-                (given,) = model.given(self.source)
+                (given,) = model.embedder_inputs(self.source)
                 found = found @ between_words(model.embedders[0], given)[0]
         return found.double().cpu().numpy()
 
@@ -150,12 +150,12 @@ class Spot:
         gone = torch.from_numpy(steps).to(self.source.data.device)
         nothing = unknown(self.source)
         if self.model.subwords:
-            nothing.pieces[0][:, :, 0] = self.piece
-        pieces = zip(self.source.pieces, nothing.pieces, strict=True)
+            nothing.subtokens[0][:, :, 0] = self.piece
+        pieces = zip(self.source.subtokens, nothing.subtokens, strict=True)
         return replace(
             repeated(self.source, len(hidden)),
             data=torch.where(gone, nothing.data, self.source.data),
-            pieces=tuple(torch.where(gone[:, :, None], none, own) for own, none in pieces),
+            subtokens=tuple(torch.where(gone[:, :, None], none, own) for own, none in pieces),
         )
 
     def _read(self, model: Model, embedded: Padded) -> Tensor:
@@ -239,6 +239,6 @@ def through(chain: CRF, emissions: Tensor, step: int) -> Tensor:
 
 def _alone(source: Padded, b: int) -> Padded:
     length = int(source.lengths[b])
-    pieces = tuple(p[b : b + 1, :length] for p in source.pieces)
+    pieces = tuple(p[b : b + 1, :length] for p in source.subtokens)
     parents = None if source.parents is None else source.parents[b : b + 1, :length]
     return Padded(source.data[b : b + 1, :length], source.lengths[b : b + 1], pieces, parents)

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft.batch import Padded, Store, for_reading
-from weft.model import Model, Reading
-from weft.runtime import Runtime, threads
+from weft.batch import Padded, TokenStore, inference_batches
+from weft.model import Model, ModelOutput
+from weft.runtime import Runtime, use_threads
 
 MAX_ROWS, MAX_TOKENS = 256, 16384  # of a batch that is only read: no gradients, so it may be larger
 SINGLE_THREAD_STEPS = (
@@ -18,36 +18,36 @@ SINGLE_THREAD_STEPS = (
 
 
 def forward_batches(
-    model: Model, store: Store, runtime: Runtime
-) -> Iterator[tuple[np.ndarray, Reading]]:
+    model: Model, store: TokenStore, runtime: Runtime
+) -> Iterator[tuple[np.ndarray, ModelOutput]]:
     """The row numbers and the reading of each batch, shortest rows first."""
-    yield from _batches(model, store, runtime, model.read)
+    yield from _batches(model, store, runtime, model.run)
 
 
 def frozen_features(
-    model: Model, store: Store, runtime: Runtime
+    model: Model, store: TokenStore, runtime: Runtime
 ) -> Iterator[tuple[np.ndarray, tuple[Tensor, ...]]]:
     """The row numbers of each batch, and what networks that do not learn make of its steps."""
-    yield from _batches(model, store, runtime, model.known)
+    yield from _batches(model, store, runtime, model.frozen_features)
 
 
 def _batches(
-    model: Model, store: Store, runtime: Runtime, read: Callable[[Padded], Any]
+    model: Model, store: TokenStore, runtime: Runtime, read: Callable[[Padded], Any]
 ) -> Iterator[tuple[np.ndarray, Any]]:
     model.eval()
     with torch.inference_mode():
-        for batch in for_reading(store, rows=MAX_ROWS, budget=MAX_TOKENS):
+        for batch in inference_batches(store, rows=MAX_ROWS, budget=MAX_TOKENS):
             alone = batch.source.data.numel() <= SINGLE_THREAD_STEPS
-            with runtime.autocast(), threads(1 if alone else 0):
+            with runtime.autocast(), use_threads(1 if alone else 0):
                 found = read(batch.source.to(runtime.device))
             yield batch.rows, found
 
 
 def collect_outputs(
     model: Model,
-    store: Store,
+    store: TokenStore,
     runtime: Runtime,
-    select: Callable[[Reading], Tensor] = lambda reading: reading.scores,
+    select: Callable[[ModelOutput], Tensor] = lambda reading: reading.scores,
 ) -> np.ndarray:
     """(rows, scores), or whatever else is taken from each reading, in the store's order."""
     found, order = [], []
@@ -60,7 +60,7 @@ def collect_outputs(
     return out
 
 
-def decode_batches(model: Model, store: Store, runtime: Runtime) -> list[Any]:
+def decode_batches(model: Model, store: TokenStore, runtime: Runtime) -> list[Any]:
     """What a model that answers at every word says of each row, in the store's order."""
     out: list[Any] = [None] * len(store)
     for rows, answers in _batches(model, store, runtime, model):

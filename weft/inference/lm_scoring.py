@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from weft.batch import Padded
-from weft.batch.bucketing import in_order
+from weft.batch.bucketing import order_batches
 from weft.model import Model
 from weft.runtime import Runtime
 
@@ -103,7 +103,7 @@ def score_windows(
         )
     ]
     lengths = np.array([row.high - row.low for row in rows], np.int64)
-    for chosen in in_order(lengths, rows=MAX_ROWS, budget=MAX_TOKENS):
+    for chosen in order_batches(lengths, rows=MAX_ROWS, budget=MAX_TOKENS):
         batch = [rows[i] for i in chosen]
         # What is read lies one before what is foretold, unless both sides of it are.
         back = 0 if head.is_bidirectional else 1

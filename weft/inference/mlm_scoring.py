@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from weft.batch import Padded
-from weft.batch.bucketing import in_order
+from weft.batch.bucketing import order_batches
 from weft.batch.documents import Documents
-from weft.batch.mlm_collator import Masked, Masking
+from weft.batch.mlm_collator import Masking, MLMLoader
 from weft.model import Model
 from weft.runtime import Runtime
 
@@ -34,11 +34,11 @@ def score_documents(
     out = np.zeros((len(documents), 6))
     rows = max(1, min(MAX_ROWS, MAX_TOKENS // masking.window))
     with torch.inference_mode():
-        for batch, _ in Masked(documents, masking, rows=rows, seed=seed, epochs=1):
+        for batch, _ in MLMLoader(documents, masking, rows=rows, seed=seed, epochs=1):
             with runtime.autocast():
-                scores = model.read(batch.source.to(runtime.device)).scores
+                scores = model.run(batch.source.to(runtime.device)).scores
                 found = scores.score_rows(batch.target.to(runtime.device))
-            np.add.at(out, documents.owner(batch.rows), found.cpu().numpy())
+            np.add.at(out, documents.document_of(batch.rows), found.cpu().numpy())
     return out
 
 
@@ -51,14 +51,14 @@ def predict_masked(
     lengths = np.array([len(row.ids) for row in rows], np.int64)
     words = torch.from_numpy(allowed).to(runtime.device)
     count = min(count, len(allowed))
-    for chosen in in_order(lengths, rows=MAX_ROWS, budget=MAX_TOKENS):
+    for chosen in order_batches(lengths, rows=MAX_ROWS, budget=MAX_TOKENS):
         batch = [rows[i] for i in chosen]
         source = Padded.from_rows([row.ids for row in batch]).to(runtime.device)
         sizes = [len(row.steps) for row in batch]
         owner = torch.arange(len(batch)).repeat_interleave(torch.tensor(sizes))
         steps = torch.tensor([step for row in batch for step in row.steps])
         with torch.inference_mode(), runtime.autocast():
-            scores = model.read(source).scores
+            scores = model.run(source).scores
             logp = scores.words(owner.to(runtime.device), steps.to(runtime.device))  # (K, V)
         best = logp[:, words].topk(count, 1)
         ids = words[best.indices].cpu().numpy()

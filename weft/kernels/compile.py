@@ -4,10 +4,10 @@ from typing import Any
 
 from torch import nn
 
-SHAPES = 64  # that one function is compiled for, in all models of a process together
+MAX_COMPILED_SHAPES = 64  # that one function is compiled for, in all models of a process together
 
 
-class Quick(nn.Module):
+class Compilable(nn.Module):
     """What is worth compiling by itself, where anything is."""
 
 
@@ -16,35 +16,37 @@ def compile_blocks(model: nn.Module, **options: Any) -> int:
 
     Names and weights stay as they are. The compiler runs when a block first meets a shape.
     """
-    found = _quick(model)
+    found = _compilable_modules(model)
     if found:
-        many_shapes()
+        raise_recompile_limit()
     for module in found:
         module.compile(**options)
     return len(found)
 
 
-def many_shapes() -> None:
+def raise_recompile_limit() -> None:
     """Let one function be compiled for more than torch's eight shapes, over all models."""
     from torch._dynamo import config
 
-    config.recompile_limit = max(config.recompile_limit, SHAPES)
+    config.recompile_limit = max(config.recompile_limit, MAX_COMPILED_SHAPES)
 
 
-def undo(model: nn.Module) -> int:
+def uncompile_blocks(model: nn.Module) -> int:
     """Let them compute as they are written again; how many were compiled."""
-    found = [module for module in _quick(model) if module._compiled_call_impl is not None]
+    found = [
+        module for module in _compilable_modules(model) if module._compiled_call_impl is not None
+    ]
     for module in found:
         module._compiled_call_impl = None
     return len(found)
 
 
-def failed(error: BaseException) -> bool:
+def is_compiler_error(error: BaseException) -> bool:
     """Whether an error came from the compiler, not from what was compiled."""
     from torch._dynamo.exc import TorchDynamoException
 
     return isinstance(error, TorchDynamoException)
 
 
-def _quick(model: nn.Module) -> list[Quick]:
-    return [module for module in model.modules() if isinstance(module, Quick)]
+def _compilable_modules(model: nn.Module) -> list[Compilable]:
+    return [module for module in model.modules() if isinstance(module, Compilable)]

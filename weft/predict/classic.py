@@ -22,7 +22,7 @@ class ClassicEngine:
     ) -> None:
         self.part, self.space = part, space
         # What answers for words, or foretells them, goes through a text word by word.
-        by_word = getattr(part, "by_word", False) or getattr(part, "task", "") == "language"
+        by_word = getattr(part, "is_structured", False) or getattr(part, "task", "") == "language"
         self.characters, self.policy = 0 if by_word else characters, policy
         if hasattr(part, "states"):
             self.states = part.states

@@ -13,13 +13,13 @@ from weft.errors import UserError
 from weft.metrics import Measure
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, chunk_size
 from weft.predict.preprocess import preprocess
-from weft.registry import typed
+from weft.registry import check_types
 from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer
 from weft.text.example import UNKNOWN_WORDS, Example, GoldAnswers, Tally, WordAnnotations
 
 
-@typed
+@check_types
 def evaluate(
     predictor: Predictor,
     examples: Iterable[Example],

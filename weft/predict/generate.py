@@ -69,7 +69,7 @@ class GenerationBatch:
     beyond: int = 0  # how many ids these have, over those of the vocabulary
 
 
-@registry.typed
+@registry.check_types
 def generate(
     model: Predictor | str | Path,
     prompts: str | Sequence[Any] = "",  # texts, or arrays
@@ -264,14 +264,14 @@ class Generator:
         given = [self._engine_input(*one) for one in zip(prompts, names, strict=True)]
         for rows, source in engine.batches(given):
             for row in rows:
-                if row.read < 1:
+                if row.read_fraction < 1:
                     most = engine.indexer.limit
                     told = f"{most} tokens" if most else f"{engine.indexer.characters:,} characters"
                     raise UserError(
                         f"{names[row.text]} is longer than the {told} that this model reads. "
                         "Shorten it, or cut it into several."
                     )
-            job = self._first_step(engine.model.read(source).scores, settings)
+            job = self._first_step(engine.model.run(source).scores, settings)
             strangers = [
                 self.space.strangers(row.words, getattr(given[row.text], "fields", ()))
                 for row in rows
@@ -324,7 +324,7 @@ class Generator:
         room = [len(forced)] * len(prompts) if forced else ()
         return AllowedPhrases(first, then, size=self.size + beyond, eos=self.eos, forced=room)
 
-    def strange(self, prompts: Sequence[str]) -> list[str]:
+    def is_random_next(self, prompts: Sequence[str]) -> list[str]:
         """The words of some prompts that the model has no id for, each once.
 
         A model that copies or reads vectors needs none; records are checked slot by slot.

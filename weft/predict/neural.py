@@ -12,8 +12,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from weft.batch import Padded, Store, for_reading
-from weft.batch.documents import tokenised
+from weft.batch import Padded, TokenStore, inference_batches
+from weft.batch.documents import encode_documents
 from weft.batch.indexer import Indexer, Row
 from weft.errors import UserError, unknown_name
 from weft.inference.forward import (
@@ -25,13 +25,13 @@ from weft.inference.forward import (
 )
 from weft.inference.lm_scoring import reverse_text, score_texts
 from weft.inference.mlm_scoring import score_documents
-from weft.kernels.cpu.linear import LAYERS
-from weft.model import Model, Reading
+from weft.kernels.cpu.linear import LINEAR_BY_DTYPE
+from weft.model import Model, ModelOutput
 from weft.predict.fill_mask import fill
 from weft.predict.predictor import CHUNK_TEXTS, EngineOutput, Predictor, load
 from weft.predict.preprocess import add_parses, parse_or_text
-from weft.registry import fits, plain, trusted
-from weft.runtime import Runtime, on
+from weft.registry import describe_type, fits, trusted_packages
+from weft.runtime import Runtime, select_runtime
 from weft.storage import atomic_write
 from weft.tasks.annotation import Found, Place
 from weft.tasks.extractive_qa import Window, pointed
@@ -68,19 +68,21 @@ class NeuralEngine:
 
     def scores(self, texts: Sequence[str], parts: bool = False) -> EngineOutput:
         """Scores of each text; the windows of a long one count equally."""
-        if self.model.speaks:
+        if self.model.is_lm:
             return self._score_lm(texts)
-        if self.model.fills:
+        if self.model.is_mlm:
             plain = [one if isinstance(one, str) else one.text for one in texts]
             return EngineOutput(*fill(plain, self.model, self.indexer, self.runtime))
-        if self.model.by_word and self.model.reads == "pairs":
+        if self.model.is_structured and self.model.input_kind == "pairs":
             return self._score_passages(texts)
-        if self.model.by_word:
+        if self.model.is_structured:
             return self._score_words(texts)
         store, rows = self._tokenise(texts, spans=parts)
         owners = np.array([row.text for row in rows])
         covered, read = _coverage(rows, len(texts))
-        if not parts or self.model.reads == "pairs":  # places in two texts would not tell which
+        if (
+            not parts or self.model.input_kind == "pairs"
+        ):  # places in two texts would not tell which
             found = collect_outputs(self.model, store, self.runtime)
             return EngineOutput(_average_windows(found, owners, len(texts)), covered, read=read)
         found = np.empty((0, 0))
@@ -111,7 +113,7 @@ class NeuralEngine:
         for row, (table, chances) in zip(
             rows, decode_batches(self.model, store, self.runtime) if rows else (), strict=True
         ):
-            if not row.read:
+            if not row.read_fraction:
                 continue  # nothing was read, so there is nothing to say
             places = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
             fields = getattr(given[row.text], "fields", ())
@@ -144,11 +146,11 @@ class NeuralEngine:
     @property
     def turns(self) -> bool:
         """Whether it is a language model that can also be asked from the end."""
-        return self.model.speaks and bool(self.model.head.has_backward_lm)
+        return self.model.is_lm and bool(self.model.head.has_backward_lm)
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
         """What a language model makes of each text: see `weft.tasks.language.Listener`."""
-        if not self.model.speaks:
+        if not self.model.is_lm:
             raise UserError("Only a language model can say how probable a text is.")
         space = Speech(self.indexer.tokenizer, lines=self.model.parts["task"]["lines"])
         head: Any = self.model.head
@@ -188,7 +190,7 @@ class NeuralEngine:
 
     def judged(self, texts: Iterable[str], task: Any, space: Any) -> Iterator[Judged]:
         """What each document costs a model that fills in hidden words."""
-        found = tokenised(((text, 0) for text in texts), space.tokenizer, task.whole_words)
+        found = encode_documents(((text, 0) for text in texts), space.tokenizer, task.whole_words)
         masking = task.masking(space, self.model.frame, phases=False)
         for row in score_documents(self.model, found, masking, self.runtime, SEED).tolist():
             yield Judged(*row)
@@ -209,9 +211,9 @@ class NeuralEngine:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, H) the vector each text was pooled into."""
-        if self.model.speaks:
+        if self.model.is_lm:
             raise UserError("A language model has no vector for a whole text.")
-        if self.model.by_word:
+        if self.model.is_structured:
             raise UserError("A tagger has no vector for a whole text; `states` has one a word.")
         if self.model.pair is not None and any(isinstance(one, str) for one in texts):
             self._check_single()
@@ -225,7 +227,7 @@ class NeuralEngine:
 
     def _check_single(self) -> None:
         """A text by itself has a vector only where each is read without the other."""
-        if not self.model.pair.single:
+        if not self.model.pair.has_text_vectors:
             kind = self.model.parts["pair"]["kind"]
             raise UserError(
                 f"A model with [pair] kind '{kind}' reads two texts at once, and has no vector for "
@@ -234,7 +236,7 @@ class NeuralEngine:
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """(T, H) the encoder's vector for each token, and (T, 2) where it stands in the text."""
-        if self.model.speaks:
+        if self.model.is_lm:
             raise UserError("A language model has no encoder, and so no states to show yet.")
         store, rows = self._tokenise([text], spans=True)
         if not rows:
@@ -253,7 +255,7 @@ class NeuralEngine:
     def batches(self, texts: Sequence[Any]) -> Iterator[tuple[list[Row], Padded]]:
         """The texts as the model meets them: rows with their offsets, and the batch they make."""
         store, rows = self._tokenise(texts, spans=True)
-        for batch in for_reading(store, rows=MAX_ROWS, budget=MAX_TOKENS):
+        for batch in inference_batches(store, rows=MAX_ROWS, budget=MAX_TOKENS):
             yield [rows[i] for i in batch.rows], batch.source.to(self.runtime.device)
 
     @contextlib.contextmanager
@@ -261,20 +263,20 @@ class NeuralEngine:
         """Full precision for a while: what is recorded must not depend on how rows are batched."""
         usual, self.runtime = self.runtime, replace(self.runtime, half=False)
         read: list[Any] = [e for e in self.model.embedders if hasattr(e, "numbers")]
-        numbers = [embedder.numbers for embedder in read]
+        numbers = [embedder.weight_dtype for embedder in read]
         for embedder in read:
-            embedder.numbers = "float32"
+            embedder.weight_dtype = "float32"
         try:
             yield
         finally:
             self.runtime = usual
             for embedder, kept in zip(read, numbers, strict=True):
-                embedder.numbers = kept
+                embedder.weight_dtype = kept
 
     def quantise_weights(self, weights: str, where: str) -> None:
         """Let pre-trained networks read with weights of this kind, on a processor."""
-        if weights not in LAYERS:
-            raise unknown_name("choice", weights, LAYERS, "weights")
+        if weights not in LINEAR_BY_DTYPE:
+            raise unknown_name("choice", weights, LINEAR_BY_DTYPE, "weights")
         read: list[Any] = [e for e in self.model.embedders if hasattr(e, "blocks")]
         if weights != "float32" and not read:
             raise UserError(
@@ -282,14 +284,14 @@ class NeuralEngine:
                 "weights; a decoder that writes has generate.weight_dtype."
             )
         for embedder in read:
-            embedder.numbers = weights
+            embedder.weight_dtype = weights
 
     def save(self, folder: Path) -> None:
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
         with atomic_write(folder / "weights.safetensors") as part:
             save_file(weights, part)
         self.indexer.tokenizer.save(folder / "tokenizer.json")
-        keep(self.indexer.cuts, folder / SEGMENTER_FILE)
+        keep(self.indexer.segmenter, folder / SEGMENTER_FILE)
         if self.parser is not None:
             self.parser.save(folder / PARSER_FOLDER)
 
@@ -308,7 +310,7 @@ class NeuralEngine:
 
         try:
             shapes = {name: entry.shape for name, entry in read_header(path).items()}
-            check_network(make, shapes, path, trusted=bool(trusted()))
+            check_network(make, shapes, path, trusted=bool(trusted_packages()))
             model = make()
             model.load_state_dict(load_file(path), strict=True)
         except FileNotFoundError:
@@ -325,47 +327,51 @@ class NeuralEngine:
             if (folder / PARSER_FOLDER).is_dir()
             else None
         )
-        return cls(model, index, on(device), parser)
+        return cls(model, index, select_runtime(device), parser)
 
     @property
     def reads(self) -> str:
         """What it wants to be given: a "text", its "words", "trees" or "vectors"."""
-        return self.model.reads
+        return self.model.input_kind
 
     @property
     def note(self) -> str:
         """What one should know of its figures, and of the layers it takes its vectors from."""
         mixes = [getattr(embedder, "mix", None) for embedder in self.model.embedders]
-        taken = [f"layers of the pre-trained network: {m.told}" for m in mixes if m is not None]
+        taken = [f"layers of the pre-trained network: {m.summary}" for m in mixes if m is not None]
         return "; ".join(filter(None, [getattr(self.model.head, "note", ""), *taken]))
 
     @property
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
-    def _tokenise(self, texts: Sequence[Any], spans: bool = False) -> tuple[Store, list[Row]]:
-        reads, rows = self.model.reads, []
+    def _tokenise(self, texts: Sequence[Any], spans: bool = False) -> tuple[TokenStore, list[Row]]:
+        reads, rows = self.model.input_kind, []
         features = self.model.features
         two = reads == "pairs" and not any(isinstance(one, str) for one in texts)
-        store = Store(self.indexer.kinds, trees=reads == "trees", features=features, pairs=two)
+        store = TokenStore(
+            self.indexer.subtoken_kinds, trees=reads == "trees", features=features, pairs=two
+        )
         if reads == "trees":
-            found = self.indexer.trees(self._with_trees(texts))
+            found = self.indexer.tree_rows(self._with_trees(texts))
         elif reads == "words":
-            found = self.indexer.sentences(texts)
+            found = self.indexer.sentence_rows(texts)
         elif reads == "vectors":
             given = [Example(one) if isinstance(one, str) else one for one in texts]
-            found = self.indexer.matrices(given, features)
+            found = self.indexer.feature_rows(given, features)
         else:
             plain = [one if isinstance(one, str) else one.text for one in texts]
             others = [one.other or "" for one in texts] if two else ()
             found = self.indexer.rows(plain, spans=spans, others=others)
         for row in found:
-            store.append(row.ids, 0, pieces=row.pieces, parents=row.parents, second=row.second)
+            store.append(
+                row.ids, 0, subtokens=row.subtokens, parents=row.parents, second=row.second
+            )
             rows.append(row)
         return store.close(), rows
 
     def _collect_weights(
-        self, rows: list[Row], chosen: np.ndarray, reading: Reading, pieces: list[list[Any]]
+        self, rows: list[Row], chosen: np.ndarray, reading: ModelOutput, pieces: list[list[Any]]
     ) -> None:
         if reading.weights is None:
             return
@@ -402,7 +408,7 @@ def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, 
         ("max_characters", characters, int),
     ):  # fmt: skip
         if not fits(value, hint):
-            raise UserError(f"{path}: data.{name} should be {plain(hint)}, got {value!r}.")
+            raise UserError(f"{path}: data.{name} should be {describe_type(hint)}, got {value!r}.")
     if limit < 0 or characters < 0 or not 0 <= overlap < 1:  # type: ignore[operator]
         raise UserError(
             f"{path}: data.max_tokens is {limit}, data.overlap {overlap}: out of range."
@@ -415,7 +421,7 @@ def passage_window(model: Model, row: Row, passage: str, text: int) -> Window:
     assert row.spans is not None
     places = row.spans.copy()
     places[: row.second] = 0
-    return Window(text, passage, places[row.second :] if model.apart else places)
+    return Window(text, passage, places[row.second :] if model.is_bi_encoder else places)
 
 
 def make_indexer(
@@ -434,9 +440,9 @@ def make_indexer(
     limits = [n for n in (limit or None, model.limit) if n is not None]
     most = min(limits, default=None)
     return Indexer(
-        tokenizer, model.piece_makers, most, policy, model.whole, cuts, model.beyond, model.frame,
-        model.subwords, overlap, model.reads_ids,
-        0 if model.speaks or model.fills else characters,
+        tokenizer, model.subtoken_encoders, most, policy, model.needs_full_sentence, cuts,
+        model.extended_vocab_start, model.frame, model.subwords, overlap, model.reads_ids,
+        0 if model.is_lm or model.is_mlm else characters,
     )  # fmt: skip
 
 
@@ -444,7 +450,7 @@ def _coverage(rows: Sequence[Row], count: int) -> tuple[np.ndarray, np.ndarray]:
     """(texts,) The coverage of each text, and the fraction of its tokens that its rows hold."""
     covered, read = np.zeros(count), np.zeros(count)
     for row in rows:
-        covered[row.text], read[row.text] = row.coverage, row.read
+        covered[row.text], read[row.text] = row.coverage, row.read_fraction
     return covered, read
 
 

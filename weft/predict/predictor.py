@@ -21,7 +21,7 @@ from weft.predict.golden import (
     input_json,
     replay_golden,
 )
-from weft.storage import ESCAPED, replacing_folder, write_text
+from weft.storage import ESCAPE_SURROGATES, atomic_write_folder, write_text
 from weft.tasks.annotation import Structure
 from weft.tasks.task import Answer, Space, Task, built
 from weft.text.example import Example, Tally
@@ -109,7 +109,7 @@ class Predictor:
                 )
 
     @property
-    def by_word(self) -> bool:
+    def is_structured(self) -> bool:
         """Whether it answers about the words of a text, and not only about the whole."""
         return hasattr(self.task, "gold")
 
@@ -144,9 +144,9 @@ class Predictor:
         if isinstance(one, str):
             return one
         ready = one
-        if one.tree is not None and self.by_word and hasattr(self.task, "prepare"):
+        if one.tree is not None and self.is_structured and hasattr(self.task, "prepare"):
             ready = self.task.prepare(one, Tally())
-        return ready if self.by_word and ready.words else one.text
+        return ready if self.is_structured and ready.words else one.text
 
     def embed(self, texts: Sequence[Input]) -> np.ndarray:
         """(texts, H) sentence vectors; of pairs, what a model of two texts makes of both."""
@@ -174,7 +174,7 @@ class Predictor:
 
     def save(self, folder: str | Path, golden: Sequence[Input] = (), record: Any = None) -> None:
         """Write the model as one folder; `golden` texts are stored with their answers."""
-        with replacing_folder(folder) as part:
+        with atomic_write_folder(folder) as part:
             self._write(part, golden, record)
 
     def _write(self, folder: Path, golden: Sequence[Input], record: Any) -> None:
@@ -191,7 +191,7 @@ class Predictor:
             + "\n"
             for t, a in zip(golden, answer_exact(self, golden), strict=True)
         ]
-        write_text(folder / GOLDEN, "".join(lines), errors=ESCAPED)
+        write_text(folder / GOLDEN, "".join(lines), errors=ESCAPE_SURROGATES)
         about = {"format": FORMAT, "config": self.config, "golden": len(lines)}
         _write_json(folder / "model.json", about)
 
@@ -203,8 +203,8 @@ def _model_json(folder: str | Path) -> registry.Source:
     return lambda name: str(own / "model.json")
 
 
-@registry.typed
-@registry.trusts(_model_json, saved=True)
+@registry.check_types
+@registry.with_trust(_model_json, saved=True)
 def load(
     folder: str | Path,
     *,
@@ -375,7 +375,7 @@ def _read_model_json(path: Path) -> dict[str, Any]:
                 f"{path}: damaged ([{name}] should hold settings, found "
                 f"{json.dumps(section)[:60]}). Restore it or train again."
             )
-    model = configuration.parts_of(config)
+    model = configuration.model_sections(config)
     if missing := [name for name in ("task", "data", *model) if name not in config]:
         gone = "], [".join(missing)
         raise UserError(f"{path}: damaged (it has no [{gone}]). Restore it or train again.")
@@ -393,4 +393,4 @@ def _read_json(path: Path) -> Any:
 
 def _write_json(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-    write_text(path, text, errors=ESCAPED)
+    write_text(path, text, errors=ESCAPE_SURROGATES)

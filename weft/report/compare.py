@@ -34,7 +34,7 @@ from weft.run.data import Data, choose_columns, example_source, read_mode, valid
 from weft.run.split import Splits, choose_holdout
 from weft.run.text_scores import TEXT_TASKS
 from weft.run.train import infer_task_settings, resolve_config
-from weft.storage import copy_folder, locked, write_text
+from weft.storage import copy_folder, lock_folder, write_text
 from weft.tasks.task import built
 from weft.text.example import Tally
 from weft.text.formats.parallel import resolve_files
@@ -58,7 +58,7 @@ def _alone(run: Callable[P, list[Row]]) -> Callable[P, list[Row]]:
         files = given["files"]
         if isinstance(files, str) or not files:
             return run(*args, **options)  # which says what is wrong with them
-        with locked(Path(given.get("output") or folder_for(files[0])), "comparing") as note:
+        with lock_folder(Path(given.get("output") or folder_for(files[0])), "comparing") as note:
             if note:
                 print(f"note: {note}", file=sys.stderr, flush=True)
             return run(*args, **options)
@@ -66,8 +66,8 @@ def _alone(run: Callable[P, list[Row]]) -> Callable[P, list[Row]]:
     return compare
 
 
-@registry.typed
-@registry.trusts(lambda files: lambda name: "")
+@registry.check_types
+@registry.with_trust(lambda files: lambda name: "")
 @_alone
 def compare(
     files: str | Sequence[str],
@@ -180,7 +180,7 @@ class Subject:
 
 def _trust_flags() -> list[str]:
     """Return the options that trust what is trusted here."""
-    return [word for package in registry.trusted() for word in ("--trust", package)]
+    return [word for package in registry.trusted_packages() for word in ("--trust", package)]
 
 
 def _of_task(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class ClassicRun:
         return isinstance(self.task, Language)
 
     @property
-    def by_word(self) -> bool:
+    def is_structured(self) -> bool:
         """Whether the task is about the words of a text, and not about the whole."""
         return hasattr(self.task, "gold")
 
@@ -132,9 +132,9 @@ class ClassicRun:
                 else f"classic '{kind}' reads two texts. Set task.kind to 'pair-classify' or "
                 "'pair-score'."
             )
-        if getattr(self.part, "by_word", False) and not isinstance(self.task, Tag):
+        if getattr(self.part, "is_structured", False) and not isinstance(self.task, Tag):
             raise UserError(f"classic '{kind}' tags words. Set task.kind to 'tag'.")
-        if self.by_word and not getattr(self.part, "by_word", False):
+        if self.is_structured and not getattr(self.part, "is_structured", False):
             raise UserError(
                 f"classic '{kind}' answers about whole texts, and this task asks about their "
                 "words. For tags, use --recipe crf."
@@ -159,21 +159,21 @@ class ClassicRun:
                 if self.data.on_bad_row == "error":
                     raise
                 continue  # a label of dev that training does not have; the notes will say so
-            if not self.by_word:
+            if not self.is_structured:
                 short, share = truncate_text(example, self.data.max_characters, self.data.truncate)
                 assert isinstance(short, Example)
                 example = short
                 if share < 1:
                     tally.add(f"{name} texts read only in part", f"{example.where} ({share:.0%})")
-            texts.append(example if self.by_word or self.pairs else example.text)
-            if len(targets) % TOKENISE_CHUNK_TEXTS == 0 and not self.by_word:
+            texts.append(example if self.is_structured or self.pairs else example.text)
+            if len(targets) % TOKENISE_CHUNK_TEXTS == 0 and not self.is_structured:
                 row = np.asarray(targets[-1])  # of several labels, a number for each that there is
                 require_memory(
                     row.nbytes * (len(targets) + TOKENISE_CHUNK_TEXTS),
                     f"A table of {len(targets):,} texts by {row.size:,} labels",
                     "Merge or drop rare labels, or train on fewer texts.",
                 )
-        return texts, targets if self.by_word else np.array(targets)
+        return texts, targets if self.is_structured else np.array(targets)
 
     def _tokenise(self, source: Source | None, tally: Tally | None = None) -> Iterator[np.ndarray]:
         """The ids of every text, read once, as far as somebody asks for them."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.attend.lora import merge
+from weft.attend.lora import merge_lora
 from weft.config import Config
 from weft.convert.checkpoint import Checkpoint
 from weft.convert.export import ExportedCheckpoint, export_checkpoint
@@ -22,7 +22,7 @@ from weft.model import Model
 from weft.predict.neural import NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor, load
 from weft.run.train import resolve_config, versions
-from weft.runtime import on
+from weft.runtime import select_runtime
 from weft.tasks.task import built
 from weft.tensorfile import build_on_meta
 from weft.text.annotation.schemes import OUTSIDE
@@ -77,7 +77,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     if weights.left:
         notes.append(f"left out, since nothing asks for it: {join_names(weights.left)}")
     limits = full["data"]["max_tokens"], full["data"]["truncate"]
-    engine = NeuralEngine(model, make_indexer(model, tokenizer, *limits), on("cpu"))
+    engine = NeuralEngine(model, make_indexer(model, tokenizer, *limits), select_runtime("cpu"))
     predictor = Predictor(engine, made, known, full)
     record = {
         "parameters": predictor.parameters,
@@ -102,7 +102,7 @@ def export(
     if not isinstance(predictor.engine, NeuralEngine):
         raise UserError(f"{model}: a model without a network; there is no checkpoint of it.")
     network = copy.deepcopy(predictor.engine.model)
-    merge(network)
+    merge_lora(network)
     made = export_checkpoint(
         dict(network.state_dict()),
         {**predictor.config, **network.parts},

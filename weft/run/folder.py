@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from weft.errors import OutOfMemory, UserError, explain_memory, out_of_memory
-from weft.storage import LOCK, WriteError, cannot_write, remove_leftovers
+from weft.errors import OutOfMemory, UserError, is_out_of_memory, out_of_memory_message
+from weft.storage import LOCK_FILE, WriteError, cannot_write, remove_leftovers
 
 DISK_FULL_ERRORS = {
     errno.ENOSPC,
@@ -55,7 +55,7 @@ def clear_folder(folder: Path, resume: bool) -> None:
 
 
 def _contents(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} - {LOCK}
+    return {path.name for path in folder.iterdir()} - {LOCK_FILE}
 
 
 def _is_failed_run(folder: Path, present: set[str]) -> bool:
@@ -98,9 +98,9 @@ def explain_failures(folder: Path, doing: str, advice: str) -> Iterator[None]:
             places = f"{folder}, {tempfile.gettempdir()} or the cache of a compiler"
             failed = cannot_write(f"a temporary file (in {places})", error.strerror or str(error))
             raise WriteError(f"{failed} {_recovery_hint(folder, 'make room')}") from error
-        if isinstance(error, UserError) or not out_of_memory(error):
+        if isinstance(error, UserError) or not is_out_of_memory(error):
             raise
-        told = explain_memory(error, doing)
+        told = out_of_memory_message(error, doing)
         raise OutOfMemory(f"{told} {advice} {_recovery_hint(folder, 'change that')}") from error
 
 

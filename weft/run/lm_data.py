@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.batch import Store
-from weft.batch.lm_windows import Forms, Pieces, Stream
+from weft.batch import TokenStore
+from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
 from weft.errors import UserError
 from weft.inference.lm_scoring import reverse_text, score_texts
 from weft.model import Model
@@ -24,7 +24,7 @@ TOKENISE_CHUNK_TEXTS = 10_000  # texts tokenised together
 MIN_EPOCH_UPDATES = 10  # updates of an epoch, below which hardly anything is learned in it
 
 
-def build_stream(run: "NeuralRun", model: Model) -> Stream:
+def build_stream(run: "NeuralRun", model: Model) -> TokenStream:
     """The training texts, one after the other."""
     head: Any = model.head
     forms = None
@@ -34,8 +34,8 @@ def build_stream(run: "NeuralRun", model: Model) -> Stream:
         head.decoder.set_vocabulary(
             [space.tokenizer.decode([i]) for i in range(len(space.tokenizer))]
         )
-        forms = Forms(head.pieces)
-    out = Stream(head.first, run.folder, forms=forms)
+        forms = TokenTypes(head.pieces)
+    out = TokenStream(head.first, run.folder, token_types=forms)
     place = ""
     for example, ids, words in _tokenise(run, run.splits.train, "train", forms is not None):
         out.append(ids, example.line, words)
@@ -73,12 +73,12 @@ def few_updates_note(tokens: int, window: int, settings: Settings) -> str:
     return f"{told}; with --set train.batch_size={batch} it has {-(-tokens // (batch * each))}"
 
 
-def tokenise_dev(run: "NeuralRun", model: Model) -> Store | None:
+def tokenise_dev(run: "NeuralRun", model: Model) -> TokenStore | None:
     """The dev texts, where there are any, each with its length in words and characters."""
     if run.splits.dev is None:
         return None
     make: Any = model.head.pieces
-    out = Store(int(make is not None), folder=run.folder)
+    out = TokenStore(int(make is not None), folder=run.folder)
     for example, ids, words in _tokenise(run, run.splits.dev, "dev", make is not None):
         pieces = () if make is None else (make(words),)
         out.append(ids, run.task.target(example, run.space), example.line, pieces)
@@ -103,13 +103,13 @@ def _tokenise(
     run.tally.open = False
 
 
-def make_batches(found: Stream, model: Model, settings: Settings) -> Pieces:
+def make_batches(found: TokenStream, model: Model, settings: Settings) -> LMLoader:
     """The batches of a stream: in order for a model that carries its state, otherwise shuffled."""
     head: Any = model.head
     rows = windows_per_batch(len(found), head.window, settings)
-    return Pieces(
+    return LMLoader(
         found, rows=rows, window=head.window, seed=settings.seed, epochs=settings.epochs,
-        in_order=head.is_stateful, both=head.is_bidirectional,
+        in_order=head.is_stateful, targets_in_input=head.is_bidirectional,
     )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def windows_per_batch(tokens: int, window: int, settings: Settings) -> int:
     return max(1, min(settings.batch_size, settings.max_tokens // window, tokens))
 
 
-def evaluate(model: Model, store: Store, task: Any, space: Any, runtime: Runtime) -> Any:
+def evaluate(model: Model, store: TokenStore, task: Any, space: Any, runtime: Runtime) -> Any:
     """The measure of texts that follow each other, in both directions where the model has them."""
     measure = _evaluate_direction(model, store, task, space, runtime)
     if model.head.has_backward_lm:
@@ -127,7 +127,7 @@ def evaluate(model: Model, store: Store, task: Any, space: Any, runtime: Runtime
 
 
 def _evaluate_direction(
-    model: Model, store: Store, task: Any, space: Any, runtime: Runtime, backward: bool = False
+    model: Model, store: TokenStore, task: Any, space: Any, runtime: Runtime, backward: bool = False
 ) -> Any:
     measure, head = task.measure(space), model.head
     widest: Any = getattr(head.decoder, "widest", 0)
@@ -136,7 +136,7 @@ def _evaluate_direction(
     def tokens(i: int) -> np.ndarray:
         found = store.row(i).astype(np.int64)
         if head.pieces is not None:
-            own = store.pieces(i)  # (T, W)
+            own = store.subtokens(i)  # (T, W)
             found = np.column_stack([found, own, np.zeros((len(own), widest - own.shape[1]), int)])
         return reverse_text(found) if backward else found
 

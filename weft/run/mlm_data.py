@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from weft.batch.documents import Documents, tokenised
-from weft.batch.mlm_collator import Masked
+from weft.batch.documents import Documents, encode_documents
+from weft.batch.mlm_collator import MLMLoader
 from weft.errors import UserError
 from weft.inference.mlm_scoring import score_documents
 from weft.model import Model
@@ -43,7 +43,7 @@ def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Do
             yield example.text, example.line
 
     run.tally.open = True
-    found = tokenised(texts(), space.tokenizer, task.whole_words, run.folder)
+    found = encode_documents(texts(), space.tokenizer, task.whole_words, run.folder)
     run.tally.open = False
     return found
 
@@ -60,11 +60,11 @@ def training_documents(run: "NeuralRun", model: Model) -> Documents:
         )
     found = tokenise_documents(run, run.splits.train, "train")
     assert found is not None
-    if task.next and len(found.written) < 2:
+    if task.next and len(found.nonempty) < 2:
         raise UserError(
-            f"{run.data.train or 'The training text'}: {len(found.written)} document, and to learn "
-            "what follows takes at least 2. Put blank lines between documents, say what a line is "
-            "(data.documents = sentences, paragraphs or lines), or set task.next=false and "
+            f"{run.data.train or 'The training text'}: {len(found.nonempty)} document, and to "
+            "learn what follows takes at least 2. Put blank lines between documents, say what a "
+            "line is (data.documents = sentences, paragraphs or lines), or set task.next=false and "
             "pool.kind=mean."
         )
     if told := few_updates_note(found.size, task.window, run.settings):
@@ -74,11 +74,11 @@ def training_documents(run: "NeuralRun", model: Model) -> Documents:
 
 def make_batches(
     found: Documents, model: Model, task: Any, space: Any, settings: Settings
-) -> Masked:
+) -> MLMLoader:
     """The batches of documents in which words are hidden."""
     masking = task.masking(space, model.frame)
     rows = windows_per_batch(found.size, task.window, settings)
-    return Masked(found, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
+    return MLMLoader(found, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
 
 
 def evaluate(model: Model, found: Documents, task: Any, space: Any, runtime: Runtime) -> Any:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from weft import registry
-from weft.batch import Store
+from weft.batch import TokenStore
 from weft.batch.documents import Documents
-from weft.config import Config, parts_of
+from weft.config import Config, model_sections
 from weft.errors import UserError
 from weft.model import Model, fill
 from weft.predict.neural import SEGMENTER_FILE, NeuralEngine, make_indexer
@@ -20,7 +20,7 @@ from weft.run.folder import disk_space_warning
 from weft.run.split import Splits
 from weft.run.tokenise import DevReference, SplitTokeniser
 from weft.run.trainer import Trainer, TrainingData
-from weft.runtime import Runtime, seed_everything, threads
+from weft.runtime import Runtime, seed_everything, use_threads
 from weft.tasks.task import Space, Task
 from weft.text.example import Example, Tally
 from weft.text.formats.features import load_matrix
@@ -34,7 +34,7 @@ from weft.train.settings import Settings
 
 def fill_sections(config: Config) -> dict[str, Any]:
     """The model's sections with every default written in."""
-    missing = [name for name in parts_of(config.sections) if name not in config]
+    missing = [name for name in model_sections(config.sections) if name not in config]
     if missing:
         raise UserError(
             f"The configuration has no [{'], ['.join(missing)}]. Start from a recipe: "
@@ -80,7 +80,7 @@ class NeuralRun:
 
     def fit(self, resume: bool) -> NeuralEngine:
         """Train to the end and give back the best model as an engine."""
-        with threads(self.settings.threads):
+        with use_threads(self.settings.threads):
             seed_everything(self.settings.seed)
             tokenizer, cuts = self.learn_tokenizer(resume)
             model = self.build_model(tokenizer, resume)
@@ -90,11 +90,11 @@ class NeuralRun:
             lengths = data.overlap, data.max_characters
             index = make_indexer(model, tokenizer, data.max_tokens, data.truncate, cuts, *lengths)
             train: TrainingData
-            dev: Store | Documents | None
+            dev: TokenStore | Documents | None
             held = self.splits.dev
-            if model.speaks:
+            if model.is_lm:
                 train, dev = lm_data.build_stream(self, model), lm_data.tokenise_dev(self, model)
-            elif model.fills:
+            elif model.is_mlm:
                 train = mlm_data.training_documents(self, model)
                 dev = mlm_data.tokenise_documents(self, held, "dev")
             else:

@@ -16,7 +16,7 @@ from weft.convert.load_weights import load_weights
 from weft.convert.locate import locate
 from weft.convert.tensors import read_safetensors
 from weft.convert.tokenizer import TOKENIZER_FILE, kind_of
-from weft.embed.elmo import embedder_of, network_of
+from weft.embed.elmo import embedder_section, network_weights
 from weft.errors import UserError
 from weft.model import Model
 from weft.predict.predictor import model_folder, saved_config
@@ -102,7 +102,7 @@ def _open_weft_folder(folder: Path) -> PretrainedSource:
     if embedder is None and decoder is not None and decoder["kind"] == "gpt":
         embedder = {"kind": "gpt", **{name: decoder[name] for name in DECODER_OPTIONS}}
     elif embedder is None and decoder is not None and decoder["kind"] == "elmo":
-        embedder = embedder_of(decoder)
+        embedder = embedder_section(decoder)
     if embedder is None:
         raise UserError(
             f"{folder}: a model whose vectors know no context. To start from a pre-trained "
@@ -235,7 +235,7 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
                     "weights: it may forget what it knows. 2e-5 to 5e-5 is usual; or set "
                     "embedder.frozen=true"
                 )
-    if model.speaks and (name := getattr(model.head.decoder, "model", "")):
+    if model.is_lm and (name := getattr(model.head.decoder, "model", "")):
         found = open_checkpoint(str(name))
         decoder: Any = model.head.decoder
         weights = _strip_prefix(found.weights(task), DECODER_PREFIX)
@@ -250,7 +250,7 @@ def _embedder_weights(weights: Mapping[str, Tensor], parts: Mapping[str, Any]) -
         return own
     specs = parts["embedder"] if isinstance(parts["embedder"], list) else [parts["embedder"]]
     if any(spec["kind"] == "elmo" for spec in specs):
-        return network_of(weights)
+        return network_weights(weights)
     spoken = _strip_prefix(weights, DECODER_PREFIX)
     # What scores words stays behind: only who reads them is wanted.
     return {

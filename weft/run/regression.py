@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from weft.batch import Store
+from weft.batch import TokenStore
 from weft.classic.linear.regularisation import GRIDS, choose, fit_for
 from weft.classic.linear.regularisation import scores as linear_scores
 from weft.errors import UserError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GRID = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
-def fit_head(run: "NeuralRun", model: Model, train: Store, dev: Store | None) -> None:
+def fit_head(run: "NeuralRun", model: Model, train: TokenStore, dev: TokenStore | None) -> None:
     """Compute the vector of every text once, fit the head on them and write its weights."""
     from threadpoolctl import threadpool_limits
 
@@ -60,6 +60,6 @@ def fit_head(run: "NeuralRun", model: Model, train: Store, dev: Store | None) ->
             run.heard(len(train), known)
 
 
-def _compute_vectors(run: "NeuralRun", model: Model, store: Store, name: str) -> np.ndarray:
+def _compute_vectors(run: "NeuralRun", model: Model, store: TokenStore, name: str) -> np.ndarray:
     run.watch.say(f"computing the vectors of {name}: {len(store):,} texts")
     return collect_outputs(model, store, run.runtime, lambda reading: reading.vector)

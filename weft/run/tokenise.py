@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.batch import Store
+from weft.batch import TokenStore
 from weft.batch.indexer import Indexer, Row
 from weft.errors import UserError
-from weft.model import UNKNOWN, Model
+from weft.model import UNKNOWN_ID, Model
 from weft.predict.neural import passage_window
 from weft.run.data import Data, Source, labelled_only
 from weft.tasks.annotation import Found
@@ -51,7 +51,7 @@ class SplitTokeniser:
     )  # of each dev row, where texts are measured
     examples: int = 0  # of a split that have become rows
 
-    def tokenise(self, examples: Source, name: str) -> Store:
+    def tokenise(self, examples: Source, name: str) -> TokenStore:
         """Tokenise a split once; what is cut or left out goes into the tally."""
         model = self.model
         if model.pooling == "decoder" and self.index.policy == "windows":
@@ -65,11 +65,11 @@ class SplitTokeniser:
                 'Choose another, such as "windows".'
             )
         self.examples = 0
-        columns = getattr(self.space, "width", 0) if model.by_word else 0
-        trees = model.reads == "trees"
-        store = Store(
-            self.index.kinds, self.folder, columns=columns, trees=trees,
-            features=model.features, pairs=model.reads == "pairs",
+        columns = getattr(self.space, "width", 0) if model.is_structured else 0
+        trees = model.input_kind == "trees"
+        store = TokenStore(
+            self.index.subtoken_kinds, self.folder, columns=columns, trees=trees,
+            features=model.features, pairs=model.input_kind == "pairs",
         )  # fmt: skip
         self.tally.open = True
         rows = self.watch.reading(
@@ -77,7 +77,7 @@ class SplitTokeniser:
         )
         kept = self._with_targets(self._training_instances(rows, name))
         while chunk := list(islice(kept, TOKENISE_CHUNK_TEXTS)):
-            if model.reads in ("text", "pairs", "vectors"):
+            if model.input_kind in ("text", "pairs", "vectors"):
                 self._tokenise_texts(chunk, store, name)
             else:
                 self._tokenise_words(chunk, store, name)
@@ -100,23 +100,27 @@ class SplitTokeniser:
                     raise
                 self.tally.add("unknown labels skipped", example.where)
 
-    def _tokenise_words(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
+    def _tokenise_words(
+        self, chunk: list[tuple[Example, Any]], store: TokenStore, name: str
+    ) -> None:
         """Rows of words, or of the nodes of trees."""
         given = [example for example, _ in chunk]
-        trees = self.model.reads == "trees"
-        for row in self.index.trees(given) if trees else self.index.sentences(given):
+        trees = self.model.input_kind == "trees"
+        for row in self.index.tree_rows(given) if trees else self.index.sentence_rows(given):
             example, target = chunk[row.text]
-            if self.model.reads == "words" and not self.model.whole:
+            if self.model.input_kind == "words" and not self.model.needs_full_sentence:
                 target = target[row.start : row.start + len(row.ids)]
             self._count_unknown(row, example, name)
-            store.append(row.ids, target, example.line, row.pieces, row.parents)
+            store.append(row.ids, target, example.line, row.subtokens, row.parents)
 
     def _count_unknown(self, row: Row, example: Example, name: str) -> None:
         """Count a text some of whose words the model cannot tell apart."""
-        if row.read and row.coverage < row.read:
+        if row.read_fraction and row.coverage < row.read_fraction:
             self.tally.add(f"{name} {UNKNOWN_WORDS}", f"{example.where} ({row.unknown})")
 
-    def _tokenise_texts(self, chunk: list[tuple[Example, Any]], store: Store, name: str) -> None:
+    def _tokenise_texts(
+        self, chunk: list[tuple[Example, Any]], store: TokenStore, name: str
+    ) -> None:
         """Rows of the tokens of texts, or of vectors."""
         self._check_lengths(chunk)
         task: Any = self.task
@@ -134,16 +138,18 @@ class SplitTokeniser:
                 self.asked.append(
                     DevReference(task.right(example), row.words, example.fields, window)
                 )
-            if row.read < 1:
+            if row.read_fraction < 1:
                 what = f"{name} texts read only in part"
-                self.tally.add(what, f"{example.where} ({row.read:.0%})")
+                self.tally.add(what, f"{example.where} ({row.read_fraction:.0%})")
             self._count_unknown(row, example, name)
             if row.clipped:
                 self.tally.add(f"{name} texts with words too long to spell out", example.where)
-            if beyond := self.model.beyond:  # what was cut off the source cannot be copied
+            if (
+                beyond := self.model.extended_vocab_start
+            ):  # what was cut off the source cannot be copied
                 seen = (target < beyond) | np.isin(target, row.ids)
-                target = np.where(seen, target, UNKNOWN)
-            store.append(row.ids, target, example.line, row.pieces, second=row.second)
+                target = np.where(seen, target, UNKNOWN_ID)
+            store.append(row.ids, target, example.line, row.subtokens, second=row.second)
         self.examples += len(chunk)
 
     def _locate_answer(self, target: Any, window: Window, example: Example, name: str) -> Any:
@@ -165,8 +171,8 @@ class SplitTokeniser:
             return given[i].where
 
         if self.model.features:
-            return self.index.matrices(given, self.model.features, where)
-        others = [e.other or "" for e in given] if self.model.reads == "pairs" else ()
+            return self.index.feature_rows(given, self.model.features, where)
+        others = [e.other or "" for e in given] if self.model.input_kind == "pairs" else ()
         return self.index.rows([example.text for example in given], where, others=others)
 
     def _check_lengths(self, chunk: list[tuple[Example, Any]]) -> None:
@@ -180,7 +186,7 @@ class SplitTokeniser:
 
 
 def predictions_and_references(
-    rows: Iterable[Any], asked: Sequence[DevReference], store: Store
+    rows: Iterable[Any], asked: Sequence[DevReference], store: TokenStore
 ) -> tuple[list[Any], Any]:
     """What was decoded of each row, and what is right."""
     windows = [own.window for own in asked if own.window is not None]

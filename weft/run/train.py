@@ -27,7 +27,7 @@ from weft.metrics import Figure
 from weft.predict.evaluate import evaluate, missing_label_error
 from weft.predict.predictor import CHUNK_TEXTS, Engine, Predictor, load
 from weft.predict.preprocess import preprocess
-from weft.progress import announced
+from weft.progress import with_progress
 from weft.run.data import (
     Data,
     Source,
@@ -41,7 +41,7 @@ from weft.run.data import (
 from weft.run.folder import check_writable, clear_folder, explain_failures
 from weft.run.settings import read_settings
 from weft.run.split import Splits, open_splits
-from weft.storage import jsonl, locked, write_text
+from weft.storage import atomic_jsonl, lock_folder, write_text
 from weft.tasks.task import Space, Task, built
 from weft.text.annotation import trees
 from weft.text.example import Example, Tally
@@ -82,8 +82,8 @@ class RunResult:
         return f"RunResult({'; '.join(told) or 'nothing measured'})"
 
 
-@registry.typed
-@registry.trusts(lambda config: config.origin_of)
+@registry.check_types
+@registry.with_trust(lambda config: config.origin_of)
 def train(
     config: Config,
     output: str | Path,
@@ -102,7 +102,7 @@ def train(
     Parts from outside Weft are imported only from packages in `trust`.
     """
     full, folder = resolve_config(config), Path(output)
-    with locked(folder) as note:
+    with lock_folder(folder) as note:
         check_writable(folder, resume, overwrite)
         return _train(
             config, full, folder, splits, device, resume, quiet, on_evaluate, [note] if note else []
@@ -141,15 +141,15 @@ def _train(
             else splits.train()
         )
         place = f"reading {data.train or 'the training part'}"
-        space = task.space(announced(rows, place, quiet))
+        space = task.space(with_progress(rows, place, quiet))
         _check_metric(settings.metric, task, space)
         if not skip:
             _check_labels(task, space, splits, manner)
     runtime = None
     if "classic" not in full:
-        from weft.runtime import on
+        from weft.runtime import select_runtime
 
-        runtime = on(device, settings.precision)
+        runtime = select_runtime(device, settings.precision)
     if resume:
         _check_same_model(folder, full)
     clear_folder(folder, resume)
@@ -241,7 +241,7 @@ def _evaluate_and_save(
     for name, source in (("dev", splits.dev), ("test", splits.test)):
         if source is None or _is_empty(source):
             continue
-        with jsonl(folder / "predictions.jsonl") as file:
+        with atomic_jsonl(folder / "predictions.jsonl") as file:
             tally.open = name == "test"
             measure = evaluate(
                 predictor, source(), on_bad_row=data.on_bad_row, tally=tally, predictions=file
@@ -453,7 +453,7 @@ def _check_same_model(folder: Path, full: dict[str, Any]) -> None:
     path = folder / "config.toml"
     # Filled in again: since it began, there may be new options, with their defaults.
     earlier = resolve_config(configuration.load(path)) if path.is_file() else full
-    for name in ("task", *configuration.NEURAL, "pair", "target", "decoder", "classic"):
+    for name in ("task", *configuration.NEURAL_SECTIONS, "pair", "target", "decoder", "classic"):
         first, now = ({name: sections.get(name, {})} for sections in (earlier, full))
         if configuration.dumps(first) != configuration.dumps(now):
             raise UserError(

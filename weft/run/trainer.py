@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from weft.batch import Batches, Position, Store, labelled
+from weft.batch import BatchLoader, Position, TokenStore, labelled_batch
 from weft.batch.documents import Documents
-from weft.batch.lm_windows import Stream
-from weft.batch.mlm_collator import Masked
-from weft.errors import UserError, out_of_memory
+from weft.batch.lm_windows import TokenStream
+from weft.batch.mlm_collator import MLMLoader
+from weft.errors import UserError, is_out_of_memory
 from weft.inference.forward import collect_outputs, decode_batches
 from weft.machine import available_cpus
 from weft.metrics.value import lower_is_better
@@ -54,14 +54,18 @@ MAX_CACHING_FRACTION = 0.5  # of the time there is, at most, to read what is the
 TIMED_BATCHES = 4  # of the next batches, with which threads are timed
 MAX_REPLAYED_UPDATES = 1000  # updates that are done again to find what went wrong, at most
 
-TrainingData = Store | Stream | Documents  # what is learned from
+TrainingData = TokenStore | TokenStream | Documents  # what is learned from
 
 
 class Trainer:
     """`fit` with evaluations, checkpoints and early stopping around it."""
 
     def __init__(
-        self, run: "NeuralRun", model: Model, train: TrainingData, dev: Store | Documents | None
+        self,
+        run: "NeuralRun",
+        model: Model,
+        train: TrainingData,
+        dev: TokenStore | Documents | None,
     ):
         self.run_, self.model, self.dev, self.train = run, model, dev, train
         self.settings, self.watch = run.settings, run.watch
@@ -92,7 +96,7 @@ class Trainer:
         self.run_.threads.append((self.trainee.step, torch.get_num_threads()))
         self._cache_frozen_features()
         self._copy_weights()
-        unit = "tokens" if self.model.speaks else "examples"
+        unit = "tokens" if self.model.is_lm else "examples"
         try:
             with self.watch.during("training", unit, announce=False) as stage:
                 self._train(stage)
@@ -127,11 +131,15 @@ class Trainer:
 
     def _cache_frozen_features(self) -> None:
         """Let a network that does not learn read every row before the epochs, not in each."""
-        if self.settings.epochs < 2 or not self.model.held or self._is_out_of_patience():
+        if (
+            self.settings.epochs < 2
+            or not self.model.frozen_embedders
+            or self._is_out_of_patience()
+        ):
             return
         began = time.perf_counter()
         for name, rows in (("train", self.train), ("dev", self.dev)):
-            if isinstance(rows, Store):
+            if isinstance(rows, TokenStore):
                 what = f"reading {name} once: the network does not learn"
 
                 def heard(share: float, what: str = what) -> bool:
@@ -203,7 +211,7 @@ class Trainer:
         done, all_ = progress.share * self.settings.epochs, self.settings.epochs
         self.run_.completed = progress.share
         self.run_.stopped = f"stopped by the clock after {done:.1f} of {all_} epochs"
-        if isinstance(self.batches, Masked) and self.batches.long_ahead(progress.share):
+        if isinstance(self.batches, MLMLoader) and self.batches.long_is_ahead(progress.share):
             self.run_.stopped += (
                 f"; long windows were never read, and places beyond {self.batches.masking.window} "
                 "are as they began (task.long_share=0, or fewer epochs)"
@@ -262,28 +270,28 @@ class Trainer:
     def _diagnose(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
         """How gradients reach the layers; nothing that a finished training could fail over."""
         runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip_norm
-        if not isinstance(self.train, Store):
+        if not isinstance(self.train, TokenStore):
             self.watch.say("gradients: not looked at while text itself is learned")
             return None
         try:
             rows = sample_batch(self.train)
             found = examine(self.model, self.run_.task, rows, runtime, step, before, clip)
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             self.watch.say("note: not enough memory to look at the gradients")
             return None
         self.watch.say(f"gradients {found.level}: {found.verdict}")
         return found
 
-    def _evaluate_dev(self, store: Store | Documents) -> dict[str, float]:
+    def _evaluate_dev(self, store: TokenStore | Documents) -> dict[str, float]:
         task, space = self.run_.task, self.run_.space
         measure = task.measure(space)
         if isinstance(store, Documents):
             measure = mlm_data.evaluate(self.model, store, task, space, self.run_.runtime)
-        elif self.model.speaks:
+        elif self.model.is_lm:
             measure = lm_data.evaluate(self.model, store, task, space, self.run_.runtime)
-        elif self.model.by_word:
+        elif self.model.is_structured:
             with getattr(self.model.head, "greedy_decoding", nullcontext)():
                 decoding = decode_batches(self.model, store, self.run_.runtime)
             rows, right = predictions_and_references(decoding, self.run_.asked, store)
@@ -302,7 +310,7 @@ class Trainer:
 
     def _switch_to_long_windows(self, progress: Progress) -> None:
         """Forget what was best of short windows once long ones are read: dev has short ones."""
-        long = isinstance(self.batches, Masked) and self.batches.long(progress.share)
+        long = isinstance(self.batches, MLMLoader) and self.batches.is_long(progress.share)
         if long and not self.turned:
             self.turned, self.best = True, None
 
@@ -421,21 +429,21 @@ class Trainer:
                 pass
         except NonFiniteLoss:
             return None
-        if not isinstance(self.train, Store):
+        if not isinstance(self.train, TokenStore):
             batch, _ = next(iter(self.batches))
             batch = replace(batch, carried=self.trainee.carried)
         else:
-            batch = labelled(self.train, np.array(update.rows))
+            batch = labelled_batch(self.train, np.array(update.rows))
         return find_non_finite(self.model, run.task, batch, run.runtime)
 
 
-def _make_batches(run: "NeuralRun", train: TrainingData, model: Model) -> Batches:
+def _make_batches(run: "NeuralRun", train: TrainingData, model: Model) -> BatchLoader:
     settings = run.settings
-    if isinstance(train, Stream):
+    if isinstance(train, TokenStream):
         return lm_data.make_batches(train, model, settings)
     if isinstance(train, Documents):
         return mlm_data.make_batches(train, model, run.task, run.space, settings)
-    return Batches(
+    return BatchLoader(
         train,
         rows=settings.batch_size,
         budget=settings.max_tokens,

@@ -22,7 +22,7 @@ from weft.text.line_source import SKIP_HINT
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 SHOWN = 20  # labels listed in a message
 FIRST = 1000  # examples whose labels say whether texts have several
@@ -111,12 +111,12 @@ class Classify:
         row[picked] = 1
         return row
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         """Cross-entropy, or binary cross-entropy summed over the labels; counted in texts."""
         own = self._answered(getattr(scores, "scores", scores), batch)
         return with_words(own, scores, self.auxiliary)
 
-    def _answered(self, scores: "Tensor", batch: "Labelled") -> Loss:
+    def _answered(self, scores: "Tensor", batch: "LabelledBatch") -> Loss:
         from torch.nn import functional as F
 
         scores = scores.float()  # (n, C)

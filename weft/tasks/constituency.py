@@ -27,7 +27,7 @@ from weft.text.formats import brackets
 from weft.text.formats.conllu_offsets import locate_spaced_words
 
 if TYPE_CHECKING:
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 CONSTITUENT, TAG = 0, 1  # columns of names
 FIRST = 100  # sentences whose columns say where the parse bits are
@@ -118,7 +118,7 @@ class Constituency:
             row[1:] = space.number(CONSTITUENT, label), start, end
         return out
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[Found], space: TagSets) -> list[Answer]:

@@ -11,7 +11,7 @@ from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
 
 if TYPE_CHECKING:
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 NOTHING = (
     "This model gives vectors, not answers: `.embed` has one a text and `.states` one a token. To "
@@ -48,7 +48,7 @@ class Embed:
     def target(self, example: Example, space: Vectors) -> int:
         _refuse()
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         _refuse()
 
     def answers(self, scores: Any, space: Vectors) -> list[Answer]:

@@ -22,7 +22,7 @@ from weft.text.formats.squad import check_answers, locate_in_passage
 from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 FIRST = 1000  # questions that say whether there are some without an answer
 ANSWER = "answer"  # what a drawing marks in a passage
@@ -209,7 +209,7 @@ class Span(Two):
         own = real[(spans[real, 1] > start) & (spans[real, 0] < end)]
         return own[[0, -1]] if len(own) else none
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[Pointed], space: Questions) -> list[Answer]:

@@ -25,7 +25,7 @@ from weft.tokens.subtoken_table import with_pieces
 from weft.tokens.vocabulary import EOS, SPECIALS, UNK
 
 if TYPE_CHECKING:
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 UNKNOWN = SPECIALS.index(UNK)
 END = "<|endoftext|>"  # how GPT-2 calls EOS
@@ -171,7 +171,7 @@ class Language:
             return size(example.text)
         return Size(len(example.text.split()), len(example.text))
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target, batch.carried))
 
     def answers(self, scores: Sequence[Found], space: Speech) -> list[Answer]:

@@ -23,7 +23,7 @@ from weft.text.example import Example
 from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
     from weft.batch.mlm_collator import Masking
     from weft.tokens.special_tokens import Frame
     from weft.tokens.tokenizer import Tokenizer
@@ -184,7 +184,7 @@ class Masked:
             words[len(words) // 2] = "[MASK]"
         return " ".join(words)
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
     def listen(self, engine: Any, texts: Iterable[str], space: Lexicon) -> Iterator[Judged]:

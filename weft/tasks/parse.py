@@ -17,10 +17,10 @@ from weft.tasks.annotation import Found, Structure
 from weft.tasks.tag_vocabulary import TagSets, column, layers, named
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 if TYPE_CHECKING:
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 HEAD, RELATION = "head", "deprel"  # columns of CoNLL-U
 
@@ -60,7 +60,7 @@ class Parse:
         ]
         return np.array(columns, np.int64).T
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[Found], space: TagSets) -> list[Answer]:
@@ -107,7 +107,7 @@ class Parse:
     def _heads(self, example: Example) -> list[int]:
         columns = layers(example).columns
         found = columns.get(HEAD, ())
-        heads = [whole_number(head) for head in found]
+        heads = [parse_integer(head) for head in found]
         if not found or None in heads:
             bad = heads.index(None) if found else 0
             told = f"word {bad + 1} has no head" if found else "there is no column of heads"

@@ -17,7 +17,7 @@ from weft.text.line_source import SKIP_HINT
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Regress:
         """The label in standard deviations from the mean."""
         return (number(example) - space.mean) / space.deviation
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         """Sum of squared errors on the standardised scale; counted in texts."""
         given: Tensor = getattr(scores, "scores", scores)
         error = given.float().squeeze(-1) - batch.target.float()  # (n,)

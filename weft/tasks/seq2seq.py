@@ -22,7 +22,7 @@ from weft.text.formats.records import check_slots, delexicalise, linearise, mark
 from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 
 @register("task", "seq2seq")
@@ -176,7 +176,7 @@ class Seq2Seq:
         text = delexicalise(_said(example), record, self.hidden)
         return space.written(text, example.text)[:, None]
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         if self.copy:
             return Loss(*scores.pointer_loss(batch.target, self.coverage))
         return Loss(*scores.loss(batch.target, self.smoothing, self.sampling))

@@ -24,7 +24,7 @@ from weft.text.example import TAG_COLUMN, CharSpans, Example, Tally, WordAnnotat
 from weft.tokens.pretokenizer import word_spans
 
 if TYPE_CHECKING:
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 FIRST = 1000  # sentences whose tags say whether they mark spans
 
@@ -157,7 +157,7 @@ class Tag:
             columns[0] = tuple(schemes.convert(columns[0], self.scheme, space.scheme, "repair"))
         return columns
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[Found], space: TagSets) -> list[Answer]:

@@ -16,7 +16,7 @@ from weft.text.example import Example
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 SHOWN = 100  # characters of a value in a repr
 
@@ -78,7 +78,7 @@ class Task(Protocol):
     def target(self, example: Example, space: Any) -> np.ndarray | int | float:
         """The right answer as numbers; a UserError with file and line where the space lacks it."""
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss: ...
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss: ...
 
     def answers(self, scores: Any, space: Any) -> list[Answer]: ...
 

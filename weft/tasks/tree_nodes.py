@@ -17,10 +17,10 @@ from weft.tasks.tag_vocabulary import TagSets
 from weft.tasks.task import Answer, Loss
 from weft.text.annotation.trees import Tree
 from weft.text.example import Example, Tally
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 if TYPE_CHECKING:
-    from weft.batch import Labelled
+    from weft.batch import LabelledBatch
 
 
 @register("task", "nodes")
@@ -37,7 +37,7 @@ class Nodes:
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The example with its tree made binary, and the words of it."""
-        from weft.batch.trees import readable
+        from weft.batch.trees import binarise_example
 
         if example.tree is None:
             raise UserError(
@@ -45,7 +45,7 @@ class Nodes:
                 "(3 (2 The) (4 good)), or a parser that makes them: data.parser=FOLDER, a model "
                 "trained with --recipe constituency."
             )
-        return readable(example)
+        return binarise_example(example)
 
     def space(self, examples: Iterable[Example]) -> TagSets:
         seen: set[str] = set()
@@ -55,7 +55,7 @@ class Nodes:
         if len(seen) < 2:
             found = f"the only label is {seen.pop()!r}" if seen else "no node has a label"
             raise UserError(f"{found}. Write labels into the trees: (3 (2 The) (4 good)).")
-        whole = all(whole_number(label.removeprefix("-")) is not None for label in seen)
+        whole = all(parse_integer(label.removeprefix("-")) is not None for label in seen)
         names = sorted(seen, key=int) if whole else sorted(seen)
         return TagSets(("label",), (tuple(names),), beside=1)
 
@@ -69,7 +69,7 @@ class Nodes:
         labels = [index.get(label, UNSEEN) if label else NONE for label in flat.labels]
         return np.stack([np.array(labels, np.int64), flat.parents], axis=1)
 
-    def loss(self, scores: Any, batch: "Labelled") -> Loss:
+    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[Found], space: TagSets) -> list[Answer]:
@@ -132,7 +132,7 @@ class NodeMeasure:
 def neutral(space: TagSets) -> int | None:
     """The middle of a scale of whole numbers, where it has one."""
     labels = space.entries[0]
-    scale = all(whole_number(label.removeprefix("-")) is not None for label in labels)
+    scale = all(parse_integer(label.removeprefix("-")) is not None for label in labels)
     return len(labels) // 2 if scale and len(labels) % 2 and len(labels) > 2 else None
 
 
@@ -148,10 +148,10 @@ def _above(chances: np.ndarray) -> np.ndarray:
 
 
 def _flat(example: Example) -> Any:
-    from weft.batch.trees import flatten
+    from weft.batch.trees import flatten_tree
 
     assert example.tree is not None, "prepared examples have one"
-    return flatten(example.tree)
+    return flatten_tree(example.tree)
 
 
 def _labelled(

@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 
 from weft.errors import UserError, near_miss
 from weft.text.line_source import MAX_HEAD_LINES, LineSource
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 DOCUMENT_MARK = "-DOCSTART-"
 WORD_NAMES = ("word", "token", "form", "text")
@@ -48,7 +48,7 @@ class ColumnLayout:
 
     def number(self, column: int | str) -> int:
         """The position of a column given by name or by position, from 0; -1 is the last."""
-        if isinstance(column, str) and whole_number(column.removeprefix("-")) is None:
+        if isinstance(column, str) and parse_integer(column.removeprefix("-")) is None:
             return self._named(column)
         number = int(column)
         if self.width and not -self.width <= number < self.width:
@@ -332,7 +332,7 @@ def _is_word_number(blocks: Sequence[Sequence[Sequence[str]]], column: int) -> b
     """Whether a column only numbers the words of each sentence."""
     for block in blocks:
         cells = [row[column] for row in block if column < len(row)]
-        numbers = [number for cell in cells if (number := whole_number(cell)) is not None]
+        numbers = [number for cell in cells if (number := parse_integer(cell)) is not None]
         if len(numbers) < len(cells) or any(b != a + 1 for a, b in pairwise(numbers)):
             return False
     return True

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from weft.errors import UndecidedError, UserError, near_miss
+from weft.errors import AmbiguousColumnError, UserError, near_miss
 from weft.text.cells import has_few_values, is_number, is_numeric_scale, is_text
 from weft.text.pair_columns import are_extractive_answers, find_text_pair, infer_text_pair
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 TEXT_NAMES = (
     *("text", "sentence", "review", "question", "utterance", "content", "document", "body"),
@@ -228,7 +228,7 @@ def _find_target(
     if len(others) < 2:
         return text, None
     told = " and ".join(_column_with_example(i, columns[i], names) for i in others)
-    raise UndecidedError(
+    raise AmbiguousColumnError(
         f"{file}: {told} could each be a source or a target. Pass --text COLUMN and --label COLUMN."
     )
 
@@ -243,7 +243,7 @@ def _require_single_text(
     if len(found) > 1:
         told = " and ".join(_column_with_example(i, columns[i], names) for i in found)
         flags = " or ".join(f"--text {names[i] or i}" for i in found)
-        raise UndecidedError(f"{file}: {told} could each be the text. Pass {flags}.")
+        raise AmbiguousColumnError(f"{file}: {told} could each be the text. Pass {flags}.")
 
 
 def _column_with_example(place: int, cells: Sequence[str], names: tuple[str, ...]) -> str:
@@ -292,7 +292,7 @@ def _resolve_column(
             )
         if found:
             return found[0]
-        number = whole_number(requested)
+        number = parse_integer(requested)
         if number is None:
             raise _unknown_column(requested, names, file, role)
         requested = number
@@ -462,7 +462,9 @@ def _ambiguous(
         values = list(dict.fromkeys(cells))[:3]
         told.append(f"{_column_name(place, names)} ({', '.join(map(repr, values))}…)")
     flags = " or ".join(f"--label {names[place] or place}" for place, _ in found)
-    return UndecidedError(f"{file}: {' and '.join(told)} could each be the label. Pass {flags}.")
+    return AmbiguousColumnError(
+        f"{file}: {' and '.join(told)} could each be the label. Pass {flags}."
+    )
 
 
 def _column_name(place: int, names: tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from weft.errors import UserError
-from weft.registry import typed
+from weft.registry import check_types
 from weft.text.annotation import trees
 from weft.text.columns import NO_LABEL, Columns, TableLayout, layout_from_names, layout_from_rows
 from weft.text.example import Example, Label, Tally, parse_label
@@ -60,7 +60,7 @@ from weft.untrusted import has_surrogate
 GUESSED_HEADER = "first line taken for a header"
 
 
-@typed
+@check_types
 def read(
     path: str | os.PathLike[str],
     *,

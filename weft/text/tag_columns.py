@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.errors import UndecidedError, UserError
+from weft.errors import AmbiguousColumnError, UserError
 from weft.text.annotation import schemes
 from weft.text.column_layout import (
     PARSE_BIT,
@@ -64,7 +64,9 @@ def choose_tag_columns(
         told = ", ".join(
             f"{s.file}: column {place}" for s, place in zip(samples, texts, strict=True)
         )
-        raise UndecidedError(f"The words stand in different columns ({told}). Pass --text COLUMN.")
+        raise AmbiguousColumnError(
+            f"The words stand in different columns ({told}). Pass --text COLUMN."
+        )
     by_name = _all_have_names(samples)
     text = _column_reference(first, texts[0], by_name)
     main = None if tag_names and tags is None else _column_reference(first, places[0], by_name)
@@ -145,7 +147,7 @@ def _ambiguous(samples: Sequence[ColumnSample], found: Sequence[int]) -> UserErr
     )
     flags = " or ".join(f"--label {_name_or_index(samples[0], i)}" for i in found)
     files = ", ".join(sample.file for sample in samples)
-    return UndecidedError(f"{files}: {told} could each be the tags. Pass {flags}.")
+    return AmbiguousColumnError(f"{files}: {told} could each be the tags. Pass {flags}.")
 
 
 def _no_common_column(samples: Sequence[ColumnSample], text: int) -> UserError:
@@ -160,13 +162,13 @@ def _no_common_column(samples: Sequence[ColumnSample], text: int) -> UserError:
                 told.append("no single column")
         if len(set(told)) > 1:
             each = ", ".join(f"{s.file}: {t}" for s, t in zip(samples, told, strict=True))
-            return UndecidedError(
+            return AmbiguousColumnError(
                 f"No column holds the tags in every file ({each}). Bring the files into one "
                 "layout, or pass --label COLUMN."
             )
     others = [i for i in range(len(samples[0].columns)) if i != text]
     columns = ", ".join(str(_name_or_index(samples[0], i)) for i in others)
-    return UndecidedError(
+    return AmbiguousColumnError(
         f"{samples[0].file}: no column looks like tags (words: column {text}; others: {columns}). "
         "Pass --label COLUMN."
     )
@@ -250,7 +252,7 @@ def reject_unsupported(sample: ColumnSample) -> None:
         where = f"column {column} and on" if last else _column_name(sample, column)
         words = _find_words(sample, None)
         likely: int | str = next((n for n in ("upos", "pos") if n in sample.names), column)
-        raise UndecidedError(
+        raise AmbiguousColumnError(
             f"{Path(sample.file)}: this is {structure.name}, in {where}; {structure.reason}. To "
             "train a tagger on one column as it is, name it: --text "
             f"{_name_or_index(sample, words)} --label "

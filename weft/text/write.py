@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from weft.errors import UserError, unknown_name
-from weft.registry import typed
+from weft.registry import check_types
 from weft.storage import atomic_write, write_bytes
 from weft.text.example import Example, GoldAnswers, Label
 from weft.text.formats.recognise import FORMAT_BY_ENDING, LABEL_PREFIX
@@ -21,7 +21,7 @@ from weft.text.line_source import strip_compression
 LABEL_SEPARATOR = "|"  # between the labels of one CSV or TSV cell
 
 
-@typed
+@check_types
 def write(
     examples: Iterable[Example],
     path: str | os.PathLike[str],

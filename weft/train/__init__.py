@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from weft.config import Config, configured
+from weft.config import Config, as_config
 
 if TYPE_CHECKING:
     from weft.run import RunResult, Splits
@@ -38,7 +38,7 @@ class _Verb(ModuleType):
         Config; `changes` are settings by their dotted names: {"data.train": "reviews.tsv"}.
         `heard` is called with the step and the dev figures after every evaluation.
         """
-        base = configured(config)
+        base = as_config(config)
         base = base.with_values(changes, "changes") if changes else base
         return importlib.import_module("weft.run").train(
             base, output, splits=splits, device=device, resume=resume, overwrite=overwrite,

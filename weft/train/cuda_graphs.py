@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from weft.batch import Batches, Labelled, Padded
-from weft.batch.lm_windows import Pieces
-from weft.batch.mlm_collator import Masked
+from weft.batch import BatchLoader, LabelledBatch, Padded
+from weft.batch.lm_windows import LMLoader
+from weft.batch.mlm_collator import MLMLoader
 from weft.decode.cuda_graphs.decode_step import DecodeGraphs
 from weft.decode.search.state import copy_into, map_tensors
-from weft.kernels.compile import compile_blocks, failed, undo
-from weft.runtime import Runtime, staged, uncached
+from weft.kernels.compile import compile_blocks, is_compiler_error, uncompile_blocks
+from weft.runtime import Runtime, pin, without_autocast_cache
 from weft.train.settings import Settings
 
 MIN_UPDATES_TO_COMPILE = 2000  # updates that make up for half a minute of compiling
@@ -27,18 +27,22 @@ LENGTH_MULTIPLE = (
 WARMUP_UPDATES = 3  # updates of a shape before one is captured, which costs about as many
 MIN_UPDATES_TO_CAPTURE = 100  # updates that no graph is worth while for
 
-Update = Callable[[list[Labelled], int], tuple[Tensor, Tensor]]  # -> loss and length of gradient
+Update = Callable[
+    [list[LabelledBatch], int], tuple[Tensor, Tensor]
+]  # -> loss and length of gradient
 
 
 def enable_cuda_graphs(model: nn.Module, runtime: Runtime) -> None:
     """Let a model that writes texts do so by graphs, where there is a GPU."""
     head: Any = getattr(model, "head", None)
     decoder = getattr(head, "decoder", None)
-    if runtime.graphs and hasattr(decoder, "words"):  # one that copies has other words every time
-        head.graphs = DecodeGraphs(decoder, runtime.captured)
+    if runtime.has_cuda_graphs and hasattr(
+        decoder, "words"
+    ):  # one that copies has other words every time
+        head.graphs = DecodeGraphs(decoder, runtime.capture_graph)
 
 
-def maybe_compile(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> int:
+def maybe_compile(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> int:
     """Compile the blocks of a model where the settings say so; how many.
 
     `auto`: on a GPU, if all batches have one shape (pieces of running text) and enough updates lie
@@ -47,15 +51,15 @@ def maybe_compile(model: Any, settings: Settings, runtime: Runtime, batches: Bat
     return compile_blocks(model) if _should_compile(model, settings, runtime, batches) else 0
 
 
-def _should_compile(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> bool:
+def _should_compile(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> bool:
     if settings.compile != "auto":
         return settings.compile
     hurried = 0 < settings.minutes < MIN_MINUTES_TO_COMPILE
     many = updates_ahead(batches, settings) >= MIN_UPDATES_TO_COMPILE
-    return runtime.graphs and _has_fixed_shapes(model, batches) and many and not hurried
+    return runtime.has_cuda_graphs and _has_fixed_shapes(model, batches) and many and not hurried
 
 
-def setup_work(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> str:
+def setup_work(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> str:
     """Return what the first updates do besides learning, in words; nothing where they do not."""
     work = ["compiling"] if _should_compile(model, settings, runtime, batches) else []
     if _should_capture(model, settings, runtime, batches):
@@ -65,11 +69,11 @@ def setup_work(model: Any, settings: Settings, runtime: Runtime, batches: Batche
 
 def give_up_compiling(model: nn.Module, error: BaseException) -> bool:
     """After an error of the compiler: go on without it, if it was there."""
-    return failed(error) and undo(model) > 0
+    return is_compiler_error(error) and uncompile_blocks(model) > 0
 
 
 def make_train_step(
-    update: Update, trainee: Any, settings: Settings, runtime: Runtime, batches: Batches
+    update: Update, trainee: Any, settings: Settings, runtime: Runtime, batches: BatchLoader
 ) -> Update:
     """The function that does one update, with the fastest attention and by graphs where that pays.
 
@@ -81,26 +85,26 @@ def make_train_step(
     if not _shapes_repeat(trainee.model, runtime, batches):
         return update
 
-    def swift(group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
-        with runtime.attention():
+    def swift(group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
+        with runtime.attention_kernels():
             return update(group, count)
 
     once = swift if steady else update
     if not _should_capture(trainee.model, settings, runtime, batches):
         return once
-    capture = partial(runtime.captured, pool=runtime.pool())
+    capture = partial(runtime.capture_graph, pool=runtime.graph_pool())
     return CapturedTrainStep(
-        once, trainee, capture, runtime.aside, 1 if steady else LENGTH_MULTIPLE
+        once, trainee, capture, runtime.side_stream, 1 if steady else LENGTH_MULTIPLE
     )
 
 
-def _shapes_repeat(model: Any, runtime: Runtime, batches: Batches) -> bool:
-    return runtime.graphs and (
+def _shapes_repeat(model: Any, runtime: Runtime, batches: BatchLoader) -> bool:
+    return runtime.has_cuda_graphs and (
         _has_fixed_shapes(model, batches) or _has_recurring_shapes(model, batches)
     )
 
 
-def _should_capture(model: Any, settings: Settings, runtime: Runtime, batches: Batches) -> bool:
+def _should_capture(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> bool:
     return (
         _shapes_repeat(model, runtime, batches)
         and settings.cuda_graphs
@@ -132,20 +136,20 @@ class CapturedTrainStep:
         self.seen: dict[Any, int] = {}
         self.graphs: dict[Any, _StepGraph] = {}
 
-    def __call__(self, group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
+    def __call__(self, group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
         batch, trainee = group[0], self.trainee
         begins = getattr(trainee.model.head, "is_stateful", False) and trainee.carried is None
         if trainee.pieces > 1 and self.graphs:
             self.graphs.clear()  # their memory is wanted
             trainee.trouble = trainee.trouble or "memory does not suffice for updates as graphs"
-        with uncached():
+        with without_autocast_cache():
             if len(group) > 1 or trainee.pieces > 1 or begins or trainee.trouble:
                 return self.update(group, count)
             return self._run_captured(
                 _pad_to_multiple(batch, self.multiple, trainee.model.limit), count
             )
 
-    def _run_captured(self, batch: Labelled, count: int) -> tuple[Tensor, Tensor]:
+    def _run_captured(self, batch: LabelledBatch, count: int) -> tuple[Tensor, Tensor]:
         key = (batch.source.data.shape, batch.target.shape, count, batch.source.full)
         if key not in self.graphs:
             self.seen[key] = self.seen.get(key, 0) + 1
@@ -157,7 +161,7 @@ class CapturedTrainStep:
                 return self.update([batch], count)
         return self.graphs[key].replay(batch, self.trainee)
 
-    def _try_capture(self, key: Any, batch: Labelled, count: int) -> bool:
+    def _try_capture(self, key: Any, batch: LabelledBatch, count: int) -> bool:
         before = self.trainee.carried
         slot = _StepGraph(self.trainee, batch, self.update, count)
         try:
@@ -178,7 +182,7 @@ class CapturedTrainStep:
 class _StepGraph:
     """Memory of one shape of batch, and the graph over it."""
 
-    def __init__(self, trainee: Any, batch: Labelled, update: Update, count: int):
+    def __init__(self, trainee: Any, batch: LabelledBatch, update: Update, count: int):
         self.trainee, self.update, self.count = trainee, update, count
         device = next(trainee.model.parameters()).device
         here = batch.to(device)
@@ -200,7 +204,7 @@ class _StepGraph:
         if self.carried is not None:
             copy_into(self.carried, self.trainee.carried)
 
-    def replay(self, batch: Labelled, trainee: Any) -> tuple[Tensor, Tensor]:
+    def replay(self, batch: LabelledBatch, trainee: Any) -> tuple[Tensor, Tensor]:
         """The update of a batch, from the state that the one before has left."""
         _copy_source(self.source, batch.source)
         _copy_tensor(self.target, batch.target)
@@ -231,7 +235,7 @@ class _StepGraph:
                     group["capturable"] = able
 
 
-def _pad_to_multiple(batch: Labelled, multiple: int, limit: int | None) -> Labelled:
+def _pad_to_multiple(batch: LabelledBatch, multiple: int, limit: int | None) -> LabelledBatch:
     """The same batch with steps added that nobody reads, but not beyond the limit."""
     source = batch.source
     T = source.data.shape[1]
@@ -263,21 +267,21 @@ def _copy_source(kept: Padded, source: Padded) -> None:
 
 
 def _copy_tensor(kept: Tensor, fresh: Tensor) -> None:
-    kept.copy_(staged(fresh, kept.device), non_blocking=True)
+    kept.copy_(pin(fresh, kept.device), non_blocking=True)
 
 
-def _has_fixed_shapes(model: Any, batches: Batches) -> bool:
+def _has_fixed_shapes(model: Any, batches: BatchLoader) -> bool:
     """Whether all batches have one shape, and the model never looks at the host."""
-    if isinstance(batches, Masked):
+    if isinstance(batches, MLMLoader):
         parts = model.parts
         return not isinstance(parts["embedder"], list) and (
             (parts["embedder"]["kind"], parts["encoder"]["kind"]) == ("bert", "none")
         )
     decoder = getattr(getattr(model, "head", None), "decoder", None)
-    return isinstance(batches, Pieces) and getattr(decoder, "sync_free", False)
+    return isinstance(batches, LMLoader) and getattr(decoder, "sync_free", False)
 
 
-def _has_recurring_shapes(model: Any, batches: Batches) -> bool:
+def _has_recurring_shapes(model: Any, batches: BatchLoader) -> bool:
     """Whether only the steps of batches differ, and the model never looks at the host.
 
     So it is with texts, one or two in a row, that a network such as BERT answers as a whole.
@@ -285,7 +289,7 @@ def _has_recurring_shapes(model: Any, batches: Batches) -> bool:
     parts = getattr(model, "parts", {})
     embedder, pair = parts.get("embedder"), parts.get("pair", {"kind": "joint"})
     return (
-        type(batches) is Batches
+        type(batches) is BatchLoader
         and isinstance(embedder, dict)
         and (embedder["kind"], parts["encoder"]["kind"], pair["kind"]) == ("bert", "none", "joint")
         and not embedder["frozen"]
@@ -294,7 +298,7 @@ def _has_recurring_shapes(model: Any, batches: Batches) -> bool:
     )
 
 
-def updates_ahead(batches: Batches, settings: Settings) -> float:
+def updates_ahead(batches: BatchLoader, settings: Settings) -> float:
     """Return the number of updates from here to the end of the training, as planned."""
-    left = 1 - batches.share(batches.position)
+    left = 1 - batches.fraction_done(batches.position)
     return left * batches.per_epoch * batches.epochs / settings.accumulate

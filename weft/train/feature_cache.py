@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from weft.batch import Store
-from weft.batch.token_store import Told
+from weft.batch import TokenStore
+from weft.batch.token_store import FeatureCache
 from weft.inference.forward import frozen_features
 from weft.model import Model
 from weft.runtime import Runtime
@@ -15,7 +15,7 @@ BYTES_PER_NUMBER = 4  # of a number
 
 def cache_features(
     model: Model,
-    store: Store,
+    store: TokenStore,
     runtime: Runtime,
     folder: Path,
     on_progress: Callable[[float], bool] = lambda share: True,
@@ -25,7 +25,7 @@ def cache_features(
     It does not where that would be more than half of what is free on the disk; or when `heard`,
     which is told how much is done, has had enough.
     """
-    kept: list[Told] = []
+    kept: list[FeatureCache] = []
     done = 0
     for rows, made in frozen_features(model, store, runtime):
         if not kept:
@@ -33,7 +33,7 @@ def cache_features(
             room = shutil.disk_usage(folder).free // 2
             if int(store.ends[-1]) * sum(widths) * BYTES_PER_NUMBER > room:
                 return False
-            kept = [Told(store.ends, width, folder) for width in widths]
+            kept = [FeatureCache(store.ends, width, folder) for width in widths]
         for one, states in zip(kept, made, strict=True):
             found = states.float().cpu().numpy()
             lengths = store.lengths[rows].tolist()
@@ -41,5 +41,5 @@ def cache_features(
         done += int(store.lengths[rows].sum())
         if not on_progress(done / int(store.ends[-1])):
             return False
-    store.told = [one.close() for one in kept]
+    store.cached = [one.close() for one in kept]
     return True

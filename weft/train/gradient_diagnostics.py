@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.batch import Labelled, Padded, Store, labelled
+from weft.batch import LabelledBatch, Padded, TokenStore, labelled_batch
 from weft.embed.contextual import Contextual
 from weft.embed.elmo import Elmo
-from weft.encode.rnn import SIDES, Recurrent
+from weft.encode.rnn import DIRECTION_NAMES, Recurrent
 from weft.model import Model
 from weft.runtime import Runtime
 from weft.tasks.task import Task
@@ -50,20 +50,20 @@ class ForwardTrace:
     units: dict[str, list[tuple[nn.Module, Tensor]]] = field(default_factory=dict)
 
 
-def sample_batch(store: Store) -> Labelled:
+def sample_batch(store: TokenStore) -> LabelledBatch:
     """Up to 64 training rows out of the longest third: always the same ones."""
     order = np.argsort(store.lengths, kind="stable")
     longest = order[-max(len(order) // 3, MAX_ROWS) :]
     steps = min(int(store.lengths[longest].max(initial=1)), MAX_ROW_STEPS)
     count = min(MAX_ROWS, max(MAX_STEPS // max(steps, 1), 1), len(longest))
     spread = np.linspace(0, len(longest) - 1, count).round().astype(np.int64)
-    return labelled(store, longest[spread])
+    return labelled_batch(store, longest[spread])
 
 
 def examine(
     model: Model,
     task: Task,
-    batch: Labelled,
+    batch: LabelledBatch,
     runtime: Runtime,
     step: int = 0,
     before: dict[str, Tensor] | None = None,
@@ -86,7 +86,7 @@ def examine(
     heads, rest = found[:2], iter(found[2:])
     norms = {name: _gradient_norms(track, rest) for name, track in trace.tracks.items()}
     gradients = {name: _norm(gradient) / count for name, gradient in zip(names, rest, strict=True)}
-    lengths, second = batch.source.lengths, batch.source.second if model.apart else None
+    lengths, second = batch.source.lengths, batch.source.second if model.is_bi_encoder else None
     distances = {
         name: median_by_distance(*_split_pairs(norms[name], track.lengths, second), track.stride)
         for name, track in trace.tracks.items()
@@ -158,12 +158,12 @@ def _split_pairs(
     """Rows that hold two texts as rows of one each: a distance is one within a text."""
     if second is None:
         return norms, lengths
-    sides = Padded(torch.from_numpy(norms), lengths, second=second).sides()
+    sides = Padded(torch.from_numpy(norms), lengths, second=second).split_pair()
     wide = [np.pad(s.data.numpy(), ((0, 0), (0, norms.shape[1] - s.data.shape[1]))) for s in sides]
     return np.concatenate(wide), torch.cat([side.lengths for side in sides])
 
 
-def find_non_finite(model: Model, task: Task, batch: Labelled, runtime: Runtime) -> str | None:
+def find_non_finite(model: Model, task: Task, batch: LabelledBatch, runtime: Runtime) -> str | None:
     """The first part whose output, or failing that whose gradient, is not finite for a batch."""
     bad: list[str] = []
 
@@ -197,12 +197,12 @@ def find_non_finite(model: Model, task: Task, batch: Labelled, runtime: Runtime)
     return None
 
 
-def _truncate(batch: Labelled) -> Labelled:
+def _truncate(batch: LabelledBatch) -> LabelledBatch:
     """The first steps of rows that would take long."""
     x = batch.source
     if x.data.shape[1] <= MAX_ROW_STEPS or x.second is not None:  # the second text would be lost
         return batch
-    pieces = tuple(piece[:, :MAX_ROW_STEPS] for piece in x.pieces)
+    pieces = tuple(piece[:, :MAX_ROW_STEPS] for piece in x.subtokens)
     source = Padded(x.data[:, :MAX_ROW_STEPS], x.lengths.clamp(max=MAX_ROW_STEPS), pieces)
     return replace(batch, source=source)
 
@@ -226,7 +226,7 @@ def _eval_with_gradients(model: Model, runtime: Runtime) -> Iterator[None]:
 
 
 def _forward(
-    model: Model, task: Task, batch: Labelled
+    model: Model, task: Task, batch: LabelledBatch
 ) -> tuple[ForwardTrace, Tensor, Tensor, Tensor]:
     """The trace, the embedded text, the states that are pooled, and the loss."""
     trace = ForwardTrace()
@@ -236,8 +236,8 @@ def _forward(
         embedded = model.embed(batch.source)
         if not embedded.data.requires_grad:
             embedded.data.requires_grad_()
-        if isinstance(model.encoder, Recurrent) and not model.apart:
-            states, taken = model.encoder.unrolled(embedded)
+        if isinstance(model.encoder, Recurrent) and not model.is_bi_encoder:
+            states, taken = model.encoder.unroll(embedded)
             for name, steps in taken.items():
                 trace.tracks[name] = LayerActivations(steps, batch.source.lengths)
                 if model.encoder.cell == "rnn":
@@ -248,8 +248,8 @@ def _forward(
             if not trace.tracks:
                 track = _as_activations(model, batch.source, states.data)
                 trace.tracks = {"layer 1": track} if track else {}
-        vector, _ = model.pooled(states)
-        loss = task.loss(model.score(vector, batch.source), batch).total
+        vector, _ = model.pool_states(states)
+        loss = task.loss(model.apply_head(vector, batch.source), batch).total
     return trace, embedded.data, states.data, loss
 
 
@@ -416,7 +416,7 @@ def _layer_name(model: Model, name: str) -> str:
         if not rest or rest[0] != "net" or len(rest) < 2:
             return "encoder"
         which, _, reverse = rest[1].rpartition("_l")[2].partition("_")
-        side = SIDES[bool(reverse)] if model.encoder.directions == 2 else ""
+        side = DIRECTION_NAMES[bool(reverse)] if model.encoder.directions == 2 else ""
         return f"layer {int(which) + 1}{side}"
     layers = _layer_list(model.encoder)
     if not layers:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from weft.errors import UserError
-from weft.progress import Lines, Stage
+from weft.progress import ProgressLines, Stage
 from weft.storage import WriteError, append_line, write_text
 from weft.terminal import Terminal
 
@@ -40,7 +40,7 @@ class RunLogger:
             self.bar = Progress(*columns, console=self.console, transient=True)
             self.bar.start()
             self.line = self.bar.add_task("training", total=1.0)
-        self.lines = None if self.bar is not None else Lines(self._print)
+        self.lines = None if self.bar is not None else ProgressLines(self._print)
 
     def reading(self, rows: Iterable[Row], what: str) -> Iterator[Row]:
         """The same rows; how many have gone by is shown where that takes long."""

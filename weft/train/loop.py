@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from weft.batch import Batches, Labelled, Position
+from weft.batch import BatchLoader, LabelledBatch, Position
 from weft.decode.search.state import iter_tensors, map_tensors
-from weft.errors import UserError, out_of_memory
+from weft.errors import UserError, is_out_of_memory
 from weft.runtime import Runtime, free_memory
 from weft.train.cuda_graphs import give_up_compiling, make_train_step, maybe_compile, updates_ahead
 from weft.train.optim import RATE_FACTOR, Unfreezing, build_optimisers, clip_gradients
@@ -91,7 +91,7 @@ class TrainState:
 def fit(
     trainee: TrainState,
     task: Any,
-    batches: Batches,
+    batches: BatchLoader,
     settings: Settings,
     runtime: Runtime,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -109,7 +109,7 @@ def fit(
     maybe_compile(model, settings, runtime, batches)
     frozen = Unfreezing(model, learned, settings.unfreeze_epochs)
 
-    def update(group: list[Labelled], count: int) -> tuple[Tensor, Tensor]:
+    def update(group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
         total = _compute_gradients(trainee, task, group, count, runtime)
         norm = clip_gradients(learned, settings.clip_norm)
         for optimiser in trainee.optimisers:
@@ -126,7 +126,7 @@ def fit(
     for group in _accumulation_groups(iter(batches), settings.accumulate):
         position = group[-1][1]
         count = sum(batch.count for batch, _ in group)
-        behind = batches.share(batches.position)
+        behind = batches.fraction_done(batches.position)
         ahead = updates_ahead(batches, settings)
         now = schedule.next_rate(trainee.step, behind, ahead, updates_that_fit())
         trainee.decay_left = schedule.decay_left
@@ -144,7 +144,7 @@ def fit(
         progress = Progress(
             trainee.step,
             position,
-            batches.share(position),
+            batches.fraction_done(position),
             now,
             count,
             total,
@@ -164,7 +164,7 @@ def fit(
 
 
 def rehearse_update(
-    trainee: TrainState, task: Any, batch: Labelled, settings: Settings, runtime: Runtime
+    trainee: TrainState, task: Any, batch: LabelledBatch, settings: Settings, runtime: Runtime
 ) -> None:
     """Compute what an update with a batch computes, and leave everything as it was."""
     model, carried, random = trainee.model, trainee.carried, runtime.random_state()
@@ -205,7 +205,7 @@ def _start_finite_check(trainee: TrainState, runtime: Runtime) -> None:
     """Begin to check the latest updates without waiting for them; judge the look before."""
     _finish_finite_check(trainee)
     updates, trainee.unchecked = trainee.unchecked, []
-    trainee.looked = PendingCheck(updates, runtime.fetched(_are_finite(updates)))
+    trainee.looked = PendingCheck(updates, runtime.fetch(_are_finite(updates)))
 
 
 def _finish_finite_check(trainee: TrainState) -> None:
@@ -221,7 +221,7 @@ def _are_finite(updates: list[Progress]) -> Tensor:
 
 
 def _compute_gradients(
-    trainee: TrainState, task: Any, group: list[Labelled], count: int, runtime: Runtime
+    trainee: TrainState, task: Any, group: list[LabelledBatch], count: int, runtime: Runtime
 ) -> Tensor:
     """Back-propagate a group of batches as one, in smaller pieces once memory has run out."""
     while True:
@@ -232,7 +232,7 @@ def _compute_gradients(
                 trainee.trouble = f"blocks could not be compiled: {type(error).__name__}"
                 _zero_grads(trainee)
                 continue
-            if not out_of_memory(error) or trainee.pieces >= max(len(b) for b in group):
+            if not is_out_of_memory(error) or trainee.pieces >= max(len(b) for b in group):
                 raise
         _zero_grads(trainee)
         free_memory()
@@ -240,7 +240,7 @@ def _compute_gradients(
 
 
 def _backward(
-    trainee: TrainState, task: Any, group: list[Labelled], count: int, runtime: Runtime
+    trainee: TrainState, task: Any, group: list[LabelledBatch], count: int, runtime: Runtime
 ) -> Tensor:
     """One try. What it holds of a graph is gone when it has failed, before the next one begins."""
     total: Any = 0.0
@@ -267,7 +267,7 @@ def _zero_grads(trainee: TrainState) -> None:
         optimiser.zero_grad(set_to_none=True)
 
 
-def _split_batch(batch: Labelled, parts: int) -> Iterator[Labelled]:
+def _split_batch(batch: LabelledBatch, parts: int) -> Iterator[LabelledBatch]:
     """Up to `parts` smaller batches, each with the carried state of its own rows."""
     if parts == 1:
         yield batch
@@ -308,8 +308,8 @@ def _update_ema(trainee: TrainState, decay: float) -> None:
 
 
 def _accumulation_groups(
-    batches: Iterator[tuple[Labelled, Position]], size: int
-) -> Iterator[list[tuple[Labelled, Position]]]:
+    batches: Iterator[tuple[LabelledBatch, Position]], size: int
+) -> Iterator[list[tuple[LabelledBatch, Position]]]:
     """Batches that make one update together; a group never reaches into the next epoch."""
     group = []
     for batch, position in batches:

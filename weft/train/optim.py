@@ -71,7 +71,7 @@ def _group_by_rate(
 
 def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
     """The layers of its pre-trained embedders from the lowest to the highest, side by side."""
-    own = [e.levels() for e in getattr(model, "embedders", ()) if hasattr(e, "levels")]
+    own = [e.layer_groups() for e in getattr(model, "embedders", ()) if hasattr(e, "layer_groups")]
     most = max(map(len, own), default=0)
     # Counted from the top, where they end together.
     padded = [[[]] * (most - len(some)) + some for some in own]

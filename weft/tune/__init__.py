@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from weft.config import Config, configured
+from weft.config import Config, as_config
 from weft.tune.search import SearchCallback, TuneResult, ignore_message, ignore_trial, tune
 from weft.tune.space import parse
 from weft.tune.study import TrialRecord
@@ -44,7 +44,7 @@ class _Verb(ModuleType):
         Config; `changes` are settings by their dotted names: {"data.train": "reviews.tsv"}.
         Called again with the same folder it goes on to `trials` in all.
         """
-        base = configured(config)
+        base = as_config(config)
         base = base.with_values(changes, "changes") if changes else base
         return tune(
             base, output, search=search, preset=preset, sampler=sampler, trials=trials,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weft.errors import UserError
 from weft.machine import available_cpus
-from weft.registry import trusted, trusting
+from weft.registry import trusted_packages, trusting
 from weft.run.processes import python_command
 from weft.tune.restart import restarts
 from weft.tune.study import Limits, Study, TrialRecord
@@ -35,7 +35,7 @@ def run_workers(
     logs = study.folder / "workers"
     logs.mkdir(exist_ok=True)
     words = python_command("weft.tune.processes", str(study.folder), json.dumps(asdict(limits)))
-    words.append(json.dumps(trusted()))
+    words.append(json.dumps(trusted_packages()))
     known = {row.number for row in study.rows() if row.over}
     running = []
     for i in range(workers):

@@ -94,8 +94,8 @@ def ignore_message(text: str) -> None:
     """Hear a line and tell nobody."""
 
 
-@registry.typed
-@registry.trusts(lambda config: config.origin_of)
+@registry.check_types
+@registry.with_trust(lambda config: config.origin_of)
 def tune(
     config: Config,
     output: str | Path,

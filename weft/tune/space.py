@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from weft import registry
-from weft.config import SETTINGS, Config, written
+from weft.config import SETTING_SECTIONS, Config, to_toml
 from weft.errors import UserError, unknown_name
 from weft.run.data import Data
 from weft.run.train import resolve_config
@@ -54,7 +54,7 @@ class Choices:
     def names(self) -> tuple[Any, ...]:
         """The values as a study stores them: a list becomes its text."""
         return tuple(
-            v if isinstance(v, (bool, int, float, str)) else written(v) for v in self.values
+            v if isinstance(v, (bool, int, float, str)) else to_toml(v) for v in self.values
         )
 
     def value(self, name: Any) -> Any:
@@ -75,7 +75,7 @@ class Choices:
         return list(self.values)
 
     def __str__(self) -> str:
-        return ", ".join(written(v) for v in self.values)
+        return ", ".join(to_toml(v) for v in self.values)
 
 
 @dataclass(frozen=True)
@@ -271,8 +271,8 @@ def _check_key(key: str, base: Config) -> None:
     """Refuse what is not a setting of this configuration, or what trials could not differ in."""
     section, _, name = key.partition(".")
     where = f"search '{key}'"
-    if section not in SETTINGS:
-        raise unknown_name("section", section, SETTINGS, where)
+    if section not in SETTING_SECTIONS:
+        raise unknown_name("section", section, SETTING_SECTIONS, where)
     if key == "train.seed":
         raise UserError(f"{where}: a seed is not tuned, it is varied: pass --seeds K instead.")
     learned = "decoder" in base and section == "task" and name in SEARCHABLE_TASK
@@ -294,7 +294,7 @@ def _check_key(key: str, base: Config) -> None:
 def _check_spec(where: str, spec: Any) -> None:
     """Whether it is a list of different values or a range with two ends."""
     if isinstance(spec, list):
-        names = [written(value) for value in spec]
+        names = [to_toml(value) for value in spec]
         if twice := [name for name in names if names.count(name) > 1]:
             raise UserError(f"{where}: {twice[0]} is listed twice.")
         if not spec:
@@ -343,7 +343,9 @@ def _is_whole(where: str, hint: Any) -> bool:
     if registry.fits(0.5, hint):
         return False
     if not registry.fits(1, hint):
-        raise UserError(f"{where}: is {registry.plain(hint)}, not a number; give a list of values.")
+        raise UserError(
+            f"{where}: is {registry.describe_type(hint)}, not a number; give a list of values."
+        )
     return True
 
 

@@ -17,16 +17,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from weft import jsonio
-from weft.batch import Batches, Labelled, Padded, Store, for_reading
+from weft.batch import BatchLoader, LabelledBatch, Padded, TokenStore, inference_batches
 from weft.batch.indexer import Indexer
-from weft.embed.activations import sensible
+from weft.embed.activations import check_sizes
 from weft.embed.lookup import Lookup
-from weft.encode.pool import Last
+from weft.encode.pool import LastPool
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError, unknown_name
 from weft.inference.forward import MAX_ROWS, MAX_TOKENS
-from weft.runtime import Runtime, on, seed_everything
-from weft.storage import atomic_write, replacing_folder, write_text
+from weft.runtime import Runtime, seed_everything, select_runtime
+from weft.storage import atomic_write, atomic_write_folder, write_text
 from weft.tasks.task import Loss
 from weft.tensorfile import check_network, read_header
 from weft.tokens.tokenizer import Tokenizer
@@ -48,7 +48,7 @@ class Denoising(nn.Module):
 
     def __init__(self, vocabulary_size: int, width: int = 100, noise: float = 0.3):
         super().__init__()
-        sensible("denoising auto-encoder", width=width)
+        check_sizes("denoising auto-encoder", width=width)
         if not 0 <= noise < 1:
             raise UserError(
                 f"denoising auto-encoder: 'noise' should be from 0 to below 1, got {noise}."
@@ -110,7 +110,7 @@ class SequenceToItself(nn.Module):
         self.output_size = hidden
         self.table = Lookup(vocabulary_size + 1, width, dropout)
         self.encoder = Recurrent(width, hidden, bidirectional=False)
-        self.pool = Last(hidden)
+        self.pool = LastPool(hidden)
         self.head = nn.Linear(hidden, vocabulary_size + 1)
 
     def vector(self, source: Padded) -> Tensor:
@@ -181,7 +181,7 @@ class Autoencoder:
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
         about = {"format": FORMAT, "kind": self.kind, "limit": self.indexer.limit}
         text = json.dumps({**about, "options": self.options}, indent=2)
-        with replacing_folder(folder) as part:
+        with atomic_write_folder(folder) as part:
             with atomic_write(part / "weights.safetensors") as file:
                 save_file(weights, file)
             self.indexer.tokenizer.save(part / "tokenizer.json")
@@ -214,7 +214,7 @@ class Autoencoder:
         except (SafetensorError, OSError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{weights}: missing, damaged or of another model: {reason}") from None
-        runtime = on(device)
+        runtime = select_runtime(device)
         indexer = Indexer(tokenizer, limit=limit)
         return cls(kind, options, model.to(runtime.device).eval(), indexer, runtime)
 
@@ -225,7 +225,7 @@ class Autoencoder:
         store = _store(self.indexer, texts)
         self.model.eval()
         with torch.inference_mode():
-            for batch in for_reading(store, rows=MAX_ROWS, budget=MAX_TOKENS):
+            for batch in inference_batches(store, rows=MAX_ROWS, budget=MAX_TOKENS):
                 source = batch.source.to(self.runtime.device)
                 out[batch.rows] = take(source).float().cpu().numpy()
         return out
@@ -273,7 +273,7 @@ class _Rebuild:
     def __init__(self, model: Denoising | SequenceToItself):
         self.model = model
 
-    def loss(self, scores: Tensor, batch: Labelled) -> Loss:
+    def loss(self, scores: Tensor, batch: LabelledBatch) -> Loss:
         return Loss(self.model.losses(scores, batch.source).sum(), len(batch))
 
 
@@ -287,14 +287,14 @@ def _train(
     watch: Callable[[Progress], None],
 ) -> Autoencoder:
     seed_everything(settings.seed)
-    runtime = on(device, settings.precision)
+    runtime = select_runtime(device, settings.precision)
     size = len(indexer.tokenizer)
     model = KINDS[kind](size, **options)
     store = _store(indexer, texts)
     if isinstance(model, Denoising):
         model.initialise(_noise_fractions(store, size))
     model = model.to(runtime.device)
-    batches = Batches(
+    batches = BatchLoader(
         store,
         rows=settings.batch_size,
         budget=settings.max_tokens,
@@ -307,14 +307,14 @@ def _train(
     return Autoencoder(kind, options, model.eval(), indexer, runtime)
 
 
-def _store(indexer: Indexer, texts: Sequence[str]) -> Store:
-    store = Store()
+def _store(indexer: Indexer, texts: Sequence[str]) -> TokenStore:
+    store = TokenStore()
     for row in indexer.rows(texts):
         store.append(row.ids, 0)
     return store.close()
 
 
-def _noise_fractions(store: Store, size: int) -> np.ndarray:
+def _noise_fractions(store: TokenStore, size: int) -> np.ndarray:
     """(V,) the share of rows that hold each entry."""
     held = np.zeros(size)
     for row in range(len(store)):

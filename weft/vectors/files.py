@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.embed.subwords import spelled
+from weft.embed.subwords import word_bytes
 from weft.embed.vector_files import fasttext_bin
-from weft.embed.vector_files.memory_map import lines
+from weft.embed.vector_files.memory_map import encode_words
 from weft.errors import UserError, unknown_name
 from weft.storage import atomic_write, write_bytes
 
@@ -51,7 +51,9 @@ def write_vectors(vectors: Vectors, path: str | Path, format: str = "") -> None:
     with atomic_write(place) as part, part.open("wb") as stream:
         FORMATS[name](vectors, stream)
     if name == "npy":
-        write_bytes(place.with_suffix(".words"), lines(list(vectors.words)).tobytes() + b"\n")
+        write_bytes(
+            place.with_suffix(".words"), encode_words(list(vectors.words)).tobytes() + b"\n"
+        )
 
 
 def writable(path: str | Path, format: str = "") -> str:
@@ -85,7 +87,7 @@ def _by_ending(place: Path) -> str:
 def _refuse(vectors: Vectors, pattern: bytes, place: Path, name: str, hint: str) -> None:
     bad = re.compile(pattern)
     for row, word in enumerate(vectors.words, start=1):
-        if not word or bad.search(spelled(word)):
+        if not word or bad.search(word_bytes(word)):
             what = f"the word {word!r} (row {row}) has a space or control character in it"
             raise UserError(
                 f"{place}: {what if word else f'an empty word (row {row})'}; "
@@ -105,14 +107,14 @@ def _glove(vectors: Vectors, stream: IO[bytes]) -> None:
         rows = np.asarray(matrix[begin : begin + _TOGETHER], np.float32).astype(str)
         words = vectors.words[begin : begin + _TOGETHER]
         for word, row in zip(words, rows.tolist(), strict=True):
-            stream.write(spelled(word) + b" " + " ".join(row).encode() + b"\n")
+            stream.write(word_bytes(word) + b" " + " ".join(row).encode() + b"\n")
 
 
 def _word2vec_binary(vectors: Vectors, stream: IO[bytes]) -> None:
     stream.write(f"{len(vectors)} {vectors.width}\n".encode())
     matrix = vectors.matrix
     for row, word in enumerate(vectors.words):
-        stream.write(spelled(word) + b" " + matrix[row].astype("<f4").tobytes() + b"\n")
+        stream.write(word_bytes(word) + b" " + matrix[row].astype("<f4").tobytes() + b"\n")
 
 
 def _fasttext(vectors: Vectors, stream: IO[bytes]) -> None:
@@ -130,11 +132,11 @@ def _fasttext(vectors: Vectors, stream: IO[bytes]) -> None:
     settings |= {"dim": E, "bucket": len(table) - V}
     settings["minn"] = subwords.shortest if subwords else kept.get("minn", 0)
     settings["maxn"] = subwords.longest if subwords else 0
-    stream.write(fasttext_bin.START.pack(fasttext_bin.NUMBER, fasttext_bin.VERSION))
+    stream.write(fasttext_bin.START.pack(fasttext_bin.MAGIC_NUMBER, fasttext_bin.VERSION))
     stream.write(fasttext_bin.SETTINGS.pack(*(settings[name] for name in fasttext_bin.NAMES)))
     stream.write(fasttext_bin.SIZES.pack(V, V, 0, tokens, -1))
     for word, count in zip(vectors.words, counts.tolist(), strict=True):
-        stream.write(spelled(word) + b"\0" + fasttext_bin.ENTRY.pack(count, 0))
+        stream.write(word_bytes(word) + b"\0" + fasttext_bin.ENTRY.pack(count, 0))
     _matrix(stream, table)
     _matrix(stream, np.zeros((V, E), np.float32) if output is None else output)
 
@@ -153,7 +155,7 @@ def _bin(vectors: Vectors, stream: IO[bytes]) -> None:
 
 def _arrays(vectors: Vectors) -> dict[str, np.ndarray]:
     about: dict[str, Any] = {"format": 1, "record": vectors.record}
-    arrays = {"matrix": vectors.matrix, "words": lines(list(vectors.words))}
+    arrays = {"matrix": vectors.matrix, "words": encode_words(list(vectors.words))}
     if vectors.counts is not None:
         arrays["counts"] = np.asarray(vectors.counts, np.int64)
     if vectors.output is not None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from weft.embed.vector_files.table import not_finite
+from weft.embed.vector_files.table import not_finite_error
 from weft.errors import UserError
 
 Method = Literal["add", "multiply"]
@@ -31,7 +31,7 @@ def norms(matrix: np.ndarray, words: Sequence[str], place: str = "") -> np.ndarr
         length = np.sqrt(np.einsum("ve,ve->v", block, block, dtype=np.float64))
         if not np.isfinite(length).all():
             row = begin + int(np.flatnonzero(~np.isfinite(length))[0])
-            raise not_finite(words[row], row, place)
+            raise not_finite_error(words[row], row, place)
         found[begin : begin + step] = length
     found[found == 0] = 1
     return found

@@ -13,10 +13,10 @@ from typing import Any, overload
 import numpy as np
 
 from weft.embed.subwords import Subwords
-from weft.embed.vector_files.table import Duplicates, not_finite
+from weft.embed.vector_files.table import Duplicates, not_finite_error
 from weft.embed.vector_files.text import read_table
 from weft.errors import UserError
-from weft.registry import typed
+from weft.registry import check_types
 from weft.vectors.neighbours import Approximate, Method, nearest, norms, unit
 
 Found = list[tuple[str, float]]  # words and cosines, best first
@@ -74,10 +74,10 @@ class Vectors:
         if matrix is not None and not isinstance(matrix, np.memmap):
             bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
             if len(bad):
-                raise not_finite(words[bad[0]], int(bad[0]))
+                raise not_finite_error(words[bad[0]], int(bad[0]))
 
     @classmethod
-    @typed
+    @check_types
     def load(
         cls, path: str | Path, *, mmap: bool = True, duplicates: Duplicates = "error"
     ) -> Vectors:
@@ -142,7 +142,7 @@ class Vectors:
         else:
             found = np.array(self._matrix[row], np.float32)
         if not np.isfinite(found).all():
-            raise not_finite(word, -1 if row is None else row, self.place)
+            raise not_finite_error(word, -1 if row is None else row, self.place)
         return found
 
     def _composed(self, word: str) -> bool:

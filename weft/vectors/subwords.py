@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.embed.subwords import END_OF_SENTENCE, ngram_hashes, spelled
+from weft.embed.subwords import END_OF_SENTENCE, ngram_hashes, word_bytes
 
 
 def ngrams(word: str, shortest: int, longest: int, buckets: int) -> list[int]:
@@ -25,7 +25,7 @@ def all_ngrams(
     if not buckets or not words:
         return np.empty(0, np.int32), np.zeros(len(words), np.int64)
     # An empty spelling has no n-grams: the loop sees no byte of that word.
-    marked = [b"" if word == END_OF_SENTENCE else b"<" + spelled(word) + b">" for word in words]
+    marked = [b"" if word == END_OF_SENTENCE else b"<" + word_bytes(word) + b">" for word in words]
     ends = np.cumsum([len(one) for one in marked], dtype=np.int64)
     text = np.frombuffer(b"".join(marked) or b" ", np.uint8)
     found: tuple[np.ndarray, np.ndarray] = hashed_ngrams(text, ends, shortest, longest, buckets)

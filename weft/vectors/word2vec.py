@@ -330,10 +330,10 @@ def accelerator(settings: Settings) -> Runtime | None:
     """The GPU that was asked for, if one was; torch is not needed otherwise."""
     if settings.device == "cpu":
         return None
-    from weft.runtime import on
+    from weft.runtime import select_runtime
     from weft.vectors.gpu import usable
 
-    runtime = on(settings.device)
+    runtime = select_runtime(settings.device)
     if runtime.device.type == "cpu":
         return None
     usable(runtime, settings)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from weft.batch import Padded
-from weft.batch.lm_windows import Forms, Pieces, Stream
+from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
 from weft.decode.decoders.elmo import BiLM, sampled_loss
 from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.losses import chunked_loss
@@ -26,7 +26,7 @@ def decoder(seed=0, **options):
 
 
 def stream(model):
-    out = Stream(END, forms=Forms(model.pieces))
+    out = TokenStream(END, token_types=TokenTypes(model.pieces))
     for words in TEXTS:
         ids = np.array([3 + sum(map(ord, word.lower())) % (V - 3) for word in words] + [END])
         out.append(ids, words=[*words, ""])
@@ -39,7 +39,7 @@ def close(a, b):
 
 def tokens(text):
     """Every token with its bytes, from the mark in front on: (1, N, 1+W)."""
-    rows = text.forms.rows(text.read(0, len(text)))
+    rows = text.token_types.rows(text.read(0, len(text)))
     return torch.from_numpy(rows)[None]
 
 
@@ -56,7 +56,7 @@ def lost(model, given):
 
 def test_two_that_are_written_differently_are_two_forms():
     model = decoder()
-    forms = Forms(model.pieces)
+    forms = TokenTypes(model.pieces)
     found = forms.numbers([5, 5, 9, 5, 5], ["it", "It", "it", "it", "extraordinary"])
     assert found.tolist() == [0, 1, 2, 0, 3]
     rows = forms.rows(found)
@@ -72,8 +72,8 @@ def test_two_that_are_written_differently_are_two_forms():
 @pytest.mark.parametrize("window", [2, 3, 20])
 def test_both_directions_go_through_all_of_the_text(window):
     text = stream(decoder())
-    whole = text.forms.rows(text.read(0, len(text)))
-    batches = [b for b, _ in Pieces(text, rows=2, window=window, seed=1, epochs=1, in_order=True)]
+    whole = text.token_types.rows(text.read(0, len(text)))
+    batches = [b for b, _ in LMLoader(text, rows=2, window=window, seed=1, epochs=1, in_order=True)]
     steps = -(-len(text) // 2)
     for row, start in enumerate((0, len(text) - steps)):
         part = whole[start : start + steps + 1]  # what stands before it, and it
@@ -88,7 +88,7 @@ def test_both_directions_go_through_all_of_the_text(window):
 def test_the_loss_is_the_mean_of_both_directions():
     model = decoder()
     text = stream(model)
-    (batch,) = (b for b, _ in Pieces(text, rows=1, window=99, seed=1, epochs=1, in_order=True))
+    (batch,) = (b for b, _ in LMLoader(text, rows=1, window=99, seed=1, epochs=1, in_order=True))
     total, count, _ = model.loss(batch.source, batch.target)
     given = tokens(text)
     ahead, back = lost(model, given)[False].sum(), lost(model, given.flip(1))[True].sum()
@@ -102,7 +102,7 @@ def test_text_in_pieces_is_text_in_one():
     text, sums = stream(model), []
     for window in (99, 4):
         state, total = None, 0.0
-        for batch, _ in Pieces(text, rows=2, window=window, seed=1, epochs=1, in_order=True):
+        for batch, _ in LMLoader(text, rows=2, window=window, seed=1, epochs=1, in_order=True):
             lost_here, _, state = model.loss(batch.source, batch.target, state)
             total = total + lost_here
             assert not any(part.requires_grad for part in state)
@@ -113,7 +113,7 @@ def test_text_in_pieces_is_text_in_one():
 def test_directions_have_weights_of_their_own_and_share_the_rest():
     model = decoder().train()
     text = stream(model)
-    batch, _ = next(iter(Pieces(text, rows=2, window=5, seed=1, epochs=1, in_order=True)))
+    batch, _ = next(iter(LMLoader(text, rows=2, window=5, seed=1, epochs=1, in_order=True)))
     other = batch.source.data.clone()
     other[:, :, 1] = other[:, :, 1].flip(1)
     made = [model._read(Padded(data, batch.source.lengths), None).raw for data in (
@@ -185,7 +185,7 @@ def test_a_sample_of_some_is_right_on_average():
 def test_the_sample_is_for_learning_only():
     model = decoder(samples=3)
     text = stream(model)
-    batch, _ = next(iter(Pieces(text, rows=2, window=5, seed=1, epochs=1, in_order=True)))
+    batch, _ = next(iter(LMLoader(text, rows=2, window=5, seed=1, epochs=1, in_order=True)))
     model.eval()
     exact = model.loss(batch.source, batch.target)[0]
     assert torch.equal(exact, model.loss(batch.source, batch.target)[0])

@@ -24,7 +24,7 @@ from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.search.constraints import Constraints
 from weft.decode.search.search import NO_CONSTRAINTS
 from weft.encode.rnn import Recurrent as RecurrentEncoder
-from weft.encode.transformer import Transformer as Encoder
+from weft.encode.transformer import TransformerEncoder as Encoder
 
 
 class Reader:
@@ -159,7 +159,7 @@ def test_what_is_no_row_of_ids_is_read_as_it_is():
     source = reader.of([3, 2, 7], 1).source
     assert LazySource(source, reader).plain
     assert not LazySource(replace(source, second=torch.tensor([1, 1, 3])), reader).plain
-    assert not LazySource(replace(source, pieces=(source.data[..., None],)), reader).plain
+    assert not LazySource(replace(source, subtokens=(source.data[..., None],)), reader).plain
     assert [LazySource(source, reader, limit).plain for limit in (31, 32)] == [False, True]
 
 

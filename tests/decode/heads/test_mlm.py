@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 from tests.fixtures.shapes import checked
 from weft.batch.documents import Documents
-from weft.batch.mlm_collator import Masked as Batches
-from weft.batch.mlm_collator import Masking, Target
+from weft.batch.mlm_collator import Masking, MLMLabels
+from weft.batch.mlm_collator import MLMLoader as Batches
 from weft.decode.heads import mlm
 from weft.errors import UserError
 from weft.model import Model
@@ -25,7 +25,7 @@ PARTS = {
     "pool": {"kind": "cls"},
     "head": {"kind": "masked"},
 }  # fmt: skip
-MASKING = Masking(MASK, np.arange(7, V), Frame((4,), (5,), (5,)), window=WINDOW, short=0.3)
+MASKING = Masking(MASK, np.arange(7, V), Frame((4,), (5,), (5,)), window=WINDOW, short_fraction=0.3)
 
 
 def model(follows=True, **embedder):
@@ -45,7 +45,7 @@ def batch(follows=True, rows=7, **options):
     for _ in range(9):
         sentences = [draw.integers(7, V, draw.integers(1, 12)).astype(np.int32) for _ in range(4)]
         documents.append(sentences, begins=[np.ones(len(s), bool) for s in sentences])
-    masking = replace(MASKING, follows=follows, **options)
+    masking = replace(MASKING, next_sentence=follows, **options)
     found, _ = next(iter(Batches(documents.close(), masking, rows=rows, seed=1, epochs=1)))
     assert not found.source.full
     return found
@@ -53,7 +53,7 @@ def batch(follows=True, rows=7, **options):
 
 def by_hand(net, given):
     """Both mean losses, one place after the other, from all scores of all places."""
-    reading, target = net.read(given.source), Target.of(given.target)
+    reading, target = net.run(given.source), MLMLabels.of(given.target)
     head = net.head
     states = F.gelu(head.dense(reading.states.data))
     states = F.layer_norm(states, states.shape[2:], head.norm.weight, head.norm.bias, head.eps)
@@ -61,13 +61,13 @@ def by_hand(net, given):
     lost = [
         -logp[row, step, word]
         for row in range(len(given))
-        for step, word in zip(target.places[row].tolist(), target.ids[row].tolist(), strict=True)
+        for step, word in zip(target.positions[row].tolist(), target.ids[row].tolist(), strict=True)
         if step >= 0
     ]
     if head.next is None:
         return sum(lost) / len(lost), 0.0
     told = head.next(reading.vector).log_softmax(1)
-    follows = [-told[row, target.strange[row]] for row in range(len(given))]
+    follows = [-told[row, target.is_random_next[row]] for row in range(len(given))]
     return sum(lost) / len(lost), sum(follows) / len(follows)
 
 
@@ -103,15 +103,15 @@ def test_what_is_measured_adds_up_to_the_loss(monkeypatch):
     nats, hidden, _, next_nats, asked, _ = rows.sum(0).tolist()
     wanted = [float(part) for part in by_hand(net, given)]
     assert [nats / hidden, next_nats / asked] == pytest.approx(wanted, rel=1e-5)
-    assert hidden == int((Target.of(given.target).ids >= 0).sum())
+    assert hidden == int((MLMLabels.of(given.target).ids >= 0).sum())
     assert asked == len(given)
     with torch.no_grad():  # a bias that settles everything
         net.head.bias[:] = 0
         net.head.bias[11] = 1e4
         net.head.next.bias[1] = 1e4
-    rows, target = net(given.source).score_rows(given.target), Target.of(given.target)
+    rows, target = net(given.source).score_rows(given.target), MLMLabels.of(given.target)
     assert rows[:, 2].tolist() == (target.ids == 11).sum(1).tolist()
-    assert rows[:, 5].tolist() == target.strange.tolist()
+    assert rows[:, 5].tolist() == target.is_random_next.tolist()
 
 
 def test_padding_and_what_stands_in_it_change_nothing():
@@ -190,20 +190,21 @@ def test_losses_are_those_of_transformers():
     missing, unexpected = other.load_state_dict(weights, strict=False)
     assert not unexpected
     assert not [name for name in missing if "position_ids" not in name]
-    source, target = given.source, Target.of(given.target)
+    source, target = given.source, MLMLabels.of(given.target)
     labels = torch.full_like(source.data, -100)
     for row in range(len(given)):
-        asked = target.places[row] >= 0
-        labels[row, target.places[row][asked]] = target.ids[row][asked]
+        asked = target.positions[row] >= 0
+        labels[row, target.positions[row][asked]] = target.ids[row][asked]
     with torch.no_grad():
         told = other(
             input_ids=source.data, attention_mask=source.mask.long(),
-            token_type_ids=source.segments, labels=labels, next_sentence_label=target.strange,
+            token_type_ids=source.segments, labels=labels,
+            next_sentence_label=target.is_random_next,
         )  # fmt: skip
         loss = Masked().loss(net(source), given)
         both = [float(part) for part in by_hand(net, given)]
     torch.testing.assert_close(loss.total / loss.count, told.loss, rtol=1e-5, atol=1e-5)
     flat = told.prediction_logits.flatten(0, 1)
     assert both[0] == pytest.approx(float(F.cross_entropy(flat, labels.flatten())), abs=1e-5)
-    follows = F.cross_entropy(told.seq_relationship_logits, target.strange)
+    follows = F.cross_entropy(told.seq_relationship_logits, target.is_random_next)
     assert both[1] == pytest.approx(float(follows), abs=1e-5)

@@ -31,7 +31,7 @@ def test_a_model_and_its_folder_say_the_same(tmp_path):
     assert found.shares == pytest.approx((0.0900, 0.6652, 0.2447), abs=1e-4)
     assert [name for name, _, _ in found.rows] == ["words", "layer 1", "layer 2"]
     assert [most for _, _, most in found.rows] == [False, True, False]
-    assert made.embedders[1].mix.told == "words 9%, layer 1 67%, layer 2 24%; times 0.75"
+    assert made.embedders[1].mix.summary == "words 9%, layer 1 67%, layer 2 24%; times 0.75"
     save_file(made.state_dict(), tmp_path / "weights.safetensors")
     (saved,) = layer_weights.of_folders([("one", tmp_path), ("gone", tmp_path / "nowhere")])
     assert saved.name == "one"

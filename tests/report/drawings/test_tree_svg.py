@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
-from weft.batch.trees import flatten
+from weft.batch.trees import flatten_tree
 from weft.errors import UserError
 from weft.report.drawings import dependency_svg, tagged_text, terminal, tree_svg
 from weft.text.annotation.trees import Tree, parse
 
-FILM = flatten(parse("(3 (2 (2 The) (2 <film>)) (4 (3 is) (4 (2 so) (4 good))))"))
+FILM = flatten_tree(parse("(3 (2 (2 The) (2 <film>)) (4 (3 is) (4 (2 so) (4 good))))"))
 SIGNS = [{"2": "0", "3": "+", "4": "++"}[label] for label in FILM.labels]
 SCORES = [(int(label) - 2) / 2 for label in FILM.labels]
 WORDS = ["She", "said", "that", "they", "left", "early"]
@@ -44,7 +44,7 @@ def texts(markup):
 @given(trees)
 @settings(max_examples=40, deadline=None)
 def test_nodes_never_overlap_and_no_line_runs_through_one(tree):
-    flat = flatten(tree)
+    flat = flatten_tree(tree)
     parents = flat.parents.tolist()
     least = 2 * tree_svg.RADIUS + 8
     at = tree_svg.layout(flat.words, parents, least)
@@ -94,7 +94,7 @@ def test_wrong_nodes_show_what_is_right():
 
 
 def test_constituents():
-    flat = flatten(parse("(S (NP (N dogs)) (VP (V eat) (NP (N fish))))"))
+    flat = flatten_tree(parse("(S (NP (N dogs)) (VP (V eat) (NP (N fish))))"))
     wrong = [label == "VP" for label in flat.labels]
     drawn = tree_svg.constituency(flat.words, flat.parents.tolist(), flat.labels, wrong)
     assert texts(drawn) == [*flat.labels, "dogs", "eat", "fish"]
@@ -251,7 +251,7 @@ def test_the_terminal_draws_trees():
     ]
     assert styled(text, terminal.WRONG) == ["+"]
     assert "++" in styled(text, "yellow")
-    flat = flatten(parse("(S (NP (N dogs)) (V eat))"))
+    flat = flatten_tree(parse("(S (NP (N dogs)) (V eat))"))
     line = terminal.brackets(
         flat.words, flat.parents.tolist(), flat.labels, [False, True] + [False] * 2
     )
@@ -263,7 +263,7 @@ def test_depth_is_no_limit():
     tree = Tree("0", "w")
     for _ in range(1500):
         tree = Tree("1", children=(tree, Tree("0", "w")))
-    flat = flatten(tree)
+    flat = flatten_tree(tree)
     parents = flat.parents.tolist()
     assert "<svg" in tree_svg.sentiment(flat.words, parents, [0.0] * len(parents), flat.labels)
     assert len(terminal.tree(flat.words, parents, flat.labels).plain.splitlines()) == len(parents)

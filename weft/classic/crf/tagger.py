@@ -45,7 +45,7 @@ class Tagger:
     """
 
     seeded = False  # nothing in it is random
-    by_word = True
+    is_structured = True
 
     def __init__(
         self,

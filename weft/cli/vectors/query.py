@@ -193,6 +193,6 @@ def _say(line: str) -> None:
 
 def _shown(text: str) -> str:
     """Bytes of a word that are no UTF-8 cannot be printed."""
-    from weft.embed.subwords import spelled
+    from weft.embed.subwords import word_bytes
 
-    return spelled(text).decode("utf-8", "replace")
+    return word_bytes(text).decode("utf-8", "replace")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.kernels.compile import many_shapes
+from weft.kernels.compile import raise_recompile_limit
 
 Step = Callable[[Any], None]
 aten = torch.ops.aten
@@ -24,7 +24,7 @@ def compile_step(step: Step, ids: Tensor, options: dict[str, Any] | None) -> Ste
     On a GPU the products of a single row become sums, which are fused with what comes before and
     after. `options` are more of the compiler's.
     """
-    many_shapes()
+    raise_recompile_limit()
     how: dict[str, Any] = {"dynamic": False, "fullgraph": True}
     if len(ids) == 1 and ids.is_cuda:
         return torch.compile(

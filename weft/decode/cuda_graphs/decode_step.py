@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from weft.attend.transformer_block import Block
+from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
 from weft.decode.cuda_graphs.compiled_step import compile_step
 from weft.decode.cuda_graphs.prefill import (
@@ -165,7 +165,9 @@ class DecodeGraphs:
         if self.writer is None:
             self.writer = copy_sharing_weights(self.decoder)
             self.looks = [
-                part.attention for part in self.writer.modules() if isinstance(part, Block)
+                part.attention
+                for part in self.writer.modules()
+                if isinstance(part, TransformerBlock)
             ]
             self.fused_weights = [p for look in self.looks for p in look.parameters()]
         stamp = [(p.data_ptr(), p._version) for p in self.fused_weights]

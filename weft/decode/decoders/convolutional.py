@@ -15,8 +15,8 @@ from weft.attend.scores import masked_softmax
 from weft.batch import Padded
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
 from weft.decode.search.state import PerPrompt
-from weft.embed.activations import sensible
-from weft.embed.position import Learned
+from weft.embed.activations import check_sizes
+from weft.embed.position import LearnedPositions
 from weft.errors import UserError
 from weft.registry import register
 
@@ -124,12 +124,12 @@ class ConvolutionalDecoder(nn.Module):
     ):
         super().__init__()
         sizes = {"width": width, "hidden": hidden, "layers": layers, "kernel": kernel}
-        sensible("decoder 'cnn'", dropout, limit=limit, **sizes)
+        check_sizes("decoder 'cnn'", dropout, limit=limit, **sizes)
         self.limit: int | None = limit
         self.hidden_size = width
         self.past = (kernel - 1, hidden)
         self.words = OutputLayer(vocabulary_size, width, width, tied)
-        self.positions = Learned(width, limit)
+        self.positions = LearnedPositions(width, limit)
         nn.init.normal_(self.positions.table, std=0.1)
         kept = 1 - dropout
         self.enter = WeightNormConv(width, hidden, gain=kept)

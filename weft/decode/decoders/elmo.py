@@ -16,7 +16,7 @@ from weft.batch import Padded
 from weft.decode.decoders.language_models import BPTTOutput
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
 from weft.decode.losses import chunked_loss
-from weft.embed.elmo import SMALL, Memory, Network
+from weft.embed.elmo import SMALL_FILTERS, BiLMNetwork, BiLMState
 from weft.errors import UserError
 from weft.registry import register
 
@@ -42,7 +42,7 @@ class BiLM(nn.Module):
         vocabulary_size: int,
         width: int = 256,
         character_width: int = 16,
-        filters: tuple[tuple[int, ...], ...] = SMALL,
+        filters: tuple[tuple[int, ...], ...] = SMALL_FILTERS,
         highways: int = 2,
         letters: int = 50,
         hidden: int = 1024,
@@ -56,7 +56,7 @@ class BiLM(nn.Module):
         where = "decoder 'elmo'"
         if samples < 0:
             raise UserError(f"{where}: 'samples' should be 0 or more, got {samples}.")
-        self.network = Network(
+        self.network = BiLMNetwork(
             where, width, character_width, filters, highways, letters, hidden, layers, clip, dropout
         )
         self.words = OutputLayer(vocabulary_size, width, width, tied=True, deviation=width**-0.5)
@@ -79,27 +79,27 @@ class BiLM(nn.Module):
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The bytes of each token, counted from 1; 0 is left for padding."""
-        return self.network.characters.pieces(words)
+        return self.network.characters.subtoken_ids(words)
 
-    def start(self, batch: int, device: Any = None) -> Memory:
+    def start(self, batch: int, device: Any = None) -> BiLMState:
         """The state of the forward model before the first word: zero."""
-        return self.network.start(batch, 1, device)
+        return self.network.zero_state(batch, 1, device)
 
-    def step(self, ids: Tensor, state: Memory) -> tuple[Tensor, Memory]:
+    def step(self, ids: Tensor, state: BiLMState) -> tuple[Tensor, BiLMState]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
         read, state = self.step_features(ids, state)
         return self.words.logits(read.features[:, 0]), state
 
-    def step_features(self, ids: Tensor, state: Memory) -> tuple[DecoderOutput, Memory]:
+    def step_features(self, ids: Tensor, state: BiLMState) -> tuple[DecoderOutput, BiLMState]:
         """One step without the scores, (B, 1, E)."""
         row = Padded(ids[:, None], torch.ones(len(ids), dtype=torch.long))
         made = self._read(row, state)
         return DecoderOutput(made.features[:, :, 0], made.raw[:, :, 0], None), made.state
 
-    def carry(self, ids: Padded, state: Memory | None = None) -> BPTTOutput:
+    def carry(self, ids: Padded, state: BiLMState | None = None) -> BPTTOutput:
         """A piece of text and the state after it, cut from the graph; see `loss` for both ways."""
         made = self._read(ids, state)
-        cut = Memory(*(part.detach() for part in made.state))
+        cut = BiLMState(*(part.detach() for part in made.state))
         features, raw, dropped = (x[:, :, 0] for x in (made.features, made.raw, made.dropped))
         return BPTTOutput(features, cut, raw, dropped)
 
@@ -112,8 +112,8 @@ class BiLM(nn.Module):
         return scores
 
     def loss(
-        self, source: Padded, target: Tensor, carried: Memory | None = None
-    ) -> tuple[Tensor, int, Memory]:
+        self, source: Padded, target: Tensor, carried: BiLMState | None = None
+    ) -> tuple[Tensor, int, BiLMState]:
         """The mean of what both directions lose, summed over steps; how many; the state after.
 
         The source (B, T, 2, 1+W) has, at every step, a word for each direction to read, and the
@@ -127,10 +127,10 @@ class BiLM(nn.Module):
             total = sampled_loss(features, weight, bias, right, self.samples)
         else:
             total, _ = chunked_loss(features, weight, bias, right)
-        state = Memory(*(part.detach() for part in made.state))
+        state = BiLMState(*(part.detach() for part in made.state))
         return total / 2, int(source.lengths.sum()), state
 
-    def _read(self, given: Padded, state: Memory | None, back: bool = False) -> BPTTOutput:
+    def _read(self, given: Padded, state: BiLMState | None, back: bool = False) -> BPTTOutput:
         """Ids (B, T), tokens with their bytes (B, T, 1+W), or both ways (B, T, 2, 1+W)."""
         data = given.data
         spelled = self.spellings[data].long() if data.dim() == 2 else data[..., 1:]
@@ -138,9 +138,11 @@ class BiLM(nn.Module):
             spelled = spelled[:, :, None]  # (B, T, D, W)
         B, T, D, W = spelled.shape
         rows = Padded(spelled.reshape(B, T * D, W), D * given.lengths)
-        words = self.network.words(rows).data.view(B, T, D, self.network.width)  # (B, T, D, E)
+        words = self.network.embed_words(rows).data.view(
+            B, T, D, self.network.width
+        )  # (B, T, D, E)
         lengths = None if given.full else given.lengths
-        layers, after = self.network.read(words.permute(2, 0, 1, 3), state, back, lengths)
+        layers, after = self.network.run(words.permute(2, 0, 1, 3), state, back, lengths)
         raw = layers[-1].permute(1, 2, 0, 3)  # (B, T, D, E)
         dropped = self.dropout(raw)  # (B, T, D, E)
         return BPTTOutput(dropped, after, raw, dropped)

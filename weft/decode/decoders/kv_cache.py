@@ -106,9 +106,9 @@ def self_attend(
 ) -> Tensor:
     """What one step of each row finds in its room and itself, (B, 1, N*K); see `Place`."""
     if q.is_cuda:
-        from weft.kernels.triton.decode_attention import attend
+        from weft.kernels.triton.decode_attention import decode_self_attention
 
-        return attend(q, k, v, keys, values, position, rows, beams)
+        return decode_self_attention(q, k, v, keys, values, position, rows, beams)
     room = plan_write(position, 1, keys, rows, beams)
     return room.attend(q, k, v, (keys, values)).transpose(1, 2).flatten(2)  # (B, 1, N*K)
 
@@ -126,9 +126,9 @@ def cross_attend(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Te
     one are zeros.
     """
     if q.is_cuda:
-        from weft.kernels.triton.decode_attention import look
+        from weft.kernels.triton.decode_attention import decode_cross_attention
 
-        return look(q, keys, values, lengths)
+        return decode_cross_attention(q, keys, values, lengths)
     B, N, S, K = keys.shape
     q = q.reshape(B, -1, N, K).transpose(1, 2).to(keys.dtype)  # (B, N, W, K)
     none = (lengths < 1)[:, None, None, None]  # (B, 1, 1, 1)

@@ -13,8 +13,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from weft.batch import Padded
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
 from weft.decode.decoders.recurrent import Cell, RNNState, build_rnn, unroll
-from weft.embed.activations import sensible
-from weft.embed.characters import reverse
+from weft.embed.activations import check_sizes
+from weft.embed.characters import reverse_rows
 from weft.encode import rnn
 from weft.errors import UserError
 from weft.registry import register
@@ -52,7 +52,7 @@ class FeedForwardLM(nn.Module):
     ):
         super().__init__()
         where = "decoder 'nnlm'"
-        sensible(where, dropout, width=width, context=context, hidden=hidden)
+        check_sizes(where, dropout, width=width, context=context, hidden=hidden)
         if direct and tied:
             raise UserError(f"{where}: direct connections have a matrix of their own; not 'tied'.")
         self.context, self.direct = context, direct
@@ -152,7 +152,7 @@ class RecurrentLM(nn.Module):
         self.dropout = dropout
         self.input_dropout = dropout if input_dropout is None else input_dropout
         self.between_dropout = dropout if between_dropout is None else between_dropout
-        sensible(where, dropout, width=width, hidden=hidden, layers=layers)
+        check_sizes(where, dropout, width=width, hidden=hidden, layers=layers)
         shares = {
             "input_dropout": self.input_dropout,
             "between_dropout": self.between_dropout,
@@ -261,7 +261,7 @@ class RecurrentLM(nn.Module):
         for layer in range(self.net.num_layers):
             if layer:
                 data = self._dropped(data, self.between_dropout)
-            weights = [getattr(self.net, f"{name}_l{layer}") for name in rnn.WEIGHTS]
+            weights = [getattr(self.net, f"{name}_l{layer}") for name in rnn.WEIGHT_NAMES]
             weights[1] = F.dropout(weights[1], self.weight_drop)
             first = state.hidden[None, :, layer].to(data.dtype).contiguous()  # (1, B, H)
             rest = (weights, True, 1, 0.0, True, False, True)
@@ -318,7 +318,9 @@ class BidirectionalLM(nn.Module):
         tied: bool = False,
     ):
         super().__init__()
-        sensible("decoder 'bidirectional-lm'", dropout, width=width, hidden=hidden, layers=layers)
+        check_sizes(
+            "decoder 'bidirectional-lm'", dropout, width=width, hidden=hidden, layers=layers
+        )
         deviation = min(0.1, width**-0.5) if tied else 0.1
         self.words = OutputLayer(vocabulary_size, width, 2 * hidden, tied, deviation)
         self.by = by
@@ -345,8 +347,8 @@ class BidirectionalLM(nn.Module):
     def _skipped(self, x: Padded) -> Tensor:
         """The forward state of the step before beside the backward one of the step after."""
         ahead = self.nets[0](x).data  # (B, T, H)
-        turned = self.nets[1](x.with_data(reverse(x.data, x.lengths))).data  # (B, T, H)
-        back = reverse(turned, x.lengths)  # (B, T, H)
+        turned = self.nets[1](x.with_data(reverse_rows(x.data, x.lengths))).data  # (B, T, H)
+        back = reverse_rows(turned, x.lengths)  # (B, T, H)
         before = F.pad(ahead, (0, 0, 1, 0))[:, :-1]  # (B, T, H)
         after = F.pad(back, (0, 0, 0, 1))[:, 1:]  # (B, T, H)
         return torch.cat([before, after], dim=2)

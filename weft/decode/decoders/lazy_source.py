@@ -60,7 +60,7 @@ class LazySource:
     def plain(self) -> bool:
         """Whether ids are all there is to read, and positions reach over the padding."""
         source = self.source
-        more = bool(source.pieces) or source.parents is not None or source.second is not None
+        more = bool(source.subtokens) or source.parents is not None or source.second is not None
         bare = source.data.dim() == 2 and not more
         return bare and (self.limit is None or self.steps <= self.limit)
 

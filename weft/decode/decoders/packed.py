@@ -24,7 +24,13 @@ from weft.decode.decoders.transformer import (
 )
 from weft.decode.search.settings import WeightDtype
 from weft.decode.search.state import PerPrompt
-from weft.kernels.cpu.linear import LAYERS, Linear, Norm, activation_of, packs
+from weft.kernels.cpu.linear import (
+    LINEAR_BY_DTYPE,
+    PackedLinear,
+    PackedNorm,
+    activation_name,
+    can_pack,
+)
 
 INITIAL_STEPS = 16  # steps that there is room for at first
 CHUNK_WORDS = 16384  # words that are scored at once
@@ -143,7 +149,7 @@ def pack_if_possible(decoder: Any, weights: WeightDtype = "float32") -> Any:
     It is possible for Transformers in fp32 on a processor that are not being trained. What was
     laid out is kept for as long as the decoder lives and its weights do not change.
     """
-    if not isinstance(decoder, TransformerDecoder) or decoder.training or not packs(weights):
+    if not isinstance(decoder, TransformerDecoder) or decoder.training or not can_pack(weights):
         return decoder
     table = decoder.words.table.weight
     kind = table.device.type
@@ -188,7 +194,7 @@ class PackedWeights:
     """The weights of a decoder, laid out; keeps nothing of the decoder itself."""
 
     def __init__(self, decoder: TransformerDecoder, weights: WeightDtype):
-        linear = LAYERS[weights]
+        linear = LINEAR_BY_DTYPE[weights]
         self.blocks = [_PackedBlock(block, linear) for block in decoder.blocks]  # type: ignore[arg-type]
         bias = decoder.words.bias
         matrices = decoder.words.weight.split(CHUNK_WORDS)
@@ -213,11 +219,11 @@ class PackedWeights:
 class _PackedBlock:
     """One block: attention to the past, attention to the memory, a perceptron."""
 
-    def __init__(self, block: TransformerDecoderBlock, linear: type[Linear]):
+    def __init__(self, block: TransformerDecoderBlock, linear: type[PackedLinear]):
         own, cross = block.attention, block.cross
         self.first = block.norm_first
         norms = (block.attention_norm, block.cross_norm, block.feed_norm)
-        self.norms = [Norm(norm) for norm in norms if norm is not None]
+        self.norms = [PackedNorm(norm) for norm in norms if norm is not None]
         three = (own.query, own.key, own.value)
         self.three = linear(
             torch.cat([part.weight for part in three]), torch.cat([part.bias for part in three])
@@ -226,26 +232,26 @@ class _PackedBlock:
         if cross is not None:
             self.query = linear(cross.query.weight, cross.query.bias)
             self.crossed = linear(cross.output.weight, cross.output.bias)
-        name = activation_of(block.activation)
+        name = activation_name(block.activation)
         self.feed_in = linear(block.feed_in.weight, block.feed_in.bias, name)
         self.feed_out = linear(block.feed_out.weight, block.feed_out.bias)
 
     def itself(self, x: Tensor, look: _Attention, store: np.ndarray, first: int) -> Tensor:
         """Rows (N, H) with what they found in the past; this step is kept from row `first` on."""
-        from weft.kernels.cpu.decode_attention import keep
+        from weft.kernels.cpu.decode_attention import write_kv
 
         made = self.three(self._before(x, 0))  # (N, 3*H)
-        keep(made.numpy(), store, first)
-        return self._after(self.output.plus(look(made, store), x), 0)
+        write_kv(made.numpy(), store, first)
+        return self._after(self.output.add_to(look(made, store), x), 0)
 
     def across(self, x: Tensor, look: _Attention, store: np.ndarray, shares: bool) -> Tensor:
         """Rows (N, H) with what they found in the memory."""
         mixed = look(self.query(self._before(x, 1)), store, shares)
-        return self._after(self.crossed.plus(mixed, x), 1)
+        return self._after(self.crossed.add_to(mixed, x), 1)
 
     def feed(self, x: Tensor) -> Tensor:
         """Rows (N, H) through the perceptron."""
-        return self._after(self.feed_out.plus(self.feed_in(self._before(x, -1)), x), -1)
+        return self._after(self.feed_out.add_to(self.feed_in(self._before(x, -1)), x), -1)
 
     def _before(self, x: Tensor, part: int) -> Tensor:
         return self.norms[part](x) if self.first else x

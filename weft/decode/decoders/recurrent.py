@@ -14,7 +14,7 @@ from weft.attend.scores import masked_softmax
 from weft.batch import Padded
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
 from weft.decode.search.state import PerPrompt
-from weft.embed.activations import sensible
+from weft.embed.activations import check_sizes
 from weft.encode import rnn
 from weft.errors import UserError
 from weft.registry import register
@@ -93,7 +93,7 @@ class RecurrentDecoder(nn.Module):
     ):
         super().__init__()
         where = "decoder 'rnn'"
-        sensible(where, dropout, width=width, hidden=hidden, layers=layers)
+        check_sizes(where, dropout, width=width, hidden=hidden, layers=layers)
         self.attends = source == "attention"
         if (input_feeding or coverage) and not self.attends:
             asked = "input_feeding" if input_feeding else "coverage"

@@ -39,9 +39,9 @@ def _fused_linear(
     added_eps: float,
 ) -> Tensor:
     if x.is_cuda:
-        from weft.kernels.triton.fused_linear import product
+        from weft.kernels.triton.fused_linear import triton_fused_linear
 
-        return product(
+        return triton_fused_linear(
             x, weight, bias, gain, shift, eps, activation, added, added_gain, added_shift, added_eps
         )
     if gain is not None:
@@ -114,7 +114,7 @@ def run_blocks(
             sums = _add_projection(sums, mixed, block.cross.output, norm)
             norm = None if first else block.cross_norm
         into, before = block.feed_in, block.feed_norm if first else norm
-        inner = fused_linear(sums, into.weight, into.bias, before, block.activated)
+        inner = fused_linear(sums, into.weight, into.bias, before, block.activation_name)
         sums = _add_projection(sums, inner, block.feed_out, norm)
         norm = None if first else block.feed_norm
     return (sums if norm is None else norm(sums))[:, None]

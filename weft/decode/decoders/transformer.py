@@ -16,8 +16,8 @@ from weft.decode.decoders import kv_cache, small_batch
 from weft.decode.decoders.kv_cache import CacheSlot, CacheWrite, KVPair
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
 from weft.decode.search.state import PerPrompt, Pinned
-from weft.embed.activations import sensible
-from weft.embed.position import Learned, Sinusoidal, sinusoidal
+from weft.embed.activations import check_sizes
+from weft.embed.position import LearnedPositions, SinusoidalPositions, sinusoidal_table
 from weft.errors import UserError
 from weft.registry import register
 
@@ -68,7 +68,7 @@ class TransformerState(NamedTuple):
         return self._replace(past=Pinned(self.past), rows=rows, beams=beams)
 
 
-class TransformerDecoderBlock(attend.Block):
+class TransformerDecoderBlock(attend.TransformerBlock):
     """The encoder's block, causal, with attention to the memory if there is one."""
 
     def __init__(
@@ -109,7 +109,7 @@ class TransformerDecoderBlock(attend.Block):
             mixed, shares = self._cross_attention(y, self.cross, memory, mask, weights)
             x = self._add_residual(x, mixed.view_as(x), self.cross_norm)  # (B, T, H)
         y = self.feed_norm(x) if self.norm_first else x
-        return self._add_residual(x, self._feed(y), self.feed_norm), past, shares
+        return self._add_residual(x, self._feed_forward(y), self.feed_norm), past, shares
 
     def _self_attention(
         self, y: Tensor, past: KVPair | None, room: CacheWrite | CacheSlot | None
@@ -176,7 +176,7 @@ class TransformerDecoder(nn.Module):
     ):
         super().__init__()
         where = f"decoder '{self.name}'"
-        sensible(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
         if feed < 0:
             raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
         self.learned = positions == "learned"
@@ -186,15 +186,15 @@ class TransformerDecoder(nn.Module):
         self.scale = 1.0 if self.learned else hidden**0.5
         deviation = 0.02 if self.learned else hidden**-0.5
         self.words = OutputLayer(vocabulary_size, hidden, hidden, tied, deviation, bias)
-        self.positions = (Learned if self.learned else Sinusoidal)(hidden, limit)
-        self.dropout, self.entrance = nn.Dropout(dropout), attend.Entrance()
+        self.positions = (LearnedPositions if self.learned else SinusoidalPositions)(hidden, limit)
+        self.dropout, self.entrance = nn.Dropout(dropout), attend.EmbeddingSum()
         self.heads, self.hidden_size = heads, hidden
         shape = (hidden, heads, feed or 4 * hidden, memory_size, norm, dropout, activation)
         self.blocks = nn.ModuleList(
             TransformerDecoderBlock(*shape, inner_dropout) for _ in range(layers)
         )
         # Pre-norm blocks leave their sum unnormalised.
-        self.norm = attend.Norm(hidden) if norm == "pre" else nn.Identity()
+        self.norm = attend.FinalNorm(hidden) if norm == "pre" else nn.Identity()
 
     def step(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
@@ -260,7 +260,7 @@ class TransformerDecoder(nn.Module):
         first = grown if state.position is None else state.position
         vectors = self.words.embed(ids)  # (B, T, H)
         vectors = vectors if self.learned else vectors * self.scale
-        kind = attend.of_products(vectors) if self.half_residual else vectors.dtype
+        kind = attend.compute_dtype(vectors) if self.half_residual else vectors.dtype
         parts = [vectors, self._position_vectors(first, ids.shape[1], vectors)]
         x = self.entrance(parts, self.dropout, None, kind)  # (B, T, H)
         memory, mask, asked = unwrap(state.memory), unwrap(state.mask), state.weights is not None
@@ -302,7 +302,7 @@ class TransformerDecoder(nn.Module):
                 f"A sequence of {steps} steps, but the positions of decoder '{self.name}' end at "
                 f"{len(table)}. Raise decoder.limit, or truncate."
             )
-        grown = sinusoidal(max(steps, 2 * len(table)), table.shape[1])
+        grown = sinusoidal_table(max(steps, 2 * len(table)), table.shape[1])
         self.positions.table = grown.to(table.device, table.dtype)
 
     def _no_cache(self) -> tuple[None, ...]:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.embed.activations import sensible
+from weft.embed.activations import check_sizes
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError
 from weft.registry import register
@@ -83,7 +83,7 @@ class AnswerSpanHead(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        sensible("head 'span'", dropout)
+        check_sizes("head 'span'", dropout)
         if not isinstance(outputs, (list, tuple)) or len(outputs) != 2:
             raise UserError("A head for spans needs the task 'span'. Set task.kind to 'span'.")
         self.longest, self.no_answer = outputs

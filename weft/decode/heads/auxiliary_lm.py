@@ -40,7 +40,7 @@ def check_auxiliary(embedders: Any, parts: Mapping[str, Any], apart: bool) -> No
     specs = parts["embedder"] if isinstance(parts["embedder"], list) else [parts["embedder"]]
     kind = specs[0]["kind"]
     reason = ""
-    if len(specs) > 1 or not getattr(embedders[0], "foretells", False):
+    if len(specs) > 1 or not getattr(embedders[0], "predicts_next", False):
         kinds = ", ".join(spec["kind"] for spec in specs)
         reason = f"but the embedder '{kinds}' is not a language model"
     elif embedders[0].mix is not None or specs[0].get("frozen"):

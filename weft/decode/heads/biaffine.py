@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.embed.activations import sensible
+from weft.embed.activations import check_sizes
 from weft.errors import UserError
 
 TreeSearch = Literal["tree", "projective", "greedy"]
@@ -91,7 +91,7 @@ class BiaffineScorer(nn.Module):
         dropout: float = 0.33,
     ):
         super().__init__()
-        sensible("head 'arcs'", dropout, arc=arc, label=label)
+        check_sizes("head 'arcs'", dropout, arc=arc, label=label)
         self.root = nn.Parameter(torch.randn(input_size) / input_size**0.5)
         self.arc_head, self.arc_word = _role_layer(input_size, arc), _role_layer(input_size, arc)
         self.label_head, self.label_word = (

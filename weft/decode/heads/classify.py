@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from weft.embed.activations import ACTIVATIONS, Activation, sensible
+from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.errors import UserError
 from weft.registry import register
 
@@ -18,7 +18,7 @@ class LinearHead(nn.Module):
 
     def __init__(self, input_size: int, outputs: int, dropout: float = 0.0):
         super().__init__()
-        sensible("head 'linear'", dropout)
+        check_sizes("head 'linear'", dropout)
         self.dropout = nn.Dropout(dropout)
         self.score = nn.Linear(input_size, outputs)
 
@@ -63,7 +63,7 @@ class MLPHead(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        sensible("head 'mlp'", dropout, hidden=hidden, layers=layers)
+        check_sizes("head 'mlp'", dropout, hidden=hidden, layers=layers)
         sizes = [input_size] + [hidden] * layers
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.activation = ACTIVATIONS[activation]()

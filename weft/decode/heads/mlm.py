@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.batch.mlm_collator import Target
+from weft.batch.mlm_collator import MLMLabels
 from weft.decode.losses import chunked_loss
 from weft.embed.activations import ACTIVATIONS
 from weft.errors import UserError
@@ -35,26 +35,26 @@ class MLMOutput:
         The sum over rows lets micro-batches add up: each knows the number of masked tokens of the
         whole batch.
         """
-        wanted, head = Target.of(target), self.head
-        features = head.features(self._at(wanted.places))[None]  # (1, B*M, E)
+        wanted, head = MLMLabels.of(target), self.head
+        features = head.features(self._at(wanted.positions))[None]  # (1, B*M, E)
         right = Padded(wanted.ids.reshape(1, -1), torch.tensor([features.shape[1]]))
         total, _ = chunked_loss(features, head.table.weight, head.bias, right)
-        total = total * (wanted.rows[0] / wanted.chosen[0].clamp(min=1))
+        total = total * (wanted.num_rows[0] / wanted.num_masked[0].clamp(min=1))
         if head.next is not None:
             logits = self.next_sentence_logits()  # (B, 2)
-            total = total + F.cross_entropy(logits, wanted.strange, reduction="sum")
+            total = total + F.cross_entropy(logits, wanted.is_random_next, reduction="sum")
         return total, len(target)
 
     @torch.no_grad()
     def score_rows(self, target: Tensor) -> Tensor:
         """Return (B, 6) per row: nats, count and correct predictions of masked tokens; then the
         same three of next-sentence prediction."""
-        wanted, head = Target.of(target), self.head
+        wanted, head = MLMLabels.of(target), self.head
         scored = wanted.ids >= 0  # (B, M)
         ids = wanted.ids[scored]  # (K,)
         out = self.vector.new_zeros(len(target), 6, dtype=torch.float64)
         owner = scored.nonzero()[:, 0]  # (K,)
-        states = self._at(wanted.places).unflatten(0, scored.shape)[scored]  # (K, H)
+        states = self._at(wanted.positions).unflatten(0, scored.shape)[scored]  # (K, H)
         size = max(MAX_LOGITS // head.bias.numel(), 1)
         for i in range(0, len(ids), size):
             logp = head.logps(states[i : i + size])  # (C, V)
@@ -65,9 +65,9 @@ class MLMOutput:
             out[:, :3].index_add_(0, owner[i : i + size], row.double())
         if head.next is not None:
             logits = self.next_sentence_logits()  # (B, 2)
-            out[:, 3] = F.cross_entropy(logits, wanted.strange, reduction="none").double()
+            out[:, 3] = F.cross_entropy(logits, wanted.is_random_next, reduction="none").double()
             out[:, 4] = 1
-            out[:, 5] = (logits.argmax(1) == wanted.strange).double()
+            out[:, 5] = (logits.argmax(1) == wanted.is_random_next).double()
         return out
 
     @torch.no_grad()
@@ -94,7 +94,7 @@ class MLMHead(nn.Module):
     Only masked positions are scored. Next-sentence prediction uses the pooled [CLS].
     """
 
-    reads, task, fills = "text", "masked", True
+    reads, task, is_mlm = "text", "masked", True
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.embed.activations import sensible
+from weft.embed.activations import check_sizes
 
 NO_LABEL = -1  # label of a span that is not a constituent
 UNSEEN_LABEL = -2  # gold label unseen in training: every prediction is wrong
@@ -60,7 +60,7 @@ class SpanScorer(nn.Module):
 
     def __init__(self, input_size: int, outputs: int, hidden: int = 250, dropout: float = 0.0):
         super().__init__()
-        sensible("head 'brackets'", dropout, hidden=hidden)
+        check_sizes("head 'brackets'", dropout, hidden=hidden)
         self.ahead = input_size // 2  # width of the forward half of a state
         self.before = nn.Parameter(torch.randn(self.ahead) / input_size**0.5)
         self.after = nn.Parameter(torch.randn(input_size - self.ahead) / input_size**0.5)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.decode.heads.crf import CRF
-from weft.embed.activations import sensible
+from weft.embed.activations import check_sizes
 from weft.errors import UserError
 from weft.registry import register
 from weft.text.annotation.schemes import allowed_transitions
@@ -75,7 +75,7 @@ class TagHead(nn.Module):
 
     def __init__(self, input_size: int, outputs: Sequence[TagColumn], dropout: float = 0.0):
         super().__init__()
-        sensible("head 'tags'", dropout)
+        check_sizes("head 'tags'", dropout)
         if not isinstance(outputs, (list, tuple)):
             raise UserError("A head for tags needs the task 'tag'. Set task.kind to 'tag'.")
         self.dropout = nn.Dropout(dropout)

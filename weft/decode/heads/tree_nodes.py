@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.decode.heads.tag import TagColumn
-from weft.embed.activations import sensible
+from weft.embed.activations import check_sizes
 from weft.errors import UserError
 from weft.registry import register
 
@@ -47,7 +47,7 @@ class TreeNodeHead(nn.Module):
 
     def __init__(self, input_size: int, outputs: Sequence[TagColumn], dropout: float = 0.0):
         super().__init__()
-        sensible("head 'nodes'", dropout)
+        check_sizes("head 'nodes'", dropout)
         if not isinstance(outputs, (list, tuple)):
             raise UserError("The head 'nodes' needs the task 'nodes'. Set task.kind to 'nodes'.")
         self.dropout = nn.Dropout(dropout)

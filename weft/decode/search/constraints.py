@@ -289,9 +289,9 @@ def fast_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 @torch.library.custom_op("weft::topk", mutates_args=())
 def _kernel_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if _has_kernel(values.device):
-        from weft.kernels.triton.topk import largest
+        from weft.kernels.triton.topk import topk
 
-        return largest(values, count)
+        return topk(values, count)
     top, index = values.topk(count)
     return top, index
 
@@ -307,9 +307,9 @@ def _has_kernel(device: torch.device) -> bool:
     """Return True if the device has a correct top-k kernel; tested once."""
     values = torch.randn(3, 2000, generator=torch.Generator().manual_seed(0))
     try:
-        from weft.kernels.triton.topk import largest
+        from weft.kernels.triton.topk import topk
 
-        indices = largest(values.to(device), 5)[1].cpu()
+        indices = topk(values.to(device), 5)[1].cpu()
     except Exception:  # no Triton, or one that fails: fall back to `topk`
         return False
     return bool((indices == values.topk(5).indices).all())

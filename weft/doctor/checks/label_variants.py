@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.doctor.checks.encoding import INVISIBLE
-from weft.errors import LONGEST_NAME, optional_import
+from weft.errors import MAX_NAME_CHARS, optional_import
 
 MAX_COMPARED_LABELS = (
     5_000  # labels compared with each other for typos; variants are found among any number
@@ -94,7 +94,7 @@ def _typos(ranked: list[str], counts: Mapping[str, int]) -> Iterator[tuple[str, 
     """(rarer, more frequent) labels that one or two slips of the finger set apart."""
     if len(ranked) < 2:
         return
-    names = [name for name in ranked[:MAX_COMPARED_LABELS] if len(name) <= LONGEST_NAME]
+    names = [name for name in ranked[:MAX_COMPARED_LABELS] if len(name) <= MAX_NAME_CHARS]
     forms = [fold_label(label) for label in names]
     distance = optional_import("rapidfuzz.distance.OSA", "Finding typos in labels").distance
     cdist = optional_import("rapidfuzz.process", "Finding typos in labels").cdist

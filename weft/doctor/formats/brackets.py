@@ -7,7 +7,7 @@ from weft.doctor.checks.annotation_faults import AnnotationFault
 from weft.text.annotation import trees
 from weft.text.example import Example, Tally
 from weft.text.formats.brackets import LocatedTree, read_brackets
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 MIN_NUMERIC_FRACTION = 0.9  # share of labels that are whole numbers, from which they are a scale
 MAX_STRAY_FRACTION = 0.0005  # share of labels up to which one does not belong to the scale
@@ -48,7 +48,7 @@ def _detect_scale(path: str) -> list[str]:
         counts.update(node.label for node in trees.iter_nodes(one.tree) if node.label)
     total = counts.total()
     numbers = {
-        number: n for label, n in counts.items() if (number := whole_number(label)) is not None
+        number: n for label, n in counts.items() if (number := parse_integer(label)) is not None
     }
     if sum(numbers.values()) < MIN_NUMERIC_FRACTION * max(1, total) or not numbers:
         return []

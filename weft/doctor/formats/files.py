@@ -16,7 +16,7 @@ from weft.doctor.formats.structured import (
     read_examples,
 )
 from weft.doctor.survey import ExampleSource
-from weft.errors import UndecidedError, UserError
+from weft.errors import AmbiguousColumnError, UserError
 from weft.text.example import Example, Tally
 from weft.text.formats.parallel import SecondFile, look_like_labels, read_parallel, resolve_files
 from weft.text.formats.recognise import check_format, is_matrix_file
@@ -115,7 +115,7 @@ def _choose_columns(
     """Decide on the columns of all files; what is damaged is diagnosed when it is read."""
     try:
         found = plan_reading(paths, replace(columns, strict=True), format, tags=())
-    except UndecidedError:
+    except AmbiguousColumnError:
         raise
     except UserError:
         return columns, ()

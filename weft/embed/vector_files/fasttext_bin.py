@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from weft.embed.subwords import Subwords
-from weft.embed.vector_files.table import Table
+from weft.embed.vector_files.table import VectorTable
 from weft.errors import UserError
 
-NUMBER, VERSION = 793712314, 12
-MAGIC = NUMBER.to_bytes(4, "little")
+MAGIC_NUMBER, VERSION = 793712314, 12
+MAGIC = MAGIC_NUMBER.to_bytes(4, "little")
 START = struct.Struct("<ii")  # magic, version
 SETTINGS = struct.Struct("<12id")
 NAMES = (
@@ -33,7 +33,7 @@ SHAPE = struct.Struct("<?qq")  # quantised, rows, columns
 SUPERVISED = 3  # of 'model'; 1 is cbow, 2 skipgram
 
 
-def window(
+def read_array(
     place: Path, offset: int, shape: Sequence[int], dtype: str | np.dtype[Any], mapped: bool
 ) -> np.ndarray:
     """The part of a file that is an array, mapped or read."""
@@ -53,7 +53,7 @@ def window(
         return np.fromfile(stream, kind, count).reshape(shape)
 
 
-def read(place: Path, mapped: bool = True) -> Table:
+def read(place: Path, mapped: bool = True) -> VectorTable:
     """The words of a model with their rows and sub-words; the matrix is left to be composed."""
     with place.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
@@ -70,11 +70,11 @@ def read(place: Path, mapped: bool = True) -> Table:
         raise UserError(f"{place}: {sizes}, but the matrix has shape {table.shape}. Copy it again.")
     record = {"fasttext": {**settings, "tokens": tokens}}
     if settings["maxn"] <= 0:
-        return Table(words, table[: len(words)], counts, output=output, record=record)
+        return VectorTable(words, table[: len(words)], counts, output=output, record=record)
     if len(table) != len(words) + settings["bucket"]:
         raise UserError(f"{place}: {sizes}, but the matrix has shape {table.shape}. Copy it again.")
     subwords = Subwords(table, len(words), settings["minn"], settings["maxn"])
-    return Table(words, None, counts, subwords, output, record)
+    return VectorTable(words, None, counts, subwords, output, record)
 
 
 def _settings(place: Path, data: mmap.mmap) -> tuple[dict[str, Any], int]:
@@ -127,4 +127,4 @@ def _matrix(place: Path, data: mmap.mmap, at: int, mapped: bool) -> tuple[np.nda
     at += SHAPE.size
     if rows < 0 or columns < 0:
         raise UserError(f"{place}: corrupt: a matrix of {rows} × {columns}. Copy it again.")
-    return window(place, at, (rows, columns), "<f4", mapped), at + 4 * rows * columns
+    return read_array(place, at, (rows, columns), "<f4", mapped), at + 4 * rows * columns

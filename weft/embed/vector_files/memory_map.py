@@ -15,16 +15,16 @@ import numpy as np
 from weft import jsonio
 from weft.embed.subwords import Subwords
 from weft.embed.vector_files import fasttext_bin
-from weft.embed.vector_files.table import Table
+from weft.embed.vector_files.table import VectorTable
 from weft.errors import UserError
 from weft.text.formats.npy import READ_ERRORS, describe_error, read_header, read_member
 
-_LONGEST_HEADER = 100_000_000  # of a .safetensors file, by its definition
+_MAX_HEADER_BYTES = 100_000_000  # of a .safetensors file, by its definition
 _DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1"}
 _FLOATS, _COUNTS = "f", "iu"
 
 
-def recognised(start: bytes) -> str:
+def file_kind(start: bytes) -> str:
     """What a file that begins like this is, or nothing."""
     if start.startswith(fasttext_bin.MAGIC):
         return "fastText model"
@@ -32,33 +32,35 @@ def recognised(start: bytes) -> str:
         return ".npz file"
     if start.startswith(b"\x93NUMPY"):
         return ".npy file"
-    if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= _LONGEST_HEADER:
+    if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= _MAX_HEADER_BYTES:
         return ".safetensors file"
     return ""
 
 
-def open_table(place: Path, mmap: bool = True) -> Table | None:
+def open_table(place: Path, mmap: bool = True) -> VectorTable | None:
     """The table in a file of such a format; None where it is of another."""
     with place.open("rb") as stream:
-        kind = recognised(stream.read(16))
+        kind = file_kind(stream.read(16))
     if not kind:
         return None
     if kind == "fastText model":
         return fasttext_bin.read(place, mmap)
     if kind == ".npy file":
         with place.open("rb") as stream:
-            arrays = {"matrix": _array(place, stream, mmap)}
-        return _table(place, {**arrays, "words": _word_file(place)})
-    return _table(place, (_safetensors if kind == ".safetensors file" else _npz)(place, mmap))
+            arrays = {"matrix": _read_npy(place, stream, mmap)}
+        return _build_table(place, {**arrays, "words": _word_file(place)})
+    return _build_table(
+        place, (_read_safetensors if kind == ".safetensors file" else _read_npz)(place, mmap)
+    )
 
 
-def lines(words: list[str]) -> np.ndarray:
+def encode_words(words: list[str]) -> np.ndarray:
     """Words as an array of bytes, one a line."""
     text = "\n".join(words).encode("utf-8", "surrogateescape")
     return np.frombuffer(text, np.uint8)
 
 
-def _words(place: Path, array: np.ndarray) -> list[str]:
+def _decode_words(place: Path, array: np.ndarray) -> list[str]:
     if array.dtype == np.uint8:
         text = array.tobytes().decode("utf-8", "surrogateescape")
         return text.split("\n") if text else []
@@ -79,32 +81,32 @@ def _word_file(place: Path) -> np.ndarray:
     return np.frombuffer(words.read_bytes().removesuffix(b"\n"), np.uint8)
 
 
-def _table(place: Path, arrays: dict[str, np.ndarray]) -> Table:
+def _build_table(place: Path, arrays: dict[str, np.ndarray]) -> VectorTable:
     for name in ("matrix", "words"):
         if name not in arrays:
             raise UserError(
                 f"{place}: no array '{name}'; found {sorted(arrays)}. A file of word vectors "
                 "has 'matrix' (words × width) and 'words'."
             )
-    words = _words(place, arrays["words"])
-    about = _about(place, arrays.get("about"))
-    matrix = _checked(place, "matrix", arrays["matrix"], len(words), _FLOATS)
+    words = _decode_words(place, arrays["words"])
+    about = _metadata(place, arrays.get("about"))
+    matrix = _check_array(place, "matrix", arrays["matrix"], len(words), _FLOATS)
     width = matrix.shape[1]
-    table = Table(words, matrix, record=about.get("record", {}))
+    table = VectorTable(words, matrix, record=about.get("record", {}))
     changes: dict[str, Any] = {}
     if "counts" in arrays:
-        changes["counts"] = _checked(place, "counts", arrays["counts"], len(words), _COUNTS)
+        changes["counts"] = _check_array(place, "counts", arrays["counts"], len(words), _COUNTS)
     if "output" in arrays:
-        changes["output"] = _checked(place, "output", arrays["output"], None, _FLOATS, width)
+        changes["output"] = _check_array(place, "output", arrays["output"], None, _FLOATS, width)
     if "subwords" in arrays:
-        rows = _checked(place, "subwords", arrays["subwords"], None, _FLOATS, width)
+        rows = _check_array(place, "subwords", arrays["subwords"], None, _FLOATS, width)
         if len(rows) < len(words) or not {"shortest", "longest"} <= about.keys():
             raise UserError(f"{place}: 'subwords' has {len(rows)} rows for {len(words)} words.")
         changes["subwords"] = Subwords(rows, len(words), about["shortest"], about["longest"])
-    return Table(**{**vars(table), **changes})
+    return VectorTable(**{**vars(table), **changes})
 
 
-def _about(place: Path, array: np.ndarray | None) -> dict[str, Any]:
+def _metadata(place: Path, array: np.ndarray | None) -> dict[str, Any]:
     try:
         found = jsonio.parse(array.tobytes(), place) if array is not None else {}
     except UserError as error:
@@ -114,7 +116,7 @@ def _about(place: Path, array: np.ndarray | None) -> dict[str, Any]:
     return found
 
 
-def _checked(
+def _check_array(
     place: Path,
     name: str,
     array: np.ndarray,
@@ -137,7 +139,7 @@ def _checked(
     return np.asanyarray(array, np.int64 if flat else np.float32)
 
 
-def _safetensors(place: Path, mmap: bool) -> dict[str, np.ndarray]:
+def _read_safetensors(place: Path, mmap: bool) -> dict[str, np.ndarray]:
     """The library copies what it hands out, so the header is read here and the rest mapped."""
     with place.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
@@ -161,11 +163,11 @@ def _safetensors(place: Path, mmap: bool) -> dict[str, np.ndarray]:
         if kind not in _DTYPES:
             raise UserError(f"{place}: '{name}' is of type {kind}; save it as float32.")
         begin = 8 + length + int(offset)
-        arrays[name] = fasttext_bin.window(place, begin, shape, _DTYPES[kind], mmap)
+        arrays[name] = fasttext_bin.read_array(place, begin, shape, _DTYPES[kind], mmap)
     return arrays
 
 
-def _npz(place: Path, mmap: bool) -> dict[str, np.ndarray]:
+def _read_npz(place: Path, mmap: bool) -> dict[str, np.ndarray]:
     arrays = {}
     try:
         with zipfile.ZipFile(place) as members:
@@ -179,7 +181,7 @@ def _npz(place: Path, mmap: bool) -> dict[str, np.ndarray]:
                     stream.seek(info.header_offset + 26)
                     name_size, extra = np.frombuffer(stream.read(4), "<u2").tolist()
                     stream.seek(info.header_offset + 30 + name_size + extra)
-                    arrays[name] = _array(place, stream, mmap)
+                    arrays[name] = _read_npy(place, stream, mmap)
     except UserError:
         raise
     except READ_ERRORS as error:
@@ -189,12 +191,12 @@ def _npz(place: Path, mmap: bool) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _array(place: Path, stream: IO[bytes], mmap: bool) -> np.ndarray:
+def _read_npy(place: Path, stream: IO[bytes], mmap: bool) -> np.ndarray:
     """The array whose .npy header begins here."""
     try:
         shape, fortran, dtype = read_header(stream)
         order = shape[::-1] if fortran else shape
-        found = fasttext_bin.window(place, stream.tell(), order, dtype, mmap)
+        found = fasttext_bin.read_array(place, stream.tell(), order, dtype, mmap)
         return found.T if fortran else found
     except UserError:
         raise

@@ -22,7 +22,7 @@ KEEP_FIRST = (
 
 
 @dataclass(frozen=True)
-class Table:
+class VectorTable:
     """Words and their vectors; with sub-words the matrix may be left to be composed from them."""
 
     words: list[str]
@@ -46,11 +46,11 @@ class Table:
             assert self.subwords is not None
             found = self.subwords.vector(self.words[row], row)
         if not np.isfinite(found).all():
-            raise not_finite(self.words[row], row, place)
+            raise not_finite_error(self.words[row], row, place)
         return found
 
 
-def not_finite(word: str, row: int, place: str = "") -> UserError:
+def not_finite_error(word: str, row: int, place: str = "") -> UserError:
     """The error for a vector with NaN or infinity in it."""
     return UserError(
         f"{f'{place}: the' if place else 'The'} vector of '{word}' (row {row + 1}) has a number "
@@ -58,7 +58,7 @@ def not_finite(word: str, row: int, place: str = "") -> UserError:
     )
 
 
-def unique(table: Table, place: Path, duplicates: Duplicates) -> Table:
+def resolve_duplicates(table: VectorTable, place: Path, duplicates: Duplicates) -> VectorTable:
     """The table without words that come again, where that is asked for; else they are an error."""
     if len(set(table.words)) == len(table.words):
         return table

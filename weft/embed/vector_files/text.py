@@ -15,19 +15,19 @@ from typing import IO, cast
 import numpy as np
 
 from weft.embed.vector_files import memory_map
-from weft.embed.vector_files.table import KEEP_FIRST, Duplicates, Table, unique
+from weft.embed.vector_files.table import KEEP_FIRST, Duplicates, VectorTable, resolve_duplicates
 from weft.errors import UserError, near_miss
 from weft.tokens.vocabulary import SPECIALS
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 Row = np.ndarray  # (E,) float32
 Rows = Iterator[tuple[str, Row, str]]  # a word, its numbers, and where they stand
-PEEK = 4096
-CHUNK = 1 << 20
-LONGEST_LINE = 1 << 24  # bytes of a word and its numbers as text
-LONGEST_WORD = 1 << 20  # bytes
-_CUT = "The file is truncated; copy it again."
-_OTHER_WIDTH = "Correct this line, or the first, which says the width."
+PEEK_BYTES = 4096
+CHUNK_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 24  # bytes of a word and its numbers as text
+MAX_WORD_BYTES = 1 << 20  # bytes
+_TRUNCATED = "The file is truncated; copy it again."
+_WRONG_WIDTH = "Correct this line, or the first, which says the width."
 
 
 def read_vectors(path: str | Path, wanted: Set[str] | None = None) -> tuple[dict[str, Row], int]:
@@ -36,26 +36,28 @@ def read_vectors(path: str | Path, wanted: Set[str] | None = None) -> tuple[dict
     A word that occurs twice keeps its first vector. Where the file has sub-words, every wanted
     word has a vector.
     """
-    place = _there(path, "Correct 'vectors' in the configuration.")
+    place = _require_file(path, "Correct 'vectors' in the configuration.")
     table = memory_map.open_table(place)
     if table is not None:
-        return _chosen(table, place, wanted), table.width
+        return _select_words(table, place, wanted), table.width
     found: dict[str, Row] = {}
-    with _reading(place) as (rows, width):
+    with _open_rows(place) as (rows, width):
         for word, row, _ in rows(wanted):
             found.setdefault(word, row)
     return found, width
 
 
-def read_table(path: str | Path, *, mmap: bool = True, duplicates: Duplicates = "error") -> Table:
+def read_table(
+    path: str | Path, *, mmap: bool = True, duplicates: Duplicates = "error"
+) -> VectorTable:
     """All of a file of word vectors; nothing of a matrix that can be mapped is read yet."""
-    place = _there(path)
+    place = _require_file(path)
     table = memory_map.open_table(place, mmap)
     if table is not None:
-        return unique(table, place, duplicates)
+        return resolve_duplicates(table, place, duplicates)
     words: dict[str, int] = {}
     numbers: list[Row] = []
-    with _reading(place) as (rows, _):
+    with _open_rows(place) as (rows, _):
         for word, row, where in rows(None):
             if word not in words:
                 words[word] = len(numbers)
@@ -65,10 +67,10 @@ def read_table(path: str | Path, *, mmap: bool = True, duplicates: Duplicates = 
                 raise UserError(
                     f"{where}: the word '{word}' again; it is vector {first} already. {KEEP_FIRST}"
                 )
-    return Table(list(words), np.stack(numbers))
+    return VectorTable(list(words), np.stack(numbers))
 
 
-def _chosen(table: Table, place: Path, wanted: Set[str] | None) -> dict[str, Row]:
+def _select_words(table: VectorTable, place: Path, wanted: Set[str] | None) -> dict[str, Row]:
     """Rows of the wanted words only: what is not touched is not read."""
     index: dict[str, int] = {}
     for i, word in enumerate(table.words):
@@ -81,7 +83,7 @@ def _chosen(table: Table, place: Path, wanted: Set[str] | None) -> dict[str, Row
     return found
 
 
-def _there(path: str | Path, advice: str = "") -> Path:
+def _require_file(path: str | Path, advice: str = "") -> Path:
     place = Path(path)
     if place.is_file():
         return place
@@ -98,38 +100,38 @@ def _there(path: str | Path, advice: str = "") -> Path:
 
 
 @contextmanager
-def _reading(place: Path) -> Iterator[tuple[Callable[[Set[str] | None], Rows], int]]:
+def _open_rows(place: Path) -> Iterator[tuple[Callable[[Set[str] | None], Rows], int]]:
     """An open file of a format that is read through: its rows, given the wanted, and its width."""
     with place.open("rb") as peek:
         zipped = peek.read(2) == b"\x1f\x8b"
     try:
         opened = gzip.open(place, "rb") if zipped else place.open("rb")
         with cast(IO[bytes], opened) as stream:
-            reader, rows, width = _format(place, stream, zipped)
+            reader, rows, width = _detect_format(place, stream, zipped)
             yield partial(reader, place, stream, rows, width), width
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{place}: broken gzip file ({error}). Copy it again.") from error
 
 
-def _format(
+def _detect_format(
     place: Path, stream: IO[bytes], zipped: bool
 ) -> tuple[Callable[..., Rows], int | None, int]:
     """Decide which format the file is in: its reader, its rows if it says so, its width."""
-    start = stream.read(PEEK)
+    start = stream.read(PEEK_BYTES)
     stream.seek(0)
     if not start.strip():
         raise UserError(f"{place} is empty: no word vectors in it.")
-    if zipped and memory_map.recognised(start):
+    if zipped and memory_map.file_kind(start):
         raise UserError(
-            f"{place}: a packed {memory_map.recognised(start)} cannot be opened where it lies. "
+            f"{place}: a packed {memory_map.file_kind(start)} cannot be opened where it lies. "
             "Unpack it first: gunzip."
         )
-    header = _header(place, start)
+    header = _parse_header(place, start)
     looks_binary = _looks_binary(start, header is not None)
     if header:
         next(_lines(place, stream, 1))
-        _sensible(place, *header, zipped)
-        return (_binary if looks_binary else _text), *header
+        _check_header(place, *header, zipped)
+        return (_binary_rows if looks_binary else _text_rows), *header
     if looks_binary:
         raise UserError(
             f"{place}: neither text nor word2vec binary (no 'rows width' line). It is cut short, "
@@ -143,10 +145,10 @@ def _format(
             f"{place}:1: a word and its numbers expected, found {found!r}. It is cut short, or "
             "not of word vectors: copy it again, or give another file."
         )
-    return _text, None, width
+    return _text_rows, None, width
 
 
-def _sensible(place: Path, rows: int, width: int, zipped: bool) -> None:
+def _check_header(place: Path, rows: int, width: int, zipped: bool) -> None:
     """Refuse a damaged header before anybody makes room for what it promises."""
     if not rows or not width:
         raise UserError(
@@ -161,13 +163,13 @@ def _sensible(place: Path, rows: int, width: int, zipped: bool) -> None:
         )
 
 
-def _header(place: Path, start: bytes) -> tuple[int, int] | None:
+def _parse_header(place: Path, start: bytes) -> tuple[int, int] | None:
     """'rows width', where the first line says so; GloVe files have no such line."""
     first, _, rest = start.partition(b"\n")
     line = first.split()
     if len(line) != 2:
         return None
-    rows, width = (whole_number(cell.decode("latin-1")) for cell in line)
+    rows, width = (parse_integer(cell.decode("latin-1")) for cell in line)
     if rows is not None and width is not None:
         return rows, width
     second = rest.partition(b"\n")[0].split(b" ")
@@ -194,7 +196,7 @@ def _looks_binary(start: bytes, header: bool) -> bool:
     return False
 
 
-def _text(
+def _text_rows(
     place: Path, stream: IO[bytes], rows: int | None, width: int, wanted: Set[str] | None
 ) -> Rows:
     first = 1 if rows is None else 2
@@ -210,24 +212,24 @@ def _text(
         if cells < width:
             raise UserError(
                 f"{where}: {cells} numbers, but the file's width is {width}. The line is cut "
-                f"off or the file is not of word vectors. {_OTHER_WIDTH}"
+                f"off or the file is not of word vectors. {_WRONG_WIDTH}"
             )
         split = line.find(b" ") if cells == width else _word_end(where, line, width)
         word = line[:split].decode("utf-8", "surrogateescape")
         if wanted is None or word in wanted:
-            yield word, _numbers(where, line[split:], width), where
+            yield word, _parse_numbers(where, line[split:], width), where
     if rows is not None and count != rows:
-        advice = _CUT if count < rows else "Correct the first line."
+        advice = _TRUNCATED if count < rows else "Correct the first line."
         raise UserError(f"{place}: the first line promises {rows} vectors, found {count}. {advice}")
 
 
 def _lines(place: Path, stream: IO[bytes], first: int) -> Iterator[bytes]:
     """The lines of a file, none of them longer than can be a word with its vector."""
     number = first
-    while line := stream.readline(LONGEST_LINE + 1):
-        if len(line) > LONGEST_LINE:
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
             raise UserError(
-                f"{place}:{number}: the line is longer than {LONGEST_LINE:,} bytes: no word with "
+                f"{place}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes: no word with "
                 "its vector. Copy the file again, or give another."
             )
         yield line
@@ -245,10 +247,10 @@ def _word_end(where: str, line: bytes, width: int) -> int:
     if not rest:  # two spaces after the word
         return len(word.rstrip())
     found = width + len(rest)
-    raise UserError(f"{where}: {found} numbers, but the file's width is {width}. {_OTHER_WIDTH}")
+    raise UserError(f"{where}: {found} numbers, but the file's width is {width}. {_WRONG_WIDTH}")
 
 
-def _numbers(where: str, cells: bytes, width: int) -> Row:
+def _parse_numbers(where: str, cells: bytes, width: int) -> Row:
     try:
         row = np.array(cells.split(), dtype=np.float32)
     except ValueError as error:
@@ -256,12 +258,12 @@ def _numbers(where: str, cells: bytes, width: int) -> Row:
         raise UserError(f"{where}: not a number: {found}. Correct or remove the line.") from error
     if len(row) != width:
         raise UserError(
-            f"{where}: {len(row)} numbers, but the file's width is {width}. {_OTHER_WIDTH}"
+            f"{where}: {len(row)} numbers, but the file's width is {width}. {_WRONG_WIDTH}"
         )
-    return _finite(where, row)
+    return _require_finite(where, row)
 
 
-def _finite(where: str, row: Row) -> Row:
+def _require_finite(where: str, row: Row) -> Row:
     if not np.isfinite(row).all():
         raise UserError(
             f"{where}: a number that is not finite. Remove the word, or train or copy again."
@@ -269,18 +271,20 @@ def _finite(where: str, row: Row) -> Row:
     return row
 
 
-def _binary(place: Path, stream: IO[bytes], rows: int, width: int, wanted: Set[str] | None) -> Rows:
+def _binary_rows(
+    place: Path, stream: IO[bytes], rows: int, width: int, wanted: Set[str] | None
+) -> Rows:
     """word2vec's own: the word, a space, `width` little-endian floats, perhaps a line end."""
     size = 4 * width
     buffer, at = b"", 0
     for number in range(1, rows + 1):
         while (space := buffer.find(b" ", at)) < 0 or len(buffer) < space + 1 + size:
-            if space < 0 and len(buffer) - at > LONGEST_WORD:
+            if space < 0 and len(buffer) - at > MAX_WORD_BYTES:
                 raise UserError(
-                    f"{place}: vector {number} of {rows}: no word ends within {LONGEST_WORD:,} "
+                    f"{place}: vector {number} of {rows}: no word ends within {MAX_WORD_BYTES:,} "
                     "bytes. The file is corrupt; copy it again."
                 )
-            more = stream.read(max(CHUNK, size))
+            more = stream.read(max(CHUNK_BYTES, size))
             if not more:
                 raise UserError(
                     f"{place}: truncated in vector {number} of {rows}. Copy the file again."
@@ -291,8 +295,8 @@ def _binary(place: Path, stream: IO[bytes], rows: int, width: int, wanted: Set[s
         if wanted is None or word in wanted:
             where = f"{place}: vector {number}, '{word}'"
             row = np.frombuffer(buffer, dtype="<f4", count=width, offset=space + 1)
-            yield word, _finite(where, row.astype(np.float32)), where
-    left = buffer[at:] + stream.read(CHUNK)
+            yield word, _require_finite(where, row.astype(np.float32)), where
+    left = buffer[at:] + stream.read(CHUNK_BYTES)
     if left.strip(b"\n"):
         raise UserError(
             f"{place}: the first line promises {rows} vectors of width {width}, but more follows "

@@ -17,15 +17,15 @@ Combine = Literal["concat", "dot", "bilinear", "cosine"]
 
 
 @register("pair", "joint")
-class Joint(nn.Module):
+class JointEncoder(nn.Module):
     """Both texts in one row, which one network reads; `mark` tells it which text a step is of.
 
     A pre-trained network has its own marks. Without one, `mark` is a learned vector that is added
     to every step of the second text.
     """
 
-    apart = False  # the texts are read together
-    single = False  # and neither has a vector of its own
+    encodes_separately = False  # the texts are read together
+    has_text_vectors = False  # and neither has a vector of its own
 
     def __init__(self, input_size: int, mark: bool = False):
         super().__init__()
@@ -41,15 +41,15 @@ class Joint(nn.Module):
 
 
 @register("pair", "towers")
-class Towers(nn.Module):
+class BiEncoder(nn.Module):
     """Each text becomes one vector, by the same network; then the two are combined.
 
     "concat" is [x; y; |x − y|; x ⊙ y] (Conneau et al. 2017); "dot" x·y, "bilinear" x W y and
     "cosine" are one number each.
     """
 
-    apart = True
-    single = True
+    encodes_separately = True
+    has_text_vectors = True
 
     def __init__(self, input_size: int, combine: Combine = "concat"):
         super().__init__()
@@ -62,10 +62,10 @@ class Towers(nn.Module):
 
     def join(self, width: int) -> nn.Module:
         """What makes one vector of two that are so wide."""
-        return Combined(width, self.combine)
+        return PairFeatures(width, self.combine)
 
 
-class Combined(nn.Module):
+class PairFeatures(nn.Module):
     """Two vectors (B, H) -> all that a classifier is told of them."""
 
     def __init__(self, width: int, combine: Combine):
@@ -86,7 +86,7 @@ class Combined(nn.Module):
         return (turned * y).sum(1, keepdim=True)
 
 
-class Beside(nn.Module):
+class Concat(nn.Module):
     """Two vectors (B, H) side by side: [x; y]."""
 
     def __init__(self, width: int):
@@ -98,16 +98,16 @@ class Beside(nn.Module):
         return both
 
 
-def check_marks(pair: nn.Module, framed: bool) -> None:
+def check_segment_marks(pair: nn.Module, framed: bool) -> None:
     """A UserError where nothing would show a network where the second text begins."""
-    if isinstance(pair, Joint) and pair.mark is None and not framed:
+    if isinstance(pair, JointEncoder) and pair.mark is None and not framed:
         raise UserError(
             "pair 'joint' puts both texts into one row, and this embedder does not show where the "
             "second begins. Set pair.mark = true, or name a pre-trained network as [embedder]."
         )
 
 
-def check_pooled(kind: str, pool: str) -> None:
+def check_pool(kind: str, pool: str) -> None:
     """A UserError where two texts that should become one vector keep all their states."""
     if pool == "none":
         raise UserError(

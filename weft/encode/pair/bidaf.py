@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from weft.attend.scores import masked_softmax
 from weft.batch import Padded
-from weft.embed.activations import sensible
+from weft.embed.activations import check_sizes
 from weft.encode.rnn import Recurrent
 from weft.registry import register
 
@@ -24,13 +24,13 @@ class BiDAF(nn.Module):
     it a head `span` with its `own_end`.
     """
 
-    apart = True
-    single = False
+    encodes_separately = True
+    has_text_vectors = False
     directions = 2
 
     def __init__(self, input_size: int, hidden: int = 100, layers: int = 2, dropout: float = 0.2):
         super().__init__()
-        sensible("pair 'bidaf'", dropout, hidden=hidden, layers=layers)
+        check_sizes("pair 'bidaf'", dropout, hidden=hidden, layers=layers)
         self.dropout = nn.Dropout(dropout)
         self.context = Recurrent(input_size, hidden)
         wide = self.context.output_size  # 2*H
@@ -43,11 +43,11 @@ class BiDAF(nn.Module):
     def forward(self, question: Padded, passage: Padded) -> Padded:
         """(B, S, E) and (B, T, E) -> (B, T, 10*H), one state for each step of the passage."""
         u, h = (self.context(x.with_data(self.dropout(x.data))) for x in (question, passage))
-        g = self._aware(h, u)  # (B, T, 8*H)
+        g = self._query_aware(h, u)  # (B, T, 8*H)
         modelled = self.model(h.with_data(self.dropout(g))).data  # (B, T, 2*H)
         return h.with_data(torch.cat([g, modelled], dim=2))
 
-    def _aware(self, h: Padded, u: Padded) -> Tensor:
+    def _query_aware(self, h: Padded, u: Padded) -> Tensor:
         """Each state of the passage beside what it means for the question."""
         scores = self._scores(h.data, u.data)  # (B, T, S)
         there = masked_softmax(scores, u.mask[:, None])  # (B, T, S)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from weft.attend.scores import masked_softmax, soft_align
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.encode.pair.bi_encoder import Beside
+from weft.embed.activations import check_sizes
+from weft.encode.pair.bi_encoder import Concat
 from weft.errors import UserError
 from weft.registry import register
 
@@ -27,8 +27,8 @@ class Decomposable(nn.Module):
     words that have no counterpart.
     """
 
-    apart = True
-    single = False
+    encodes_separately = True
+    has_text_vectors = False
     directions = 1
 
     def __init__(
@@ -42,7 +42,7 @@ class Decomposable(nn.Module):
         null: bool = True,
     ):
         super().__init__()
-        sensible("pair 'decomposable'", dropout, hidden=hidden, layers=layers)
+        check_sizes("pair 'decomposable'", dropout, hidden=hidden, layers=layers)
         if distances < 0:
             raise UserError(f"pair 'decomposable': 'distances' should be 0 or more: {distances}.")
         self.output_size, self.distances = hidden, distances
@@ -50,24 +50,24 @@ class Decomposable(nn.Module):
         self.within = None
         width = input_size
         if intra:
-            self.within = _feed(input_size, hidden, layers, dropout)
+            self.within = _feed_forward(input_size, hidden, layers, dropout)
             self.bias = nn.Parameter(torch.zeros(2 * distances + 2))  # the last: farther away
             width = 2 * input_size
-        self.attend = _feed(width, hidden, layers, dropout)
-        self.compare = _feed(2 * width, hidden, layers, dropout)
+        self.attend = _feed_forward(width, hidden, layers, dropout)
+        self.compare = _feed_forward(2 * width, hidden, layers, dropout)
 
     def forward(self, first: Padded, second: Padded) -> tuple[Padded, Padded]:
         """(B, T, E) and (B, S, E) -> what the comparison says of each step."""
-        first, second = (self._looked(self._with_null(x)) for x in (first, second))
+        first, second = (self._self_align(self._with_null(x)) for x in (first, second))
         scores = self.attend(first.data) @ self.attend(second.data).transpose(1, 2)  # (B, T, S)
         beta, alpha = soft_align(first, second, scores)
-        return self._compared(first, beta), self._compared(second, alpha)
+        return self._compare(first, beta), self._compare(second, alpha)
 
     def join(self, width: int) -> nn.Module:
         """What makes one vector of two that are so wide."""
-        return Beside(width)
+        return Concat(width)
 
-    def _compared(self, x: Padded, other: Tensor) -> Padded:
+    def _compare(self, x: Padded, other: Tensor) -> Padded:
         compared = self.compare(torch.cat([x.data, other], dim=2))  # (B, T, H)
         return x.with_data(compared)
 
@@ -77,7 +77,7 @@ class Decomposable(nn.Module):
         null = self.null.to(x.data.dtype).expand(len(x), 1, -1)
         return Padded(torch.cat([null, x.data], dim=1), x.lengths + 1)
 
-    def _looked(self, x: Padded) -> Padded:
+    def _self_align(self, x: Padded) -> Padded:
         """Each step beside the average of its own text, as it looks from there."""
         if self.within is None:
             return x
@@ -95,7 +95,7 @@ class Decomposable(nn.Module):
         return self.bias[(apart + self.distances).masked_fill(far, 2 * self.distances + 1)]
 
 
-def _feed(width: int, hidden: int, layers: int, dropout: float) -> nn.Sequential:
+def _feed_forward(width: int, hidden: int, layers: int, dropout: float) -> nn.Sequential:
     """A feed-forward network with ReLUs, the last one too."""
     parts: list[nn.Module] = []
     for before, after in pairwise([width] + [hidden] * layers):

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from weft.attend.scores import soft_align
 from weft.batch import Padded
-from weft.embed.activations import sensible
-from weft.encode.pair.bi_encoder import Beside
+from weft.embed.activations import check_sizes
+from weft.encode.pair.bi_encoder import Concat
 from weft.encode.rnn import Recurrent
 from weft.registry import register
 
@@ -23,13 +23,13 @@ class ESIM(nn.Module):
     encoding (an `rnn`), the pool is `mean+max`, and the head an `mlp` with tanh.
     """
 
-    apart = True
-    single = False
+    encodes_separately = True
+    has_text_vectors = False
     directions = 2  # of the composition
 
     def __init__(self, input_size: int, hidden: int = 300, dropout: float = 0.5):
         super().__init__()
-        sensible("pair 'esim'", dropout, hidden=hidden)
+        check_sizes("pair 'esim'", dropout, hidden=hidden)
         self.project = nn.Linear(4 * input_size, hidden)
         self.activation = nn.ReLU()
         self.dropout = nn.Dropout(dropout)
@@ -40,13 +40,13 @@ class ESIM(nn.Module):
         """(B, T, E) and (B, S, E) states -> (B, T, 2*H) and (B, S, 2*H)."""
         scores = first.data @ second.data.transpose(1, 2)  # (B, T, S)
         of_second, of_first = soft_align(first, second, scores)
-        return self._composed(first, of_second), self._composed(second, of_first)
+        return self._compose_with(first, of_second), self._compose_with(second, of_first)
 
     def join(self, width: int) -> nn.Module:
         """What makes one vector of two that are so wide."""
-        return Beside(width)
+        return Concat(width)
 
-    def _composed(self, x: Padded, other: Tensor) -> Padded:
+    def _compose_with(self, x: Padded, other: Tensor) -> Padded:
         own = x.data
         enhanced = torch.cat([own, other, own - other, own * other], dim=2)  # (B, T, 4*E)
         local = self.dropout(self.activation(self.project(enhanced)))  # (B, T, H)

@@ -13,7 +13,7 @@ _compiled = njit(
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def keep(made, store, first):  # type: ignore[no-untyped-def]
+def write_kv(made, store, first):  # type: ignore[no-untyped-def]
     """Copy keys and values, the last 2·H columns of `made`, to rows of `store` from `first` on."""
     begin = made.shape[1] - store.shape[1]
     for row in range(len(made)):
@@ -40,7 +40,7 @@ def attend(asked, store, places, lengths, heads, begin, end, out, shares):  # ty
             keys = store[places[m, p]]
             for head in range(heads):
                 first = head * width
-                scores[head, p] = scale * _product(
+                scores[head, p] = scale * _dot(
                     asked[n, first : first + width], keys[first : first + width]
                 )
         for head in range(heads):
@@ -50,7 +50,9 @@ def attend(asked, store, places, lengths, heads, begin, end, out, shares):  # ty
             values = store[places[m, p], H:]
             for head in range(heads):
                 first = head * width
-                _add(out[n, first : first + width], scores[head, p], values[first : first + width])
+                _add_scaled(
+                    out[n, first : first + width], scores[head, p], values[first : first + width]
+                )
         if shares.shape[1]:
             for p in range(length):
                 shares[n, p] = scores[:, p].sum() / np.float32(heads)
@@ -71,7 +73,7 @@ def _softmax(scores):  # type: ignore[no-untyped-def]
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def _product(one, other):  # type: ignore[no-untyped-def]
+def _dot(one, other):  # type: ignore[no-untyped-def]
     # Indices from zero up are known not to be negative, without which no loop is vectorised.
     total = np.float32(0)
     for k in range(len(one)):
@@ -80,6 +82,6 @@ def _product(one, other):  # type: ignore[no-untyped-def]
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def _add(out, share, vector):  # type: ignore[no-untyped-def]
+def _add_scaled(out, share, vector):  # type: ignore[no-untyped-def]
     for k in range(len(out)):
         out[k] += share * vector[k]

@@ -18,20 +18,20 @@ _compiled = njit(
     fastmath={"reassoc", "nsz", "contract", "arcp"},
 )
 f4, i4 = np.float32, np.int32
-LEVELS = f4(255)
-TINY = f4(1e-12)  # rows of one number have a size as well
-REST = i4(0x7FFFFFFF)  # all bits but the sign
+UINT8_LEVELS = f4(255)
+MIN_STEP = f4(1e-12)  # rows of one number have a size as well
+MAGNITUDE_BITS = i4(0x7FFFFFFF)  # all bits but the sign
 RELU, GELU, TANH = 1, 2, 3  # in the order of `prepared_linear.AFTER`
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def rounded(x, whole, size, low):  # type: ignore[no-untyped-def]
+def quantise_rows(x, whole, size, low):  # type: ignore[no-untyped-def]
     """x (N, I) as levels (N, I) of bytes: x = size·whole + low, both (N,)."""
     for n in range(len(x)):
         row, out = x[n], whole[n]
-        least, most = _ends(row)
-        step = (most - least) / LEVELS
-        step = step if not step < TINY else TINY
+        least, most = _row_range(row)
+        step = (most - least) / UINT8_LEVELS
+        step = step if not step < MIN_STEP else MIN_STEP
         each = f4(1) / step
         shift = f4(0.5) - least * each
         for k in range(len(row)):
@@ -40,7 +40,7 @@ def rounded(x, whole, size, low):  # type: ignore[no-untyped-def]
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def finished(made, size, low, sums, bias, activation):  # type: ignore[no-untyped-def]
+def dequantise(made, size, low, sums, bias, activation):  # type: ignore[no-untyped-def]
     """Products of levels (N, O) as those of numbers, with bias and activation, in place."""
     for n in range(len(made)):
         row, step, least = made[n], size[n], low[n]
@@ -58,7 +58,7 @@ def finished(made, size, low, sums, bias, activation):  # type: ignore[no-untype
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def finished_onto(made, size, low, sums, bias, other):  # type: ignore[no-untyped-def]
+def dequantise_add(made, size, low, sums, bias, other):  # type: ignore[no-untyped-def]
     """The same without an activation, added to `other` (N, O)."""
     for n in range(len(made)):
         row, more, step, least = made[n], other[n], size[n], low[n]
@@ -67,20 +67,20 @@ def finished_onto(made, size, low, sums, bias, other):  # type: ignore[no-untype
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def _ends(row):  # type: ignore[no-untyped-def]
+def _row_range(row):  # type: ignore[no-untyped-def]
     """The least and the greatest number of a row; NaN lies beyond infinity, so it is found."""
     # Of numbers as integers of the same order: only their minimum is vectorised.
-    least, most = REST, i4(-REST - 1)
+    least, most = MAGNITUDE_BITS, i4(-MAGNITUDE_BITS - 1)
     for k in range(len(row)):
-        place = _ordered(f4(row[k]).view(np.int32))
+        place = _sortable_bits(f4(row[k]).view(np.int32))
         least, most = min(least, place), max(most, place)
-    return i4(_ordered(least)).view(np.float32), i4(_ordered(most)).view(np.float32)
+    return i4(_sortable_bits(least)).view(np.float32), i4(_sortable_bits(most)).view(np.float32)
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def _ordered(bits):  # type: ignore[no-untyped-def]
+def _sortable_bits(bits):  # type: ignore[no-untyped-def]
     """The bits of a number as an integer of the same order, and back."""
-    return i4(bits ^ i4(i4(bits >> i4(31)) & REST))
+    return i4(bits ^ i4(i4(bits >> i4(31)) & MAGNITUDE_BITS))
 
 
 @_compiled  # type: ignore[untyped-decorator]

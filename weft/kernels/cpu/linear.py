@@ -11,36 +11,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Numbers = Literal["float32", "int8"]
+WeightDtype = Literal["float32", "int8"]
 Activation = Literal["none", "relu", "gelu", "gelu-tanh"]
 # How oneDNN names what follows a product: the function, and how it is computed.
-AFTER: dict[str, tuple[str, str]] = {
+ONEDNN_ACTIVATIONS: dict[str, tuple[str, str]] = {
     "none": ("none", ""),
     "relu": ("relu", ""),
     "gelu": ("gelu", "none"),
     "gelu-tanh": ("gelu", "tanh"),
 }
-LEVELS = 127  # of whole numbers on each side of zero
-SMALL = 16  # width of a layer to try them with
-TINY = 1e-12  # rows of zeros have a scale as well
+INT8_LEVELS = 127  # of whole numbers on each side of zero
+PROBE_WIDTH = 16  # width of a layer to try them with
+MIN_SCALE = 1e-12  # rows of zeros have a scale as well
 
 
 @cache
-def packs(weights: str = "float32") -> bool:
+def can_pack(weights: str = "float32") -> bool:
     """Whether oneDNN's linear layers are here and work; torch promises neither."""
     if not torch.backends.mkldnn.is_available():
         return False
-    x, weight = torch.ones(1, SMALL), torch.ones(SMALL, SMALL)
+    x, weight = torch.ones(1, PROBE_WIDTH), torch.ones(PROBE_WIDTH, PROBE_WIDTH)
     try:
-        layer = LAYERS[weights](weight, torch.ones(SMALL))
-        found = (layer(x), layer.plus(x, x) - x)
+        layer = LINEAR_BY_DTYPE[weights](weight, torch.ones(PROBE_WIDTH))
+        found = (layer(x), layer.add_to(x, x) - x)
     except (AttributeError, ImportError, RuntimeError, TypeError, ValueError):
         return False
-    wanted = torch.full((1, SMALL), SMALL + 1.0)
+    wanted = torch.full((1, PROBE_WIDTH), PROBE_WIDTH + 1.0)
     return all(torch.allclose(made, wanted, rtol=0.02) for made in found)
 
 
-class Linear:
+class PackedLinear:
     """x·Wᵀ + b, then an activation, in fp32; weights are copied into the layout of oneDNN.
 
     With few rows this reads memory at full speed, which MKL behind `nn.Linear` does not on every
@@ -50,19 +50,19 @@ class Linear:
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none"):
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
         self.bias = None if bias is None else bias.detach().clone()
-        self.after, self.algorithm = AFTER[activation]
+        self.after, self.algorithm = ONEDNN_ACTIVATIONS[activation]
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(
             x, self.weight, self.bias, self.after, [], self.algorithm
         )  # (N, O)
 
-    def plus(self, x: Tensor, other: Tensor) -> Tensor:
+    def add_to(self, x: Tensor, other: Tensor) -> Tensor:
         """The same without an activation, added to `other` (N, O)."""
         return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
 
 
-class Int8(Linear):
+class Int8Linear(PackedLinear):
     """The same with weights of 8 bits, a scale for each output, and rows rounded as they come.
 
     Each row is spread over all 256 levels from its least to its greatest number, so that rows do
@@ -71,7 +71,7 @@ class Int8(Linear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none"):
         weight = weight.detach()
-        self.scale = weight.abs().amax(1).clamp(min=TINY) / LEVELS  # (O,)
+        self.scale = weight.abs().amax(1).clamp(min=MIN_SCALE) / INT8_LEVELS  # (O,)
         whole = (weight / self.scale[:, None]).round().to(torch.int8)  # (O, I)
         # x = size·u + low for levels u, so x·w = size·u·w + low·Σw.
         self.sums = (whole.sum(1) * self.scale).numpy()  # (O,)
@@ -79,28 +79,28 @@ class Int8(Linear):
         self.zero = torch.zeros(len(weight), dtype=torch.int64)
         own = torch.zeros(len(weight)) if bias is None else bias.detach().clone()
         self.added = own.numpy()  # (O,)
-        self.activation = list(AFTER).index(activation)
+        self.activation = list(ONEDNN_ACTIVATIONS).index(activation)
 
     def __call__(self, x: Tensor) -> Tensor:
-        from weft.kernels.cpu.int8 import finished
+        from weft.kernels.cpu.int8 import dequantise
 
         made, size, low = self._product(x)
-        finished(made.numpy(), size, low, self.sums, self.added, self.activation)
+        dequantise(made.numpy(), size, low, self.sums, self.added, self.activation)
         return made  # (N, O)
 
-    def plus(self, x: Tensor, other: Tensor) -> Tensor:
-        from weft.kernels.cpu.int8 import finished_onto
+    def add_to(self, x: Tensor, other: Tensor) -> Tensor:
+        from weft.kernels.cpu.int8 import dequantise_add
 
         made, size, low = self._product(x)
-        finished_onto(made.numpy(), size, low, self.sums, self.added, other.numpy())
+        dequantise_add(made.numpy(), size, low, self.sums, self.added, other.numpy())
         return made  # (N, O)
 
     def _product(self, x: Tensor) -> tuple[Tensor, np.ndarray, np.ndarray]:
         """Products of the levels with weights (N, O), and each row's size of a level and offset."""
-        from weft.kernels.cpu.int8 import rounded
+        from weft.kernels.cpu.int8 import quantise_rows
 
         whole, ends = torch.empty(x.shape, dtype=torch.uint8), np.empty((2, len(x)), np.float32)
-        rounded(x.numpy(), whole.numpy(), *ends)
+        quantise_rows(x.numpy(), whole.numpy(), *ends)
         made = torch.ops.onednn.qlinear_pointwise(
             whole, 1.0, 0, self.weight, self.scale, self.zero, None, 1.0, 0, torch.float32,
             "none", [], "",
@@ -108,7 +108,7 @@ class Int8(Linear):
         return made, ends[0], ends[1]
 
 
-class Norm:
+class PackedNorm:
     """A layer norm, with weights of its own."""
 
     def __init__(self, norm: nn.LayerNorm):
@@ -119,7 +119,7 @@ class Norm:
         return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
 
 
-def activation_of(module: nn.Module) -> Activation:
+def activation_name(module: nn.Module) -> Activation:
     """What a module that activates is called here."""
     if isinstance(module, nn.GELU):
         return "gelu-tanh" if module.approximate == "tanh" else "gelu"
@@ -127,4 +127,4 @@ def activation_of(module: nn.Module) -> Activation:
     return "relu"
 
 
-LAYERS: dict[str, type[Linear]] = {"float32": Linear, "int8": Int8}
+LINEAR_BY_DTYPE: dict[str, type[PackedLinear]] = {"float32": PackedLinear, "int8": Int8Linear}

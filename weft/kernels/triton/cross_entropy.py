@@ -14,12 +14,12 @@ from torch import Tensor
 # the cache of the device (50 MB; a row of 50,000 words in half precision is 100 KB), and only the
 # first and the writing go to memory.
 BLOCK = 4096  # columns at a time
-WARPS = 16
-LOW = tl.constexpr(-1e30)  # a maximum of nothing
+NUM_WARPS = 16
+LOWEST_LOGIT = tl.constexpr(-1e30)  # a maximum of nothing
 
 
 @triton.jit
-def _rows(  # type: ignore[no-untyped-def]
+def _cross_entropy_kernel(  # type: ignore[no-untyped-def]
     scores, stride, ids, losses, words, columns, smoothing,
     SLOPES: tl.constexpr, SMOOTHED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -29,7 +29,7 @@ def _rows(  # type: ignore[no-untyped-def]
     wanted = tl.load(ids + row)
     # Every lane has a maximum and a sum of its own, which meet once, at the end: threads do not
     # wait for each other. Of e^(old − new) and e^(x − new) one is e^0, so one is computed.
-    tops = tl.full((BLOCK,), LOW, tl.float32)
+    tops = tl.full((BLOCK,), LOWEST_LOGIT, tl.float32)
     masses = tl.zeros((BLOCK,), tl.float32)
     plain = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, words, BLOCK):
@@ -67,7 +67,9 @@ def _rows(  # type: ignore[no-untyped-def]
         tl.store(scores + wanted, slope.to(scores.dtype.element_ty), mask=wanted >= 0)
 
 
-def slopes(scores: Tensor, ids: Tensor, words: int, smoothing: float, wanted: bool) -> Tensor:
+def fused_cross_entropy(
+    scores: Tensor, ids: Tensor, words: int, smoothing: float, wanted: bool
+) -> Tensor:
     """The loss of each row (R,) of scores (R, C), of which the first `words` columns are words.
 
     With `wanted`, the scores are replaced by the loss's gradient, zero behind the words. A row with
@@ -76,8 +78,8 @@ def slopes(scores: Tensor, ids: Tensor, words: int, smoothing: float, wanted: bo
     losses = torch.empty(len(scores), dtype=torch.float32, device=scores.device)
     # Triton starts its programs on the current device, which need not be the scores'.
     with torch.get_device_module(scores.device).device(scores.device):
-        _rows[(len(scores),)](
+        _cross_entropy_kernel[(len(scores),)](
             scores, scores.stride(0), ids, losses, words, scores.shape[1], smoothing,
-            SLOPES=wanted, SMOOTHED=smoothing > 0, BLOCK=BLOCK, num_warps=WARPS,
+            SLOPES=wanted, SMOOTHED=smoothing > 0, BLOCK=BLOCK, num_warps=NUM_WARPS,
         )  # fmt: skip
     return losses

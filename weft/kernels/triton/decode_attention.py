@@ -12,21 +12,21 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from weft.kernels.triton.launch import early
+from weft.kernels.triton.launch import launch_options
 
 # Places that a program looks at at once, and its warps. Few programs leave most of the device
 # idle: each should have its whole past under way at once. Many share the registers of a
 # multiprocessor, and several of them at a time hide each other's waiting; where a past is short as
 # well, small ones are soonest done. Measured on an H200: 4.3, 6.4 and 8.3 µs.
-FEW, MANY, SHORT = (256, 8), (64, 4), (32, 2)
-CROWD = 256  # programs that are many
-SOON = 64  # places that are a short past
-SIZE = 256 * 64  # places times width, at most
-LOW = tl.constexpr(-1e30)  # a score that no other is below
+FEW_PROGRAMS_SHAPE, MANY_PROGRAMS_SHAPE, SHORT_CACHE_SHAPE = (256, 8), (64, 4), (32, 2)
+MIN_MANY_PROGRAMS = 256  # programs that are many
+MAX_SHORT_CACHE = 64  # places that are a short past
+MAX_BLOCK_NUMBERS = 256 * 64  # places times width, at most
+LOWEST_SCORE = tl.constexpr(-1e30)  # a score that no other is below
 
 
 @triton.jit
-def _step(  # type: ignore[no-untyped-def]
+def _attention_kernel(  # type: ignore[no-untyped-def]
     q, k, v, keys, values, position, rows, out,
     q_row, q_head, k_row, k_head, v_row, v_head, room_row, room_head, room_place, rows_row,
     heads, scale,
@@ -60,7 +60,7 @@ def _step(  # type: ignore[no-untyped-def]
     else:
         at = tl.load(position + row // BEAMS).to(tl.int32)
         last = tl.zeros((WIDTH,), tl.float32)
-        own = tl.sum(last, 0) + LOW  # it counts only where the memory is empty
+        own = tl.sum(last, 0) + LOWEST_SCORE  # it counts only where the memory is empty
     # Every place of a block has sums of its own, which meet once, at the end.
     top = tl.zeros((BLOCK,), tl.float32) + own
     mass = tl.zeros((BLOCK,), tl.float32)
@@ -93,7 +93,7 @@ def _step(  # type: ignore[no-untyped-def]
     tl.store(out + row * heads * K + head * K + column, (found / whole).to(kind), mask=real)
 
 
-def attend(
+def decode_self_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -111,10 +111,10 @@ def attend(
     place. `shape` is how many places a program looks at at once, and its warps.
     """
     assert keys.stride() == values.stride()
-    return _started(q, k, v, keys, values, position, rows, beams, True, shape)
+    return _launch(q, k, v, keys, values, position, rows, beams, True, shape)
 
 
-def look(
+def decode_cross_attention(
     q: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -128,10 +128,10 @@ def look(
     if keys.stride() != values.stride():
         keys, values = keys.contiguous(), values.contiguous()
     beams = len(q) // len(keys)
-    return _started(q, q, q, keys, values, lengths, None, beams, False, shape)
+    return _launch(q, q, q, keys, values, lengths, None, beams, False, shape)
 
 
-def _started(
+def _launch(
     q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, position: Tensor,
     rows: Tensor | None, beams: int, past: bool, shape: tuple[int, int] | None,
 ) -> Tensor:  # fmt: skip
@@ -139,17 +139,25 @@ def _started(
     assert all(part.stride(3) == 1 or K == 1 for part in (q, k, v, keys))
     out = torch.empty(R, 1, N * K, dtype=keys.dtype, device=q.device)
     width = triton.next_power_of_2(K)
-    usual = FEW if R * N < CROWD else SHORT if keys.shape[2] <= SOON else MANY
+    usual = (
+        FEW_PROGRAMS_SHAPE
+        if R * N < MIN_MANY_PROGRAMS
+        else SHORT_CACHE_SHAPE
+        if keys.shape[2] <= MAX_SHORT_CACHE
+        else MANY_PROGRAMS_SHAPE
+    )
     block, warps = shape or usual
-    block = min(block, max(SIZE // width, 16), max(triton.next_power_of_2(keys.shape[2]), 16))
+    block = min(
+        block, max(MAX_BLOCK_NUMBERS // width, 16), max(triton.next_power_of_2(keys.shape[2]), 16)
+    )
     warps = min(warps, max(block * width // 512, 1))  # a vector of every array for each thread
     # Triton starts its programs on the current device, which need not be the queries'.
     with torch.get_device_module(q.device).device(q.device):
-        _step[(R * N,)](
+        _attention_kernel[(R * N,)](
             q, k, v, keys, values, position, position if rows is None else rows, out,
             q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
             *keys.stride()[:3], 0 if rows is None else rows.stride(0), N, K**-0.5,
             K=K, WIDTH=width, BEAMS=beams, BLOCK=block, PAST=past, TABLE=rows is not None,
-            num_warps=warps, **early(q),
+            num_warps=warps, **launch_options(q),
         )  # fmt: skip
     return out

@@ -13,16 +13,16 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from weft.kernels.triton.launch import early
+from weft.kernels.triton.launch import launch_options
 
-SIZE = 16384  # numbers of a matrix that a program holds
-UNIT = 16  # rows of a matrix unit
-HELD = 1024  # numbers of a row that are held at once for matrix units
-PART = 512  # and those of longer rows
+MAX_TILE_NUMBERS = 16384  # numbers of a matrix that a program holds
+MIN_MMA_SIZE = 16  # rows of a matrix unit
+MAX_WHOLE_ROW = 1024  # numbers of a row that are held at once for matrix units
+ROW_CHUNK = 512  # and those of longer rows
 
 
 @triton.jit
-def _normed(x, gain, shift, column, real, size, eps):  # type: ignore[no-untyped-def]
+def _layer_norm(x, gain, shift, column, real, size, eps):  # type: ignore[no-untyped-def]
     """A row in single precision with mean 0 and variance 1, times its gain."""
     mean = tl.sum(x, 0) / size
     apart = tl.where(real, x - mean, 0.0)
@@ -32,7 +32,7 @@ def _normed(x, gain, shift, column, real, size, eps):  # type: ignore[no-untyped
 
 
 @triton.jit
-def _activated(made, kind, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+def _activate(made, kind, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
     """What comes out, after it was rounded as it is where product and activation are apart."""
     if ACTIVATION == "relu":
         made = tl.maximum(made, 0.0)
@@ -47,7 +47,7 @@ def _activated(made, kind, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped
 
 
 @triton.jit
-def _product(  # type: ignore[no-untyped-def]
+def _matvec_kernel(  # type: ignore[no-untyped-def]
     x, weight, bias, gain, shift, added, added_gain, added_shift, out,
     x_row, added_row, weight_row, size, width, eps, added_eps,
     ROWS: tl.constexpr, K: tl.constexpr, F: tl.constexpr, ALL: tl.constexpr,
@@ -72,11 +72,11 @@ def _product(  # type: ignore[no-untyped-def]
     for row in tl.static_range(ROWS):
         given = tl.load(x + row * x_row + place, mask=here, other=0.0).to(tl.float32)
         if NORM:
-            given = _normed(given, gain, shift, place, here, size, eps).to(kind).to(tl.float32)
+            given = _layer_norm(given, gain, shift, place, here, size, eps).to(kind).to(tl.float32)
         made = tl.sum(numbers * given[None, :], 1)
         if BIAS:
             made += constant
-        made = _activated(made, kind, ACTIVATION)
+        made = _activate(made, kind, ACTIVATION)
         if ADDED:
             own = tl.load(added + row * added_row + column, mask=real, other=0.0).to(tl.float32)
             if ADDED_NORM:
@@ -96,7 +96,7 @@ def _product(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _several(  # type: ignore[no-untyped-def]
+def _matmul_kernel(  # type: ignore[no-untyped-def]
     x, weight, bias, gain, shift, added, added_gain, added_shift, out,
     x_row, added_row, weight_row, rows, size, width, eps, added_eps,
     R: tl.constexpr, K: tl.constexpr, F: tl.constexpr, ALL: tl.constexpr, WHOLE: tl.constexpr,
@@ -138,7 +138,7 @@ def _several(  # type: ignore[no-untyped-def]
             made = tl.dot(numbers, tl.trans(matrix), made)
     if BIAS:
         made += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
-    made = _activated(made, kind, ACTIVATION)
+    made = _activate(made, kind, ACTIVATION)
     both = there[:, None] & real[None, :]
     if ADDED:
         own = tl.load(added + row[:, None] * added_row + column[None, :], mask=both, other=0.0)
@@ -160,7 +160,7 @@ def _several(  # type: ignore[no-untyped-def]
     tl.store(out + row[:, None] * width + column[None, :], made.to(kind), mask=both)
 
 
-def product(
+def triton_fused_linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, gain: Tensor | None, shift: Tensor | None,
     eps: float, activation: str, added: Tensor | None, added_gain: Tensor | None,
     added_shift: Tensor | None, added_eps: float, shape: tuple[int, int] | None = None,
@@ -170,45 +170,49 @@ def product(
     `shape` is how many columns a program makes, and its warps.
     """
     (R, K), N = x.shape, len(weight)
-    assert all(part.stride(1) == 1 for part in (x, weight, _or(added, x)))
+    assert all(part.stride(1) == 1 for part in (x, weight, _or_dummy(added, x)))
     out = torch.empty(R, N, dtype=x.dtype, device=x.device)
-    wide = max(triton.next_power_of_2(K), UNIT)
-    units = R > 1 and x.dtype != torch.float32 and (wide <= HELD or gain is None)
-    columns, warps = shape or (_for_units(N, wide) if units else _shape(N, wide))
+    wide = max(triton.next_power_of_2(K), MIN_MMA_SIZE)
+    units = R > 1 and x.dtype != torch.float32 and (wide <= MAX_WHOLE_ROW or gain is None)
+    columns, warps = shape or (_matmul_shape(N, wide) if units else _matvec_shape(N, wide))
     given = (
-        x, weight, _or(bias, x), _or(gain, x), _or(shift, x), _or(added, x), _or(added_gain, x),
-        _or(added_shift, x), out, x.stride(0), 0 if added is None else added.stride(0),
+        x, weight, _or_dummy(bias, x), _or_dummy(gain, x), _or_dummy(shift, x), _or_dummy(added, x),
+        _or_dummy(added_gain, x), _or_dummy(added_shift, x), out, x.stride(0),
+        0 if added is None else added.stride(0),
         weight.stride(0),
     )  # fmt: skip
     how: Any = {
         "F": columns, "ALL": triton.next_power_of_2(N) if added_gain is not None else 1,
         "BIAS": bias is not None, "NORM": gain is not None, "ACTIVATION": activation,
         "ADDED": added is not None, "ADDED_NORM": added_gain is not None, "num_warps": warps,
-        **early(x),
+        **launch_options(x),
     }  # fmt: skip
     grid = (triton.cdiv(N, columns),)
     # Triton starts its programs on the current device, which need not be the rows'.
     with torch.get_device_module(x.device).device(x.device):
         if units:
-            how |= {"R": max(triton.next_power_of_2(R), UNIT), "WHOLE": wide <= HELD}
-            how |= {"K": wide if wide <= HELD else PART}
-            _several[grid](*given, R, K, N, eps, added_eps, **how)
+            how |= {
+                "R": max(triton.next_power_of_2(R), MIN_MMA_SIZE),
+                "WHOLE": wide <= MAX_WHOLE_ROW,
+            }
+            how |= {"K": wide if wide <= MAX_WHOLE_ROW else ROW_CHUNK}
+            _matmul_kernel[grid](*given, R, K, N, eps, added_eps, **how)
         else:
-            _product[grid](*given, K, N, eps, added_eps, ROWS=R, K=wide, **how)
+            _matvec_kernel[grid](*given, K, N, eps, added_eps, ROWS=R, K=wide, **how)
     return out
 
 
-def _shape(columns: int, wide: int) -> tuple[int, int]:
+def _matvec_shape(columns: int, wide: int) -> tuple[int, int]:
     """Columns of a program and its warps: about as many programs as there are multiprocessors."""
     each = 16 if columns >= 3000 else 8 if columns >= 1024 else 4
-    each = max(min(each, SIZE // wide), 1)
+    each = max(min(each, MAX_TILE_NUMBERS // wide), 1)
     return each, 4 if wide <= 1024 else 8
 
 
-def _for_units(columns: int, wide: int) -> tuple[int, int]:
+def _matmul_shape(columns: int, wide: int) -> tuple[int, int]:
     """The same for matrix units; measured on an H200."""
     return (64, 4) if columns >= 16384 and wide <= 512 else (32, 8)
 
 
-def _or(given: Tensor | None, other: Tensor) -> Tensor:
+def _or_dummy(given: Tensor | None, other: Tensor) -> Tensor:
     return other if given is None else given

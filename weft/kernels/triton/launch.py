@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SINCE = (9, 0)  # devices that can: Hopper
+MIN_PDL_CAPABILITY = (9, 0)  # devices that can: Hopper
 
 
-def early(x: Tensor) -> dict[str, Any]:
+def launch_options(x: Tensor) -> dict[str, Any]:
     """What to start such a kernel with on the device of a tensor."""
-    return {"EARLY": True, "launch_pdl": True} if _able(x.device) else {"EARLY": False}
+    return {"EARLY": True, "launch_pdl": True} if _supports_pdl(x.device) else {"EARLY": False}
 
 
 @cache
-def _able(device: torch.device) -> bool:
+def _supports_pdl(device: torch.device) -> bool:
     if device.type == "cpu" or torch.version.hip is not None:
         return False
-    return torch.get_device_module(device).get_device_capability(device) >= SINCE
+    return torch.get_device_module(device).get_device_capability(device) >= MIN_PDL_CAPABILITY

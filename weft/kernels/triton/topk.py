@@ -11,14 +11,14 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from weft.kernels.triton.launch import early
+from weft.kernels.triton.launch import launch_options
 
-PIECE = 512  # numbers that one warp looks through
-NOWHERE = tl.constexpr(-(2**63))  # below every key
+CHUNK_COLUMNS = 512  # numbers that one warp looks through
+LOWEST_KEY = tl.constexpr(-(2**63))  # below every key
 
 
 @triton.jit
-def _keys(value, place):  # type: ignore[no-untyped-def]
+def _sort_keys(value, place):  # type: ignore[no-untyped-def]
     """Whole numbers in the order of values; of equal ones the first is the largest, NaN as inf."""
     value = tl.where(value == value, value.to(tl.float32), float("inf"))
     value = tl.where(value == 0.0, 0.0, value)  # -0 is no less than 0
@@ -28,7 +28,7 @@ def _keys(value, place):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _pieces(  # type: ignore[no-untyped-def]
+def _chunk_topk(  # type: ignore[no-untyped-def]
     values, found, row_size, size, pieces, WANTED: tl.constexpr, PIECE: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -39,16 +39,16 @@ def _pieces(  # type: ignore[no-untyped-def]
         gdc_launch_dependents()
     place = piece * PIECE + tl.arange(0, PIECE)
     value = tl.load(values + row * row_size + place, mask=place < size, other=0.0)
-    keys = tl.where(place < size, _keys(value, place), NOWHERE)
+    keys = tl.where(place < size, _sort_keys(value, place), LOWEST_KEY)
     out = found + (row * pieces + piece) * WANTED
     for i in tl.static_range(WANTED):
         best = tl.max(keys, 0)
         tl.store(out + i, best)
-        keys = tl.where(keys == best, NOWHERE, keys)
+        keys = tl.where(keys == best, LOWEST_KEY, keys)
 
 
 @triton.jit
-def _together(  # type: ignore[no-untyped-def]
+def _merge_topk(  # type: ignore[no-untyped-def]
     values, found, out, places, row_size, count, WANTED: tl.constexpr, COUNT: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -58,32 +58,32 @@ def _together(  # type: ignore[no-untyped-def]
         gdc_wait()
         gdc_launch_dependents()
     each = tl.arange(0, COUNT)
-    keys = tl.load(found + row * count + each, mask=each < count, other=NOWHERE)
+    keys = tl.load(found + row * count + each, mask=each < count, other=LOWEST_KEY)
     for i in tl.static_range(WANTED):
         best = tl.max(keys, 0)
         place = 0x7FFFFFFF - (best & 0xFFFFFFFF)
         tl.store(places + row * WANTED + i, place)
         tl.store(out + row * WANTED + i, tl.load(values + row * row_size + place))
-        keys = tl.where(keys == best, NOWHERE, keys)
+        keys = tl.where(keys == best, LOWEST_KEY, keys)
 
 
-def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The largest of each row (N, V) and their places, both (N, count), largest first."""
     N, V = values.shape
     assert values.stride(1) == 1
-    pieces = triton.cdiv(V, PIECE)
+    pieces = triton.cdiv(V, CHUNK_COLUMNS)
     found = torch.empty(N, pieces, count, dtype=torch.int64, device=values.device)
     out = torch.empty(N, count, dtype=values.dtype, device=values.device)
     places = torch.empty(N, count, dtype=torch.int64, device=values.device)
     size = triton.next_power_of_2(pieces * count)
     # Triton starts its programs on the current device, which need not be the rows'.
     with torch.get_device_module(values.device).device(values.device):
-        _pieces[(N, pieces)](
-            values, found, values.stride(0), V, pieces, WANTED=count, PIECE=PIECE, num_warps=1,
-            **early(values),
+        _chunk_topk[(N, pieces)](
+            values, found, values.stride(0), V, pieces, WANTED=count, PIECE=CHUNK_COLUMNS,
+            num_warps=1, **launch_options(values),
         )  # fmt: skip
-        _together[(N,)](
+        _merge_topk[(N,)](
             values, found, out, places, values.stride(0), pieces * count, WANTED=count, COUNT=size,
-            num_warps=min(max(size // 512, 1), 8), **early(values),
+            num_warps=min(max(size // 512, 1), 8), **launch_options(values),
         )  # fmt: skip
     return out, places

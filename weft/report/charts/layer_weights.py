@@ -36,7 +36,7 @@ def of_model(model: Any) -> list[Layers]:
     found = []
     for embedder, spec in zip(getattr(model, "embedders", ()), _specs(model), strict=True):
         if (mix := getattr(embedder, "mix", None)) is not None:
-            shares = mix.shares.detach().float().cpu().tolist()
+            shares = mix.weights.detach().float().cpu().tolist()
             found.append(Layers(spec["kind"], tuple(shares), mix.gamma.item()))
     return found
 

@@ -75,9 +75,9 @@ class Laid:
 
 def laid(tree: Tree) -> Laid:
     """A tree laid out for drawing."""
-    from weft.batch.trees import flatten
+    from weft.batch.trees import flatten_tree
 
-    flat = flatten(tree)
+    flat = flatten_tree(tree)
     parents = flat.parents.tolist()
     below: list[list[int]] = [[] for _ in parents]
     for step, up in enumerate(parents):

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.compare.format import called, chance, duration, figure, percent
-from weft.config import written
+from weft.config import to_toml
 from weft.report import html
 from weft.report.charts import tune as charts
 from weft.run.train import versions
@@ -53,7 +53,7 @@ def settings(values: dict[str, Any]) -> str:
 
 def shown(value: Any) -> str:
     """A setting's value, short."""
-    return f"{value:.3g}" if isinstance(value, float) else written(value).strip('"')
+    return f"{value:.3g}" if isinstance(value, float) else to_toml(value).strip('"')
 
 
 def sentence(tuned: TuneResult) -> str:

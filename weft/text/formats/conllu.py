@@ -22,7 +22,7 @@ from weft.text.line_source import (
     nul_byte_message,
     strip_compression,
 )
-from weft.untrusted import whole_number
+from weft.untrusted import parse_integer
 
 _BOM = "\ufeff"
 _ID = re.compile(r"[0-9]{1,9}(?:-[0-9]{1,9}|\.[0-9]{1,9})?")
@@ -258,7 +258,7 @@ def _find_range_fault(row: Word, word: int, reach: int, count: int) -> tuple[str
 def _head_faults(sentence: Sentence) -> Iterator[SentenceFault]:
     count = len(sentence.words)
     for row in sentence.words:
-        head = whole_number(row.head)
+        head = parse_integer(row.head)
         if head is None:
             told = f"the head of word {row.id} is '{row.head:.40}'. Write a number, 0 for the root."
             yield SentenceFault("head not a number", sentence, row, told)

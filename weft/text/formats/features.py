@@ -18,7 +18,7 @@ from weft.text.example import Example
 from weft.text.formats.npy import READ_ERRORS, NpzArchive, describe_error, open_npy
 from weft.text.formats.recognise import MATRIX_ENDINGS
 from weft.text.line_source import file_not_found
-from weft.untrusted import check_regular, whole_number
+from weft.untrusted import check_regular, parse_integer
 
 REFERENCE_FORMS = "a .npy file, FILE.npz:KEY, FILE.npy:NUMBER, or the numbers as JSON"
 
@@ -132,7 +132,7 @@ def _select_matrix(found: Any, path: str, key: str, where: str) -> Any:
     if isinstance(found, np.ndarray):
         if not key:
             return found
-        number = whole_number(key)
+        number = parse_integer(key)
         if found.ndim != 3 or number is None or number >= len(found):
             many = f"numbers 0 to {len(found) - 1}" if found.ndim == 3 else "one matrix"
             raise UserError(f"{where}: no matrix '{key}' in {path}, which has {many}.")

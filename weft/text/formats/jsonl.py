@@ -100,7 +100,7 @@ def to_cell(value: Any) -> str:
 
 def parse_row(line: str | bytes) -> Any:
     """The value of a line of JSON; ValueError or RecursionError where it has none."""
-    if len(line) > jsonio.DEPTH:  # else it cannot be nested too deep
+    if len(line) > jsonio.MAX_DEPTH:  # else it cannot be nested too deep
         return jsonio.parse(line, "line")
     return json.loads(line)
 

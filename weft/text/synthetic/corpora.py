@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import unknown_name
-from weft.registry import typed
+from weft.registry import check_types
 from weft.text.example import Example
 from weft.text.synthetic.memory_probe import generate_recall
 from weft.text.synthetic.reviews import generate_reviews as generate_reviews
@@ -31,7 +31,7 @@ _MARKUP = re.compile(r"\*\*|[*`]|(?<=\w)_(?=\s)|\[\d+\]|:\w+:(?=`)")
 _SENTENCE = re.compile(r"^[\"'(]?[A-Z].*[.!?:)]$")
 
 
-@typed
+@check_types
 def corpus(name: str) -> Any:
     """A built-in corpus: 'reviews', 'recall' and 'treebank' in three splits, 'python-docs'."""
     if name not in CORPORA:
