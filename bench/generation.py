@@ -23,14 +23,14 @@ import weft
 from weft.run.data import Data, example_source
 from weft.text.example import Example
 
-CAPTIONS = {"task.measures": ["bleu", "bleu-lower", "chrf"]}
-TOKENS = {"task.measures": ["bleu-tokenised", "chrf"]}
+CAPTIONS = {"task.metrics": ["bleu", "bleu-lower", "chrf"]}
+TOKENS = {"task.metrics": ["bleu-tokenised", "chrf"]}
 RECORDS = {
     "task.record": True, "task.grouped": True,
-    "task.measures": ["bleu-lower", "nist", "rouge-l", "cider", "restaurants"],
+    "task.metrics": ["bleu-lower", "nist", "rouge-l", "cider", "restaurants"],
 }  # fmt: skip
 HIDDEN = {**RECORDS, "task.delexicalise": ["name", "near"]}
-ABSTRACTS = {"task.measures": ["rouge"], "train.metric": "rouge1"}
+ABSTRACTS = {"task.metrics": ["rouge"], "train.metric": "rouge1"}
 SCALE = {"rouge": 100, "slot": 100, "missing": 100, "wrong": 100, "added": 100, "faultless": 100}
 KEPT = ("bleu", "chrf", "nist", "rouge", "cider", "slot", "missing", "wrong", "added", "faultless")
 

@@ -117,7 +117,10 @@ def _compared(bench: Bench, rows: int, window: int, dropout: float = 0.1) -> Non
 def _ours(bench: Bench, model: Model, batches: Batches, window: int) -> Iterator[Tensor]:
     """Losses of updates by the product's own loop."""
     settings = Settings(**RATE, epochs=10**6)
-    runtime, task = select_runtime(str(bench.device), "bf16"), Masked(window=window, next=False)
+    runtime, task = (
+        select_runtime(str(bench.device), "bf16"),
+        Masked(window=window, next_sentence=False),
+    )
     trainee = TrainState.fresh(model.to(bench.device), settings)
     for progress in fit(trainee, task, batches, settings, runtime):
         if trainee.trouble:

@@ -80,7 +80,7 @@ class Model(nn.Module):
             self.pool = registry.build("pool", NO_POOL, **known)
             task = parts.get("task", {})
             self.head = _build_seq2seq_head(
-                self.parts, size, directions, outputs, bool(task.get("copy"))
+                self.parts, size, directions, outputs, bool(task.get("pointer"))
             )
             self._share_tables(bool(task.get("shared")))
             return

@@ -213,7 +213,11 @@ SETTINGS = {
         ["--set", "data.max_tokens=-1"],
         ["data.max_tokens should be 0 (no limit) or more"],
     ),
-    "smoothing": ("bag", ["--set", "task.smoothing=1"], ["smoothing is 1", "0 to below 1"]),
+    "smoothing": (
+        "bag",
+        ["--set", "task.label_smoothing=1"],
+        ["label_smoothing is 1", "0 to below 1"],
+    ),
     "derived size": (
         "lstm",
         ["--set", "encoder.input_size=3"],
@@ -401,9 +405,9 @@ def test_several_labels_are_noticed(tmp_path):
     ok(*train(data, tmp_path / "run", recipe="tfidf"))
     (row,) = ok("predict", tmp_path / "run", "-", "--json", stdin="a good film").lines
     assert set(json.loads(row)["value"]) == {"any", "positive"}
-    more = ("--set", "task.several=false")
+    more = ("--set", "task.multi_label=false")
     message = fails(*train(data, tmp_path / "other", *more, recipe="tfidf"))
-    says(message, "a.jsonl:1: several labels ['positive', 'any']", "task.several=true")
+    says(message, "a.jsonl:1: several labels ['positive', 'any']", "task.multi_label=true")
 
 
 @pytest.mark.parametrize("model", ["bag", "tfidf"])

@@ -223,7 +223,7 @@ RECORDS = "mr,ref\n" + "".join(f'"name[B{i}], food[pie]",B{i} has pie\n' for i i
 def test_records(tmp_path):
     path, dev = tmp_path / "a.csv", tmp_path / "dev.csv"
     path.write_text(RECORDS, "utf-8")
-    asked = ("--text", "mr", "--label", "ref", "--set", "task.measures=['bleu']")
+    asked = ("--text", "mr", "--label", "ref", "--set", "task.metrics=['bleu']")
     dev.write_text("mr,ref\nfood[pie],pie\ndrink[tea],tea\n", "utf-8")
     message = fails(*train(tmp_path, path, *asked, "--dev", dev, recipe="seq2seq-records"))
     says(message, "dev.csv:3: unknown slot 'drink'.", "Known: food, name. Rename it")

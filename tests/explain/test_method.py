@@ -69,7 +69,7 @@ def test_several_labels_are_explained_one_by_one(tmp_path):
     def labels(i, e):
         return (e.label, "even") if i % 4 == 0 else (e.label,)
 
-    recipe = config.recipe("tfidf").with_values({"task.several": True}, "test")
+    recipe = config.recipe("tfidf").with_values({"task.multi_label": True}, "test")
     predictor = train(recipe, tmp_path / "sets", splits=splits_of(labels), quiet=True).predictor
     (found,) = explain(predictor, TEXTS[:1])
     assert found.target == predictor.labels[int(np.argmax(found.answer.scores))]

@@ -39,7 +39,7 @@ def trained(runtime, follows=True, encoder="none", **options):
     masking = replace(MASKING, next_sentence=follows)
     batches = Batches(documents(), masking, rows=5, seed=1, epochs=2)
     trainee = TrainState.fresh(net, settings)
-    updates = list(fit(trainee, Masked(next=follows), batches, settings, runtime))
+    updates = list(fit(trainee, Masked(next_sentence=follows), batches, settings, runtime))
     return net, [update.loss for update in updates], trainee
 
 

@@ -56,14 +56,14 @@ def test_one_measure_decides_for_all_recipes(tmp_path):
     def decided(names: list[str], given: dict[str, object]) -> list[list[str]]:
         bases = {name: recipe(name) for name in names}
         plan = Plan(bases, given, Cut(data.train), 1, tmp_path, data)
-        measures = [plan.trials[name][0].config["task"].get("measures") for name in names]
+        measures = [plan.trials[name][0].config["task"].get("metrics") for name in names]
         return [one and list(one) for one in measures]
 
     both = ["seq2seq-attention", "seq2seq-copy"]
     assert decided(both, {}) == [["bleu", "chrf", "exact"], ["bleu", "rouge", "exact"]]
     assert decided(both[::-1], {})[1] == ["rouge", "bleu", "chrf", "exact"]
     assert decided(["seq2seq", "seq2seq-attention"], {}) == [None, None]
-    assert decided(both, {"task.measures": ["chrf"]}) == [["chrf"], ["chrf"]]
+    assert decided(both, {"task.metrics": ["chrf"]}) == [["chrf"], ["chrf"]]
 
 
 def test_files_joined_by_a_comma_are_for_writers(tmp_path):

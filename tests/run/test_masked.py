@@ -30,7 +30,8 @@ SMALL = {
 }  # fmt: skip
 LEARNS = {
     "embedder.hidden": 64, "embedder.layers": 2, "embedder.heads": 4, "train.batch_size": 32,
-    "train.epochs": 14, "train.learning_rate": 0.004, "task.short": 0.0, "task.long_share": 0.0,
+    "train.epochs": 14, "train.learning_rate": 0.004, "task.short_fraction": 0.0,
+    "task.long_fraction": 0.0,
 }  # fmt: skip
 ANIMALS = ("cat", "dog", "bird", "horse", "fish", "mouse")
 FOOD = ("milk", "bones", "seeds", "hay", "worms", "cheese")
@@ -179,10 +180,10 @@ def test_learning_goes_on_from_a_folder(learned, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"task.next": False, "pool.kind": "mean"},
+        {"task.next_sentence": False, "pool.kind": "mean"},
         {"task.whole_words": True},
         {"tokenizer": {"kind": "bpe", "size": 300, "byte_level": True, "minimum": 1}},
-        {"embedder.width": 10, "task.long_share": 0.0},
+        {"embedder.width": 10, "task.long_fraction": 0.0},
         {"data.documents": "lines"},
     ],
     ids=str,
@@ -196,7 +197,7 @@ def test_every_way_trains_and_is_measured(tmp_path, changes):
     out = weft.train(config, tmp_path / "run", quiet=True, device="cpu")
     found = out.figures["dev"]
     assert 1 < found["perplexity"].value < 300
-    assert ("next_accuracy" in found) == changes.get("task.next", True)
+    assert ("next_accuracy" in found) == changes.get("task.next_sentence", True)
     load(tmp_path / "run", device="cpu")
 
 
@@ -226,24 +227,24 @@ def test_what_was_best_of_short_windows_is_not_kept_before_long_ones(tmp_path, m
     monkeypatch.setattr(
         trainer.Trainer, "_evaluate_dev", lambda self, store: {"perplexity": next(worse)}
     )
-    trained(tmp_path, **{"task.long_share": 0.5, "train.epochs": 4, "train.patience": 9})
+    trained(tmp_path, **{"task.long_fraction": 0.5, "train.epochs": 4, "train.patience": 9})
     lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["event"] == "evaluation"]
     assert [row["best"] for row in rows] == [True, True, True, False]
 
 
 def test_a_clock_that_leaves_no_time_for_long_windows_says_so(tmp_path):
-    out = trained(tmp_path, **{"train.minutes": 1e-4, "train.epochs": 9, "task.long_share": 0.1})
+    out = trained(tmp_path, **{"train.minutes": 1e-4, "train.epochs": 9, "task.long_fraction": 0.1})
     (told,) = [note for note in out.record["notes"] if "clock" in note]
-    assert "places beyond 24 are as they began (task.long_share=0" in told
-    out = trained(tmp_path, "none", **{"train.minutes": 1e-4, "task.long_share": 0.0})
+    assert "places beyond 24 are as they began (task.long_fraction=0" in told
+    out = trained(tmp_path, "none", **{"train.minutes": 1e-4, "task.long_fraction": 0.0})
     assert not any("places" in note for note in out.record["notes"])
 
 
 def test_positions_beyond_the_short_window_learn_only_in_the_long_phase(tmp_path):
     tables = {}
     for share in (0.0, 0.5):
-        options = {"task.long_share": share, "train.weight_decay": 0.0, "train.epochs": 2}
+        options = {"task.long_fraction": share, "train.weight_decay": 0.0, "train.epochs": 2}
         out = trained(tmp_path, f"run{share}", **options)
         tables[share] = out.predictor.engine.model.embedders[0].positions.weight.detach()
     config = {**out.predictor.config, "embedder": {**out.predictor.config["embedder"]}}
@@ -263,10 +264,13 @@ def test_positions_beyond_the_short_window_learn_only_in_the_long_phase(tmp_path
         ({"task.window": 40}, "task.window is 40, but the model reads at most 32 tokens"),
         ({"task.long_window": 40}, "task.long_window is 40, but the model reads at most 32"),
         ({"task.window": 3}, "task.window should be 8 or more, got 3"),
-        ({"task.short": 1.5}, "task.short should be from 0 to 1, got 1.5"),
-        ({"task.share": 0.0}, "task.share should be above 0 and below 1, got 0.0"),
-        ({"task.next": False}, "With task.next = false, set pool.kind to 'mean', 'max' or 'first'"),
-        ({"pool.kind": "mean"}, "With task.next = true, set pool.kind to 'cls'"),
+        ({"task.short_fraction": 1.5}, "task.short_fraction should be from 0 to 1, got 1.5"),
+        ({"task.mask_fraction": 0.0}, "task.mask_fraction should be above 0 and below 1, got 0.0"),
+        (
+            {"task.next_sentence": False},
+            "With task.next_sentence = false, set pool.kind to 'mean', 'max' or 'first'",
+        ),
+        ({"pool.kind": "mean"}, "With task.next_sentence = true, set pool.kind to 'cls'"),
         ({"head": {"kind": "linear"}}, "task 'masked' needs the head 'masked', not 'linear'"),
         ({"tokenizer": {"kind": "word"}}, "The tokenizer 'word' has neither <mask> nor"),
         ({"data.documents": "pages"}, "'documents' should be one of 'auto', 'sentences'"),

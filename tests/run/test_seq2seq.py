@@ -20,7 +20,8 @@ SMALL = {
     "embedder.width": 17, "embedder.dropout": 0.0,
     "encoder.hidden": 23, "decoder.width": 19, "decoder.hidden": 29, "decoder.dropout": 0.0,
     "train.epochs": 12, "train.batch_size": 16, "train.learning_rate": 0.02, "train.patience": 0,
-    "task.smoothing": 0.0, "generate.num_beams": 2, "generate.max_length": 12, "data.target": "tgt",
+    "task.label_smoothing": 0.0, "generate.num_beams": 2, "generate.max_length": 12,
+    "data.target": "tgt",
 }  # fmt: skip
 SHAPES = {
     "seq2seq-cnn": {"decoder.width": None, "decoder.hidden": None, "decoder.dropout": None},
@@ -125,7 +126,10 @@ def test_tables_have_the_target_in_their_label(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task.kind": "classify", "task.smoothing": None}, "set task.kind to 'seq2seq', not"),
+        (
+            {"task.kind": "classify", "task.label_smoothing": None},
+            "set task.kind to 'seq2seq', not",
+        ),
         (
             {
                 "decoder": {"kind": "gpt"},
@@ -135,7 +139,7 @@ def test_tables_have_the_target_in_their_label(tmp_path):
             },
             "decoder 'gpt' reads no source",
         ),
-        ({"task.smoothing": 1.0}, "task.smoothing should be from 0 to below 1"),
+        ({"task.label_smoothing": 1.0}, "task.label_smoothing should be from 0 to below 1"),
         ({"generate.num_beams": 0}, "generate.num_beams"),
         ({"embedder.shared": True}, r"embedder\.shared .* set task\.shared = true"),
         ({"data.target": "de"}, r"train\.de"),

@@ -45,7 +45,7 @@ def strangers(folder, count=400):
     return {
         "data.train": str(folder / "train.src"), "data.target": "tgt", "tokenizer.minimum": 5,
         "decoder.coverage": False, "train.epochs": 7,  # coverage attends step by step: slow
-        "generate.no_repeat_ngram_size": 0, "task.measures": ["exact", "bleu"],
+        "generate.no_repeat_ngram_size": 0, "task.metrics": ["exact", "bleu"],
     }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_unknown_words_are_copied(tmp_path):
 
 
 def test_without_copying_unknown_words_are_lost(tmp_path):
-    changes = {"task.copy": False, "task.coverage": 0.0}
+    changes = {"task.pointer": False, "task.coverage": 0.0}
     out = trained("seq2seq-copy", tmp_path, {**strangers(tmp_path), **changes})
     assert out.figures["dev"]["exact_match"].value == 0
     assert out.figures["dev"]["bleu"].value < 40
@@ -89,7 +89,7 @@ def restaurants(folder, count=120):
     (folder / "train.csv").write_text("\n".join(rows) + "\n", "utf-8")
     return {
         "data.train": str(folder / "train.csv"), "data.text": "mr", "data.label": "ref",
-        "task.measures": ["bleu-lower", "slots"],
+        "task.metrics": ["bleu-lower", "slots"],
         "tokenizer": {"kind": "word", "lowercase": False},
     }  # fmt: skip
 
@@ -137,7 +137,7 @@ def test_columns_as_records(tmp_path):
     (tmp_path / "a.tsv").write_text("\n".join(rows) + "\n", "utf-8")
     values = {
         "data.train": str(tmp_path / "a.tsv"), "data.label": "said", "data.fields": ["*"],
-        "train.epochs": 1, "task.measures": ["bleu", "slots"],
+        "train.epochs": 1, "task.metrics": ["bleu", "slots"],
     }  # fmt: skip
     out = trained("seq2seq-records", tmp_path, values)
     assert out.predictor.space.slots == ("name", "food")

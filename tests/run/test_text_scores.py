@@ -56,7 +56,7 @@ def test_a_large_gap_is_no_chance_and_none_is_one():
 
 
 def test_what_is_no_sum_over_texts_is_not_paired():
-    task = Seq2Seq(record=True, measures=("slots",))
+    task = Seq2Seq(record=True, metrics=("slots",))
     assert sentence_measure(task, "faultless", [spoilt(gold(), 0.1, 1)]) is None
     assert sentence_measure(Seq2Seq(), "rougeL", [spoilt(gold(), 0.1, 1)]) is None
 
@@ -92,7 +92,7 @@ def test_another_target_is_other_data(tmp_path):
 def test_a_search_over_writers_restarts_and_pairs_by_bleu(tmp_path):
     pytest.importorskip("optuna")
     values = {**SMALL, "data.train": str(pairs(tmp_path, count=60)), "train.epochs": 1}
-    values |= {"data.dev_fraction": 0.3, "search": {"task": {"smoothing": [0.0, 0.1]}}}
+    values |= {"data.dev_fraction": 0.3, "search": {"task": {"label_smoothing": [0.0, 0.1]}}}
     base = recipe("seq2seq-attention").with_values(values, "test")
     wanted = {"generate.length_penalty": [0.6]}
     found = tune(
@@ -113,8 +113,10 @@ def test_directions_and_what_may_be_searched(tmp_path):
     plan = _make_spec(base, ())
     assert (plan.metric, plan.higher_is_better) == ("perplexity", False)
     writer = recipe("seq2seq").with_values({"data.train": str(pairs(tmp_path))}, "test")
-    assert make_dimensions({"task.sampling": [0.0, 0.25], "generate.num_beams": [1, 5]}, writer)
+    assert make_dimensions(
+        {"task.scheduled_sampling": [0.0, 0.25], "generate.num_beams": [1, 5]}, writer
+    )
     with pytest.raises(UserError, match="that changes what is measured"):
-        make_dimensions({"task.measures": [["bleu"], ["chrf"]]}, writer)
+        make_dimensions({"task.metrics": [["bleu"], ["chrf"]]}, writer)
     with pytest.raises(UserError, match=r"this configuration has no \[generate\]"):
         make_dimensions({"generate.num_beams": [1, 5]}, recipe("bag"))

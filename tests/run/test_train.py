@@ -219,10 +219,10 @@ def test_several_labels_are_found_out(tmp_path):
     given = settings("bag", train__epochs=20, train__learning_rate=0.05)
     splits = Splits(source(rows[9:]), source(rows[:9]))
     outcome = run(given, tmp_path, splits)
-    assert outcome.predictor.task.several
+    assert outcome.predictor.task.multi_label
     assert set(outcome.predictor(["the film was good"])[0].value) == {"positive", "any"}
     assert set(outcome.figures["dev"]) >= {"micro_f1"}
-    assert config.load(tmp_path / "config.toml")["task"]["several"] is True
+    assert config.load(tmp_path / "config.toml")["task"]["multi_label"] is True
 
 
 def test_numbers(tmp_path):

@@ -35,10 +35,10 @@ def complaint(call) -> str:
 
 
 def test_the_registry_finds_it_and_fills_in_its_options() -> None:
-    assert isinstance(build("task", {"kind": "classify", "several": True}), Classify)
+    assert isinstance(build("task", {"kind": "classify", "multi_label": True}), Classify)
     assert dict(parts("task")["classify"].options) == {
-        "several": "False",
-        "smoothing": "0.0",
+        "multi_label": "False",
+        "label_smoothing": "0.0",
         "auxiliary": "0.0",
     }
 
@@ -49,7 +49,7 @@ def test_labels_are_sorted_and_numbers_by_value() -> None:
     assert task.space(examples("10", "9", "-1.5")).entries == ("-1.5", "9", "10")
     assert task.space(examples("10", "9", "x")).entries == ("10", "9", "x")
     assert task.space(examples("10", "nan", "9")).entries == ("10", "9", "nan")
-    several = Classify(several=True).space(examples(("b", "c"), (), "a"))
+    several = Classify(multi_label=True).space(examples(("b", "c"), (), "a"))
     assert several.entries == ("a", "b", "c")
     assert several.size == 3
 
@@ -73,7 +73,7 @@ def test_no_labels_at_all_names_the_file_and_asks_for_the_column() -> None:
         "train.csv: no example has a label. Pass --label with the column that holds the label."
     )
     assert complaint(lambda: Classify().space([])).startswith("input: there are no examples.")
-    empty = complaint(lambda: Classify(several=True).space(examples((), ())))
+    empty = complaint(lambda: Classify(multi_label=True).space(examples((), ())))
     assert empty == "train.csv: every example has an empty set of labels."
 
 
@@ -90,7 +90,7 @@ def test_several_labels_where_one_is_expected() -> None:
     found = complaint(lambda: Classify().space(examples("a", ("b", "c"))))
     assert found == (
         "train.csv:3: several labels ['b', 'c'] where one is expected. "
-        "Pass --set task.several=true to learn several labels a text."
+        "Pass --set task.multi_label=true to learn several labels a text."
     )
 
 
@@ -128,13 +128,13 @@ def test_damaged_labels_are_refused(saved: dict) -> None:
 
 
 def test_smoothing_out_of_range() -> None:
-    assert "smoothing is 1.5" in complaint(lambda: Classify(smoothing=1.5))
+    assert "label_smoothing is 1.5" in complaint(lambda: Classify(label_smoothing=1.5))
 
 
 def test_targets() -> None:
     space = Classes(("a", "b", "c"))
     assert Classify().target(Example("x", "b"), space) == 1
-    several = Classify(several=True)
+    several = Classify(multi_label=True)
     np.testing.assert_array_equal(several.target(Example("x", ("c", "a")), space), [1, 0, 1])
     np.testing.assert_array_equal(several.target(Example("x", ()), space), [0, 0, 0])
     np.testing.assert_array_equal(several.target(Example("x", "b"), space), [0, 1, 0])
@@ -144,14 +144,14 @@ def test_targets() -> None:
 def test_loss_is_a_sum_over_texts(smoothing: float) -> None:
     torch.manual_seed(0)
     scores, target = torch.randn(5, 3), torch.tensor([0, 2, 1, 1, 0])
-    loss = Classify(smoothing=smoothing).loss(scores, batch(target))
+    loss = Classify(label_smoothing=smoothing).loss(scores, batch(target))
     spread = torch.full((5, 3), smoothing / 3)
     spread[torch.arange(5), target] += 1 - smoothing
     torch.testing.assert_close(loss.total, -(spread * scores.log_softmax(-1)).sum())
     assert loss.count == 5
 
     wanted = torch.randint(0, 2, (5, 3))
-    loss = Classify(several=True, smoothing=smoothing).loss(scores, batch(wanted))
+    loss = Classify(multi_label=True, label_smoothing=smoothing).loss(scores, batch(wanted))
     soft = wanted * (1 - smoothing) + smoothing / 2
     chances = scores.sigmoid()
     expected = -(soft * chances.log() + (1 - soft) * (1 - chances).log()).sum()
@@ -176,7 +176,7 @@ def test_answers_are_softmax_probabilities_even_for_huge_scores() -> None:
 
 
 def test_several_answers_come_most_probable_first_and_may_be_none() -> None:
-    task, space = Classify(several=True), Classes(("a", "b", "c"), threshold=0.4)
+    task, space = Classify(multi_label=True), Classes(("a", "b", "c"), threshold=0.4)
     scores = np.log(np.array([[0.5, 0.1, 0.9], [0.1, 0.2, 0.3]]))
     scores -= np.log1p(-np.exp(scores))  # logits of these probabilities
     first, second = task.answers(scores, space)
@@ -209,7 +209,7 @@ def test_tuning_moves_the_threshold_only_for_several_labels() -> None:
     space = Classes(("a", "b"))
     scores = np.array([[-1.0, -3.0], [-3.0, -1.0], [-1.0, -3.0]])
     targets = np.array([[1, 0], [0, 1], [1, 0]])
-    task = Classify(several=True)
+    task = Classify(multi_label=True)
     tuned = task.tune(scores, targets, space)
     assert tuned.threshold < 0.3
     assert tuned.entries == space.entries
@@ -220,7 +220,7 @@ def test_tuning_moves_the_threshold_only_for_several_labels() -> None:
 
 def test_measure_takes_predictions_and_targets() -> None:
     space = Classes(("a", "b"))
-    one, several = Classify(), Classify(several=True)
+    one, several = Classify(), Classify(multi_label=True)
     scores = np.array([[2.0, -1.0], [1.0, -2.0], [-1.0, 4.0]])
     measure = one.measure(space)
     measure.add(one.predicted(scores, space), np.array([0, 1, 1]))

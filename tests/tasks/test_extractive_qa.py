@@ -143,8 +143,8 @@ def test_what_cannot_be_learned_is_said():
         Span(no_answer=True).space([example()])
     with pytest.raises(UserError, match=r"Give SQuAD's JSON, or a table with the columns"):
         Span().target(Example("text", "label"), SPACE)
-    with pytest.raises(UserError, match="'longest' should be at least 1, got 0"):
-        Span(longest=0)
+    with pytest.raises(UserError, match="'max_answer_tokens' should be at least 1, got 0"):
+        Span(max_answer_tokens=0)
     with pytest.raises(UserError, match="The saved labels are damaged"):
         Span().load_space({"longest": 3})
 

@@ -36,7 +36,7 @@ def test_no_agreement_is_no_class():
 
 
 def test_classes_are_those_of_classify():
-    task = registry.build("task", {"kind": "pair-classify", "smoothing": 0.1})
+    task = registry.build("task", {"kind": "pair-classify", "label_smoothing": 0.1})
     space = task.space([Example("a", "yes", other="b"), Example("a", "no", other="c")])
     assert space == Classes(("no", "yes"))
     assert task.smoothing == 0.1

@@ -28,16 +28,22 @@ def learned(made, examples):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"copy": True}, r"one vocabulary: set task\.shared = true"),
-        ({"copy": True, "shared": True, "smoothing": 0.1}, r"does not go with task\.copy"),
-        ({"copy": True, "shared": True, "sampling": 0.1}, r"Set task\.sampling = 0"),
-        ({"coverage": 1.0}, r"set task\.copy = true"),
+        ({"pointer": True}, r"one vocabulary: set task\.shared = true"),
+        (
+            {"pointer": True, "shared": True, "label_smoothing": 0.1},
+            r"does not go with task\.pointer",
+        ),
+        (
+            {"pointer": True, "shared": True, "scheduled_sampling": 0.1},
+            r"Set task\.scheduled_sampling = 0",
+        ),
+        ({"coverage": 1.0}, r"set task\.pointer = true"),
         ({"coverage": -1.0}, r"task\.coverage should be 0 or more"),
         ({"delexicalise": ["name"]}, r"set task\.record = true"),
-        ({"measures": []}, r"task\.measures is empty"),
-        ({"measures": ["blue"]}, r"measure 'blue'.* Did you mean 'bleu'"),
-        ({"measures": ["slots"]}, r"'slots' reads records: set task\.record = true"),
-        ({"record": True, "measures": ["slots", "restaurants"]}, "two rules"),
+        ({"metrics": []}, r"task\.metrics is empty"),
+        ({"metrics": ["blue"]}, r"measure 'blue'.* Did you mean 'bleu'"),
+        ({"metrics": ["slots"]}, r"'slots' reads records: set task\.record = true"),
+        ({"record": True, "metrics": ["slots", "restaurants"]}, "two rules"),
     ],
 )
 def test_settings_that_do_not_fit_are_told(options, message):
@@ -46,7 +52,7 @@ def test_settings_that_do_not_fit_are_told(options, message):
 
 
 def test_copied_words_have_ids_and_are_written_back():
-    made = task(copy=True, shared=True)
+    made = task(pointer=True, shared=True)
     space = made.space([Example("the dog met", "the dog")])
     example = Example("the Zork met Bo", "Bo the Kex Zork")
     size, _, last = space.size
@@ -115,7 +121,7 @@ def test_every_reference_is_a_lesson_or_only_the_first():
 @pytest.mark.parametrize("name", sorted(MAIN))
 def test_every_measure_has_the_figure_it_is_judged_by(name):
     record = name in ("slots", "restaurants")
-    made = task(measures=[name], record=record)
+    made = task(metrics=[name], record=record)
     space = None if record else made.space([Example("a", "b")])
     measure = made.measure(space)
     measure.add(["the Bar has pie"], [Right(("the Bar has pie",), {"name": "Bar"})])

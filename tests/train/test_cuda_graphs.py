@@ -407,7 +407,7 @@ def test_nothing_of_an_update_comes_from_the_host(kind, monkeypatch):
             batch = replace(batch, source=Padded(batch.source.data, lengths))
     else:
         net, batch = of_hidden_words(kind == "follows")
-        task = HiddenWords(window=9, next=kind == "follows")
+        task = HiddenWords(window=9, next_sentence=kind == "follows")
     net.to("meta")
     here = batch.to("meta")
     here = replace(here, source=cuda_graphs._static_copy(here.source))

@@ -33,7 +33,7 @@ class Plan:
         self.contents = content_digests(data, pretrained)
         self.trials: dict[str, list[Trial]] = {}
         self.errors: dict[str, str] = {}
-        lead = "" if "task.measures" in given else _lead(bases)
+        lead = "" if "task.metrics" in given else _lead(bases)
         for name, base in bases.items():
             try:
                 base = _led(base, lead) if lead else base
@@ -66,7 +66,7 @@ def _lead(bases: Mapping[str, Config]) -> str:
 
 def _led(base: Config, lead: str) -> Config:
     own = [name for name in _measures(base) if name != lead]
-    return base.with_values({"task.measures": [lead, *own]}, "compare")
+    return base.with_values({"task.metrics": [lead, *own]}, "compare")
 
 
 def _measures(base: Config) -> tuple[str, ...]:

@@ -267,7 +267,7 @@ def _label_settings(
         "label2id": {name: i for i, name in enumerate(names)},
     }
     if head is CLASSIFIER:
-        kind = "single_label" if not config["task"].get("several") else "multi_label"
+        kind = "single_label" if not config["task"].get("multi_label") else "multi_label"
         out["problem_type"] = "regression" if "entries" not in space else f"{kind}_classification"
     dropout = config["head"].get("dropout", 0.0)
     return {**out, "classifier_dropout": dropout, "seq_classif_dropout": dropout}

@@ -128,5 +128,5 @@ def target_of(predictor: Predictor, name: str | None, answer: Answer) -> Target:
         raise UserError(
             f"Unknown target '{name}'.{near_miss(name, labels)} The model's labels: {shown}."
         )
-    alone = bool(getattr(predictor.task, "several", False))
+    alone = bool(getattr(predictor.task, "multi_label", False))
     return Target(labels[index], index, len(labels), alone)

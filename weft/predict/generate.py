@@ -330,7 +330,11 @@ class Generator:
         A model that copies or reads vectors needs none; records are checked slot by slot.
         """
         task = self.predictor.config["task"]
-        if task.get("copy") or task.get("record") or getattr(self.engine, "reads", "") == "vectors":
+        if (
+            task.get("pointer")
+            or task.get("record")
+            or getattr(self.engine, "reads", "") == "vectors"
+        ):
             return []
         engine: Any = self.engine
         tokenizer = self.tokenizer if self.continues else engine.indexer.tokenizer

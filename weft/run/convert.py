@@ -123,7 +123,7 @@ def _task_and_labels(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, 
     if task in ("classify", "pair-classify"):
         several = checkpoint.config.get("problem_type") == "multi_label_classification"
         return (
-            {"kind": task, "several": several},
+            {"kind": task, "multi_label": several},
             {"entries": list(checkpoint.labels), "threshold": 0.5},
         )
     if task == "tag":
@@ -141,7 +141,7 @@ def _task_and_labels(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, 
         )
         # A model that reads less than usual is also asked less at a time.
         window = min(128, checkpoint.embedder["limit"])
-        told = {"kind": "masked", "next": follows, "window": window}
+        told = {"kind": "masked", "next_sentence": follows, "window": window}
         return {**told, "long_window": max(window, min(512, checkpoint.embedder["limit"]))}, {
             "tokenizer": json.loads(checkpoint.tokenizer.to_json()),
             "next": follows,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def check_parts(full: dict[str, Any]) -> None:
     """What learns raw text has a head for that, and a pool that learns what follows, or none."""
-    head, pool, follows = full["head"]["kind"], full["pool"]["kind"], full["task"]["next"]
+    head, pool, follows = full["head"]["kind"], full["pool"]["kind"], full["task"]["next_sentence"]
     if head != "masked":
         raise UserError(f"The task 'masked' needs the head 'masked', not '{head}'.")
     if "pair" in full:
@@ -28,7 +28,9 @@ def check_parts(full: dict[str, Any]) -> None:
     if follows != (pool == "cls") or pool in ("none", "mean+max"):
         fix = "'cls', which learns what follows" if follows else "'mean', 'max' or 'first'"
         told = "true" if follows else "false"
-        raise UserError(f"With task.next = {told}, set pool.kind to {fix}; it is '{pool}'.")
+        raise UserError(
+            f"With task.next_sentence = {told}, set pool.kind to {fix}; it is '{pool}'."
+        )
 
 
 def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Documents | None:
@@ -64,8 +66,8 @@ def training_documents(run: "NeuralRun", model: Model) -> Documents:
         raise UserError(
             f"{run.data.train or 'The training text'}: {len(found.nonempty)} document, and to "
             "learn what follows takes at least 2. Put blank lines between documents, say what a "
-            "line is (data.documents = sentences, paragraphs or lines), or set task.next=false and "
-            "pool.kind=mean."
+            "line is (data.documents = sentences, paragraphs or lines), or set "
+            "task.next_sentence=false and pool.kind=mean."
         )
     if told := few_updates_note(found.size, task.window, run.settings):
         run.watch.say(f"note: {told}")

@@ -161,7 +161,7 @@ class SplitTokeniser:
             if (window.spans[first, 0], window.spans[last, 1]) != (start, end):
                 self.tally.add("train answers widened to whole tokens", where(example))
             if last - first >= task.longest:
-                told = f"train answers of more than {task.longest} tokens (task.longest)"
+                told = f"train answers of more than {task.longest} tokens (task.max_answer_tokens)"
                 self.tally.add(told, where(example))
         learned = name != "train" or task.no_answer or steps[0] >= 0
         return steps if learned else None

@@ -214,7 +214,7 @@ class Trainer:
         if isinstance(self.batches, MLMLoader) and self.batches.long_is_ahead(progress.share):
             self.run_.stopped += (
                 f"; long windows were never read, and places beyond {self.batches.masking.window} "
-                "are as they began (task.long_share=0, or fewer epochs)"
+                "are as they began (task.long_fraction=0, or fewer epochs)"
             )
         self.watch.say(f"{self.run_.stopped} (train.minutes)")
 

@@ -49,7 +49,7 @@ class Classes:
 
 @register("task", "classify")
 class Classify:
-    """One label a text, or several (`several = true`).
+    """One label a text, or several (`multi_label = true`).
 
     With `auxiliary` the language model that it starts from goes on to learn: so much of what a
     token of the text costs it is added to the loss (Radford et al. 2018).
@@ -58,23 +58,23 @@ class Classify:
     head = "linear"
 
     def __init__(
-        self, several: bool = False, smoothing: float = 0.0, auxiliary: float = 0.0
+        self, multi_label: bool = False, label_smoothing: float = 0.0, auxiliary: float = 0.0
     ) -> None:
-        if not 0 <= smoothing < 1:
+        if not 0 <= label_smoothing < 1:
             raise UserError(
-                f"task 'classify': smoothing is {smoothing}; it goes from 0 to below 1."
+                f"task 'classify': label_smoothing is {label_smoothing}; it goes from 0 to below 1."
             )
-        self.several = several
-        self.smoothing, self.auxiliary = smoothing, weight(auxiliary)
-        self.metric = "micro_f1" if several else "accuracy"
-        self.tuned = several
+        self.multi_label = multi_label
+        self.smoothing, self.auxiliary = label_smoothing, weight(auxiliary)
+        self.metric = "micro_f1" if multi_label else "accuracy"
+        self.tuned = multi_label
 
     @staticmethod
     def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """Several labels a text, where one of the first is a list and nothing else is said."""
-        if "several" in given:
+        if "multi_label" in given:
             return {}
-        return {"several": any(isinstance(e.label, tuple) for e in islice(examples, FIRST))}
+        return {"multi_label": any(isinstance(e.label, tuple) for e in islice(examples, FIRST))}
 
     def space(self, examples: Iterable[Example]) -> Classes:
         """The labels that occur, sorted; numbers by value when every label is one."""
@@ -105,7 +105,7 @@ class Classify:
         if example.label is None or example.label == "":
             raise Labels("label").missing(example)
         picked = [self._look_up(name, example, space) for name in self._names(example)]
-        if not self.several:
+        if not self.multi_label:
             return picked[0]
         row = np.zeros(space.size, dtype=np.float32)
         row[picked] = 1
@@ -120,7 +120,7 @@ class Classify:
         from torch.nn import functional as F
 
         scores = scores.float()  # (n, C)
-        if self.several:
+        if self.multi_label:
             wanted = batch.target.float() * (1 - self.smoothing) + self.smoothing / 2
             total = F.binary_cross_entropy_with_logits(scores, wanted, reduction="sum")
         else:
@@ -136,7 +136,7 @@ class Classify:
         that exactly this set is right when the labels are independent.
         """
         chances = self.probabilities(scores)  # (n, C)
-        if self.several:
+        if self.multi_label:
             return [_set_answer(row, space) for row in chances]
         best = chances.argmax(1)
         return [
@@ -146,27 +146,27 @@ class Classify:
 
     def predicted(self, scores: np.ndarray, space: Classes) -> np.ndarray:
         """The best label's index (n,), or rows of zeros and ones (n, C)."""
-        if self.several:
+        if self.multi_label:
             return (self.probabilities(scores) >= space.threshold).astype(np.int64)
         return scores.argmax(1)
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Scores (n, C) as probabilities: softmax over labels, or a sigmoid for each."""
         scores = np.asarray(scores, dtype=np.float64)
-        if self.several:
+        if self.multi_label:
             return np.exp(-np.logaddexp(0, -scores))
         raised = np.exp(scores - scores.max(1, keepdims=True))
         return raised / raised.sum(1, keepdims=True)
 
     def tune(self, scores: np.ndarray, targets: np.ndarray, space: Classes) -> Classes:
         """Several labels: the threshold with the best micro-F1 on held-out scores."""
-        if not self.several or not np.any(targets):
+        if not self.multi_label or not np.any(targets):
             return space
         threshold = best_threshold(self.probabilities(scores).ravel(), np.ravel(targets) > 0)
         return replace(space, threshold=threshold)
 
     def measure(self, space: Classes) -> Classification | LabelSets:
-        return LabelSets(space.size) if self.several else Classification(space.size)
+        return LabelSets(space.size) if self.multi_label else Classification(space.size)
 
     def _names(self, example: Example) -> tuple[str, ...]:
         label = example.label
@@ -182,10 +182,10 @@ class Classify:
             )
         if not isinstance(label, tuple):
             return (str(label),)
-        if not self.several:
+        if not self.multi_label:
             raise UserError(
                 f"{example.where}: several labels {list(label)} where one is expected. "
-                "Pass --set task.several=true to learn several labels a text."
+                "Pass --set task.multi_label=true to learn several labels a text."
             )
         return label
 

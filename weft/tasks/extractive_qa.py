@@ -106,18 +106,20 @@ def _merged(rows: Sequence[tuple[Window, Scored]]) -> Pointed:
 class Span(Two):
     """The stretch of a passage that answers a question: extractive question answering.
 
-    Answers have at most `longest` tokens. With `no_answer` some questions have none; how sure the
-    model must be to say so is tuned on dev. Of several right answers the one given most often is
-    learned, and all count in the measure.
+    Answers have at most `max_answer_tokens` tokens. With `no_answer` some questions have none;
+    how sure the model must be to say so is tuned on dev. Of several right answers the one given
+    most often is learned, and all count in the measure.
     """
 
     head = "span"
     metric = "f1"
 
-    def __init__(self, no_answer: bool = False, longest: int = 30) -> None:
-        if longest < 1:
-            raise UserError(f"task 'span': 'longest' should be at least 1, got {longest}.")
-        self.no_answer, self.longest = no_answer, longest
+    def __init__(self, no_answer: bool = False, max_answer_tokens: int = 30) -> None:
+        if max_answer_tokens < 1:
+            raise UserError(
+                f"task 'span': 'max_answer_tokens' should be at least 1, got {max_answer_tokens}."
+            )
+        self.no_answer, self.longest = no_answer, max_answer_tokens
         self.tuned = no_answer
 
     @staticmethod

@@ -102,23 +102,29 @@ class Masked:
         tokenizer: dict[str, Any] | None = None,
         window: int = 128,
         long_window: int = 512,
-        long_share: float = 0.0,
-        share: float = 0.15,
-        short: float = 0.1,
-        next: bool = True,
+        long_fraction: float = 0.0,
+        mask_fraction: float = 0.15,
+        short_fraction: float = 0.1,
+        next_sentence: bool = True,
         whole_words: bool = False,
     ) -> None:
         for name, size in (("window", window), ("long_window", long_window)):
             if size < 8:
                 raise UserError(f"task.{name} should be 8 or more, got {size}.")
-        for name, value in (("long_share", long_share), ("share", share), ("short", short)):
+        for name, value in (
+            ("long_fraction", long_fraction),
+            ("mask_fraction", mask_fraction),
+            ("short_fraction", short_fraction),
+        ):
             if not 0 <= value <= 1:
                 raise UserError(f"task.{name} should be from 0 to 1, got {value}.")
-        if not 0 < share < 1:
-            raise UserError(f"task.share should be above 0 and below 1, got {share}.")
-        self.tokenizer, self.next, self.whole_words = tokenizer or {}, next, whole_words
-        self.window, self.long_window, self.long_share = window, long_window, long_share
-        self.share, self.short = share, short
+        if not 0 < mask_fraction < 1:
+            raise UserError(
+                f"task.mask_fraction should be above 0 and below 1, got {mask_fraction}."
+            )
+        self.tokenizer, self.next, self.whole_words = tokenizer or {}, next_sentence, whole_words
+        self.window, self.long_window, self.long_share = window, long_window, long_fraction
+        self.share, self.short = mask_fraction, short_fraction
 
     @property
     def longest(self) -> int:

@@ -30,12 +30,12 @@ class Two:
 
 @register("task", "pair-classify")
 class PairClassify(Two, Classify):
-    """One label for two texts (inference, paraphrase), or several (`several = true`)."""
+    """One label for two texts (inference, paraphrase), or several (`multi_label = true`)."""
 
     def __init__(
-        self, several: bool = False, smoothing: float = 0.0, auxiliary: float = 0.0
+        self, multi_label: bool = False, label_smoothing: float = 0.0, auxiliary: float = 0.0
     ) -> None:
-        super().__init__(several, smoothing, auxiliary)
+        super().__init__(multi_label, label_smoothing, auxiliary)
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The same, or a UserError where a text is missing or there is no agreed label."""

@@ -45,25 +45,28 @@ class Seq2Seq:
         self,
         tokenizer: dict[str, Any] | None = None,
         shared: bool = False,
-        smoothing: float = 0.0,
-        sampling: float = 0.0,
-        copy: bool = False,
+        label_smoothing: float = 0.0,
+        scheduled_sampling: float = 0.0,
+        pointer: bool = False,
         coverage: float = 0.0,
         record: bool = False,
         delexicalise: tuple[str, ...] = (),
         references: Literal["all", "first"] = "all",
         grouped: bool = False,
-        measures: tuple[str, ...] = ("bleu", "chrf", "exact"),
+        metrics: tuple[str, ...] = ("bleu", "chrf", "exact"),
     ) -> None:
-        for name, value in (("smoothing", smoothing), ("sampling", sampling)):
+        for name, value in (
+            ("label_smoothing", label_smoothing),
+            ("scheduled_sampling", scheduled_sampling),
+        ):
             if not 0 <= value < 1:
                 raise UserError(f"task.{name} should be from 0 to below 1, got {value}.")
         self.tokenizer, self.shared = tokenizer or {}, shared
-        self.smoothing, self.sampling = smoothing, sampling
-        self.copy, self.coverage = copy, coverage
+        self.smoothing, self.sampling = label_smoothing, scheduled_sampling
+        self.copy, self.coverage = pointer, coverage
         self.record, self.hidden = record, tuple(delexicalise)
         self.references, self.grouped = references, grouped
-        self.measures = tuple(checked(name) for name in measures)
+        self.measures = tuple(checked(name) for name in metrics)
         self._check()
         self.metric = MAIN[self.measures[0]]
 
@@ -71,24 +74,26 @@ class Seq2Seq:
         if self.coverage < 0:
             raise UserError(f"task.coverage should be 0 or more, got {self.coverage}.")
         if self.coverage and not self.copy:
-            raise UserError("task.coverage weighs the attention of copying: set task.copy = true.")
+            raise UserError(
+                "task.coverage weighs the attention of copying: set task.pointer = true."
+            )
         if self.copy and not self.shared:
             raise UserError(
-                "task.copy writes words of the source, so both sides need one vocabulary: set "
+                "task.pointer writes words of the source, so both sides need one vocabulary: set "
                 "task.shared = true."
             )
         if self.copy and (self.smoothing or self.sampling):
-            name = "smoothing" if self.smoothing else "sampling"
-            raise UserError(f"task.{name} does not go with task.copy. Set task.{name} = 0.")
+            name = "label_smoothing" if self.smoothing else "scheduled_sampling"
+            raise UserError(f"task.{name} does not go with task.pointer. Set task.{name} = 0.")
         if self.hidden and not self.record:
             raise UserError("task.delexicalise names slots of records: set task.record = true.")
         if not self.measures:
-            raise UserError(f"task.measures is empty. Known: {', '.join(MAIN)}.")
+            raise UserError(f"task.metrics is empty. Known: {', '.join(MAIN)}.")
         for name in ("slots", "restaurants"):
             if name in self.measures and not self.record:
                 raise UserError(f"The measure '{name}' reads records: set task.record = true.")
         if {"slots", "restaurants"} <= set(self.measures):
-            raise UserError("task.measures: 'slots' and 'restaurants' are two rules. Keep one.")
+            raise UserError("task.metrics: 'slots' and 'restaurants' are two rules. Keep one.")
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The example with its record opened: slots and values, and one text of them."""

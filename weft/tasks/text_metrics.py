@@ -1,4 +1,4 @@
-"""The measures of answers that are texts, by the names that task.measures has for them."""
+"""The measures of answers that are texts, by the names that task.metrics has for them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ class TextMeasure:
 def checked(name: str) -> str:
     """The name itself, when it is a measure."""
     if name not in MAIN:
-        raise unknown_name("measure", name, MAIN, "task.measures")
+        raise unknown_name("measure", name, MAIN, "task.metrics")
     return name
 
 

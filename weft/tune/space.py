@@ -30,8 +30,8 @@ DECODER_OUTPUTS = (
     7,
 )  # of one that writes: how many words, which begins and which ends a text
 SEARCHABLE_TASK = (
-    "smoothing",
-    "sampling",
+    "label_smoothing",
+    "scheduled_sampling",
     "coverage",
     "window",
 )  # of [task]: how, not what, is learned

@@ -248,7 +248,7 @@ def test_training_texts_are_learned() -> None:
 def test_several_labels_are_yes_or_no_each() -> None:
     texts = corpus()
     wanted = np.array([["good" in t, "bad" in t, True, False] for t in texts], np.float32)
-    model = fitted(Classify(several=True), Classes(tuple("abcd")), wanted, texts, epochs=40)
+    model = fitted(Classify(multi_label=True), Classes(tuple("abcd")), wanted, texts, epochs=40)
     right = (model.scores(texts) > 0) == (wanted > 0)
     assert right.mean() > 0.97
 

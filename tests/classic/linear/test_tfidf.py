@@ -135,7 +135,7 @@ def test_scores_are_those_of_scikit_learn(classifier: str, make, size: int) -> N
 def test_several_labels_are_one_model_each(classifier: str) -> None:
     one = targets(size=3)
     wanted = np.stack([one == 0, one < 2, np.ones(61), np.zeros(61)], axis=1).astype(np.float32)
-    task, space = Classify(several=True), Classes(tuple("abcd"))
+    task, space = Classify(multi_label=True), Classes(tuple("abcd"))
     scores = fitted(task, space, wanted, classifier=classifier).scores(corpus())
     assert scores.shape == (61, 4)
     assert (scores[:, 2] > 50).all()
@@ -315,7 +315,7 @@ def test_long_texts_are_read_by_words_alone(monkeypatch) -> None:
 @pytest.mark.parametrize("classifier", ["logistic", "svm", "bayes"])
 @pytest.mark.parametrize("several", [False, True])
 def test_the_strength_is_the_best_on_dev(classifier: str, several: bool) -> None:
-    task, space = Classify(several=several), Classes(tuple("abc"))
+    task, space = Classify(multi_label=several), Classes(tuple("abc"))
     one = targets(61), targets(31)
     wanted, held = (np.eye(3, dtype=np.float32)[y] if several else y for y in one)
     model = TfIdf(classifier, characters=[])

@@ -295,7 +295,7 @@ def _training_targets(targets: np.ndarray, task: Task, space: Space) -> Training
     if isinstance(space, Scale):
         numbers = np.ascontiguousarray(targets, np.float32).reshape(-1, 1)
         return TrainingTargets(SQUARES, labels, numbers, 0.0)
-    if getattr(task, "several", False):
+    if getattr(task, "multi_label", False):
         return TrainingTargets(
             SIGMOIDS, labels, np.ascontiguousarray(targets, np.float32), smoothing
         )

@@ -56,7 +56,7 @@ def fit_for(classifier: str, task: Task, space: Space, seed: int, balanced: bool
         return fit_number
 
     def fit(rows: Rows, targets: np.ndarray, strengths: Sequence[float]) -> Iterator[Weights]:
-        if getattr(task, "several", False):
+        if getattr(task, "multi_label", False):
             return fit_sets(classifier, rows, targets, strengths, seed, balanced)
         return fit_classes(classifier, rows, targets, space.size, strengths, seed, balanced)
 
@@ -117,7 +117,7 @@ def _scale(weights: Weights, held: Held, task: Task, space: Space) -> float:
     It changes how probable the best label is, which C = 100 makes too sure of, and never which one
     it is. Numbers, and sets of labels, whose threshold is tuned, have none.
     """
-    if isinstance(space, Scale) or getattr(task, "several", False):
+    if isinstance(space, Scale) or getattr(task, "multi_label", False):
         return 1.0
     found = scores(held[0], weights).astype(np.float64)
     found -= found.max(1, keepdims=True)
