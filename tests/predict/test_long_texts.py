@@ -41,7 +41,7 @@ def test_the_default_is_a_book_or_so():
     assert Data().max_characters == CHARACTERS == 100_000
     assert inspect.signature(make_indexer).parameters["characters"].default == CHARACTERS
     with pytest.raises(
-        UserError, match=r"data\.characters should be 0 \(no limit\) or more, got -1"
+        UserError, match=r"data\.max_characters should be 0 \(no limit\) or more, got -1"
     ):
         validate(Data(max_characters=-1))
 

@@ -262,7 +262,7 @@ def test_joined_states_are_rows_in_order():
         ("gpt", {"task.window": 500}, r"task\.window is 500, but the decoder sees at most 256"),
         ("gpt", {"task.overlap": 1.5}, r"task\.overlap should be from 0 to below 1"),
         ("rnn-lm", {"task.window": 2000}, r"train\.txt: \d+ tokens, fewer than the 2000 of a win"),
-        ("rnn-lm", {"data.max_tokens": 9}, r"data\.limit cuts texts"),
+        ("rnn-lm", {"data.max_tokens": 9}, r"data\.max_tokens cuts texts"),
         ("rnn-lm", {"train.metric": "bleu"}, "Unknown metric 'bleu' in train.metric"),
         ("rnn-lm", {"encoder": {"kind": "rnn"}}, r"a \[tokenizer\] and a \[decoder\].*\[encoder\]"),
         ("rnn-lm", {"task": {"kind": "classify"}}, r"has no \[embedder\]"),

@@ -50,10 +50,10 @@ def test_their_order_in_the_row_does_not_matter(tmp_path):
 
 def test_columns_can_be_named_and_counted(tmp_path):
     path = table(tmp_path, ("left", "right", "label"))
-    assert found(path, text="left", other="right") == ROWS
-    assert found(path, text="right", other="left")[0][:2] == ROWS[0][1::-1]
+    assert found(path, text="left", text_pair="right") == ROWS
+    assert found(path, text="right", text_pair="left")[0][:2] == ROWS[0][1::-1]
     bare = table(tmp_path, None, name="bare.tsv")
-    assert found(bare, text=0, other=1, label=2) == ROWS
+    assert found(bare, text=0, text_pair=1, label=2) == ROWS
 
 
 def test_one_text_has_no_other(tmp_path):
@@ -68,7 +68,7 @@ def test_json_lines_and_parquet(tmp_path):
     objects = [dict(zip(("premise", "hypothesis", "label"), row, strict=True)) for row in ROWS]
     path.write_text("".join(json.dumps(o) + "\n" for o in objects), "utf-8")
     assert found(path) == ROWS
-    assert found(path, text="hypothesis", other="premise")[0][:2] == ROWS[0][1::-1]
+    assert found(path, text="hypothesis", text_pair="premise")[0][:2] == ROWS[0][1::-1]
     pyarrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet as parquet
 
@@ -123,6 +123,6 @@ def test_a_column_that_is_not_there(tmp_path):
     with pytest.raises(
         UserError, match=r"no 'hypotesis' column.*hypothesis.*pass another --text-pair"
     ):
-        found(path, other="hypotesis")
+        found(path, text_pair="hypotesis")
     with pytest.raises(UserError, match="column 'label' is asked for twice"):
-        found(path, other="label", label="label")
+        found(path, text_pair="label", label="label")

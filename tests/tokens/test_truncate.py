@@ -67,7 +67,7 @@ def test_a_short_text_is_read_whole_by_every_policy():
         (
             {"policy": "error", "where": "train.csv:7"},
             r"train\.csv:7 has 812 tokens, the limit is 512\. "
-            r"Set data\.truncate to head, tail, head\+tail or windows, or raise data\.limit\.",
+            r"Set data\.truncate to head, tail, head\+tail or windows, or raise data\.max_tokens\.",
         ),
         ({"policy": "error"}, "^A text has 812 tokens"),
         ({"policy": "heads"}, r"Unknown truncation 'heads' .*Did you mean 'head'\?"),

@@ -90,7 +90,7 @@ def test_a_setting_s_own_type_decides_what_is_whole():
         ("train.seed=1,2", "pass --seeds K instead"),
         ("train.metric=accuracy,macro_f1", "changes what is measured"),
         ("task.label_smoothing=0.1", "changes what is measured"),
-        ("data.dev_fraction=0.1,0.2", "changes the examples.*limit, truncate, phrases"),
+        ("data.dev_fraction=0.1,0.2", "changes the examples.*max_tokens, truncate, phrases"),
         ("data.dev_fracton=0.1,0.2", "Unknown option 'dev_fracton'.*Did you mean 'dev_fraction'"),
         ("classic.strength=1,2", r"has no \[classic\]; it has \[tokenizer\], \[embedder\]"),
     ],
