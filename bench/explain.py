@@ -19,7 +19,7 @@ from record import Record, options
 
 import weft
 from weft.explain import Explanation, explain, faithfulness, methods
-from weft.explain.explanation import target_of
+from weft.explain.explanation import make_target
 from weft.run import Splits
 from weft.text.example import Example
 from weft.text.synthetic.corpora import generate_planted
@@ -54,17 +54,17 @@ def gap(predictor: weft.Predictor, explanations: list[Explanation]) -> float:
     """The mean distance between what the weights sum to and f(x) − f(unknown), as a share of it."""
     import torch
 
-    from weft.explain.gradients import unknown
+    from weft.explain.gradients import mask_with_unknown
 
     texts = [e.text for e in explanations]
     directions = np.stack(
-        [target_of(predictor, e.target, e.answer).direction for e in explanations]
+        [make_target(predictor, e.target, e.answer).direction for e in explanations]
     )
     reached, should = np.array([sum(w.weight for w in e.words) for e in explanations]), []
     where = []
     with torch.no_grad():
         for rows, source in predictor.engine.batches(texts):
-            ends = [predictor.engine.model(given) for given in (source, unknown(source))]
+            ends = [predictor.engine.model(given) for given in (source, mask_with_unknown(source))]
             wanted = torch.from_numpy(directions[[row.text for row in rows]]).to(ends[0])
             should += ((ends[0] - ends[1]) * wanted).sum(1).tolist()
             where += [row.text for row in rows]

@@ -230,7 +230,7 @@ def trained(job: Job, folder: Path) -> Job:
     )
     found = {part: figures[metric].value for part, figures in out.figures.items()}
     for part in parts.keys() - {"train", "dev", "test"}:
-        found[part] = evaluate(out.predictor, parts[part]).figures(resamples=0)[metric].value
+        found[part] = evaluate(out.predictor, parts[part]).compute(resamples=0)[metric].value
     figures = {f"dev_{metric}": found["dev"]}
     figures |= {f"test_{metric}": found["test"]}
     figures |= {f"test_{part}_{metric}": found[part] for part in found.keys() - {"dev", "test"}}

@@ -14,7 +14,7 @@ from trials import Job, Parts
 
 from weft.batch import BatchLoader, TokenStore
 from weft.config import Config
-from weft.metrics import Classification, Regression
+from weft.metrics import ClassificationMetric, RegressionMetric
 from weft.run.train import resolve_config
 from weft.runtime import seed_everything, select_runtime, use_threads
 from weft.text.example import Example
@@ -136,7 +136,7 @@ class Peer:
         self.model.eval()
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]["ids"]))
         numbers = self.metric == "spearman"
-        measure: Any = Regression() if numbers else Classification(len(self.labels))
+        measure: Any = RegressionMetric() if numbers else ClassificationMetric(len(self.labels))
         for start in range(0, len(order), 128):
             given = self.batch([rows[i] for i in order[start : start + 128]])
             gold = given.pop("labels").cpu().numpy()
@@ -150,7 +150,7 @@ class Peer:
             measure.add(said[real], gold[real])
         self.model.train()
         name = "accuracy" if self.metric == "upos" else self.metric
-        return measure.figures(resamples=0)[name].value
+        return measure.compute(resamples=0)[name].value
 
 
 class Towers(torch.nn.Module):

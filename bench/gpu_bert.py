@@ -22,8 +22,8 @@ from weft.batch.mlm_collator import Masking, MLMLabels
 from weft.batch.mlm_collator import MLMLoader as Batches
 from weft.model import Model
 from weft.runtime import select_runtime
-from weft.tasks.mlm import Masked
-from weft.tokens.special_tokens import Frame
+from weft.tasks.mlm import MaskedLM
+from weft.tokens.special_tokens import SpecialTokens
 from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
@@ -63,7 +63,11 @@ def _compared(bench: Bench, rows: int, window: int, dropout: float = 0.1) -> Non
     documents = Documents()
     documents.append([(ids + ORDINARY - 1).numpy().astype(np.int32)])
     masking = Masking(
-        MASK, np.arange(ORDINARY, words), Frame((4,), (5,), (5,)), window, next_sentence=False
+        MASK,
+        np.arange(ORDINARY, words),
+        SpecialTokens((4,), (5,), (5,)),
+        window,
+        next_sentence=False,
     )
     stream = partial(Batches, documents.close(), masking, rows=rows, seed=1, epochs=10**6)
     embedder = {
@@ -119,7 +123,7 @@ def _ours(bench: Bench, model: Model, batches: Batches, window: int) -> Iterator
     settings = Settings(**RATE, epochs=10**6)
     runtime, task = (
         select_runtime(str(bench.device), "bf16"),
-        Masked(window=window, next_sentence=False),
+        MaskedLM(window=window, next_sentence=False),
     )
     trainee = TrainState.fresh(model.to(bench.device), settings)
     for progress in fit(trainee, task, batches, settings, runtime):

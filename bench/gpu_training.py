@@ -24,7 +24,7 @@ from weft.decode.losses import chunked_loss
 from weft.kernels.compile import compile_blocks
 from weft.model import Model
 from weft.runtime import select_runtime
-from weft.tasks.language import Language
+from weft.tasks.language import LanguageModelling
 from weft.train.loop import TrainState, fit
 from weft.train.optim import build_optimisers, clip_gradients
 from weft.train.settings import Settings
@@ -200,7 +200,9 @@ def _fitted(
     settings = Settings(learning_rate=6e-4, weight_decay=0.1, epochs=10**6)
     runtime = select_runtime(str(bench.device), "bf16")
     trainee = TrainState.fresh(model, settings)
-    updates = fit(trainee, Language(window=steps), _pieces(lines, steps), settings, runtime)
+    updates = fit(
+        trainee, LanguageModelling(window=steps), _pieces(lines, steps), settings, runtime
+    )
 
     def update(ids: Tensor) -> Tensor:
         progress = next(updates)
@@ -388,7 +390,11 @@ def _weft(bench: Bench, words: int, hidden: int, rows: int, steps: int, half: bo
     )
     runtime = select_runtime(str(bench.device), "bf16" if half else "fp32")
     updates = fit(
-        TrainState.fresh(model, settings), Language(window=steps), pieces, settings, runtime
+        TrainState.fresh(model, settings),
+        LanguageModelling(window=steps),
+        pieces,
+        settings,
+        runtime,
     )
 
     def run(count: int) -> None:

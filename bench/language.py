@@ -67,7 +67,7 @@ def trained(job: Job, folder: Path) -> Job:
         config, folder / "run", splits=trials.splits(parts), quiet=True, device=job["device"]
     )
     found = dict(out.figures)
-    found["wikitext"] = evaluate(out.predictor, wikitext(root)).figures(resamples=0)
+    found["wikitext"] = evaluate(out.predictor, wikitext(root)).compute(resamples=0)
     figures = {
         f"{'test_wikitext' if part == 'wikitext' else part}_{name}": round(figure[name].value, 4)
         for part, figure in found.items()

@@ -44,26 +44,26 @@ MODELS = ("interpolated 3", "interpolated 5", "buckets 5", "kneser-ney 3", "knes
 
 def lines(path: Path) -> Iterator[list[str]]:
     """The words of every line that has some."""
-    from weft.tokens.pretokenizer import words_of
+    from weft.tokens.pretokenizer import split_words
 
     with (lzma.open if path.suffix == ".xz" else open_gz)(path, "rt", encoding="utf-8") as file:
         for line in file:
             if "wikitext2" in str(path):  # is cut already, and has its own <unk>
                 words = tuple(line.split())
             else:
-                words = words_of(line.strip())[0]
+                words = split_words(line.strip())[0]
             if words:
                 yield list(words)
 
 
 def prepare(data: Path, size: int, folder: Path) -> None:
     """Write the ids of every part, and the vocabulary."""
-    from weft.tokens.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, ranked
+    from weft.tokens.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, rank_entries
 
     counts: Counter[str] = Counter()
     for words in lines(data / PARTS["train"]):
         counts.update(words)
-    vocabulary = Vocabulary(ranked(counts, size=size, special=(PAD, UNK, BOS, EOS)))
+    vocabulary = Vocabulary(rank_entries(counts, size=size, special=(PAD, UNK, BOS, EOS)))
     vocabulary.save(folder / "vocabulary.json")
     for part, name in PARTS.items():
         rows = [np.array(vocabulary.ids(words), np.int32) for words in lines(data / name)]

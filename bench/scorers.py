@@ -75,18 +75,18 @@ def _written(tree: Tree, tags: list[str]) -> str | None:
 
     What evalb's parameters leave out is taken out here, since PYEVALB has no such parameters.
     """
-    from weft.metrics.structure.brackets import DELETED, EQUAL
+    from weft.metrics.structure.brackets import DELETED_LABELS, EQUIVALENT_LABELS
 
     leaves = iter(reversed(tags))
     done: list[Tree | None] = []
     for node in reversed(list(iter_nodes(tree))):
         if not node.children:
-            kept = next(leaves) not in DELETED
+            kept = next(leaves) not in DELETED_LABELS
             done.append(Tree("X", "w") if kept else None)
             continue
         own = [done.pop() for _ in node.children]
         inside = tuple(child for child in own if child is not None)
-        label = EQUAL.get(node.label, node.label)
+        label = EQUIVALENT_LABELS.get(node.label, node.label)
         done.append(Tree(label, "", inside) if inside else None)
     return None if done[0] is None else format(Tree("TOP", "", (done[0],)))
 
@@ -100,7 +100,7 @@ def main() -> None:
     asked = options.parse_args()
     predictor = load(asked.model, device=asked.device)
     examples = list(preprocess(read(asked.file), predictor.task, Tally()))
-    ours = evaluate(predictor, examples).figures(resamples=0)
+    ours = evaluate(predictor, examples).compute(resamples=0)
     kind = predictor.config["task"]["kind"]
     if kind == "parse":
         peer, theirs = "udtools", dependencies(predictor, asked.file)

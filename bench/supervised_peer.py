@@ -55,11 +55,11 @@ def weft(job: Job) -> Job:
     from weft.classic.fasttext.classifier import FastText
     from weft.predict.classic import ClassicEngine
     from weft.predict.predictor import Predictor
-    from weft.tasks.classify import Classes, Classify
+    from weft.tasks.classify import Classify, ClassSpace
 
     began = time.perf_counter()
     texts, names = lines(job["train"])
-    space = Classes(tuple(sorted(set(names))))
+    space = ClassSpace(tuple(sorted(set(names))))
     wanted = np.array([space.index[name] for name in names])
     model = FastText(
         width=job["width"], epochs=job["epochs"], rate=job["rate"], threads=job["threads"]

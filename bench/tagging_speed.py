@@ -31,7 +31,7 @@ from weft.config import recipe
 from weft.predict.evaluate import evaluate
 from weft.text.example import Example, WordAnnotations
 from weft.text.read import read
-from weft.tokens.word_segmenter import apart
+from weft.tokens.word_segmenter import split_shared_offsets
 
 WORKER = Path(__file__).with_name("tagging_peer.py")
 TREEBANK, PARAGRAPHS = "parsing/ud_english_ewt/en_ewt-ud-{}.conllu.gz", "lm/wiki_en/{}.txt.gz"
@@ -113,7 +113,10 @@ def raw_f1(found: Sequence[Sequence[Any]], gold: Sequence[Example]) -> float:
     """Harmonic mean of precision and recall of (start, end, tag); "do" and "n't" are two places."""
     right = said = true = 0
     for ours, example in zip(found, gold, strict=True):
-        wanted = {(*place, tag) for place, tag in zip(apart(example), tags(example), strict=True)}
+        wanted = {
+            (*place, tag)
+            for place, tag in zip(split_shared_offsets(example), tags(example), strict=True)
+        }
         right += len(wanted & {tuple(word) for word in ours})
         said, true = said + len(ours), true + len(example.words)
     return 2 * right / (said + true)
@@ -130,7 +133,7 @@ def quality(
     facts = {"accuracy": round(reached["spacy"], 4), "raw_f1": round(found, 4)}
     record.line("tagging, accuracy", system="spacy", **facts, **peer.ask("size"))
     for name, predictor in ours.items():
-        reached[name] = evaluate(predictor, gold).figures(resamples=0)["upos"].value
+        reached[name] = evaluate(predictor, gold).compute(resamples=0)["upos"].value
         seen = [answer.structure for answer in predictor([example.text for example in gold])]
         words = [
             [(*place, tag) for place, tag in zip(s.places, s.tags, strict=True)] for s in seen if s

@@ -19,8 +19,8 @@ from record import Record, options, spread
 
 from weft.text.example import Example
 from weft.text.read import read
-from weft.tokens.pretokenizer import words_of
-from weft.tokens.word_segmenter import Cuts, apart
+from weft.tokens.pretokenizer import split_words
+from weft.tokens.word_segmenter import WordSegmenter, split_shared_offsets
 
 TREEBANKS = {
     "English-EWT": "parsing/ud_english_ewt/en_ewt-ud-{}.conllu.gz",
@@ -34,7 +34,7 @@ def f1(cut: Callable[[str], Any], examples: Iterable[Example]) -> float:
     """Harmonic mean of precision and recall of the places of words."""
     right = said = true = 0
     for example in examples:
-        wanted, found = set(apart(example)), set(cut(example.text)[1])
+        wanted, found = set(split_shared_offsets(example)), set(cut(example.text)[1])
         right, said, true = right + len(wanted & found), said + len(found), true + len(wanted)
     return 2 * right / (said + true)
 
@@ -64,7 +64,7 @@ def main() -> None:
         )
         train = train[: given.sentences or None]
         began = time.perf_counter()
-        cuts = Cuts.train(train)
+        cuts = WordSegmenter.train(train)
         took = time.perf_counter() - began
         assert cuts is not None, "the treebank has no words that differ"
         bar = {}
@@ -72,11 +72,11 @@ def main() -> None:
             bar = {"bar": BAR[name], "passed": f1(cuts.words_of, test) >= BAR[name]}
         record.line(
             "words of raw text", treebank=name, sentences=len(train), part=given.part,
-            f1=round(f1(cuts.words_of, test), 4), f1_regular=round(f1(words_of, test), 4),
+            f1=round(f1(cuts.words_of, test), 4), f1_regular=round(f1(split_words, test), 4),
             rules=len(cuts.rules.sure), pieces=len(cuts.pieces), bytes=len(cuts.to_json().encode()),
             train_seconds=round(took, 2),
             words_per_second=speed(cuts.words_of, test, given.repeats),
-            regular_per_second=speed(words_of, test, given.repeats), **bar,
+            regular_per_second=speed(split_words, test, given.repeats), **bar,
         )  # fmt: skip
 
 

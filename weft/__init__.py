@@ -35,7 +35,7 @@ _HOMES = {
     "Columns": "weft.text.read",
     "Config": "weft.config",
     "Example": "weft.text.example",
-    "Figure": "weft.metrics",
+    "MetricValue": "weft.metrics",
     "Model": "weft.model",
     "Padded": "weft.batch",
     "Predictor": "weft.predict",

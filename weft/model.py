@@ -19,7 +19,7 @@ from weft.decode.heads import auxiliary_lm
 from weft.decode.search.settings import SearchSettings
 from weft.encode.pair.bi_encoder import check_pool, check_segment_marks
 from weft.errors import UserError
-from weft.tokens.special_tokens import BARE, Frame
+from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from weft.tokens.vocabulary import PAD, SPECIALS, UNK
 
 UNKNOWN_ID = SPECIALS.index(UNK)
@@ -72,7 +72,7 @@ class Model(nn.Module):
         width = sum(map(_width, self.embedders))
         if "pair" in self.parts and not self.is_bi_encoder:
             self.pair = registry.build("pair", self.parts["pair"], input_size=width)
-            check_segment_marks(self.pair, self.frame != BARE)
+            check_segment_marks(self.pair, self.frame != NO_SPECIAL_TOKENS)
         self.encoder = registry.build("encoder", self.parts["encoder"], input_size=width)
         size, directions = self.encoder.output_size, getattr(self.encoder, "directions", 1)
         known = {"input_size": size, "directions": directions}
@@ -263,10 +263,10 @@ class Model(nn.Module):
         )
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> SpecialTokens:
         """What stands around the texts it reads."""
         framed: list[Any] = [e for e in self.embedders if hasattr(e, "frame")]
-        found: Frame = framed[0].frame if framed else BARE
+        found: SpecialTokens = framed[0].frame if framed else NO_SPECIAL_TOKENS
         return replace(found, each=True) if self.is_bi_encoder else found
 
     @property

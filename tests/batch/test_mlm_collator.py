@@ -17,11 +17,11 @@ from weft.batch.documents import (
     single_segments,
 )
 from weft.batch.mlm_collator import Masking, MLMLabels, MLMLoader, choose_positions
-from weft.tokens.special_tokens import Frame
+from weft.tokens.special_tokens import SpecialTokens
 from weft.tokens.subword import BPE, WordPiece
 
 V, MASK = 997, 6
-FRAME = Frame((4,), (5,), (5,))
+FRAME = SpecialTokens((4,), (5,), (5,))
 MASKING = Masking(MASK, np.arange(7, V), FRAME, window=61)
 
 

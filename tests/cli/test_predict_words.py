@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.command import fails, ok, says
 from tests.run.test_tag import columns, conllu, trained
 from weft.cli.predict import _draw
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.text.formats.conllu import read_conllu
 
 TEXT = "The dog sees the bee."
@@ -103,7 +103,7 @@ def test_tags_without_a_column_of_their_own_stand_in_the_last(models):
 
 
 def test_drawn_in_a_terminal(capsys):
-    arcs = Structure("arcs", ("dogs", "run"), heads=(2, 0), relations=("nsubj", "root"))
+    arcs = Annotation("arcs", ("dogs", "run"), heads=(2, 0), relations=("nsubj", "root"))
     _draw(arcs)
     says(capsys.readouterr().out, "▸ dogs", "nsubj ← run", "● run", "root (root)")
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from weft.compare.sentence_scores import BORDERS, NOTHING, UNITS, judged, meaning, names, share
-from weft.metrics.structure.brackets import Bracketed, Brackets
-from weft.metrics.structure.chunks import Chunks
-from weft.metrics.structure.dependencies import Dependencies
-from weft.metrics.structure.tags import Tagging
-from weft.metrics.structure.tree_nodes import NodeLabels
+from weft.metrics.structure.brackets import BracketedTree, BracketF1
+from weft.metrics.structure.chunks import SpanF1
+from weft.metrics.structure.dependencies import AttachmentScores
+from weft.metrics.structure.tags import TagAccuracy
+from weft.metrics.structure.tree_nodes import NodeAccuracy
 from weft.report.drawings.draw import laid
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.text.annotation import constituents
 from weft.text.annotation.trees import Tree, parse
 
@@ -36,15 +36,15 @@ def words(size):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_tags_add_up_to_tagging(count):
-    measure = Tagging(["x", "y"][:count])
+    measure = TagAccuracy(["x", "y"][:count])
     pairs = []
     for size in SIZES:
         ours, theirs = ([column(size) for _ in range(count)] for _ in range(2))
         measure.add([ours], [theirs])
-        sides = [Structure("tags", words(size), tags=tuple(map(" ".join, zip(*c, strict=True))))
+        sides = [Annotation("tags", words(size), tags=tuple(map(" ".join, zip(*c, strict=True))))
                  for c in (ours, theirs)]  # fmt: skip
         pairs.append(sides)
-    figure = measure.figures(0)["x" if count == 1 else "all"]
+    figure = measure.compute(0)["x" if count == 1 else "all"]
     assert total(pairs) == pytest.approx(figure.value)
     cells = [cell for said, gold in pairs for cell in judged(said, gold).cells]
     assert {c: cells.count(c) for c in cells} == dict(measure.confusion("x"))
@@ -59,13 +59,13 @@ def spans(size):
 
 
 def test_spans_add_up_to_chunks():
-    measure, pairs = Chunks(), []
+    measure, pairs = SpanF1(), []
     for size in SIZES:
         ours, theirs = spans(size), spans(size)
         measure.add(*([[(label, a, b) for a, b, label in side]] for side in (ours, theirs)))
         places = tuple((i, i + 1) for i in range(size))
-        pairs.append([Structure("spans", words(size), places, spans=s) for s in (ours, theirs)])
-    assert total(pairs) == pytest.approx(measure.figures(0)["f1"].value)
+        pairs.append([Annotation("spans", words(size), places, spans=s) for s in (ours, theirs)])
+    assert total(pairs) == pytest.approx(measure.compute(0)["f1"].value)
     found = [judged(*pair) for pair in pairs]
     for label, figures in measure.per_class().items():
         right, said, true = (
@@ -77,7 +77,7 @@ def test_spans_add_up_to_chunks():
 
 
 def test_where_a_span_went():
-    gold = Structure("spans", words(9), spans=((0, 2, "A"), (3, 5, "B"), (6, 8, "A"), (8, 9, "B")))
+    gold = Annotation("spans", words(9), spans=((0, 2, "A"), (3, 5, "B"), (6, 8, "A"), (8, 9, "B")))
     said = replace(gold, spans=((0, 2, "B"), (3, 4, "B"), (8, 9, "B"), (5, 6, "C")))
     assert sorted(judged(said, gold).cells) == sorted(
         [("A", "B"), ("B", BORDERS), ("A", NOTHING), ("B", "B"), (NOTHING, "C")]
@@ -89,13 +89,13 @@ def heads(size):
 
 
 def test_arcs_add_up_to_dependencies():
-    measure, pairs = Dependencies(), []
+    measure, pairs = AttachmentScores(), []
     relations = ("nsubj", "nsubj:pass", "obj", "det")
     for size in SIZES:
         sides = [(heads(size), column(size, relations)) for _ in range(2)]
         measure.add([sides[0]], [sides[1]])
-        pairs.append([Structure("arcs", words(size), heads=h, relations=r) for h, r in sides])
-    figures = measure.figures(0)
+        pairs.append([Annotation("arcs", words(size), heads=h, relations=r) for h, r in sides])
+    figures = measure.compute(0)
     assert total(pairs, "las") == pytest.approx(figures["las"].value)
     assert total(pairs, "uas") == pytest.approx(figures["uas"].value)
     assert {name for pair in pairs for name in names(pair[0])} == {"nsubj", "obj", "det"}
@@ -114,20 +114,20 @@ def grown(size):
 
 
 def test_brackets_add_up_to_evalb():
-    measure, pairs = Brackets(), []
+    measure, pairs = BracketF1(), []
     for size in SIZES:
         trees = [grown(size), grown(size)]
         tags = constituents.pos_tags(trees[1])  # what is punctuation, the right tree says
-        measure.add(*([Bracketed(constituents.tree_to_brackets(tree), tags)] for tree in trees))
-        pairs.append([Structure("constituents", words(size), tree=t) for t in trees])
-    assert total(pairs) == pytest.approx(measure.figures(0)["f1"].value)
+        measure.add(*([BracketedTree(constituents.tree_to_brackets(tree), tags)] for tree in trees))
+        pairs.append([Annotation("constituents", words(size), tree=t) for t in trees])
+    assert total(pairs) == pytest.approx(measure.compute(0)["f1"].value)
     # A bracket without a label, around a sentence that nothing else holds, is not counted.
-    bare = Structure("constituents", words(2), tree=parse("( (NN w0) (NN w1))"))
+    bare = Annotation("constituents", words(2), tree=parse("( (NN w0) (NN w1))"))
     assert share(bare, replace(bare, tree=parse("(NP (NN w0) (NN w1))"))) == (0, 1)
 
 
 def test_nodes_add_up_to_node_labels():
-    measure, pairs = NodeLabels(3), []
+    measure, pairs = NodeAccuracy(3), []
     for size in SIZES:
         shape = grown(size)
         sides = [relabelled(shape, "012"), relabelled(shape, ("0", "1", "2", ""))]
@@ -136,8 +136,8 @@ def test_nodes_add_up_to_node_labels():
             np.array([[int(label) if label else -1 for label in row.labels]]) for row in rows
         )
         measure.add(ours, theirs, np.array([rows[0].parents]))
-        pairs.append([Structure("nodes", words(size), tree=side) for side in sides])
-    figures = measure.figures(0)
+        pairs.append([Annotation("nodes", words(size), tree=side) for side in sides])
+    figures = measure.compute(0)
     assert total(pairs, "nodes") == pytest.approx(figures["nodes"].value)
     # A root that gold leaves open does not count for either.
     known = [pair for pair in pairs if pair[1].tree.label]
@@ -153,7 +153,7 @@ def relabelled(tree, labels):
 def test_labels_of_constituents_are_those_of_chains():
     said, gold = (parse(line) for line in (
         "(S (NP (PRP She)) (VP (VBD left)))", "(S (NP (PRP She)) (ADVP (RB left)))"))  # fmt: skip
-    found = judged(*(Structure("constituents", ("She", "left"), tree=t) for t in (said, gold)))
+    found = judged(*(Annotation("constituents", ("She", "left"), tree=t) for t in (said, gold)))
     assert ("ADVP", "VP") in found.cells
     assert ("NP", "NP") in found.cells
     assert sorted(found.right) == ["NP", "S"]

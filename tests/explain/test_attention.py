@@ -7,8 +7,13 @@ import torch
 from tests.fixtures.networks import network
 from weft.errors import UserError
 from weft.explain import explain, faithfulness, methods
-from weft.explain.attention import heads, rollout
-from weft.explain.token_level import answered, faithfulness_at, question, weigh
+from weft.explain.attention import attention_maps, rollout
+from weft.explain.token_level import (
+    answer_sentences,
+    attribute,
+    make_request,
+    measure_faithfulness,
+)
 from weft.text.example import PAIR_SEPARATOR
 
 TEXT = "the film was good , the plot bad"
@@ -57,7 +62,7 @@ def test_a_transformer_follows_the_flow_to_its_tokens(pool, cls, trained):
     company = explain(predictor, [TEXT, "good " * 13], method="attention")
     assert alone == pytest.approx(weights(company[0]), abs=1e-5)
     assert sum(alone) == pytest.approx(1)
-    (maps,) = heads(predictor, TEXT)
+    (maps,) = attention_maps(predictor, TEXT)
     flow = np.eye(len(maps.tokens))
     for layer in maps.weights.mean(1):
         flow = (0.5 * layer + 0.5 * np.eye(len(flow))) @ flow
@@ -67,12 +72,12 @@ def test_a_transformer_follows_the_flow_to_its_tokens(pool, cls, trained):
 
 
 def test_heads_and_layers_have_a_map_each(trained):
-    (maps,) = heads(trained("transformer", encoder__cls=True), TEXT)
+    (maps,) = attention_maps(trained("transformer", encoder__cls=True), TEXT)
     assert maps.tokens == ("[CLS]", *TEXT.split())
     assert maps.weights.shape == (2, 4, 9, 9)
     assert maps.weights.sum(3) == pytest.approx(np.ones((2, 4, 9)), abs=1e-5)
     with pytest.raises(UserError, match="Only a model with a 'transformer' encoder"):
-        heads(trained("bag"), TEXT)
+        attention_maps(trained("bag"), TEXT)
 
 
 def test_only_models_that_attend_have_the_method(trained):
@@ -88,7 +93,7 @@ def test_only_models_that_attend_have_the_method(trained):
 
 def test_a_network_in_front_has_maps_with_what_stands_around_the_text():
     predictor = network()
-    (maps,) = heads(predictor, "The bank was steep")
+    (maps,) = attention_maps(predictor, "The bank was steep")
     assert maps.tokens == ("<cls>", "The", "bank", "was", "steep", "<sep>")
     assert (maps.name, maps.second, maps.weights.shape) == ("bert", 0, (3, 2, 6, 6))
     assert maps.weights.sum(3) == pytest.approx(np.ones((3, 2, 6)), abs=1e-5)
@@ -101,21 +106,23 @@ def test_a_network_in_front_has_maps_with_what_stands_around_the_text():
 
 
 def test_gpt_looks_back_only():
-    (maps,) = heads(network(embedder="gpt"), "the bank was steep")
+    (maps,) = attention_maps(network(embedder="gpt"), "the bank was steep")
     assert maps.tokens == ("the", "bank", "was", "steep")
     assert np.triu(maps.weights, 1).max() == 0
 
 
 @pytest.mark.parametrize("task", ["span", "pair-classify"])
 def test_two_texts_in_one_row_are_told_apart(task):
-    (maps,) = heads(network(task, pair="joint"), ("a bank", "the river"))
+    (maps,) = attention_maps(network(task, pair="joint"), ("a bank", "the river"))
     assert maps.tokens == ("<cls>", "a", "bank", "<sep>", "the", "river", "<sep>")
     assert maps.second == 4
     assert maps.first(4).second == 0
 
 
 def test_two_texts_that_are_read_apart_have_a_map_each():
-    first, second = heads(network("pair-classify", pair="towers"), ("a bank", "the river was"))
+    first, second = attention_maps(
+        network("pair-classify", pair="towers"), ("a bank", "the river was")
+    )
     assert (first.name, second.name) == ("bert, first text", "bert, second text")
     assert first.tokens == ("<cls>", "a", "bank", "<sep>")
     assert second.tokens == ("<cls>", "the", "river", "was", "<sep>")
@@ -123,26 +130,26 @@ def test_two_texts_that_are_read_apart_have_a_map_each():
 
 
 def test_hidden_words_are_shown_as_such():
-    (maps,) = heads(network("masked"), "the [MASK] of money")
+    (maps,) = attention_maps(network("masked"), "the [MASK] of money")
     assert maps.tokens == ("<cls>", "the", "<mask>", "of", "money", "<sep>")
 
 
 def test_words_are_shown_by_their_pieces():
-    (maps,) = heads(network("tag"), "the dogs")
+    (maps,) = attention_maps(network("tag"), "the dogs")
     assert maps.tokens[:2] == ("<cls>", "the")
     assert len(maps.tokens) == maps.weights.shape[2] > 4  # "dogs" has several pieces
 
 
 def test_a_transformer_behind_a_network_has_maps_of_its_own():
     behind = {"kind": "transformer", "hidden": 6, "heads": 3, "layers": 2, "cls": True}
-    first, second = heads(network(encoder=behind), "a bank")
+    first, second = attention_maps(network(encoder=behind), "a bank")
     assert (first.name, first.weights.shape) == ("bert", (3, 2, 4, 4))
     assert (second.name, second.weights.shape) == ("transformer", (2, 3, 5, 5))
     assert second.tokens == ("[CLS]", *first.tokens)
 
 
 def test_the_first_window_of_a_long_text_is_shown(limited):
-    maps, *_ = heads(limited(network(), 5, "windows"), "a bank lends money over the river")
+    maps, *_ = attention_maps(limited(network(), 5, "windows"), "a bank lends money over the river")
     assert maps.tokens == ("<cls>", "a", "bank", "lends", "<sep>")
     assert maps.name == "bert, window 1 of 3"
 
@@ -155,7 +162,7 @@ def test_the_window_of_an_answer_is_shown(limited):
     ((start, end, _),) = answer.structure.spans
     holding = [i for i, row in enumerate(rows) if [start, end] in row.spans[row.second :].tolist()]
     assert min(holding) > 0  # not the first, which is shown otherwise
-    (maps,) = heads(predictor, two)
+    (maps,) = attention_maps(predictor, two)
     assert maps.name == f"bert, window {holding[0] + 1} of {len(rows)}"
     assert two[1][start:end] in maps.tokens[maps.second :]
 
@@ -167,7 +174,7 @@ def test_a_network_is_followed_down_to_its_words():
     (found,) = explain(predictor, [text], method="attention")
     company, _ = explain(predictor, [text, "the river " * 4], method="attention")
     assert weights(found) == pytest.approx(weights(company), abs=1e-6)
-    (maps,) = heads(predictor, text)
+    (maps,) = attention_maps(predictor, text)
     flow = np.eye(6)
     for layer in maps.weights.mean(1):
         flow = (0.5 * layer + 0.5 * np.eye(6)) @ flow
@@ -199,7 +206,7 @@ def test_layers_that_are_mixed_each_have_their_share():
     assert "attention" in methods(predictor)
     shares = unequal(predictor)
     (found,) = explain(predictor, [text], method="attention")
-    (maps,) = heads(predictor, text)
+    (maps,) = attention_maps(predictor, text)
     wanted = sum(share * flow for share, flow in zip(shares, flows(maps), strict=True))[0][1:-1]
     assert weights(found) == pytest.approx((wanted / wanted.sum()).tolist(), abs=1e-5)
 
@@ -210,12 +217,12 @@ def test_a_word_of_several_pieces_is_looked_at_by_all_of_them(word, mix):
     predictor = network("tag", word=word, mix=mix)
     assert "attention" in methods(predictor)
     shares = unequal(predictor) if mix else [0, 0, 0, 1]
-    ((example, answer),) = answered(predictor, ["the dogs lends money"])
-    one = question(predictor, example, answer, word="dogs")
-    found = weigh(one, "attention")
-    (maps,) = heads(predictor, example)
+    ((example, answer),) = answer_sentences(predictor, ["the dogs lends money"])
+    one = make_request(predictor, example, answer, word="dogs")
+    found = attribute(one, "attention")
+    (maps,) = attention_maps(predictor, example)
     flow = sum(share * flow for share, flow in zip(shares, flows(maps), strict=True))
-    sizes = [len(ids) for ids in predictor.engine.indexer.tokenizer.pieces_of(example.words)]
+    sizes = [len(ids) for ids in predictor.engine.indexer.tokenizer.encode_subtokens(example.words)]
     assert sizes[1] > 1
     ends = 1 + np.cumsum(sizes)  # behind [CLS]
     places = [list(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
@@ -223,17 +230,17 @@ def test_a_word_of_several_pieces_is_looked_at_by_all_of_them(word, mix):
     row = flow[asked].mean(0)
     assert weights(found) == pytest.approx([row[place].sum() for place in places], abs=1e-5)
     assert sum(weights(found)) < 1  # [CLS] and [SEP] keep theirs
-    assert np.isfinite(faithfulness_at([one], [found]).gain.value)
+    assert np.isfinite(measure_faithfulness([one], [found]).gain.value)
 
 
 def test_a_transformer_over_a_network_is_followed_through_both():
     behind = {"kind": "transformer", "hidden": 6, "heads": 3, "layers": 2, "cls": False}
     predictor = network("tag", encoder=behind)
-    ((example, answer),) = answered(predictor, ["a bank lends"])
-    found = weigh(question(predictor, example, answer, word="2"), "attention")
-    first, second = heads(predictor, example)
+    ((example, answer),) = answer_sentences(predictor, ["a bank lends"])
+    found = attribute(make_request(predictor, example, answer, word="2"), "attention")
+    first, second = attention_maps(predictor, example)
     words = flows(second)[-1]  # of words
-    sizes = [len(ids) for ids in predictor.engine.indexer.tokenizer.pieces_of(example.words)]
+    sizes = [len(ids) for ids in predictor.engine.indexer.tokenizer.encode_subtokens(example.words)]
     starts = 1 + np.cumsum([0, *sizes])
     inside = np.add.reduceat(flows(first)[-1], starts, axis=1)[:, :-1]  # (S, words)
     assert weights(found) == pytest.approx((words[1] @ inside[starts[:-1]]).tolist(), abs=1e-5)
@@ -248,7 +255,7 @@ def test_both_texts_of_one_row_are_looked_at():
     assert "attention" in methods(predictor)
     assert "attention" not in methods(network("pair-classify", pair="towers"))
     (found,) = explain(predictor, [two], method="attention")
-    (maps,) = heads(predictor, two)
+    (maps,) = attention_maps(predictor, two)
     wanted = flows(maps)[-1][0][[1, 2, 4, 5, 6]]  # without [CLS] and [SEP]
     words = [w for w in found.words if found.text[w.start : w.end] != PAIR_SEPARATOR.strip()]
     assert [found.text[w.start : w.end] for w in words] == ["a", "bank", "the", "river", "was"]

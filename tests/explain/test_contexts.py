@@ -7,7 +7,7 @@ import pytest
 
 from tests.fixtures.networks import network
 from weft.errors import UserError
-from weft.explain.contexts import contexts
+from weft.explain.contexts import find_contexts
 from weft.text.example import Example
 
 TEXTS = [
@@ -36,7 +36,7 @@ def examples(texts=TEXTS, label="x"):
 
 def test_every_place_has_the_state_of_its_tokens():
     predictor = network("embed")
-    found = contexts(predictor, examples(), "Bank")
+    found = find_contexts(predictor, examples(), "Bank")
     places = [(one.text[one.start : one.end], one.where) for one in found.found]
     assert places == [("bank", "f.tsv:1"), ("BANK", "f.tsv:3"), ("bank", "f.tsv:3"),
                       ("bank", "f.tsv:4")]  # fmt: skip
@@ -45,11 +45,11 @@ def test_every_place_has_the_state_of_its_tokens():
         own = [k for k, (a, b) in enumerate(spans.tolist()) if a < one.end and b > one.start]
         assert vector == pytest.approx(states[own].mean(0), abs=1e-5)
     assert found.labels == ("x",)
-    assert found.agreeing == (4, 4)
+    assert found.label_agreement == (4, 4)
 
 
 def test_what_is_nearest_is_so_by_cosine():
-    found = contexts(network("embed"), examples(), "bank")
+    found = find_contexts(network("embed"), examples(), "bank")
     for i, near in enumerate(found.nearest):
         v = found.vectors
         cosines = [float(v[i] @ w / np.linalg.norm(v[i]) / np.linalg.norm(w)) for w in v]
@@ -60,7 +60,9 @@ def test_what_is_nearest_is_so_by_cosine():
 
 def test_a_layer_is_chosen():
     predictor = network("embed")
-    last, third, none = (contexts(predictor, examples(), "bank", k).vectors for k in (None, 3, 0))
+    last, third, none = (
+        find_contexts(predictor, examples(), "bank", k).vectors for k in (None, 3, 0)
+    )
     assert third == pytest.approx(last, abs=1e-5)
     table = predictor.engine.model.embedders[0]
     ((_, source),) = predictor.engine.batches(["The bank of the river was steep"])
@@ -68,18 +70,18 @@ def test_a_layer_is_chosen():
     assert none[0] == pytest.approx(wanted, abs=1e-5)
     for layer in (-1, 4):
         with pytest.raises(UserError, match=f"from 0 .* to 3, got {layer}"):
-            contexts(predictor, examples(), "bank", layer)
+            find_contexts(predictor, examples(), "bank", layer)
 
 
 def test_words_of_a_tagger_and_phrases_and_pairs():
     tagger = network("tag")
-    found = contexts(tagger, examples(TEXTS[:1]), "bank", 2)
+    found = find_contexts(tagger, examples(TEXTS[:1]), "bank", 2)
     assert found.vectors.shape == (1, 12)
     assert found.nearest == [[]]
-    two = contexts(network("pair-classify", pair="towers"), [
+    two = find_contexts(network("pair-classify", pair="towers"), [
         Example("a bank", "yes", other="the river bank")], "bank")  # fmt: skip
     assert [one.text for one in two.found] == ["a bank", "the river bank"]
-    phrase = contexts(
+    phrase = find_contexts(
         network("embed"), examples(["the  River bank", "a river, bank"]), "river bank"
     )
     assert [one.parts for one in phrase.found] == [("the  ", "River bank", "")]
@@ -87,33 +89,33 @@ def test_words_of_a_tagger_and_phrases_and_pairs():
 
 def test_a_long_text_is_read_as_far_as_it_goes(limited):
     long = "bank " * 7
-    found = contexts(limited(network("embed"), 6, "head"), [Example(long)], "bank")
+    found = find_contexts(limited(network("embed"), 6, "head"), [Example(long)], "bank")
     assert (len(found.found), found.unread) == (4, 3)
-    every = contexts(limited(network("embed"), 6, "windows"), [Example(long)], "bank")
+    every = find_contexts(limited(network("embed"), 6, "windows"), [Example(long)], "bank")
     assert (len(every.found), every.unread) == (7, 0)
 
 
 def test_the_limit_is_of_texts_with_the_word():
-    found = contexts(network("embed"), examples(), "bank", limit=2)
+    found = find_contexts(network("embed"), examples(), "bank", limit=2)
     assert (len(found.found), found.cut) == (3, True)
-    assert not contexts(network("embed"), examples(), "bank", limit=3).cut
+    assert not find_contexts(network("embed"), examples(), "bank", limit=3).cut
 
 
 def test_an_excerpt_keeps_the_word_in_the_middle():
-    found = contexts(network("embed"), examples(), "bank").found
+    found = find_contexts(network("embed"), examples(), "bank").found
     assert found[0].excerpt(10) == ("The ", "bank", " of the riv…")
     assert found[3].excerpt(9) == ("…over the ", "bank", ".")
 
 
 def test_what_cannot_be_asked(trained):
     with pytest.raises(UserError, match="“tree” does not stand in these texts"):
-        contexts(network("embed"), examples(), "tree")
+        find_contexts(network("embed"), examples(), "tree")
     with pytest.raises(UserError, match="should name a word"):
-        contexts(network("embed"), examples(), " ")
+        find_contexts(network("embed"), examples(), " ")
     with pytest.raises(UserError, match="needs a model that makes a vector of each token"):
-        contexts(trained("tfidf"), examples(), "bank")
+        find_contexts(trained("tfidf"), examples(), "bank")
     with pytest.raises(UserError, match="--layer is for models of a pre-trained network"):
-        contexts(trained("bag"), examples(), "bank", 1)
+        find_contexts(trained("bag"), examples(), "bank", 1)
 
 
 def test_the_banks_of_rivers_and_those_of_money_lie_apart(tmp_path):
@@ -126,13 +128,13 @@ def test_the_banks_of_rivers_and_those_of_money_lie_apart(tmp_path):
 
     convert(str(folder), tmp_path / "m")
     given = [*examples(RIVER, "river"), *examples(MONEY, "money")]
-    found = contexts(weft.load(tmp_path / "m"), given, "bank")
-    assert found.agreeing == (8, 8)
+    found = find_contexts(weft.load(tmp_path / "m"), given, "bank")
+    assert found.label_agreement == (8, 8)
     same = np.arange(8)[:, None] // 4 == np.arange(8) // 4
     np.fill_diagonal(within := same.copy(), False)
     # Every one is nearer to all of its own meaning than to any of the other.
     lowest = np.where(within, found.cosines, np.inf).min(1)
     assert (lowest > np.where(~same, found.cosines, -np.inf).max(1)).sum() >= 6
     assert found.cosines[within].mean() > found.cosines[~same].mean() + 0.1
-    before = contexts(weft.load(tmp_path / "m"), given, "bank", 0)
+    before = find_contexts(weft.load(tmp_path / "m"), given, "bank", 0)
     assert before.cosines.min() > found.cosines.min() + 0.1  # without context, one word

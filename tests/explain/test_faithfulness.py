@@ -7,7 +7,7 @@ from weft.errors import UserError
 from weft.explain import Explanation, Word, explain, faithfulness, methods
 from weft.predict import EngineOutput, Predictor
 from weft.run import Splits, train
-from weft.tasks.classify import Classes, Classify
+from weft.tasks.classify import Classify, ClassSpace
 from weft.text.synthetic.corpora import generate_planted
 
 TEXT = "a b c d e f g h i KEY"
@@ -29,7 +29,7 @@ class Spotter:
 
 @pytest.fixture
 def spotter():
-    return Predictor(Spotter(), Classify(), Classes(("no", "yes")), {})
+    return Predictor(Spotter(), Classify(), ClassSpace(("no", "yes")), {})
 
 
 def explanation(predictor, weights, text=TEXT):

@@ -18,20 +18,20 @@ from weft.config import recipe
 from weft.decode.search.search import search
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
-from weft.explain.beams import Node, tree
+from weft.explain.beams import BeamNode, build_search_tree
 from weft.explain.explanation import Explanation
 from weft.explain.generation import (
-    END,
-    Token,
-    Writing,
-    _tokens,
-    answer_chances,
+    END_SIGN,
+    GenerationTrace,
+    TokenTrace,
+    _trace_tokens,
     answer_ids,
-    heard,
-    written,
+    score_answer,
+    trace_generation,
+    trace_scoring,
 )
 from weft.explain.method import explain, methods
-from weft.explain.run import study
+from weft.explain.run import run_explain
 from weft.report.pages.explain import _says, render
 from weft.tasks.task import Answer
 from weft.text.example import Example
@@ -66,10 +66,10 @@ def gpt(tmp_path_factory):
 
 
 def test_a_beam_that_goes_on_behind_its_answer_is_shown_in_part():
-    nodes = [Node(step, 0, "x", -1.0, step - 1, "open", wins=step < 2) for step in range(40)]
+    nodes = [BeamNode(step, 0, "x", -1.0, step - 1, "open", is_best=step < 2) for step in range(40)]
     out = io.StringIO()
     show_text(
-        Console(file=out, width=100), Writing((), nodes=tuple(nodes)),
+        Console(file=out, width=100), GenerationTrace((), nodes=tuple(nodes)),
         Explanation("a", Answer("x", 0.5), "x", "", ()), None, close=True,
     )  # fmt: skip
     steps = [line.split()[0] for line in out.getvalue().splitlines() if "x -1.00" in line]
@@ -78,34 +78,36 @@ def test_a_beam_that_goes_on_behind_its_answer_is_shown_in_part():
 
 
 def test_pieces_of_words_are_shown_as_they_are_written():
-    def shown(tokens: list[Token]) -> str:
+    def shown(tokens: list[TokenTrace]) -> str:
         out = io.StringIO()
         one = Explanation("a", Answer("x", 0.5), "x", "", ())
-        show_text(Console(file=out, width=100), Writing(tuple(tokens)), one, None, close=True)
+        show_text(
+            Console(file=out, width=100), GenerationTrace(tuple(tokens)), one, None, close=True
+        )
         return out.getvalue()
 
-    pieces = shown([Token(text, 0.5) for text in (" le", " mat", "in", END)])
+    pieces = shown([TokenTrace(text, 0.5) for text in (" le", " mat", "in", END_SIGN)])
     assert pieces.startswith("le matin ⏎  0.500")
     assert "or else" not in pieces  # nothing is known of that
-    words = shown([Token(text, 0.5, (("un", 0.25),)) for text in ("le", "matin")])
+    words = shown([TokenTrace(text, 0.5, (("un", 0.25),)) for text in ("le", "matin")])
     assert words.startswith("le matin  0.500")
     assert "or else" in words
 
 
 def test_no_mark_is_shown_for_a_word_that_might_have_been():
-    names = ["<pad>", "<unk>", "<bos>", END, "le", "un"]
+    names = ["<pad>", "<unk>", "<bos>", END_SIGN, "le", "un"]
     logps = np.log(np.array([[0.2, 0.1, 0.3, 0.2, 0.15, 0.05]]))
-    (token,) = _tokens([4], [0.15], logps, lambda i: names[i])
-    assert [name for name, _ in token.others] == [END, "le", "<unk>", "un"]
+    (token,) = _trace_tokens([4], [0.15], logps, lambda i: names[i])
+    assert [name for name, _ in token.others] == [END_SIGN, "le", "<unk>", "un"]
 
 
 def test_the_page_quotes_what_was_written(rnn, gpt):
-    page = render(study(rnn, [Example(TEXT)]), rnn, command=["weft"])
+    page = render(run_explain(rnn, [Example(TEXT)]), rnn, command=["weft"])
     assert "The model says nothing (" in page  # after one epoch
     found = Explanation(TEXT, Answer("le " * 99, 0.5, tokens=(("le", 0.5),)), "", "", ())
     assert _says(found) == f"“{('le ' * 99)[:200].rstrip()} …” (50 %)"
     assert "<th>or else</th>" in page
-    heard_one = study(gpt, [Example(TEXT)])
+    heard_one = run_explain(gpt, [Example(TEXT)])
     bare = [replace(token, others=()) for token in heard_one.written[0].tokens]
     heard_one.written[0] = replace(heard_one.written[0], tokens=tuple(bare))
     page = render(heard_one, gpt, command=["weft"])
@@ -114,21 +116,21 @@ def test_the_page_quotes_what_was_written(rnn, gpt):
 
 
 def test_the_chances_of_the_tokens_are_those_of_the_answer(rnn):
-    found, (answer,) = written(rnn, TEXT), rnn([TEXT])
-    assert [token.chance for token in found.tokens] == pytest.approx(answer.scores, abs=1e-5)
-    spelt = [token.text for token in found.tokens if token.text != END]
+    found, (answer,) = trace_generation(rnn, TEXT), rnn([TEXT])
+    assert [token.prob for token in found.tokens] == pytest.approx(answer.scores, abs=1e-5)
+    spelt = [token.text for token in found.tokens if token.text != END_SIGN]
     assert " ".join(spelt) == answer.value
     for token in found.tokens:
         chances = [chance for _, chance in token.others]
         assert chances == sorted(chances, reverse=True)
         assert sum(chances) <= 1 + 1e-5
         if token.text in dict(token.others):
-            assert dict(token.others)[token.text] == pytest.approx(token.chance, abs=1e-5)
+            assert dict(token.others)[token.text] == pytest.approx(token.prob, abs=1e-5)
     assert [text for text, _ in answer.tokens] == spelt
 
 
 def test_attention_is_of_every_layer_and_head_and_sums_to_one(rnn, transformer):
-    one, many = written(rnn, TEXT), written(transformer, TEXT)
+    one, many = trace_generation(rnn, TEXT), trace_generation(transformer, TEXT)
     assert one.attention.shape == (1, 1, len(one.tokens), 3)
     assert many.attention.shape == (2, 4, len(many.tokens), 3)
     for found in (one, many):
@@ -147,16 +149,14 @@ def test_attention_is_of_every_layer_and_head_and_sums_to_one(rnn, transformer):
 
 def test_the_way_of_the_winner_is_the_answer(rnn, transformer):
     for predictor in (rnn, transformer):
-        found = written(predictor, TEXT)
-        way = sorted((node for node in found.nodes if node.wins), key=lambda node: node.step)
+        found = trace_generation(predictor, TEXT)
+        way = sorted((node for node in found.nodes if node.is_best), key=lambda node: node.step)
         assert [node.token for node in way] == [token.text for token in found.tokens]
-        assert way[-1].total == pytest.approx(
-            sum(math.log(t.chance) for t in found.tokens), abs=1e-4
-        )
+        assert way[-1].total == pytest.approx(sum(math.log(t.prob) for t in found.tokens), abs=1e-4)
         if way[-1].score is not None:
             assert way[-1].score == pytest.approx(found.found[0][1], abs=1e-5)
         assert (
-            max(sum(n.step == s and n.fate == "open" for n in found.nodes) for s in range(9)) <= 3
+            max(sum(n.step == s and n.status == "open" for n in found.nodes) for s in range(9)) <= 3
         )
 
 
@@ -198,75 +198,79 @@ def test_the_open_hypotheses_are_those_of_a_plain_beam():
         lambda ids, state: (table[ids], state), torch.zeros(1, 1), settings, batch=1, bos=eos,
         eos=eos, wrap_step=watched,
     )  # fmt: skip
-    nodes = tree(runs, best[0], eos, str)
+    nodes = build_search_tree(runs, best[0], eos, str)
     ways: list[tuple[int, ...]] = []
     for node in nodes:
         ways.append((*(ways[node.parent] if node.parent >= 0 else ()), int(node.token)))
     for step, wanted in enumerate(plain_beams(table.numpy(), width, 5, eos)[: len(runs) - 1]):
-        seen = {w for w, n in zip(ways, nodes, strict=True) if n.step == step and n.fate == "open"}
+        seen = {
+            w for w, n in zip(ways, nodes, strict=True) if n.step == step and n.status == "open"
+        }
         assert seen == wanted
     for node, way in zip(nodes, ways, strict=True):
         steps = zip((eos, *way), way, strict=False)
         assert node.total == pytest.approx(sum(float(table[a, b]) for a, b in steps), abs=1e-5)
-    won = [way for way, node in zip(ways, nodes, strict=True) if node.wins]
+    won = [way for way, node in zip(ways, nodes, strict=True) if node.is_best]
     assert max(won, key=len) == (*best[0].ids, *([eos] if best[0].ended else []))
 
 
 def test_a_removed_word_costs_what_the_loss_says(rnn):
     ids = answer_ids(rnn, TEXT)
-    found = answer_chances(rnn, [TEXT, "a c", ""], ids)
+    found = score_answer(rnn, [TEXT, "a c", ""], ids)
     target = torch.tensor(ids)[None, :, None]
     for text, value in zip([TEXT, "a c"], found, strict=False):
         _, source = next(rnn.engine.batches([text]))
         with torch.no_grad():
             total, count = rnn.engine.model.run(source).scores.loss(target)
         assert value == pytest.approx(-float(total) / count, abs=1e-5)
-    shown = study(rnn, [Example(TEXT)], method="occlusion")
+    shown = run_explain(rnn, [Example(TEXT)], method="occlusion")
     (one,) = shown.first
     assert [TEXT[w.start : w.end] for w in one.words] == ["a", "b", "c"]
     assert one.words[1].weight == pytest.approx(found[0] - found[1], abs=1e-6)
-    assert shown.faithful["occlusion"].deletion[0] == pytest.approx(math.exp(found[0]), abs=1e-5)
+    assert shown.faithfulness["occlusion"].deletion[0] == pytest.approx(
+        math.exp(found[0]), abs=1e-5
+    )
 
 
 def test_a_record_is_explained_slot_by_slot(tmp_path):
     values = {**restaurants(tmp_path), "train.epochs": 1}
     predictor = informed("seq2seq-records", tmp_path, values).predictor
     text = "food[tea], name[Zork Inn]"
-    found = study(predictor, [Example(text)])
-    for (one,) in found.explained.values():
+    found = run_explain(predictor, [Example(text)])
+    for (one,) in found.explanations.values():
         words = [one.text[word.start : word.end] for word in one.words]
         assert words == ["⟨food⟩", "tea", "⟨name⟩", "Zork", "Inn"]
     assert found.first[0].answer.value == predictor([text])[0].value
     # What is looked at is called as it is read.
-    source = "".join(written(predictor, text).source)
+    source = "".join(trace_generation(predictor, text).source)
     assert source.replace(" ", "") == "⟨food⟩tea⟨name⟩ZorkInn"
 
 
 def test_methods_by_what_there_is(rnn, gpt):
     assert methods(rnn) == ("occlusion", "attention")
     assert methods(gpt) == ()
-    found = study(rnn, [Example(TEXT, "C B A"), Example("b")])
-    assert set(found.explained) == {"occlusion", "attention"}
-    weights = [word.weight for word in found.explained["attention"][0].words]
+    found = run_explain(rnn, [Example(TEXT, "C B A"), Example("b")])
+    assert set(found.explanations) == {"occlusion", "attention"}
+    weights = [word.weight for word in found.explanations["attention"][0].words]
     assert sum(weights) == pytest.approx(1.0, abs=1e-5)
     assert found.wrong(0) == (found.first[0].answer.value != "C B A")
     with pytest.raises(UserError, match="it shows how the text was written"):
         explain(rnn, [TEXT])
     with pytest.raises(UserError, match="--word, --column and --target do not fit a model that"):
-        study(rnn, [Example(TEXT)], word="a")
+        run_explain(rnn, [Example(TEXT)], word="a")
 
 
 def test_a_language_model_is_heard_token_by_token(gpt):
     text = "the cat 3 sat"
-    found, (answer,) = heard(gpt, text), gpt([text])
-    assert [token.chance for token in found.tokens] == pytest.approx(answer.scores, abs=1e-5)
+    found, (answer,) = trace_scoring(gpt, text), gpt([text])
+    assert [token.prob for token in found.tokens] == pytest.approx(answer.scores, abs=1e-5)
     assert [text[a:b] for a, b in (t.place for t in found.tokens)] == ["the", "cat", "3", "sat", ""]
     for token in found.tokens:
         if token.text in dict(token.others):
-            assert dict(token.others)[token.text] == pytest.approx(token.chance, abs=1e-5)
+            assert dict(token.others)[token.text] == pytest.approx(token.prob, abs=1e-5)
     assert found.attention.shape == (2, 3, 5, 5)
     assert found.attention.sum(-1) == pytest.approx(1.0, abs=1e-5)
     assert not np.triu(found.attention, 1).any()
-    made = study(gpt, [Example(text)])
+    made = run_explain(gpt, [Example(text)])
     assert made.written[0].heard
     assert not made.wrong(0)

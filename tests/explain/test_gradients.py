@@ -10,8 +10,13 @@ from torch import nn
 from tests.fixtures.networks import network
 from weft import config
 from weft.explain import explain
-from weft.explain.explanation import target_of
-from weft.explain.gradients import attributions, differentiable, scores, unknown
+from weft.explain.explanation import make_target
+from weft.explain.gradients import (
+    differentiable,
+    integrate_gradients,
+    mask_with_unknown,
+    score_embedded,
+)
 
 NEURAL = [name for name in config.recipes() if "classic" not in config.recipe(name)]
 TEXTS = ["the film was good, very good", "bad", "the plot of the dinner was bad 13 times over"]
@@ -23,7 +28,7 @@ def ends(predictor, texts, directions):
     model = predictor.engine.model
     with torch.no_grad():
         for rows, source in predictor.engine.batches(texts):
-            for k, given in enumerate((source, unknown(source))):
+            for k, given in enumerate((source, mask_with_unknown(source))):
                 found = model(given).numpy()
                 for row, line in zip(rows, found, strict=True):
                     out[row.text, k] += line @ directions[row.text]
@@ -34,7 +39,7 @@ def ends(predictor, texts, directions):
 def test_integrated_gradients_are_complete(name, trained):
     predictor = trained(name)
     found = explain(predictor, TEXTS, method="integrated-gradients", steps=200)
-    directions = [target_of(predictor, e.target, e.answer).direction for e in found]
+    directions = [make_target(predictor, e.target, e.answer).direction for e in found]
     reached = [sum(word.weight for word in e.words) for e in found]
     f = ends(predictor, TEXTS, directions)
     # A pool of maxima has kinks along the path, where quadrature gains one digit for ten times
@@ -48,7 +53,7 @@ def test_integrated_gradients_are_complete(name, trained):
 def test_embedders_that_look_inside_words_are_explained_by_word(kind, trained):
     predictor = trained("bag", embedder={"kind": kind, "width": 7})
     found = explain(predictor, TEXTS)
-    directions = [target_of(predictor, e.target, e.answer).direction for e in found]
+    directions = [make_target(predictor, e.target, e.answer).direction for e in found]
     f = ends(predictor, TEXTS, directions)
     reached = [sum(word.weight for word in e.words) for e in found]
     assert reached == pytest.approx(f[:, 0] - f[:, 1], rel=1e-4, abs=1e-6)
@@ -68,18 +73,18 @@ def test_both_agree_with_captum(name, trained):
         # captum stacks the points of the path on the batch axis.
         times = len(data) // len(TEXTS)
         lengths = embedded.lengths.repeat(times)
-        found = scores(model, type(embedded)(data, lengths))
+        found = score_embedded(model, type(embedded)(data, lengths))
         return (found * directions.repeat(times, 1)).sum(1)
 
     with torch.no_grad():
-        base = model.embed(unknown(source)).data
+        base = model.embed(mask_with_unknown(source)).data
     with differentiable(model):
         path = captum.IntegratedGradients(score).attribute(embedded.data, base, n_steps=23)
         here = captum.InputXGradient(score).attribute(embedded.data.clone().requires_grad_())
-    ours = attributions(model, embedded, directions, 23, base)
+    ours = integrate_gradients(model, embedded, directions, 23, base)
     torch.testing.assert_close(ours, path.sum(2).float(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(
-        attributions(model, embedded, directions, 0), here.sum(2), rtol=1e-5, atol=1e-5
+        integrate_gradients(model, embedded, directions, 0), here.sum(2), rtol=1e-5, atol=1e-5
     )
 
 
@@ -103,7 +108,7 @@ def test_of_a_linear_bag_both_are_the_words_own_share(trained):
 def test_more_rows_than_fit_are_taken_in_turns(trained, monkeypatch):
     predictor = trained("transformer")
     before = explain(predictor, TEXTS, steps=7)
-    monkeypatch.setattr("weft.explain.gradients.STEPS", 40)
+    monkeypatch.setattr("weft.explain.gradients.MAX_BATCH_STEPS", 40)
     for a, b in zip(before, explain(predictor, TEXTS, steps=7), strict=True):
         assert [w.weight for w in a.words] == pytest.approx([w.weight for w in b.words], abs=1e-6)
 
@@ -114,7 +119,7 @@ def test_windows_share_what_the_text_is_given(trained, limited):
     (found,) = explain(predictor, [text], steps=100)
     assert {row.read_fraction for row in predictor.engine.indexer.rows([text])} == {1.0}
     assert len(found.words) == 10
-    direction = target_of(predictor, found.target, found.answer).direction
+    direction = make_target(predictor, found.target, found.answer).direction
     rows = len(list(predictor.engine.indexer.rows([text])))
     assert rows > 1
     f = ends(predictor, [text], [direction])[0] / rows
@@ -152,7 +157,7 @@ def test_a_network_is_explained_from_its_words_on(embedder, pair):
     found = explain(predictor, given, method="integrated-gradients", steps=points)
     engine, unknown_id = predictor.engine, predictor.engine.indexer.tokenizer.unknown
     for i, one in enumerate(found):
-        direction = target_of(predictor, one.target, one.answer).direction
+        direction = make_target(predictor, one.target, one.answer).direction
         ((_, source),) = engine.batches(predictor.carried(given[i : i + 1]))
         around = torch.isin(source.data, torch.tensor([*engine.model.frame.before,
                                                        *engine.model.frame.after]))  # fmt: skip
@@ -174,7 +179,7 @@ def test_the_slope_of_what_stands_around_is_nobodys():
     vectors = model.embedders[0].table(source.data).detach().requires_grad_()
     handle = model.embedders[0].table.register_forward_hook(lambda *_: vectors)
     with torch.enable_grad():
-        direction = target_of(predictor, found.target, found.answer).direction
+        direction = make_target(predictor, found.target, found.answer).direction
         (model(source)[0] @ torch.from_numpy(direction)).backward()
     handle.remove()
     wanted = (vectors.grad * vectors).sum(2)[0].detach().tolist()

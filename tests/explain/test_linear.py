@@ -11,7 +11,7 @@ from weft.classic.linear.tfidf_vectorizer import (
     word_offsets,
 )
 from weft.explain import explain
-from weft.tasks.classify import Classes, Classify
+from weft.tasks.classify import Classify, ClassSpace
 
 TEXTS = ["the film was good", "bad bad film!", "so-so İzmir plot", "the cast, fine", "dull İ end"]
 
@@ -19,7 +19,7 @@ TEXTS = ["the film was good", "bad bad film!", "so-so İzmir plot", "the cast, f
 def fitted(targets=(0, 1, 2, 0, 1), **settings):
     part = TfIdf(**settings)
     size = max(targets) + 1
-    space = Classes(tuple("abc"[:size]))
+    space = ClassSpace(tuple("abc"[:size]))
     part.fit(TEXTS, np.array(targets), Classify(), space)
     return part
 

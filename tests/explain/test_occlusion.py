@@ -3,7 +3,7 @@
 import pytest
 
 from weft.explain import explain, occlusion
-from weft.explain.explanation import target_of
+from weft.explain.explanation import make_target
 
 TEXT = "the film, with bad plot, was good"
 
@@ -12,7 +12,7 @@ TEXT = "the film, with bad plot, was good"
 def test_a_word_weighs_what_its_removal_costs(name, trained):
     predictor = trained(name)
     (found,) = explain(predictor, [TEXT], method="occlusion")
-    direction = target_of(predictor, found.target, found.answer).direction
+    direction = make_target(predictor, found.target, found.answer).direction
     assert [TEXT[w.start : w.end] for w in found.words] == [
         *("the", "film", ",", "with", "bad", "plot", ",", "was", "good")
     ]
@@ -27,7 +27,7 @@ def test_words_not_read_do_not_move_up(trained, limited):
     (found,) = explain(predictor, [TEXT], method="occlusion")
     assert found.answer.coverage < 1
     assert [TEXT[w.start : w.end] for w in found.words] == ["the", "film", ",", "with"]
-    direction = target_of(predictor, found.target, found.answer).direction
+    direction = make_target(predictor, found.target, found.answer).direction
     whole, less = predictor.engine.scores(["the film, with", "the film,"]).scores @ direction
     assert found.words[3].weight == pytest.approx(whole - less, abs=1e-6)
     assert predictor([TEXT])[0].scores == pytest.approx(predictor(["the film, with"])[0].scores)
@@ -37,7 +37,7 @@ def test_of_a_long_text_neighbours_go_together(trained, monkeypatch):
     predictor = trained("tfidf")
     asked = []
     scores = predictor.engine.scores
-    monkeypatch.setattr(occlusion, "PARTS", 3)
+    monkeypatch.setattr(occlusion, "MAX_REMOVALS", 3)
     monkeypatch.setattr(
         predictor.engine, "scores", lambda t, **k: (asked.append(len(t)), scores(t, **k))[1]
     )
@@ -45,6 +45,6 @@ def test_of_a_long_text_neighbours_go_together(trained, monkeypatch):
     assert asked[-1] == 4  # the text, and 3 parts of 3, 3 and 1 words
     weights = [w.weight for w in found.words]
     assert weights[0] == weights[1] == weights[2] != weights[3] == weights[5]
-    direction = target_of(predictor, found.target, found.answer).direction
+    direction = make_target(predictor, found.target, found.answer).direction
     whole, less = scores(["good film was bad the plot good", "bad the plot good"]).scores
     assert sum(weights[:3]) == pytest.approx((whole - less) @ direction, abs=1e-5)

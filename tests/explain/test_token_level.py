@@ -13,9 +13,16 @@ from tests.run.test_tag import columns, conllu, trained
 from weft.config import recipe
 from weft.decode.heads.crf import CRF
 from weft.errors import UserError
-from weft.explain.run import study
-from weft.explain.token_level import answered, faithfulness_at, number_in, question, spelled, weigh
-from weft.explain.word_target import through
+from weft.explain.run import run_explain
+from weft.explain.token_level import (
+    answer_sentences,
+    attribute,
+    find_word,
+    make_request,
+    measure_faithfulness,
+    text_and_offsets,
+)
+from weft.explain.word_target import crf_label_scores
 from weft.text.annotation.schemes import allowed_transitions, convert
 from weft.text.example import Example
 from weft.text.read import read
@@ -70,8 +77,8 @@ def trees(folder):
 
 
 def asked(predictor, text, **more):
-    ((example, answer),) = answered(predictor, [text])
-    return question(predictor, example, answer, **more)
+    ((example, answer),) = answer_sentences(predictor, [text])
+    return make_request(predictor, example, answer, **more)
 
 
 def test_through_a_chain_every_sequence_counts():
@@ -92,7 +99,7 @@ def test_through_a_chain_every_sequence_counts():
             score = score + sum(chain.transitions[a, b] for a, b in itertools.pairwise(path))
             sums[path[2]].append(score)
     expected = [torch.stack(found).logsumexp(0).item() for found in sums.values()]
-    assert through(chain, emissions, 2)[0].tolist() == pytest.approx(expected, abs=1e-5)
+    assert crf_label_scores(chain, emissions, 2)[0].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["pos", "ner", "parser", "trees"])
@@ -100,8 +107,8 @@ def test_nothing_hidden_gives_the_models_own_probabilities(name, request):
     predictor = request.getfixturevalue(name)
     one = asked(predictor, {"ner": NAMES, "trees": TREE}.get(name, TEXT))
     none = np.zeros((1, len(one.example.words)), bool)
-    found = one.spot.chances(none)[0]
-    known = dict(one.at.chances)
+    found = one.spot.probs(none)[0]
+    known = dict(one.at.probs)
     assert found[one.target.index] == pytest.approx(known[one.at.said], abs=1e-5)
     assert found.sum() == pytest.approx(1)
     assert sum(known.values()) == pytest.approx(1, abs=1e-5)
@@ -115,7 +122,7 @@ def test_integrated_gradients_share_out_what_hiding_everything_costs(name, reque
     size = len(one.example.words)
     both = np.stack([np.zeros(size, bool), np.ones(size, bool)])
     whole, nothing = one.spot.scores(both) @ one.target.direction
-    found = weigh(one, "integrated-gradients", steps=200)
+    found = attribute(one, "integrated-gradients", steps=200)
     assert len(found.words) == size
     total = sum(word.weight for word in found.words)
     assert total == pytest.approx(whole - nothing, abs=2e-3 * max(1, abs(whole - nothing)))
@@ -124,7 +131,7 @@ def test_integrated_gradients_share_out_what_hiding_everything_costs(name, reque
 def test_occlusion_hides_one_word_at_a_time(pos):
     one = asked(pos, TEXT, word="3")
     size = len(one.example.words)
-    found = [word.weight for word in weigh(one, "occlusion").words]
+    found = [word.weight for word in attribute(one, "occlusion").words]
     for i in range(size):
         hidden = np.zeros((2, size), bool)
         hidden[1, i] = True
@@ -134,7 +141,7 @@ def test_occlusion_hides_one_word_at_a_time(pos):
 
 def test_the_word_itself_speaks_for_its_tag_and_a_hidden_one_keeps_its_place(pos):
     one = asked(pos, TEXT, word="sees")
-    found = weigh(one, "occlusion")
+    found = attribute(one, "occlusion")
     best = max(found.words, key=lambda word: word.weight)
     assert found.text[best.start : best.end] == "sees"
     assert (one.at.step, one.at.said, one.at.start) == (2, "VERB", 8)
@@ -142,18 +149,18 @@ def test_the_word_itself_speaks_for_its_tag_and_a_hidden_one_keeps_its_place(pos
 
 def test_the_least_certain_word_is_asked_about_unless_another_is_named(ner):
     one = asked(ner, NAMES)
-    said = [each[0][0] for each in one.chances]
+    said = [each[0][0] for each in one.probs]
     # The model learns spans in marks of its own, and the answer has those of the file.
     assert convert(said, "BIOES", "IOB2", "repair") == list(one.answer.structure.tags)
-    assert one.at.step == int(np.argmin([each[0][1] for each in one.chances]))
-    for i, (name, chance) in enumerate(each[0] for each in one.chances):
+    assert one.at.step == int(np.argmin([each[0][1] for each in one.probs]))
+    for i, (name, chance) in enumerate(each[0] for each in one.probs):
         assert chance == pytest.approx(one.answer.scores[i], abs=1e-5), name
     assert asked(ner, NAMES, word="lee").at.step == 1
 
 
 def test_what_a_chain_forbids_is_no_choice(ner):
     first = asked(ner, NAMES, word="1")
-    names = [ner.space.entries[0][i] for i in first.spot.possible]
+    names = [ner.space.entries[0][i] for i in first.spot.choices]
     assert names == ["B-LOC", "B-PER", "O", "S-LOC", "S-PER"]
     with pytest.raises(UserError, match=r"Unknown target 'I-PER' for word 1, 'Bo'.*B-LOC, B-PER"):
         asked(ner, NAMES, word="1", target="I-PER")
@@ -162,18 +169,18 @@ def test_what_a_chain_forbids_is_no_choice(ner):
 def test_another_tag_can_be_the_target(pos):
     one, other = asked(pos, TEXT, word="3"), asked(pos, TEXT, word="3", target="NOUN")
     assert (one.target.name, other.target.name, other.at.said) == ("VERB", "NOUN", "VERB")
-    assert weigh(one, "occlusion").words != weigh(other, "occlusion").words
+    assert attribute(one, "occlusion").words != attribute(other, "occlusion").words
 
 
 def test_a_parser_is_asked_for_heads_relations_and_tags(parser):
     head = asked(parser, TEXT, word="dog")
     assert head.at.column == "head"
-    assert len(head.spot.possible) == 6  # the root and every word but itself
-    assert len(head.at.chances) == 7
+    assert len(head.spot.choices) == 6  # the root and every word but itself
+    assert len(head.at.probs) == 7
     by_number, by_word = (asked(parser, TEXT, word="dog", target=t) for t in ("3", "sees"))
     assert by_number.target.name == by_word.target.name == "3:sees"
     relation = asked(parser, TEXT, word="dog", column="deprel")
-    assert {name for name, _ in relation.at.chances} == {"dep", "root"}
+    assert {name for name, _ in relation.at.probs} == {"dep", "root"}
     assert asked(parser, TEXT, word="dog", column="upos").at.said in parser.space.entries[1]
     with pytest.raises(UserError, match=r"Unknown column 'upso'.*Did you mean 'upos'"):
         asked(parser, TEXT, column="upso")
@@ -181,7 +188,7 @@ def test_a_parser_is_asked_for_heads_relations_and_tags(parser):
 
 def test_a_tree_is_explained_at_its_root_by_its_leaves(trees):
     one = asked(trees, TREE)
-    found = weigh(one, "integrated-gradients")
+    found = attribute(one, "integrated-gradients")
     assert (one.at.step, one.at.gold, found.text) == (-1, "4", "the film was good")
     best = max(found.words, key=lambda word: abs(word.weight))
     assert found.text[best.start : best.end] == "good"
@@ -201,56 +208,56 @@ def test_a_transformer_shows_where_the_word_looks(folder):
     conllu(folder / "c.conllu", 20)
     predictor = weft.train(config, folder / "transformer", quiet=True, device="cpu").predictor
     one = asked(predictor, TEXT, word="2")
-    found = weigh(one, "attention")
+    found = attribute(one, "attention")
     assert len(found.words) == 6
     assert sum(word.weight for word in found.words) == pytest.approx(1, abs=1e-5)
-    looked = study(predictor, [Example(TEXT)], method="all", compare=False)
-    assert list(looked.explained)[-1] == "attention"
+    looked = run_explain(predictor, [Example(TEXT)], method="all", compare=False)
+    assert list(looked.explanations)[-1] == "attention"
 
 
 def test_faithful_weights_hide_what_matters_first(pos):
     ones = [asked(pos, text) for text in (TEXT, "The cow hears the ant.", "The ant eats the dog.")]
-    good = faithfulness_at(ones, [weigh(one, "occlusion") for one in ones])
+    good = measure_faithfulness(ones, [attribute(one, "occlusion") for one in ones])
     assert good.aopc.value > good.random.value
     assert good.gain.n == 3
     assert good.deletion[0] == pytest.approx(good.insertion[-1])
-    again = faithfulness_at(ones, [weigh(one, "occlusion") for one in ones])
+    again = measure_faithfulness(ones, [attribute(one, "occlusion") for one in ones])
     assert again == good
 
 
 def test_words_of_a_file_are_used_as_they_are_with_what_is_right(pos, folder):
     examples = list(read(folder / "a.conllu"))[:3]
-    found = study(pos, examples, method="occlusion")
+    found = run_explain(pos, examples, method="occlusion")
     assert [one.at.gold != "" for one in found.first] == [True] * 3
     assert found.right(0).tags == ("DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT")
-    assert len(found.chances[0]) == 6
+    assert len(found.probs[0]) == 6
 
 
 def test_words_that_share_a_place_are_spaced_out():
     example = Example("zum Haus", words=("zu", "dem", "Haus"), places=((0, 3), (0, 3), (4, 8)))
-    text, places = spelled(example)
+    text, places = text_and_offsets(example)
     assert text == "zu dem Haus"
     assert [text[a:b] for a, b in places] == ["zu", "dem", "Haus"]
 
 
 def test_a_word_that_is_not_there_is_told_with_those_that_are():
     with pytest.raises(UserError, match=r"no word 'cat' in this sentence.*1:The 2:dog"):
-        number_in(Example("The dog", words=("The", "dog")), "cat")
+        find_word(Example("The dog", words=("The", "dog")), "cat")
     with pytest.raises(UserError, match="no word '3'"):
-        number_in(Example("The dog", words=("The", "dog")), "3")
+        find_word(Example("The dog", words=("The", "dog")), "3")
 
 
 def test_long_sentences_are_explained_in_the_stretch_that_holds_the_word(folder):
     file = conllu(folder / "d.conllu", 20)
     changes = {"data.max_tokens": 4, "train.epochs": 1}
     predictor = trained("tagger-bilstm", file, folder / "limited", **changes).predictor
-    found = weigh(asked(predictor, TEXT, word="5"), "integrated-gradients")
+    found = attribute(asked(predictor, TEXT, word="5"), "integrated-gradients")
     assert [found.text[word.start : word.end] for word in found.words] == ["bee", "."]
 
 
 def test_a_text_without_words_cannot_be_explained(pos):
     with pytest.raises(UserError, match="no text to explain"):
-        study(pos, [Example(" ")])
+        run_explain(pos, [Example(" ")])
 
 
 # ---- words that a pre-trained network reads by their pieces
@@ -258,13 +265,13 @@ def test_a_text_without_words_cannot_be_explained(pos):
 
 def of_network(text, word):
     predictor = network("tag")
-    ((example, answer),) = answered(predictor, [text])
-    return predictor, question(predictor, example, answer, word=word, column="", target="")
+    ((example, answer),) = answer_sentences(predictor, [text])
+    return predictor, make_request(predictor, example, answer, word=word, column="", target="")
 
 
 def test_a_network_is_explained_from_the_pieces_of_its_words_on():
     predictor, one = of_network("the dogs lends money", "1")
-    found = weigh(one, "integrated-gradients")
+    found = attribute(one, "integrated-gradients")
     network_, spot = predictor.engine.model.embedders[0], one.spot
     assert spot.source.subtokens[0].shape[2] > 1  # "dogs" has several pieces
     hidden = spot.source.subtokens[0].clone()

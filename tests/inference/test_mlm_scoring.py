@@ -10,7 +10,7 @@ from tests.train.test_cuda_graphs import Gpu, same
 from weft.batch.mlm_collator import MLMLoader as Batches
 from weft.model import Model
 from weft.runtime import select_runtime
-from weft.tasks.mlm import Masked
+from weft.tasks.mlm import MaskedLM
 from weft.train import cuda_graphs
 from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
@@ -39,7 +39,7 @@ def trained(runtime, follows=True, encoder="none", **options):
     masking = replace(MASKING, next_sentence=follows)
     batches = Batches(documents(), masking, rows=5, seed=1, epochs=2)
     trainee = TrainState.fresh(net, settings)
-    updates = list(fit(trainee, Masked(next_sentence=follows), batches, settings, runtime))
+    updates = list(fit(trainee, MaskedLM(next_sentence=follows), batches, settings, runtime))
     return net, [update.loss for update in updates], trainee
 
 

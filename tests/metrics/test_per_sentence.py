@@ -4,13 +4,19 @@ import numpy as np
 import pytest
 
 from weft.errors import UserError
-from weft.metrics import Figure, paired
-from weft.metrics.bootstrap import ratio
+from weft.metrics import MetricValue, paired_bootstrap
+from weft.metrics.bootstrap import safe_divide
 from weft.metrics.generation.text_overlap import ExactMatch, TokenAccuracy
-from weft.metrics.per_sentence import SentenceMeasure, Together, compared, mean, references
+from weft.metrics.per_sentence import (
+    CombinedMetric,
+    SentenceMetric,
+    as_reference_lists,
+    compare_paired,
+    mean_of_column,
+)
 
 
-class Shares(SentenceMeasure):
+class Shares(SentenceMetric):
     """A ratio of two sums, as most corpus measures are."""
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -21,7 +27,7 @@ class Shares(SentenceMeasure):
             self.add_row(row)
 
     def statistics(self):
-        return {"share": lambda sums: ratio(sums[:, 0], sums[:, 1]), "top": mean(0)}
+        return {"share": lambda sums: safe_divide(sums[:, 0], sums[:, 1]), "top": mean_of_column(0)}
 
 
 def shares(seed: int, n: int = 61) -> Shares:
@@ -44,7 +50,7 @@ def share(table: np.ndarray) -> float:
 
 def test_interval_is_that_of_resampled_sentences() -> None:
     measure = shares(0)
-    figure = measure.figures(resamples=4000)["share"]
+    figure = measure.compute(resamples=4000)["share"]
     low, high = np.quantile(resampled(share, measure.table()), [0.025, 0.975])
     slack = 0.1 * (high - low)
     assert figure.value == pytest.approx(share(measure.table()))
@@ -58,7 +64,7 @@ def test_order_and_pieces_do_not_matter() -> None:
         part = Shares()
         part.add_row(row)
         parts.merge(part)
-    assert parts.figures(resamples=31) == whole.figures(resamples=31)
+    assert parts.compute(resamples=31) == whole.compute(resamples=31)
 
 
 def test_other_settings_are_not_merged() -> None:
@@ -67,36 +73,36 @@ def test_other_settings_are_not_merged() -> None:
 
 
 def test_nothing_counted_gives_zeros() -> None:
-    assert Shares().figures() == {
-        "share": Figure(0.0, 0.0, 0.0, 0),
-        "top": Figure(0.0, 0.0, 0.0, 0),
+    assert Shares().compute() == {
+        "share": MetricValue(0.0, 0.0, 0.0, 0),
+        "top": MetricValue(0.0, 0.0, 0.0, 0),
     }
-    assert compared(Shares(), Shares(), "share").p == 1
+    assert compare_paired(Shares(), Shares(), "share").p == 1
 
 
 def test_together_gives_what_each_gives() -> None:
     said, gold = ["a b", "c", "d e"], ["a b", ["x", "c "], "f"]
-    both, exact, lower = Together(ExactMatch(), Shares()), ExactMatch(), Shares()
+    both, exact, lower = CombinedMetric(ExactMatch(), Shares()), ExactMatch(), Shares()
     assert both.width == 3
-    both.measures[0].add(said, gold)
-    both.measures[1].add([1, 2, 3], [7, 5, 3])
+    both.metrics[0].add(said, gold)
+    both.metrics[1].add([1, 2, 3], [7, 5, 3])
     exact.add(said, gold)
     lower.add([1, 2, 3], [7, 5, 3])
-    found = both.figures(resamples=0)
-    assert found == {**exact.figures(resamples=0), **lower.figures(resamples=0)}
+    found = both.compute(resamples=0)
+    assert found == {**exact.compute(resamples=0), **lower.compute(resamples=0)}
     assert found["exact_match"].value == pytest.approx(2 / 3)
     assert found["share"].value == pytest.approx(6 / 15)
 
 
 def test_together_adds_merges_and_refuses_two_of_a_name() -> None:
-    first, second = (Together(ExactMatch()) for _ in range(2))
+    first, second = (CombinedMetric(ExactMatch()) for _ in range(2))
     first.add(["a"], ["a"])
     second.add(["b", "c"], ["a", "c"])
     first.merge(second)
     assert first.n == 3
-    assert first.figures()["exact_match"].value == pytest.approx(2 / 3)
+    assert first.compute()["exact_match"].value == pytest.approx(2 / 3)
     with pytest.raises(AssertionError, match="two measures have a figure 'exact_match'"):
-        Together(ExactMatch(), ExactMatch(lowercase=True)).statistics()
+        CombinedMetric(ExactMatch(), ExactMatch(lowercase=True)).statistics()
 
 
 def test_comparison_of_means_is_the_paired_test() -> None:
@@ -105,15 +111,15 @@ def test_comparison_of_means_is_the_paired_test() -> None:
     first, second = Shares(), Shares()
     first.add(a.tolist(), [1] * 53)
     second.add(b.tolist(), [1] * 53)
-    found = compared(first, second, "top")
-    assert found.p == pytest.approx(paired(a, b), abs=0.02)
+    found = compare_paired(first, second, "top")
+    assert found.p == pytest.approx(paired_bootstrap(a, b), abs=0.02)
     assert found.difference.value == pytest.approx(a.mean() - b.mean())
     assert (found.first, found.second) == pytest.approx((a.mean(), b.mean()))
 
 
 def test_comparison_of_ratios_resamples_both_systems_together() -> None:
     first, second = shares(3), shares(4)
-    found = compared(first, second, "share", resamples=4000)
+    found = compare_paired(first, second, "share", resamples=4000)
     gaps = resampled(lambda a, b: share(a) - share(b), first.table(), second.table())
     gap = share(first.table()) - share(second.table())
     low, high = np.quantile(gaps, [0.025, 0.975])
@@ -125,27 +131,27 @@ def test_comparison_of_ratios_resamples_both_systems_together() -> None:
 def test_equal_systems_differ_by_chance_and_better_ones_do_not() -> None:
     first, better = shares(6), Shares()
     better.add([row[0] + 0.3 for row in first.rows], [row[1] for row in first.rows])
-    assert compared(first, shares(6), "share", resamples=101).p == 1
-    assert compared(first, better, "share", resamples=101).p == pytest.approx(1 / 102)
+    assert compare_paired(first, shares(6), "share", resamples=101).p == 1
+    assert compare_paired(first, better, "share", resamples=101).p == pytest.approx(1 / 102)
 
 
 def test_what_cannot_be_compared_is_said() -> None:
     with pytest.raises(UserError, match="one has 61 answers, the other 7"):
-        compared(shares(0), shares(0, n=7), "share")
+        compare_paired(shares(0), shares(0, n=7), "share")
     with pytest.raises(UserError, match=r"Unknown figure 'shar'\. Did you mean 'share'\?"):
-        compared(shares(0), shares(1), "shar")
+        compare_paired(shares(0), shares(1), "shar")
 
 
 def test_a_string_is_one_reference() -> None:
-    assert references(["ab", ["c", "d"]]) == [["ab"], ["c", "d"]]
+    assert as_reference_lists(["ab", ["c", "d"]]) == [["ab"], ["c", "d"]]
     with pytest.raises(UserError, match="Answer 2 has no reference"):
-        references(["ab", []])
+        as_reference_lists(["ab", []])
 
 
 def test_tokens_are_counted_over_all_sentences() -> None:
     measure = TokenAccuracy()
     measure.add([[5, 6, 7], np.array([1])], [[5, 6, 8], np.array([2])])
-    assert measure.figures()["token_accuracy"].value == pytest.approx(2 / 4)
+    assert measure.compute()["token_accuracy"].value == pytest.approx(2 / 4)
     assert measure.n == 2
 
 
@@ -153,4 +159,4 @@ def test_exact_match_ignores_white_space_and_case_if_told() -> None:
     for lowercase, value in ((False, 1 / 3), (True, 2 / 3)):
         measure = ExactMatch(lowercase)
         measure.add([" a  b", "A b", "a"], ["a b", ["c", "a b"], "ab"])
-        assert measure.figures()["exact_match"].value == pytest.approx(value)
+        assert measure.compute()["exact_match"].value == pytest.approx(value)

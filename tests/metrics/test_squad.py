@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.metrics.squad import AnswerSpans, judged, normalised
+from weft.metrics.squad import SquadMetric, normalise_answer, score_answer
 
 WORDS = st.sampled_from(
     ["a", "The", "an", "theory", "Loom", "loom,", "--", "U.S.", "12", "İ", "’s"]
@@ -57,10 +57,10 @@ def version_2(said, right):
 @settings(max_examples=300, deadline=None)
 @given(TEXTS, st.lists(TEXTS, min_size=1, max_size=3))
 def test_both_versions_are_the_definition(said, right):
-    assert normalised(said) == slowly(said)
-    assert judged(said, right) == pytest.approx(version_1(said, right))
-    assert judged(said, right, no_answer=True) == pytest.approx(version_2(said, right))
-    assert judged(said, [], no_answer=True) == version_2(said, [])
+    assert normalise_answer(said) == slowly(said)
+    assert score_answer(said, right) == pytest.approx(version_1(said, right))
+    assert score_answer(said, right, no_answer=True) == pytest.approx(version_2(said, right))
+    assert score_answer(said, [], no_answer=True) == version_2(said, [])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_both_versions_are_the_definition(said, right):
     ],
 )
 def test_known_cases(said, right, em, f1):
-    assert judged(said, right) == (em, pytest.approx(f1))
+    assert score_answer(said, right) == (em, pytest.approx(f1))
 
 
 @pytest.mark.parametrize(
@@ -85,28 +85,28 @@ def test_known_cases(said, right, em, f1):
     [("", [], (1, 1)), ("Lyon", [], (0, 0)), ("", ["Lyon"], (0, 0)), ("the", ["the"], (1, 1))],
 )
 def test_no_answer(said, right, both):
-    assert judged(said, right, no_answer=True) == both
+    assert score_answer(said, right, no_answer=True) == both
 
 
 def test_figures_merge_and_have_intervals():
-    first, second = AnswerSpans(), AnswerSpans()
+    first, second = SquadMetric(), SquadMetric()
     first.add(["Lyon", "Bern"], [["Lyon"], ["Paris", "Bern old"]])
     second.add(["x"], [["y"]])
     first.merge(second)
-    figures = first.figures(resamples=200)
+    figures = first.compute(resamples=200)
     assert (figures["em"].value, figures["em"].n) == (pytest.approx(1 / 3), 3)
     assert figures["f1"].value == pytest.approx((1 + 2 / 3 + 0) / 3)
     assert figures["f1"].low < figures["f1"].value < figures["f1"].high
 
 
 def test_figures_of_either_kind_of_question():
-    measure = AnswerSpans(no_answer=True)
+    measure = SquadMetric(no_answer=True)
     measure.add(["Lyon", "", "", "x"], [["Lyon"], ["Bern"], [], []])
-    found = {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+    found = {name: figure.value for name, figure in measure.compute(resamples=0).items()}
     assert found == {"em": 0.5, "f1": 0.5, "has_answer_f1": 0.5, "no_answer_f1": 0.5}
     measure.add(["Lyon"], [["Lyon"]])
-    figures = measure.figures(resamples=0)
+    figures = measure.compute(resamples=0)
     assert figures["has_answer_f1"].value == pytest.approx(2 / 3)
     counts = {"em": 5, "f1": 5, "has_answer_f1": 3, "no_answer_f1": 2}
     assert {name: figure.n for name, figure in figures.items()} == counts
-    assert np.isfinite(AnswerSpans(no_answer=True).figures()["no_answer_f1"].value)
+    assert np.isfinite(SquadMetric(no_answer=True).compute()["no_answer_f1"].value)

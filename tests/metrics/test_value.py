@@ -3,63 +3,64 @@
 import numpy as np
 import pytest
 
-from weft.metrics import Classification, LabelSets, Regression
-from weft.metrics.generation.coco import CaptionRouge, Cider
+from weft.metrics import ClassificationMetric, MultiLabelMetric, RegressionMetric
+from weft.metrics.generation.coco import Cider, CocoRouge
 from weft.metrics.generation.nist import Nist
 from weft.metrics.generation.rouge import Rouge
-from weft.metrics.generation.slots import Rules, SlotErrors
+from weft.metrics.generation.slots import SlotErrors, SlotRules
 from weft.metrics.generation.text_overlap import Bleu, Chrf, ExactMatch
-from weft.metrics.perplexity import Cost, Perplexity, Size
-from weft.metrics.squad import AnswerSpans
-from weft.metrics.structure.brackets import Bracketed, Brackets
-from weft.metrics.structure.chunks import Chunks
-from weft.metrics.structure.dependencies import Dependencies
-from weft.metrics.structure.tags import Tagging, metric_name
-from weft.metrics.structure.tree_nodes import NodeLabels
+from weft.metrics.perplexity import Perplexity, TextCost, TextSize
+from weft.metrics.squad import SquadMetric
+from weft.metrics.structure.brackets import BracketedTree, BracketF1
+from weft.metrics.structure.chunks import SpanF1
+from weft.metrics.structure.dependencies import AttachmentScores
+from weft.metrics.structure.tags import TagAccuracy, metric_name
+from weft.metrics.structure.tree_nodes import NodeAccuracy
 from weft.metrics.value import lower_is_better
-from weft.tasks.language import TextCosts
-from weft.tasks.mlm import Blanks, Judged
+from weft.tasks.language import LMMetric
+from weft.tasks.mlm import MLMMetric, MLMStats
 from weft.tasks.tag import Tag
 
+CLASSES, NUMBERS = np.array([0, 1, 1]), np.array([1.0, 2.0, 3.0])
 GOLD = ["the cat sat on the old mat today", "a dog ran over the hill at night"]
 POOR = ["the cat sat under a new chair now", "a bird flew over a house by day"]
 SLOTS = [{"name": "Zork", "food": "pie"}, {"name": "Bar", "food": "tea"}, {"name": "Inn"}]
 ARCS = [([0, 1], ["root", "obj"])]  # heads and relations
-TREE = Bracketed([("S", 0, 4), ("NP", 0, 2), ("VP", 2, 4)], ["D", "N", "V", "N"])
-CROSSING = Bracketed([("S", 0, 4), ("NP", 1, 3)], ["D", "N", "V", "N"])
+TREE = BracketedTree([("S", 0, 4), ("NP", 0, 2), ("VP", 2, 4)], ["D", "N", "V", "N"])
+CROSSING = BracketedTree([("S", 0, 4), ("NP", 1, 3)], ["D", "N", "V", "N"])
 NODES = [np.array([[0, 4, 4]]), np.array([[-1, 0, 0]])]  # gold labels and parents
 
 # A metric, good and poor predictions, and further arguments of `add`.
 CASES = [
-    (lambda: Classification(2), np.array([0, 1, 1]), np.array([1, 1, 0]), [np.array([0, 1, 1])]),
-    (lambda: LabelSets(2), np.eye(2), 1 - np.eye(2), [np.eye(2)]),
-    (Regression, np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0, 2.0]), [np.array([1.0, 2.0, 3.0])]),
+    (lambda: ClassificationMetric(2), CLASSES, np.array([1, 1, 0]), [CLASSES]),
+    (lambda: MultiLabelMetric(2), np.eye(2), 1 - np.eye(2), [np.eye(2)]),
+    (RegressionMetric, NUMBERS, np.array([3.0, 1.0, 2.0]), [NUMBERS]),
     *((kind, GOLD, POOR, [GOLD]) for kind in (Bleu, Chrf, ExactMatch, Rouge, Nist)),
-    *((kind, GOLD, POOR, [GOLD]) for kind in (CaptionRouge, Cider)),
+    *((kind, GOLD, POOR, [GOLD]) for kind in (CocoRouge, Cider)),
     (
-        lambda: SlotErrors(Rules().with_names(SLOTS)),
+        lambda: SlotErrors(SlotRules().with_names(SLOTS)),
         ["Zork has pie", "Bar has tea", "Inn is open"],
         ["Bar has", "Zork has pie", "Inn has pie"],
         [SLOTS],
     ),
-    (lambda: AnswerSpans(True), ["a cat", ""], ["a dog", "cat"], [[["a cat"], []]]),
+    (lambda: SquadMetric(True), ["a cat", ""], ["a dog", "cat"], [[["a cat"], []]]),
     (
         Perplexity,
-        [Cost(2.0, 5, 1.0, 1, 0.2, 1)],
-        [Cost(5.0, 5, 2.0, 1, 1.0, 3)],
-        [[Size(5, 20)]],
+        [TextCost(2.0, 5, 1.0, 1, 0.2, 1)],
+        [TextCost(5.0, 5, 2.0, 1, 1.0, 3)],
+        [[TextSize(5, 20)]],
     ),
-    (Blanks, [Judged(1.0, 2, 2, 0.1, 1, 1)], [Judged(4.0, 2, 0, 2.0, 1, 0)], [None]),
-    (Brackets, [TREE], [CROSSING], [[TREE]]),
-    (Chunks, [[("A", 0, 2)]], [[("A", 0, 1)]], [[[("A", 0, 2)]]]),
-    (Dependencies, ARCS, [([2, 0], ["obj", "root"])], [ARCS]),
+    (MLMMetric, [MLMStats(1.0, 2, 2, 0.1, 1, 1)], [MLMStats(4.0, 2, 0, 2.0, 1, 0)], [None]),
+    (BracketF1, [TREE], [CROSSING], [[TREE]]),
+    (SpanF1, [[("A", 0, 2)]], [[("A", 0, 1)]], [[[("A", 0, 2)]]]),
+    (AttachmentScores, ARCS, [([2, 0], ["obj", "root"])], [ARCS]),
     (
-        lambda: Tagging(("pos", "ner")),
+        lambda: TagAccuracy(("pos", "ner")),
         [[("N", "V"), ("O", "O")]],
         [[("V", "N"), ("A", "A")]],
         [[[("N", "V"), ("O", "O")]], [[True, False]]],
     ),
-    (lambda: NodeLabels(5, 2), NODES[0], 4 - NODES[0], NODES),
+    (lambda: NodeAccuracy(5, 2), NODES[0], 4 - NODES[0], NODES),
 ]  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def test_good_predictions_beat_poor_ones_in_the_declared_direction(make, good, p
     for predicted in (good, poor):
         metric = make()
         metric.add(predicted, *rest)
-        values.append(metric.figures(resamples=0))
+        values.append(metric.compute(resamples=0))
     assert values[0]
     for name, value in values[0].items():
         gain = value.value - values[1][name].value
@@ -77,19 +78,19 @@ def test_good_predictions_beat_poor_ones_in_the_declared_direction(make, good, p
 
 
 def test_perplexity_of_a_backward_model_falls_too():
-    metric = TextCosts()
-    metric.back = TextCosts()
+    metric = LMMetric()
+    metric.back = LMMetric()
     for one in (metric, metric.back):
-        one.add([Cost(2.0, 5)], [Size(5, 20)])
+        one.add([TextCost(2.0, 5)], [TextSize(5, 20)])
     assert lower_is_better("backward_perplexity")
-    assert all(map(lower_is_better, metric.figures(resamples=0)))
+    assert all(map(lower_is_better, metric.compute(resamples=0)))
 
 
 @pytest.mark.parametrize("column", ["wrong", "missing", "pos"])
 def test_accuracy_of_a_column_named_like_an_error_still_rises(column):
     task = Tag([column])
-    metric = Tagging((column,))
+    metric = TagAccuracy((column,))
     metric.add([[("N", "V")]], [[("N", "V")]])
     assert task.metric == metric_name(column)
-    assert task.metric in metric.figures(resamples=0)
-    assert not any(map(lower_is_better, metric.figures(resamples=0)))
+    assert task.metric in metric.compute(resamples=0)
+    assert not any(map(lower_is_better, metric.compute(resamples=0)))

@@ -17,7 +17,7 @@ from weft.config import recipe
 from weft.decode.search.allowed_phrases import AllowedPhrases
 from weft.errors import UserError
 from weft.predict.generate import Generator, generate
-from weft.tokens.streaming_decoder import BROKEN
+from weft.tokens.streaming_decoder import REPLACEMENT
 
 SMALL = {
     "tokenizer": {"kind": "word"}, "train.epochs": 1, "train.batch_size": 5, "train.patience": 0,
@@ -79,9 +79,9 @@ def test_probabilities_are_those_of_the_text(models, name, prompt):
     assert size >= 1
     if one.ended:
         assert found.table[-size:, 0].tolist() == [token.id for token in one.tokens]
-        wanted = found.chances[-size:, 0]
+        wanted = found.probs[-size:, 0]
     else:
-        wanted = found.chances[-size - 1 : -1, 0]  # without the end that did not come
+        wanted = found.probs[-size - 1 : -1, 0]  # without the end that did not come
     assert np.allclose([token.probability for token in one.tokens], wanted, rtol=1e-4)
     assert one.text == "".join(token.text for token in one.tokens)
     assert one.whole.startswith(prompt)
@@ -157,7 +157,7 @@ def test_characters_are_whole_wherever_the_limit_falls(models):
         ids = [*writer.tokenizer.ids(["ab "])[0], *(token.id for token in one.tokens)]
         whole = writer.tokenizer.decode(id for id in ids if id < len(writer.tokenizer))
         assert one.whole == whole
-        assert BROKEN in whole or not any(BROKEN in piece.text for piece in pieces)
+        assert REPLACEMENT in whole or not any(REPLACEMENT in piece.text for piece in pieces)
         waited += sum(not piece.text for piece in pieces[:-1])
     assert waited > 31
 

@@ -13,7 +13,7 @@ from weft.errors import UserError
 from weft.predict.neural import make_indexer
 from weft.run import train
 from weft.run.data import Data, validate
-from weft.tokens.truncate import CHARACTERS, cut_text
+from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, shorten_text
 from weft.tokens.word import Word
 
 LONG = "the film was good " * 70  # 1,260 characters
@@ -38,8 +38,10 @@ def test_a_long_text_is_read_in_part_in_training_and_predicting(tmp_path, name):
 
 
 def test_the_default_is_a_book_or_so():
-    assert Data().max_characters == CHARACTERS == 100_000
-    assert inspect.signature(make_indexer).parameters["characters"].default == CHARACTERS
+    assert Data().max_characters == DEFAULT_MAX_CHARACTERS == 100_000
+    assert (
+        inspect.signature(make_indexer).parameters["characters"].default == DEFAULT_MAX_CHARACTERS
+    )
     with pytest.raises(
         UserError, match=r"data\.max_characters should be 0 \(no limit\) or more, got -1"
     ):
@@ -72,11 +74,11 @@ def test_places_are_those_of_the_whole_text(policy):
 
 
 def test_a_text_that_may_not_be_cut():
-    assert cut_text("a" * 7, 7, "error") == ("a" * 7, 0, 0)
+    assert shorten_text("a" * 7, 7, "error") == ("a" * 7, 0, 0)
     with pytest.raises(
         UserError, match=r"a\.txt:3 has 8 characters, the limit is 7\. Set data\.tr"
     ):
-        cut_text("a" * 8, 7, "error", "a.txt:3")
+        shorten_text("a" * 8, 7, "error", "a.txt:3")
 
 
 def test_a_text_of_many_words_is_tagged_in_stretches():

@@ -12,7 +12,7 @@ from weft.predict.neural import NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor
 from weft.run.train import resolve_config
 from weft.runtime import select_runtime
-from weft.tasks.task import built
+from weft.tasks.task import build_task
 
 TEXTS = ["a small boat on the river", "boat", "the bank of the river is steep and green"]
 
@@ -25,7 +25,7 @@ def saved(folder, embedder):
     )  # fmt: skip
     full = resolve_config(config)
     words = weft.registry.build("tokenizer", full["tokenizer"]).train(TEXTS)
-    task = built(full)
+    task = build_task(full)
     space = task.load_space({})
     model = weft.Model(full, vocabulary_size=len(words), outputs=space.size)
     engine = NeuralEngine(model, make_indexer(model, words, 64, "head"), select_runtime("cpu"))

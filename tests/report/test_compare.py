@@ -122,7 +122,7 @@ def test_the_chosen_model_is_saved_and_measures_the_same(files, tmp_path):
     out = tmp_path / "out"
     rows = run(files, out, quiet=True)
     measure = evaluate(load(out / "model"), read(files[1]))
-    assert measure.figures()["accuracy"].value == rows[0].values[0]
+    assert measure.compute()["accuracy"].value == rows[0].values[0]
 
 
 def test_the_page_is_whole_and_safe(files, tmp_path):
@@ -313,7 +313,7 @@ def test_without_a_test_file_a_share_is_cut_and_written(files, tmp_path):
     answers = (out / "trials" / "tfidf-1" / "predictions.jsonl").read_text()
     assert len(answers.splitlines()) == 8  # a fifth of 41
     measure = evaluate(load(out / "model"), read(out / "test.jsonl"))
-    assert measure.figures()["accuracy"].value == rows[0].values[0]
+    assert measure.compute()["accuracy"].value == rows[0].values[0]
 
 
 def test_numbers_with_fractions_are_a_regression(tmp_path):

@@ -41,7 +41,7 @@ def test_writers_are_compared_from_files_to_page(tmp_path):
     # The test part is two files, on which the chosen model measures the same again.
     examples = list(read_parallel(out / "test.src", out / "test.tgt"))
     assert 5 <= len(examples) <= 20
-    figures = evaluate(load(out / "model"), examples).figures(resamples=0)
+    figures = evaluate(load(out / "model"), examples).compute(resamples=0)
     names = {r.recipe: r.values[0] for r in rows}
     assert figures["bleu"].value in [pytest.approx(value) for value in names.values()]
     page = (out / "report.html").read_text()

@@ -44,7 +44,7 @@ def test_recipes_for_tags_are_rows_with_their_figures(tagged):
     assert rows[0].p is None
     assert 0 < rows[1].p <= 1
     measure = evaluate(load(out / "model"), read(out / "test.conllu"))
-    found = measure.figures()["upos"].value
+    found = measure.compute()["upos"].value
     assert any(found == pytest.approx(value) for row in rows for value in row.values)
 
 
@@ -191,9 +191,9 @@ def test_seeds_differ_and_chance_is_over_sentences():
     assert paired_ratios(a, a) == 1.0
     assert paired_ratios(same, a) == 1.0  # the same sums
     # As `paired` where every sentence counts the same.
-    from weft.metrics.bootstrap import paired
+    from weft.metrics.bootstrap import paired_bootstrap
 
     x, y = rng.random(53) < 0.7, rng.random(53) < 0.5
     ones = np.full(53, 3.0)
     p = paired_ratios(np.stack([3.0 * x, ones], 1), np.stack([3.0 * y, ones], 1))
-    assert p == pytest.approx(paired(x, y), abs=0.01)
+    assert p == pytest.approx(paired_bootstrap(x, y), abs=0.01)

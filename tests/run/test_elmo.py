@@ -66,20 +66,20 @@ def test_what_it_costs_from_the_end_is_what_the_words_turned_cost(elmo):
     texts = ["the cat sees a dog .", "A dog hears some zebra .", "her horse"]
     found = out.predictor.engine.score_backward(texts)
     head, space = out.predictor.engine.model.head, out.predictor.space
-    rows = space.spelled(texts, head.pieces, head.decoder.widest)
+    rows = space.with_subtokens(texts, head.pieces, head.decoder.widest)
     whole = np.concatenate([head.bos_row, *rows])[::-1].copy()  # from the last mark to the first
     given = torch.from_numpy(whole.astype(np.int64))[None]
     with torch.inference_mode():
         read = weft.batch.Padded(given[:, :-1], torch.tensor([len(whole) - 1]))
         scores = head.decoder.words.logits(head.decoder.features(read, back=True))[0]
     chances = scores.softmax(1).gather(1, given[0, 1:, :1])[:, 0].numpy()
-    mine = np.concatenate([one.chances[:, 0] for one in found[::-1]])
+    mine = np.concatenate([one.probs[:, 0] for one in found[::-1]])
     np.testing.assert_allclose(mine, chances, rtol=1e-4)
     ids = np.concatenate([one.table[:, 0] for one in found[::-1]])
     assert np.array_equal(ids, whole[1:, 0])
     measure = evaluate(out.predictor, [Example(text) for text in texts])
     nats = -np.log(chances).sum() / (6 + 6 + 2 + 3)  # words, and the ends of three texts
-    figure = measure.figures(resamples=0)["backward_perplexity"]
+    figure = measure.compute(resamples=0)["backward_perplexity"]
     assert figure.value == pytest.approx(float(np.exp(nats)), rel=1e-4)
 
 

@@ -22,7 +22,7 @@ from weft.run.data import Data, example_source
 from weft.run.lm_data import few_updates_note
 from weft.run.split import from_files
 from weft.runtime import select_runtime
-from weft.tasks.language import Language
+from weft.tasks.language import LanguageModelling
 from weft.text.example import Example, Tally
 from weft.train import checkpoint, loop
 from weft.train.loop import TrainState, fit
@@ -94,7 +94,7 @@ def test_what_is_measured_in_training_is_what_evaluate_measures(tmp_path):
     out = trained("lstm-lm", tmp_path)
     data = Data(train=str(tmp_path / "train.txt"))
     splits = from_files(data, mode="texts")
-    got = evaluate(out.predictor, splits.dev()).figures(resamples=0)
+    got = evaluate(out.predictor, splits.dev()).compute(resamples=0)
     lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
     last = [json.loads(line) for line in lines if "dev_perplexity" in line]
     best = min(row["dev_perplexity"] for row in last)
@@ -131,10 +131,10 @@ def test_characters_of_a_running_text(tmp_path):
     assert len(answer.parts) == 7  # nothing ends it
     again = load(tmp_path / "run", device="cpu")
     rows = list(example_source(Data(), str(tmp_path / "train.txt"), mode="running")())
-    found = evaluate(again, rows).figures(resamples=0)
+    found = evaluate(again, rows).compute(resamples=0)
     assert found["bits_per_character"].n == 120
     text = (tmp_path / "train.txt").read_text("utf-8")
-    logp = [np.log(f.chances).sum() for f in again.engine.likelihoods([text])]
+    logp = [np.log(f.probs).sum() for f in again.engine.likelihoods([text])]
     bits = -sum(logp) / np.log(2) / len(text)
     assert found["bits_per_character"].value == pytest.approx(bits, rel=1e-5)
 
@@ -186,7 +186,9 @@ def updates(model, settings, pieces=1):
     trainee = TrainState.fresh(model, settings)
     trainee.pieces = pieces
     batches = LMLoader(stream(), rows=3, window=4, seed=1, epochs=settings.epochs, in_order=True)
-    return list(fit(trainee, Language(), batches, settings, select_runtime("cpu"))), trainee
+    return list(
+        fit(trainee, LanguageModelling(), batches, settings, select_runtime("cpu"))
+    ), trainee
 
 
 def same(one, other):
@@ -302,7 +304,7 @@ def test_blank_and_unknown_texts_are_told(tmp_path):
         evaluate(out.predictor, [])
     measure = evaluate(out.predictor, [Example("xyzzy plugh")])
     with pytest.raises(UserError, match="None of the 2 tokens to measure on is known"):
-        measure.figures()
+        measure.compute()
 
 
 def test_a_loss_that_is_not_finite_names_the_lines(tmp_path):

@@ -108,7 +108,7 @@ def test_what_is_measured_in_training_is_what_evaluate_measures(learned):
     dev = from_files(data, mode="documents").dev
     again = load(folder / "run", device="cpu")
     for predictor in (out.predictor, again):
-        got = evaluate(predictor, dev()).figures(resamples=0)
+        got = evaluate(predictor, dev()).compute(resamples=0)
         for name, figure in out.figures["dev"].items():
             assert got[name].value == pytest.approx(figure.value, rel=1e-5), name
             assert figure.n == 40  # the last tenth of 400 documents

@@ -11,7 +11,7 @@ from tests.fixtures.command import fails, ok, says, train
 from tests.run.test_train import jsonl, settings, source
 from weft.batch import TokenStore
 from weft.explain import explain
-from weft.explain.run import study
+from weft.explain.run import run_explain
 from weft.model import Model
 from weft.predict.neural import make_indexer
 from weft.predict.predictor import load
@@ -156,8 +156,8 @@ def test_words_of_both_texts_are_weighed(towers, method):
 
 def test_methods_are_compared_on_pairs(towers):
     predictor = load(towers, device="cpu")
-    seen = study(predictor, pairs()[:3])
-    assert list(seen.explained) == list(seen.faithful)
+    seen = run_explain(predictor, pairs()[:3])
+    assert list(seen.explanations) == list(seen.faithfulness)
     assert len(seen.first) == 3
 
 

@@ -226,7 +226,7 @@ def test_with_a_parser_trees_grow_from_plain_text(tmp_path):
 def test_measures_are_those_of_the_whole_file(tmp_path):
     file = sentiment(tmp_path / "a.txt", 30)
     out = trained("tree-rnn", file, tmp_path / "run", **{**NODES, "train.epochs": 1})
-    found = evaluate(out.predictor, read(file)).figures(resamples=0)
+    found = evaluate(out.predictor, read(file)).compute(resamples=0)
     assert found["root"].n == 30
     assert found["nodes"].n == 30 * 7
     rows = (tmp_path / "run/predictions.jsonl").read_text("utf-8").splitlines()

@@ -65,7 +65,7 @@ def test_attention_learns_to_turn_words_round(tmp_path):
     assert 0.5 < said[0].score <= 1
     assert len(said[0].scores) == 4  # three words and the end
     found = evaluate(predictor, read_parallel(tmp_path / "train.src", tmp_path / "train.tgt"))
-    assert found.figures(resamples=0)["bleu"].n == 150
+    assert found.compute(resamples=0)["bleu"].n == 150
 
 
 @pytest.mark.parametrize("name", ["seq2seq", "seq2seq-every-step", "seq2seq-transformer"])

@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft.config import recipe
 from weft.errors import UserError
-from weft.explain.run import study
+from weft.explain.run import run_explain
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.run.data import Data, example_source
@@ -214,7 +214,7 @@ def test_vectors_are_read(tmp_path):
     looked = next(line for line in shown if line.startswith("right  "))
     assert looked.split()[-1] in ("1", "2")  # the number of a vector
     with pytest.raises(UserError, match="There is no method to weigh words"):
-        study(predictor, [Example(f"{tmp_path}/two.npz:a")], method="occlusion")
+        run_explain(predictor, [Example(f"{tmp_path}/two.npz:a")], method="occlusion")
     with pytest.raises(UserError, match="text 2: vectors of 4 numbers; this model reads"):
         predictor([given, np.ones((2, 4))])
     with pytest.raises(UserError, match="text 1: vector 1 of the matrix is not finite"):

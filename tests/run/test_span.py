@@ -17,7 +17,7 @@ from weft.predict.evaluate import evaluate, gold_annotation
 from weft.report.compare import compare
 from weft.run.data import Data, unused_second_text
 from weft.run.split import apply_holdout, choose_holdout, cross_validation_splits, from_files
-from weft.tasks.extractive_qa import marked
+from weft.tasks.extractive_qa import annotate_passage
 from weft.text.example import GoldAnswers
 from weft.text.read import read
 
@@ -87,7 +87,7 @@ def bidaf(tmp_path_factory):
 def test_bidaf_learns_and_is_loaded_again(bidaf):
     predictor = load(bidaf / "run")
     examples = list(read(bidaf / "train.json"))
-    figures = evaluate(predictor, examples).figures(resamples=10)
+    figures = evaluate(predictor, examples).compute(resamples=10)
     assert figures["em"].value > 0.9
     assert figures["f1"].n == 23
     assert predictor.config["task"]["no_answer"] is False
@@ -154,7 +154,7 @@ def test_pages_count_answers_as_the_measure_does(bidaf):
         replace(e, label=GoldAnswers((*e.label.texts, e.other[:20]), (*e.label.starts, 0)))
         for e in read(bidaf / "train.json")
     ]
-    figures = evaluate(predictor, examples).figures(resamples=0)
+    figures = evaluate(predictor, examples).compute(resamples=0)
     answers = predictor([(e.text, e.other) for e in examples])
     pairs = [
         (answer.structure, gold_annotation(predictor, example, answer))
@@ -163,10 +163,10 @@ def test_pages_count_answers_as_the_measure_does(bidaf):
     for metric in ("em", "f1"):
         shares = [share(*pair, metric)[0] for pair in pairs]
         assert sum(shares) / len(shares) == pytest.approx(figures[metric].value)
-    none = marked("Oslo.")
+    none = annotate_passage("Oslo.")
     assert share(none, none) == (1.0, 1.0)
-    assert judged(none, marked("Oslo.", (0, 4))).cells == [("answer", "no answer")]
-    wrong = judged(marked("Oslo, Lima", (0, 4)), marked("Oslo, Lima", (6, 10)))
+    assert judged(none, annotate_passage("Oslo.", (0, 4))).cells == [("answer", "no answer")]
+    wrong = judged(annotate_passage("Oslo, Lima", (0, 4)), annotate_passage("Oslo, Lima", (6, 10)))
     assert (wrong.right, wrong.cells) == ([], [("answer", "(another answer)")])
     assert fitting(examples) == ("span",)
 
@@ -279,7 +279,7 @@ def test_questions_of_a_table_are_compared_as_questions(tmp_path):
     page = (out / "report.html").read_text()
     assert f"<b>{len(test)}</b> test questions</li>" in page
     assert "How long the questions with their passages are" in page
-    figures = evaluate(load(out / "model"), test).figures(resamples=0)
+    figures = evaluate(load(out / "model"), test).compute(resamples=0)
     assert figures["f1"].value == pytest.approx(row.values[0])
 
 

@@ -133,7 +133,7 @@ def test_a_tag_that_training_never_saw_is_wrong_and_no_error(tmp_path):
     from weft.predict.evaluate import evaluate
 
     measure = evaluate(outcome.predictor, read(tmp_path / "b.conllu"))
-    assert measure.figures()["upos"].value == pytest.approx(5 / 6)
+    assert measure.compute()["upos"].value == pytest.approx(5 / 6)
     assert measure.tagging.confusion("upos")["SYM", "PUNCT"] == 60
 
 

@@ -12,7 +12,7 @@ from weft.errors import UserError
 from weft.report.pages.tune import page, sentence
 from weft.run.data import Data
 from weft.run.text_scores import compare_systems, content_digests, sentence_measure
-from weft.tasks.language import Language
+from weft.tasks.language import LanguageModelling
 from weft.tasks.seq2seq import Seq2Seq
 from weft.tune import tune
 from weft.tune.search import _make_spec
@@ -43,7 +43,7 @@ def test_seeds_together_are_the_corpus_of_all_their_answers(metric):
     right = [row["label"] for rows in seeds for row in rows]
     corpus = sacrebleu.corpus_bleu if metric == "bleu" else sacrebleu.corpus_chrf
     assert found.n == 41
-    assert found.figures(resamples=0)[metric].value == pytest.approx(corpus(said, [right]).score)
+    assert found.compute(resamples=0)[metric].value == pytest.approx(corpus(said, [right]).score)
 
 
 def test_a_large_gap_is_no_chance_and_none_is_one():
@@ -69,12 +69,12 @@ def test_language_models_are_paired_by_words_whatever_their_tokens():
               for t, n in zip(texts, words, strict=True)]  # fmt: skip
     fine = [{"text": t, "label": None, "value": math.exp(1.0), "tokens": 2 * n}
             for t, n in zip(texts, words, strict=True)]  # fmt: skip
-    found = compare_systems(Language(), "perplexity", [coarse], [fine])
+    found = compare_systems(LanguageModelling(), "perplexity", [coarse], [fine])
     assert found.first == pytest.approx(2.0)
     assert found.second == pytest.approx(2.0)
     assert found.p == pytest.approx(1.0)
     worse = [{**row, "value": row["value"] * 1.5} for row in coarse]
-    assert compare_systems(Language(), "perplexity", [coarse], [worse]).p < 0.01
+    assert compare_systems(LanguageModelling(), "perplexity", [coarse], [worse]).p < 0.01
 
 
 def test_another_target_is_other_data(tmp_path):

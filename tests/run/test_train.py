@@ -14,7 +14,7 @@ from weft.run import Splits, train
 from weft.run.data import near_duplicate_labels
 from weft.run.folder import RUN_FILES
 from weft.run.train import StopTraining
-from weft.tasks.classify import Classes
+from weft.tasks.classify import ClassSpace
 from weft.text.example import Example
 from weft.train.logger import RunLogger
 
@@ -113,10 +113,10 @@ def test_evaluations_come_as_often_as_asked_and_at_the_end(tmp_path, every, epoc
 
 
 def test_labels_that_differ_in_case_or_spaces_are_told_of():
-    told = near_duplicate_labels(Classes(("Neg", "neg", "other", "pos", "pos ")))
+    told = near_duplicate_labels(ClassSpace(("Neg", "neg", "other", "pos", "pos ")))
     assert "'Neg' and 'neg', 'pos' and 'pos ' differ only in case, spaces or Unicode form" in told
     assert "weft check FILE --fix" in told
-    assert near_duplicate_labels(Classes(("neg", "pos"))) == ""
+    assert near_duplicate_labels(ClassSpace(("neg", "pos"))) == ""
     assert near_duplicate_labels(object()) == ""  # a number has no labels
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from weft.errors import UserError
 from weft.registry import build, parts
-from weft.tasks.classify import Classes, Classify, best_threshold
+from weft.tasks.classify import Classify, ClassSpace, best_threshold
 from weft.text.example import CharSpans, Example, GoldAnswers
 
 
@@ -55,7 +55,7 @@ def test_labels_are_sorted_and_numbers_by_value() -> None:
 
 
 def test_space_survives_json() -> None:
-    space = Classes(("a", "b"), 0.25)
+    space = ClassSpace(("a", "b"), 0.25)
     assert Classify().load_space(space.to_json()) == space
 
 
@@ -80,7 +80,7 @@ def test_no_labels_at_all_names_the_file_and_asks_for_the_column() -> None:
 def test_a_missing_label_is_found_with_its_line() -> None:
     found = complaint(lambda: Classify().space(examples("a", None, "b")))
     assert found.startswith("train.csv:3: no label. Add it, remove the row")
-    space = Classes(("a", "b"))
+    space = ClassSpace(("a", "b"))
     assert complaint(lambda: Classify().target(examples("")[0], space)).startswith(
         "train.csv:2: no"
     )
@@ -103,7 +103,7 @@ def test_what_is_said_of_a_part_of_the_text_is_no_class() -> None:
 
 
 def test_a_label_not_seen_in_training() -> None:
-    space = Classes(("negative", "positive"))
+    space = ClassSpace(("negative", "positive"))
     found = complaint(
         lambda: Classify().target(Example("x", "postive", file="d.csv", line=7), space)
     )
@@ -112,7 +112,7 @@ def test_a_label_not_seen_in_training() -> None:
         "Known: negative, positive. Correct it, add it to the training file, or pass "
         "--on-bad-row skip to leave such rows out."
     )
-    many = Classes(tuple(f"c{i:02}" for i in range(23)))
+    many = ClassSpace(tuple(f"c{i:02}" for i in range(23)))
     found = complaint(lambda: Classify().target(Example("x", "zzz"), many))
     assert found.startswith("input: label 'zzz' was not seen in training. Known: c00, c01")
     assert "c19, … (3 more). Correct it, " in found
@@ -132,7 +132,7 @@ def test_smoothing_out_of_range() -> None:
 
 
 def test_targets() -> None:
-    space = Classes(("a", "b", "c"))
+    space = ClassSpace(("a", "b", "c"))
     assert Classify().target(Example("x", "b"), space) == 1
     several = Classify(multi_label=True)
     np.testing.assert_array_equal(several.target(Example("x", ("c", "a")), space), [1, 0, 1])
@@ -163,7 +163,7 @@ def test_loss_is_a_sum_over_texts(smoothing: float) -> None:
 
 
 def test_answers_are_softmax_probabilities_even_for_huge_scores() -> None:
-    task, space = Classify(), Classes(("a", "b", "c"))
+    task, space = Classify(), ClassSpace(("a", "b", "c"))
     scores = np.array([[1.0, 3.0, 2.0], [1e4, -1e4, 0.0]], dtype=np.float32)
     first, second = task.answers(scores, space)
     wanted = torch.tensor(scores[0], dtype=torch.float64).softmax(-1)
@@ -172,11 +172,11 @@ def test_answers_are_softmax_probabilities_even_for_huge_scores() -> None:
     assert first.scores == pytest.approx(wanted.tolist(), abs=1e-12)
     assert second.value == "a"
     assert second.score == 1.0
-    np.testing.assert_array_equal(task.predicted(scores, space), [1, 0])
+    np.testing.assert_array_equal(task.predict_targets(scores, space), [1, 0])
 
 
 def test_several_answers_come_most_probable_first_and_may_be_none() -> None:
-    task, space = Classify(multi_label=True), Classes(("a", "b", "c"), threshold=0.4)
+    task, space = Classify(multi_label=True), ClassSpace(("a", "b", "c"), threshold=0.4)
     scores = np.log(np.array([[0.5, 0.1, 0.9], [0.1, 0.2, 0.3]]))
     scores -= np.log1p(-np.exp(scores))  # logits of these probabilities
     first, second = task.answers(scores, space)
@@ -185,7 +185,7 @@ def test_several_answers_come_most_probable_first_and_may_be_none() -> None:
     assert second.value == ()
     assert second.score == pytest.approx(0.9 * 0.8 * 0.7)
     assert first.scores == pytest.approx((0.5, 0.1, 0.9))
-    np.testing.assert_array_equal(task.predicted(scores, space), [[1, 0, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(task.predict_targets(scores, space), [[1, 0, 1], [0, 0, 0]])
     with np.errstate(over="raise", divide="raise", invalid="raise"):
         assert task.answers(np.array([[1e4, -1e4, 0.0]]), space)[0].value == ("a", "c")
 
@@ -206,28 +206,28 @@ def test_the_tuned_threshold_is_the_best_there_is(rows: list[tuple[int, bool]]) 
 
 
 def test_tuning_moves_the_threshold_only_for_several_labels() -> None:
-    space = Classes(("a", "b"))
+    space = ClassSpace(("a", "b"))
     scores = np.array([[-1.0, -3.0], [-3.0, -1.0], [-1.0, -3.0]])
     targets = np.array([[1, 0], [0, 1], [1, 0]])
     task = Classify(multi_label=True)
     tuned = task.tune(scores, targets, space)
     assert tuned.threshold < 0.3
     assert tuned.entries == space.entries
-    np.testing.assert_array_equal(task.predicted(scores, tuned), targets)
+    np.testing.assert_array_equal(task.predict_targets(scores, tuned), targets)
     assert task.tune(scores, 0 * targets, space) == space
     assert Classify().tune(scores, np.array([0, 1, 0]), space) == space
 
 
 def test_measure_takes_predictions_and_targets() -> None:
-    space = Classes(("a", "b"))
+    space = ClassSpace(("a", "b"))
     one, several = Classify(), Classify(multi_label=True)
     scores = np.array([[2.0, -1.0], [1.0, -2.0], [-1.0, 4.0]])
-    measure = one.measure(space)
-    measure.add(one.predicted(scores, space), np.array([0, 1, 1]))
-    assert measure.figures()[one.metric].value == pytest.approx(2 / 3)
-    measure = several.measure(space)
-    measure.add(several.predicted(scores, space), np.array([[1, 0], [1, 1], [0, 1]]))
-    assert measure.figures()[several.metric].value == pytest.approx(6 / 7)
+    measure = one.build_metric(space)
+    measure.add(one.predict_targets(scores, space), np.array([0, 1, 1]))
+    assert measure.compute()[one.metric].value == pytest.approx(2 / 3)
+    measure = several.build_metric(space)
+    measure.add(several.predict_targets(scores, space), np.array([[1, 0], [1, 1], [0, 1]]))
+    assert measure.compute()[several.metric].value == pytest.approx(6 / 7)
 
 
 def test_tasks_and_classic_models_need_no_torch() -> None:

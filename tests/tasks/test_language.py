@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 
 from weft.errors import UserError
-from weft.metrics.perplexity import Cost, Size
-from weft.tasks.annotation import Found
-from weft.tasks.language import Language, cost
+from weft.metrics.perplexity import TextCost, TextSize
+from weft.tasks.annotation import Decoded
+from weft.tasks.language import LanguageModelling, sum_cost
 from weft.text.example import Example
 
 LINES = [Example("the cat sat."), Example("the dog"), Example("a cat")]
 
 
 def learned(tokenizer, **settings):
-    task = Language(tokenizer=tokenizer, **settings)
+    task = LanguageModelling(tokenizer=tokenizer, **settings)
     return task, task.space(LINES)
 
 
 def found(chances, ids=None):
     ids = np.arange(2, 2 + len(chances)) if ids is None else np.array(ids)
-    return Found(ids[:, None], np.array(chances, float).reshape(-1, 1))
+    return Decoded(ids[:, None], np.array(chances, float).reshape(-1, 1))
 
 
 def test_a_text_begins_where_one_has_ended():
@@ -37,7 +37,7 @@ def test_a_text_begins_where_one_has_ended():
 
 
 def test_running_text_begins_behind_a_line_break_and_does_not_end():
-    task = Language(tokenizer={"kind": "character"}, lines=False)
+    task = LanguageModelling(tokenizer={"kind": "character"}, lines=False)
     space = task.space([Example("ab\n"), Example("b a\n")])
     size, first, last = space.size
     assert space.tokenizer.vocabulary[first] == "\n"
@@ -45,7 +45,7 @@ def test_running_text_begins_behind_a_line_break_and_does_not_end():
     (ids,) = space.ids(["ab\n"])
     assert len(ids) == 3
     assert task.metric == "bits_per_character"
-    word = Language(tokenizer={"kind": "word"}, lines=False).space(LINES)
+    word = LanguageModelling(tokenizer={"kind": "word"}, lines=False).space(LINES)
     assert word.size[1] == word.size[2]  # no token is a line break
 
 
@@ -68,9 +68,9 @@ def test_the_space_comes_back():
 
 def test_a_text_costs_what_its_tokens_cost():
     logps = np.log([0.5, 0.25, 0.125, 0.5])
-    got = cost(np.array([5, 1, 4, 9]), logps, last=9)
+    got = sum_cost(np.array([5, 1, 4, 9]), logps, eos_id=9)
     ln2 = math.log(2)
-    wanted = Cost(6 * ln2, 3, ln2, 1, 2 * ln2, 1)
+    wanted = TextCost(6 * ln2, 3, ln2, 1, 2 * ln2, 1)
     assert astuple(got) == pytest.approx(astuple(wanted))
 
 
@@ -78,11 +78,11 @@ def test_figures_are_per_word_token_and_character():
     task, space = learned({"kind": "word"})
     last = space.size[2]
     said = [found([0.5, 0.5, 0.5], [3, 4, last]), found([0.25, 0.5], [2, last])]
-    measure = task.measure(space)
-    gold = [task.right(Example("the cat")), task.target(Example("a cat sat"), space)]
-    assert gold[0] == Size(2, 7)
-    measure.add(task.predicted(said, space), gold)
-    got = measure.figures(resamples=0)
+    measure = task.build_metric(space)
+    gold = [task.find_reference(Example("the cat")), task.target(Example("a cat sat"), space)]
+    assert gold[0] == TextSize(2, 7)
+    measure.add(task.predict_targets(said, space), gold)
+    got = measure.compute(resamples=0)
     nats = 6 * math.log(2)
     assert got["perplexity"].value == pytest.approx(math.exp(nats / 7))  # 5 words and 2 ends
     assert got["token_perplexity"].value == pytest.approx(math.exp(nats / 5))
@@ -91,10 +91,10 @@ def test_figures_are_per_word_token_and_character():
 
 
 def test_line_breaks_are_characters_of_a_running_text():
-    task = Language(lines=False)
-    assert task.right(Example("a b\n")) == Size(2, 4)
-    assert task.right(Example("\n")) == Size(0, 1)
-    assert Language().right(Example("a b\n")) == Size(2, 3)
+    task = LanguageModelling(lines=False)
+    assert task.find_reference(Example("a b\n")) == TextSize(2, 4)
+    assert task.find_reference(Example("\n")) == TextSize(0, 1)
+    assert LanguageModelling().find_reference(Example("a b\n")) == TextSize(2, 3)
 
 
 def test_an_answer_is_the_perplexity_of_a_text():
@@ -107,10 +107,12 @@ def test_an_answer_is_the_perplexity_of_a_text():
 
 def test_only_unknown_words_are_told():
     task, space = learned({"kind": "word"})
-    measure = task.measure(space)
-    measure.add(task.predicted([found([0.9, 0.5], [1, space.size[2]])], space), [Size(1, 3)])
+    measure = task.build_metric(space)
+    measure.add(
+        task.predict_targets([found([0.9, 0.5], [1, space.size[2]])], space), [TextSize(1, 3)]
+    )
     with pytest.raises(UserError, match="None of the 1 tokens to measure on is known"):
-        measure.figures()
+        measure.compute()
 
 
 @pytest.mark.parametrize(
@@ -124,4 +126,4 @@ def test_only_unknown_words_are_told():
 )
 def test_settings_out_of_range_are_told(settings, message):
     with pytest.raises(UserError, match=message):
-        Language(**settings)
+        LanguageModelling(**settings)

@@ -5,8 +5,8 @@ import pytest
 
 from weft import registry
 from weft.errors import UserError
-from weft.tasks.classify import Classes
-from weft.tasks.regress import Scale
+from weft.tasks.classify import ClassSpace
+from weft.tasks.regress import LabelScale
 from weft.text.example import Example, Tally
 
 KINDS = ["pair-classify", "pair-score"]
@@ -38,17 +38,21 @@ def test_no_agreement_is_no_class():
 def test_classes_are_those_of_classify():
     task = registry.build("task", {"kind": "pair-classify", "label_smoothing": 0.1})
     space = task.space([Example("a", "yes", other="b"), Example("a", "no", other="c")])
-    assert space == Classes(("no", "yes"))
+    assert space == ClassSpace(("no", "yes"))
     assert task.smoothing == 0.1
     assert task.answers(np.array([[0.0, 3.0]]), space)[0].value == "yes"
-    assert set(task.measure(space).figures(resamples=0)) == {"accuracy", "macro_f1", "matthews"}
+    assert set(task.build_metric(space).compute(resamples=0)) == {
+        "accuracy",
+        "macro_f1",
+        "matthews",
+    }
 
 
 def test_scores_keep_their_scale():
     task = registry.build("task", {"kind": "pair-score"})
     examples = [Example("a", str(v), other="b") for v in (1.0, 5.0, 3.0)]
     space = task.space(examples)
-    assert isinstance(space, Scale)
+    assert isinstance(space, LabelScale)
     targets = np.array([[task.target(e, space)] for e in examples])
     assert [a.value for a in task.answers(targets, space)] == pytest.approx([1.0, 5.0, 3.0])
-    assert set(task.measure(space).figures(resamples=0)) == {"pearson", "spearman", "mse"}
+    assert set(task.build_metric(space).compute(resamples=0)) == {"pearson", "spearman", "mse"}

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from weft import registry
 from weft.errors import UserError
 from weft.predict.preprocess import preprocess
-from weft.tasks.regress import Regress, Scale
+from weft.tasks.regress import LabelScale, Regress
 from weft.text.example import Example, Tally
 
 
@@ -48,7 +48,7 @@ def test_scale_is_exact_far_from_zero() -> None:
 
 
 def test_targets_are_standardised_and_answers_come_back() -> None:
-    task, space = Regress(), Scale(3.0, 2.0)
+    task, space = Regress(), LabelScale(3.0, 2.0)
     assert task.target(Example("x", "7"), space) == 2.0
     assert task.target(Example("x", 1.0), space) == -1.0
     (answer,) = task.answers(np.array([[2.0]], dtype=np.float32), space)
@@ -67,12 +67,12 @@ def test_loss_is_the_plain_squared_error_summed() -> None:
 
 
 def test_squared_error_is_in_the_users_unit() -> None:
-    task, space = Regress(), Scale(10.0, 5.0)
+    task, space = Regress(), LabelScale(10.0, 5.0)
     gold = np.array([task.target(e, space) for e in examples("5", "10", "20")])
     scores = np.array([[-1.0], [1.0], [2.0]])  # 5, 15, 20
-    measure = task.measure(space)
-    measure.add(task.predicted(scores, space), gold)
-    found = measure.figures(resamples=0)
+    measure = task.build_metric(space)
+    measure.add(task.predict_targets(scores, space), gold)
+    found = measure.compute(resamples=0)
     assert found["mse"].value == pytest.approx(25 / 3)
     assert found[task.metric].value == pytest.approx(np.corrcoef([5, 15, 20], [5, 10, 20])[0, 1])
 
@@ -103,7 +103,7 @@ def test_missing_and_constant_labels() -> None:
     assert complaint(lambda: Regress().space(examples("1", "", "2"))).startswith(
         "sts.tsv:2: no num"
     )
-    assert complaint(lambda: Regress().target(examples(None)[0], Scale(0, 1))).startswith(
+    assert complaint(lambda: Regress().target(examples(None)[0], LabelScale(0, 1))).startswith(
         "sts.tsv:1"
     )
     constant = complaint(lambda: Regress().space(examples("0.1", "0.1", "0.1")))

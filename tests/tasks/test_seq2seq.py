@@ -5,8 +5,8 @@ import pytest
 
 from weft import registry
 from weft.errors import UserError
-from weft.tasks.annotation import Found
-from weft.tasks.text_metrics import MAIN, Right, TextMeasure
+from weft.tasks.annotation import Decoded
+from weft.tasks.text_metrics import MAIN_METRICS, GoldTexts, TextMetrics
 from weft.text.example import Example, GoldAnswers, Tally
 
 WORD = {"kind": "word", "lowercase": False}
@@ -59,7 +59,7 @@ def test_copied_words_have_ids_and_are_written_back():
     known = {word: i for i, word in enumerate(space.tokenizer.vocabulary)}
     ids = made.target(example, space)[:, 0].tolist()
     assert ids == [size + 1, known["the"], 1, size, last]  # Kex is nowhere in the source
-    found = Found(np.array(ids)[:, None], np.ones((5, 1)), words=("Zork", "Bo"))
+    found = Decoded(np.array(ids)[:, None], np.ones((5, 1)), words=("Zork", "Bo"))
     assert made.answers([found], space)[0].value == "Bo the <unk> Zork"
 
 
@@ -83,8 +83,8 @@ def test_records_are_linear_and_values_come_back(kind, shared):
     assert space.slots == ("name", "food", "near")
     for example in ready[:2]:
         target = made.target(example, space)
-        found = Found(target, np.ones(target.shape), fields=example.fields)
-        said = made.predicted([found], space)[0]
+        found = Decoded(target, np.ones(target.shape), fields=example.fields)
+        said = made.predict_targets([found], space)[0]
         assert said.replace(" .", ".") == example.label
     again = made.load_space(space.to_json())
     assert (again.slots, again.hidden, again.size) == (space.slots, space.hidden, space.size)
@@ -94,7 +94,7 @@ def test_slots_that_were_never_met_are_told():
     made = task(record=True)
     _, space = learned(made, RECORDS)
     with pytest.raises(UserError, match=r"text 3: unknown slot 'foo'\. .*Known: food, name, near"):
-        made.given("name[A], foo[b]", space, "text 3")
+        made.model_input("name[A], foo[b]", space, "text 3")
     strange = made.prepare(Example("foo[b]", "b", file="b.csv", line=5), Tally())
     with pytest.raises(UserError, match=r"b\.csv:5: unknown slot 'foo'"):
         made.target(strange, space)
@@ -104,35 +104,35 @@ def test_slots_that_were_never_met_are_told():
 
 def test_equal_sources_are_measured_together():
     rows = [Example("a", "x"), Example("b", "y"), Example("a", ("z", "w")), Example("a", "x")]
-    assert list(task().together(rows)) == rows
-    found = list(task(grouped=True).together(rows))
+    assert list(task().group_references(rows)) == rows
+    found = list(task(grouped=True).group_references(rows))
     assert [(e.text, e.label) for e in found] == [("a", ("x", "z", "w", "x")), ("b", "y")]
 
 
 def test_every_reference_is_a_lesson_or_only_the_first():
     example = Example("a", ("x", "y"))
-    assert [e.label for e in task().lessons(example)] == ["x", "y"]
-    assert [e.label for e in task(references="first").lessons(example)] == ["x"]
-    assert task().right(example) == ("x", "y")
+    assert [e.label for e in task().training_instances(example)] == ["x", "y"]
+    assert [e.label for e in task(references="first").training_instances(example)] == ["x"]
+    assert task().find_reference(example) == ("x", "y")
     assert "y" in task().space([example]).tokenizer.vocabulary
     assert "y" not in task(references="first").space([example]).tokenizer.vocabulary
 
 
-@pytest.mark.parametrize("name", sorted(MAIN))
+@pytest.mark.parametrize("name", sorted(MAIN_METRICS))
 def test_every_measure_has_the_figure_it_is_judged_by(name):
     record = name in ("slots", "restaurants")
     made = task(metrics=[name], record=record)
     space = None if record else made.space([Example("a", "b")])
-    measure = made.measure(space)
-    measure.add(["the Bar has pie"], [Right(("the Bar has pie",), {"name": "Bar"})])
-    assert made.metric in measure.figures(resamples=0)
-    assert measure.figures(resamples=0)[made.metric].n == 1
+    measure = made.build_metric(space)
+    measure.add(["the Bar has pie"], [GoldTexts(("the Bar has pie",), {"name": "Bar"})])
+    assert made.metric in measure.compute(resamples=0)
+    assert measure.compute(resamples=0)[made.metric].n == 1
 
 
 def test_figures_are_those_of_the_measures():
-    measure = TextMeasure(None, ["bleu", "bleu-lower", "bleu-tokenised", "exact"])
+    measure = TextMetrics(None, ["bleu", "bleu-lower", "bleu-tokenised", "exact"])
     measure.add(["A dog barks loudly."], [("a dog barks loudly.", "x")])
-    found = {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+    found = {name: figure.value for name, figure in measure.compute(resamples=0).items()}
     assert found["bleu_lower"] == pytest.approx(100)
     assert found["bleu_tokenised"] == pytest.approx(100)
     assert found["bleu"] < 80
@@ -144,13 +144,16 @@ def test_figures_are_those_of_the_measures():
 
 
 def test_slot_errors_know_the_names_of_all_records():
-    measure = TextMeasure(None, ["slots"])
-    rights = [Right(("x",), {"name": "Bar"}), Right(("x",), {"name": "Inn", "area": "riverside"})]
+    measure = TextMetrics(None, ["slots"])
+    rights = [
+        GoldTexts(("x",), {"name": "Bar"}),
+        GoldTexts(("x",), {"name": "Inn", "area": "riverside"}),
+    ]
     measure.add(["Inn is fine", "Inn by the riverside"], rights)
-    found = {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+    found = {name: figure.value for name, figure in measure.compute(resamples=0).items()}
     assert found["slot_error"] == pytest.approx(1 / 3)
     assert found["wrong"] == pytest.approx(1 / 3)  # a name of another record
-    other = TextMeasure(None, ["slots"])
+    other = TextMetrics(None, ["slots"])
     other.add(["Bar"], rights[:1])
     measure.merge(other)
     assert measure.n == 3

@@ -5,14 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tokens.test_tokenizer import TEXT, TRAINED
-from weft.tokens.align import token_at, tokens_in, words_of
+from weft.tokens.align import align_to_words, token_at, tokens_in
 
 WORDS = np.array([[0, 5], [6, 11], [11, 12]])  # "Hello world!"
 PIECES = np.array([[0, 3], [3, 5], [6, 7], [7, 11], [11, 12]])
 
 
 def test_by_hand():
-    assert words_of(PIECES, WORDS).tolist() == [0, 0, 1, 1, 2]
+    assert align_to_words(PIECES, WORDS).tolist() == [0, 0, 1, 1, 2]
     assert [token_at(PIECES, i) for i in (0, 2, 3, 5, 10, 11, 12)] == [0, 0, 1, -1, 3, 4, -1]
     assert tokens_in(PIECES, 0, 5) == (0, 2, True)
     assert tokens_in(PIECES, 3, 11) == (1, 4, True)
@@ -23,13 +23,13 @@ def test_by_hand():
 
 
 def test_a_piece_across_words_goes_to_the_one_it_shares_most_with():
-    assert words_of(np.array([[4, 9], [5, 6], [10, 12]]), WORDS).tolist() == [1, -1, 1]
+    assert align_to_words(np.array([[4, 9], [5, 6], [10, 12]]), WORDS).tolist() == [1, -1, 1]
 
 
 def test_nothing_aligns_with_nothing():
     none = np.zeros((0, 2), dtype=np.int32)
-    assert words_of(none, WORDS).tolist() == []
-    assert words_of(PIECES, none).tolist() == [-1] * 5
+    assert align_to_words(none, WORDS).tolist() == []
+    assert align_to_words(PIECES, none).tolist() == [-1] * 5
     assert token_at(none, 0) == -1
     assert tokens_in(none, 0, 3) == (0, 0, False)
 
@@ -60,6 +60,6 @@ def test_every_piece_of_a_word_finds_its_word(text, name):
     text = text.replace("▁", "")  # a space, to sub-words
     words = TRAINED["word"].tokens([text])[0].spans
     pieces = TRAINED[name].tokens([text])[0]
-    found = words_of(pieces.spans, words)
+    found = align_to_words(pieces.spans, words)
     np.testing.assert_array_equal(found >= 0, pieces.words >= 0)
     np.testing.assert_array_equal(found, pieces.words)

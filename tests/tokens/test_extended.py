@@ -16,7 +16,7 @@ def made(kind="word", **options):
 
 def test_strangers_have_ids_in_the_order_they_come():
     tokenizer = made()
-    ((tokens, strangers),) = tokenizer.extended(["the Zork barks Bo zork"], BEYOND)
+    ((tokens, strangers),) = tokenizer.encode_with_oov(["the Zork barks Bo zork"], BEYOND)
     assert strangers == ("zork", "bo")  # as the tokenizer normalises words
     known = dict(zip(tokenizer.vocabulary, range(99), strict=False))
     assert tokens.ids.tolist() == [known["the"], 100, known["barks"], 101, 100]
@@ -24,9 +24,9 @@ def test_strangers_have_ids_in_the_order_they_come():
 
 def test_only_known_strangers_are_found_in_another_text():
     tokenizer = made()
-    ((tokens, _),) = tokenizer.extended(["bo xy zork"], BEYOND, [("zork", "bo")])
+    ((tokens, _),) = tokenizer.encode_with_oov(["bo xy zork"], BEYOND, [("zork", "bo")])
     assert tokens.ids.tolist() == [101, 1, 100]
-    with_none = tokenizer.extended(["bo"], BEYOND, [()])
+    with_none = tokenizer.encode_with_oov(["bo"], BEYOND, [()])
     assert with_none[0][0].ids.tolist() == [1]
 
 
@@ -34,7 +34,7 @@ def test_only_known_strangers_are_found_in_another_text():
 def test_copied_words_are_written(kind, options):
     tokenizer = made(kind, **options)
     text = "the dog é barks"
-    ((tokens, strangers),) = tokenizer.extended([text], BEYOND)
+    ((tokens, strangers),) = tokenizer.encode_with_oov([text], BEYOND)
     assert strangers == ("é",)
     assert tokenizer.decode(tokens.ids, {BEYOND: "é"}) == text
     with pytest.raises(UserError, match="Id 100 is not in this tokenizer"):

@@ -5,25 +5,25 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.tokens.pretokenizer import word_spans, words_of
+from weft.tokens.pretokenizer import split_words, word_spans
 
 
 def test_words_and_places():
-    words, places = words_of("The 3.5 dogs' café—ok?")
+    words, places = split_words("The 3.5 dogs' café—ok?")
     assert words == ("The", "3.5", "dogs", "'", "café", "—", "ok", "?")
     assert places[1:3] == ((4, 7), (8, 12))
-    assert words_of(" \n") == ((), ())
+    assert split_words(" \n") == ((), ())
 
 
 def test_half_a_character_is_a_word_of_its_own():
-    words, places = words_of("a \ud800 b")
+    words, places = split_words("a \ud800 b")
     assert words == ("a", "\ud800", "b")
     assert places == ((0, 1), (2, 3), (4, 5))
 
 
 @given(st.text())
 def test_words_are_the_text_without_its_spaces(text):
-    words, places = words_of(text)
+    words, places = split_words(text)
     assert list(places) == word_spans(text)
     assert all(a < b for a, b in places)
     assert all(b <= c for (_, b), (c, _) in pairwise(places))

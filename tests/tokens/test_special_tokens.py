@@ -5,28 +5,28 @@ from dataclasses import replace
 import numpy as np
 
 from weft.batch.indexer import Indexer
-from weft.tokens.special_tokens import Frame
+from weft.tokens.special_tokens import SpecialTokens
 from weft.tokens.word import Word
 
-BERT = Frame((101,), (102,), (102,))
+BERT = SpecialTokens((101,), (102,), (102,))
 A, B = np.array([7, 8, 9]), np.array([5, 6])
 
 
 def test_two_texts_in_one_frame():
-    ids, second = BERT.put(A, B)
+    ids, second = BERT.wrap(A, B)
     assert ids.tolist() == [101, 7, 8, 9, 102, 5, 6, 102]
     assert ids[second] == 5
-    assert BERT.room(pair=True) == 3
+    assert BERT.num_added(pair=True) == 3
 
 
 def test_two_texts_with_a_frame_each():
     each = replace(BERT, each=True)
-    ids, second = each.put(A, B)
+    ids, second = each.wrap(A, B)
     assert ids.tolist() == [101, 7, 8, 9, 102, 101, 5, 6, 102]
     assert ids[second] == 101
     places = each.spans(np.ones((3, 2)), np.full((2, 2), 2))
     assert places[:, 0].tolist() == [0, 1, 1, 1, 0, 0, 2, 2, 0]
-    assert each.room() == each.room(pair=True) == 2
+    assert each.num_added() == each.num_added(pair=True) == 2
 
 
 def test_the_limit_is_that_of_either_text_where_they_are_read_apart():

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft import registry
-from weft.tokens.streaming_decoder import BROKEN, Spelling
+from weft.tokens.streaming_decoder import REPLACEMENT, StreamingDecoder
 
 TEXTS = [
     "Grüße, the 5 cats aren't here.",
@@ -31,7 +31,7 @@ def tokenizers():
 
 
 def spelled(tokenizer, ids, before=()):
-    spelling = Spelling(tokenizer, before)
+    spelling = StreamingDecoder(tokenizer, before)
     return [*(spelling.add(id) for id in ids), spelling.rest()]
 
 
@@ -42,7 +42,7 @@ def test_what_is_said_is_the_whole(tokenizers, name, text):
     (ids,) = tokenizer.ids([text])
     pieces = spelled(tokenizer, ids.tolist())
     assert "".join(pieces) == tokenizer.decode(ids)
-    assert BROKEN not in "".join(pieces)
+    assert REPLACEMENT not in "".join(pieces)
     assert len([piece for piece in pieces if piece]) > 3  # not all at the end
 
 
@@ -54,7 +54,7 @@ def test_bytes_in_any_order(tokenizers, ids, cut):
     whole = tokenizer.decode(ids)
     assert "".join(spelled(tokenizer, ids)) == whole
     before = tokenizer.decode(ids[:cut])
-    if not before.endswith(BROKEN):  # a prompt is a text, and ends with a whole character
+    if not before.endswith(REPLACEMENT):  # a prompt is a text, and ends with a whole character
         assert before + "".join(spelled(tokenizer, ids[cut:], ids[:cut])) == whole
 
 
@@ -64,7 +64,7 @@ def test_half_a_character_waits_for_the_other(tokenizers):
     plain = raw.train(["abc"] * 3)  # knows no sequence of bytes
     (ids,) = plain.ids(["é🙂"])
     assert spelled(plain, ids.tolist()) == ["", "é", "", "", "", "🙂", ""]
-    assert spelled(plain, ids.tolist()[:3]) == ["", "é", "", BROKEN]
+    assert spelled(plain, ids.tolist()[:3]) == ["", "é", "", REPLACEMENT]
     assert tokenizer.decode(tokenizer.ids(["🙂"])[0]) == "🙂"
 
 
@@ -73,10 +73,10 @@ def test_the_space_belongs_to_what_comes_next(tokenizers):
     before, after = tokenizer.ids(["the", "cats"])
     assert spelled(tokenizer, after, before) == [" cats", ""]
     assert spelled(tokenizer, after) == ["cats", ""]
-    assert Spelling(tokenizer, before, spaced=True).add(after[0]) == "cats"
+    assert StreamingDecoder(tokenizer, before, strip_space=True).add(after[0]) == "cats"
     letters = tokenizers["character"]
     before, after = letters.ids(["the ", " c"])
-    spelling = Spelling(letters, before, spaced=True)
+    spelling = StreamingDecoder(letters, before, strip_space=True)
     assert [spelling.add(id) for id in after] == [" ", "c"]
 
 

@@ -87,24 +87,24 @@ def test_any_text_gives_ids_and_spans_in_order(name, texts):
 @given(texts=st.lists(TEXT, max_size=5))
 def test_texts_are_told_the_same_together_and_alone(name, texts):
     """However few characters are looked at together."""
-    tokenizer, usual = TRAINED[name], offsets.TOGETHER
+    tokenizer, usual = TRAINED[name], offsets.MAX_BATCH_CHARACTERS
     try:
-        for offsets.TOGETHER in (usual, 7):
+        for offsets.MAX_BATCH_CHARACTERS in (usual, 7):
             for text, tokens in zip(texts, tokenizer.tokens(texts), strict=True):
                 (alone,) = tokenizer.tokens([text])
                 for one, other in zip(vars(tokens).values(), vars(alone).values(), strict=True):
                     np.testing.assert_array_equal(one, other)
     finally:
-        offsets.TOGETHER = usual
+        offsets.MAX_BATCH_CHARACTERS = usual
 
 
 def test_whitespace_is_what_python_says():
     letters = [c for c in map(chr, range(0x11000)) if not "\x1c" <= c <= "\x1f"]
-    found = offsets._whitespace("".join(letters))
+    found = offsets._is_whitespace("".join(letters))
     assert [c for c, blank in zip(letters, found, strict=True) if blank] == [
         c for c in letters if c.isspace()
     ]
-    assert offsets._whitespace("a b\tc\x1d").tolist() == [False, True, False, True, False, False]
+    assert offsets._is_whitespace("a b\tc\x1d").tolist() == [False, True, False, True, False, False]
 
 
 @every_kind

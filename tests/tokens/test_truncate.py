@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import UserError
-from weft.tokens.truncate import Policy, coverage, cut
+from weft.tokens.truncate import Policy, coverage, split_windows
 
 lengths, limits = st.integers(0, 211), st.integers(1, 53)
 policies = st.sampled_from([policy for policy in get_args(Policy) if policy != "error"])
@@ -21,7 +21,7 @@ def read(windows):
 
 @given(lengths, limits, policies, overlaps)
 def test_windows_fit_the_limit_and_coverage_counts_what_is_read(length, limit, policy, overlap):
-    windows = cut(length, limit, policy, overlap)
+    windows = split_windows(length, limit, policy, overlap)
     for window in windows:
         assert sum(part.stop - part.start for part in window) <= limit
         assert all(0 <= part.start <= part.stop <= length for part in window)
@@ -33,7 +33,7 @@ def test_windows_fit_the_limit_and_coverage_counts_what_is_read(length, limit, p
 
 @given(lengths, limits, overlaps)
 def test_sliding_windows_have_no_gap_and_share_the_overlap(length, limit, overlap):
-    windows = [window[0] for window in cut(length, limit, "windows", overlap)]
+    windows = [window[0] for window in split_windows(length, limit, "windows", overlap)]
     assert windows[0].start == 0
     assert windows[-1].stop == length
     for a, b in pairwise(windows):
@@ -51,14 +51,14 @@ def test_sliding_windows_have_no_gap_and_share_the_overlap(length, limit, overla
     ],
 )
 def test_by_hand(policy, expected):
-    windows = cut(13, 5, policy)
+    windows = split_windows(13, 5, policy)
     assert [[(p.start, p.stop) for p in window] for window in windows] == expected
 
 
 def test_a_short_text_is_read_whole_by_every_policy():
     for policy in get_args(Policy):
-        assert cut(5, 5, policy) == [[slice(0, 5)]]
-        assert cut(0, 5, policy) == [[slice(0, 0)]]
+        assert split_windows(5, 5, policy) == [[slice(0, 5)]]
+        assert split_windows(0, 5, policy) == [[slice(0, 0)]]
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_a_short_text_is_read_whole_by_every_policy():
 )
 def test_errors(arguments, message):
     with pytest.raises(UserError, match=message):
-        cut(**{"length": 812, "limit": 512, **arguments})
+        split_windows(**{"length": 812, "limit": 512, **arguments})

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from weft.tokens.unigram_trainer import Lattice, learn
+from weft.tokens.unigram_trainer import Lattice, train_unigram
 
 PIECES = ["a", "b", "c", "ab", "bc", "abc", "ca"]
 SHARE = np.array([0.2, 0.1, 0.15, 0.25, 0.05, 0.12, 0.13])
@@ -62,7 +62,7 @@ def test_dropped_pieces_leave_the_lattice():
 def test_frequent_words_become_pieces_and_every_letter_stays():
     counts = Counter({"the": 101, "then": 53, "other": 47, "zebra": 1})
     letters = sorted(set("".join(counts)))
-    pieces = dict(learn(counts, letters, len(letters) + 3))
+    pieces = dict(train_unigram(counts, letters, len(letters) + 3))
     assert set(pieces) == {*letters, "the", "then", "other"}
     assert max(pieces, key=pieces.__getitem__) == "the"
     assert sum(map(math.exp, pieces.values())) == pytest.approx(1, abs=1e-4)
@@ -70,6 +70,6 @@ def test_frequent_words_become_pieces_and_every_letter_stays():
 
 def test_rare_letters_and_long_words_are_no_obstacle():
     counts = Counter({"x" * 997: 2, "a§b": 3, "]^-\\": 1})
-    pieces = dict(learn(counts, ["x", "a", "b", "]", "^", "-", "\\"], 13))
+    pieces = dict(train_unigram(counts, ["x", "a", "b", "]", "^", "-", "\\"], 13))
     assert "§" not in "".join(pieces)
     assert len(pieces) == 13

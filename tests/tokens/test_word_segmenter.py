@@ -10,12 +10,19 @@ from hypothesis import strategies as st
 import weft
 from weft.config import recipe
 from weft.errors import UserError
-from weft.explain.token_level import answered
+from weft.explain.token_level import answer_sentences
 from weft.predict.conllu import sentence_of
 from weft.text.example import Example
 from weft.tokens import word_segmenter as module
-from weft.tokens.pretokenizer import word_spans, words_of
-from weft.tokens.word_segmenter import Cuts, Lessons, Rules, apart, contexts, keep
+from weft.tokens.pretokenizer import split_words, word_spans
+from weft.tokens.word_segmenter import (
+    DecisionList,
+    SegmenterTrainer,
+    WordSegmenter,
+    rule_contexts,
+    save,
+    split_shared_offsets,
+)
 
 
 def example(cut: str) -> Example:
@@ -40,7 +47,7 @@ LESSONS = [
         "You can~not have Kim~'s cat~... They have~n't it~.",
     )
 ]
-TAUGHT = Cuts.train(LESSONS)
+TAUGHT = WordSegmenter.train(LESSONS)
 
 
 def cut(text: str) -> str:
@@ -76,8 +83,8 @@ def test_what_was_not_seen_is_cut_alike(text, wanted):
 def test_the_more_frequent_cut_is_kept():
     seldom = [example("it~s Bo~'s~.")] + [example("its Bo~'s~.")] * 2
     often = [example("it~s Bo~'s~.")] * 2 + [example("its Bo~'s~.")]
-    assert Cuts.train(seldom).words_of("its")[0] == ("its",)
-    assert Cuts.train(often).words_of("its")[0] == ("it", "s")
+    assert WordSegmenter.train(seldom).words_of("its")[0] == ("its",)
+    assert WordSegmenter.train(often).words_of("its")[0] == ("it", "s")
 
 
 def test_words_of_a_multi_word_token_are_cut_where_they_spell_it_out():
@@ -85,28 +92,31 @@ def test_words_of_a_multi_word_token_are_cut_where_they_spell_it_out():
         "du don't.", words=("de", "le", "do", "n't", "."),
         places=((0, 2), (0, 2), (3, 8), (3, 8), (8, 9)),
     )  # fmt: skip
-    assert apart(one) == [(0, 2), (0, 2), (3, 5), (5, 8), (8, 9)]
-    assert Cuts.train([one]).words_of("Du don't.")[0] == ("Du", "do", "n't", ".")
+    assert split_shared_offsets(one) == [(0, 2), (0, 2), (3, 5), (5, 8), (8, 9)]
+    assert WordSegmenter.train([one]).words_of("Du don't.")[0] == ("Du", "do", "n't", ".")
 
 
 def test_words_joined_by_spaces_teach_nothing():
-    assert Cuts.train([example("Ann 's dog - a cat , here ."), Example("No words here.")]) is None
+    assert (
+        WordSegmenter.train([example("Ann 's dog - a cat , here ."), Example("No words here.")])
+        is None
+    )
 
 
 def test_words_of_the_regular_expression_teach_nothing():
     text = "Ann's e-mail, 3.5 or so..."
-    words, places = words_of(text)
-    assert Cuts.train([Example(text, words=words, places=places)]) is None
+    words, places = split_words(text)
+    assert WordSegmenter.train([Example(text, words=words, places=places)]) is None
 
 
 def test_examples_pass_through_unchanged():
-    lessons = Lessons()
-    assert list(lessons.through(iter(LESSONS))) == LESSONS
-    assert lessons.learned().to_json() == TAUGHT.to_json()
+    lessons = SegmenterTrainer()
+    assert list(lessons.observe(iter(LESSONS))) == LESSONS
+    assert lessons.build().to_json() == TAUGHT.to_json()
 
 
 def test_the_order_of_examples_does_not_matter():
-    assert Cuts.train(LESSONS[::-1]).to_json() == TAUGHT.to_json()
+    assert WordSegmenter.train(LESSONS[::-1]).to_json() == TAUGHT.to_json()
 
 
 TEXTS = st.text("aAbnotcés'’.-:/ 0$!İß\x1c\ud800あ🙂", max_size=23)
@@ -124,14 +134,14 @@ def test_nothing_but_space_is_lost(text):
 
 @given(TEXTS)
 def test_without_rules_it_is_the_regular_expression(text):
-    assert Cuts(Rules({}), {}).words_of(text) == words_of(text)
+    assert WordSegmenter(DecisionList({}), {}).words_of(text) == split_words(text)
 
 
 def by_every_rule(rules: dict[str, float], piece: str) -> tuple[int, ...]:
     """The slow way: each rule looked up at each place."""
     plain = {start for start, _ in word_spans(piece)}
     found = []
-    for place, names in contexts(piece):
+    for place, names in rule_contexts(piece):
         sure = max((rules.get(name, 0.0) for name in names), key=abs)
         if sure > 0 or (sure == 0 and place in plain):
             found.append(place)
@@ -140,27 +150,27 @@ def by_every_rule(rules: dict[str, float], piece: str) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("piece", ["annotation", "Ananas", "no", "n0-ann'a.", "(été)", "a|bc|"])
 def test_each_rule_is_heard_where_it_knows_the_place(piece):
-    for name in sorted({name for _, names in contexts(piece) for name in names}):
+    for name in sorted({name for _, names in rule_contexts(piece) for name in names}):
         for sure in (0.8, -0.8):
-            assert Rules({name: sure}).cut(piece) == by_every_rule({name: sure}, piece), name
+            assert DecisionList({name: sure}).cut(piece) == by_every_rule({name: sure}, piece), name
 
 
 @given(st.data(), st.text("Aano'.-0é", min_size=2, max_size=11))
 def test_the_surest_rule_decides(data, piece):
-    known = sorted({name for _, names in contexts(piece) for name in names})
+    known = sorted({name for _, names in rule_contexts(piece) for name in names})
     some = data.draw(st.lists(st.sampled_from(known), max_size=3, unique=True))
     rules = {name: data.draw(st.sampled_from([-0.9, -0.7, 0.8, 0.6])) for name in some}
-    assert Rules(rules).cut(piece) == by_every_rule(rules, piece)
+    assert DecisionList(rules).cut(piece) == by_every_rule(rules, piece)
 
 
 def test_there_and_back(tmp_path):
     path = tmp_path / "cuts.json"
-    keep(TAUGHT, path)
-    again = Cuts.load(path)
+    save(TAUGHT, path)
+    again = WordSegmenter.load(path)
     assert again.to_json() == TAUGHT.to_json()
     assert again.words_of("Pat's e-mail cannot.") == TAUGHT.words_of("Pat's e-mail cannot.")
-    keep(None, path)
-    assert Cuts.load(path) is None
+    save(None, path)
+    assert WordSegmenter.load(path) is None
 
 
 @pytest.mark.parametrize(
@@ -173,17 +183,17 @@ def test_a_damaged_file_is_named(text, tmp_path):
     path = tmp_path / "cuts.json"
     path.write_text(text, "utf-8")
     with pytest.raises(UserError, match=r"cuts\.json: not how a model cuts words, or damaged"):
-        Cuts.load(path)
+        WordSegmenter.load(path)
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(module, "MOST", len(TAUGHT.pieces) + 3)
-    cuts = Cuts(TAUGHT.rules, TAUGHT.pieces)
+    monkeypatch.setattr(module, "MAX_CACHED_CHUNKS", len(TAUGHT.exceptions) + 3)
+    cuts = WordSegmenter(TAUGHT.rules, TAUGHT.exceptions)
     for letter in "ABCDEFGHIJK":
         assert cuts.words_of(f"{letter}am's")[0] == (f"{letter}am", "'s")
-        assert len(cuts._known) <= module.MOST
+        assert len(cuts._cache) <= module.MAX_CACHED_CHUNKS
     cuts.words_of("a" * 100_000 + ".")  # in the time of a blink, and not remembered
-    assert max(map(len, cuts._known)) <= module.LONGEST
+    assert max(map(len, cuts._cache)) <= module.MAX_CACHED_LETTERS
 
 
 SMALL = {
@@ -221,7 +231,7 @@ def test_a_model_cuts_plain_text_as_its_training_file_does(name, tmp_path):
     assert answer.structure.words == wanted
     assert answer.structure.places == ((0, 3), (4, 6), (6, 9), (10, 12), (12, 13))
     assert [word.form for word in sentence_of(answer.structure, "1").words] == list(wanted)
-    ((example, again),) = answered(loaded, [text])
+    ((example, again),) = answer_sentences(loaded, [text])
     assert (example.words, again.structure) == (wanted, answer.structure)
     (folder / "model" / "cuts.json").unlink()  # as in a model of an earlier Weft
     older = weft.load(folder, device="cpu", replay=False)

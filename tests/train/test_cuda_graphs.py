@@ -25,9 +25,9 @@ from weft.kernels.compile import compile_blocks, uncompile_blocks
 from weft.model import Model
 from weft.runtime import Runtime, select_runtime
 from weft.tasks.classify import Classify
-from weft.tasks.language import Language
-from weft.tasks.mlm import Masked as HiddenWords
-from weft.tokens.special_tokens import Frame
+from weft.tasks.language import LanguageModelling
+from weft.tasks.mlm import MaskedLM as HiddenWords
+from weft.tokens.special_tokens import SpecialTokens
 from weft.train import cuda_graphs
 from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
@@ -97,7 +97,7 @@ def trained(kind, runtime, **options):
     net = model(kind)
     settings = Settings(epochs=3, schedule="cosine", learning_rate=0.01, **options)
     trainee = TrainState.fresh(net, settings)
-    updates = list(fit(trainee, Language(window=7), pieces(kind), settings, runtime))
+    updates = list(fit(trainee, LanguageModelling(window=7), pieces(kind), settings, runtime))
     return net, [update.loss for update in updates], trainee
 
 
@@ -216,12 +216,12 @@ def test_one_compiled_function_serves_all_blocks():
     net = model()
     names = list(net.state_dict())
     wanted, *_ = next(iter(pieces()))
-    plain = Language(window=7).loss(net(wanted.source), wanted).total
+    plain = LanguageModelling(window=7).loss(net(wanted.source), wanted).total
     torch._dynamo.reset()
     with torch._dynamo.config.patch(recompile_limit=8):
         assert compile_blocks(net, backend=backend, fullgraph=True) == 4
         assert torch._dynamo.config.recompile_limit >= 64  # shapes of all models together
-    found = Language(window=7).loss(net(wanted.source), wanted).total
+    found = LanguageModelling(window=7).loss(net(wanted.source), wanted).total
     torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-5)
     assert len(seen) == 3  # the sum in front, the blocks, the norm behind
     assert list(net.state_dict()) == names
@@ -333,7 +333,7 @@ def test_graphs_make_way_when_memory_runs_out(gpu, monkeypatch):
     )
     trainee = TrainState.fresh(net, settings)
     made = []
-    for update in fit(trainee, Language(window=7), pieces(), settings, gpu):
+    for update in fit(trainee, LanguageModelling(window=7), pieces(), settings, gpu):
         if update.step == 9:
             made = [gpu.captures, gpu.replays]
             trainee.pieces = 2
@@ -380,7 +380,9 @@ def of_hidden_words(follows, rows=3, window=9):
     documents = Documents()
     for size in (40, 50):
         documents.append([np.arange(7, 7 + size, dtype=np.int32) % 6 + 7 for _ in range(5)])
-    masking = Masking(6, np.arange(7, V), Frame((4,), (5,), (5,)), window, next_sentence=follows)
+    masking = Masking(
+        6, np.arange(7, V), SpecialTokens((4,), (5,), (5,)), window, next_sentence=follows
+    )
     batches = MLMLoader(documents.close(), masking, rows=rows, seed=1, epochs=1)
     return Model(parts, vocabulary_size=V, outputs=(V, follows)), next(iter(batches))[0]
 
@@ -398,7 +400,7 @@ def test_nothing_of_an_update_comes_from_the_host(kind, monkeypatch):
     ):  # that on a GPU is another, and never looks at the host
         monkeypatch.setattr(home, "chunked_loss", lambda x, w, b, right: (x.sum() + w.sum(), 1))
     if kind in DECODERS:
-        net, batch, task = model(kind), next(iter(pieces(kind)))[0], Language(window=7)
+        net, batch, task = model(kind), next(iter(pieces(kind)))[0], LanguageModelling(window=7)
     elif "text" in kind:
         two = kind == "two texts"
         net, batch, task = answering(two=two), next(iter(texts(two)))[0], Classify()

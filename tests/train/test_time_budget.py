@@ -6,7 +6,7 @@ import pytest
 
 from tests.train.test_cuda_graphs import model, pieces
 from weft.runtime import select_runtime
-from weft.tasks.language import Language
+from weft.tasks.language import LanguageModelling
 from weft.train import time_budget
 from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
@@ -81,7 +81,7 @@ def rates(fits, **changes):
     net = model()
     settings = Settings(epochs=3, schedule="linear", learning_rate=0.01, **changes)
     updates = fit(
-        TrainState.fresh(net, settings), Language(window=7), pieces(), settings,
+        TrainState.fresh(net, settings), LanguageModelling(window=7), pieces(), settings,
         select_runtime("cpu"),
         updates_that_fit=fits,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tune.test_search import STRENGTH, run, tfidf
 from weft import config
-from weft.metrics import paired, spread
+from weft.metrics import paired_bootstrap, summarise_seeds
 from weft.run.collapse import loss_never_decreased
 from weft.tune.restart import Restart, Restarts, mark_collapsed
 from weft.tune.study import SearchSpec
@@ -102,13 +102,15 @@ def test_both_configurations_get_the_same_new_seeds(tmp_path):
     assert [r.seed for r in again.tuned] == [r.seed for r in again.start] == [2, 3]
     assert again.split == "test"
     for which, group in (("tuned", again.tuned), ("start", again.start)):
-        assert again.spread(which, "test") == spread([r.test for r in group])
+        assert again.spread(which, "test") == summarise_seeds([r.test for r in group])
     scores = []
     for which in ("tuned", "start"):
         lines = (tmp_path / f"out/restarts/{which}-2/predictions.jsonl").read_text().splitlines()
         rows = [json.loads(line) for line in lines]
         scores.append([float(row["label"] == row["value"]) for row in rows])
-    assert again.p == paired(*map(np.array, scores))  # this model does not depend on its seed
+    assert again.p == paired_bootstrap(
+        *map(np.array, scores)
+    )  # this model does not depend on its seed
     assert again.n == 46
     assert found.changes["classic.strength"] == (1e-3, found.best.settings["classic.strength"])
     saved = json.loads((tmp_path / "out/tune.json").read_text())["restarts"]

@@ -94,7 +94,7 @@ def encode_documents(
     while chunk := list(islice(stream, DOCUMENTS_PER_CHUNK)):
         split = [text.split("\n") for text, _ in chunk]
         # Pieces that hold the space before a word get one where a sentence follows another.
-        space = " " if tokenizer.spaced else ""
+        space = " " if tokenizer.marks_leading_space else ""
         flat = [space * bool(i) + one for own in split for i, one in enumerate(own)]
         ids, begins = _encode(flat, tokenizer, words)
         start = 0

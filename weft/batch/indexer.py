@@ -13,11 +13,18 @@ from weft.text.annotation.trees import Tree
 from weft.text.example import Example
 from weft.text.formats.features import load_matrix
 from weft.tokens.offsets import Tokens
-from weft.tokens.pretokenizer import words_of
-from weft.tokens.special_tokens import BARE, Frame
+from weft.tokens.pretokenizer import split_words
+from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from weft.tokens.tokenizer import Tokenizer
-from weft.tokens.truncate import OVERLAP, Policy, coverage, cut, cut_pair, cut_text
-from weft.tokens.word_segmenter import Cuts
+from weft.tokens.truncate import (
+    DEFAULT_OVERLAP,
+    Policy,
+    coverage,
+    shorten_text,
+    split_pair_windows,
+    split_windows,
+)
+from weft.tokens.word_segmenter import WordSegmenter
 
 MAX_SENTENCE_WORDS = 10_000  # words of a row of a model that has no limit
 
@@ -60,13 +67,15 @@ class Indexer:
     limit: int | None = None
     policy: Policy = "head"
     full_sentences: bool = False  # a sentence may not be cut
-    segmenter: Cuts | None = None  # how words are found in plain text, where that was learned
+    segmenter: WordSegmenter | None = (
+        None  # how words are found in plain text, where that was learned
+    )
     extended_vocab_start: int = (
         0  # the first id of words outside of the vocabulary; 0: they are UNK
     )
-    frame: Frame = BARE  # what stands around a text
+    frame: SpecialTokens = NO_SPECIAL_TOKENS  # what stands around a text
     subwords: bool = False  # whether words are given to the model with the tokens they consist of
-    overlap: float = OVERLAP  # of windows with their neighbours
+    overlap: float = DEFAULT_OVERLAP  # of windows with their neighbours
     reads_ids: bool = True  # whether an embedder reads the ids, and not only how tokens are spelled
     characters: int = 0  # of a text that are read where there is no limit; 0: all
 
@@ -100,7 +109,7 @@ class Indexer:
     @property
     def never_empty(self) -> bool:
         """Whether a row is never empty, because something stands around every text."""
-        return self.frame.room() > 0 and not self.subtoken_encoders
+        return self.frame.num_added() > 0 and not self.subtoken_encoders
 
     def rows(
         self,
@@ -119,8 +128,8 @@ class Indexer:
             yield from self._rows(texts, where, spans, others)
             return
         policy: Policy = "head" if others and self.policy != "error" else self.policy
-        first = [cut_text(one, most, policy, where(i)) for i, one in enumerate(texts)]
-        second = [cut_text(one, most, policy, where(i)) for i, one in enumerate(others)]
+        first = [shorten_text(one, most, policy, where(i)) for i, one in enumerate(texts)]
+        second = [shorten_text(one, most, policy, where(i)) for i, one in enumerate(others)]
         short, beside = ([text for text, _, _ in some] for some in (first, second))
         for row in self._rows(short, where, spans, beside):
             _, at, left = first[row.text]
@@ -149,7 +158,7 @@ class Indexer:
             yield from self._pair_rows(texts, others, where)
             return
         if self.extended_vocab_start:
-            found = self.tokenizer.extended(texts, self.extended_vocab_start)
+            found = self.tokenizer.encode_with_oov(texts, self.extended_vocab_start)
             for i, (tokens, strangers) in enumerate(found):
                 for row in self._windows(i, tokens.ids, tokens.spans, texts[i], where):
                     yield replace(row, words=strangers, spans=row.spans if spans else None)
@@ -166,10 +175,10 @@ class Indexer:
         A text longer than the limit becomes several rows, one after the other; a text without a
         word becomes none.
         """
-        cut = words_of if self.segmenter is None else self.segmenter.words_of
+        cut = split_words if self.segmenter is None else self.segmenter.words_of
         split = [(e.words, e.places) if isinstance(e, Example) else cut(e) for e in given]
         # Of all texts at once: to ask for the words of each would cost more than the answer.
-        known = self.tokenizer.of_words([word for words, _ in split for word in words])
+        known = self.tokenizer.encode_words([word for words, _ in split for word in words])
         ends = np.cumsum([len(words) for words, _ in split])
         for i, (one, (words, places)) in enumerate(zip(given, split, strict=True)):
             ids = known[ends[i] - len(words) : ends[i]]
@@ -181,7 +190,7 @@ class Indexer:
                     f"{where}: a sentence of {len(ids)} words; the model reads at most {size} as a "
                     "whole. Give one sentence a line."
                 )
-            cut_words = self.tokenizer.pieces_of(words) if self.subwords else []
+            cut_words = self.tokenizer.encode_subtokens(words) if self.subwords else []
             seen = self.distinguishes(ids, words)
             if self.subwords:
                 none = self.tokenizer.unknown_entry
@@ -204,7 +213,7 @@ class Indexer:
         if not self.subwords:
             yield from (slice(start, start + size) for start in range(0, count, size))
             return
-        most = (self.limit or 2**31) - self.frame.room()
+        most = (self.limit or 2**31) - self.frame.num_added()
         start = held = 0
         for n, pieces in enumerate(cut_words):
             if n > start and (held + len(pieces) > most or n - start == size):
@@ -228,13 +237,17 @@ class Indexer:
         first, second = self.tokenizer.tokens(texts), self.tokenizer.tokens(others)
         for i, two in enumerate(zip(first, second, strict=True)):
             sizes = [len(one.ids) for one in two]
-            limit = None if self.limit is None else self.limit - self.frame.room(pair=True)
+            limit = None if self.limit is None else self.limit - self.frame.num_added(pair=True)
             most = limit or max(sum(sizes), 2)
             if self.frame.each:  # the limit is that of either text; all parts of both meet
-                own = [cut(size, most, self.policy, self.overlap, where(i)) for size in sizes]
+                own = [
+                    split_windows(size, most, self.policy, self.overlap, where(i)) for size in sizes
+                ]
                 windows = list(product(own[0], own[1]))
             else:
-                windows = cut_pair(sizes[0], sizes[1], most, self.policy, where(i), self.overlap)
+                windows = split_pair_windows(
+                    sizes[0], sizes[1], most, self.policy, where(i), self.overlap
+                )
             read = [[part for window in windows for part in window[side]] for side in (0, 1)]
             covered = sum(n * coverage(n, [own]) for n, own in zip(sizes, read, strict=True))
             held = covered / sum(sizes) if all(sizes) else 0.0
@@ -264,7 +277,7 @@ class Indexer:
             words = [text[start:end] for start, end in spans[-1].tolist()]
             for own, make in zip(pieces, self.subtoken_encoders, strict=True):
                 own += make(words)
-        framed, second = self.frame.put(*ids)
+        framed, second = self.frame.wrap(*ids)
         places = self.frame.spans(*spans)
         return Row(i, framed, tuple(pieces), share, places, second=second)
 
@@ -280,7 +293,7 @@ class Indexer:
             assert example.tree is not None
             nodes = flatten_tree(example.tree)
             ids = np.zeros(len(nodes.words), np.int32)
-            leaves = self.tokenizer.of_words(example.words)
+            leaves = self.tokenizer.encode_words(example.words)
             ids[[bool(word) for word in nodes.words]] = leaves
             seen = self.distinguishes(leaves, example.words)
             share = float(seen.mean()) if len(seen) else 0.0
@@ -323,12 +336,12 @@ class Indexer:
             return
         words = _token_texts(text, spans) if self.subtoken_encoders and spans is not None else []
         seen = self.distinguishes(ids, words)
-        limit = None if self.limit is None else self.limit - self.frame.room()
+        limit = None if self.limit is None else self.limit - self.frame.num_added()
         if limit is None or len(ids) <= limit:
             row = self._row(i, ids, spans, words, float(seen.mean()))
             yield replace(row, unknown=int((~seen).sum()))
             return
-        windows = cut(len(ids), limit, self.policy, self.overlap, where(i))
+        windows = split_windows(len(ids), limit, self.policy, self.overlap, where(i))
         every = _covered_positions([piece for window in windows for piece in window])
         share = float(seen[every].sum()) / len(ids)
         for window in windows:
@@ -344,7 +357,7 @@ class Indexer:
         self, i: int, ids: np.ndarray, spans: np.ndarray | None, words: list[str], share: float
     ) -> Row:
         if not self.subtoken_encoders or spans is None:
-            framed, _ = self.frame.put(ids)
+            framed, _ = self.frame.wrap(ids)
             return Row(i, framed, (), share, None if spans is None else self.frame.spans(spans))
         longest = min((limit for limit in self._byte_limits if limit), default=None)
         clipped = 0

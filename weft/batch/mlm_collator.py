@@ -17,7 +17,7 @@ from weft.batch.bucketing import Position
 from weft.batch.documents import Documents, Segments, segment_pairs, shuffle_pools, single_segments
 from weft.batch.loader import BatchLoader, LabelledBatch
 from weft.batch.padded import Padded
-from weft.tokens.special_tokens import Frame
+from weft.tokens.special_tokens import SpecialTokens
 
 PREFETCH_BATCHES = 8  # batches that are made before they are asked for
 EXTRA_WHOLE_WORD_TOKENS = 8  # places that whole words may have beyond the share
@@ -32,7 +32,7 @@ class Masking:
 
     mask: int
     words: np.ndarray  # ids that may stand in the place of others: none that are special
-    frame: Frame
+    frame: SpecialTokens
     window: int = 128
     mask_fraction: float = 0.15  # of the tokens that are chosen
     whole_words: bool = False  # all tokens of a chosen word
@@ -43,7 +43,7 @@ class Masking:
 
     def capacity(self, window: int) -> int:
         """How many tokens of documents a window has."""
-        return window - self.frame.room(pair=self.next_sentence)
+        return window - self.frame.num_added(pair=self.next_sentence)
 
     def max_masked(self, window: int) -> int:
         """How many tokens of a row are chosen at most."""
@@ -179,7 +179,7 @@ class MLMLoader(BatchLoader):
         right = np.where(places >= 0, np.take_along_axis(ids, places.clip(0), 1), -1)
         mask_tokens(ids, places, self.masking, draw)
         frame, sizes = self.masking.frame, _segment_lengths(segments)
-        lengths = sizes.sum(1) + frame.room(pair=self.masking.next_sentence)
+        lengths = sizes.sum(1) + frame.num_added(pair=self.masking.next_sentence)
         second = len(frame.before) + sizes[:, 0] + len(frame.between)
         count = np.full((len(ids), 1), (places >= 0).sum())
         target = [

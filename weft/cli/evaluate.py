@@ -15,7 +15,7 @@ from weft.storage import atomic_jsonl, write_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.metrics.classify import ClassFigures
+    from weft.metrics.classify import ClassScores
     from weft.predict import Predictor
     from weft.report.analysis.best_and_worst import Sampled
     from weft.report.analysis.classification import Classified
@@ -96,7 +96,7 @@ def evaluate(
         )
     for line in (*filter(None, [getattr(predictor.engine, "note", "")]), *tally.lines()):
         typer.echo(f"note: {line}", err=True)
-    found = measure.figures()
+    found = measure.compute()
     if not any(figure.n for figure in found.values()):
         raise UserError(f"{file}: no row is left to measure on; every one was skipped.")
     signatures = list(getattr(measure, "signatures", []))
@@ -122,9 +122,9 @@ def _mistakes(
     predictor: "Predictor", errors: int, report: str, as_json: bool
 ) -> "Mistakes | Sampled | None":
     """Return the error collector for a tagger, parser or generator."""
-    from weft.explain.method import writes
+    from weft.explain.method import generation_task
 
-    if kind := writes(predictor):
+    if kind := generation_task(predictor):
         from weft.report.analysis.best_and_worst import Sampled
 
         usual = 0 if as_json and not report else SAMPLES
@@ -222,7 +222,7 @@ def _show_words(mistakes: "Mistakes", errors: int) -> None:
         console.print(in_terminal(bad.said, bad.gold), soft_wrap=True)
 
 
-def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassFigures]") -> "Console":
+def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassScores]") -> "Console":
     """Print the table of labels and that of confusions."""
     from rich.table import Table
     from rich.text import Text

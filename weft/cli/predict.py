@@ -16,7 +16,7 @@ from weft.errors import UserError
 
 if TYPE_CHECKING:
     from weft.predict import Predictor
-    from weft.tasks.annotation import Structure
+    from weft.tasks.annotation import Annotation
     from weft.tasks.task import Answer
     from weft.text.example import Example, Tally
     from weft.text.formats.conllu_sentence import Sentence
@@ -177,9 +177,9 @@ def _read_inputs(
 
 def _whole(text: str) -> bool:
     """Return True if the text has words and no mask token."""
-    from weft.tasks.mlm import BLANK
+    from weft.tasks.mlm import MASK_PATTERN
 
-    return bool(text.strip()) and not BLANK.search(text)
+    return bool(text.strip()) and not MASK_PATTERN.search(text)
 
 
 def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:
@@ -332,7 +332,7 @@ def _format_number(value: float) -> str:
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e6 else f"{value:.6g}"
 
 
-def _draw(annotation: "Structure") -> None:
+def _draw(annotation: "Annotation") -> None:
     from weft.report.drawings.draw import in_terminal
     from weft.terminal import Terminal
 

@@ -14,15 +14,15 @@ from weft.predict.preprocess import preprocess
 from weft.run.data import Data, example_source
 from weft.run.split import Splits
 from weft.run.train import infer_task_settings
-from weft.tasks.annotation import Structure
-from weft.tasks.task import built
+from weft.tasks.annotation import Annotation
+from weft.tasks.task import build_task
 from weft.text.example import Example, Tally
 
 LOOKED = 200  # rows after which words among the numbers say that they are none
 MANY = 20  # different values with fractions that make a label column a scale
 DISTINCT = 10_000  # labels counted apart; a column of free text would otherwise fill the memory
 
-Gold = Callable[[Example], Structure | None]  # what is right; None where a bad row is skipped
+Gold = Callable[[Example], Annotation | None]  # what is right; None where a bad row is skipped
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ def right(config: Config, data: Data) -> Gold | None:
     if not hasattr(task, "gold") or data.parser:  # then there are texts, and no trees to count in
         return None
     examples = example_source(data, data.train)
-    task = built(config.sections, **infer_task_settings(config, examples))
+    task = build_task(config.sections, **infer_task_settings(config, examples))
     prepare = getattr(task, "prepare", lambda example, tally: example)
     tally, skip = Tally(), data.on_bad_row == "skip"
     space = task.space(preprocess(examples(), task, tally, data.on_bad_row))
 
-    def gold(example: Example) -> Structure | None:
+    def gold(example: Example) -> Annotation | None:
         try:
             return task.gold(prepare(example, tally), space)
         except UserError:

@@ -19,7 +19,7 @@ from weft.compare.scheduler import Race, timing
 from weft.compare.significance import chances, pooled
 from weft.compare.trial import Result, Timing, Trial
 from weft.errors import UserError
-from weft.metrics.classify import UNSEEN, Classification
+from weft.metrics.classify import UNSEEN, ClassificationMetric
 
 Pairs = list[tuple[Trial, Result]]
 
@@ -63,10 +63,10 @@ def majority(facts: Facts, pairs: Pairs, metric: str) -> Row | None:
     known = {label: counts.get(split, 0) for label, counts in facts.labels.items()}
     places = {label: i for i, label in enumerate(known)}
     most = max(known, key=known.__getitem__)
-    measure = Classification(len(places))
+    measure = ClassificationMetric(len(places))
     true = np.array([places.get(str(g), UNSEEN) for g in gold])
     measure.add(np.full(len(gold), places[most]), true)
-    figures = measure.figures()
+    figures = measure.compute()
     if metric not in figures:
         return None
     main = figures[metric]

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.metrics.squad import exact, overlap
-from weft.metrics.structure.brackets import EQUAL, Bracketed, Brackets
-from weft.metrics.structure.dependencies import universal
-from weft.tasks.annotation import Structure
+from weft.metrics.squad import exact_match, token_f1
+from weft.metrics.structure.brackets import EQUIVALENT_LABELS, BracketedTree, BracketF1
+from weft.metrics.structure.dependencies import strip_subtype
+from weft.tasks.annotation import Annotation
 from weft.text.annotation import constituents
 from weft.text.annotation.schemes import Span
 from weft.text.annotation.trees import Tree, iter_nodes
@@ -59,7 +59,7 @@ class Judged:
     cells: Sequence[tuple[str, str]]  # (true label, what was said in its place)
 
 
-def judged(said: Structure, gold: Structure) -> Judged:
+def judged(said: Annotation, gold: Annotation) -> Judged:
     """Compare an answer with the right one, label by label."""
     if said.kind == "spans":
         return _spans(said, gold)
@@ -81,7 +81,7 @@ def judged(said: Structure, gold: Structure) -> Judged:
     return Judged(right, ours, theirs, cells)
 
 
-def share(said: Structure, gold: Structure, metric: str = "") -> tuple[float, float]:
+def share(said: Annotation, gold: Annotation, metric: str = "") -> tuple[float, float]:
     """Two numbers whose sums over all sentences, divided, are the metric."""
     if said.kind == "nodes" and metric == "root":
         ours, theirs = next(iter(_labels(said)), ""), next(iter(_labels(gold)), "")
@@ -91,14 +91,14 @@ def share(said: Structure, gold: Structure, metric: str = "") -> tuple[float, fl
         return float(same), float(len(gold.heads))
     if said.kind == "answer":
         both = "".join(said.words), "".join(gold.words)
-        return (exact(*both) if metric == "em" else overlap(*both, empty=True)), 1.0
+        return (exact_match(*both) if metric == "em" else token_f1(*both, empty=True)), 1.0
     found = judged(said, gold)
     if said.kind in ("spans", "constituents"):
         return 2.0 * len(found.right), float(len(found.said) + len(found.true))
     return float(len(found.right)), float(len(found.true))
 
 
-def names(structure: Structure) -> list[str]:
+def names(structure: Annotation) -> list[str]:
     """The labels in a structure; of several columns of tags, those of the first."""
     match structure.kind:
         case "tags":
@@ -108,7 +108,7 @@ def names(structure: Structure) -> list[str]:
         case "answer":
             return ["answer" if structure.words else "no answer"]
         case "arcs":
-            return [universal(relation) for relation in structure.relations]
+            return [strip_subtype(relation) for relation in structure.relations]
         case "constituents":
             found = constituents.tree_to_brackets(structure.tree) if structure.tree else ()
             return [span.label for span in found if span.label]
@@ -121,7 +121,7 @@ def meaning(metric: str, kind: str) -> str:
     return MEANINGS.get(metric) or MEANINGS.get(kind, "")
 
 
-def _rows(said: Structure, gold: Structure) -> Iterable[tuple[object, object]]:
+def _rows(said: Annotation, gold: Annotation) -> Iterable[tuple[object, object]]:
     """What has to be equal at each word: the tags of all columns, or head and relation."""
     if said.kind == "tags":
         return zip(said.tags, gold.tags, strict=True)
@@ -129,20 +129,20 @@ def _rows(said: Structure, gold: Structure) -> Iterable[tuple[object, object]]:
     return zip(ours, theirs, strict=True)
 
 
-def _labels(structure: Structure) -> list[str]:
+def _labels(structure: Annotation) -> list[str]:
     """The labels of the nodes of a tree, the root first; "" where there is none."""
     return [node.label for node in iter_nodes(structure.tree)] if structure.tree else []
 
 
-def _answer(said: Structure, gold: Structure) -> Judged:
+def _answer(said: Annotation, gold: Annotation) -> Judged:
     """Whether there is an answer, and whether it is the right one."""
     (ours,), (theirs,) = names(said), names(gold)
-    right = exact("".join(said.words), "".join(gold.words)) > 0
+    right = exact_match("".join(said.words), "".join(gold.words)) > 0
     cell = ours if right or ours != theirs else ANOTHER
     return Judged([theirs] if right else [], [ours], [theirs], [(theirs, cell)])
 
 
-def _spans(said: Structure, gold: Structure) -> Judged:
+def _spans(said: Annotation, gold: Annotation) -> Judged:
     ours, theirs = set(said.spans), set(gold.spans)
     right = [label for _, _, label in sorted(ours & theirs)]
     by_place: Mapping[tuple[int, int], str] = {(a, b): label for a, b, label in ours}
@@ -168,8 +168,8 @@ def _brackets(said: Tree, gold: Tree) -> Judged:
     tags = constituents.pos_tags(gold)
     mine, yours = _by_label(said), _by_label(gold)
     for label in sorted({*mine, *yours}):
-        measure = Brackets()
-        measure.add([Bracketed(mine[label], tags)], [Bracketed(yours[label], tags)])
+        measure = BracketF1()
+        measure.add([BracketedTree(mine[label], tags)], [BracketedTree(yours[label], tags)])
         for true, claimed, both, *_ in measure.counts.rows:
             right += [label] * both
             ours += [label] * claimed
@@ -188,5 +188,5 @@ def _by_label(tree: Tree) -> defaultdict[str, list[Span]]:
     for span in constituents.tree_to_brackets(tree):
         if span.label:  # the bracket around a sentence that no constituent holds has none
             label = span.label.split("-")[0].split("=")[0]
-            out[EQUAL.get(label, label)].append(span)
+            out[EQUIVALENT_LABELS.get(label, label)].append(span)
     return out

@@ -10,11 +10,11 @@ import numpy as np
 
 from weft.compare.sentence_scores import share
 from weft.compare.trial import Trial
-from weft.metrics.bootstrap import draws, paired, ratio
-from weft.metrics.per_sentence import SentenceMeasure, compared
+from weft.metrics.bootstrap import draw_resamples, paired_bootstrap, safe_divide
+from weft.metrics.per_sentence import SentenceMetric, compare_paired
 from weft.run.text_scores import sentence_measure
-from weft.tasks.annotation import Structure
-from weft.tasks.task import built
+from weft.tasks.annotation import Annotation
+from weft.tasks.task import build_task
 
 RESAMPLES = 10_000
 
@@ -57,18 +57,18 @@ def _of_texts(trials: Mapping[str, Sequence[Trial]], best: str, metric: str) -> 
     found = {name: _sentences(these, metric) for name, these in trials.items()}
     first = found.pop(best)
     return {
-        name: compared(other, first, metric, RESAMPLES).p
+        name: compare_paired(other, first, metric, RESAMPLES).p
         for name, other in found.items()
         if other is not None and first is not None and other.n == first.n
     }
 
 
-def _sentences(trials: Sequence[Trial], metric: str) -> SentenceMeasure | None:
+def _sentences(trials: Sequence[Trial], metric: str) -> SentenceMetric | None:
     """The counts of each test text, the mean over seeds, fold after fold."""
     by_fold: dict[int, list[list[dict[str, Any]]]] = {}
     for trial in trials:
         by_fold.setdefault(trial.fold or 0, []).append(list(trial.answers()))
-    task = built(trials[0].config.sections)
+    task = build_task(trials[0].config.sections)
     parts = [sentence_measure(task, metric, seeds) for _, seeds in sorted(by_fold.items())]
     whole = parts[0]
     for part in parts[1:]:
@@ -105,13 +105,13 @@ def pooled(trials: Sequence[Trial], metric: str) -> float | None:
     if "structure" not in next(trials[0].answers(), {}):
         return None
     sums = counts(trials, metric).sum(0)
-    return float(ratio(sums[:1], sums[1:])[0])
+    return float(safe_divide(sums[:1], sums[1:])[0])
 
 
 def pair(answer: Mapping[str, Any], metric: str = "") -> tuple[float, float]:
     """What one line of predictions.jsonl adds to the top and to the bottom of the metric."""
     if "structure" in answer:
-        said, gold = (Structure.from_json(answer[side]) for side in ("structure", "gold"))
+        said, gold = (Annotation.from_json(answer[side]) for side in ("structure", "gold"))
         return share(said, gold, metric)
     return score(answer["value"], answer["label"]), 1.0
 
@@ -132,8 +132,8 @@ def paired_ratios(a: np.ndarray, b: np.ndarray, resamples: int = RESAMPLES, seed
     in `paired`, which this is where every bottom is 1, the difference is centred on zero.
     """
     if len(a) and (a[:, 1] == 1).all() and (b[:, 1] == 1).all():
-        return paired(a[:, 0], b[:, 0], resamples, seed)
-    return _paired(a, b, lambda sums: ratio(sums[:, 0], sums[:, 1]), resamples, seed)
+        return paired_bootstrap(a[:, 0], b[:, 0], resamples, seed)
+    return _paired(a, b, lambda sums: safe_divide(sums[:, 0], sums[:, 1]), resamples, seed)
 
 
 def paired_macro_f1(a: np.ndarray, b: np.ndarray, resamples: int = 2000, seed: int = 0) -> float:
@@ -168,7 +168,7 @@ def _paired(
 
     observed = gaps(times[None].astype(float))[0]
     reached = 0
-    for block in draws(times, resamples, seed):
+    for block in draw_resamples(times, resamples, seed):
         shifted = gaps(block.astype(float)) - observed
         reached += int((np.abs(shifted) >= abs(observed) - 1e-12).sum())
     return (1 + reached) / (1 + resamples)

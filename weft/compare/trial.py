@@ -29,7 +29,7 @@ from weft.run.split import (
 from weft.run.text_scores import CHECKPOINT, TEXT_TASKS, initial_checkpoint
 from weft.run.train import resolve_config
 from weft.storage import write_text
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.text.example import Example
 from weft.train.logger import PROGRESS_FILE
 
@@ -317,7 +317,7 @@ def example_of(row: Mapping[str, Any]) -> str | Example:
         return Example(row["text"], other=row["other"])
     if row.get("gold", {}).get("kind") != "nodes":
         return row["text"]
-    gold = Structure.from_json(row["gold"])
+    gold = Annotation.from_json(row["gold"])
     return Example(row["text"], words=gold.words, places=gold.places, tree=gold.tree)
 
 
@@ -328,7 +328,7 @@ def _collapsed(answers: Iterator[dict[str, Any]]) -> str:
     what = "texts"
     for answer in answers:
         if "structure" in answer:
-            sides = (Structure.from_json(answer[side]) for side in ("structure", "gold"))
+            sides = (Annotation.from_json(answer[side]) for side in ("structure", "gold"))
             said, gold = map(names, sides)
             given.update(said)
             right.update(gold)

@@ -9,7 +9,7 @@ from weft import jsonio
 from weft.convert.tensors import join_names
 from weft.errors import UserError
 from weft.tokens.safety import check_ids
-from weft.tokens.tokenizer import Tokenizer, whole
+from weft.tokens.tokenizer import Tokenizer, replace_surrogates
 from weft.untrusted import has_surrogate
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -77,7 +77,7 @@ def special_token(said: Mapping[str, Any], name: str, usual: str) -> str:
     """The token that stands for "cls", "sep" and so on: as the folder says, or as is usual."""
     found = said.get(f"{name}_token")
     found = found.get("content") if isinstance(found, Mapping) else found
-    return whole(str(found or usual))
+    return replace_surrogates(str(found or usual))
 
 
 def template_ids(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

@@ -16,7 +16,7 @@ from weft.embed.activations import check_sizes
 from weft.embed.contextual import ScalarMix, SubwordPooling, TransformerEmbedder
 from weft.errors import UserError
 from weft.registry import register
-from weft.tokens.special_tokens import Frame
+from weft.tokens.special_tokens import SpecialTokens
 from weft.tokens.vocabulary import CLS, SEP, SPECIALS
 
 
@@ -69,7 +69,7 @@ class Bert(TransformerEmbedder):
             raise UserError(f"{where}: with 'frozen' nothing is learned, with 'lora' a little is.")
         wide = width or hidden
         self.output_size, self.limit, self.offset = hidden, limit, offset
-        self.frame = Frame((cls,), (sep,), (sep, sep) if doubled else (sep,))
+        self.frame = SpecialTokens((cls,), (sep,), (sep, sep) if doubled else (sep,))
         self.word, self.model, self.frozen = word, model, frozen
         self.table = nn.Embedding(vocabulary_size, wide)
         self.positions = nn.Embedding(limit + offset, wide)

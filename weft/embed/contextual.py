@@ -15,7 +15,7 @@ from weft.attend.lora import add_lora
 from weft.batch import Padded
 from weft.errors import UserError
 from weft.kernels.cpu.linear import WeightDtype
-from weft.tokens.special_tokens import Frame
+from weft.tokens.special_tokens import SpecialTokens
 
 SubwordPooling = Literal["first", "mean", "last"]
 
@@ -63,7 +63,7 @@ class Contextual(nn.Module):
 
     output_size: int
     limit: int | None  # the most steps that can be read, those of the frame included
-    frame: Frame
+    frame: SpecialTokens
     word: SubwordPooling
     mix: ScalarMix | None
     subwords = True  # where words are read, their pieces are wanted

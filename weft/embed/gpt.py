@@ -16,7 +16,7 @@ from weft.embed.activations import check_sizes
 from weft.embed.contextual import ScalarMix, SubwordPooling, TransformerEmbedder
 from weft.errors import UserError
 from weft.registry import register
-from weft.tokens.special_tokens import Frame
+from weft.tokens.special_tokens import SpecialTokens
 
 
 @register("embedder", "gpt")
@@ -61,7 +61,7 @@ class Gpt(TransformerEmbedder):
             raise UserError(f"{where}: with 'frozen' nothing is learned, with 'lora' a little is.")
         self.output_size, self.limit = hidden, limit
         before, after = ((i,) if i >= 0 else () for i in (cls, sep))
-        self.frame = Frame(before, after, after)
+        self.frame = SpecialTokens(before, after, after)
         self.word, self.model, self.frozen = word, model, frozen
         self.table = nn.Embedding(vocabulary_size, hidden)
         self.positions = nn.Embedding(limit, hidden)

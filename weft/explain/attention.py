@@ -16,7 +16,7 @@ from weft.batch.indexer import Row
 from weft.embed.contextual import Contextual
 from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
-from weft.explain.words import Piece, placed
+from weft.explain.words import TokenWeight, token_offsets
 from weft.model import Model
 from weft.predict.fill_mask import display_word
 from weft.predict.fill_mask import masked_rows as with_blanks
@@ -24,11 +24,11 @@ from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Input, Predictor
 from weft.text.example import Example
 
-ORDER = ("first", "second")
+TEXT_NAMES = ("first", "second")
 
 
 @dataclass(frozen=True)
-class Heads:
+class AttentionMaps:
     """Where each head of each layer of one network looks in one text, or in two."""
 
     name: str  # the kind of the network
@@ -36,17 +36,21 @@ class Heads:
     weights: np.ndarray  # (L, N, T, T) rows look at columns, each row sums to 1
     second: int = 0  # the step where the second of two texts begins
 
-    def first(self, steps: int) -> "Heads":
+    def first(self, steps: int) -> "AttentionMaps":
         """The same of the first steps alone."""
         second = self.second if self.second < steps else 0
-        return Heads(
+        return AttentionMaps(
             self.name, self.tokens[:steps], self.weights[:, :, :steps, :steps], second
         )  # fmt: skip
 
 
-def attends(model: Model) -> bool:
+def has_token_attention(model: Model) -> bool:
     """Whether there are weights on the tokens of a text."""
-    return isinstance(model.encoder, TransformerEncoder) or _weighs(model) or follows(model)
+    return (
+        isinstance(model.encoder, TransformerEncoder)
+        or _has_attention_pool(model)
+        or has_embedder_attention(model)
+    )
 
 
 def has_heads(model: Any) -> bool:
@@ -59,14 +63,14 @@ def has_heads(model: Any) -> bool:
     )
 
 
-def follows(model: Model) -> bool:
+def has_embedder_attention(model: Model) -> bool:
     """Whether all that is read comes through a pre-trained network that says where it looks."""
     found: list[Any] = list(model.embedders)
     alone = len(found) == 1 and isinstance(found[0], Contextual) and hasattr(found[0], "weights")
     return alone and model.parts["encoder"]["kind"] in ("transformer", "none")
 
 
-def _weighs(model: Model) -> bool:
+def _has_attention_pool(model: Model) -> bool:
     """Whether the pool gives each token a weight; after a stride, a step is no single token."""
     one_by_one = getattr(model.encoder, "stride", 1) == 1
     return one_by_one and "attention" in model.pooling
@@ -74,31 +78,31 @@ def _weighs(model: Model) -> bool:
 
 def token_weights(
     engine: NeuralEngine, texts: Sequence[Any], seconds: Sequence[int] = ()
-) -> list[list[Piece]]:
+) -> list[list[TokenWeight]]:
     """(start, end, weight) of each token of each text; the weights of a text sum to 1.
 
     The weights of the pool as they are; in a Transformer, by attention rollout (Abnar and Zuidema
     2020) down to the tokens. The windows of a long text count equally. `seconds` says where in
     each text a second one begins, where there are two.
     """
-    pieces: list[list[Piece]] = [[] for _ in texts]
+    pieces: list[list[TokenWeight]] = [[] for _ in texts]
     for rows, source in engine.batches(texts):
         with torch.inference_mode():
-            weights = _flow(engine.model, source)  # (B, T)
+            weights = _token_flow(engine.model, source)  # (B, T)
         for row, values in zip(rows, weights.tolist(), strict=True):
             assert row.spans is not None
             kept = values[: len(row.spans)]
-            places = placed(row, seconds[row.text] if seconds else 0)
+            places = token_offsets(row, seconds[row.text] if seconds else 0)
             # What stands around a text has no place in it, and is no word that was looked at.
             pieces[row.text] += [
                 (*place, weight)
                 for place, span, weight in zip(places, row.spans.tolist(), kept, strict=True)
                 if span != [0, 0] or not engine.indexer.never_empty
             ]
-    return [_shares(found) for found in pieces]
+    return [_normalise(found) for found in pieces]
 
 
-def heads(predictor: Predictor, asked: Input) -> list[Heads]:
+def attention_maps(predictor: Predictor, asked: Input) -> list[AttentionMaps]:
     """The attention maps of every network with heads, for one text or one window of it.
 
     That is the first, or the one in which the answer stands where that is a place in the text. Two
@@ -111,20 +115,20 @@ def heads(predictor: Predictor, asked: Input) -> list[Heads]:
             "and layers to show."
         )
     (given,) = predictor.carried([asked])
-    found = _read(engine, given, _answered(predictor, given))
+    found = _choose_row(engine, given, _answer_offset(predictor, given))
     if found is None:
         return []
     row, source, which = found
     with torch.inference_mode():
         return [
-            Heads(name + which, tuple(tokens), _square(layers, len(tokens)), second)
-            for name, tokens, layers, second in _looking(
-                engine, source, _tokens(engine, row, given)
+            AttentionMaps(name + which, tuple(tokens), _stack_layers(layers, len(tokens)), second)
+            for name, tokens, layers, second in _iterate_maps(
+                engine, source, _token_strings(engine, row, given)
             )
         ]
 
 
-def _answered(predictor: Predictor, given: str | Example) -> int:
+def _answer_offset(predictor: Predictor, given: str | Example) -> int:
     """Where in the second text the answer begins, where it is a place there; else -1."""
     if predictor.config["task"].get("kind") != "span":
         return -1
@@ -133,7 +137,7 @@ def _answered(predictor: Predictor, given: str | Example) -> int:
     return int(spans[0][0]) if spans else -1
 
 
-def _read(
+def _choose_row(
     engine: NeuralEngine, given: str | Example, place: int
 ) -> tuple[Row | None, Padded, str] | None:
     """The first row of a text, or that of a place in the second, alone in its batch.
@@ -148,8 +152,8 @@ def _read(
     found = [(row, i, x) for rows, x in engine.batches([given]) for i, row in enumerate(rows)]
     if not found:
         return None
-    found.sort(key=lambda one: _begins(one[0]))
-    holding = [n for n, (row, *_) in enumerate(found) if place >= 0 and _holds(row, place)]
+    found.sort(key=lambda one: _row_order(one[0]))
+    holding = [n for n, (row, *_) in enumerate(found) if place >= 0 and _covers(row, place)]
     chosen = holding[0] if holding else 0
     row, at, source = found[chosen]
     size, second = int(source.lengths[at]), source.second
@@ -163,20 +167,20 @@ def _read(
     return row, alone, which
 
 
-def _holds(row: Row, place: int) -> bool:
+def _covers(row: Row, place: int) -> bool:
     """Whether a row holds the character at a place of the second text."""
     own = np.zeros((0, 2), int) if row.spans is None else row.spans[row.second :]
     return bool(((own[:, 0] <= place) & (place < own[:, 1])).any())
 
 
-def _begins(row: Row) -> tuple[int, ...]:
+def _row_order(row: Row) -> tuple[int, ...]:
     """Where a row begins among those of its text, or of its two texts."""
     places = np.zeros((0, 2), int) if row.spans is None else row.spans
     own = (places[: row.second], places[row.second :]) if row.second else (places,)
     return (row.start, *(int(one[one[:, 1] > 0, 0].min(initial=2**31 - 1)) for one in own))
 
 
-def _tokens(engine: NeuralEngine, row: Row | None, given: str | Example) -> list[str]:
+def _token_strings(engine: NeuralEngine, row: Row | None, given: str | Example) -> list[str]:
     """The steps of a row as they stand in the text; empty where only ids are known."""
     if row is None or row.spans is None:
         return []
@@ -190,7 +194,7 @@ def _tokens(engine: NeuralEngine, row: Row | None, given: str | Example) -> list
     return out
 
 
-def _looking(
+def _iterate_maps(
     engine: NeuralEngine, source: Padded, tokens: list[str]
 ) -> Iterator[tuple[str, list[str], list[Tensor], int]]:
     """Each network with heads: its kind, its steps, where it looks and where a second text begins.
@@ -200,9 +204,11 @@ def _looking(
     model, tokenizer = engine.model, engine.indexer.tokenizer
     if model.is_bi_encoder and source.second is not None:
         middle = int(source.second[0])
-        sides = zip(source.split_pair(), (tokens[:middle], tokens[middle:]), ORDER, strict=True)
+        sides = zip(
+            source.split_pair(), (tokens[:middle], tokens[middle:]), TEXT_NAMES, strict=True
+        )
         for side, own, which in sides:
-            for kind, steps, layers, _ in _looking(engine, side, own):
+            for kind, steps, layers, _ in _iterate_maps(engine, side, own):
                 yield f"{kind}, {which} text", steps, layers, 0
         return
     second = 0 if source.second is None else int(source.second[0])
@@ -225,7 +231,7 @@ def _looking(
         yield "transformer", own, weights, second + front if second else 0
 
 
-def _square(layers: Sequence[Tensor], size: int) -> np.ndarray:
+def _stack_layers(layers: Sequence[Tensor], size: int) -> np.ndarray:
     """(L, N, T, T) of the one row that there is."""
     return torch.stack([layer[0, :, :size, :size] for layer in layers]).float().cpu().numpy()
 
@@ -243,24 +249,24 @@ def rollout(layers: Sequence[Tensor], mask: Tensor) -> Tensor:
     return flow
 
 
-def _flow(model: Model, source: Padded) -> Tensor:
+def _token_flow(model: Model, source: Padded) -> Tensor:
     """(B, T) the share of each token in the pooled vector."""
     embedded = model.embed(source)
     if model.pair is not None and source.second is not None:
         embedded = model.pair(embedded)  # two texts in one row
     states = model.encoder(embedded)
-    final = _read_by_pool(model, states)  # (B, T)
+    final = _pool_weights(model, states)  # (B, T)
     encoder = model.encoder
     if isinstance(encoder, TransformerEncoder):
         flow = rollout(encoder.weights(embedded), states.mask)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
-    if follows(model):
-        flow = followed(model.embedders[0], source)  # (B, T, T)
+    if has_embedder_attention(model):
+        flow = embedder_rollout(model.embedders[0], source)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)
     return final
 
 
-def followed(network: Any, source: Padded) -> Tensor:
+def embedder_rollout(network: Any, source: Padded) -> Tensor:
     """(B, S, S) how much of each state of a pre-trained network came from each step it reads.
 
     Where its layers are mixed, γ Σ s_l h_l, each has a way of its own, which counts as s_l.
@@ -272,13 +278,13 @@ def followed(network: Any, source: Padded) -> Tensor:
     return sum(s * rollout(layers[:n], mask) for n, s in enumerate(shares))  # type: ignore[return-value]
 
 
-def between_words(network: Any, given: Padded) -> Tensor:
+def word_rollout(network: Any, given: Padded) -> Tensor:
     """(B, T, T) how much of the vector of each word came from each word, by all its pieces.
 
     What stands around the sentence keeps its share for itself.
     """
     flow, owners = (
-        followed(network, network.step_ids(given)),
+        embedder_rollout(network, network.step_ids(given)),
         network.word_indices(given),
     )  # (B, S, S)
     words = torch.arange(given.data.shape[1], device=owners.device)
@@ -291,7 +297,7 @@ def between_words(network: Any, given: Padded) -> Tensor:
     return read @ flow @ inside.transpose(1, 2)
 
 
-def _read_by_pool(model: Model, states: Padded) -> Tensor:
+def _pool_weights(model: Model, states: Padded) -> Tensor:
     """(B, T) how much of the vector the pool takes from each step; all alike if it cannot say."""
     _, weights = model.pool(states)
     if weights is not None:
@@ -305,7 +311,7 @@ def _read_by_pool(model: Model, states: Padded) -> Tensor:
     return even.masked_fill(states.mask, 1) / states.mask.sum(1, keepdim=True).clamp(min=1)
 
 
-def _shares(pieces: list[Piece]) -> list[Piece]:
+def _normalise(pieces: list[TokenWeight]) -> list[TokenWeight]:
     """The same weights with sum 1: [CLS] keeps some for itself, and windows each have a sum."""
     whole = sum(weight for _, _, weight in pieces) or 1.0
     return [(start, end, weight / whole) for start, end, weight in pieces]

@@ -11,11 +11,11 @@ from typing import Literal
 from weft.decode.search.beam import BeamState
 from weft.decode.search.hypotheses import Hypothesis
 
-Fate = Literal["open", "ended", "cut"]  # goes on, ended by itself, or ended by the limit
+Status = Literal["open", "ended", "cut"]  # goes on, ended by itself, or ended by the limit
 
 
 @dataclass(frozen=True)
-class Node:
+class BeamNode:
     """One token of one or more hypotheses."""
 
     step: int  # from 0
@@ -23,16 +23,16 @@ class Node:
     token: str
     total: float  # log-probability from the beginning
     parent: int  # number of the node before it; -1 at the first step
-    fate: Fate
+    status: Status
     score: float | None = None  # normalised, of one that ended
-    wins: bool = False  # on the way to the answer
+    is_best: bool = False  # on the way to the answer
 
 
-def tree(
+def build_search_tree(
     steps: Sequence[BeamState], best: Hypothesis, last: int, name: Callable[[int], str]
-) -> tuple[Node, ...]:
+) -> tuple[BeamNode, ...]:
     """The nodes of a search of one prompt whose state was kept after every step."""
-    nodes: list[Node] = []
+    nodes: list[BeamNode] = []
     before: list[int] = []  # the node of each beam after the step before
     ways: list[tuple[int, ...]] = []  # the ids of each node from the beginning
     for t, run in enumerate(steps):
@@ -48,25 +48,25 @@ def tree(
                 continue
             now.append(len(nodes))
             ways.append((*(ways[up] if up >= 0 else ()), token))
-            nodes.append(Node(t, beam, name(token), total, up, "open"))
-        for found in _ended(run, t):
+            nodes.append(BeamNode(t, beam, name(token), total, up, "open"))
+        for found in _finished_hypotheses(run, t):
             token, parent, logp, score = found
             up = before[parent] if before else -1
             total = logp + (nodes[up].total if up >= 0 else 0.0)
-            fate: Fate = "ended" if token == last else "cut"
+            fate: Status = "ended" if token == last else "cut"
             rank = sum(node.step == t for node in nodes)
             ways.append((*(ways[up] if up >= 0 else ()), token))
-            nodes.append(Node(t, rank, name(token), total, up, fate, score))
+            nodes.append(BeamNode(t, rank, name(token), total, up, fate, score))
         before = now
     whole = (*best.ids, *([last] if best.ended else []))
     won = max((i for i, way in enumerate(ways) if way == whole), default=-1)
     while won >= 0:
-        nodes[won] = replace(nodes[won], wins=True)
+        nodes[won] = replace(nodes[won], is_best=True)
         won = nodes[won].parent
     return tuple(nodes)
 
 
-def _ended(run: BeamState, step: int) -> list[tuple[int, int, float, float]]:
+def _finished_hypotheses(run: BeamState, step: int) -> list[tuple[int, int, float, float]]:
     """(token, beam before, log-probability, score) of what ended at a step, the best first."""
     pool = run.pool
     columns = (pool.rank, pool.time, pool.token, pool.slot, pool.logp)

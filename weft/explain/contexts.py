@@ -20,7 +20,7 @@ from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.text.example import Example
 
-NEAREST = 3  # other occurrences that are listed of each
+MAX_NEIGHBOURS = 3  # other occurrences that are listed of each
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,9 @@ class Contexts:
         """Of each occurrence the most alike others, with their cosines."""
         others = self.cosines.copy()
         np.fill_diagonal(others, -np.inf)
-        order = np.argsort(-others, axis=1, kind="stable")[:, : min(NEAREST, len(others) - 1)]
+        order = np.argsort(-others, axis=1, kind="stable")[
+            :, : min(MAX_NEIGHBOURS, len(others) - 1)
+        ]
         return [
             [(int(j), float(others[i, j])) for j in row] for i, row in enumerate(order)
         ]  # fmt: skip
@@ -82,7 +84,7 @@ class Contexts:
         return tuple(dict.fromkeys(one.label for one in self.found if one.label))
 
     @property
-    def agreeing(self) -> tuple[int, int]:
+    def label_agreement(self) -> tuple[int, int]:
         """How many labelled occurrences have one of the same label nearest to them, of how many."""
         pairs = [
             (one.label, self.found[near[0][0]].label)
@@ -92,7 +94,7 @@ class Contexts:
         return sum(own == other for own, other in pairs), len(pairs)
 
 
-def contexts(
+def find_contexts(
     predictor: Predictor,
     examples: Iterable[Example],
     word: str,
@@ -104,8 +106,8 @@ def contexts(
     Upper and lower case are one word. Of a word with several tokens the vector is their mean. At
     most `limit` texts that hold the word are read.
     """
-    engine = _engine(predictor, layer)
-    holding = _holding(examples, _pattern(word))
+    engine = _check_engine(predictor, layer)
+    holding = _find_word(examples, _pattern(word))
     texts = list(islice(holding, limit))
     if not texts:
         raise UserError(
@@ -113,11 +115,11 @@ def contexts(
         )
     found: dict[tuple[int, int, int], np.ndarray] = {}
     given = [one.text for one, _ in texts]
-    for rows, states in _states(engine, given, layer):
+    for rows, states in _iterate_states(engine, given, layer):
         for row, vectors in zip(rows, states.rows(), strict=True):
             own = vectors.float().cpu().numpy()[-len(row.ids) :]  # without a [CLS] of the encoder
             for start, end in texts[row.text][1]:
-                if (vector := _mean(row, own, start, end)) is not None:
+                if (vector := _mean_vector(row, own, start, end)) is not None:
                     found.setdefault((row.text, start, end), vector)
     if not found:
         raise UserError(f"The word “{word}” lies beyond what the model reads of these texts.")
@@ -132,7 +134,7 @@ def contexts(
     )
 
 
-def _engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
+def _check_engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
     """The engine, where it has a vector for each token, and the layer is one that it has."""
     engine: Any = predictor.engine
     if (
@@ -162,7 +164,7 @@ def _pattern(word: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){joined}(?!\w)", re.IGNORECASE)
 
 
-def _holding(
+def _find_word(
     examples: Iterable[Example], pattern: re.Pattern[str]
 ) -> Iterator[tuple[Example, list[tuple[int, int]]]]:
     """The texts in which the word stands, and where; of a pair each text by itself."""
@@ -173,7 +175,7 @@ def _holding(
                 yield Example(text or "", label, file=file, line=line), spans
 
 
-def _states(
+def _iterate_states(
     engine: NeuralEngine, texts: Sequence[str], layer: int | None
 ) -> Iterator[tuple[list[Row], Padded]]:
     """Rows with the states (B, T, H) of their steps."""
@@ -183,20 +185,20 @@ def _states(
             states = model.encode(model.embed(source)) if layer is None else None
             for embedder, given in zip(model.embedders, model.embedder_inputs(source), strict=True):
                 if layer is not None and callable(getattr(embedder, "layers", None)):
-                    states = _layer(embedder, given, layer)
+                    states = _layer_states(embedder, given, layer)
         assert states is not None
         if states.data.shape[1] < source.data.shape[1]:
             raise UserError("With a stride above 1 there is no vector for each token.")
         yield rows, states
 
 
-def _layer(network: Any, given: Padded, number: int) -> Padded:
+def _layer_states(network: Any, given: Padded, number: int) -> Padded:
     if hasattr(network, "layer"):
         return network.layer(given, number)
     return given.with_data(network.layers(given)[number])
 
 
-def _mean(row: Row, vectors: np.ndarray, start: int, end: int) -> np.ndarray | None:
+def _mean_vector(row: Row, vectors: np.ndarray, start: int, end: int) -> np.ndarray | None:
     """(H,) the mean over the tokens of a stretch; None where the row does not hold all of it."""
     assert row.spans is not None
     begins, ends = row.spans.T

@@ -13,9 +13,9 @@ from weft.errors import UserError, near_miss
 from weft.predict.predictor import Predictor
 from weft.tasks.task import Answer
 
-NUMBER = "number"  # the target of a model that answers with one
+NUMBER_TARGET = "number"  # the target of a model that answers with one
 
-Chances = list[list[tuple[str, float]]]  # of each word what is said, then the rest by chance
+WordProbs = list[list[tuple[str, float]]]  # of each word what is said, then the rest by chance
 
 
 @dataclass(frozen=True)
@@ -28,21 +28,21 @@ class Word:
 
 
 @dataclass(frozen=True)
-class At:
+class ExplainedWord:
     """The word, or the root of a tree, that an explanation is about, and what may be said of it."""
 
     step: int  # the word's number, from 0; -1 the whole tree
     name: str  # the word itself
     column: str  # what is said of it: upos, head, label …
     said: str
-    chances: tuple[tuple[str, float], ...]  # of what is said, then of the rest, falling
+    probs: tuple[tuple[str, float], ...]  # of what is said, then of the rest, falling
     gold: str = ""  # what is right, where that is known
     start: int = -1  # where the word begins in the text of the explanation
 
     def to_json(self) -> dict[str, Any]:
         found = {"number": self.step + 1, "word": self.name, "column": self.column}
         right = {"gold": self.gold} if self.gold else {}
-        return {**found, "value": self.said, "chances": [list(c) for c in self.chances], **right}
+        return {**found, "value": self.said, "chances": [list(c) for c in self.probs], **right}
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,15 @@ class Explanation:
     target: str
     method: str
     words: tuple[Word, ...]
-    at: At | None = None  # what is explained, where it is not the answer about the whole text
+    at: ExplainedWord | None = (
+        None  # what is explained, where it is not the answer about the whole text
+    )
     second: int = 0  # where the second of two texts begins in the text
 
     @property
     def sure(self) -> float:
         """How probable the model makes what it says: of the text, or of the word in question."""
-        return self.answer.score if self.at is None else dict(self.at.chances)[self.at.said]
+        return self.answer.score if self.at is None else dict(self.at.probs)[self.at.said]
 
     def strongest(self, count: int) -> list[Word]:
         """The words with the largest weights of either sign."""
@@ -104,21 +106,21 @@ class Target:
         out[self.index] = 1
         return out
 
-    def chance(self, answer: Answer) -> float:
+    def prob(self, answer: Answer) -> float:
         """How probable an answer makes the target, or the number it gives."""
         return answer.scores[self.index] if answer.scores else float(answer.value)
 
 
-def target_of(predictor: Predictor, name: str | None, answer: Answer) -> Target:
+def make_target(predictor: Predictor, name: str | None, answer: Answer) -> Target:
     """The target called `name`, or for None what was answered; of several labels the first."""
     labels = predictor.labels
     if not labels:
-        if name not in (None, NUMBER):
+        if name not in (None, NUMBER_TARGET):
             raise UserError(
                 f"This model answers with a number, so there is no label '{name}' to explain. "
                 "Leave the target out."
             )
-        return Target(NUMBER, 0, 1, True)
+        return Target(NUMBER_TARGET, 0, 1, True)
     if name is None:
         index = int(np.argmax(answer.scores))
     elif name in labels:

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from weft.errors import UserError
-from weft.explain.explanation import Explanation, Target, Word, target_of
-from weft.explain.words import remaining
-from weft.metrics.bootstrap import interval
-from weft.metrics.value import Figure
+from weft.explain.explanation import Explanation, Target, Word, make_target
+from weft.explain.words import keep_words
+from weft.metrics.bootstrap import bootstrap_interval
+from weft.metrics.value import MetricValue
 from weft.predict.predictor import Predictor
 from weft.tasks.task import Answer
 
-SHARES = tuple(k / 10 for k in range(11))
+FRACTIONS = tuple(k / 10 for k in range(11))
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Faithfulness:
     """How much better than chance a method orders the words of some texts."""
 
     method: str
-    aopc: Figure  # with 95 % bootstrap intervals over the texts
-    random: Figure  # the same with words in random order
-    gain: Figure  # the difference, text by text
+    aopc: MetricValue  # with 95 % bootstrap intervals over the texts
+    random: MetricValue  # the same with words in random order
+    gain: MetricValue  # the difference, text by text
     shares: tuple[float, ...]  # (F,) of the words deleted or inserted
     deletion: tuple[float, ...]  # (F,) the target's mean probability, strongest words gone first
     insertion: tuple[float, ...]  # strongest words there first
@@ -63,29 +63,29 @@ def faithfulness(
     some = [e for e in explanations if e.words]
     if not some:
         raise UserError("There is no text with words to measure faithfulness on.")
-    plans = [orders(e.words, draws, seed) for e in some]
+    plans = [word_orders(e.words, draws, seed) for e in some]
     texts = [[curve_texts(e, order) for order in plan] for e, plan in zip(some, plans, strict=True)]
-    _ask(predictor, texts, known)
+    _answer_new_texts(predictor, texts, known)
     curves = np.stack(
         [
-            _chances(target_of(predictor, e.target, e.answer), of_text, known)
+            _target_probs(make_target(predictor, e.target, e.answer), of_text, known)
             for e, of_text in zip(some, texts, strict=True)
         ]
     )  # (n, 1 + draws, 2, F)
-    return measured(some[0].method, curves, seed)
+    return summarise_curves(some[0].method, curves, seed)
 
 
-def measured(method: str, curves: np.ndarray, seed: int = 0) -> Faithfulness:
+def summarise_curves(method: str, curves: np.ndarray, seed: int = 0) -> Faithfulness:
     """The figures of (n, 1 + draws, 2, F) curves: of each text its own order, then random ones."""
     own, chance = curves[:, 0], curves[:, 1:].mean(1)  # (n, 2, F)
     drop, by_chance = _aopc(own[:, 0]), _aopc(chance[:, 0])  # (n,)
     mean, random_mean = own.mean(0), chance.mean(0)  # (2, F)
     return Faithfulness(
         method=method,
-        aopc=interval(_mean, drop, seed=seed),
-        random=interval(_mean, by_chance, seed=seed),
-        gain=interval(_mean, drop - by_chance, seed=seed),
-        shares=SHARES,
+        aopc=bootstrap_interval(_mean, drop, seed=seed),
+        random=bootstrap_interval(_mean, by_chance, seed=seed),
+        gain=bootstrap_interval(_mean, drop - by_chance, seed=seed),
+        shares=FRACTIONS,
         deletion=tuple(mean[0].tolist()),
         insertion=tuple(mean[1].tolist()),
         random_deletion=tuple(random_mean[0].tolist()),
@@ -102,7 +102,7 @@ def _mean(values: np.ndarray) -> float:
     return float(values.mean())
 
 
-def orders(words: Sequence[Word], draws: int, seed: int) -> list[list[int]]:
+def word_orders(words: Sequence[Word], draws: int, seed: int) -> list[list[int]]:
     """The words by weight, strongest support of the target first; then random orders."""
     own = sorted(range(len(words)), key=lambda i: -words[i].weight)
     places = [seed, *(word.start for word in words)]
@@ -110,9 +110,9 @@ def orders(words: Sequence[Word], draws: int, seed: int) -> list[list[int]]:
     return [own, *(random.permutation(len(words)).tolist() for _ in range(draws))]
 
 
-def first_words(order: list[int]) -> list[set[int]]:
+def first_words_at(order: list[int]) -> list[set[int]]:
     """At every share of a curve, the words that have had their turn."""
-    return [set(order[: math.ceil(share * len(order) - 1e-9)]) for share in SHARES]
+    return [set(order[: math.ceil(share * len(order) - 1e-9)]) for share in FRACTIONS]
 
 
 def curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[Any], list[Any]]:
@@ -120,14 +120,14 @@ def curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[Any], 
     words = explanation.words
     deleted: list[Any] = []
     inserted: list[Any] = []
-    for first in first_words(order):
+    for first in first_words_at(order):
         for out, inside in ((deleted, False), (inserted, True)):
             kept = [(w.start, w.end) for i, w in enumerate(words) if (i in first) == inside]
-            out.append(remaining(explanation.text, kept, explanation.second))
+            out.append(keep_words(explanation.text, kept, explanation.second))
     return deleted, inserted
 
 
-def _ask(predictor: Predictor, texts: list, known: dict[Any, Answer]) -> None:
+def _answer_new_texts(predictor: Predictor, texts: list, known: dict[Any, Answer]) -> None:
     """Answer every text that has no answer yet."""
     new = {
         text: None
@@ -140,8 +140,8 @@ def _ask(predictor: Predictor, texts: list, known: dict[Any, Answer]) -> None:
     known.update(zip(new, predictor.stream(new), strict=True))
 
 
-def _chances(target: Target, texts: list, known: dict[Any, Answer]) -> np.ndarray:
+def _target_probs(target: Target, texts: list, known: dict[Any, Answer]) -> np.ndarray:
     """(1 + draws, 2, F) the target's probability along every curve."""
     return np.array(
-        [[[target.chance(known[text]) for text in curve] for curve in both] for both in texts]
+        [[[target.prob(known[text]) for text in curve] for curve in both] for both in texts]
     )

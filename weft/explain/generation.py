@@ -17,42 +17,44 @@ from weft.decode.search.beam import BeamState
 from weft.decode.search.hypotheses import Hypothesis
 from weft.decode.search.search import search
 from weft.decode.search.state import device_of
-from weft.explain.beams import Node, tree
+from weft.explain.beams import BeamNode, build_search_tree
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.text.example import Example
 from weft.tokens.vocabulary import SPECIALS, UNK
 
-OTHERS = 5  # words that might have stood in a token's place
-END = "⏎"  # what is shown for the token that ends a text
-UNKNOWN = SPECIALS.index(UNK)
-MARKS = frozenset(SPECIALS) - {UNK}  # that stand in no text; the end has a sign of its own
+MAX_ALTERNATIVES = 5  # words that might have stood in a token's place
+END_SIGN = "⏎"  # what is shown for the token that ends a text
+UNKNOWN_ID = SPECIALS.index(UNK)
+HIDDEN_SPECIALS = frozenset(SPECIALS) - {
+    UNK
+}  # that stand in no text; the end has a sign of its own
 
 
 @dataclass(frozen=True)
-class Token:
+class TokenTrace:
     """One token, how probable it was where it stands, and what else was."""
 
     text: str
-    chance: float
+    prob: float
     others: tuple[tuple[str, float], ...] = ()  # the most probable ones, falling; itself too
     place: tuple[int, int] = (0, 0)  # in the text, where that is given
 
 
 @dataclass(frozen=True)
-class Writing:
+class GenerationTrace:
     """Everything that is shown of one text that was written, or heard."""
 
-    tokens: tuple[Token, ...]  # (T,) of the answer; of a language model those of the text
+    tokens: tuple[TokenTrace, ...]  # (T,) of the answer; of a language model those of the text
     source: tuple[str, ...] = ()  # (S,) what was read
     attention: np.ndarray | None = None  # (L, N, T, S) each row sums to 1
-    nodes: tuple[Node, ...] = ()  # every hypothesis of a beam search
+    nodes: tuple[BeamNode, ...] = ()  # every hypothesis of a beam search
     found: tuple[tuple[str, float], ...] = ()  # the best texts with their scores
     heard: bool = False  # of a language model: tokens look at the tokens before them
 
     def to_json(self) -> dict[str, Any]:
         """Tokens with their chances, what else was found, and the mean of the attention."""
-        tokens = [[t.text, t.chance, [list(other) for other in t.others]] for t in self.tokens]
+        tokens = [[t.text, t.prob, [list(other) for other in t.others]] for t in self.tokens]
         out: dict[str, Any] = {"tokens": tokens}
         if self.found:
             out["found"] = [list(one) for one in self.found]
@@ -62,22 +64,24 @@ class Writing:
         return out
 
 
-def written(predictor: Predictor, given: str | Example) -> Writing:
+def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTrace:
     """What a model that answers with a text did to write its answer to a text or a matrix."""
     engine, space = _neural(predictor), predictor.space
     vectors = engine.reads == "vectors"
     example = Example(given) if isinstance(given, str) else given
-    text = example.text if vectors else asked(predictor, example).text
+    text = example.text if vectors else as_input(predictor, example).text
     rows, source = next(engine.batches([example if vectors else text]))
     with torch.inference_mode():
         reading = engine.model.run(source)
         head: Any = engine.model.head
         steps: list[BeamState] = []
-        hypotheses, chosen = _searched(reading.scores, head, steps)
+        hypotheses, chosen = _run_search(reading.scores, head, steps)
         ids = [*chosen.ids, *([head.last] if chosen.ended else [])]
-        logps = _logps(head.decoder.step, reading.scores.start(), head.first, ids)  # (T, V)
-        looks = _attention(head, reading.states, ids)
-    name = _names(space, head.last, rows[0].words)
+        logps = _next_token_log_probs(
+            head.decoder.step, reading.scores.start(), head.first, ids
+        )  # (T, V)
+        looks = _cross_attention(head, reading.states, ids)
+    name = _token_namer(space, head.last, rows[0].words)
     spans = rows[0].spans
     if vectors:
         read = [str(k) for k in range(1, len(rows[0].ids) + 1)]
@@ -86,31 +90,33 @@ def written(predictor: Predictor, given: str | Example) -> Writing:
         read = [text[start:end] for start, end in spans.tolist()]
     if looks is not None:
         read = ["·"] * (looks.shape[3] - len(read)) + read  # a [CLS] in front
-    return Writing(
-        tokens=_tokens(ids, np.exp(chosen.logps), logps, name),
+    return GenerationTrace(
+        tokens=_trace_tokens(ids, np.exp(chosen.logps), logps, name),
         source=tuple(read),
         attention=looks,
-        nodes=tree(steps, chosen, head.last, name),
-        found=tuple((_said(predictor, one, rows[0].words), one.score) for one in hypotheses),
+        nodes=build_search_tree(steps, chosen, head.last, name),
+        found=tuple(
+            (_hypothesis_text(predictor, one, rows[0].words), one.score) for one in hypotheses
+        ),
     )
 
 
-def heard(predictor: Predictor, text: str) -> Writing:
+def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
     """How probable a language model makes each token of a text, and what it would have put."""
     engine: Any = predictor.engine
     (found,) = engine.likelihoods([text])
-    ids, chances = found.table[:, 0].tolist(), found.chances[:, 0]
+    ids, chances = found.table[:, 0].tolist(), found.probs[:, 0]
     model = getattr(engine, "model", None)
     logps, looks = None, None
     if model is not None and model.head.decoder.causal:
         with torch.inference_mode():
-            logps, looks = _ahead(model.head, ids, engine.runtime.device)
-    name = _names(predictor.space, predictor.space.size[2])
-    tokens = _tokens(ids, chances, logps, name, found.places)
-    return Writing(tokens, attention=looks, heard=True)
+            logps, looks = _score_text(model.head, ids, engine.runtime.device)
+    name = _token_namer(predictor.space, predictor.space.size[2])
+    tokens = _trace_tokens(ids, chances, logps, name, found.places)
+    return GenerationTrace(tokens, attention=looks, heard=True)
 
 
-def answer_chances(predictor: Predictor, texts: Sequence[str], answer: Sequence[int]) -> np.ndarray:
+def score_answer(predictor: Predictor, texts: Sequence[str], answer: Sequence[int]) -> np.ndarray:
     """(B,) the mean log-probability a token of one answer, for each of some sources as read."""
     engine = _neural(predictor)
     head: Any = engine.model.head
@@ -118,7 +124,9 @@ def answer_chances(predictor: Predictor, texts: Sequence[str], answer: Sequence[
     for rows, source in engine.batches(texts):
         with torch.inference_mode():
             scores = engine.model.run(source).scores
-            sums = _sums(head.decoder.step, scores.start(), head.first, answer, len(rows))
+            sums = _sequence_log_prob(
+                head.decoder.step, scores.start(), head.first, answer, len(rows)
+            )
         for row, value in zip(rows, sums.tolist(), strict=True):
             if np.isnan(out[row.text]):  # of a long text, the first window
                 out[row.text] = value / max(len(answer), 1)
@@ -128,20 +136,20 @@ def answer_chances(predictor: Predictor, texts: Sequence[str], answer: Sequence[
 def answer_ids(predictor: Predictor, text: str) -> list[int]:
     """The tokens of the answer to a text as read, with the one that ended it if one did."""
     found = predictor.engine.scores([text]).scores[0]
-    ended = len(found.chances) > len(found.table)
+    ended = len(found.probs) > len(found.table)
     last = _neural(predictor).model.head.last
     return [*found.table[:, 0].tolist(), *([last] if ended else [])]
 
 
-def attends(predictor: Predictor) -> bool:
+def has_cross_attention(predictor: Predictor) -> bool:
     """Whether the tokens of an answer look at those of the source."""
-    decoder = _inner(_neural(predictor).model.head)
+    decoder = _unwrap_decoder(_neural(predictor).model.head)
     return isinstance(decoder, TransformerDecoder) or getattr(decoder, "attends", True)
 
 
-def asked(predictor: Predictor, example: Example) -> Example:
+def as_input(predictor: Predictor, example: Example) -> Example:
     """An example with the text that the model reads: of a record, its slots and values as one."""
-    given = getattr(predictor.task, "given", None)
+    given = getattr(predictor.task, "model_input", None)
     one = example if given is None else given(example, predictor.space, "the text")
     return example if isinstance(one, str) else one
 
@@ -151,7 +159,7 @@ def _neural(predictor: Predictor) -> NeuralEngine:
     return predictor.engine
 
 
-def _searched(
+def _run_search(
     scores: Any, head: Any, steps: list[BeamState]
 ) -> tuple[list[Hypothesis], Hypothesis]:
     """All that the search kept, best first, and the best; every step of a beam is noted."""
@@ -176,7 +184,9 @@ def _searched(
     return found, found[0]
 
 
-def _logps(step: Callable[..., Any], state: Any, first: int, ids: Sequence[int]) -> np.ndarray:
+def _next_token_log_probs(
+    step: Callable[..., Any], state: Any, first: int, ids: Sequence[int]
+) -> np.ndarray:
     """(T, V) the log-probability of every word in the place of each token."""
     rows, now = [], first
     for wanted in ids:
@@ -186,7 +196,7 @@ def _logps(step: Callable[..., Any], state: Any, first: int, ids: Sequence[int])
     return torch.stack(rows).cpu().numpy() if rows else np.zeros((0, 0), np.float32)
 
 
-def _sums(
+def _sequence_log_prob(
     step: Callable[..., Any], state: Any, first: int, ids: Sequence[int], batch: int
 ) -> Tensor:
     """(B,) the log-probability of one sequence after each source."""
@@ -200,17 +210,17 @@ def _sums(
     return total
 
 
-def _inner(head: Any) -> Any:
+def _unwrap_decoder(head: Any) -> Any:
     """The decoder itself, without the pointer that copies around it."""
     return getattr(head.decoder, "decoder", head.decoder)
 
 
-def _attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarray | None:
+def _cross_attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarray | None:
     """(L, N, T, S) where each token of the answer looked as it was chosen."""
-    decoder = _inner(head)
+    decoder = _unwrap_decoder(head)
     size = decoder.words.size
     given = [head.first, *ids[:-1]] if ids else []
-    known = [i if i < size else UNKNOWN for i in given]
+    known = [i if i < size else UNKNOWN_ID for i in given]
     targets = Padded.from_rows([known]).to(memory.data.device)
     if not isinstance(decoder, TransformerDecoder):
         weights = decoder.read(targets, memory).weights  # (1, T, S)
@@ -228,7 +238,7 @@ def _attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarray | No
     return torch.stack([shares[0] for shares in caught]).float().cpu().numpy()
 
 
-def _ahead(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray, np.ndarray | None]:
+def _score_text(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """(T, V) log-probabilities before each token of a text, and where a Transformer looks."""
     decoder, seen = head.decoder, list(ids)[: head.row_steps]
     given = Padded.from_rows([[head.first, *seen[:-1]] if seen else []]).to(device)
@@ -249,29 +259,33 @@ def _ahead(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray, np.n
     return logps, torch.stack(caught).float().cpu().numpy() if caught else None
 
 
-def _names(space: Any, last: int, copied: Sequence[str] = ()) -> Callable[[int], str]:
+def _token_namer(space: Any, last: int, copied: Sequence[str] = ()) -> Callable[[int], str]:
     """How a token is written for people."""
-    return lambda token: END if token == last else space.piece(token, copied) or f"#{token}"
+    return lambda token: (
+        END_SIGN if token == last else space.token_text(token, copied) or f"#{token}"
+    )
 
 
-def _tokens(
+def _trace_tokens(
     ids: Sequence[int],
     chances: Sequence[float] | np.ndarray,
     logps: np.ndarray | None,
     name: Callable[[int], str],
     places: Sequence[tuple[int, int]] = (),
-) -> tuple[Token, ...]:
+) -> tuple[TokenTrace, ...]:
     out = []
     for t, (token, chance) in enumerate(zip(ids, chances, strict=True)):
         others: tuple[tuple[str, float], ...] = ()
         if logps is not None and t < len(logps):
-            best = np.argsort(-logps[t], kind="stable")[: OTHERS + len(MARKS)].tolist()
-            chosen = [i for i in best if name(i) not in MARKS][:OTHERS]
+            best = np.argsort(-logps[t], kind="stable")[
+                : MAX_ALTERNATIVES + len(HIDDEN_SPECIALS)
+            ].tolist()
+            chosen = [i for i in best if name(i) not in HIDDEN_SPECIALS][:MAX_ALTERNATIVES]
             others = tuple((name(i), float(np.exp(logps[t, i]))) for i in chosen)
         place = tuple(places[t]) if places else (0, 0)
-        out.append(Token(name(token), float(chance), others, (int(place[0]), int(place[1]))))
+        out.append(TokenTrace(name(token), float(chance), others, (int(place[0]), int(place[1]))))
     return tuple(out)
 
 
-def _said(predictor: Predictor, one: Hypothesis, copied: Sequence[str]) -> str:
+def _hypothesis_text(predictor: Predictor, one: Hypothesis, copied: Sequence[str]) -> str:
     return predictor.space.text(np.array(one.ids, np.int64), copied)  # type: ignore[attr-defined]

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.embed.contextual import Contextual
 from weft.explain.explanation import Target
-from weft.explain.words import Piece, placed
+from weft.explain.words import TokenWeight, token_offsets
 from weft.model import Model
 from weft.predict.neural import NeuralEngine
 from weft.tokens.vocabulary import SPECIALS, UNK
 
-STEPS = 16384  # of the rows that go through the model together, with their gradients
+MAX_BATCH_STEPS = 16384  # of the rows that go through the model together, with their gradients
 
-Score = Callable[[Model, Padded], Tensor]  # embedded steps (B, T, E) -> (B, C)
+ScoreFunction = Callable[[Model, Padded], Tensor]  # embedded steps (B, T, E) -> (B, C)
 
 
 def token_weights(
@@ -31,29 +31,31 @@ def token_weights(
     targets: Sequence[Target],
     steps: int,
     seconds: Sequence[int] = (),
-) -> list[list[Piece]]:
+) -> list[list[TokenWeight]]:
     """(start, end, weight) of each token of each text; `steps` 0 is gradient × input.
 
     The windows of a long text count equally, as they do in its scores.
     """
-    pieces: list[list[Piece]] = [[] for _ in texts]
+    pieces: list[list[TokenWeight]] = [[] for _ in texts]
     windows = np.zeros(len(texts))
     for rows, source in engine.batches(texts):
         wanted = np.stack([targets[row.text].direction for row in rows])
         table = word_table(engine.model)
-        around = _around(rows, source) if table is not None else None
-        bare = unknown(source, engine.indexer.tokenizer.unknown, around)
+        around = _find_special_tokens(rows, source) if table is not None else None
+        bare = mask_with_unknown(source, engine.indexer.tokenizer.unknown, around)
         with torch.no_grad():
-            embedded = _vectors(engine.model, table, source)  # (B, T, E)
-            nothing = _vectors(engine.model, table, bare).data if steps else None  # (B, T, E)
+            embedded = _embed_words(engine.model, table, source)  # (B, T, E)
+            nothing = _embed_words(engine.model, table, bare).data if steps else None  # (B, T, E)
         directions = torch.from_numpy(wanted).to(embedded.data)  # (B, C)
-        score = scores if table is None else from_table
-        weights = attributions(engine.model, embedded, directions, steps, nothing, score)  # (B, T)
+        score = score_embedded if table is None else score_word_vectors
+        weights = integrate_gradients(
+            engine.model, embedded, directions, steps, nothing, score
+        )  # (B, T)
         if around is not None:
             weights = weights.masked_fill(around, 0)
         for row, values in zip(rows, weights.tolist(), strict=True):
             windows[row.text] += 1
-            spans = placed(row, seconds[row.text] if seconds else 0)
+            spans = token_offsets(row, seconds[row.text] if seconds else 0)
             kept = values[: len(spans)]
             pieces[row.text] += [
                 (*span, weight) for span, weight in zip(spans, kept, strict=True)
@@ -77,12 +79,12 @@ def word_table(model: Model) -> nn.Embedding | None:
     return table
 
 
-def _vectors(model: Model, table: nn.Embedding | None, source: Padded) -> Padded:
+def _embed_words(model: Model, table: nn.Embedding | None, source: Padded) -> Padded:
     """(B, T, E) the vectors that words are weighed by."""
     return model.embed(source) if table is None else source.with_data(table(source.data))
 
 
-def _around(rows: Sequence[Any], source: Padded) -> Tensor:
+def _find_special_tokens(rows: Sequence[Any], source: Padded) -> Tensor:
     """(B, T) True at what stands around the texts, and is no part of them."""
     out = torch.zeros(source.data.shape[:2], dtype=torch.bool)
     for b, row in enumerate(rows):
@@ -90,18 +92,18 @@ def _around(rows: Sequence[Any], source: Padded) -> Tensor:
     return out.to(source.data.device)
 
 
-def from_table(model: Model, points: Padded) -> Tensor:
+def score_word_vectors(model: Model, points: Padded) -> Tensor:
     """(B, C) the model from the vectors (B, T, E) of its word table on."""
     table = word_table(model)
     assert table is not None
     B, T = points.data.shape[:2]
     numbers = torch.arange(B * T, device=points.data.device).view(B, T)
-    with numbered(table, points.data):
-        return scores(model, model.embed(replace(points, data=numbers)))
+    with override_by_index(table, points.data):
+        return score_embedded(model, model.embed(replace(points, data=numbers)))
 
 
 @contextlib.contextmanager
-def numbered(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
+def override_by_index(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
     """While it lasts, a table gives these vectors (B, T, E) for their numbers, counted through.
 
     So it does not matter how the steps are cut: texts that are read apart ask for some at a time.
@@ -115,7 +117,7 @@ def numbered(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def instead(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
+def override_embedding(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
     """While it lasts, a table gives these vectors, whatever it is asked for."""
     handle = table.register_forward_hook(lambda module, given, out: vectors)
     try:
@@ -124,7 +126,9 @@ def instead(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
         handle.remove()
 
 
-def unknown(source: Padded, token: int = SPECIALS.index(UNK), kept: Tensor | None = None) -> Padded:
+def mask_with_unknown(
+    source: Padded, token: int = SPECIALS.index(UNK), kept: Tensor | None = None
+) -> Padded:
     """Rows of the same lengths in which every token is the unknown one, without pieces.
 
     Those at the steps that are `kept` (B, T) stay as they are.
@@ -139,19 +143,19 @@ def unknown(source: Padded, token: int = SPECIALS.index(UNK), kept: Tensor | Non
     return replace(source, data=ids, subtokens=tuple(torch.zeros_like(p) for p in source.subtokens))
 
 
-def scores(model: Model, embedded: Padded) -> Tensor:
+def score_embedded(model: Model, embedded: Padded) -> Tensor:
     """(B, C) the model from its embedded steps on."""
     vector, _ = model.pool_states(model.encode(embedded))
     return model.head(vector)
 
 
-def attributions(
+def integrate_gradients(
     model: Model,
     embedded: Padded,
     directions: Tensor,
     steps: int,
     baseline: Tensor | None = None,
-    score: Score = scores,
+    score: ScoreFunction = score_embedded,
 ) -> Tensor:
     """(B, T) each step's share of f(x) − f(baseline), where f = scores · direction.
 
@@ -159,26 +163,26 @@ def attributions(
     Gauss-Legendre quadrature with `steps` points; no baseline is the zero vector. With 0 steps the
     gradient at x itself stands for the whole path.
     """
-    shares, weights = _path(steps)
+    shares, weights = _quadrature(steps)
     B, T, _ = embedded.data.shape
     base = torch.zeros_like(embedded.data) if baseline is None else baseline
     away = embedded.data - base  # (B, T, E)
     total = torch.zeros_like(away)
-    together = max(1, STEPS // max(1, B * T))
+    together = max(1, MAX_BATCH_STEPS // max(1, B * T))
     with differentiable(model):
         for start in range(0, len(shares), together):
             a = shares[start : start + together].to(away)  # (S,)
             w = weights[start : start + together].to(away)
             points = (base + a[:, None, None, None] * away).flatten(0, 1)  # (S*B, T, E)
             points = points.detach().requires_grad_()
-            found = score(model, repeated(embedded, len(a)).with_data(points))  # (S*B, C)
+            found = score(model, repeat_rows(embedded, len(a)).with_data(points))  # (S*B, C)
             explained = (found * directions.repeat(len(a), 1)).sum()
             (slope,) = torch.autograd.grad(explained, points)
             total += (w[:, None, None, None] * slope.unflatten(0, (len(a), B))).sum(0)
     return (total * away).sum(2)
 
 
-def repeated(x: Padded, times: int) -> Padded:
+def repeat_rows(x: Padded, times: int) -> Padded:
     """The rows of a batch again and again, to be given new contents."""
     parents = None if x.parents is None else x.parents.repeat(times, 1)
     second = None if x.second is None else x.second.repeat(times)
@@ -186,7 +190,7 @@ def repeated(x: Padded, times: int) -> Padded:
     return Padded(data, x.lengths.repeat(times), (), parents, second)
 
 
-def _path(steps: int) -> tuple[Tensor, Tensor]:
+def _quadrature(steps: int) -> tuple[Tensor, Tensor]:
     """Points between 0 and 1 and their weights; of 0 steps only the end."""
     if not steps:
         return torch.ones(1), torch.ones(1)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, cast
 
 from weft.errors import UserError, unknown_name
 from weft.explain import occlusion
-from weft.explain.explanation import Explanation, Target, Word, target_of
-from weft.explain.words import gather, placed, word_spans
+from weft.explain.explanation import Explanation, Target, Word, make_target
+from weft.explain.words import sum_by_word, token_offsets, word_spans
 from weft.predict.classic import ClassicEngine
 from weft.predict.predictor import Input, Predictor
 from weft.tasks.task import Answer
@@ -19,49 +19,52 @@ INTEGRATED, GRADIENT, OCCLUSION = "integrated-gradients", "gradient-input", "occ
 ATTENTION, LINEAR = "attention", "linear"
 METHODS = (INTEGRATED, GRADIENT, OCCLUSION, ATTENTION, LINEAR)
 
-Words = list[tuple[Word, ...]]
+WordLists = list[tuple[Word, ...]]
 
 
 def methods(predictor: Predictor) -> tuple[str, ...]:
     """The methods that fit a model, the best one to start with first."""
     engine = predictor.engine
-    if unweighed(predictor):
+    if unattributed_task(predictor):
         return ()
-    if writes(predictor):
-        return _of_texts(predictor)
+    if generation_task(predictor):
+        return _generation_methods(predictor)
     if predictor.is_structured:
-        from weft.explain.token_level import methods_at
+        from weft.explain.token_level import token_methods
 
-        return methods_at(predictor)
+        return token_methods(predictor)
     if isinstance(engine, ClassicEngine):
         linear = hasattr(engine.part, "contributions") and not predictor.pairs
         return (LINEAR, OCCLUSION) if linear else (OCCLUSION,)
-    from weft.explain.attention import attends
+    from weft.explain.attention import has_token_attention
 
     model = cast("NeuralEngine", engine).model
-    looks = (ATTENTION,) if attends(model) and not model.is_bi_encoder else ()
+    looks = (ATTENTION,) if has_token_attention(model) and not model.is_bi_encoder else ()
     return (INTEGRATED, GRADIENT, OCCLUSION, *looks)
 
 
-def writes(predictor: Predictor) -> str:
+def generation_task(predictor: Predictor) -> str:
     """The task of a model whose answers are texts, or what texts cost; else nothing."""
     kind = predictor.config["task"].get("kind", "")
     return kind if kind in ("seq2seq", "language") else ""
 
 
-def unweighed(predictor: Predictor) -> str:
+def unattributed_task(predictor: Predictor) -> str:
     """The task of a model whose answers no words are weighed for, as they are shown; else none."""
     kind = predictor.config["task"].get("kind", "")
     return kind if kind in ("masked", "embed", "span") else ""
 
 
-def _of_texts(predictor: Predictor) -> tuple[str, ...]:
+def _generation_methods(predictor: Predictor) -> tuple[str, ...]:
     """Words of a source are weighed for the answer, where there is a source and it has words."""
-    if writes(predictor) == "language" or getattr(predictor.engine, "reads", "") == "vectors":
+    if (
+        generation_task(predictor) == "language"
+        or getattr(predictor.engine, "reads", "") == "vectors"
+    ):
         return ()
-    from weft.explain.generation import attends
+    from weft.explain.generation import has_cross_attention
 
-    return (OCCLUSION, ATTENTION) if attends(predictor) else (OCCLUSION,)
+    return (OCCLUSION, ATTENTION) if has_cross_attention(predictor) else (OCCLUSION,)
 
 
 def explain(
@@ -82,26 +85,26 @@ def explain(
         raise UserError("Explain a list of texts, not a single string.")
     if steps < 1:
         raise UserError(f"steps should be 1 or more, got {steps}.")
-    if predictor.is_structured or writes(predictor) or unweighed(predictor):
+    if predictor.is_structured or generation_task(predictor) or unattributed_task(predictor):
         raise UserError(
             "Only answers about a whole text can be explained: a class, classes, a number. Of a "
             "model that answers at every word, weft.explain.run explains one word at a time; of "
             "one that writes, it shows how the text was written."
         )
-    method = chosen(predictor, method)
+    method = choose_method(predictor, method)
     answers = predictor(texts)
-    targets = [target_of(predictor, target, answer) for answer in answers]
+    targets = [make_target(predictor, target, answer) for answer in answers]
     if predictor.pairs:
-        return _of_pairs(predictor, predictor.carried(texts), answers, targets, method, steps)
+        return _explain_pairs(predictor, predictor.carried(texts), answers, targets, method, steps)
     plain = [one.text if isinstance(one, Example) else str(one) for one in texts]
-    words = _words(predictor, plain, targets, method, steps) if plain else []
+    words = _attribute(predictor, plain, targets, method, steps) if plain else []
     return [
         Explanation(text, answer, aim.name, method, found)
         for text, answer, aim, found in zip(plain, answers, targets, words, strict=True)
     ]
 
 
-def _of_pairs(
+def _explain_pairs(
     predictor: Predictor,
     given: Sequence[Example],
     answers: Sequence[Answer],
@@ -127,9 +130,9 @@ def _of_pairs(
             if method == ATTENTION
             else gradients.token_weights(engine, given, targets, points, seconds)
         )
-        words = [gather(text, pieces) for text, pieces in zip(texts, found, strict=True)]
+        words = [sum_by_word(text, pieces) for text, pieces in zip(texts, found, strict=True)]
     return [
-        Explanation(text, answer, aim.name, method, _with_mark(own, second), second=second)
+        Explanation(text, answer, aim.name, method, _add_separator(own, second), second=second)
         for text, answer, aim, own, second in zip(
             texts, answers, targets, words, seconds, strict=True
         )
@@ -149,16 +152,16 @@ def _read_pairs(
     pieces: list[list[tuple[int, int, float]]] = [[] for _ in given]
     for rows, _ in cast("NeuralEngine", predictor.engine).batches(given):
         for row in rows:
-            pieces[row.text] += [(*span, 0.0) for span in placed(row, seconds[row.text])]
-    return [gather(e.whole, found) for e, found in zip(given, pieces, strict=True)]
+            pieces[row.text] += [(*span, 0.0) for span in token_offsets(row, seconds[row.text])]
+    return [sum_by_word(e.whole, found) for e, found in zip(given, pieces, strict=True)]
 
 
-def _with_mark(words: tuple[Word, ...], second: int) -> tuple[Word, ...]:
+def _add_separator(words: tuple[Word, ...], second: int) -> tuple[Word, ...]:
     mark = Word(second - len(PAIR_SEPARATOR.lstrip()), second - 1, 0.0)
     return tuple(sorted((*words, mark), key=lambda word: word.start)) if words else words
 
 
-def chosen(predictor: Predictor, method: str) -> str:
+def choose_method(predictor: Predictor, method: str) -> str:
     """The method by its name, "" for the default, or a UserError that says what there is."""
     known = methods(predictor)
     if not known and method:
@@ -169,26 +172,26 @@ def chosen(predictor: Predictor, method: str) -> str:
         return method
     if method in METHODS:
         raise UserError(
-            f"Method '{method}' does not fit this model: {_reason(method)}. "
+            f"Method '{method}' does not fit this model: {_misfit_reason(method)}. "
             f"Use one of: {', '.join(known)}."
         )
     raise unknown_name("method", method, known)
 
 
-def _reason(method: str) -> str:
+def _misfit_reason(method: str) -> str:
     return {
         ATTENTION: "it has no attention weights on its tokens",
         LINEAR: "it is not a linear model of n-grams",
     }.get(method, "it has no gradients")
 
 
-def _words(
+def _attribute(
     predictor: Predictor, texts: list[str], targets: list[Target], method: str, steps: int
-) -> Words:
+) -> WordLists:
     if method == LINEAR:
         part = cast(ClassicEngine, predictor.engine).part
         return [
-            _all_words(text, gather(text, part.contributions(text, target.direction)))
+            _all_words(text, sum_by_word(text, part.contributions(text, target.direction)))
             for text, target in zip(texts, targets, strict=True)
         ]
     if method == OCCLUSION:
@@ -205,10 +208,10 @@ def _words(
         found = gradients.token_weights(
             engine, texts, targets, steps if method == INTEGRATED else 0
         )
-    return [gather(text, pieces) for text, pieces in zip(texts, found, strict=True)]
+    return [sum_by_word(text, pieces) for text, pieces in zip(texts, found, strict=True)]
 
 
-def read_words(predictor: Predictor, texts: Sequence[str]) -> Words:
+def read_words(predictor: Predictor, texts: Sequence[str]) -> WordLists:
     """The words of each text that the model reads, without weights yet."""
     if isinstance(predictor.engine, ClassicEngine):
         return [_all_words(text, ()) for text in texts]
@@ -216,7 +219,7 @@ def read_words(predictor: Predictor, texts: Sequence[str]) -> Words:
     for row in cast("NeuralEngine", predictor.engine).indexer.rows(texts, spans=True):
         assert row.spans is not None
         pieces[row.text] += [(start, end, 0.0) for start, end in row.spans.tolist()]
-    return [gather(text, found) for text, found in zip(texts, pieces, strict=True)]
+    return [sum_by_word(text, found) for text, found in zip(texts, pieces, strict=True)]
 
 
 def _all_words(text: str, weighed: Sequence[Word]) -> tuple[Word, ...]:

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from weft.explain.explanation import Target, Word
-from weft.explain.words import remaining
+from weft.explain.words import keep_words
 from weft.predict.predictor import CHUNK_TEXTS, Engine
 from weft.text.example import Example
 
-PARTS = 400  # of one text that are taken out by turns; in a longer one, neighbours go together
+MAX_REMOVALS = (
+    400  # of one text that are taken out by turns; in a longer one, neighbours go together
+)
 
 
 def word_weights(
@@ -29,12 +31,14 @@ def word_weights(
     asked: list[Any] = []
     for text, given, second in zip(texts, words, seconds or [0] * len(texts), strict=True):
         spans = [(word.start, word.end) for word in given]
-        asked.append(remaining(text, spans, second))
-        asked += [remaining(text, spans[:i] + spans[j:], second) for i, j in _parts(len(spans))]
-    found = scores(engine, asked)  # (asked, C)
+        asked.append(keep_words(text, spans, second))
+        asked += [
+            keep_words(text, spans[:i] + spans[j:], second) for i, j in _removal_ranges(len(spans))
+        ]
+    found = score_distinct(engine, asked)  # (asked, C)
     out, at = [], 0
     for given, target in zip(words, targets, strict=True):
-        parts = _parts(len(given))
+        parts = _removal_ranges(len(given))
         values = found[at : at + 1 + len(parts)] @ target.direction
         at += 1 + len(parts)
         falls = values[0] - values[1:]
@@ -48,7 +52,7 @@ def word_weights(
     return out
 
 
-def scores(engine: Engine, texts: Sequence[Any]) -> np.ndarray:
+def score_distinct(engine: Engine, texts: Sequence[Any]) -> np.ndarray:
     """(texts, C) in pieces that fit in memory; the same text is asked once."""
     places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     # Two texts come as a tuple, and an engine takes them as an Example.
@@ -60,7 +64,7 @@ def scores(engine: Engine, texts: Sequence[Any]) -> np.ndarray:
     return np.concatenate(pieces)[[places[text] for text in texts]]
 
 
-def _parts(count: int) -> list[tuple[int, int]]:
+def _removal_ranges(count: int) -> list[tuple[int, int]]:
     """Ranges of words that are removed together."""
-    size = max(1, -(-count // PARTS))
+    size = max(1, -(-count // MAX_REMOVALS))
     return [(i, min(i + size, count)) for i in range(0, count, size)]

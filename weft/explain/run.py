@@ -5,38 +5,38 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import UserError
-from weft.explain.explanation import Chances, Explanation
+from weft.explain.explanation import Explanation, WordProbs
 from weft.explain.faithfulness import Faithfulness, faithfulness
-from weft.explain.method import chosen, explain, methods, unweighed, writes
-from weft.metrics.squad import judged
+from weft.explain.method import choose_method, explain, generation_task, methods, unattributed_task
+from weft.metrics.squad import score_answer
 from weft.predict.predictor import Predictor
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer
 from weft.text.example import Example, GoldAnswers
 
 if TYPE_CHECKING:
-    from weft.explain.generation import Writing
+    from weft.explain.generation import GenerationTrace
 
-ALL = "all"
+ALL_METHODS = "all"
 
 
 @dataclass(frozen=True)
-class Study:
+class ExplainRun:
     """One list of explanations a method, in the order of the texts, and how faithful it is."""
 
     examples: Sequence[Example]
-    explained: dict[str, list[Explanation]]  # the method to show first comes first; "" is none
-    faithful: dict[str, Faithfulness]
-    chances: Sequence[Chances] = ()  # of every word of each text, where words are answered
-    gold: Sequence[Structure | None] = ()  # and what is right, where that is known
-    written: "Sequence[Writing]" = ()  # how each answer was written, or each text heard
+    explanations: dict[str, list[Explanation]]  # the method to show first comes first; "" is none
+    faithfulness: dict[str, Faithfulness]
+    probs: Sequence[WordProbs] = ()  # of every word of each text, where words are answered
+    gold: Sequence[Annotation | None] = ()  # and what is right, where that is known
+    written: "Sequence[GenerationTrace]" = ()  # how each answer was written, or each text heard
 
     @property
     def first(self) -> list[Explanation]:
         """The explanations of the method that is shown first."""
-        return next(iter(self.explained.values()))
+        return next(iter(self.explanations.values()))
 
-    def right(self, i: int) -> Structure | None:
+    def right(self, i: int) -> Annotation | None:
         """What is right at every word of a text, where words are answered and that is known."""
         return self.gold[i] if self.gold else None
 
@@ -48,7 +48,7 @@ class Study:
         if label is None or isinstance(value, float):
             return False
         if isinstance(label, GoldAnswers):
-            return not judged(value, label.texts or [""])[0]
+            return not score_answer(value, label.texts or [""])[0]
         if self.written and isinstance(label, tuple):
             return value not in label
         if isinstance(value, tuple):
@@ -63,17 +63,17 @@ class Study:
         )
 
 
-def study(
+def run_explain(
     predictor: Predictor,
     examples: Sequence[Example],
     *,
-    method: str = ALL,
+    method: str = ALL_METHODS,
     target: str | None = None,
     compare: bool = True,
     word: str = "",
     column: str = "",
     watch: Callable[[int], None] = lambda texts: None,
-) -> Study:
+) -> ExplainRun:
     """Explain the examples by one method or "all"; with `compare`, also measure faithfulness.
 
     Of a model that answers at every word, one `word` of each is explained, by default the least
@@ -82,24 +82,24 @@ def study(
     if not any(example.text.strip() for example in examples):
         where = f"{examples[0].file}: " if examples and examples[0].file else ""
         raise UserError(f"{where}there is no text to explain. Give one with at least a word.")
-    names = methods(predictor) if method == ALL else (chosen(predictor, method),)
-    if writes(predictor):
+    names = methods(predictor) if method == ALL_METHODS else (choose_method(predictor, method),)
+    if generation_task(predictor):
         if word or column or target:
             raise UserError(
                 "--word, --column and --target do not fit a model that writes: what is explained "
                 "is the whole answer. Leave them out."
             )
-        return _writing(predictor, examples, names, compare=compare, watch=watch)
-    if unweighed(predictor):
+        return _explain_generation(predictor, examples, names, compare=compare, watch=watch)
+    if unattributed_task(predictor):
         if word or column or target:
             raise UserError(
                 "--word, --column and --target do not fit this model: no words are weighed for "
                 "what it says. Leave them out."
             )
-        return _unweighed(predictor, examples)
+        return _show_answers(predictor, examples)
     if predictor.is_structured:
         some = tuple(filter(None, names))
-        return _by_word(
+        return _explain_words(
             predictor, examples, some, target=target or "", compare=compare, word=word,
             column=column, watch=watch,
         )  # fmt: skip
@@ -114,72 +114,72 @@ def study(
         if compare:
             faithful[name] = faithfulness(predictor, explained[name], known=known)
         watch(len(texts))
-    return Study(examples, explained, faithful)
+    return ExplainRun(examples, explained, faithful)
 
 
-def _unweighed(predictor: Predictor, examples: Sequence[Example]) -> Study:
+def _show_answers(predictor: Predictor, examples: Sequence[Example]) -> ExplainRun:
     """What the model says of each text; one that only makes vectors says nothing."""
-    silent = unweighed(predictor) == "embed"
+    silent = unattributed_task(predictor) == "embed"
     if silent and len(examples) > 1:
         raise UserError(
             "This model gives vectors, not answers. Give one text to see where its heads look, or "
             "--contexts WORD to see a word in all texts."
         )
     answers = [Answer(None, 0.0)] if silent else predictor(examples)
-    return Study(
+    return ExplainRun(
         examples,
         {"": [Explanation(e.whole, a, "", "", ()) for e, a in zip(examples, answers, strict=True)]},
         {},
-        gold=[_span_of(predictor, e, a) for e, a in zip(examples, answers, strict=True)],
+        gold=[_gold_span(predictor, e, a) for e, a in zip(examples, answers, strict=True)],
     )
 
 
-def _span_of(predictor: Predictor, example: Example, answer: Answer) -> Structure | None:
+def _gold_span(predictor: Predictor, example: Example, answer: Answer) -> Annotation | None:
     """The right answer to a question, where it is known."""
     if not isinstance(example.label, GoldAnswers):
         return None
     return predictor.task.gold(example, predictor.space, answer)  # type: ignore[attr-defined]
 
 
-def _writing(
+def _explain_generation(
     predictor: Predictor,
     examples: Sequence[Example],
     names: Sequence[str],
     *,
     compare: bool,
     watch: Callable[[int], None],
-) -> Study:
+) -> ExplainRun:
     """How each answer was written, and which words of the source it needed."""
-    from weft.explain.generation import asked, heard, written
+    from weft.explain.generation import as_input, trace_generation, trace_scoring
 
-    if writes(predictor) == "language":
+    if generation_task(predictor) == "language":
         answers = predictor([example.text for example in examples])
         shown = []
         for example in examples:
-            shown.append(heard(predictor, example.text))
+            shown.append(trace_scoring(predictor, example.text))
             watch(1)
         pairs = zip(examples, answers, strict=True)
-        return Study(examples, {"": [Explanation(e.text, a, "", "", ()) for e, a in pairs]}, {},
-                     written=shown)  # fmt: skip
-    from weft.explain.seq2seq import faithfulness_of, weigh
+        bare = [Explanation(e.text, a, "", "", ()) for e, a in pairs]
+        return ExplainRun(examples, {"": bare}, {}, written=shown)
+    from weft.explain.seq2seq import attribute, measure_faithfulness
 
     if any(names):  # words are removed from what is read, not from the brackets of a record
-        examples = [asked(predictor, example) for example in examples]
-    shown = [written(predictor, example) for example in examples]
+        examples = [as_input(predictor, example) for example in examples]
+    shown = [trace_generation(predictor, example) for example in examples]
     if not any(names):  # vectors are no words that could be weighed
         pairs = zip(examples, predictor(examples), strict=True)
         bare = [Explanation(e.text, a, "", "", ()) for e, a in pairs]
-        return Study(examples, {"": bare}, {}, written=shown)
+        return ExplainRun(examples, {"": bare}, {}, written=shown)
     explained, faithful = {}, {}
     for name in names:
-        explained[name] = weigh(predictor, examples, shown, name)
+        explained[name] = attribute(predictor, examples, shown, name)
         if compare:
-            faithful[name] = faithfulness_of(predictor, explained[name])
+            faithful[name] = measure_faithfulness(predictor, explained[name])
         watch(len(examples))
-    return Study(examples, explained, faithful, written=shown)
+    return ExplainRun(examples, explained, faithful, written=shown)
 
 
-def _by_word(
+def _explain_words(
     predictor: Predictor,
     examples: Sequence[Example],
     names: Sequence[str],
@@ -189,23 +189,23 @@ def _by_word(
     word: str,
     column: str,
     watch: Callable[[int], None],
-) -> Study:
+) -> ExplainRun:
     """One word of each sentence that has any."""
     from weft.explain.token_level import (
-        answered,
-        faithfulness_at,
-        gold_of,
-        question,
-        weigh,
-        weighable,
+        answer_sentences,
+        attribute,
+        can_attribute,
+        gold_annotation,
+        make_request,
+        measure_faithfulness,
     )
 
-    found = [pair for pair in answered(predictor, examples) if pair[0].words]
+    found = [pair for pair in answer_sentences(predictor, examples) if pair[0].words]
     if not found:
         raise UserError("There is no word in these texts that the model reads.")
     kept = [example for example, _ in found]
-    gold = [gold_of(predictor, example) for example in kept]
-    if not names or not all(weighable(answer) for _, answer in found):
+    gold = [gold_annotation(predictor, example) for example in kept]
+    if not names or not all(can_attribute(answer) for _, answer in found):
         if word or target or column:
             reason = (
                 "there is no score of a single word here that they could choose"
@@ -217,14 +217,14 @@ def _by_word(
                 "of the sentence is drawn."
             )
         bare = [Explanation(e.text, a, "", "", ()) for e, a in found]
-        return Study(kept, {"": bare}, {}, gold=gold)
+        return ExplainRun(kept, {"": bare}, {}, gold=gold)
     asked = [
-        question(predictor, e, a, word=word, column=column, target=target) for e, a in found
+        make_request(predictor, e, a, word=word, column=column, target=target) for e, a in found
     ]  # fmt: skip
     explained, faithful = {}, {}
     for name in names:
-        explained[name] = [weigh(one, name) for one in asked]
+        explained[name] = [attribute(one, name) for one in asked]
         if compare:
-            faithful[name] = faithfulness_at(asked, explained[name])
+            faithful[name] = measure_faithfulness(asked, explained[name])
         watch(len(asked))
-    return Study(kept, explained, faithful, [one.chances for one in asked], gold)
+    return ExplainRun(kept, explained, faithful, [one.probs for one in asked], gold)

@@ -9,18 +9,18 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.explain.explanation import Explanation, Word
-from weft.explain.faithfulness import Faithfulness, curve_texts, measured, orders
-from weft.explain.generation import Writing, answer_chances, answer_ids
+from weft.explain.faithfulness import Faithfulness, curve_texts, summarise_curves, word_orders
+from weft.explain.generation import GenerationTrace, answer_ids, score_answer
 from weft.explain.method import ATTENTION, read_words
-from weft.explain.words import gather, joined
+from weft.explain.words import join_spans, sum_by_word
 from weft.predict.predictor import Predictor
 from weft.text.example import Example
 
-DRAWS = 5  # random orders that a method is measured against
+RANDOM_ORDERS = 5  # random orders that a method is measured against
 
 
-def weigh(
-    predictor: Predictor, examples: Sequence[Example], shown: Sequence[Writing], method: str
+def attribute(
+    predictor: Predictor, examples: Sequence[Example], shown: Sequence[GenerationTrace], method: str
 ) -> list[Explanation]:
     """The words of each source: by occlusion how far the mean log-probability a token of the
     answer falls when a word is removed; by attention how much the answer looked at it."""
@@ -28,40 +28,44 @@ def weigh(
     answers = predictor(examples)
     out = []
     for text, answer, one in zip(texts, answers, shown, strict=True):
-        words = _looked(predictor, text, one) if method == ATTENTION else _removed(predictor, text)
+        words = (
+            _attended_words(predictor, text, one)
+            if method == ATTENTION
+            else _occlude(predictor, text)
+        )
         out.append(Explanation(text, answer, str(answer.value), method, words))
     return out
 
 
-def faithfulness_of(predictor: Predictor, explained: Sequence[Explanation]) -> Faithfulness:
+def measure_faithfulness(predictor: Predictor, explained: Sequence[Explanation]) -> Faithfulness:
     """How the mean probability a token of each answer falls as words of its source go."""
     some = [one for one in explained if one.words]
     if not some:
         raise UserError("There is no text with words to measure faithfulness on.")
     curves = []
     for one in some:
-        plans = [curve_texts(one, order) for order in orders(one.words, DRAWS, 0)]
+        plans = [curve_texts(one, order) for order in word_orders(one.words, RANDOM_ORDERS, 0)]
         asked = [text for both in plans for curve in both for text in curve]
         distinct = list(dict.fromkeys(asked))
-        chances = np.exp(answer_chances(predictor, distinct, answer_ids(predictor, one.text)))
+        chances = np.exp(score_answer(predictor, distinct, answer_ids(predictor, one.text)))
         known = dict(zip(distinct, chances.tolist(), strict=True))
         curves.append([[[known[text] for text in curve] for curve in both] for both in plans])
-    return measured(some[0].method, np.array(curves))  # (n, 1 + draws, 2, F)
+    return summarise_curves(some[0].method, np.array(curves))  # (n, 1 + draws, 2, F)
 
 
-def _removed(predictor: Predictor, text: str) -> tuple[Word, ...]:
+def _occlude(predictor: Predictor, text: str) -> tuple[Word, ...]:
     (words,) = read_words(predictor, [text])
     if not words:
         return ()
     spans = [(word.start, word.end) for word in words]
-    variants = [joined(text, spans)]
-    variants += [joined(text, spans[:i] + spans[i + 1 :]) for i in range(len(spans))]
-    found = answer_chances(predictor, variants, answer_ids(predictor, text))
+    variants = [join_spans(text, spans)]
+    variants += [join_spans(text, spans[:i] + spans[i + 1 :]) for i in range(len(spans))]
+    found = score_answer(predictor, variants, answer_ids(predictor, text))
     falls = (found[0] - found[1:]).tolist()
     return tuple(Word(w.start, w.end, fall) for w, fall in zip(words, falls, strict=True))
 
 
-def _looked(predictor: Predictor, text: str, one: Writing) -> tuple[Word, ...]:
+def _attended_words(predictor: Predictor, text: str, one: GenerationTrace) -> tuple[Word, ...]:
     """The attention of the whole answer, the mean of layers and heads, on each word."""
     if one.attention is None:
         return ()
@@ -70,4 +74,4 @@ def _looked(predictor: Predictor, text: str, one: Writing) -> tuple[Word, ...]:
     spans = [] if row.spans is None else row.spans.tolist()
     kept = shares[len(shares) - len(spans) :] / max(float(shares.sum()), 1e-9)
     pieces = [(a, b, float(share)) for (a, b), share in zip(spans, kept, strict=True)]
-    return gather(text, pieces)
+    return sum_by_word(text, pieces)

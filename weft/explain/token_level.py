@@ -13,55 +13,57 @@ import torch
 
 from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError, near_miss, unknown_name
-from weft.explain.attention import follows
-from weft.explain.explanation import At, Chances, Explanation, Target, Word
-from weft.explain.faithfulness import Faithfulness, first_words, measured, orders
+from weft.explain.attention import has_embedder_attention
+from weft.explain.explanation import ExplainedWord, Explanation, Target, Word, WordProbs
+from weft.explain.faithfulness import Faithfulness, first_words_at, summarise_curves, word_orders
 from weft.explain.method import ATTENTION, GRADIENT, INTEGRATED, OCCLUSION
-from weft.explain.word_target import Spot, Wanted, shares, spot
+from weft.explain.word_target import TargetSpec, WordTarget, choice_probs, make_word_target
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.predict.preprocess import add_parses, parse_or_text
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer
 from weft.text.annotation import schemes
 from weft.text.example import CharSpans, Example, Tally, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.untrusted import parse_integer
 
-LISTED = 40  # words of a sentence that a message lists
+MAX_LISTED_WORDS = 40  # words of a sentence that a message lists
 
 
 @dataclass(frozen=True)
-class Question:
+class ExplainRequest:
     """One word of a sentence, what is said of it, and the choice that words are weighed for."""
 
     example: Example  # with its words and where they stand
     answer: Answer
-    at: At
+    at: ExplainedWord
     target: Target
-    spot: Spot
-    chances: Chances  # of every word
+    spot: WordTarget
+    probs: WordProbs  # of every word
 
 
-def methods_at(predictor: Predictor) -> tuple[str, ...]:
+def token_methods(predictor: Predictor) -> tuple[str, ...]:
     """The methods that can say why a word is answered as it is, the best one first."""
     if not isinstance(predictor.engine, NeuralEngine):
         return ()
     model = predictor.engine.model
-    looks = isinstance(model.encoder, TransformerEncoder) or follows(model)
+    looks = isinstance(model.encoder, TransformerEncoder) or has_embedder_attention(model)
     return (INTEGRATED, GRADIENT, OCCLUSION, *((ATTENTION,) if looks else ()))
 
 
-def weighable(answer: Answer) -> bool:
+def can_attribute(answer: Answer) -> bool:
     """Whether an answer says something of a word, or of the whole, that words speak for."""
     said = answer.structure
     return said is not None and said.kind in ("tags", "spans", "arcs", "nodes")
 
 
-def answered(predictor: Predictor, given: Sequence[str | Example]) -> list[tuple[Example, Answer]]:
+def answer_sentences(
+    predictor: Predictor, given: Sequence[str | Example]
+) -> list[tuple[Example, Answer]]:
     """Each sentence with the words that are answered, and what is answered."""
     out = []
-    ready = [_ready(predictor, one) for one in given]
+    ready = [_preprocess(predictor, one) for one in given]
     for example, answer in zip(ready, predictor.stream(ready), strict=True):
         said = answer.structure
         if said is not None and example.words != said.words:
@@ -70,7 +72,7 @@ def answered(predictor: Predictor, given: Sequence[str | Example]) -> list[tuple
     return out
 
 
-def question(
+def make_request(
     predictor: Predictor,
     example: Example,
     answer: Answer,
@@ -78,14 +80,14 @@ def question(
     word: str = "",
     column: str = "",
     target: str = "",
-) -> Question:
+) -> ExplainRequest:
     """What is asked of one sentence: why one of its words, by default the least certain one.
 
     A word goes by its number, from 1, or by itself; the target is what is answered unless another
     choice is named. Of a tree with a label at every node the root is explained.
     """
-    asked = _asked(predictor, example, answer, column)
-    known = _chances(predictor, example, asked)
+    asked = _column_choices(predictor, example, answer, column)
+    known = _word_probs(predictor, example, asked)
     sure = [dict(each)[said] for each, said in zip(known, asked.said, strict=True)]
     place = int(np.argmin(sure))
     if asked.wanted.what == "label":
@@ -93,34 +95,35 @@ def question(
             raise UserError(f"This model labels whole trees; there is no word {word} to choose.")
         step = -1
     else:
-        place = step = number_in(example, word) if word else place
-    here = spot(cast(NeuralEngine, predictor.engine), example, step, asked.wanted)
-    names = [asked.names[i] for i in here.possible]
-    wanted = _choice(target, names) if target else asked.said[place]
+        place = step = find_word(example, word) if word else place
+    here = make_word_target(cast(NeuralEngine, predictor.engine), example, step, asked.wanted)
+    names = [asked.names[i] for i in here.choices]
+    wanted = _find_choice(target, names) if target else asked.said[place]
     if wanted not in names:
         raise UserError(
-            f"Unknown target '{target}' for {_told(example, step)}.{near_miss(target, names)} "
+            f"Unknown target '{target}' for {_describe_word(example, step)}."
+            f"{near_miss(target, names)} "
             f"It can be: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}."
         )
     aim = Target(wanted, names.index(wanted), len(names), len(names) == 1)
-    at = At(
+    at = ExplainedWord(
         step, example.words[step] if step >= 0 else "the whole", asked.column, asked.said[place],
         tuple(known[place]), asked.gold[place] if asked.gold else "",
-        spelled(example)[1][step][0] if step >= 0 else -1,
+        text_and_offsets(example)[1][step][0] if step >= 0 else -1,
     )  # fmt: skip
-    return Question(example, answer, at, aim, here, known)
+    return ExplainRequest(example, answer, at, aim, here, known)
 
 
-def weigh(asked: Question, method: str, steps: int = 50) -> Explanation:
+def attribute(asked: ExplainRequest, method: str, steps: int = 50) -> Explanation:
     """The words of the sentence weighed by one method for what is asked."""
     here = asked.spot
     if method == ATTENTION:
-        found = here.looks()
+        found = here.attention()
     elif method == OCCLUSION:
-        found = here.falls(asked.target)
+        found = here.occlusion(asked.target)
     else:
-        found = here.slopes(asked.target, steps if method == INTEGRATED else 0)
-    text, places = spelled(asked.example)
+        found = here.gradients(asked.target, steps if method == INTEGRATED else 0)
+    text, places = text_and_offsets(asked.example)
     first = here.row.start
     words = tuple(
         Word(*places[first + i], weight) for i, weight in enumerate(found.tolist())
@@ -128,8 +131,8 @@ def weigh(asked: Question, method: str, steps: int = 50) -> Explanation:
     return Explanation(text, asked.answer, asked.target.name, method, words, asked.at)
 
 
-def faithfulness_at(
-    asked: Sequence[Question],
+def measure_faithfulness(
+    asked: Sequence[ExplainRequest],
     explanations: Sequence[Explanation],
     *,
     draws: int = 5,
@@ -138,15 +141,15 @@ def faithfulness_at(
     """Deletion and insertion curves as for whole texts, with words hidden instead of removed."""
     curves = []
     for one, explanation in zip(asked, explanations, strict=True):
-        plan = orders(explanation.words, draws, seed)  # (1 + draws) orders
-        gone = np.array([_masks(order) for order in plan])  # (1 + draws, F, T)
+        plan = word_orders(explanation.words, draws, seed)  # (1 + draws) orders
+        gone = np.array([_removal_masks(order) for order in plan])  # (1 + draws, F, T)
         both = np.stack([gone, ~gone], 1)  # (1 + draws, 2, F, T)
-        found = one.spot.chances(both.reshape(-1, both.shape[-1]))[:, one.target.index]
+        found = one.spot.probs(both.reshape(-1, both.shape[-1]))[:, one.target.index]
         curves.append(found.reshape(both.shape[:-1]))
-    return measured(explanations[0].method, np.stack(curves), seed)
+    return summarise_curves(explanations[0].method, np.stack(curves), seed)
 
 
-def spelled(example: Example) -> tuple[str, Sequence[tuple[int, int]]]:
+def text_and_offsets(example: Example) -> tuple[str, Sequence[tuple[int, int]]]:
     """A sentence and where its words stand in it; where some share a place, spaced out."""
     apart = all(a[1] <= b[0] for a, b in pairwise(example.places))
     if apart and len(example.places) == len(example.words):
@@ -154,7 +157,7 @@ def spelled(example: Example) -> tuple[str, Sequence[tuple[int, int]]]:
     return " ".join(example.words), locate_spaced_words(example.words)
 
 
-def gold_of(predictor: Predictor, example: Example) -> Structure | None:
+def gold_annotation(predictor: Predictor, example: Example) -> Annotation | None:
     """What is right, where the example says it of every word."""
     if not isinstance(example.label, (WordAnnotations, CharSpans)) and example.tree is None:
         return None
@@ -165,7 +168,7 @@ def gold_of(predictor: Predictor, example: Example) -> Structure | None:
     return right if right.words == example.words else None
 
 
-def _ready(predictor: Predictor, one: str | Example) -> Example:
+def _preprocess(predictor: Predictor, one: str | Example) -> Example:
     """A sentence as the model and the task read it, with the tree that it needs or has."""
     example = Example(one) if isinstance(one, str) else one
     if getattr(predictor.engine, "reads", "") == "trees" and example.tree is None:
@@ -179,7 +182,7 @@ def _ready(predictor: Predictor, one: str | Example) -> Example:
     return prepare(example, Tally()) if prepare is not None and known else example
 
 
-def number_in(example: Example, word: str) -> int:
+def find_word(example: Example, word: str) -> int:
     """The place of a word that is named by its number, from 1, or by itself."""
     words = example.words
     if 1 <= (parse_integer(word) or 0) <= len(words):
@@ -189,8 +192,8 @@ def number_in(example: Example, word: str) -> int:
         return words.index(word)
     if word.casefold() in folded:
         return folded.index(word.casefold())
-    listed = " ".join(f"{i}:{each}" for i, each in enumerate(words[:LISTED], 1))
-    more = " …" if len(words) > LISTED else ""
+    listed = " ".join(f"{i}:{each}" for i, each in enumerate(words[:MAX_LISTED_WORDS], 1))
+    more = " …" if len(words) > MAX_LISTED_WORDS else ""
     raise UserError(
         f"There is no word '{word}' in this sentence. Name one by its number or by itself: "
         f"{listed}{more}"
@@ -198,20 +201,22 @@ def number_in(example: Example, word: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ColumnChoices:
     """A column, what may stand in it, and what does at every word, said and right."""
 
     column: str
-    wanted: Wanted
+    wanted: TargetSpec
     names: Sequence[str]
     said: Sequence[str]
     gold: Sequence[str]
 
 
-def _asked(predictor: Predictor, example: Example, answer: Answer, column: str) -> _Asked:
+def _column_choices(
+    predictor: Predictor, example: Example, answer: Answer, column: str
+) -> _ColumnChoices:
     said, space = answer.structure, cast(Any, predictor.space)
     assert said is not None
-    right = gold_of(predictor, example)
+    right = gold_annotation(predictor, example)
     known = ("head", *space.names) if said.kind == "arcs" else space.names
     known = known[:1] if said.kind == "spans" else known  # nothing else is in the answer
     if column and column not in known:
@@ -220,21 +225,23 @@ def _asked(predictor: Predictor, example: Example, answer: Answer, column: str) 
     if name == "head" and said.kind == "arcs":
         names = [f"{i}:{word}" for i, word in enumerate(("root", *said.words))]
         ours, theirs = ([names[h] for h in s.heads] if s else [] for s in (said, right))
-        return _Asked(name, Wanted("head"), names, ours, theirs)
+        return _ColumnChoices(name, TargetSpec("head"), names, ours, theirs)
     k = space.names.index(name)
     if said.kind == "nodes":
         top = right.tree.label if right and right.tree else ""
-        return _Asked(name, Wanted("label"), space.entries[0], [answer.value], [top])
+        return _ColumnChoices(name, TargetSpec("label"), space.entries[0], [answer.value], [top])
     if said.kind == "arcs" and k == 0:
-        wanted = Wanted("relation", heads=said.heads)
+        wanted = TargetSpec("relation", heads=said.heads)
         relations = right.relations if right else ()
-        return _Asked(name, wanted, space.entries[0], said.relations, relations)
+        return _ColumnChoices(name, wanted, space.entries[0], said.relations, relations)
     k -= said.kind == "arcs"
-    ours, theirs = (_tags(predictor, s, k) if s else [] for s in (said, right))
-    return _Asked(name, Wanted("tag", k), space.entries[space.names.index(name)], ours, theirs)
+    ours, theirs = (_learned_tags(predictor, s, k) if s else [] for s in (said, right))
+    return _ColumnChoices(
+        name, TargetSpec("tag", k), space.entries[space.names.index(name)], ours, theirs
+    )
 
 
-def _tags(predictor: Predictor, said: Structure, column: int) -> list[str]:
+def _learned_tags(predictor: Predictor, said: Annotation, column: int) -> list[str]:
     """The tags of one column as the model has learned them, in other marks than the file's."""
     tags = [tag.split(" ")[column] for tag in said.tags]
     if said.kind != "spans":
@@ -243,12 +250,12 @@ def _tags(predictor: Predictor, said: Structure, column: int) -> list[str]:
     return schemes.convert(tags, given or learned, learned, "repair")
 
 
-def _chances(predictor: Predictor, example: Example, asked: _Asked) -> Chances:
+def _word_probs(predictor: Predictor, example: Example, asked: _ColumnChoices) -> WordProbs:
     engine = cast(NeuralEngine, predictor.engine)
     rows: dict[int, np.ndarray] = {}
     for chosen, source in engine.batches([example]):  # type: ignore[list-item]
         with torch.inference_mode():
-            found = shares(engine.model(source), asked.wanted).double().cpu().numpy()
+            found = choice_probs(engine.model(source), asked.wanted).double().cpu().numpy()
         for row, own in zip(chosen, found, strict=True):
             rows[row.start] = own[: len(row.ids)]
     table = [word for start in sorted(rows) for word in rows[start]]
@@ -262,17 +269,17 @@ def _chances(predictor: Predictor, example: Example, asked: _Asked) -> Chances:
     ]
 
 
-def _choice(target: str, names: Sequence[str]) -> str:
+def _find_choice(target: str, names: Sequence[str]) -> str:
     """A choice by its name; a head also by its number or by its word."""
     if target in names:
         return target
     return next((name for name in names if target in name.split(":", 1)), target)
 
 
-def _told(example: Example, step: int) -> str:
+def _describe_word(example: Example, step: int) -> str:
     return f"word {step + 1}, '{example.words[step]}'" if step >= 0 else "the root"
 
 
-def _masks(order: list[int]) -> list[list[bool]]:
+def _removal_masks(order: list[int]) -> list[list[bool]]:
     """(F, T) the words that are gone at each share."""
-    return [[i in first for i in range(len(order))] for first in first_words(order)]
+    return [[i in first for i in range(len(order))] for first in first_words_at(order)]

@@ -19,25 +19,25 @@ from weft.decode.heads.crf_dp import accumulation_dtype
 from weft.decode.heads.tag import TagOutput
 from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
-from weft.explain.attention import between_words, follows, rollout
+from weft.explain.attention import has_embedder_attention, rollout, word_rollout
 from weft.explain.explanation import Target
 from weft.explain.gradients import (
-    STEPS,
-    attributions,
-    instead,
-    repeated,
-    unknown,
+    MAX_BATCH_STEPS,
+    integrate_gradients,
+    mask_with_unknown,
+    override_embedding,
+    repeat_rows,
     word_table,
 )
 from weft.model import Model
 from weft.predict.neural import NeuralEngine
 from weft.text.example import Example
 
-NEVER = -1e4  # of what a chain forbids: as good as -inf, and it has a gradient
+FORBIDDEN_SCORE = -1e4  # of what a chain forbids: as good as -inf, and it has a gradient
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TargetSpec:
     """What is asked of a step: a tag of one column, its head, its relation, or a node's label."""
 
     what: Literal["tag", "head", "relation", "label"]
@@ -46,7 +46,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Spot:
+class WordTarget:
     """One step of one row, and which choices the model has there.
 
     A hidden word is read as an unknown one without letters, or as one unknown piece where words
@@ -58,8 +58,8 @@ class Spot:
     source: Padded  # (1, T)
     row: Row
     step: int  # in the row
-    wanted: Wanted
-    possible: tuple[int, ...]  # (C,) the numbers of the choices, without what is forbidden here
+    wanted: TargetSpec
+    choices: tuple[int, ...]  # (C,) the numbers of the choices, without what is forbidden here
     piece: int = 0  # what a hidden word is read as where pieces are read, counted from 1
 
     @cached_property
@@ -72,33 +72,35 @@ class Spot:
 
     def scores(self, hidden: np.ndarray) -> np.ndarray:
         """(M, C) the scores of the choices while words (M, W) are hidden."""
-        together = max(1, STEPS // max(1, self.source.data.shape[1]))
+        together = max(1, MAX_BATCH_STEPS // max(1, self.source.data.shape[1]))
         out = []
         with torch.inference_mode():
             for start in range(0, len(hidden), together):
-                embedded = self.model.embed(self._hide(hidden[start : start + together]))
-                out.append(self._read(self.model, embedded).double().cpu().numpy())
+                embedded = self.model.embed(self._mask_words(hidden[start : start + together]))
+                out.append(self._choice_scores(self.model, embedded).double().cpu().numpy())
         return np.concatenate(out)
 
-    def chances(self, hidden: np.ndarray) -> np.ndarray:
+    def probs(self, hidden: np.ndarray) -> np.ndarray:
         """(M, C) the probabilities of the choices while words (M, W) are hidden."""
         found = self.scores(hidden)
         found = np.exp(found - found.max(1, keepdims=True))
         return found / found.sum(1, keepdims=True)
 
-    def slopes(self, target: Target, steps: int) -> np.ndarray:
+    def gradients(self, target: Target, steps: int) -> np.ndarray:
         """(W,) the share of each word by integrated gradients; 0 steps is gradient × input."""
         if self.model.subwords and (table := word_table(self.model)) is not None:
-            return self._slopes_of_pieces(table, target, steps)
+            return self._subtoken_gradients(table, target, steps)
         with torch.no_grad():
             embedded = self.model.embed(self.source)  # (1, T, E)
-            none = self._hide(np.ones((1, len(self.words)), bool))
+            none = self._mask_words(np.ones((1, len(self.words)), bool))
             nothing = self.model.embed(none).data if steps else None
         directions = torch.from_numpy(target.direction).to(embedded.data)[None]  # (1, C)
-        found = attributions(self.model, embedded, directions, steps, nothing, self._read)
+        found = integrate_gradients(
+            self.model, embedded, directions, steps, nothing, self._choice_scores
+        )
         return found[0].double().cpu().numpy()[self.words]
 
-    def _slopes_of_pieces(self, table: nn.Embedding, target: Target, steps: int) -> np.ndarray:
+    def _subtoken_gradients(self, table: nn.Embedding, target: Target, steps: int) -> np.ndarray:
         """(W,) the same from the pieces on that a pre-trained network reads, summed over words."""
         network: Any = self.model.embedders[0]
         (given,) = self.model.embedder_inputs(self.source)
@@ -110,24 +112,24 @@ class Spot:
         def score(model: Model, points: Padded) -> Tensor:
             times = len(points)
             pieces = tuple(piece.repeat(times, 1, 1) for piece in self.source.subtokens)
-            again = replace(repeated(self.source, times), subtokens=pieces)
-            with instead(table, points.data):
-                return self._read(model, model.embed(again))
+            again = replace(repeat_rows(self.source, times), subtokens=pieces)
+            with override_embedding(table, points.data):
+                return self._choice_scores(model, model.embed(again))
 
         directions = torch.from_numpy(target.direction).to(embedded.data)[None]  # (1, C)
         base = nothing if steps else None
-        found = attributions(self.model, embedded, directions, steps, base, score)[0]  # (S,)
+        found = integrate_gradients(self.model, embedded, directions, steps, base, score)[0]  # (S,)
         inside = owners[0] >= 0
         sums = found.new_zeros(self.source.data.shape[1])
         return sums.index_add(0, owners[0][inside], found[inside]).double().cpu().numpy()
 
-    def falls(self, target: Target) -> np.ndarray:
+    def occlusion(self, target: Target) -> np.ndarray:
         """(W,) how far scores · direction falls when each word is hidden."""
         size = len(self.words)
         found = self.scores(np.eye(size + 1, size, -1, dtype=bool)) @ target.direction
         return found[0] - found[1:]
 
-    def looks(self) -> np.ndarray:
+    def attention(self) -> np.ndarray:
         """(W,) how much of the step's state came from each word, by attention rollout."""
         model, encoder = self.model, self.model.encoder
         found = torch.zeros(self.source.data.shape[1], device=self.source.data.device)
@@ -138,44 +140,46 @@ class Spot:
                 flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
                 front = encoder.leading
                 found = flow[self.step + front, front:]
-            if follows(model):
+            if has_embedder_attention(model):
                 (given,) = model.embedder_inputs(self.source)
-                found = found @ between_words(model.embedders[0], given)[0]
+                found = found @ word_rollout(model.embedders[0], given)[0]
         return found.double().cpu().numpy()
 
-    def _hide(self, hidden: np.ndarray) -> Padded:
+    def _mask_words(self, hidden: np.ndarray) -> Padded:
         """(M, T) rows with these words unknown and without pieces."""
         steps = np.zeros((len(hidden), self.source.data.shape[1]), bool)
         steps[:, self.words] = hidden
         gone = torch.from_numpy(steps).to(self.source.data.device)
-        nothing = unknown(self.source)
+        nothing = mask_with_unknown(self.source)
         if self.model.subwords:
             nothing.subtokens[0][:, :, 0] = self.piece
         pieces = zip(self.source.subtokens, nothing.subtokens, strict=True)
         return replace(
-            repeated(self.source, len(hidden)),
+            repeat_rows(self.source, len(hidden)),
             data=torch.where(gone, nothing.data, self.source.data),
             subtokens=tuple(torch.where(gone[:, :, None], none, own) for own, none in pieces),
         )
 
-    def _read(self, model: Model, embedded: Padded) -> Tensor:
+    def _choice_scores(self, model: Model, embedded: Padded) -> Tensor:
         states, _ = model.pool(model.encoder(embedded))
-        found = scores_at(model.head(states), self.step, self.wanted)
-        return found[:, list(self.possible)]
+        found = choice_logits(model.head(states), self.step, self.wanted)
+        return found[:, list(self.choices)]
 
 
-def spot(engine: NeuralEngine, example: Example, step: int, wanted: Wanted) -> Spot:
+def make_word_target(
+    engine: NeuralEngine, example: Example, step: int, wanted: TargetSpec
+) -> WordTarget:
     """The spot of one word of an example, in the row that holds it; step -1 is a tree's root."""
-    row, source = _row_of(engine, example, max(step, 0))
+    row, source = _find_row(engine, example, max(step, 0))
     here = source.data.shape[1] - 1 if step < 0 else step - row.start
     with torch.inference_mode():
-        scores = scores_at(engine.model(source), here, wanted)[0].double()
-    possible = (scores > scores.max() + NEVER / 2).nonzero()[:, 0].tolist()
+        scores = choice_logits(engine.model(source), here, wanted)[0].double()
+    possible = (scores > scores.max() + FORBIDDEN_SCORE / 2).nonzero()[:, 0].tolist()
     piece = engine.indexer.tokenizer.unknown + 1
-    return Spot(engine.model, source, row, here, wanted, tuple(possible), piece)
+    return WordTarget(engine.model, source, row, here, wanted, tuple(possible), piece)
 
 
-def scores_at(found: Any, step: int, wanted: Wanted) -> Tensor:
+def choice_logits(found: Any, step: int, wanted: TargetSpec) -> Tensor:
     """(B, C) scores of what may be said of one step, such that their softmax is the probability."""
     if wanted.what == "label":
         return found.labels.data[:, step].float()
@@ -185,12 +189,12 @@ def scores_at(found: Any, step: int, wanted: Wanted) -> Tensor:
         heads = torch.full_like(found.arcs.arcs[:, :, 0], IGNORED, dtype=torch.long)  # (B, T)
         heads[:, step] = wanted.heads[step]
         return found.head.arcs.labels(found.arcs, heads).float()
-    tags = _tags(found)
+    tags = _tag_scores(found)
     own, chain = tags.columns[wanted.column], tags.chains[wanted.column]
-    return own.data[:, step].float() if chain is None else through(chain, own.data, step)
+    return own.data[:, step].float() if chain is None else crf_label_scores(chain, own.data, step)
 
 
-def shares(found: Any, wanted: Wanted) -> Tensor:
+def choice_probs(found: Any, wanted: TargetSpec) -> Tensor:
     """(B, T, C) the probability of everything that may be said of each step."""
     if wanted.what == "label":
         return found.labels.data.float().softmax(2)
@@ -199,25 +203,25 @@ def shares(found: Any, wanted: Wanted) -> Tensor:
     if wanted.what == "relation":
         heads = torch.tensor(wanted.heads, device=found.arcs.arcs.device)[None]  # (1, T)
         return found.head.arcs.labels(found.arcs, heads).float().softmax(1)[None]
-    tags = _tags(found)
+    tags = _tag_scores(found)
     own, chain = tags.columns[wanted.column], tags.chains[wanted.column]
     return own.data.float().softmax(2) if chain is None else chain.marginals(own)
 
 
-def _tags(found: Any) -> TagOutput:
+def _tag_scores(found: Any) -> TagOutput:
     return found if isinstance(found, TagOutput) else found.tags
 
 
-def _row_of(engine: NeuralEngine, example: Example, step: int) -> tuple[Row, Padded]:
+def _find_row(engine: NeuralEngine, example: Example, step: int) -> tuple[Row, Padded]:
     """The row of a sentence that holds a word, alone in its batch."""
     for rows, source in engine.batches([example]):  # type: ignore[list-item]
         for b, row in enumerate(rows):
             if row.start <= step < row.start + len(row.ids):
-                return row, _alone(source, b)
+                return row, _select_row(source, b)
     raise UserError(f"{example.where}: there is no word {step + 1} in what the model reads.")
 
 
-def through(chain: CRF, emissions: Tensor, step: int) -> Tensor:
+def crf_label_scores(chain: CRF, emissions: Tensor, step: int) -> Tensor:
     """(B, C) log of the summed scores of all sequences with each label at one step.
 
     As plain steps and not `chain.log_partition`, whose gradient cannot be taken again.
@@ -226,7 +230,8 @@ def through(chain: CRF, emissions: Tensor, step: int) -> Tensor:
     learned = (chain.start, chain.transitions, chain.end)
     rules = (chain.may_start, chain.may_follow, chain.may_end)
     start, follow, end = (
-        torch.where(rule, w.to(own.dtype), NEVER) for w, rule in zip(learned, rules, strict=True)
+        torch.where(rule, w.to(own.dtype), FORBIDDEN_SCORE)
+        for w, rule in zip(learned, rules, strict=True)
     )
     left = own[:, 0] + start  # (B, C)
     for t in range(1, step + 1):
@@ -237,7 +242,7 @@ def through(chain: CRF, emissions: Tensor, step: int) -> Tensor:
     return left + right
 
 
-def _alone(source: Padded, b: int) -> Padded:
+def _select_row(source: Padded, b: int) -> Padded:
     length = int(source.lengths[b])
     pieces = tuple(p[b : b + 1, :length] for p in source.subtokens)
     parents = None if source.parents is None else source.parents[b : b + 1, :length]

@@ -14,8 +14,8 @@ from weft.explain.explanation import Word
 from weft.text.example import PAIR_SEPARATOR
 from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN
 from weft.tokens import word_pattern
-from weft.tokens.align import words_of
-from weft.tokens.tokenizer import whole
+from weft.tokens.align import align_to_words
+from weft.tokens.tokenizer import replace_surrogates
 
 if TYPE_CHECKING:
     from tokenizers.pre_tokenizers import Split
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from weft.batch.indexer import Row
 
 Span = tuple[int, int]
-Piece = tuple[int, int, float]  # start, end, weight of a token
+TokenWeight = tuple[int, int, float]  # start, end, weight of a token
 
 
 def word_spans(text: str) -> np.ndarray:
     """(n, 2) where the words of a text stand; marks are words of their own."""
-    found = [span for _, span in _splitter().pre_tokenize_str(whole(text))]
+    found = [span for _, span in _splitter().pre_tokenize_str(replace_surrogates(text))]
     return np.array(found, np.int32).reshape(-1, 2)
 
 
@@ -39,10 +39,10 @@ def _splitter() -> "Split":
 
     # A slot of a record keeps its brackets.
     slot = f"{SLOT_OPEN}[^{SLOT_OPEN}{SLOT_CLOSE}]+{SLOT_CLOSE}"
-    return Split(Regex(f"{slot}|{word_pattern.words()}"), "removed", invert=True)
+    return Split(Regex(f"{slot}|{word_pattern.word_regex()}"), "removed", invert=True)
 
 
-def gather(text: str, pieces: Iterable[Piece]) -> tuple[Word, ...]:
+def sum_by_word(text: str, pieces: Iterable[TokenWeight]) -> tuple[Word, ...]:
     """The words that some piece touches, each with the sum of its pieces' weights.
 
     A piece of several words counts for the one it shares most with. One without a word of its own
@@ -54,10 +54,10 @@ def gather(text: str, pieces: Iterable[Piece]) -> tuple[Word, ...]:
     if not len(spans) or not listed:
         return ()
     places = np.array([piece[:2] for piece in listed], np.int32)
-    read = spans[_touched(spans, places)]
+    read = spans[_covered_words(spans, places)]
     if not len(read):
         return ()
-    owners = words_of(places, read)
+    owners = align_to_words(places, read)
     lost = owners < 0
     following = np.searchsorted(read[:, 0], places[:, 0])
     owners[lost] = np.minimum(following, len(read) - 1)[lost]
@@ -68,7 +68,7 @@ def gather(text: str, pieces: Iterable[Piece]) -> tuple[Word, ...]:
     )
 
 
-def _touched(spans: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _covered_words(spans: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Which words share a character with some place; places are sorted by their start."""
     solid = places[places[:, 0] < places[:, 1]]
     if not len(solid):
@@ -78,15 +78,15 @@ def _touched(spans: np.ndarray, places: np.ndarray) -> np.ndarray:
     return (begun > 0) & (reach[np.maximum(begun, 1) - 1] > spans[:, 0])
 
 
-def remaining(text: str, spans: Sequence[Span], second: int = 0) -> str | tuple[str, str]:
+def keep_words(text: str, spans: Sequence[Span], second: int = 0) -> str | tuple[str, str]:
     """The words at these spans as a text; where a second one begins in the text, as two."""
     if not second:
-        return joined(text, spans)
+        return join_spans(text, spans)
     first = [span for span in spans if span[1] <= second - len(PAIR_SEPARATOR)]
-    return joined(text, first), joined(text, [span for span in spans if span[0] >= second])
+    return join_spans(text, first), join_spans(text, [span for span in spans if span[0] >= second])
 
 
-def placed(row: "Row", second: int = 0) -> list[Span]:
+def token_offsets(row: "Row", second: int = 0) -> list[Span]:
     """Where the tokens of a row stand in a text, or in two that are put side by side."""
     assert row.spans is not None
     spans = row.spans.copy()
@@ -95,7 +95,7 @@ def placed(row: "Row", second: int = 0) -> list[Span]:
     return [(start, end) for start, end in spans.tolist()]
 
 
-def joined(text: str, spans: Sequence[Span]) -> str:
+def join_spans(text: str, spans: Sequence[Span]) -> str:
     """The words at these spans, in the order of the text, as a text of their own.
 
     Neighbours stay as they were; where something is missing between two words stands one space.

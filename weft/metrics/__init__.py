@@ -1,19 +1,19 @@
 """Mergeable counts, figures with bootstrap intervals, and tests between systems; numpy only."""
 
-from weft.metrics.bootstrap import Spread, interval, paired, spread
-from weft.metrics.classify import ClassFigures, Classification, LabelSets
-from weft.metrics.regress import Regression
-from weft.metrics.value import Figure, Measure
+from weft.metrics.bootstrap import Spread, bootstrap_interval, paired_bootstrap, summarise_seeds
+from weft.metrics.classify import ClassificationMetric, ClassScores, MultiLabelMetric
+from weft.metrics.regress import RegressionMetric
+from weft.metrics.value import Metric, MetricValue
 
 __all__ = [
-    "ClassFigures",
-    "Classification",
-    "Figure",
-    "LabelSets",
-    "Measure",
-    "Regression",
+    "ClassScores",
+    "ClassificationMetric",
+    "Metric",
+    "MetricValue",
+    "MultiLabelMetric",
+    "RegressionMetric",
     "Spread",
-    "interval",
-    "paired",
-    "spread",
+    "bootstrap_interval",
+    "paired_bootstrap",
+    "summarise_seeds",
 ]

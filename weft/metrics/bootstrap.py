@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.metrics.value import Figure
+from weft.metrics.value import MetricValue
 
-BLOCK = 4_000_000  # numbers drawn at once: 32 MB
+MAX_DRAWN_NUMBERS = 4_000_000  # numbers drawn at once: 32 MB
 
 
-def draws(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]:
+def draw_resamples(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]:
     """Blocks of resampled counts, together (R, P).
 
     Resampling n examples with replacement and counting their outcomes is one multinomial draw
@@ -21,7 +21,7 @@ def draws(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]
     """
     rng = np.random.default_rng(seed)
     n = int(counts.sum())
-    block = max(1, BLOCK // max(1, len(counts)))
+    block = max(1, MAX_DRAWN_NUMBERS // max(1, len(counts)))
     every_one_distinct = len(counts) == n
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
@@ -32,57 +32,59 @@ def draws(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]
             yield rng.multinomial(n, counts / n, size)
 
 
-def percentile(value: float, resampled: np.ndarray, n: int, level: float = 0.95) -> Figure:
+def percentile_interval(
+    value: float, resampled: np.ndarray, n: int, level: float = 0.95
+) -> MetricValue:
     """A value with the middle `level` of its resampled values as interval."""
     tail = (1 - level) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail]) if len(resampled) else (value, value)
-    return Figure(float(value), float(low), float(high), n)
+    return MetricValue(float(value), float(low), float(high), n)
 
 
-def bootstrapped(
+def bootstrap_statistics(
     statistics: Mapping[str, Callable[[np.ndarray], np.ndarray]],
     counts: np.ndarray,
     resamples: int,
     seed: int,
     level: float,
-) -> dict[str, Figure]:
+) -> dict[str, MetricValue]:
     """Each statistic of (R, P) counts, on the counts themselves and on resamples of them."""
     n = int(counts.sum())
     if not n:
-        return {name: Figure(0.0, 0.0, 0.0, 0) for name in statistics}
+        return {name: MetricValue(0.0, 0.0, 0.0, 0) for name in statistics}
     resampled: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
-    for block in draws(counts, resamples, seed):
+    for block in draw_resamples(counts, resamples, seed):
         for name, statistic in statistics.items():
             resampled[name].append(statistic(block))
     return {
-        name: percentile(
+        name: percentile_interval(
             statistic(counts[None])[0], np.concatenate([*resampled[name], np.zeros(0)]), n, level
         )
         for name, statistic in statistics.items()
     }
 
 
-def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+def safe_divide(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     """Quotient of counts, 0 where there is nothing to divide by."""
     return np.divide(top, bottom, out=np.zeros(np.shape(top)), where=bottom > 0)
 
 
-def interval(
+def bootstrap_interval(
     statistic: Callable[..., float],
     *columns: np.ndarray,
     resamples: int = 1000,
     seed: int = 0,
     level: float = 0.95,
-) -> Figure:
+) -> MetricValue:
     """Any statistic of columns with one row an example, with its percentile interval."""
     n = len(columns[0])
     rng = np.random.default_rng(seed)
     picks = (rng.integers(0, n, n) for _ in range(resamples))
     values = [statistic(*(column[pick] for column in columns)) for pick in picks] if n else []
-    return percentile(statistic(*columns), np.array(values), n, level)
+    return percentile_interval(statistic(*columns), np.array(values), n, level)
 
 
-def paired(a: np.ndarray, b: np.ndarray, resamples: int = 10_000, seed: int = 0) -> float:
+def paired_bootstrap(a: np.ndarray, b: np.ndarray, resamples: int = 10_000, seed: int = 0) -> float:
     """Two-sided p that two systems with these scores on the same examples are equally good.
 
     The resampled difference is centred on zero (no difference) and compared with the one observed;
@@ -97,7 +99,7 @@ def paired(a: np.ndarray, b: np.ndarray, resamples: int = 10_000, seed: int = 0)
     observed = values @ counts / len(a)
     slack = 1e-12 * max(1.0, float(np.abs(values).max()))  # equal up to rounding counts as reached
     reached = 0
-    for block in draws(counts, resamples, seed):
+    for block in draw_resamples(counts, resamples, seed):
         shifted = block @ values / len(a) - observed
         reached += int((np.abs(shifted) >= abs(observed) - slack).sum())
     return (1 + reached) / (1 + resamples)
@@ -112,7 +114,7 @@ class Spread:
     n: int
 
 
-def spread(values: Sequence[float]) -> Spread:
+def summarise_seeds(values: Sequence[float]) -> Spread:
     """How a figure varies from seed to seed."""
     assert len(values), "no values to spread"
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

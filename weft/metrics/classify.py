@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.metrics.bootstrap import bootstrapped, ratio
-from weft.metrics.value import Figure
+from weft.metrics.bootstrap import bootstrap_statistics, safe_divide
+from weft.metrics.value import MetricValue
 
 UNSEEN = -1  # gold index of a label that the model never saw in training
 
 
 @dataclass(frozen=True)
-class ClassFigures:
+class ClassScores:
     """How one class fares; support is how often it is the right answer."""
 
     precision: float
@@ -24,7 +24,7 @@ class ClassFigures:
     support: int
 
 
-class Classification:
+class ClassificationMetric:
     """One label a text, as a confusion count.
 
     Macro-F1 is the plain mean over the classes that occur in gold or prediction. Gold labels the
@@ -44,7 +44,7 @@ class Classification:
         for g, p, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
             self.cells[int(g), int(p)] += count
 
-    def merge(self, other: "Classification") -> None:
+    def merge(self, other: "ClassificationMetric") -> None:
         assert self.size == other.size
         self.cells.update(other.cells)
 
@@ -60,7 +60,7 @@ class Classification:
             table[gold, predicted] = count  # UNSEEN, -1, is the last row
         return table
 
-    def per_class(self) -> list[ClassFigures]:
+    def per_class(self) -> list[ClassScores]:
         """Precision, recall, F1 and support of each class, in the order of the labels."""
         right, said, true = (np.zeros(self.size, dtype=np.int64) for _ in range(3))
         for (gold, predicted), count in self.cells.items():
@@ -69,35 +69,35 @@ class Classification:
                 true[gold] += count
             if gold == predicted:
                 right[gold] += count
-        return by_class(right, said, true)
+        return score_classes(right, said, true)
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         cells = sorted(self.cells)  # so that figures do not depend on the order of adding
         gold, predicted = np.array(cells, dtype=np.int64).reshape(-1, 2).T
         counts = np.array([self.cells[cell] for cell in cells], dtype=np.int64)
 
         def accuracy(block: np.ndarray) -> np.ndarray:
-            return ratio(block[:, gold == predicted].sum(1), block.sum(1))
+            return safe_divide(block[:, gold == predicted].sum(1), block.sum(1))
 
         def macro_f1(block: np.ndarray) -> np.ndarray:
-            true = _group(block, gold, self.size)  # (R, C + 1)
-            said = _group(block, predicted, self.size)
-            right = _group(block * (gold == predicted), gold, self.size)
-            return _macro(right, said, true)
+            true = _sum_by_index(block, gold, self.size)  # (R, C + 1)
+            said = _sum_by_index(block, predicted, self.size)
+            right = _sum_by_index(block * (gold == predicted), gold, self.size)
+            return _macro_f1(right, said, true)
 
         def matthews(block: np.ndarray) -> np.ndarray:
-            true = _group(block, gold, self.size).astype(float)  # (R, C + 1)
-            said = _group(block, predicted, self.size).astype(float)
+            true = _sum_by_index(block, gold, self.size).astype(float)  # (R, C + 1)
+            said = _sum_by_index(block, predicted, self.size).astype(float)
             right = block[:, gold == predicted].sum(1)
-            return _correlation(right, said, true)
+            return _matthews(right, said, true)
 
         statistics = {"accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews}
-        return bootstrapped(statistics, counts, resamples, seed, level)
+        return bootstrap_statistics(statistics, counts, resamples, seed, level)
 
 
-class LabelSets:
+class MultiLabelMetric:
     """Several labels a text, as counts of distinct (gold, predicted) pairs of 0/1 rows.
 
     Accuracy is exact match of the whole set. Micro-F1 pools every label decision; macro-F1 is the
@@ -114,7 +114,7 @@ class LabelSets:
         packed = np.packbits(np.concatenate([gold > 0, predicted > 0], axis=1), axis=1)
         self.rows.update(row.tobytes() for row in packed)
 
-    def merge(self, other: "LabelSets") -> None:
+    def merge(self, other: "MultiLabelMetric") -> None:
         assert self.size == other.size
         self.rows.update(other.rows)
 
@@ -122,33 +122,35 @@ class LabelSets:
     def n(self) -> int:
         return self.rows.total()
 
-    def per_class(self) -> list[ClassFigures]:
+    def per_class(self) -> list[ClassScores]:
         """Precision, recall, F1 and support of each label, in the order of the labels."""
         gold, predicted, counts = self._unpack()
         right = counts @ (gold & predicted).astype(np.int64)
-        return by_class(right, counts @ predicted.astype(np.int64), counts @ gold.astype(np.int64))
+        return score_classes(
+            right, counts @ predicted.astype(np.int64), counts @ gold.astype(np.int64)
+        )
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         gold, predicted, counts = self._unpack()
         exact = (gold == predicted).all(1)
         # Matrix products of floats run on BLAS; those of integers do not, and counts stay exact.
         true_, said_, right_ = (m.astype(float) for m in (gold, predicted, gold & predicted))
 
         def accuracy(block: np.ndarray) -> np.ndarray:
-            return ratio(block[:, exact].sum(1), block.sum(1))
+            return safe_divide(block[:, exact].sum(1), block.sum(1))
 
         def micro_f1(block: np.ndarray) -> np.ndarray:
             right, said, true = (block @ m.sum(1) for m in (right_, said_, true_))
-            return ratio(2 * right, said + true)
+            return safe_divide(2 * right, said + true)
 
         def macro_f1(block: np.ndarray) -> np.ndarray:
             weights = block.astype(float)  # (R, P)
-            return _macro(weights @ right_, weights @ said_, weights @ true_)
+            return _macro_f1(weights @ right_, weights @ said_, weights @ true_)
 
         statistics = {"micro_f1": micro_f1, "macro_f1": macro_f1, "accuracy": accuracy}
-        return bootstrapped(statistics, counts, resamples, seed, level)
+        return bootstrap_statistics(statistics, counts, resamples, seed, level)
 
     def _unpack(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Distinct gold rows and predicted rows (P, C) of booleans, and how often each came."""
@@ -160,23 +162,23 @@ class LabelSets:
         return bits[:, : self.size], bits[:, self.size :], counts
 
 
-def _macro(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
+def _macro_f1(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Mean F1 over the classes that occur, for each row of (R, C) counts."""
     occurs = said + true > 0
-    return ratio(ratio(2 * right, said + true).sum(1), occurs.sum(1))
+    return safe_divide(safe_divide(2 * right, said + true).sum(1), occurs.sum(1))
 
 
-def _correlation(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
+def _matthews(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Matthews' correlation of gold and prediction, for any number of classes (Gorodkin 2004).
 
     It is 0 where one answer is given to all, however often that is right.
     """
     n = true.sum(1)  # (R,)
     spread = (n**2 - (said**2).sum(1)) * (n**2 - (true**2).sum(1))
-    return ratio(n * right - (said * true).sum(1), np.sqrt(spread))
+    return safe_divide(n * right - (said * true).sum(1), np.sqrt(spread))
 
 
-def _group(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
+def _sum_by_index(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
     """Sums of the columns of (R, P) that share an index, as (R, size + 1); index -1 comes last."""
     order = np.argsort(index, kind="stable")
     found, starts = np.unique(index[order], return_index=True)
@@ -185,13 +187,13 @@ def _group(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
     return out
 
 
-def by_class(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[ClassFigures]:
+def score_classes(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[ClassScores]:
     """How each class fares, from counts (C,)."""
     rows = zip(
-        ratio(right, said).tolist(),
-        ratio(right, true).tolist(),
-        ratio(2 * right, said + true).tolist(),
+        safe_divide(right, said).tolist(),
+        safe_divide(right, true).tolist(),
+        safe_divide(2 * right, said + true).tolist(),
         true.tolist(),
         strict=True,
     )
-    return [ClassFigures(*row) for row in rows]
+    return [ClassScores(*row) for row in rows]

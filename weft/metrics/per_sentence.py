@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from weft.errors import UserError, unknown_name
-from weft.metrics.bootstrap import draws, percentile
+from weft.metrics.bootstrap import draw_resamples, percentile_interval
 from weft.metrics.sentence_counts import Statistic
-from weft.metrics.value import Figure
+from weft.metrics.value import MetricValue
 
 
-class SentenceMeasure:
+class SentenceMetric:
     """K numbers a sentence; every figure is a statistic of their sums, and so is its interval.
 
     Unlike `SentenceCounts` the rows may be fractions and keep their order. What is measured
@@ -51,56 +51,56 @@ class SentenceMeasure:
         """(n, K) numbers of each sentence, in the order of adding."""
         return np.array(self.rows, dtype=float).reshape(-1, self.width)
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         statistics = self.statistics()
         if not self.n:
-            return {name: Figure(0.0, 0.0, 0.0, 0) for name in statistics}
-        whole, resampled = _sums(self.table(), resamples, seed)
+            return {name: MetricValue(0.0, 0.0, 0.0, 0) for name in statistics}
+        whole, resampled = _resample_sums(self.table(), resamples, seed)
         return {
-            name: percentile(statistic(whole)[0], statistic(resampled), self.n, level)
+            name: percentile_interval(statistic(whole)[0], statistic(resampled), self.n, level)
             for name, statistic in statistics.items()
         }
 
 
-class Together(SentenceMeasure):
+class CombinedMetric(SentenceMetric):
     """Several measures of the same answers, resampled together."""
 
-    def __init__(self, *measures: SentenceMeasure) -> None:
+    def __init__(self, *measures: SentenceMetric) -> None:
         super().__init__(sum(each.width for each in measures))
-        self.measures = measures
+        self.metrics = measures
 
     def add(self, predicted: Any, gold: Any) -> None:
         """Count one batch of answers with every measure."""
-        for each in self.measures:
+        for each in self.metrics:
             each.add(predicted, gold)
 
-    def merge(self, other: "Together") -> None:
-        for mine, theirs in zip(self.measures, other.measures, strict=True):
+    def merge(self, other: "CombinedMetric") -> None:
+        for mine, theirs in zip(self.metrics, other.metrics, strict=True):
             mine.merge(theirs)
 
     @property
     def n(self) -> int:
-        return self.measures[0].n
+        return self.metrics[0].n
 
     def table(self) -> np.ndarray:
-        return np.hstack([each.table() for each in self.measures])
+        return np.hstack([each.table() for each in self.metrics])
 
     def statistics(self) -> Mapping[str, Statistic]:
         found: dict[str, Statistic] = {}
         start = 0
-        for each in self.measures:
+        for each in self.metrics:
             columns = [*range(start, start + each.width), -1]
             for name, statistic in each.statistics().items():
                 assert name not in found, f"two measures have a figure '{name}'"
-                found[name] = _of_columns(statistic, columns)
+                found[name] = _select_columns(statistic, columns)
             start += each.width
         return found
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """Two systems on the same sentences: their figures, the difference, and how likely by chance.
 
     `p` is two-sided, from the paired bootstrap of `weft.metrics.paired`.
@@ -108,18 +108,18 @@ class Comparison:
 
     first: float
     second: float
-    difference: Figure
+    difference: MetricValue
     p: float
 
 
-def compared(
-    first: SentenceMeasure,
-    second: SentenceMeasure,
+def compare_paired(
+    first: SentenceMetric,
+    second: SentenceMetric,
     name: str,
     resamples: int = 10_000,
     seed: int = 0,
     level: float = 0.95,
-) -> Comparison:
+) -> PairedComparison:
     """The paired bootstrap (Koehn 2004) of one figure between two measures of the same sentences.
 
     Sentences are resampled together and the figure computed anew for both systems, which a corpus
@@ -136,19 +136,19 @@ def compared(
     if name not in mine or name not in theirs:
         raise unknown_name("figure", name, set(mine) & set(theirs))
     if not first.n:
-        return Comparison(0.0, 0.0, Figure(0.0, 0.0, 0.0, 0), 1.0)
-    whole, resampled = _sums(np.hstack([first.table(), second.table()]), resamples, seed)
-    one = _of_columns(mine[name], [*range(first.width), -1])
-    other = _of_columns(theirs[name], [*range(first.width, first.width + second.width), -1])
+        return PairedComparison(0.0, 0.0, MetricValue(0.0, 0.0, 0.0, 0), 1.0)
+    whole, resampled = _resample_sums(np.hstack([first.table(), second.table()]), resamples, seed)
+    one = _select_columns(mine[name], [*range(first.width), -1])
+    other = _select_columns(theirs[name], [*range(first.width, first.width + second.width), -1])
     a, b = one(whole), other(whole)
     observed, gaps = float(a[0] - b[0]), one(resampled) - other(resampled)
     slack = 1e-12 * max(1.0, abs(float(a[0])), abs(float(b[0])))
     reached = int((np.abs(gaps - observed) >= abs(observed) - slack).sum())
-    difference = percentile(observed, gaps, first.n, level)
-    return Comparison(float(a[0]), float(b[0]), difference, (1 + reached) / (1 + resamples))
+    difference = percentile_interval(observed, gaps, first.n, level)
+    return PairedComparison(float(a[0]), float(b[0]), difference, (1 + reached) / (1 + resamples))
 
 
-def references(gold: Sequence[str | Sequence[str]]) -> list[list[str]]:
+def as_reference_lists(gold: Sequence[str | Sequence[str]]) -> list[list[str]]:
     """The references of each answer as a list, where one may have come as a plain string."""
     listed = [[each] if isinstance(each, str) else list(each) for each in gold]
     for number, each in enumerate(listed, 1):
@@ -157,21 +157,21 @@ def references(gold: Sequence[str | Sequence[str]]) -> list[list[str]]:
     return listed
 
 
-def mean(column: int) -> Statistic:
+def mean_of_column(column: int) -> Statistic:
     """The mean over sentences of one column of the rows."""
     return lambda sums: sums[:, column] / np.maximum(sums[:, -1], 1)
 
 
-def _of_columns(statistic: Statistic, columns: list[int]) -> Statistic:
+def _select_columns(statistic: Statistic, columns: list[int]) -> Statistic:
     return lambda sums: statistic(sums[:, columns])
 
 
-def _sums(table: np.ndarray, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _resample_sums(table: np.ndarray, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Sums over all sentences (1, K + 1) and over resamples of them (R, K + 1), their number last.
 
     Distinct rows come sorted, so that figures do not depend on the order of adding.
     """
     rows, counts = np.unique(table, axis=0, return_counts=True)  # (P, K)
     rows = np.hstack([rows, np.ones((len(rows), 1))])
-    blocks = [block @ rows for block in draws(counts, resamples, seed)]
+    blocks = [block @ rows for block in draw_resamples(counts, resamples, seed)]
     return (counts @ rows)[None], np.concatenate([*blocks, np.zeros((0, rows.shape[1]))])

@@ -7,15 +7,15 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from weft.errors import UserError
-from weft.metrics.bootstrap import ratio
-from weft.metrics.per_sentence import SentenceMeasure
+from weft.metrics.bootstrap import safe_divide
+from weft.metrics.per_sentence import SentenceMetric
 from weft.metrics.sentence_counts import Statistic
 
-LARGEST = 700.0  # nats: e to this is still a number
+MAX_NATS = 700.0  # nats: e to this is still a number
 
 
 @dataclass(frozen=True)
-class Cost:
+class TextCost:
     """What a model paid for one text in nats, -ln p, and for how many of its tokens.
 
     `nats` and `tokens` are of the text without ends of sentence, which come on their own.
@@ -31,24 +31,24 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Size:
+class TextSize:
     """How long the original text is, whatever a tokenizer makes of it."""
 
     words: int
     characters: int
 
 
-def size(text: str, words: Callable[[str], Sequence[str]] = str.split) -> Size:
+def count_text(text: str, words: Callable[[str], Sequence[str]] = str.split) -> TextSize:
     """The words and the characters of a text before any tokenizer or lower-casing.
 
     Words are what white space separates, or what `words` cuts: the same for all models that
     are to be compared. A line break at the end is left to `Cost.ends`.
     """
     text = text.rstrip("\r\n")
-    return Size(len(words(text)), len(text))
+    return TextSize(len(words(text)), len(text))
 
 
-class Perplexity(SentenceMeasure):
+class Perplexity(SentenceMetric):
     """How well a language model foretells texts, on a scale that does not depend on its tokens.
 
     All nats of the test text are divided by the same count for every model: the words of the
@@ -67,7 +67,7 @@ class Perplexity(SentenceMeasure):
         super().__init__(8, ends)
         self.ends = ends
 
-    def add(self, predicted: Sequence[Cost], gold: Sequence[Size]) -> None:
+    def add(self, predicted: Sequence[TextCost], gold: Sequence[TextSize]) -> None:
         """Count texts: what each cost, and how long it is."""
         for cost, length in zip(predicted, gold, strict=True):
             if not math.isfinite(cost.nats + cost.end_nats):
@@ -81,15 +81,15 @@ class Perplexity(SentenceMeasure):
 
     def statistics(self) -> Mapping[str, Statistic]:
         found: dict[str, Statistic] = {
-            "perplexity": lambda sums: _power(self._nats(sums), self._count(sums, 6)),
-            "token_perplexity": lambda sums: _power(self._nats(sums), self._count(sums, 1)),
-            "bits_per_character": lambda sums: ratio(
+            "perplexity": lambda sums: _exp_ratio(self._nats(sums), self._count(sums, 6)),
+            "token_perplexity": lambda sums: _exp_ratio(self._nats(sums), self._count(sums, 1)),
+            "bits_per_character": lambda sums: safe_divide(
                 self._nats(sums) / math.log(2), self._count(sums, 7)
             ),
         }
         if any(row[5] for row in self.rows):
-            found["unknown"] = lambda sums: ratio(sums[:, 5], sums[:, 1])
-            found["perplexity_known"] = lambda sums: _power(
+            found["unknown"] = lambda sums: safe_divide(sums[:, 5], sums[:, 1])
+            found["perplexity_known"] = lambda sums: _exp_ratio(
                 self._nats(sums) - sums[:, 4], self._count(sums, 6) - sums[:, 5]
             )
         return found
@@ -101,6 +101,6 @@ class Perplexity(SentenceMeasure):
         return sums[:, column] + self.ends * sums[:, 3]
 
 
-def _power(nats: np.ndarray, count: np.ndarray) -> np.ndarray:
+def _exp_ratio(nats: np.ndarray, count: np.ndarray) -> np.ndarray:
     """e to the nats for each of the count."""
-    return np.exp(np.minimum(ratio(nats, count), LARGEST))
+    return np.exp(np.minimum(safe_divide(nats, count), MAX_NATS))

@@ -5,11 +5,11 @@ R resamples   n examples   G distinct values
 
 import numpy as np
 
-from weft.metrics.bootstrap import draws, percentile
-from weft.metrics.value import Figure
+from weft.metrics.bootstrap import draw_resamples, percentile_interval
+from weft.metrics.value import MetricValue
 
 
-class Regression:
+class RegressionMetric:
     """Pearson, Spearman (ties share their mean rank) and mean squared error.
 
     A correlation that does not exist, because one side is constant, is 0. `unit` is what a step of
@@ -25,7 +25,7 @@ class Regression:
         assert predicted.ndim == 1
         self.pairs.append(np.stack([predicted, gold]).astype(np.float64))
 
-    def merge(self, other: "Regression") -> None:
+    def merge(self, other: "RegressionMetric") -> None:
         assert self.unit == other.unit
         self.pairs.extend(other.pairs)
 
@@ -33,53 +33,58 @@ class Regression:
     def n(self) -> int:
         return sum(pair.shape[1] for pair in self.pairs)
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         n = self.n
         names = ("pearson", "spearman", "mse")
         if not n:
-            return {name: Figure(0.0, 0.0, 0.0, 0) for name in names}
+            return {name: MetricValue(0.0, 0.0, 0.0, 0) for name in names}
         predicted, gold = np.concatenate(self.pairs, axis=1)
         order = np.lexsort((predicted, gold))  # figures do not depend on the order of adding
         predicted, gold = predicted[order], gold[order]
         ones = np.ones(n, dtype=np.int64)
-        values = _all(ones[None], predicted, gold, self.unit)[:, 0]
-        blocks = [_all(b, predicted, gold, self.unit) for b in draws(ones, resamples, seed)]
+        values = _compute_all(ones[None], predicted, gold, self.unit)[:, 0]
+        blocks = [
+            _compute_all(b, predicted, gold, self.unit)
+            for b in draw_resamples(ones, resamples, seed)
+        ]
         resampled = np.concatenate([*blocks, np.zeros((3, 0))], axis=1)  # (3, R)
         return {
-            name: percentile(value, row, n, level)
+            name: percentile_interval(value, row, n, level)
             for name, value, row in zip(names, values, resampled, strict=True)
         }
 
 
-def _all(block: np.ndarray, predicted: np.ndarray, gold: np.ndarray, unit: float) -> np.ndarray:
+def _compute_all(
+    block: np.ndarray, predicted: np.ndarray, gold: np.ndarray, unit: float
+) -> np.ndarray:
     """Pearson, Spearman and squared error (3, R) for each row of how often an example was drawn."""
     weights = block.astype(np.float64)  # (R, n)
     error = weights @ np.square((predicted - gold) * unit) / weights.sum(1)
-    ranks = _ranks(weights, predicted), _ranks(weights, gold)
-    return np.stack([_correlation(weights, predicted, gold), _correlation(weights, *ranks), error])
+    ranks = _mean_ranks(weights, predicted), _mean_ranks(weights, gold)
+    return np.stack([_pearson(weights, predicted, gold), _pearson(weights, *ranks), error])
 
 
-def _correlation(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _pearson(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Pearson's r of each row of weights (R, n); x and y are (n,) or (R, n)."""
     total = weights.sum(1, keepdims=True)
     x = x - (weights * x).sum(1, keepdims=True) / total  # (R, n)
     y = y - (weights * y).sum(1, keepdims=True) / total
     xx, yy, xy = ((weights * a * b).sum(1) for a, b in ((x, x), (y, y), (x, y)))
     # Centring a constant leaves rounding dust rather than 0: test the values, not the variance.
-    real = ~(_constant(weights, x) | _constant(weights, y)) & (xx > 0) & (yy > 0)
+    real = ~(_is_constant(weights, x) | _is_constant(weights, y)) & (xx > 0) & (yy > 0)
     r = np.divide(xy, np.sqrt(xx) * np.sqrt(yy), out=np.zeros(len(weights)), where=real)
     return np.clip(r, -1.0, 1.0)
 
 
-def _constant(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _is_constant(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Whether all drawn values of a row are the same (R,)."""
     drawn = weights > 0
     return np.where(drawn, x, -np.inf).max(1) == np.where(drawn, x, np.inf).min(1)
 
 
-def _ranks(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _mean_ranks(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Mean rank (R, n) of each value in the resample that the weights describe."""
     values, group = np.unique(x, return_inverse=True)
     order = np.argsort(group, kind="stable")

@@ -6,47 +6,47 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from weft.metrics.bootstrap import ratio
-from weft.metrics.per_sentence import SentenceMeasure, mean
+from weft.metrics.bootstrap import safe_divide
+from weft.metrics.per_sentence import SentenceMetric, mean_of_column
 from weft.metrics.sentence_counts import Statistic
-from weft.metrics.value import Figure
+from weft.metrics.value import MetricValue
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalised(text: str) -> str:
+def normalise_answer(text: str) -> str:
     """Lower case, then without punctuation, then without articles, single spaces: in that order."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
-def exact(said: str, right: str) -> float:
+def exact_match(said: str, right: str) -> float:
     """1 where both are the same once normalised."""
-    return float(normalised(said) == normalised(right))
+    return float(normalise_answer(said) == normalise_answer(right))
 
 
-def overlap(said: str, right: str, empty: bool = False) -> float:
+def token_f1(said: str, right: str, empty: bool = False) -> float:
     """F1 of the words that both have; with `empty` two answers without a word agree (2.0)."""
-    ours, theirs = normalised(said).split(), normalised(right).split()
+    ours, theirs = normalise_answer(said).split(), normalise_answer(right).split()
     if empty and not (ours and theirs):
         return float(ours == theirs)
     both = sum((Counter(ours) & Counter(theirs)).values())
     return 2 * both / (len(ours) + len(theirs)) if both else 0.0
 
 
-def judged(said: str, right: Sequence[str], no_answer: bool = False) -> tuple[float, float]:
+def score_answer(said: str, right: Sequence[str], no_answer: bool = False) -> tuple[float, float]:
     """EM and F1 of one answer, each with the reference that suits it best.
 
     With `no_answer` by the rules of version 2.0: references of articles and punctuation alone do
     not count, and where none is left the right answer is the empty one.
     """
     if no_answer:
-        right = [one for one in right if normalised(one)] or [""]
-    best = [(exact(said, one), overlap(said, one, no_answer)) for one in right]
+        right = [one for one in right if normalise_answer(one)] or [""]
+    best = [(exact_match(said, one), token_f1(said, one, no_answer)) for one in right]
     return max((em for em, _ in best), default=0.0), max((f1 for _, f1 in best), default=0.0)
 
 
-class AnswerSpans(SentenceMeasure):
+class SquadMetric(SentenceMetric):
     """`em` and `f1`; where questions may have no answer, also the F1 of either kind of question."""
 
     def __init__(self, no_answer: bool = False) -> None:
@@ -56,25 +56,25 @@ class AnswerSpans(SentenceMeasure):
     def add(self, predicted: Sequence[str], gold: Sequence[Sequence[str]]) -> None:
         """Count answers, "" being none, each with all that are right."""
         for said, right in zip(predicted, gold, strict=True):
-            em, f1 = judged(said, right, self.no_answer)
+            em, f1 = score_answer(said, right, self.no_answer)
             some = bool(right)
             self.add_row((em, f1, some, f1 * some, f1 * (not some)) if self.no_answer else (em, f1))
 
     def statistics(self) -> Mapping[str, Statistic]:
-        both: dict[str, Statistic] = {"em": mean(0), "f1": mean(1)}
+        both: dict[str, Statistic] = {"em": mean_of_column(0), "f1": mean_of_column(1)}
         if not self.no_answer:
             return both
         return {
             **both,
-            "has_answer_f1": lambda sums: ratio(sums[:, 3], sums[:, 2]),
-            "no_answer_f1": lambda sums: ratio(sums[:, 4], sums[:, -1] - sums[:, 2]),
+            "has_answer_f1": lambda sums: safe_divide(sums[:, 3], sums[:, 2]),
+            "no_answer_f1": lambda sums: safe_divide(sums[:, 4], sums[:, -1] - sums[:, 2]),
         }
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         """As of all measures; those of one kind of question rest on these only."""
-        found = super().figures(resamples, seed, level)
+        found = super().compute(resamples, seed, level)
         some = sum(row[2] > 0 for row in self.rows) if self.no_answer else 0
         own = {"has_answer_f1": some, "no_answer_f1": self.n - some}
         return {name: replace(figure, n=own.get(name, figure.n)) for name, figure in found.items()}

@@ -18,7 +18,7 @@ def lower_is_better(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricValue:
     """A value, the percentile interval around it, and how many examples it rests on."""
 
     value: float
@@ -30,7 +30,7 @@ class Figure:
         return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
 
 
-class Measure(Protocol):
+class Metric(Protocol):
     """Counts that can be added up in pieces, in any order, on any number of processes."""
 
     def add(self, predicted: Any, gold: Any) -> None:
@@ -39,7 +39,7 @@ class Measure(Protocol):
     def merge(self, other: Any) -> None:
         """Take in what another measure of the same kind has counted."""
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         """Every figure by name, each with its bootstrap interval."""

@@ -8,17 +8,21 @@ from typing import Any
 import numpy as np
 
 from weft.predict.predictor import EngineOutput
-from weft.tasks.annotation import Found
-from weft.tasks.task import Space
+from weft.tasks.annotation import Decoded
+from weft.tasks.task import LabelSpace
 from weft.text.example import Example
-from weft.tokens.truncate import CHARACTERS, Policy, cut_text
+from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, Policy, shorten_text
 
 
 class ClassicEngine:
     """Gives a classic part the face of an Engine."""
 
     def __init__(
-        self, part: Any, space: Space, characters: int = CHARACTERS, policy: Policy = "head"
+        self,
+        part: Any,
+        space: LabelSpace,
+        characters: int = DEFAULT_MAX_CHARACTERS,
+        policy: Policy = "head",
     ) -> None:
         self.part, self.space = part, space
         # What answers for words, or foretells them, goes through a text word by word.
@@ -49,7 +53,7 @@ class ClassicEngine:
             return EngineOutput(found, covered, read=read)
         return EngineOutput(found, covered, [_word_weights(one) for one in found], read)
 
-    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
+    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
         """Of a language model: how probable each token of each text is, in order."""
         return self.part.likelihoods(texts, self.space, running)
 
@@ -73,12 +77,12 @@ def truncate_text(
     if not most or longest <= most:
         return one, 1.0
     if isinstance(one, str):
-        text, _, left = cut_text(one, most, policy, where)
+        text, _, left = shorten_text(one, most, policy, where)
         return text, 1 - left / len(one)
-    text, _, left = cut_text(one.text, most, policy, one.where if one.file else where)
+    text, _, left = shorten_text(one.text, most, policy, one.where if one.file else where)
     other, whole = one.other, len(one.text)
     if other is not None:
-        other, _, more = cut_text(other, most, policy, one.where if one.file else where)
+        other, _, more = shorten_text(other, most, policy, one.where if one.file else where)
         whole, left = whole + len(one.other or ""), left + more
     return replace(one, text=text, other=other), 1 - left / whole
 
@@ -87,7 +91,7 @@ def _text(one: str | Example) -> str:
     return one if isinstance(one, str) else one.text
 
 
-def _word_weights(found: Found) -> tuple[tuple[int, int, float], ...]:
+def _word_weights(found: Decoded) -> tuple[tuple[int, int, float], ...]:
     """The words' places, each with the probability of the least probable of its tags."""
-    chances = found.chances.min(1).tolist()
+    chances = found.probs.min(1).tolist()
     return tuple((*place, chance) for place, chance in zip(found.places, chances, strict=True))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from weft.errors import UserError
 from weft.predict.predictor import Predictor
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.text.example import Example, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_words
 from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, Sentence, Word
@@ -29,7 +29,7 @@ def example_of(sentence: Sentence) -> Example:
     )  # fmt: skip
 
 
-def fill_columns(sentence: Sentence, said: Structure | None, names: Sequence[str]) -> Sentence:
+def fill_columns(sentence: Sentence, said: Annotation | None, names: Sequence[str]) -> Sentence:
     """The sentence with what is said of its words in its columns; all else stays as it was.
 
     Tags of a column that CoNLL-U does not have stand in the last one, as Name=tag.
@@ -52,7 +52,7 @@ def fill_columns(sentence: Sentence, said: Structure | None, names: Sequence[str
     return sentence
 
 
-def sentence_of(said: Structure, name: str) -> Sentence:
+def sentence_of(said: Annotation, name: str) -> Sentence:
     """The words of a text as a sentence without any columns yet, with the text it came from."""
     text = said.text or " ".join(said.words)
     after = zip(said.places, said.places[1:], strict=False)

@@ -10,11 +10,11 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from weft.errors import UserError
-from weft.metrics import Measure
+from weft.metrics import Metric
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, chunk_size
 from weft.predict.preprocess import preprocess
 from weft.registry import check_types
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer
 from weft.text.example import UNKNOWN_WORDS, Example, GoldAnswers, Tally, WordAnnotations
 
@@ -29,7 +29,7 @@ def evaluate(
     predictions: IO[str] | None = None,
     watch: Callable[[int], None] = lambda rows: None,
     on_example: Callable[[Example, Answer], None] | None = None,
-) -> Measure:
+) -> Metric:
     """Answer every example and count; `predictions` receives one JSON line an example.
 
     `look` is called with every example that was measured and its answer.
@@ -37,10 +37,10 @@ def evaluate(
     tally = Tally() if tally is None else tally
     examples = _check_examples(examples)
     task, space = predictor.task, predictor.space
-    if hasattr(task, "manner"):
+    if hasattr(task, "read_mode"):
         return _evaluate_lm(predictor, examples, predictions, watch, on_example)
-    measure = task.measure(space)
-    gathered = task.together(examples) if hasattr(task, "together") else examples
+    measure = task.build_metric(space)
+    gathered = task.group_references(examples) if hasattr(task, "group_references") else examples
     stream = iter(gathered)
     rows = 0
     while chunk := list(islice(stream, chunk_size(space))):
@@ -56,9 +56,9 @@ def evaluate(
             given = [e if whole or e.words or e.fields else e.text for e in kept]
             scored = predictor.engine.scores(given)
             gold = targets if isinstance(scored.scores, list) else np.array(targets)
-            if hasattr(task, "right"):
-                gold = [task.right(example) for example in kept]
-            measure.add(task.predicted(scored.scores, space), gold)
+            if hasattr(task, "find_reference"):
+                gold = [task.find_reference(example) for example in kept]
+            measure.add(task.predict_targets(scored.scores, space), gold)
             read = np.ones(len(kept)) if scored.read is None else scored.read
             for example, share, held in zip(kept, scored.coverage, read, strict=True):
                 if held < 1:
@@ -96,10 +96,10 @@ def _evaluate_lm(
     predictions: IO[str] | None,
     watch: Callable[[int], None],
     on_example: Callable[[Example, Answer], None] | None,
-) -> Measure:
+) -> Metric:
     """The measure of texts that follow each other, by a language model."""
     task: Any = predictor.task
-    measure = task.measure(predictor.space)
+    measure = task.build_metric(predictor.space)
     waiting: deque[Example] = deque()
     engine: Any = predictor.engine
     both: list[Example] = []  # to be heard from the end as well
@@ -109,13 +109,13 @@ def _evaluate_lm(
             waiting.append(example)
             yield example.text
 
-    if hasattr(task, "listen"):
-        heard = task.listen(engine, texts(), predictor.space)
+    if hasattr(task, "score_texts"):
+        heard = task.score_texts(engine, texts(), predictor.space)
     else:
         heard = engine.likelihoods(texts(), running=True)
     for found in heard:
         example = waiting.popleft()
-        measure.add(task.predicted([found], predictor.space), [task.right(example)])
+        measure.add(task.predict_targets([found], predictor.space), [task.find_reference(example)])
         if getattr(engine, "turns", False):
             both.append(example)
             if len(both) == CHUNK_TEXTS:
@@ -143,10 +143,10 @@ def _evaluate_lm(
 def _evaluate_backward(predictor: Predictor, measure: Any, examples: list[Example]) -> None:
     """Count what texts that follow each other cost from the end, and forget them."""
     task, engine = predictor.task, predictor.engine
-    measure.back = measure.back or task.measure(predictor.space)
+    measure.backward = measure.backward or task.build_metric(predictor.space)
     found = engine.score_backward([one.text for one in examples])  # type: ignore[attr-defined]
-    gold = [task.right(one) for one in examples]  # type: ignore[attr-defined]
-    measure.back.add(task.predicted(found, predictor.space), gold)
+    gold = [task.find_reference(one) for one in examples]  # type: ignore[attr-defined]
+    measure.backward.add(task.predict_targets(found, predictor.space), gold)
     examples.clear()
 
 
@@ -157,7 +157,7 @@ def label_json(label: Any) -> Any:
     return label.columns if isinstance(label, WordAnnotations) else label
 
 
-def gold_annotation(predictor: Predictor, example: Example, answer: Answer) -> Structure:
+def gold_annotation(predictor: Predictor, example: Example, answer: Answer) -> Annotation:
     """What is right, to be drawn beside an answer: of several, the one that was given."""
     task: Any = predictor.task
     if predictor.pairs:
@@ -187,8 +187,8 @@ def _check_examples(examples: Iterable[Example]) -> Iterator[Example]:
 
 def missing_label_error(task: Any, example: Example) -> UserError:
     """What to say of a row that nothing can be measured on."""
-    if hasattr(task, "unlabelled"):
-        return task.unlabelled(example)
+    if hasattr(task, "missing_target_error"):
+        return task.missing_target_error(example)
     return UserError(f"{example.where}: no label. Give the label column with --label.")
 
 
@@ -205,6 +205,6 @@ def _target(predictor: Predictor, example: Example, on_bad_row: str, tally: Tall
         return None
 
 
-def metrics_json(measure: Measure) -> dict[str, Any]:
+def metrics_json(measure: Metric) -> dict[str, Any]:
     """A measure's figures as plain JSON values."""
-    return {name: dataclasses.asdict(figure) for name, figure in measure.figures().items()}
+    return {name: dataclasses.asdict(figure) for name, figure in measure.compute().items()}

@@ -8,16 +8,16 @@ from weft.batch.indexer import Indexer
 from weft.inference.mlm_scoring import MaskedRow, predict_masked
 from weft.model import Model
 from weft.runtime import Runtime
-from weft.tasks.mlm import BLANK, Filled, check_blanks
-from weft.tokens.offsets import SPACE
-from weft.tokens.tokenizer import SPACED, Tokenizer
+from weft.tasks.mlm import MASK_PATTERN, FilledMasks, require_mask
+from weft.tokens.offsets import SPACE_MARK
+from weft.tokens.tokenizer import BYTE_LEVEL_SPACE, Tokenizer
 
 WORDS_PER_BLANK = 5  # words of each blank
 
 
 def fill(
     texts: Sequence[str], model: Model, indexer: Indexer, runtime: Runtime
-) -> tuple[list[Filled], np.ndarray]:
+) -> tuple[list[FilledMasks], np.ndarray]:
     """What fits in the blanks of each text, and (texts,) how much of each was read."""
     rows: list[MaskedRow] = []
     owners: list[int] = []
@@ -40,7 +40,7 @@ def fill(
         for some, own in zip(ids.tolist(), chances.tolist(), strict=True):
             words = (display_word(tokenizer, word) for word in some)
             blanks[owner].append(tuple(zip(words, own, strict=True)))
-    found = [Filled(text, tuple(own)) for text, own in zip(texts, blanks, strict=True)]
+    found = [FilledMasks(text, tuple(own)) for text, own in zip(texts, blanks, strict=True)]
     return found, covered
 
 
@@ -52,19 +52,19 @@ def masked_rows(text: str, indexer: Indexer, where: str) -> list[tuple[MaskedRow
     """
     tokenizer, frame = indexer.tokenizer, indexer.frame
     assert tokenizer.mask is not None
-    parts = tokenizer.ids(BLANK.split(check_blanks(text, where)))
+    parts = tokenizer.ids(MASK_PATTERN.split(require_mask(text, where)))
     ids = np.concatenate(
         [piece for part in parts for piece in (part, np.array([tokenizer.mask], np.int32))][:-1]
     )
     steps = (np.cumsum([len(part) + 1 for part in parts[:-1]]) - 1).tolist()
-    room = len(ids) if indexer.limit is None else indexer.limit - frame.room()
+    room = len(ids) if indexer.limit is None else indexer.limit - frame.num_added()
     ahead = len(frame.before)
     if len(ids) <= room:
-        return [(MaskedRow(frame.put(ids)[0], [ahead + step for step in steps]), 1.0)]
+        return [(MaskedRow(frame.wrap(ids)[0], [ahead + step for step in steps]), 1.0)]
     out = []
     for step in steps:
         start = min(max(step - room // 2, 0), len(ids) - room)
-        own = frame.put(ids[start : start + room])[0]
+        own = frame.wrap(ids[start : start + room])[0]
         out.append((MaskedRow(own, [ahead + step - start]), room / len(ids)))
     return out
 
@@ -74,4 +74,4 @@ def display_word(tokenizer: Tokenizer, word: int) -> str:
     entry = tokenizer.vocabulary[word]
     if entry.startswith("##"):
         return entry
-    return tokenizer.decode([word]).strip() or entry.lstrip(SPACE + SPACED)
+    return tokenizer.decode([word]).strip() or entry.lstrip(SPACE_MARK + BYTE_LEVEL_SPACE)

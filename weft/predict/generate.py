@@ -23,8 +23,8 @@ from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, near_miss
 from weft.predict.predictor import Predictor, load
 from weft.text.example import Example
-from weft.tokens.streaming_decoder import Spelling
-from weft.tokens.tokenizer import NOBODY
+from weft.tokens.streaming_decoder import StreamingDecoder
+from weft.tokens.tokenizer import NO_OOV_WORDS
 from weft.tokens.vocabulary import EOS, SPECIALS, UNK
 
 MAX_PROMPTS = 64  # prompts that are continued together
@@ -65,7 +65,7 @@ class GenerationBatch:
     first: int | Tensor  # what goes in first, of all or (B,) of each
     before: list[list[int]]  # ids of the text that each of them continues
     rules: Constraints = NO_CONSTRAINTS
-    strangers: Sequence[Mapping[int, str]] = ()  # of each, words that only its source has
+    oov_words: Sequence[Mapping[int, str]] = ()  # of each, words that only its source has
     beyond: int = 0  # how many ids these have, over those of the vocabulary
 
 
@@ -273,12 +273,12 @@ class Generator:
                     )
             job = self._first_step(engine.model.run(source).scores, settings)
             strangers = [
-                self.space.strangers(row.words, getattr(given[row.text], "fields", ()))
+                self.space.oov_words(row.words, getattr(given[row.text], "fields", ()))
                 for row in rows
             ]
             before: list[list[int]] = [[] for _ in rows]
             chosen = [row.text for row in rows]
-            yield replace(job, rows=chosen, before=before, strangers=strangers)
+            yield replace(job, rows=chosen, before=before, oov_words=strangers)
 
     def _first_step(self, scores: Any, settings: SearchSettings) -> GenerationBatch:
         """The first step of some answers."""
@@ -300,7 +300,9 @@ class Generator:
         task: Any = self.predictor.task
         if isinstance(prompt, Example):
             return prompt  # a matrix
-        return task.given(prompt, self.space, where) if hasattr(task, "given") else prompt
+        return (
+            task.model_input(prompt, self.space, where) if hasattr(task, "model_input") else prompt
+        )
 
     def _prefix_ids(self, prefix: str) -> list[int]:
         if not prefix:
@@ -371,10 +373,10 @@ class Generator:
             marks.add(self.eos)  # running text never ends
         return sorted(marks)
 
-    def _make_detokenizer(self, prompt: str, job: GenerationBatch, row: int) -> Spelling:
-        strangers = job.strangers[row] if job.strangers else NOBODY
+    def _make_detokenizer(self, prompt: str, job: GenerationBatch, row: int) -> StreamingDecoder:
+        strangers = job.oov_words[row] if job.oov_words else NO_OOV_WORDS
         spaced = not self.continues or prompt[-1:].isspace()
-        return Spelling(self.tokenizer, job.before[row], spaced, strangers)
+        return StreamingDecoder(self.tokenizer, job.before[row], spaced, strangers)
 
     def _to_generation(self, prompt: str, job: GenerationBatch, row: int, found: Any) -> Generation:
         spelling = self._make_detokenizer(prompt, job, row)

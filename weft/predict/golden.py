@@ -92,8 +92,8 @@ def input_json(asked: Any) -> dict[str, str]:
 def answer_exact(predictor: "Predictor", texts: "Sequence[Input]") -> "list[Answer]":
     """Answers in full precision, where the engine usually saves some of it."""
     with getattr(predictor.engine, "full_precision", contextlib.nullcontext)():
-        if hasattr(predictor.task, "recorded"):  # it gives vectors, and no answers
-            return predictor.task.recorded(predictor.embed(texts))
+        if hasattr(predictor.task, "golden_answers"):  # it gives vectors, and no answers
+            return predictor.task.golden_answers(predictor.embed(texts))
         return predictor(texts)
 
 

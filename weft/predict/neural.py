@@ -33,16 +33,16 @@ from weft.predict.preprocess import add_parses, parse_or_text
 from weft.registry import describe_type, fits, trusted_packages
 from weft.runtime import Runtime, select_runtime
 from weft.storage import atomic_write
-from weft.tasks.annotation import Found, Place
-from weft.tasks.extractive_qa import Window, pointed
-from weft.tasks.language import Speech
-from weft.tasks.mlm import SEED, Judged
-from weft.tasks.tag import joined
+from weft.tasks.annotation import CharSpan, Decoded
+from weft.tasks.extractive_qa import PassageWindow, choose_spans
+from weft.tasks.language import LMVocabulary
+from weft.tasks.mlm import EVALUATION_SEED, MLMStats
+from weft.tasks.tag import join_parts
 from weft.tensorfile import check_network, read_header
 from weft.text.example import Example
 from weft.tokens.tokenizer import Tokenizer
-from weft.tokens.truncate import CHARACTERS, OVERLAP, Policy
-from weft.tokens.word_segmenter import Cuts, keep
+from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
+from weft.tokens.word_segmenter import WordSegmenter, save
 from weft.train.cuda_graphs import enable_cuda_graphs
 
 SEGMENTER_FILE = "cuts.json"  # how plain text is cut into words, where the training file taught it
@@ -103,13 +103,13 @@ class NeuralEngine:
         found = decode_batches(self.model, store, self.runtime) if rows else []
         covered, read = _coverage(rows, len(given))
         return EngineOutput(
-            pointed(zip(windows, found, strict=True), len(given)), covered, read=read
+            choose_spans(zip(windows, found, strict=True), len(given)), covered, read=read
         )
 
     def _score_words(self, given: Sequence[Any]) -> EngineOutput:
         """What is found for the words of each text; the rows of a long one follow each other."""
         store, rows = self._tokenise(given)
-        found: list[list[Found]] = [[] for _ in given]
+        found: list[list[Decoded]] = [[] for _ in given]
         for row, (table, chances) in zip(
             rows, decode_batches(self.model, store, self.runtime) if rows else (), strict=True
         ):
@@ -117,13 +117,11 @@ class NeuralEngine:
                 continue  # nothing was read, so there is nothing to say
             places = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
             fields = getattr(given[row.text], "fields", ())
-            found[row.text].append(Found(table, chances, row.words, places, row.tree, fields))
-        whole = [joined(parts) for parts in found]
+            found[row.text].append(Decoded(table, chances, row.words, places, row.tree, fields))
+        whole = [join_parts(parts) for parts in found]
         # The probability of a word's answer is that of its least probable column.
         weights = [
-            tuple(
-                (*place, float(c)) for place, c in zip(one.places, one.chances.min(1), strict=True)
-            )
+            tuple((*place, float(c)) for place, c in zip(one.places, one.probs.min(1), strict=True))
             if one.places and one.tree is None
             else ()
             for one in whole
@@ -136,9 +134,7 @@ class NeuralEngine:
         texts = [one if isinstance(one, str) else one.text for one in given]
         found = list(self.likelihoods(texts))
         weights = [
-            tuple(
-                (*place, float(c)) for place, c in zip(one.places, one.chances[:, 0], strict=True)
-            )
+            tuple((*place, float(c)) for place, c in zip(one.places, one.probs[:, 0], strict=True))
             for one in found
         ]
         return EngineOutput(found, self.indexer.tokenizer.known_fraction(texts), weights)
@@ -148,52 +144,54 @@ class NeuralEngine:
         """Whether it is a language model that can also be asked from the end."""
         return self.model.is_lm and bool(self.model.head.has_backward_lm)
 
-    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
+    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
         """What a language model makes of each text: see `weft.tasks.language.Listener`."""
         if not self.model.is_lm:
             raise UserError("Only a language model can say how probable a text is.")
-        space = Speech(self.indexer.tokenizer, lines=self.model.parts["task"]["lines"])
+        space = LMVocabulary(self.indexer.tokenizer, lines=self.model.parts["task"]["lines"])
         head: Any = self.model.head
         stream = iter(texts)
-        waiting: deque[tuple[np.ndarray, tuple[Place, ...]]] = deque()
+        waiting: deque[tuple[np.ndarray, tuple[CharSpan, ...]]] = deque()
 
         def read() -> Iterator[np.ndarray]:
             while chunk := list(islice(stream, CHUNK_TEXTS)):
-                bare: list[tuple[np.ndarray, tuple[Place, ...]]]
+                bare: list[tuple[np.ndarray, tuple[CharSpan, ...]]]
                 bare = [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
                 waiting.extend(bare)
                 if head.pieces is None:
                     yield from (ids for ids, _ in bare)
                 else:
-                    yield from space.spelled(chunk, head.pieces, head.decoder.widest)
+                    yield from space.with_subtokens(chunk, head.pieces, head.decoder.widest)
 
         for logps in score_texts(self.model, read(), self.runtime, running):
             ids, places = waiting.popleft()
             chances = np.exp(logps.astype(np.float64))[:, None]
-            yield Found(ids[:, None], chances, places=places)
+            yield Decoded(ids[:, None], chances, places=places)
 
-    def score_backward(self, texts: Sequence[str]) -> list[Found]:
+    def score_backward(self, texts: Sequence[str]) -> list[Decoded]:
         """What a language model that `turns` makes of texts that follow each other, from the end.
 
         The ids of each, and how probable they are, come in the order in which they are read.
         """
-        space = Speech(self.indexer.tokenizer, lines=True)
+        space = LMVocabulary(self.indexer.tokenizer, lines=True)
         head: Any = self.model.head
-        spelled = space.spelled(texts, head.pieces, head.decoder.widest)
+        spelled = space.with_subtokens(texts, head.pieces, head.decoder.widest)
         rows = [reverse_text(tokens) for tokens in spelled[::-1]]
         heard = score_texts(self.model, rows, self.runtime, running=True, backward=True)
         found = [
-            Found(tokens[:, :1].astype(np.int64), np.exp(logps.astype(np.float64))[:, None])
+            Decoded(tokens[:, :1].astype(np.int64), np.exp(logps.astype(np.float64))[:, None])
             for tokens, logps in zip(rows, heard, strict=True)
         ]
         return found[::-1]
 
-    def judged(self, texts: Iterable[str], task: Any, space: Any) -> Iterator[Judged]:
+    def judged(self, texts: Iterable[str], task: Any, space: Any) -> Iterator[MLMStats]:
         """What each document costs a model that fills in hidden words."""
         found = encode_documents(((text, 0) for text in texts), space.tokenizer, task.whole_words)
         masking = task.masking(space, self.model.frame, phases=False)
-        for row in score_documents(self.model, found, masking, self.runtime, SEED).tolist():
-            yield Judged(*row)
+        for row in score_documents(
+            self.model, found, masking, self.runtime, EVALUATION_SEED
+        ).tolist():
+            yield MLMStats(*row)
 
     def _with_trees(self, texts: Sequence[Any]) -> list[Example]:
         """The texts with their trees; without a word there is none."""
@@ -291,7 +289,7 @@ class NeuralEngine:
         with atomic_write(folder / "weights.safetensors") as part:
             save_file(weights, part)
         self.indexer.tokenizer.save(folder / "tokenizer.json")
-        keep(self.indexer.segmenter, folder / SEGMENTER_FILE)
+        save(self.indexer.segmenter, folder / SEGMENTER_FILE)
         if self.parser is not None:
             self.parser.save(folder / PARSER_FOLDER)
 
@@ -320,7 +318,7 @@ class NeuralEngine:
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{path} does not fit model.json: {reason}") from None
-        cuts = Cuts.load(folder / SEGMENTER_FILE)
+        cuts = WordSegmenter.load(folder / SEGMENTER_FILE)
         index = make_indexer(model, tokenizer, lengths[0], lengths[1], cuts, *lengths[2:])
         parser = (
             load(folder / PARSER_FOLDER, device=device)
@@ -402,7 +400,10 @@ def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, 
     """How long a text may be, what is done with a longer one, and how far its windows overlap."""
     limit, policy = data.get("max_tokens"), data.get("truncate")
     # Which older models do not have:
-    overlap, characters = data.get("overlap", OVERLAP), data.get("max_characters", CHARACTERS)
+    overlap, characters = (
+        data.get("overlap", DEFAULT_OVERLAP),
+        data.get("max_characters", DEFAULT_MAX_CHARACTERS),
+    )
     for name, value, hint in (
         ("max_tokens", limit, int), ("truncate", policy, Policy), ("overlap", overlap, float),
         ("max_characters", characters, int),
@@ -416,12 +417,12 @@ def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, 
     return limit, policy, overlap, characters  # type: ignore[return-value]
 
 
-def passage_window(model: Model, row: Row, passage: str, text: int) -> Window:
+def passage_window(model: Model, row: Row, passage: str, text: int) -> PassageWindow:
     """A row of two texts as what it is of the second, by the steps that the head is given."""
     assert row.spans is not None
     places = row.spans.copy()
     places[: row.second] = 0
-    return Window(text, passage, places[row.second :] if model.is_bi_encoder else places)
+    return PassageWindow(text, passage, places[row.second :] if model.is_bi_encoder else places)
 
 
 def make_indexer(
@@ -429,9 +430,9 @@ def make_indexer(
     tokenizer: Tokenizer,
     limit: int,
     policy: Policy,
-    cuts: Cuts | None = None,
-    overlap: float = OVERLAP,
-    characters: int = CHARACTERS,
+    cuts: WordSegmenter | None = None,
+    overlap: float = DEFAULT_OVERLAP,
+    characters: int = DEFAULT_MAX_CHARACTERS,
 ) -> Indexer:
     """How a model's texts become rows: `limit` 0 means as long as the model can read.
 

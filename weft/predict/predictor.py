@@ -22,12 +22,12 @@ from weft.predict.golden import (
     replay_golden,
 )
 from weft.storage import ESCAPE_SURROGATES, atomic_write_folder, write_text
-from weft.tasks.annotation import Structure
-from weft.tasks.task import Answer, Space, Task, built
+from weft.tasks.annotation import Annotation
+from weft.tasks.task import Answer, LabelSpace, Task, build_task
 from weft.text.example import Example, Tally
 from weft.text.formats.features import not_text_error
 from weft.text.formats.recognise import is_matrix_file
-from weft.tokens.truncate import saved_lengths
+from weft.tokens.truncate import load_length_limits
 
 FORMAT = 1
 MAX_LABELS_SHOWN = 5  # labels in a repr
@@ -62,7 +62,7 @@ class Engine(Protocol):
 class Predictor:
     """A trained model, whatever is inside: call it with texts, get an Answer for each."""
 
-    def __init__(self, engine: Engine, task: Task, space: Space, config: dict[str, Any]):
+    def __init__(self, engine: Engine, task: Task, space: LabelSpace, config: dict[str, Any]):
         self.engine, self.task, self.space, self.config = engine, task, space, config
 
     def __repr__(self) -> str:
@@ -139,8 +139,8 @@ class Predictor:
             return one
         if isinstance(one, Example) and is_matrix_file(one.file):
             raise not_text_error(one.file)
-        if hasattr(self.task, "given"):
-            return self.task.given(one, self.space, where)
+        if hasattr(self.task, "model_input"):
+            return self.task.model_input(one, self.space, where)
         if isinstance(one, str):
             return one
         ready = one
@@ -222,7 +222,7 @@ def load(
     saved = _read_model_json(folder / "model.json")
     config = saved["config"]
     with _naming_errors(folder / "model.json"):
-        task = built(config)
+        task = build_task(config)
     with _naming_errors(folder / "labels.json"):
         space = _load_space(task, folder / "labels.json")
     if "classic" in config:
@@ -231,7 +231,7 @@ def load(
         with _naming_errors(folder / "model.json"):
             settings = registry.fill("classic", config["classic"])
             part: Any = registry.find("classic", settings.pop("kind"))
-            lengths = saved_lengths(config.get("data", {}))
+            lengths = load_length_limits(config.get("data", {}))
         if weights != "float32":
             raise UserError(
                 f"{folder}: a classic model has no weights to round; leave out weights."
@@ -273,7 +273,7 @@ def _naming_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _load_space(task: Task, path: Path) -> Space:
+def _load_space(task: Task, path: Path) -> LabelSpace:
     """The answers that a model can give, as its labels.json has them."""
     saved = _read_json(path)
     if not isinstance(saved, dict):
@@ -327,7 +327,7 @@ def _check_texts(texts: Sequence[Any], before: int = 0) -> None:
             raise UserError(f"Text {i} is {type(text).__name__}, not a string.")
 
 
-def _with_text(said: Structure | None, given: str | Example) -> Structure | None:
+def _with_text(said: Annotation | None, given: str | Example) -> Annotation | None:
     """A structure together with the text that its places count in."""
     if said is None or said.text or not said.places:
         return said

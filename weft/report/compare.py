@@ -35,7 +35,7 @@ from weft.run.split import Splits, choose_holdout
 from weft.run.text_scores import TEXT_TASKS
 from weft.run.train import infer_task_settings, resolve_config
 from weft.storage import copy_folder, lock_folder, write_text
-from weft.tasks.task import built
+from weft.tasks.task import build_task
 from weft.text.example import Tally
 from weft.text.formats.parallel import resolve_files
 from weft.text.read import GUESSED_HEADER
@@ -191,8 +191,8 @@ def _check_metric(metric: str, config: Config, subject: Subject) -> None:
     """Refuse a metric that the task does not have, before anything is trained."""
     full = resolve_config(config)
     full["task"] |= infer_task_settings(config, subject.splits.train)
-    task = built(full)
-    known = task.measure(task.space(subject.splits.train())).figures(resamples=0)
+    task = build_task(full)
+    known = task.build_metric(task.space(subject.splits.train())).compute(resamples=0)
     if metric not in known:
         raise unknown_name("metric", metric, known, "--metric")
 

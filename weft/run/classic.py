@@ -21,9 +21,9 @@ from weft.machine import require_memory
 from weft.predict.classic import ClassicEngine, truncate_text
 from weft.run.data import Data, Source, labelled_only
 from weft.run.split import Splits
-from weft.tasks.language import Language
+from weft.tasks.language import LanguageModelling
 from weft.tasks.tag import Tag
-from weft.tasks.task import Space, Task, figures
+from weft.tasks.task import LabelSpace, Task, compute_metrics
 from weft.text.example import Example, Tally
 from weft.train.logger import RunLogger, truncate_metrics
 from weft.train.settings import Settings
@@ -60,7 +60,7 @@ class ClassicRun:
     data: Data
     settings: Settings
     task: Task
-    space: Space
+    space: LabelSpace
     splits: Splits
     watch: RunLogger
     tally: Tally
@@ -103,7 +103,7 @@ class ClassicRun:
     @property
     def is_language_model(self) -> bool:
         """Whether the task is to foretell texts."""
-        return isinstance(self.task, Language)
+        return isinstance(self.task, LanguageModelling)
 
     @property
     def is_structured(self) -> bool:
@@ -219,7 +219,7 @@ class ClassicRun:
         texts, targets = self.dev
         if not texts:
             return {}
-        return figures(self.task, self.space, self.part.scores(texts), targets)
+        return compute_metrics(self.task, self.space, self.part.scores(texts), targets)
 
     def _is_over_time(self, epoch: int) -> bool:
         minutes = self.settings.minutes

@@ -23,7 +23,7 @@ from weft.predict.neural import NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor, load
 from weft.run.train import resolve_config, versions
 from weft.runtime import select_runtime
-from weft.tasks.task import built
+from weft.tasks.task import build_task
 from weft.tensorfile import build_on_meta
 from weft.text.annotation.schemes import OUTSIDE
 
@@ -62,7 +62,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
         "data": data,
     }
     full = resolve_config(Config(sections))
-    made: Any = built(full)
+    made: Any = build_task(full)
     known = made.load_space({**space, **_lm_vocabulary(checkpoint)})
     weights = checkpoint.weights()
 

@@ -20,7 +20,7 @@ from weft.text.label_names import check_names, rename_labels
 from weft.text.line_source import BadRows, file_not_found
 from weft.text.read import Columns, read, resolve_columns
 from weft.text.reading_plan import adapt_columns, plan_reading
-from weft.tokens.truncate import CHARACTERS, OVERLAP, Policy
+from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
 # With labels; texts whatever their labels, blank ones left out; lines with their breaks; or
@@ -53,9 +53,9 @@ class Data:
     documents: DocumentLayout = "auto"  # of raw text: what a line holds
     on_bad_row: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     max_tokens: int = 0  # tokens of a text that are read; 0: as many as the model can
-    max_characters: int = CHARACTERS  # of a text that are read where the model has no limit; 0: all
+    max_characters: int = DEFAULT_MAX_CHARACTERS  # per text without a model limit; 0: all
     truncate: Policy = "head"  # what is read of a longer text
-    overlap: float = OVERLAP  # of windows with their neighbours
+    overlap: float = DEFAULT_OVERLAP  # of windows with their neighbours
     dev_fraction: float = 0.1  # of train that becomes dev when no dev is given
     golden_examples: int = (
         5  # texts stored in the model with their answers, replayed when it is loaded
@@ -219,9 +219,9 @@ def _skip_blank(examples: Iterator[Example], path: str, tally: Tally | None) -> 
 
 def read_mode(task: Mapping[str, Any]) -> ReadMode:
     """How the files of a [task] section are read."""
-    if not hasattr(registry.find("task", task["kind"]), "manner"):
+    if not hasattr(registry.find("task", task["kind"]), "read_mode"):
         return "labelled"
-    return registry.build("task", task, tokenizer={}).manner
+    return registry.build("task", task, tokenizer={}).read_mode
 
 
 def has_classes(task: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from weft.inference.lm_scoring import reverse_text, score_texts
 from weft.model import Model
 from weft.run.data import Source
 from weft.runtime import Runtime
-from weft.tasks.language import cost
+from weft.tasks.language import sum_cost
 from weft.text.example import Example
 from weft.train.settings import Settings
 
@@ -94,7 +94,7 @@ def _tokenise(
     rows = run.watch.reading(source(), f"tokenising {name}")
     while chunk := list(islice(rows, TOKENISE_CHUNK_TEXTS)):
         given = [one.text for one in chunk]
-        found = space.forms(given) if written else [(ids, []) for ids in space.ids(given)]
+        found = space.token_strings(given) if written else [(ids, []) for ids in space.ids(given)]
         for example, (ids, words) in zip(chunk, found, strict=True):
             own = ids[: len(ids) - space.lines]
             if len(own) and (own == space.unknown).all():
@@ -122,14 +122,14 @@ def evaluate(model: Model, store: TokenStore, task: Any, space: Any, runtime: Ru
     """The measure of texts that follow each other, in both directions where the model has them."""
     measure = _evaluate_direction(model, store, task, space, runtime)
     if model.head.has_backward_lm:
-        measure.back = _evaluate_direction(model, store, task, space, runtime, backward=True)
+        measure.backward = _evaluate_direction(model, store, task, space, runtime, backward=True)
     return measure
 
 
 def _evaluate_direction(
     model: Model, store: TokenStore, task: Any, space: Any, runtime: Runtime, backward: bool = False
 ) -> Any:
-    measure, head = task.measure(space), model.head
+    measure, head = task.build_metric(space), model.head
     widest: Any = getattr(head.decoder, "widest", 0)
     last = space.size[2] if space.lines else -1
 
@@ -144,5 +144,5 @@ def _evaluate_direction(
     heard = score_texts(model, map(tokens, order), runtime, running=True, backward=backward)
     for i, logps in zip(order, heard, strict=True):
         ids = reverse_text(store.row(i)) if backward else store.row(i)
-        measure.add([cost(ids, logps, last, space.unknown)], [store.targets[i].tolist()])
+        measure.add([sum_cost(ids, logps, last, space.unknown)], [store.targets[i].tolist()])
     return measure

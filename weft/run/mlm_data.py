@@ -11,7 +11,7 @@ from weft.model import Model
 from weft.run.data import Source
 from weft.run.lm_data import few_updates_note, windows_per_batch
 from weft.runtime import Runtime
-from weft.tasks.mlm import SEED, Judged
+from weft.tasks.mlm import EVALUATION_SEED, MLMStats
 from weft.train.settings import Settings
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def make_batches(
 
 def evaluate(model: Model, found: Documents, task: Any, space: Any, runtime: Runtime) -> Any:
     """The measure of documents, with the same words hidden every time."""
-    measure = task.measure(space)
+    measure = task.build_metric(space)
     masking = task.masking(space, model.frame, phases=False)
-    rows = score_documents(model, found, masking, runtime, SEED)
-    measure.add([Judged(*row) for row in rows.tolist()])
+    rows = score_documents(model, found, masking, runtime, EVALUATION_SEED)
+    measure.add([MLMStats(*row) for row in rows.tolist()])
     return measure

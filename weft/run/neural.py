@@ -21,12 +21,12 @@ from weft.run.split import Splits
 from weft.run.tokenise import DevReference, SplitTokeniser
 from weft.run.trainer import Trainer, TrainingData
 from weft.runtime import Runtime, seed_everything, use_threads
-from weft.tasks.task import Space, Task
+from weft.tasks.task import LabelSpace, Task
 from weft.text.example import Example, Tally
 from weft.text.formats.features import load_matrix
 from weft.text.formats.records import mark_slot
 from weft.tokens.tokenizer import Tokenizer
-from weft.tokens.word_segmenter import Cuts, Lessons, keep
+from weft.tokens.word_segmenter import SegmenterTrainer, WordSegmenter, save
 from weft.train.cuda_graphs import enable_cuda_graphs
 from weft.train.logger import RunLogger
 from weft.train.settings import Settings
@@ -58,7 +58,7 @@ class NeuralRun:
     data: Data
     settings: Settings
     task: Task
-    space: Space
+    space: LabelSpace
     splits: Splits
     folder: Path
     watch: RunLogger
@@ -118,18 +118,18 @@ class NeuralRun:
                 Trainer(self, model, train, held_out).run(resume)
             return NeuralEngine(model, index, self.runtime, self.parser)
 
-    def learn_tokenizer(self, resume: bool) -> tuple[Tokenizer, Cuts | None]:
+    def learn_tokenizer(self, resume: bool) -> tuple[Tokenizer, WordSegmenter | None]:
         """What the training file teaches of tokens, and of how plain text is cut into words."""
         saved = self.folder / "checkpoints" / "tokenizer.json"
         if resume and saved.is_file():
-            return Tokenizer.load(saved), Cuts.load(saved.with_name(SEGMENTER_FILE))
+            return Tokenizer.load(saved), WordSegmenter.load(saved.with_name(SEGMENTER_FILE))
         if getattr(self.space, "shared", False) or self._vector_embedder() is not None:
             tokenizer = self.space.tokenizer  # type: ignore[attr-defined]
             saved.parent.mkdir(exist_ok=True)
             tokenizer.save(saved)
             return tokenizer, None
-        lessons = Lessons()
-        examples = lessons.through(
+        lessons = SegmenterTrainer()
+        examples = lessons.observe(
             self.watch.reading(self.splits.train(), "learning the vocabulary")
         )
         section = dict(self.parts["tokenizer"])
@@ -149,8 +149,8 @@ class NeuralRun:
             tokenizer = tokenizer.with_words([mark_slot(slot) for slot in slots])
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
-        cuts = lessons.learned()
-        keep(cuts, saved.with_name(SEGMENTER_FILE))
+        cuts = lessons.build()
+        save(cuts, saved.with_name(SEGMENTER_FILE))
         return tokenizer, cuts
 
     def _texts_of(self, example: Example) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from weft.embed.elmo import embedder_section, network_weights
 from weft.errors import UserError
 from weft.model import Model
 from weft.predict.predictor import model_folder, saved_config
-from weft.tasks.language import END
+from weft.tasks.language import GPT2_EOS
 from weft.tensorfile import build_on_meta
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import EOS
@@ -196,7 +196,7 @@ def _with_checkpoint(
 def _end_of_text_id(path: Path) -> int:
     """The id of what ends a text, of which only the end has read all; -1: there is none."""
     known = {entry: i for i, entry in enumerate(Tokenizer.load(path).vocabulary)}
-    return known.get(EOS, known.get(END, -1))
+    return known.get(EOS, known.get(GPT2_EOS, -1))
 
 
 def check_sizes(make: Callable[[], Model], parts: Mapping[str, Any], task: str) -> None:

@@ -11,8 +11,8 @@ from weft.classic.linear.regularisation import scores as linear_scores
 from weft.errors import UserError
 from weft.inference.forward import collect_outputs
 from weft.model import Model
-from weft.tasks.regress import Scale
-from weft.tasks.task import figures
+from weft.tasks.regress import LabelScale
+from weft.tasks.task import compute_metrics
 from weft.train.logger import truncate_metrics
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def fit_head(run: "NeuralRun", model: Model, train: TokenStore, dev: TokenStore 
         if head.strength:
             (found,) = fit(vectors, train.targets, [head.strength])
         else:
-            grid = GRIDS["ridge"] if isinstance(space, Scale) else GRID
+            grid = GRIDS["ridge"] if isinstance(space, LabelScale) else GRID
             metric = run.settings.metric
             best = choose(fit, vectors, train.targets, held, grid, task, space, metric)
             run.watch.say(str(best))
@@ -53,7 +53,7 @@ def fit_head(run: "NeuralRun", model: Model, train: TokenStore, dev: TokenStore 
         head.score.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T)))
         head.score.bias.copy_(torch.from_numpy(bias))
     if held is not None:
-        known = figures(task, space, linear_scores(held[0], (weights, bias)), held[1])
+        known = compute_metrics(task, space, linear_scores(held[0], (weights, bias)), held[1])
         values = {f"dev_{name}": value for name, value in known.items()}
         run.watch.event("evaluation", step=len(train), epoch=1, **values, best=True)
         if run.heard is not None:

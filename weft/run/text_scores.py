@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.metrics.bootstrap import ratio
-from weft.metrics.per_sentence import Comparison, SentenceMeasure, compared
-from weft.metrics.perplexity import size
+from weft.metrics.bootstrap import safe_divide
+from weft.metrics.per_sentence import PairedComparison, SentenceMetric, compare_paired
+from weft.metrics.perplexity import count_text
 from weft.metrics.sentence_counts import Statistic
 from weft.run.data import Data
 from weft.run.split import file_digest
@@ -22,7 +22,7 @@ CHECKPOINT = "checkpoint"  # what a training begins with, among the contents tha
 Answer = Mapping[str, Any]  # a line of predictions.jsonl
 
 
-class NatsPerWord(SentenceMeasure):
+class NatsPerWord(SentenceMetric):
     """What the words of texts cost on average; e to it is their perplexity.
 
     Two models are paired on this logarithm: a perplexity itself is ruled by its largest values.
@@ -37,10 +37,10 @@ class NatsPerWord(SentenceMeasure):
         """Count texts: the perplexity of each one's tokens and how many there are, and the text."""
         for answer, text in zip(predicted, gold, strict=True):
             nats = math.log(max(answer["value"], 1e-300)) * answer["tokens"]
-            self.add_row([nats, size(text).words + self.ends])
+            self.add_row([nats, count_text(text).words + self.ends])
 
     def statistics(self) -> Mapping[str, Statistic]:
-        return {self.metric: lambda sums: ratio(sums[:, 0], sums[:, 1])}
+        return {self.metric: lambda sums: safe_divide(sums[:, 0], sums[:, 1])}
 
 
 def content_digests(data: Data, pretrained: str = "") -> dict[str, str]:
@@ -70,7 +70,7 @@ def initial_checkpoint(full: Mapping[str, Any]) -> str:
 
 def sentence_measure(
     task: Any, metric: str, seeds: Sequence[Sequence[Answer]]
-) -> SentenceMeasure | None:
+) -> SentenceMetric | None:
     """The counts of each text behind a corpus figure, the mean over trainings with several seeds.
 
     BLEU, chrF and perplexity do not change when all counts are multiplied, so that this is the
@@ -96,22 +96,22 @@ def sentence_measure(
 
 def compare_systems(
     task: Any, metric: str, first: Sequence[Sequence[Answer]], second: Sequence[Sequence[Answer]]
-) -> Comparison | None:
+) -> PairedComparison | None:
     """The paired bootstrap between two systems, each with the answers of its seeds."""
     one, other = (sentence_measure(task, metric, seeds) for seeds in (first, second))
     if one is None or other is None or one.n != other.n:
         return None
-    return compared(one, other, metric)
+    return compare_paired(one, other, metric)
 
 
-def _metric_of(task: Any, metric: str) -> SentenceMeasure | None:
+def _metric_of(task: Any, metric: str) -> SentenceMetric | None:
     """A new measure of one figure, out of those that a task has."""
     if "perplexity" in metric:
         return NatsPerWord(metric, getattr(task, "lines", True))
-    whole = task.measure(None)  # nothing of the answers' space is needed: they are texts here
-    whole = getattr(whole, "figures_of", whole)
-    for each in getattr(whole, "measures", (whole,)):
-        plain = isinstance(each, SentenceMeasure) and type(each).table is SentenceMeasure.table
+    whole = task.build_metric(None)  # nothing of the answers' space is needed: they are texts here
+    whole = getattr(whole, "combined", whole)
+    for each in getattr(whole, "metrics", (whole,)):
+        plain = isinstance(each, SentenceMetric) and type(each).table is SentenceMetric.table
         if plain and metric in each.statistics():
             return each
     return None

@@ -15,9 +15,9 @@ from weft.errors import UserError
 from weft.model import UNKNOWN_ID, Model
 from weft.predict.neural import passage_window
 from weft.run.data import Data, Source, labelled_only
-from weft.tasks.annotation import Found
-from weft.tasks.extractive_qa import Window, pointed, where
-from weft.tasks.task import Space, Task
+from weft.tasks.annotation import Decoded
+from weft.tasks.extractive_qa import PassageWindow, choose_spans, locate_question
+from weft.tasks.task import LabelSpace, Task
 from weft.text.example import UNKNOWN_WORDS, Example, Tally
 from weft.train.logger import RunLogger
 
@@ -31,7 +31,9 @@ class DevReference:
     right: Any
     words: tuple[str, ...]
     fields: tuple[tuple[str, str], ...]
-    window: Window | None = None  # what of a passage it is, where answers are looked for in one
+    window: PassageWindow | None = (
+        None  # what of a passage it is, where answers are looked for in one
+    )
 
 
 @dataclass
@@ -39,7 +41,7 @@ class SplitTokeniser:
     """Makes stores of the splits of one training."""
 
     task: Task
-    space: Space
+    space: LabelSpace
     data: Data
     folder: Path
     watch: RunLogger
@@ -59,7 +61,7 @@ class SplitTokeniser:
                 'data.truncate = "windows" would write a text for every window. Choose another, '
                 'such as "head".'
             )
-        if hasattr(self.task, "placed") and self.index.policy == "head+tail":
+        if hasattr(self.task, "locate_answer") and self.index.policy == "head+tail":
             raise UserError(
                 'data.truncate = "head+tail" would let an answer reach over what is not read. '
                 'Choose another, such as "windows".'
@@ -87,9 +89,9 @@ class SplitTokeniser:
     def _training_instances(self, rows: Iterator[Example], name: str) -> Iterator[Example]:
         """One for each right answer where a model learns; where it is measured, all together."""
         task: Any = self.task
-        if name == "train" and hasattr(task, "lessons"):
-            return (lesson for example in rows for lesson in task.lessons(example))
-        return task.together(rows) if hasattr(task, "together") else rows
+        if name == "train" and hasattr(task, "training_instances"):
+            return (lesson for example in rows for lesson in task.training_instances(example))
+        return task.group_references(rows) if hasattr(task, "group_references") else rows
 
     def _with_targets(self, examples: Iterator[Example]) -> Iterator[tuple[Example, Any]]:
         for example in examples:
@@ -127,16 +129,16 @@ class SplitTokeniser:
         for row in self._index([example for example, _ in chunk]):
             example, target = chunk[row.text]
             window = None
-            if hasattr(task, "placed"):
+            if hasattr(task, "locate_answer"):
                 window = passage_window(
                     self.model, row, example.other or "", self.examples + row.text
                 )
                 target = self._locate_answer(target, window, example, name)
                 if target is None:
                     continue
-            if name == "dev" and hasattr(task, "right"):
+            if name == "dev" and hasattr(task, "find_reference"):
                 self.asked.append(
-                    DevReference(task.right(example), row.words, example.fields, window)
+                    DevReference(task.find_reference(example), row.words, example.fields, window)
                 )
             if row.read_fraction < 1:
                 what = f"{name} texts read only in part"
@@ -152,17 +154,19 @@ class SplitTokeniser:
             store.append(row.ids, target, example.line, row.subtokens, second=row.second)
         self.examples += len(chunk)
 
-    def _locate_answer(self, target: Any, window: Window, example: Example, name: str) -> Any:
+    def _locate_answer(
+        self, target: Any, window: PassageWindow, example: Example, name: str
+    ) -> Any:
         """The steps of an answer in a row; nothing where there are none to be learned."""
         task: Any = self.task
-        steps = task.placed(target, window.spans)
+        steps = task.locate_answer(target, window.spans)
         if name == "train" and steps[0] >= 0:
             (first, last), ((start, end),) = steps.tolist(), target.tolist()
             if (window.spans[first, 0], window.spans[last, 1]) != (start, end):
-                self.tally.add("train answers widened to whole tokens", where(example))
+                self.tally.add("train answers widened to whole tokens", locate_question(example))
             if last - first >= task.longest:
                 told = f"train answers of more than {task.longest} tokens (task.max_answer_tokens)"
-                self.tally.add(told, where(example))
+                self.tally.add(told, locate_question(example))
         learned = name != "train" or task.no_answer or steps[0] >= 0
         return steps if learned else None
 
@@ -192,9 +196,9 @@ def predictions_and_references(
     windows = [own.window for own in asked if own.window is not None]
     if windows:
         right = {window.text: own.right for window, own in zip(windows, asked, strict=True)}
-        merged = pointed(zip(windows, rows, strict=True), max(right) + 1)
+        merged = choose_spans(zip(windows, rows, strict=True), max(right) + 1)
         return [merged[text] for text in right], list(right.values())
-    found = [Found(*row) for row in rows]
+    found = [Decoded(*row) for row in rows]
     if not asked:
         return found, list(store.targets)
     whole = [

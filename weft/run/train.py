@@ -23,7 +23,7 @@ from weft import config as configuration
 from weft import registry
 from weft.config import Config
 from weft.errors import UserError, unknown_name
-from weft.metrics import Figure
+from weft.metrics import MetricValue
 from weft.predict.evaluate import evaluate, missing_label_error
 from weft.predict.predictor import CHUNK_TEXTS, Engine, Predictor, load
 from weft.predict.preprocess import preprocess
@@ -42,7 +42,7 @@ from weft.run.folder import check_writable, clear_folder, explain_failures
 from weft.run.settings import read_settings
 from weft.run.split import Splits, open_splits
 from weft.storage import atomic_jsonl, lock_folder, write_text
-from weft.tasks.task import Space, Task, built
+from weft.tasks.task import LabelSpace, Task, build_task
 from weft.text.annotation import trees
 from weft.text.example import Example, Tally
 from weft.text.formats import features
@@ -72,7 +72,7 @@ class RunResult:
     """What a run led to."""
 
     predictor: Predictor
-    figures: dict[str, dict[str, Figure]]  # by split, then by metric
+    figures: dict[str, dict[str, MetricValue]]  # by split, then by metric
     record: dict[str, Any]  # what is saved as record.json
 
     def __repr__(self) -> str:
@@ -129,7 +129,7 @@ def _train(
         data, splits, chosen = open_splits(data, full["task"], tally, splits)
         full["data"] = dataclasses.asdict(data)
         full["task"] |= infer_task_settings(config, splits.train)
-        task = built(full)
+        task = build_task(full)
         if "classic" not in full:
             _check_parts(full, task)
         parser = _load_parser(data.parser, task, device)
@@ -233,9 +233,9 @@ def _evaluate_and_save(
     made: dict[str, Any],
 ) -> RunResult:
     """Tune on dev, measure on dev and test, and write the model folder."""
-    if splits.dev is not None and predictor.task.tuned:
+    if splits.dev is not None and predictor.task.has_threshold:
         _tune_threshold(predictor, labelled_only(splits.dev, data, Tally()))
-    found: dict[str, dict[str, Figure]] = {}
+    found: dict[str, dict[str, MetricValue]] = {}
     own = predictor.task.metric
     metrics = list(dict.fromkeys((predictor.config["train"]["metric"] or own, own)))
     for name, source in (("dev", splits.dev), ("test", splits.test)):
@@ -247,7 +247,7 @@ def _evaluate_and_save(
                 predictor, source(), on_bad_row=data.on_bad_row, tally=tally, predictions=file
             )
             tally.open = False
-        figures = measure.figures()
+        figures = measure.compute()
         main = figures[metrics[0]]
         if not main.n:
             continue  # every row was skipped; the notes say so
@@ -274,7 +274,9 @@ def _evaluate_and_save(
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
     reads = "pairs" if predictor.pairs else getattr(predictor.engine, "reads", "")
-    ask: Any = getattr(predictor.task, "asked", lambda example: _golden_input(example, reads))
+    ask: Any = getattr(
+        predictor.task, "golden_input", lambda example: _golden_input(example, reads)
+    )
     dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
     texts = (ask(example) for example in chain(dev, splits.train()))
     golden = (text for text in texts if len("".join(text)) <= MAX_GOLDEN_CHARACTERS)
@@ -350,7 +352,9 @@ def _tune_threshold(predictor: Predictor, examples: Iterable[Any]) -> None:
         for example in chunk:
             with contextlib.suppress(UserError):
                 target = task.target(example, predictor.space)
-                targets.append(task.right(example) if hasattr(task, "right") else target)
+                targets.append(
+                    task.find_reference(example) if hasattr(task, "find_reference") else target
+                )
                 kept.append(example if predictor.pairs else example.text)
         if kept:
             scores.append(predictor.engine.scores(kept).scores)
@@ -386,7 +390,7 @@ def _model_sections(config: Config) -> dict[str, Any]:
 def infer_task_settings(config: Config, source: Source) -> dict[str, Any]:
     """What the training file says of the task where the configuration does not."""
     task: Any = registry.find("task", config["task"].get("kind", "classify"))
-    return task.settle(config["task"], source()) if hasattr(task, "settle") else {}
+    return task.infer(config["task"], source()) if hasattr(task, "infer") else {}
 
 
 def _check_parts(full: dict[str, Any], task: Task) -> None:
@@ -432,13 +436,13 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
         raise UserError(f"The task '{kind}' asks {asks}: {fix}.")
 
 
-def _check_metric(name: str, task: Task, space: Space) -> None:
-    known = task.measure(space).figures(resamples=0)
+def _check_metric(name: str, task: Task, space: LabelSpace) -> None:
+    known = task.build_metric(space).compute(resamples=0)
     if name and name not in known:
         raise unknown_name("metric", name, known, "train.metric")
 
 
-def _check_labels(task: Task, space: Space, splits: Splits, mode: str) -> None:
+def _check_labels(task: Task, space: LabelSpace, splits: Splits, mode: str) -> None:
     """A label that training has never seen, or none, is told now, not after hours of training."""
     for source in (splits.dev, splits.test):
         for example in source() if source else ():

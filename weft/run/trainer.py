@@ -286,7 +286,7 @@ class Trainer:
 
     def _evaluate_dev(self, store: TokenStore | Documents) -> dict[str, float]:
         task, space = self.run_.task, self.run_.space
-        measure = task.measure(space)
+        measure = task.build_metric(space)
         if isinstance(store, Documents):
             measure = mlm_data.evaluate(self.model, store, task, space, self.run_.runtime)
         elif self.model.is_lm:
@@ -295,13 +295,13 @@ class Trainer:
             with getattr(self.model.head, "greedy_decoding", nullcontext)():
                 decoding = decode_batches(self.model, store, self.run_.runtime)
             rows, right = predictions_and_references(decoding, self.run_.asked, store)
-            settled = task.tune(rows, right, space) if task.tuned else space
-            measure.add(task.predicted(rows, settled), right)
+            settled = task.tune(rows, right, space) if task.has_threshold else space
+            measure.add(task.predict_targets(rows, settled), right)
         else:
             found = collect_outputs(self.model, store, self.run_.runtime)
-            answers = task.predicted(found, task.tune(found, store.targets, space))
+            answers = task.predict_targets(found, task.tune(found, store.targets, space))
             measure.add(answers, store.targets)
-        return {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+        return {name: figure.value for name, figure in measure.compute(resamples=0).items()}
 
     @property
     def _batch_order(self) -> dict[str, int]:

@@ -7,36 +7,36 @@ import numpy as np
 
 from weft.text.annotation.trees import Tree, TreeBuilder, feed_token, format, tokenise
 
-Place = tuple[int, int]  # characters from, up to
-ROWS = ("words", "places", "tags", "spans", "heads", "relations", "scores")
+CharSpan = tuple[int, int]  # characters from, up to
+JSON_FIELDS = ("words", "places", "tags", "spans", "heads", "relations", "scores")
 
 
 @dataclass(frozen=True)
-class Found:
+class Decoded:
     """What a model that answers at every word found in one sentence, as numbers."""
 
     table: np.ndarray  # (T, K) tags and heads of words, or spans, or labels of nodes
-    chances: np.ndarray  # how probable each is
+    probs: np.ndarray  # how probable each is
     words: tuple[str, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[CharSpan, ...] = ()
     tree: Tree | None = None  # the tree it was read along, where the model reads trees
     fields: tuple[tuple[str, str], ...] = ()  # the record it was read from, where it was one
 
     @property
     def score(self) -> float:
         """The geometric mean of the probabilities; 1 where there is nothing to be unsure of."""
-        if not self.chances.size:
+        if not self.probs.size:
             return 1.0
-        return float(np.exp(np.log(np.maximum(self.chances, 1e-12)).mean()))
+        return float(np.exp(np.log(np.maximum(self.probs, 1e-12)).mean()))
 
 
 @dataclass(frozen=True)
-class Structure:
+class Annotation:
     """One sentence with its tags, spans, arcs or tree; what the task does not say is empty."""
 
     kind: str  # "tags", "spans", "arcs", "constituents", "nodes" or "answer"
     words: tuple[str, ...]  # of an answer in a passage its text, as one
-    places: tuple[Place, ...] = ()
+    places: tuple[CharSpan, ...] = ()
     text: str = ""  # what places count in; empty: the words with spaces between them
     tags: tuple[str, ...] = ()  # one a word; of several columns joined by spaces
     spans: tuple[tuple[int, int, str], ...] = ()  # characters from, up to, label
@@ -47,22 +47,22 @@ class Structure:
 
     def to_json(self) -> dict[str, Any]:
         """What there is to say, as plain values."""
-        out = {name: list(getattr(self, name)) for name in ROWS if getattr(self, name)}
+        out = {name: list(getattr(self, name)) for name in JSON_FIELDS if getattr(self, name)}
         return {"kind": self.kind} | out | ({"tree": format(self.tree)} if self.tree else {})
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any], text: str = "") -> "Structure":
+    def from_json(cls, saved: dict[str, Any], text: str = "") -> "Annotation":
         """What `to_json` wrote, and the text that its places count in."""
-        rows = {name: tuple(map(_value, saved.get(name, ()))) for name in ROWS}
-        tree = _tree(saved["tree"]) if "tree" in saved else None
+        rows = {name: tuple(map(_as_tuple, saved.get(name, ()))) for name in JSON_FIELDS}
+        tree = _parse_tree(saved["tree"]) if "tree" in saved else None
         return cls(saved["kind"], text=text, tree=tree, **rows)
 
 
-def _value(item: Any) -> Any:
+def _as_tuple(item: Any) -> Any:
     return tuple(item) if isinstance(item, list) else item
 
 
-def _tree(written: str) -> Tree | None:
+def _parse_tree(written: str) -> Tree | None:
     """A tree as `format` writes it, where a leaf may have no label: ( word)."""
     builder, out = TreeBuilder(), None
     for token, column in tokenise(written):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError, near_miss
-from weft.metrics import Classification, LabelSets
+from weft.metrics import ClassificationMetric, MultiLabelMetric
 from weft.registry import register
-from weft.tasks.task import Answer, Labels, Loss, weight, with_words
+from weft.tasks.task import Answer, LabelCheck, Loss, add_auxiliary_loss, check_auxiliary
 from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.line_source import SKIP_HINT
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from weft.batch import LabelledBatch
 
-SHOWN = 20  # labels listed in a message
-FIRST = 1000  # examples whose labels say whether texts have several
+MAX_LISTED_LABELS = 20  # labels listed in a message
+INSPECTED_EXAMPLES = 1000  # examples whose labels say whether texts have several
 
 
 @dataclass(frozen=True)
-class Classes:
+class ClassSpace:
     """The labels in order (numbers by value, the rest by letter) and where 'yes' begins."""
 
     entries: tuple[str, ...]
@@ -65,20 +65,24 @@ class Classify:
                 f"task 'classify': label_smoothing is {label_smoothing}; it goes from 0 to below 1."
             )
         self.multi_label = multi_label
-        self.smoothing, self.auxiliary = label_smoothing, weight(auxiliary)
+        self.smoothing, self.auxiliary = label_smoothing, check_auxiliary(auxiliary)
         self.metric = "micro_f1" if multi_label else "accuracy"
-        self.tuned = multi_label
+        self.has_threshold = multi_label
 
     @staticmethod
-    def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """Several labels a text, where one of the first is a list and nothing else is said."""
         if "multi_label" in given:
             return {}
-        return {"multi_label": any(isinstance(e.label, tuple) for e in islice(examples, FIRST))}
+        return {
+            "multi_label": any(
+                isinstance(e.label, tuple) for e in islice(examples, INSPECTED_EXAMPLES)
+            )
+        }
 
-    def space(self, examples: Iterable[Example]) -> Classes:
+    def space(self, examples: Iterable[Example]) -> ClassSpace:
         """The labels that occur, sorted; numbers by value when every label is one."""
-        seen = Labels("label")
+        seen = LabelCheck("label")
         entries = {name for e in examples if seen.count(e) for name in self._names(e)}
         seen.check()
         if len(entries) == 1:
@@ -89,21 +93,21 @@ class Classify:
             )
         if not entries:
             raise UserError(f"{seen.file}: every example has an empty set of labels.")
-        return Classes(tuple(sorted(entries, key=_order(entries))))
+        return ClassSpace(tuple(sorted(entries, key=_sort_key(entries))))
 
-    def load_space(self, saved: dict[str, Any]) -> Classes:
+    def load_space(self, saved: dict[str, Any]) -> ClassSpace:
         try:
-            space = Classes(tuple(map(str, saved["entries"])), float(saved["threshold"]))
+            space = ClassSpace(tuple(map(str, saved["entries"])), float(saved["threshold"]))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"The saved labels are damaged: {error!r}. Train again.") from error
         if len(space.index) < max(2, space.size):
             raise UserError("The saved labels are damaged: too few or repeated. Train again.")
         return space
 
-    def target(self, example: Example, space: Classes) -> np.ndarray | int:
+    def target(self, example: Example, space: ClassSpace) -> np.ndarray | int:
         """The label's index, or a row of C zeros and ones."""
         if example.label is None or example.label == "":
-            raise Labels("label").missing(example)
+            raise LabelCheck("label").missing(example)
         picked = [self._look_up(name, example, space) for name in self._names(example)]
         if not self.multi_label:
             return picked[0]
@@ -114,7 +118,7 @@ class Classify:
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         """Cross-entropy, or binary cross-entropy summed over the labels; counted in texts."""
         own = self._answered(getattr(scores, "scores", scores), batch)
-        return with_words(own, scores, self.auxiliary)
+        return add_auxiliary_loss(own, scores, self.auxiliary)
 
     def _answered(self, scores: "Tensor", batch: "LabelledBatch") -> Loss:
         from torch.nn import functional as F
@@ -129,7 +133,7 @@ class Classify:
             )
         return Loss(total, len(scores))
 
-    def answers(self, scores: np.ndarray, space: Classes) -> list[Answer]:
+    def answers(self, scores: np.ndarray, space: ClassSpace) -> list[Answer]:
         """The best label with its probability; of several, the set with that of the whole set.
 
         Several labels come most probable first and may be none; their score is the probability
@@ -137,14 +141,14 @@ class Classify:
         """
         chances = self.probabilities(scores)  # (n, C)
         if self.multi_label:
-            return [_set_answer(row, space) for row in chances]
+            return [_answer_label_set(row, space) for row in chances]
         best = chances.argmax(1)
         return [
             Answer(space.entries[i], float(row[i]), scores=tuple(row.tolist()))
             for row, i in zip(chances, best.tolist(), strict=True)
         ]
 
-    def predicted(self, scores: np.ndarray, space: Classes) -> np.ndarray:
+    def predict_targets(self, scores: np.ndarray, space: ClassSpace) -> np.ndarray:
         """The best label's index (n,), or rows of zeros and ones (n, C)."""
         if self.multi_label:
             return (self.probabilities(scores) >= space.threshold).astype(np.int64)
@@ -158,15 +162,17 @@ class Classify:
         raised = np.exp(scores - scores.max(1, keepdims=True))
         return raised / raised.sum(1, keepdims=True)
 
-    def tune(self, scores: np.ndarray, targets: np.ndarray, space: Classes) -> Classes:
+    def tune(self, scores: np.ndarray, targets: np.ndarray, space: ClassSpace) -> ClassSpace:
         """Several labels: the threshold with the best micro-F1 on held-out scores."""
         if not self.multi_label or not np.any(targets):
             return space
         threshold = best_threshold(self.probabilities(scores).ravel(), np.ravel(targets) > 0)
         return replace(space, threshold=threshold)
 
-    def measure(self, space: Classes) -> Classification | LabelSets:
-        return LabelSets(space.size) if self.multi_label else Classification(space.size)
+    def build_metric(self, space: ClassSpace) -> ClassificationMetric | MultiLabelMetric:
+        return (
+            MultiLabelMetric(space.size) if self.multi_label else ClassificationMetric(space.size)
+        )
 
     def _names(self, example: Example) -> tuple[str, ...]:
         label = example.label
@@ -189,11 +195,11 @@ class Classify:
             )
         return label
 
-    def _look_up(self, name: str, example: Example, space: Classes) -> int:
+    def _look_up(self, name: str, example: Example, space: ClassSpace) -> int:
         if name in space.index:
             return space.index[name]
-        known = ", ".join(space.entries[:SHOWN])
-        rest = space.size - SHOWN
+        known = ", ".join(space.entries[:MAX_LISTED_LABELS])
+        rest = space.size - MAX_LISTED_LABELS
         more = f", … ({rest} more)" if rest > 0 else ""
         raise UserError(
             f"{example.where}: label '{name}' was not seen in training."
@@ -219,7 +225,7 @@ def best_threshold(chances: np.ndarray, right: np.ndarray) -> float:
     return float(cuts[best[np.abs(cuts[best] - 0.5).argmin()]])
 
 
-def _set_answer(row: np.ndarray, space: Classes) -> Answer:
+def _answer_label_set(row: np.ndarray, space: ClassSpace) -> Answer:
     """Every label over the threshold, most probable first."""
     given = row >= space.threshold
     order = np.argsort(-row, kind="stable")
@@ -228,7 +234,7 @@ def _set_answer(row: np.ndarray, space: Classes) -> Answer:
     return Answer(value, whole, scores=tuple(row.tolist()))
 
 
-def _order(entries: Iterable[str]) -> Any:
+def _sort_key(entries: Iterable[str]) -> Any:
     """Sort by value when every label is a number, by letter otherwise."""
     if all(_is_number(entry) for entry in entries):
         return lambda entry: (float(entry), entry)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
-from weft.metrics.structure.brackets import Bracketed, Brackets
-from weft.metrics.structure.tags import Tagging
-from weft.metrics.value import Figure
+from weft.metrics.structure.brackets import BracketedTree, BracketF1
+from weft.metrics.structure.tags import TagAccuracy
+from weft.metrics.value import MetricValue
 from weft.registry import register
-from weft.tasks.annotation import Found, Structure
-from weft.tasks.tag_vocabulary import TagSets, column
+from weft.tasks.annotation import Annotation, Decoded
+from weft.tasks.tag_vocabulary import TagSpace, read_column
 from weft.tasks.task import Answer, Loss
 from weft.text import column_layout
 from weft.text.annotation.constituents import pos_tags, split_unaries, to_tree, tree_to_spans
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from weft.batch import LabelledBatch
 
 CONSTITUENT, TAG = 0, 1  # columns of names
-FIRST = 100  # sentences whose columns say where the parse bits are
-NOTHING = -1  # where a table has more lines than words, or than spans
+INSPECTED_SENTENCES = 100  # sentences whose columns say where the parse bits are
+EMPTY_CELL = -1  # where a table has more lines than words, or than spans
 
 
 @register("task", "constituency")
@@ -44,15 +44,19 @@ class Constituency:
 
     head = "brackets"
     metric = "f1"
-    tuned = False
+    has_threshold = False
 
     def __init__(self, bits: str = "", tags: str = "") -> None:
         self.bits, self.tags = bits, tags
 
     @staticmethod
-    def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """Which columns hold the parse bits and the tags, where the file has columns."""
-        some = [e.label for e in islice(examples, FIRST) if isinstance(e.label, WordAnnotations)]
+        some = [
+            e.label
+            for e in islice(examples, INSPECTED_SENTENCES)
+            if isinstance(e.label, WordAnnotations)
+        ]
         if not some or given.get("bits"):
             return {}
         names = list(some[0].columns)
@@ -75,8 +79,8 @@ class Constituency:
                     f"{example.sentence}: there is no tree. Give a file of bracketed trees, "
                     "or columns with parse bits (task.bits)."
                 )
-            tags = column(example, self.tags)
-            bits = column(example, self.bits)
+            tags = read_column(example, self.tags)
+            bits = read_column(example, self.bits)
             places = [f"{example.sentence}: word {i}" for i in range(1, len(bits) + 1)]
             tree = brackets.from_parse_bits(example.words, tags, bits, places)
         bare = brackets.strip(brackets.strip_root(tree))
@@ -91,28 +95,28 @@ class Constituency:
             example, text=text, tree=bare, words=words, places=locate_spaced_words(words)
         )
 
-    def space(self, examples: Iterable[Example]) -> TagSets:
+    def space(self, examples: Iterable[Example]) -> TagSpace:
         """The labels of constituents, chains of single children as one, and those of words."""
         labels: set[str] = set()
         words: set[str] = set()
         for example in examples:
-            tree = _tree(example)
+            tree = _tree_of(example)
             labels.update(span.label for span in tree_to_spans(tree))
             words.update(pos_tags(tree))
         if not labels:
             raise UserError("There is no tree with a constituent to learn from.")
-        return TagSets(
-            ("constituent", "tag"), (tuple(sorted(labels)), tuple(sorted(words))), beside=2
+        return TagSpace(
+            ("constituent", "tag"), (tuple(sorted(labels)), tuple(sorted(words))), extra_columns=2
         )
 
-    def load_space(self, saved: dict[str, Any]) -> TagSets:
-        return TagSets.from_json(saved, beside=2)
+    def load_space(self, saved: dict[str, Any]) -> TagSpace:
+        return TagSpace.from_json(saved, beside=2)
 
-    def target(self, example: Example, space: TagSets) -> np.ndarray:
+    def target(self, example: Example, space: TagSpace) -> np.ndarray:
         """(max(T, K), 4) in each line the tag of a word; label, start and end of a span."""
-        tree = _tree(example)
+        tree = _tree_of(example)
         found, names = tree_to_spans(tree), pos_tags(tree)
-        out = np.full((max(len(found), len(names)), 4), NOTHING, np.int64)
+        out = np.full((max(len(found), len(names)), 4), EMPTY_CELL, np.int64)
         out[: len(names), 0] = [space.number(TAG, name) for name in names]
         for row, (label, start, end) in zip(out, found, strict=False):
             row[1:] = space.number(CONSTITUENT, label), start, end
@@ -121,62 +125,61 @@ class Constituency:
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
-    def answers(self, scores: Sequence[Found], space: TagSets) -> list[Answer]:
+    def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
         """Each tree in brackets; without a word there is none."""
         return [self._answer(found, space) for found in scores]
 
-    def _answer(self, found: Found, space: TagSets) -> Answer:
+    def _answer(self, found: Decoded, space: TagSpace) -> Answer:
         if not found.words:
-            return Answer("", 1.0, structure=Structure("constituents", ()))
-        labelled, names = _read(found.table, space)
+            return Answer("", 1.0, structure=Annotation("constituents", ()))
+        labelled, names = _read_table(found.table, space)
         tree = to_tree(labelled, found.words, names)
-        chances = tuple(found.chances.ravel().tolist())
+        chances = tuple(found.probs.ravel().tolist())
         return Answer(
             format(tree), found.score, scores=chances,
-            structure=Structure(
+            structure=Annotation(
                 "constituents", found.words, found.places, tags=tuple(names), tree=tree
             ),
         )  # fmt: skip
 
-    def gold(self, example: Example, space: TagSets) -> Structure:
+    def gold(self, example: Example, space: TagSpace) -> Annotation:
         """What is right, as an answer would show it."""
-        tree = _tree(example)
-        return Structure(
+        tree = _tree_of(example)
+        return Annotation(
             "constituents", example.words, example.places, example.text, tuple(pos_tags(tree)),
             tree=tree,
         )  # fmt: skip
 
-    def predicted(self, scores: Sequence[Found], space: TagSets) -> list[np.ndarray]:
+    def predict_targets(self, scores: Sequence[Decoded], space: TagSpace) -> list[np.ndarray]:
         return [found.table for found in scores]
 
-    def tune(self, scores: Any, targets: Any, space: TagSets) -> TagSets:
+    def tune(self, scores: Any, targets: Any, space: TagSpace) -> TagSpace:
         return space
 
-    def measure(self, space: TagSets) -> "BracketMeasure":
-        return BracketMeasure(space)
+    def build_metric(self, space: TagSpace) -> "ConstituencyMetric":
+        return ConstituencyMetric(space)
 
 
-class BracketMeasure:
+class ConstituencyMetric:
     """Labelled brackets as evalb counts them, and words with the right tag.
 
     What is punctuation, and so not counted, is for both trees what the right one says.
     """
 
-    def __init__(self, space: TagSets) -> None:
+    def __init__(self, space: TagSpace) -> None:
         self.space = space
-        self.brackets = Brackets()
-        self.tagging = Tagging(("tag",))
+        self.brackets = BracketF1()
+        self.tagging = TagAccuracy(("tag",))
 
     def add(self, predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]) -> None:
         for ours, theirs in zip(predicted, gold, strict=True):
-            said, tagged = _read(ours, self.space)
-            true, names = _read(theirs, self.space)
-            self.brackets.add(
-                [Bracketed(split_unaries(said), names)], [Bracketed(split_unaries(true), names)]
-            )  # fmt: skip
+            said, tagged = _read_table(ours, self.space)
+            true, names = _read_table(theirs, self.space)
+            tree = BracketedTree(split_unaries(said), names)
+            self.brackets.add([tree], [BracketedTree(split_unaries(true), names)])
             self.tagging.add([[tuple(tagged)]], [[tuple(names)]])
 
-    def merge(self, other: "BracketMeasure") -> None:
+    def merge(self, other: "ConstituencyMetric") -> None:
         self.brackets.merge(other.brackets)
         self.tagging.merge(other.tagging)
 
@@ -184,19 +187,19 @@ class BracketMeasure:
     def n(self) -> int:
         return self.brackets.n
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
-        found = self.brackets.figures(resamples, seed, level)
-        return found | self.tagging.figures(resamples, seed, level)
+    ) -> dict[str, MetricValue]:
+        found = self.brackets.compute(resamples, seed, level)
+        return found | self.tagging.compute(resamples, seed, level)
 
 
-def _tree(example: Example) -> Tree:
+def _tree_of(example: Example) -> Tree:
     assert example.tree is not None, "prepared examples have one"
     return example.tree
 
 
-def _read(table: np.ndarray, space: TagSets) -> tuple[list[Span], list[str]]:
+def _read_table(table: np.ndarray, space: TagSpace) -> tuple[list[Span], list[str]]:
     """The labelled spans and the tags in a table."""
     labelled = [
         Span(space.name(CONSTITUENT, label), start, end)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.errors import UserError
-from weft.metrics import Measure
+from weft.metrics import Metric
 from weft.registry import register
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
@@ -13,7 +13,7 @@ from weft.text.example import Example
 if TYPE_CHECKING:
     from weft.batch import LabelledBatch
 
-NOTHING = (
+NO_ANSWERS = (
     "This model gives vectors, not answers: `.embed` has one a text and `.states` one a token. To "
     "teach it to answer, fine-tune it: `weft train --recipe bert --pretrained MODEL --train FILE "
     "-o RUN`."
@@ -21,7 +21,7 @@ NOTHING = (
 
 
 @dataclass(frozen=True)
-class Vectors:
+class EmptySpace:
     """The answers there are: none."""
 
     size: int = 0
@@ -36,38 +36,38 @@ class Embed:
 
     head = "none"
     metric = ""
-    tuned = False
+    has_threshold = False
 
-    def space(self, examples: Iterable[Example]) -> Vectors:
+    def space(self, examples: Iterable[Example]) -> EmptySpace:
         """Nothing can be learned from labels here."""
         _refuse()
 
-    def load_space(self, saved: dict[str, Any]) -> Vectors:
-        return Vectors()
+    def load_space(self, saved: dict[str, Any]) -> EmptySpace:
+        return EmptySpace()
 
-    def target(self, example: Example, space: Vectors) -> int:
+    def target(self, example: Example, space: EmptySpace) -> int:
         _refuse()
 
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         _refuse()
 
-    def answers(self, scores: Any, space: Vectors) -> list[Answer]:
+    def answers(self, scores: Any, space: EmptySpace) -> list[Answer]:
         """None, unless nothing was asked."""
         return _refuse() if len(scores) else []
 
-    def recorded(self, vectors: Any) -> list[Answer]:
+    def golden_answers(self, vectors: Any) -> list[Answer]:
         """What a model folder keeps of some texts, to see at loading that nothing has changed."""
         return [Answer(None, 0.0, scores=tuple(row.tolist())) for row in vectors]
 
-    def predicted(self, scores: Any, space: Vectors) -> Any:
+    def predict_targets(self, scores: Any, space: EmptySpace) -> Any:
         _refuse()
 
-    def tune(self, scores: Any, targets: Any, space: Vectors) -> Vectors:
+    def tune(self, scores: Any, targets: Any, space: EmptySpace) -> EmptySpace:
         return space
 
-    def measure(self, space: Vectors) -> Measure:
+    def build_metric(self, space: EmptySpace) -> Metric:
         _refuse()
 
 
 def _refuse() -> NoReturn:
-    raise UserError(NOTHING)
+    raise UserError(NO_ANSWERS)

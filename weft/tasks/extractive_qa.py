@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.errors import UserError
-from weft.metrics.squad import AnswerSpans, judged, overlap
+from weft.metrics.squad import SquadMetric, score_answer, token_f1
 from weft.registry import register
-from weft.tasks.annotation import Structure
-from weft.tasks.pair import Two
+from weft.tasks.annotation import Annotation
+from weft.tasks.pair import TextPairTask
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example, GoldAnswers, Tally
 from weft.text.formats.squad import check_answers, locate_in_passage
@@ -24,15 +24,15 @@ from weft.text.line_source import SKIP_HINT
 if TYPE_CHECKING:
     from weft.batch import LabelledBatch
 
-FIRST = 1000  # questions that say whether there are some without an answer
-ANSWER = "answer"  # what a drawing marks in a passage
+INSPECTED_QUESTIONS = 1000  # questions that say whether there are some without an answer
+ANSWER_LABEL = "answer"  # what a drawing marks in a passage
 
 # First and last step; the scores of this span, of none, and of all spans together.
-Scored = tuple[int, int, float, float, float]
+SpanScores = tuple[int, int, float, float, float]
 
 
 @dataclass(frozen=True)
-class Questions:
+class QASpace:
     """What answers can be, and how much better "none" has to be to be said."""
 
     longest: int
@@ -49,7 +49,7 @@ class Questions:
         }  # fmt: skip
 
 
-class Window(NamedTuple):
+class PassageWindow(NamedTuple):
     """One row of a passage: which question it belongs to, and where its steps stand."""
 
     text: int
@@ -58,7 +58,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pointed:
+class AnswerSpan:
     """The best span over all windows of a passage, and how good "no answer" is."""
 
     passage: str
@@ -66,8 +66,8 @@ class Pointed:
     end: int
     score: float  # of first and last step, added: comparable between windows
     nothing: float  # the lowest of "no answer" over the windows; -inf where it is not possible
-    chance: float  # the share of this span among all, those of other windows too
-    no_chance: float  # and that of "no answer"
+    prob: float  # the share of this span among all, those of other windows too
+    no_answer_prob: float  # and that of "no answer"
 
     @property
     def text(self) -> str:
@@ -79,31 +79,31 @@ class Pointed:
         return self.nothing - self.score
 
 
-def pointed(rows: Iterable[tuple[Window, Scored]], count: int) -> list[Pointed]:
+def choose_spans(rows: Iterable[tuple[PassageWindow, SpanScores]], count: int) -> list[AnswerSpan]:
     """What was found for each of `count` questions: of its windows the best span wins.
 
     Raw scores are compared, as BERT's own code does; none counts with its lowest score.
     """
-    found: list[list[tuple[Window, Scored]]] = [[] for _ in range(count)]
+    found: list[list[tuple[PassageWindow, SpanScores]]] = [[] for _ in range(count)]
     for window, best in rows:
         found[window.text].append((window, best))
-    return [_merged(own) if own else Pointed("", 0, 0, 0.0, 0.0, 0.0, 0.0) for own in found]
+    return [_choose_span(own) if own else AnswerSpan("", 0, 0, 0.0, 0.0, 0.0, 0.0) for own in found]
 
 
-def _merged(rows: Sequence[tuple[Window, Scored]]) -> Pointed:
+def _choose_span(rows: Sequence[tuple[PassageWindow, SpanScores]]) -> AnswerSpan:
     window, (first, last, score, *_) = max(rows, key=lambda row: row[1][2])
     nothing = min(best[3] for _, best in rows)
     # That there is none in one window does not speak against what is found in another.
     whole = float(np.logaddexp.reduce([*(best[4] for _, best in rows), nothing]))
     start, end = int(window.spans[first][0]), int(window.spans[last][1])
-    return Pointed(
+    return AnswerSpan(
         window.passage, start, end, score, nothing,
         float(np.exp(score - whole)), float(np.exp(nothing - whole)),
     )  # fmt: skip
 
 
 @register("task", "span")
-class Span(Two):
+class ExtractiveQA(TextPairTask):
     """The stretch of a passage that answers a question: extractive question answering.
 
     Answers have at most `max_answer_tokens` tokens. With `no_answer` some questions have none;
@@ -120,14 +120,14 @@ class Span(Two):
                 f"task 'span': 'max_answer_tokens' should be at least 1, got {max_answer_tokens}."
             )
         self.no_answer, self.longest = no_answer, max_answer_tokens
-        self.tuned = no_answer
+        self.has_threshold = no_answer
 
     @staticmethod
-    def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """Questions may have no answer where one of the first has none and nothing else is said."""
         if "no_answer" in given:
             return {}
-        first = (example.label for example in islice(examples, FIRST))
+        first = (example.label for example in islice(examples, INSPECTED_QUESTIONS))
         return {"no_answer": any(label == GoldAnswers() for label in first)}
 
     def prepare(self, example: Example, tally: Tally) -> Example:
@@ -138,8 +138,8 @@ class Span(Two):
             if self.no_answer:
                 return replace(example, label=GoldAnswers())
             raise UserError(
-                f"{where(example)}: there is no answer. Fill it in, or {SKIP_HINT}; if there are "
-                "questions without one, pass --set task.no_answer=true."
+                f"{locate_question(example)}: there is no answer. Fill it in, or {SKIP_HINT}; if "
+                "there are questions without one, pass --set task.no_answer=true."
             )
         try:
             if isinstance(label, (str, tuple)):
@@ -148,12 +148,12 @@ class Span(Two):
             if isinstance(label, GoldAnswers):
                 check_answers(label, passage)
         except UserError as error:
-            raise UserError(f"{where(example)}: {error}") from None
+            raise UserError(f"{locate_question(example)}: {error}") from None
         if label == GoldAnswers():
             self._answers(example)  # an error now, where rows can be left out
         return example
 
-    def space(self, examples: Iterable[Example]) -> Questions:
+    def space(self, examples: Iterable[Example]) -> QASpace:
         """Nothing is learned of the answers but that there are some."""
         file, some = "input", False
         for example in examples:
@@ -161,11 +161,11 @@ class Span(Two):
             some = some or bool(self._answers(example).texts)
         if not some:
             raise UserError(f"{file}: no question has an answer; there is nothing to learn.")
-        return Questions(self.longest, self.no_answer)
+        return QASpace(self.longest, self.no_answer)
 
-    def load_space(self, saved: dict[str, Any]) -> Questions:
+    def load_space(self, saved: dict[str, Any]) -> QASpace:
         try:
-            return Questions(
+            return QASpace(
                 int(saved["longest"]), bool(saved["no_answer"]), float(saved["threshold"])
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -175,28 +175,28 @@ class Span(Two):
         label = example.label
         if not isinstance(label, GoldAnswers):
             raise UserError(
-                f"{where(example)}: no answer that stands in the passage. Give SQuAD's JSON, or a "
-                "table with the columns question, context and answer."
+                f"{locate_question(example)}: no answer that stands in the passage. Give SQuAD's "
+                "JSON, or a table with the columns question, context and answer."
             )
         if not label.texts and not self.no_answer:
             raise UserError(
-                f"{where(example)}: this question has no answer. Set task.no_answer = true, or "
-                f"{SKIP_HINT}."
+                f"{locate_question(example)}: this question has no answer. Set "
+                f"task.no_answer = true, or {SKIP_HINT}."
             )
         return label
 
-    def target(self, example: Example, space: Questions) -> np.ndarray:
+    def target(self, example: Example, space: QASpace) -> np.ndarray:
         """(1, 2) the characters from and up to of the answer that is learned; (0, 2) for none."""
         answers = self._answers(example)
         given = Counter(zip(answers.starts, answers.texts, strict=True))  # the first of equals wins
         best = given.most_common(1)
         return np.array([[s, s + len(t)] for (s, t), _ in best], np.int64).reshape(-1, 2)
 
-    def right(self, example: Example) -> tuple[str, ...]:
+    def find_reference(self, example: Example) -> tuple[str, ...]:
         """All answers that are right, as they stand in the file."""
         return self._answers(example).texts
 
-    def placed(self, target: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    def locate_answer(self, target: np.ndarray, spans: np.ndarray) -> np.ndarray:
         """(2,) the first and last step that hold an answer, by the places of the steps of a row.
 
         It is [-1, -1] where there is none, or not the whole of it.
@@ -214,60 +214,60 @@ class Span(Two):
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
-    def answers(self, scores: Sequence[Pointed], space: Questions) -> list[Answer]:
+    def answers(self, scores: Sequence[AnswerSpan], space: QASpace) -> list[Answer]:
         """The text of each answer, "" for none, with its probability and its place."""
         return [self._answer(one, space) for one in scores]
 
-    def _answer(self, found: Pointed, space: Questions) -> Answer:
-        chances = (found.chance, found.no_chance)
-        if self._silent(found, space):
-            seen = marked(found.passage)
-            return Answer("", found.no_chance, scores=chances, structure=seen)
+    def _answer(self, found: AnswerSpan, space: QASpace) -> Answer:
+        chances = (found.prob, found.no_answer_prob)
+        if self._is_unanswered(found, space):
+            seen = annotate_passage(found.passage)
+            return Answer("", found.no_answer_prob, scores=chances, structure=seen)
         place = (found.start, found.end)
-        seen = marked(found.passage, place)
-        part = (*place, found.chance)
-        return Answer(found.text, found.chance, (part,), scores=chances, structure=seen)
+        seen = annotate_passage(found.passage, place)
+        part = (*place, found.prob)
+        return Answer(found.text, found.prob, (part,), scores=chances, structure=seen)
 
-    def _silent(self, found: Pointed, space: Questions) -> bool:
+    def _is_unanswered(self, found: AnswerSpan, space: QASpace) -> bool:
         return not found.text or (space.no_answer and found.margin > space.threshold)
 
-    def gold(self, example: Example, space: Questions, said: Answer | None = None) -> Structure:
+    def gold(self, example: Example, space: QASpace, said: Answer | None = None) -> Annotation:
         """What is right, as an answer would show it: of several, what is nearest to `said`."""
         passage, answers = example.other or "", self._answers(example)
         learned = [(int(a), int(b)) for a, b in self.target(example, space)]
         if said is None or not learned:
-            return marked(passage, *learned)
+            return annotate_passage(passage, *learned)
         others = [(s, s + len(t)) for s, t in zip(answers.starts, answers.texts, strict=True)]
         given = said.parts[0][:2] if said.parts else ()
 
         def nearness(place: tuple[int, int]) -> tuple[float, bool]:
-            return overlap(said.value, passage[slice(*place)]), place == given
+            return token_f1(said.value, passage[slice(*place)]), place == given
 
-        return marked(passage, max([*learned, *others], key=nearness))
+        return annotate_passage(passage, max([*learned, *others], key=nearness))
 
-    def predicted(self, scores: Sequence[Pointed], space: Questions) -> list[str]:
-        return ["" if self._silent(one, space) else one.text for one in scores]
+    def predict_targets(self, scores: Sequence[AnswerSpan], space: QASpace) -> list[str]:
+        return ["" if self._is_unanswered(one, space) else one.text for one in scores]
 
-    def tune(self, scores: Any, targets: Any, space: Questions) -> Questions:
+    def tune(self, scores: Any, targets: Any, space: QASpace) -> QASpace:
         """The threshold of "no answer" with the highest F1 on held-out questions."""
         if not self.no_answer or not len(scores):
             return space
         f1 = np.array([
-            [judged(said, right, no_answer=True)[1] for said in (found.text, "")]
+            [score_answer(said, right, no_answer=True)[1] for said in (found.text, "")]
             for found, right in zip(scores, targets, strict=True)
         ])  # fmt: skip
         margins = np.array([found.margin for found in scores])
         return replace(space, threshold=best_threshold(margins, f1[:, 0], f1[:, 1]))
 
-    def measure(self, space: Questions) -> AnswerSpans:
-        return AnswerSpans(space.no_answer)
+    def build_metric(self, space: QASpace) -> SquadMetric:
+        return SquadMetric(space.no_answer)
 
 
-def marked(passage: str, *places: tuple[int, int]) -> Structure:
+def annotate_passage(passage: str, *places: tuple[int, int]) -> Annotation:
     """A passage with its answer, if it has one, for drawing."""
     texts = tuple(passage[start:end] for start, end in places)
-    spans = tuple((start, end, ANSWER) for start, end in places)
-    return Structure(ANSWER, texts, text=passage, spans=spans)
+    spans = tuple((start, end, ANSWER_LABEL) for start, end in places)
+    return Annotation(ANSWER_LABEL, texts, text=passage, spans=spans)
 
 
 def best_threshold(margins: np.ndarray, answered: np.ndarray, silent: np.ndarray) -> float:
@@ -286,6 +286,6 @@ def best_threshold(margins: np.ndarray, answered: np.ndarray, silent: np.ndarray
     return float(cuts[good[np.abs(cuts[good]).argmin()]])
 
 
-def where(example: Example) -> str:
+def locate_question(example: Example) -> str:
     """'file:line: question …': many questions stand on one line."""
     return f"{example.where}: question '{example.id}'" if example.id else example.where

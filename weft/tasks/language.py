@@ -14,28 +14,28 @@ import numpy as np
 
 from weft import registry
 from weft.errors import UserError
-from weft.metrics.perplexity import Cost, Perplexity, Size, size
-from weft.metrics.value import Figure
+from weft.metrics.perplexity import Perplexity, TextCost, TextSize, count_text
+from weft.metrics.value import MetricValue
 from weft.registry import register
-from weft.tasks.annotation import Found, Place
-from weft.tasks.seq2seq import Words
+from weft.tasks.annotation import CharSpan, Decoded
+from weft.tasks.seq2seq import TargetVocabulary
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
-from weft.tokens.subtoken_table import with_pieces
+from weft.tokens.subtoken_table import append_subtokens
 from weft.tokens.vocabulary import EOS, SPECIALS, UNK
 
 if TYPE_CHECKING:
     from weft.batch import LabelledBatch
 
-UNKNOWN = SPECIALS.index(UNK)
-END = "<|endoftext|>"  # how GPT-2 calls EOS
-LARGEST = 700.0  # nats a token: e to this is still a number
+UNKNOWN_ID = SPECIALS.index(UNK)
+GPT2_EOS = "<|endoftext|>"  # how GPT-2 calls EOS
+MAX_NATS = 700.0  # nats a token: e to this is still a number
 
 
-class Listener(Protocol):
+class LMEngine(Protocol):
     """What the engine of a language model can do, neural or classic."""
 
-    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Found]:
+    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
         """Each text's ids (T, 1), the probability of each (T, 1), and where it stands.
 
         With `running` the texts follow each other, and each is heard after those before it; their
@@ -44,7 +44,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True)
-class Speech(Words):
+class LMVocabulary(TargetVocabulary):
     """What texts are written with, and where one ends.
 
     With `lines` every text ends in EOS, and begins where one has ended: EOS is also what stands
@@ -59,7 +59,7 @@ class Speech(Words):
     def size(self) -> tuple[int, int, int]:
         """How many tokens there are, which stands before a text, and which ends it."""
         known = {token: i for i, token in enumerate(self.tokenizer.vocabulary)}
-        last = known.get(EOS, known.get(END, len(known)))
+        last = known.get(EOS, known.get(GPT2_EOS, len(known)))
         first = last
         if not self.lines:
             (found,) = self.tokenizer.ids(["\n"])
@@ -76,7 +76,7 @@ class Speech(Words):
         """The ids (T,) of each text, with the one that ends it."""
         return [self._ended(ids) for ids in self.tokenizer.ids(texts)]
 
-    def places(self, texts: Sequence[str]) -> list[tuple[np.ndarray, tuple[Place, ...]]]:
+    def places(self, texts: Sequence[str]) -> list[tuple[np.ndarray, tuple[CharSpan, ...]]]:
         """The same, each with the characters that it stands for; what ends a text has none."""
         out = []
         for text, tokens in zip(texts, self.tokenizer.tokens(texts), strict=True):
@@ -86,7 +86,7 @@ class Speech(Words):
             out.append((self._ended(tokens.ids), tuple(places)))
         return out
 
-    def forms(self, texts: Sequence[str]) -> list[tuple[np.ndarray, list[str]]]:
+    def token_strings(self, texts: Sequence[str]) -> list[tuple[np.ndarray, list[str]]]:
         """The ids (T,) of each text with its tokens as they stand there; what ends it is empty."""
         end = [""] if self.lines else []
         return [
@@ -94,9 +94,11 @@ class Speech(Words):
             for text, tokens in zip(texts, self.tokenizer.tokens(texts), strict=True)
         ]
 
-    def spelled(self, texts: Sequence[str], pieces: Any, width: int) -> list[np.ndarray]:
+    def with_subtokens(self, texts: Sequence[str], pieces: Any, width: int) -> list[np.ndarray]:
         """The tokens (T, 1+W) of each text, an id and pieces each: see `with_pieces`."""
-        return [with_pieces(ids, pieces(words), width) for ids, words in self.forms(texts)]
+        return [
+            append_subtokens(ids, pieces(words), width) for ids, words in self.token_strings(texts)
+        ]
 
     def _ended(self, ids: np.ndarray) -> np.ndarray:
         ids = ids.astype(np.int64)
@@ -107,7 +109,7 @@ class Speech(Words):
 
 
 @register("task", "language")
-class Language:
+class LanguageModelling:
     """How probable texts are, token by token; labels are not looked at.
 
     With `lines` each row of the file is a text that ends; without, the file is one running text
@@ -118,7 +120,7 @@ class Language:
 
     head = "running"
     metric = "perplexity"  # of running text, bits_per_character: its words are not its units
-    tuned = False
+    has_threshold = False
 
     def __init__(
         self,
@@ -137,77 +139,79 @@ class Language:
             self.metric = "bits_per_character"
 
     @property
-    def manner(self) -> Literal["texts", "running"]:
+    def read_mode(self) -> Literal["texts", "running"]:
         """How its files are read: texts without labels, or lines with their breaks."""
         return "texts" if self.lines else "running"
 
-    def space(self, examples: Iterable[Example]) -> Speech:
+    def space(self, examples: Iterable[Example]) -> LMVocabulary:
         """Learn the tokenizer, or read the one that was made before."""
         section = dict(self.tokenizer)
         if path := section.pop("path", ""):
             from weft.tokens.tokenizer import Tokenizer
 
-            return Speech(Tokenizer.load(Path(path)), lines=self.lines)
+            return LMVocabulary(Tokenizer.load(Path(path)), lines=self.lines)
         kind = registry.build("tokenizer", section)
-        return Speech(kind.train(example.text for example in examples), lines=self.lines)
+        return LMVocabulary(kind.train(example.text for example in examples), lines=self.lines)
 
-    def load_space(self, saved: dict[str, Any]) -> Speech:
+    def load_space(self, saved: dict[str, Any]) -> LMVocabulary:
         from weft.tokens.tokenizer import Tokenizer
 
         try:
             text = json.dumps(saved["tokenizer"], ensure_ascii=False)
-            return Speech(Tokenizer.from_json(text), lines=bool(saved["lines"]))
+            return LMVocabulary(Tokenizer.from_json(text), lines=bool(saved["lines"]))
         except (KeyError, TypeError) as error:
             raise UserError(f"The model's words are damaged: {error!r}. Train again.") from error
 
-    def target(self, example: Example, space: Speech) -> np.ndarray:
+    def target(self, example: Example, space: LMVocabulary) -> np.ndarray:
         """(2,) the words and characters of the text, which its cost is divided by."""
-        right = self.right(example)
+        right = self.find_reference(example)
         return np.array([right.words, right.characters], np.int64)
 
-    def right(self, example: Example) -> Size:
+    def find_reference(self, example: Example) -> TextSize:
         """How long the text is; a line break belongs to a running text."""
         if self.lines:
-            return size(example.text)
-        return Size(len(example.text.split()), len(example.text))
+            return count_text(example.text)
+        return TextSize(len(example.text.split()), len(example.text))
 
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target, batch.carried))
 
-    def answers(self, scores: Sequence[Found], space: Speech) -> list[Answer]:
+    def answers(self, scores: Sequence[Decoded], space: LMVocabulary) -> list[Answer]:
         """The perplexity of each text's tokens, which are judged one by one in `scores`."""
         return [_answer(found) for found in scores]
 
-    def predicted(self, scores: Sequence[Found], space: Speech) -> list[Cost]:
+    def predict_targets(self, scores: Sequence[Decoded], space: LMVocabulary) -> list[TextCost]:
         """What each text cost."""
         last = space.size[2] if self.lines else -1
         return [
-            cost(found.table[:, 0], np.log(found.chances[:, 0]), last, space.unknown)
+            sum_cost(found.table[:, 0], np.log(found.probs[:, 0]), last, space.unknown)
             for found in scores
         ]
 
-    def tune(self, scores: Any, targets: Any, space: Speech) -> Speech:
+    def tune(self, scores: Any, targets: Any, space: LMVocabulary) -> LMVocabulary:
         return space
 
-    def measure(self, space: Speech) -> "TextCosts":
-        return TextCosts(self.lines)
+    def build_metric(self, space: LMVocabulary) -> "LMMetric":
+        return LMMetric(self.lines)
 
 
-class TextCosts(Perplexity):
+class LMMetric(Perplexity):
     """Perplexity of texts whose length may also be given as rows of words and characters.
 
     `back` holds what the same texts cost a model that reads them from the end, where one does.
     """
 
-    back: "TextCosts | None" = None
+    backward: "LMMetric | None" = None
 
-    def add(self, predicted: Sequence[Cost], gold: Sequence[Any]) -> None:
+    def add(self, predicted: Sequence[TextCost], gold: Sequence[Any]) -> None:
         """Count texts: what each cost, and how long it is."""
-        super().add(predicted, [one if isinstance(one, Size) else Size(*one) for one in gold])
+        super().add(
+            predicted, [one if isinstance(one, TextSize) else TextSize(*one) for one in gold]
+        )
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         tokens, unknown = self.table()[:, [1, 5]].sum(0)
         if tokens and tokens == unknown:
             raise UserError(
@@ -215,21 +219,23 @@ class TextCosts(Perplexity):
                 "of another language, or is their case another? Measure on text like that of the "
                 "training."
             )
-        found = super().figures(resamples, seed, level)
-        if self.back is not None:
-            other = self.back.figures(resamples, seed, level)
+        found = super().compute(resamples, seed, level)
+        if self.backward is not None:
+            other = self.backward.compute(resamples, seed, level)
             found["backward_perplexity"] = other["perplexity"]
         return found
 
 
-def cost(ids: np.ndarray, logps: np.ndarray, last: int, stranger: int = UNKNOWN) -> Cost:
+def sum_cost(
+    ids: np.ndarray, log_probs: np.ndarray, eos_id: int, unknown_id: int = UNKNOWN_ID
+) -> TextCost:
     """What a text cost whose ids (T,) had these log-probabilities (T,); `last` ends texts.
 
     `stranger` is the id of all words that have none of their own.
     """
-    ends, unknown = ids == last, ids == stranger
-    nats = -logps.astype(np.float64)
-    return Cost(
+    ends, unknown = ids == eos_id, ids == unknown_id
+    nats = -log_probs.astype(np.float64)
+    return TextCost(
         nats=float(nats[~ends].sum()),
         tokens=int((~ends).sum()),
         end_nats=float(nats[ends].sum()),
@@ -239,8 +245,8 @@ def cost(ids: np.ndarray, logps: np.ndarray, last: int, stranger: int = UNKNOWN)
     )
 
 
-def _answer(found: Found) -> Answer:
-    chances = found.chances[:, 0]
+def _answer(found: Decoded) -> Answer:
+    chances = found.probs[:, 0]
     nats = -np.log(np.maximum(chances, 1e-300)).mean() if len(chances) else 0.0
-    value = float(np.exp(min(nats, LARGEST)))
+    value = float(np.exp(min(nats, MAX_NATS)))
     return Answer(value, value, scores=tuple(chances.tolist()))

@@ -14,8 +14,8 @@ import numpy as np
 
 from weft import registry
 from weft.errors import UserError
-from weft.metrics.bootstrap import ratio
-from weft.metrics.per_sentence import SentenceMeasure
+from weft.metrics.bootstrap import safe_divide
+from weft.metrics.per_sentence import SentenceMetric
 from weft.metrics.sentence_counts import Statistic
 from weft.registry import register
 from weft.tasks.task import Answer, Loss
@@ -25,16 +25,16 @@ from weft.text.line_source import SKIP_HINT
 if TYPE_CHECKING:
     from weft.batch import LabelledBatch
     from weft.batch.mlm_collator import Masking
-    from weft.tokens.special_tokens import Frame
+    from weft.tokens.special_tokens import SpecialTokens
     from weft.tokens.tokenizer import Tokenizer
 
-BLANK = re.compile(r"\[MASK\]|<mask>")
-LARGEST = 700.0  # nats a token: e to this is still a number
-SEED = 0  # of what is hidden where a model is measured: always the same
+MASK_PATTERN = re.compile(r"\[MASK\]|<mask>")
+MAX_NATS = 700.0  # nats a token: e to this is still a number
+EVALUATION_SEED = 0  # of what is hidden where a model is measured: always the same
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledMasks:
     """A text with blanks, and for each the words that fit best with their probabilities."""
 
     text: str
@@ -42,7 +42,7 @@ class Filled:
 
 
 @dataclass(frozen=True)
-class Judged:
+class MLMStats:
     """What a document cost: nats, number and right ones of its hidden tokens; the same of its rows,
     each asked whether its second segment follows the first."""
 
@@ -55,7 +55,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Lexicon:
+class MLMVocabulary:
     """What texts are written with, and whether the model is asked what follows."""
 
     tokenizer: "Tokenizer"
@@ -71,9 +71,9 @@ class Lexicon:
         return {"tokenizer": json.loads(self.tokenizer.to_json()), "next": self.follows}
 
 
-def check_blanks(text: str, where: str) -> str:
+def require_mask(text: str, where: str) -> str:
     """The text, or a UserError where it has words and no blank among them."""
-    if text.strip() and not BLANK.search(text):
+    if text.strip() and not MASK_PATTERN.search(text):
         others = f", or {SKIP_HINT}" if ":" in where else ""  # of a file
         raise UserError(
             f"{where}: there is nothing to fill in. Write [MASK] or <mask> in the place of a "
@@ -83,7 +83,7 @@ def check_blanks(text: str, where: str) -> str:
 
 
 @register("task", "masked")
-class Masked:
+class MaskedLM:
     """Hidden words of documents are filled in (Devlin et al. 2019); labels are not looked at.
 
     A row has `window` tokens, of the last `long_share` of the training `long_window`. Of its tokens
@@ -94,8 +94,8 @@ class Masked:
 
     head = "masked"
     metric = "perplexity"
-    tuned = False
-    manner = "documents"
+    has_threshold = False
+    read_mode = "documents"
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Masked:
         """The widest window that a model of it must read."""
         return max(self.window, self.long_window) if self.long_share else self.window
 
-    def space(self, examples: Iterable[Example]) -> Lexicon:
+    def space(self, examples: Iterable[Example]) -> MLMVocabulary:
         """Learn the tokenizer, or read the one that was made before."""
         section = dict(self.tokenizer)
         if path := section.pop("path", ""):
@@ -142,30 +142,32 @@ class Masked:
         texts = (line for example in examples for line in example.text.split("\n"))
         return self._with_mask(kind.train(texts), f"The tokenizer '{section['kind']}'")
 
-    def _with_mask(self, tokenizer: "Tokenizer", what: str) -> Lexicon:
+    def _with_mask(self, tokenizer: "Tokenizer", what: str) -> MLMVocabulary:
         if tokenizer.mask is None:
             raise UserError(
                 f"{what} has neither <mask> nor [MASK], which stands for hidden words. Use one "
                 "that has: wordpiece, bpe or unigram."
             )
-        return Lexicon(tokenizer, self.next)
+        return MLMVocabulary(tokenizer, self.next)
 
-    def given(self, one: str | Example, space: Lexicon, where: str) -> str:
+    def model_input(self, one: str | Example, space: MLMVocabulary, where: str) -> str:
         """The text with blanks that the engine is asked about."""
         if isinstance(one, str):
-            return check_blanks(one, where)
-        return check_blanks(one.text, one.where if one.file else where)
+            return require_mask(one, where)
+        return require_mask(one.text, one.where if one.file else where)
 
-    def load_space(self, saved: dict[str, Any]) -> Lexicon:
+    def load_space(self, saved: dict[str, Any]) -> MLMVocabulary:
         from weft.tokens.tokenizer import Tokenizer
 
         try:
             text = json.dumps(saved["tokenizer"], ensure_ascii=False)
-            return Lexicon(Tokenizer.from_json(text), bool(saved["next"]))
+            return MLMVocabulary(Tokenizer.from_json(text), bool(saved["next"]))
         except (KeyError, TypeError) as error:
             raise UserError(f"The model's words are damaged: {error!r}. Train again.") from error
 
-    def masking(self, space: Lexicon, frame: "Frame", phases: bool = True) -> "Masking":
+    def masking(
+        self, space: MLMVocabulary, frame: "SpecialTokens", phases: bool = True
+    ) -> "Masking":
         """What is hidden, and how; without `phases`, as a model is measured."""
         from weft.batch.mlm_collator import Masking
 
@@ -176,13 +178,13 @@ class Masked:
             self.long_share if phases else 0.0,
         )  # fmt: skip
 
-    def target(self, example: Example, space: Lexicon) -> int:
+    def target(self, example: Example, space: MLMVocabulary) -> int:
         return 0  # it is drawn anew whenever the document is read
 
-    def right(self, example: Example) -> None:
+    def find_reference(self, example: Example) -> None:
         """Nothing is known of a document beside its text."""
 
-    def asked(self, example: Example) -> str:
+    def golden_input(self, example: Example) -> str:
         """A short text of a document with a word left out, to see later if it is still filled in
         alike."""
         words = example.text.split("\n")[0].split()[:40]
@@ -193,25 +195,34 @@ class Masked:
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
-    def listen(self, engine: Any, texts: Iterable[str], space: Lexicon) -> Iterator[Judged]:
+    def score_texts(
+        self, engine: Any, texts: Iterable[str], space: MLMVocabulary
+    ) -> Iterator[MLMStats]:
         """What each document costs a model, with the same words hidden every time."""
         return engine.judged(texts, self, space)
 
-    def answers(self, scores: Sequence[Filled | Judged], space: Lexicon) -> list[Answer]:
+    def answers(
+        self, scores: Sequence[FilledMasks | MLMStats], space: MLMVocabulary
+    ) -> list[Answer]:
         """Blanks filled in; or of documents that were judged, their perplexities."""
-        return [_costs(one) if isinstance(one, Judged) else _filled(one) for one in scores]
+        return [
+            _perplexity_answer(one) if isinstance(one, MLMStats) else _fill_answer(one)
+            for one in scores
+        ]
 
-    def predicted(self, scores: Sequence[Judged], space: Lexicon) -> Sequence[Judged]:
+    def predict_targets(
+        self, scores: Sequence[MLMStats], space: MLMVocabulary
+    ) -> Sequence[MLMStats]:
         return scores
 
-    def tune(self, scores: Any, targets: Any, space: Lexicon) -> Lexicon:
+    def tune(self, scores: Any, targets: Any, space: MLMVocabulary) -> MLMVocabulary:
         return space
 
-    def measure(self, space: Lexicon) -> "Blanks":
-        return Blanks(space.follows)
+    def build_metric(self, space: MLMVocabulary) -> "MLMMetric":
+        return MLMMetric(space.follows)
 
 
-class Blanks(SentenceMeasure):
+class MLMMetric(SentenceMetric):
     """How well hidden tokens are filled in: perplexity of a token and accuracy; and, where that is
     asked, how well it is told what follows. The interval is over documents."""
 
@@ -219,32 +230,34 @@ class Blanks(SentenceMeasure):
         super().__init__(6, follows)
         self.follows = follows
 
-    def add(self, predicted: Sequence[Judged], gold: Any = None) -> None:
+    def add(self, predicted: Sequence[MLMStats], gold: Any = None) -> None:
         """Count documents that were judged."""
         for one in predicted:
             self.add_row([one.nats, one.hidden, one.right, one.next_nats, one.rows, one.next_right])
 
     def statistics(self) -> Mapping[str, Statistic]:
         found: dict[str, Statistic] = {
-            "perplexity": lambda sums: np.exp(np.minimum(ratio(sums[:, 0], sums[:, 1]), LARGEST)),
-            "accuracy": lambda sums: ratio(sums[:, 2], sums[:, 1]),
+            "perplexity": lambda sums: np.exp(
+                np.minimum(safe_divide(sums[:, 0], sums[:, 1]), MAX_NATS)
+            ),
+            "accuracy": lambda sums: safe_divide(sums[:, 2], sums[:, 1]),
         }
         if self.follows:
-            found["next_accuracy"] = lambda sums: ratio(sums[:, 5], sums[:, 4])
-            found["next_loss"] = lambda sums: ratio(sums[:, 3], sums[:, 4])
+            found["next_accuracy"] = lambda sums: safe_divide(sums[:, 5], sums[:, 4])
+            found["next_loss"] = lambda sums: safe_divide(sums[:, 3], sums[:, 4])
         return found
 
 
-def _costs(found: Judged) -> Answer:
+def _perplexity_answer(found: MLMStats) -> Answer:
     nats = found.nats / max(found.hidden, 1.0)
-    value = float(np.exp(min(nats, LARGEST)))
+    value = float(np.exp(min(nats, MAX_NATS)))
     return Answer(value, value)
 
 
-def _filled(found: Filled) -> Answer:
+def _fill_answer(found: FilledMasks) -> Answer:
     """The text with the best word in every blank; a piece of a word joins what is before it."""
     best = [words[0] for words in found.blanks]
-    parts = BLANK.split(found.text)
+    parts = MASK_PATTERN.split(found.text)
     value = parts[0]
     for (word, _), rest in zip(best, parts[1:], strict=True):
         value = value.rstrip() + word[2:] if word.startswith("##") else value + word

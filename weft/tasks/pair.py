@@ -8,10 +8,12 @@ from weft.text.example import Example, Tally
 from weft.text.line_source import SKIP_HINT
 from weft.text.pair_columns import NO_AGREEMENT
 
-FIX = "Name the two columns, --text A --text-pair B; in Python, give pairs: (text, text_pair)."
+PAIR_ADVICE = (
+    "Name the two columns, --text A --text-pair B; in Python, give pairs: (text, text_pair)."
+)
 
 
-class Two:
+class TextPairTask:
     """What tasks about two texts share."""
 
     pairs = True  # each example has two texts
@@ -19,7 +21,9 @@ class Two:
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The same, or a UserError where there is no second text."""
         if example.other is None:
-            raise UserError(f"{example.where}: no second text beside {example.text[:40]!r}. {FIX}")
+            raise UserError(
+                f"{example.where}: no second text beside {example.text[:40]!r}. {PAIR_ADVICE}"
+            )
         if not example.other.strip():
             raise UserError(
                 f"{example.where}: the second text is empty. Fill it in, remove the row, or "
@@ -29,7 +33,7 @@ class Two:
 
 
 @register("task", "pair-classify")
-class PairClassify(Two, Classify):
+class PairClassify(TextPairTask, Classify):
     """One label for two texts (inference, paraphrase), or several (`multi_label = true`)."""
 
     def __init__(
@@ -48,7 +52,7 @@ class PairClassify(Two, Classify):
 
 
 @register("task", "pair-score")
-class PairScore(Two, Regress):
+class PairScore(TextPairTask, Regress):
     """One number for two texts: how similar they are, in the user's unit."""
 
     def __init__(self, auxiliary: float = 0.0) -> None:
@@ -56,4 +60,4 @@ class PairScore(Two, Regress):
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The same, or a UserError where a text is missing or the label is no number."""
-        return Two.prepare(self, Regress.prepare(self, example, tally), tally)
+        return TextPairTask.prepare(self, Regress.prepare(self, example, tally), tally)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
-from weft.metrics import Regression
+from weft.metrics import RegressionMetric
 from weft.registry import register
-from weft.tasks.task import Answer, Labels, Loss, weight, with_words
+from weft.tasks.task import Answer, LabelCheck, Loss, add_auxiliary_loss, check_auxiliary
 from weft.text.example import Example, Tally
 from weft.text.line_source import SKIP_HINT
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Scale:
+class LabelScale:
     """Mean and (population) standard deviation of the training labels."""
 
     mean: float
@@ -44,24 +44,24 @@ class Regress:
 
     head = "linear"
     metric = "pearson"
-    tuned = False
+    has_threshold = False
 
     def __init__(self, auxiliary: float = 0.0) -> None:
-        self.auxiliary = weight(auxiliary)
+        self.auxiliary = check_auxiliary(auxiliary)
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The same, or a UserError where there is a label and it is no number."""
         if example.label not in (None, ""):
-            number(example)
+            parse_number(example)
         return example
 
-    def space(self, examples: Iterable[Example]) -> Scale:
+    def space(self, examples: Iterable[Example]) -> LabelScale:
         """Mean and deviation in one pass (Welford 1962)."""
-        seen = Labels("number")
+        seen = LabelCheck("number")
         count, mean, squares = 0, 0.0, 0.0
         for example in examples:
             if seen.count(example):
-                value = number(example)
+                value = parse_number(example)
                 count += 1
                 step = value - mean
                 mean += step / count
@@ -75,49 +75,49 @@ class Regress:
                 f"{seen.file}: every example has the label {mean:g}; there is nothing to learn. "
                 "Add examples with other numbers, or pass --label with another column."
             )
-        return Scale(mean, deviation)
+        return LabelScale(mean, deviation)
 
-    def load_space(self, saved: dict[str, Any]) -> Scale:
+    def load_space(self, saved: dict[str, Any]) -> LabelScale:
         try:
-            space = Scale(float(saved["mean"]), float(saved["deviation"]))
+            space = LabelScale(float(saved["mean"]), float(saved["deviation"]))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"The saved scale is damaged: {error!r}. Train again.") from error
         if not (math.isfinite(space.mean) and 0 < space.deviation < math.inf):
             raise UserError(f"The saved scale is damaged: {space}. Train again.")
         return space
 
-    def target(self, example: Example, space: Scale) -> float:
+    def target(self, example: Example, space: LabelScale) -> float:
         """The label in standard deviations from the mean."""
-        return (number(example) - space.mean) / space.deviation
+        return (parse_number(example) - space.mean) / space.deviation
 
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         """Sum of squared errors on the standardised scale; counted in texts."""
         given: Tensor = getattr(scores, "scores", scores)
         error = given.float().squeeze(-1) - batch.target.float()  # (n,)
-        return with_words(Loss(error.square().sum(), len(error)), scores, self.auxiliary)
+        return add_auxiliary_loss(Loss(error.square().sum(), len(error)), scores, self.auxiliary)
 
-    def answers(self, scores: np.ndarray, space: Scale) -> list[Answer]:
+    def answers(self, scores: np.ndarray, space: LabelScale) -> list[Answer]:
         """The number in the user's unit, as value and as score."""
-        values = self.predicted(scores, space) * space.deviation + space.mean
+        values = self.predict_targets(scores, space) * space.deviation + space.mean
         return [Answer(value, value) for value in values.tolist()]
 
-    def predicted(self, scores: np.ndarray, space: Scale) -> np.ndarray:
+    def predict_targets(self, scores: np.ndarray, space: LabelScale) -> np.ndarray:
         """Standardised numbers (n,), like the targets; the measure turns errors into the unit."""
         return np.asarray(scores, dtype=np.float64).reshape(len(scores))
 
-    def tune(self, scores: np.ndarray, targets: np.ndarray, space: Scale) -> Scale:
+    def tune(self, scores: np.ndarray, targets: np.ndarray, space: LabelScale) -> LabelScale:
         """Nothing is decided after training."""
         return space
 
-    def measure(self, space: Scale) -> Regression:
-        return Regression(unit=space.deviation)
+    def build_metric(self, space: LabelScale) -> RegressionMetric:
+        return RegressionMetric(unit=space.deviation)
 
 
-def number(example: Example) -> float:
+def parse_number(example: Example) -> float:
     """The label as a finite number; a UserError with file and line when it is none."""
     label = example.label
     if label is None or label == "":
-        raise Labels("number").missing(example)
+        raise LabelCheck("number").missing(example)
     try:
         value = float(label) if isinstance(label, (str, float)) else math.nan
     except ValueError:

@@ -12,10 +12,10 @@ import numpy as np
 from weft import registry
 from weft.errors import UserError
 from weft.registry import register
-from weft.tasks.annotation import Found
-from weft.tasks.target_vocabulary import Words as Words
-from weft.tasks.task import Answer, Labels, Loss
-from weft.tasks.text_metrics import MAIN, Right, TextMeasure, checked
+from weft.tasks.annotation import Decoded
+from weft.tasks.target_vocabulary import TargetVocabulary as TargetVocabulary
+from weft.tasks.task import Answer, LabelCheck, Loss
+from weft.tasks.text_metrics import MAIN_METRICS, GoldTexts, TextMetrics, check_name
 from weft.text.example import Example, GoldAnswers, Tally
 from weft.text.formats.parallel import sibling_endings
 from weft.text.formats.records import check_slots, delexicalise, linearise, mark_slot, read_record
@@ -39,7 +39,7 @@ class Seq2Seq:
     """
 
     head = "sequence"
-    tuned = False
+    has_threshold = False
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class Seq2Seq:
         self.copy, self.coverage = pointer, coverage
         self.record, self.hidden = record, tuple(delexicalise)
         self.references, self.grouped = references, grouped
-        self.measures = tuple(checked(name) for name in metrics)
+        self.measures = tuple(check_name(name) for name in metrics)
         self._check()
-        self.metric = MAIN[self.measures[0]]
+        self.metric = MAIN_METRICS[self.measures[0]]
 
     def _check(self) -> None:
         if self.coverage < 0:
@@ -88,7 +88,7 @@ class Seq2Seq:
         if self.hidden and not self.record:
             raise UserError("task.delexicalise names slots of records: set task.record = true.")
         if not self.measures:
-            raise UserError(f"task.metrics is empty. Known: {', '.join(MAIN)}.")
+            raise UserError(f"task.metrics is empty. Known: {', '.join(MAIN_METRICS)}.")
         for name in ("slots", "restaurants"):
             if name in self.measures and not self.record:
                 raise UserError(f"The measure '{name}' reads records: set task.record = true.")
@@ -99,9 +99,9 @@ class Seq2Seq:
         """The example with its record opened: slots and values, and one text of them."""
         if isinstance(example.label, GoldAnswers):  # wherever they stand, they are texts
             example = replace(example, label=example.label.texts or None)
-        return self._opened(example, example.where)
+        return self._parse_record(example, example.where)
 
-    def _opened(self, example: Example, where: str) -> Example:
+    def _parse_record(self, example: Example, where: str) -> Example:
         if not self.record or example.fields:
             return example
         record = read_record(example.text, where)
@@ -109,16 +109,16 @@ class Seq2Seq:
             example, text=linearise(record, self.hidden), fields=tuple(record.items())
         )  # fmt: skip
 
-    def given(self, one: str | Example, space: Words, where: str) -> str | Example:
+    def model_input(self, one: str | Example, space: TargetVocabulary, where: str) -> str | Example:
         """What the model is asked of a text; of a record, one whose slots it knows."""
         if not self.record:
             return one if isinstance(one, str) else one.text
         example = Example(one) if isinstance(one, str) else one
-        opened = self._opened(example, example.where if example.file else where)
+        opened = self._parse_record(example, example.where if example.file else where)
         check_slots(dict(opened.fields), space.slots, example.where if example.file else where)
         return opened
 
-    def together(self, examples: Iterable[Example]) -> Iterator[Example]:
+    def group_references(self, examples: Iterable[Example]) -> Iterator[Example]:
         """The examples to measure on: with `grouped`, equal sources as one with all their targets.
 
         All are held in memory then.
@@ -131,10 +131,10 @@ class Seq2Seq:
             key = example.fields or example.text  # hidden values are in the fields only
             first = found.setdefault(key, example)
             if first is not example and example.label is not None:
-                found[key] = replace(first, label=(*_texts(first), *_texts(example)))
+                found[key] = replace(first, label=(*_target_texts(first), *_target_texts(example)))
         yield from found.values()
 
-    def lessons(self, example: Example) -> Iterator[Example]:
+    def training_instances(self, example: Example) -> Iterator[Example]:
         """An example for each of the right answers that are learnt."""
         if not isinstance(example.label, tuple):
             yield example
@@ -142,10 +142,10 @@ class Seq2Seq:
         for text in example.label[: 1 if self.references == "first" else None]:
             yield replace(example, label=text)
 
-    def space(self, examples: Iterable[Example]) -> Words:
+    def space(self, examples: Iterable[Example]) -> TargetVocabulary:
         """Learn the tokenizer of the target, or of both sides, and the slots of records."""
         kind = registry.build("tokenizer", self.tokenizer)
-        watch = _Targets("target text")
+        watch = _TargetCheck("target text")
         slots: dict[str, None] = {}
 
         def texts() -> Iterator[str]:
@@ -153,11 +153,11 @@ class Seq2Seq:
                 record = dict(example.fields)
                 slots.update(dict.fromkeys(record))
                 if watch.count(example):
-                    for lesson in self.lessons(example):
-                        text = delexicalise(_said(lesson), record, self.hidden)
-                        yield Words.without_marks(text)
+                    for lesson in self.training_instances(example):
+                        text = delexicalise(_first_text(lesson), record, self.hidden)
+                        yield TargetVocabulary.without_marks(text)
                     if self.shared:
-                        yield Words.without_marks(example.text)
+                        yield TargetVocabulary.without_marks(example.text)
 
         try:
             made = kind.train(texts())
@@ -169,58 +169,58 @@ class Seq2Seq:
         check_slots(self.hidden, slots, "task.delexicalise")
         marked = tuple(slots) if self.shared else self.hidden
         made = made.with_words([mark_slot(slot) for slot in marked]) if marked else made
-        return Words(made, self.shared, self.copy, tuple(slots), self.hidden)
+        return TargetVocabulary(made, self.shared, self.copy, tuple(slots), self.hidden)
 
-    def load_space(self, saved: dict[str, Any]) -> Words:
-        return Words.from_json(saved)
+    def load_space(self, saved: dict[str, Any]) -> TargetVocabulary:
+        return TargetVocabulary.from_json(saved)
 
-    def target(self, example: Example, space: Words) -> np.ndarray:
+    def target(self, example: Example, space: TargetVocabulary) -> np.ndarray:
         """(T, 1) the ids of the answer and the one that ends it."""
         record = dict(example.fields)
         check_slots(record, space.slots, example.where)
-        text = delexicalise(_said(example), record, self.hidden)
-        return space.written(text, example.text)[:, None]
+        text = delexicalise(_first_text(example), record, self.hidden)
+        return space.encode(text, example.text)[:, None]
 
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         if self.copy:
             return Loss(*scores.pointer_loss(batch.target, self.coverage))
         return Loss(*scores.loss(batch.target, self.smoothing, self.sampling))
 
-    def answers(self, scores: Sequence[Found], space: Words) -> list[Answer]:
+    def answers(self, scores: Sequence[Decoded], space: TargetVocabulary) -> list[Answer]:
         """Each text with the mean probability of its words."""
         return [self._answer(found, space) for found in scores]
 
-    def _answer(self, found: Found, space: Words) -> Answer:
-        chances = tuple(found.chances.ravel().tolist())
+    def _answer(self, found: Decoded, space: TargetVocabulary) -> Answer:
+        chances = tuple(found.probs.ravel().tolist())
         text = space.text(found.table, found.words, found.fields)
-        pieces = (space.piece(int(i), found.words) for i in found.table.ravel())
+        pieces = (space.token_text(int(i), found.words) for i in found.table.ravel())
         tokens = tuple(zip(pieces, chances, strict=False))  # what ended it has a chance, no id
         return Answer(text, found.score, scores=chances, tokens=tokens)
 
-    def right(self, example: Example) -> Any:
+    def find_reference(self, example: Example) -> Any:
         """The answers that are right, as they stand in the file: no word of them is unknown."""
-        texts = _texts(example)
-        return Right(texts, dict(example.fields)) if self.record else texts
+        texts = _target_texts(example)
+        return GoldTexts(texts, dict(example.fields)) if self.record else texts
 
-    def unlabelled(self, example: Example) -> UserError:
+    def missing_target_error(self, example: Example) -> UserError:
         """What to say of a text without a target, which may stand in a file of its own."""
         return UserError(
             f"{example.where}: no target. Fill it in, or {SKIP_HINT}; where targets are in a file "
             f"beside it, name both, A,B, or pass --target with its ending "
-            f"({_ending(example.file)}); where they are a column, --label."
+            f"({_example_ending(example.file)}); where they are a column, --label."
         )
 
-    def predicted(self, scores: Sequence[Found], space: Words) -> list[str]:
+    def predict_targets(self, scores: Sequence[Decoded], space: TargetVocabulary) -> list[str]:
         return [space.text(found.table, found.words, found.fields) for found in scores]
 
-    def tune(self, scores: Any, targets: Any, space: Words) -> Words:
+    def tune(self, scores: Any, targets: Any, space: TargetVocabulary) -> TargetVocabulary:
         return space
 
-    def measure(self, space: Words) -> TextMeasure:
-        return TextMeasure(space, self.measures)
+    def build_metric(self, space: TargetVocabulary) -> TextMetrics:
+        return TextMetrics(space, self.measures)
 
 
-class _Targets(Labels):
+class _TargetCheck(LabelCheck):
     """Watches for examples without a target, which may stand in a file of their own."""
 
     def check(self) -> None:
@@ -229,22 +229,23 @@ class _Targets(Labels):
             return
         raise UserError(
             f"{self.file}: no text has a target. Pass --target with the ending of the file that "
-            f"holds them line by line ({_ending(self.file)}), or --label with the column that does."
+            f"holds them line by line ({_example_ending(self.file)}), or --label with the "
+            "column that does."
         )
 
 
-def _ending(file: str) -> str:
+def _example_ending(file: str) -> str:
     """An example of what --target may be."""
     others = sibling_endings(file)
     return f"'{others[0]}', for one" if others else "'de' for train.de beside train.en"
 
 
-def _said(example: Example) -> str:
+def _first_text(example: Example) -> str:
     """The right answer, the first of several."""
-    return _texts(example)[0]
+    return _target_texts(example)[0]
 
 
-def _texts(example: Example) -> tuple[str, ...]:
+def _target_texts(example: Example) -> tuple[str, ...]:
     """Every right answer."""
     label = example.label
     found = label if isinstance(label, tuple) else (label,)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError, unknown_name
-from weft.metrics.structure.chunks import Chunks
-from weft.metrics.structure.tags import Tagging, metric_name
-from weft.metrics.value import Figure
+from weft.metrics.structure.chunks import SpanF1
+from weft.metrics.structure.tags import TagAccuracy, metric_name
+from weft.metrics.value import MetricValue
 from weft.registry import register
-from weft.tasks.annotation import Found, Structure
-from weft.tasks.tag_vocabulary import TagSets, column, layers, named
+from weft.tasks.annotation import Annotation, Decoded
+from weft.tasks.tag_vocabulary import TagSpace, decode_tags, read_column, require_annotations
 from weft.tasks.task import Answer, Loss
 from weft.text.annotation import schemes
 from weft.text.annotation.spans import align_tags
@@ -26,16 +26,16 @@ from weft.tokens.pretokenizer import word_spans
 if TYPE_CHECKING:
     from weft.batch import LabelledBatch
 
-FIRST = 1000  # sentences whose tags say whether they mark spans
+INSPECTED_SENTENCES = 1000  # sentences whose tags say whether they mark spans
 
 
-def joined(parts: Sequence[Found]) -> Found:
+def join_parts(parts: Sequence[Decoded]) -> Decoded:
     """The stretches of one sentence as a whole."""
     if len(parts) == 1:
         return parts[0]
     tables = [part.table for part in parts] or [np.zeros((0, 1), np.int64)]
-    chances = [part.chances for part in parts] or [np.zeros((0, 1), np.float32)]
-    return Found(
+    chances = [part.probs for part in parts] or [np.zeros((0, 1), np.float32)]
+    return Decoded(
         np.concatenate(tables), np.concatenate(chances),
         tuple(word for part in parts for word in part.words),
         tuple(place for part in parts for place in part.places),
@@ -53,7 +53,7 @@ class Tag:
     """
 
     head = "tags"
-    tuned = False
+    has_threshold = False
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Tag:
         self.metric = "f1" if self.scheme else one if len(self.columns) < 2 else "all"
 
     @staticmethod
-    def settle(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """What the file says where the configuration does not: the column, and its scheme."""
-        first = list(islice(examples, FIRST))
+        first = list(islice(examples, INSPECTED_SENTENCES))
         if any(isinstance(e.label, CharSpans) for e in first):
             return {"columns": [TAG_COLUMN], "scheme": given.get("scheme") or "IOB2"}
         some = [e for e in first if isinstance(e.label, WordAnnotations)]
@@ -83,7 +83,7 @@ class Tag:
         columns = list(given.get("columns") or [some[0].label.main])
         out: dict[str, Any] = {"columns": columns}
         if "scheme" not in given:
-            rows = [column(e, columns[0]) for e in some]
+            rows = [read_column(e, columns[0]) for e in some]
             marks = {tag[:2] for tags in rows for tag in tags}
             spanned = "O" in marks and all(m == "O" or m[1:] == "-" for m in marks)
             try:
@@ -95,7 +95,7 @@ class Tag:
     def prepare(self, example: Example, tally: Tally) -> Example:
         """A text with spans as words with tags; spans that cut a word are widened and counted."""
         if not isinstance(example.label, CharSpans):
-            return self._checked(example, tally)
+            return self._check_scheme(example, tally)
         places = tuple(word_spans(example.text))
         found = align_tags(example.label.spans, places, scheme=self.scheme or "IOB2")
         for moved in found.moved:
@@ -108,10 +108,10 @@ class Tag:
             places=places,
         )
 
-    def _checked(self, example: Example, tally: Tally) -> Example:
+    def _check_scheme(self, example: Example, tally: Tally) -> Example:
         """The example itself; tags that its scheme does not allow are counted, or an error."""
         if self.scheme and isinstance(example.label, WordAnnotations):
-            fault = schemes.find_fault(column(example, self.columns[0]), self.scheme)
+            fault = schemes.find_fault(read_column(example, self.columns[0]), self.scheme)
             if fault and self.invalid == "error":
                 raise UserError(
                     f"{example.sentence}: word {fault[0] + 1}: {fault[1]} Mend it, or set "
@@ -121,38 +121,38 @@ class Tag:
                 tally.add("sentences with invalid tags repaired", example.where)
         return example
 
-    def space(self, examples: Iterable[Example]) -> TagSets:
+    def space(self, examples: Iterable[Example]) -> TagSpace:
         """The tags that occur in each column; of spans, every mark of every label."""
         names: tuple[str, ...] = self.columns
         seen: list[set[str]] = []
         where = "input"
         for example in examples:
             where = example.file or where
-            names = names or (layers(example).main,)
+            names = names or (require_annotations(example).main,)
             seen = seen or [set() for _ in names]
             for found, name in zip(seen, names, strict=True):
-                found.update(column(example, name))
+                found.update(read_column(example, name))
         if not seen or not any(seen):
             told = "there are no tagged words. Give CoNLL-U, column or span files."
             raise UserError(f"{where}: {told}")
         scheme = self.learn if self.scheme else ""
         if scheme:
-            seen[0] = _every_mark(seen[0], scheme)
-        return TagSets(names, tuple(tuple(sorted(tags)) for tags in seen), scheme)
+            seen[0] = _all_tags(seen[0], scheme)
+        return TagSpace(names, tuple(tuple(sorted(tags)) for tags in seen), scheme)
 
-    def load_space(self, saved: dict[str, Any]) -> TagSets:
-        return TagSets.from_json(saved)
+    def load_space(self, saved: dict[str, Any]) -> TagSpace:
+        return TagSpace.from_json(saved)
 
-    def target(self, example: Example, space: TagSets) -> np.ndarray:
+    def target(self, example: Example, space: TagSpace) -> np.ndarray:
         """(T, K) the numbers of the tags."""
         columns = self._columns(example, space)
         return np.array(
             [[space.number(k, tag) for tag in tags] for k, tags in enumerate(columns)], np.int64
         ).T
 
-    def _columns(self, example: Example, space: TagSets) -> list[tuple[str, ...]]:
+    def _columns(self, example: Example, space: TagSpace) -> list[tuple[str, ...]]:
         """The tags of an example as the model learns them."""
-        columns = [column(example, name) for name in space.names]
+        columns = [read_column(example, name) for name in space.names]
         if space.scheme:
             columns[0] = tuple(schemes.convert(columns[0], self.scheme, space.scheme, "repair"))
         return columns
@@ -160,14 +160,14 @@ class Tag:
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
-    def answers(self, scores: Sequence[Found], space: TagSets) -> list[Answer]:
+    def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
         """The tags of each text or, where they mark spans, the spans with their characters."""
         return [self._answer(found, space) for found in scores]
 
-    def _answer(self, found: Found, space: TagSets) -> Answer:
-        columns = named(found.table, space)
-        chances = tuple(found.chances.ravel().tolist())
-        seen = self._structure(found.words, found.places, columns, space.scheme)
+    def _answer(self, found: Decoded, space: TagSpace) -> Answer:
+        columns = decode_tags(found.table, space)
+        chances = tuple(found.probs.ravel().tolist())
+        seen = self._annotate(found.words, found.places, columns, space.scheme)
         value: tuple
         if not space.scheme:
             several = len(columns) > 1
@@ -180,51 +180,51 @@ class Tag:
         )
         return Answer(value, found.score, scores=chances, structure=seen)
 
-    def gold(self, example: Example, space: TagSets) -> Structure:
+    def gold(self, example: Example, space: TagSpace) -> Annotation:
         """What is right, as an answer would show it."""
         columns = self._columns(example, space)
-        return self._structure(
+        return self._annotate(
             example.words, example.places, columns, space.scheme, example.text
         )  # fmt: skip
 
-    def _structure(
+    def _annotate(
         self,
         words: tuple[str, ...],
         places: tuple[tuple[int, int], ...],
         columns: Sequence[tuple[str, ...]],
         scheme: str,
         text: str = "",
-    ) -> Structure:
+    ) -> Annotation:
         """Tags in the marks of the file."""
         if not scheme:
             tags = tuple(map(" ".join, zip(*columns, strict=True)))
-            return Structure("tags", words, places, text, tags)
+            return Annotation("tags", words, places, text, tags)
         found = schemes.tags_to_spans(columns[0], scheme, "repair")
         spans = tuple((places[i][0], places[j - 1][1], label) for label, i, j in found)
         tags = tuple(schemes.spans_to_tags(found, len(words), self.scheme))
-        return Structure("spans", words, places, text, tags, spans)
+        return Annotation("spans", words, places, text, tags, spans)
 
-    def predicted(self, scores: Sequence[Found], space: TagSets) -> list[np.ndarray]:
+    def predict_targets(self, scores: Sequence[Decoded], space: TagSpace) -> list[np.ndarray]:
         return [found.table for found in scores]
 
-    def tune(self, scores: Any, targets: Any, space: TagSets) -> TagSets:
+    def tune(self, scores: Any, targets: Any, space: TagSpace) -> TagSpace:
         return space
 
-    def measure(self, space: TagSets) -> "TagMeasure":
-        return TagMeasure(space)
+    def build_metric(self, space: TagSpace) -> "TagMetric":
+        return TagMetric(space)
 
 
-class TagMeasure:
+class TagMetric:
     """Words with the right tag, and the right spans where tags mark spans."""
 
-    def __init__(self, space: TagSets) -> None:
+    def __init__(self, space: TagSpace) -> None:
         self.space = space
-        self.tagging = Tagging(space.names)
-        self.chunks = Chunks()
+        self.tagging = TagAccuracy(space.names)
+        self.chunks = SpanF1()
 
     def add(self, predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]) -> None:
-        ours = [named(tags, self.space) for tags in predicted]
-        theirs = [named(tags, self.space) for tags in gold]
+        ours = [decode_tags(tags, self.space) for tags in predicted]
+        theirs = [decode_tags(tags, self.space) for tags in gold]
         self.tagging.add(ours, theirs)
         if self.space.scheme:
             said, true = (
@@ -233,7 +233,7 @@ class TagMeasure:
             )
             self.chunks.add(said, true)
 
-    def merge(self, other: "TagMeasure") -> None:
+    def merge(self, other: "TagMetric") -> None:
         self.tagging.merge(other.tagging)
         self.chunks.merge(other.chunks)
 
@@ -241,16 +241,16 @@ class TagMeasure:
     def n(self) -> int:
         return self.tagging.n
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
-        found = self.tagging.figures(resamples, seed, level)
+    ) -> dict[str, MetricValue]:
+        found = self.tagging.compute(resamples, seed, level)
         if self.space.scheme:
-            found = {**self.chunks.figures(resamples, seed, level), **found}
+            found = {**self.chunks.compute(resamples, seed, level), **found}
         return found
 
 
-def _every_mark(tags: Iterable[str], scheme: str) -> set[str]:
+def _all_tags(tags: Iterable[str], scheme: str) -> set[str]:
     """All tags that the scheme has for the labels of some tags."""
     labels = {label for mark, label in map(schemes.split_tag, tags) if mark != schemes.OUTSIDE}
     found = {schemes.OUTSIDE}

@@ -10,13 +10,13 @@ from weft.text.example import TAG_COLUMN, Example, WordAnnotations
 
 
 @dataclass(frozen=True)
-class TagSets:
+class TagSpace:
     """The tags of each column, in order, and the scheme of the first where it marks spans."""
 
     names: tuple[str, ...]
     entries: tuple[tuple[str, ...], ...]
     scheme: str = ""
-    beside: int = 0  # columns of numbers in the table that stand beside those of names
+    extra_columns: int = 0  # columns of numbers in the table that stand beside those of names
     # Tags that training never saw, met while measuring: wrong, but they keep their names.
     others: list[dict[str, int]] = field(default_factory=list, compare=False, repr=False)
 
@@ -26,7 +26,7 @@ class TagSets:
     @property
     def width(self) -> int:
         """Columns of the table that is the right answer."""
-        return len(self.names) + self.beside
+        return len(self.names) + self.extra_columns
 
     @property
     def size(self) -> tuple[tuple[tuple[str, ...], str], ...]:
@@ -65,7 +65,7 @@ class TagSets:
         }
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any], beside: int = 0) -> "TagSets":
+    def from_json(cls, saved: dict[str, Any], beside: int = 0) -> "TagSpace":
         """What `to_json` gave, or a UserError where it is damaged."""
         try:
             entries = tuple(tuple(map(str, labels)) for labels in saved["entries"])
@@ -74,16 +74,16 @@ class TagSets:
             raise UserError(f"The saved tags are damaged: {error!r}. Train again.") from error
 
 
-def layers(example: Example) -> WordAnnotations:
+def require_annotations(example: Example) -> WordAnnotations:
     """What the file says of each word, or a UserError."""
     if not isinstance(example.label, WordAnnotations):
         raise UserError(f"{example.where}: no tagged words. Give CoNLL-U, column or span files.")
     return example.label
 
 
-def column(example: Example, name: str) -> tuple[str, ...]:
+def read_column(example: Example, name: str) -> tuple[str, ...]:
     """One column of the words of an example, by name or by number, or a UserError."""
-    found = layers(example)
+    found = require_annotations(example)
     columns = found.columns
     if (
         name not in columns
@@ -97,7 +97,7 @@ def column(example: Example, name: str) -> tuple[str, ...]:
     return columns[name]
 
 
-def named(tags: np.ndarray, space: TagSets) -> list[tuple[str, ...]]:
+def decode_tags(tags: np.ndarray, space: TagSpace) -> list[tuple[str, ...]]:
     """The tags of a sentence column by column, by name; of no words there are none."""
     if not len(tags):
         return [()] * len(space.names)

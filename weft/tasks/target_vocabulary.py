@@ -20,7 +20,7 @@ _MARK = re.compile(rf"{SLOT_OPEN}[^{SLOT_CLOSE}]*{SLOT_CLOSE}")
 
 
 @dataclass(frozen=True)
-class Words:
+class TargetVocabulary:
     """The tokenizer of the target or of both sides, and what else may be written."""
 
     tokenizer: "Tokenizer"
@@ -43,14 +43,14 @@ class Words:
             size += token not in known
         return size, ends[0], ends[1]
 
-    def written(self, text: str, source: str = "") -> np.ndarray:
+    def encode(self, text: str, source: str = "") -> np.ndarray:
         """(T,) the ids of an answer and of its end; words of the source may be copied."""
         if not self.copies:
             (ids,) = self.tokenizer.ids([text])
         else:
             beyond = self.size[0]
-            ((_, strangers),) = self.tokenizer.extended([source], beyond)
-            ((tokens, _),) = self.tokenizer.extended([text], beyond, [strangers])
+            ((_, strangers),) = self.tokenizer.encode_with_oov([source], beyond)
+            ((tokens, _),) = self.tokenizer.encode_with_oov([text], beyond, [strangers])
             ids = tokens.ids
         return np.append(ids, self.size[2]).astype(np.int64)
 
@@ -63,10 +63,10 @@ class Words:
         """
         kept, last = ids.ravel().tolist(), self.size[2]
         kept = kept[: kept.index(last)] if last in kept else kept
-        size, others = len(self.tokenizer), self.strangers(copied, fields)
+        size, others = len(self.tokenizer), self.oov_words(copied, fields)
         return self.tokenizer.decode((i for i in kept if i < size or i in others), others).strip()
 
-    def strangers(
+    def oov_words(
         self, copied: Sequence[str] = (), fields: Sequence[tuple[str, str]] = ()
     ) -> dict[int, str]:
         """What some ids stand for in the answer to one source: words that only it has."""
@@ -74,7 +74,7 @@ class Words:
         space = self.tokenizer.space  # a value is a word of its own
         return others | {self._marks[s]: space + v for s, v in fields if s in self._marks}
 
-    def piece(self, token: int, copied: Sequence[str] = ()) -> str:
+    def token_text(self, token: int, copied: Sequence[str] = ()) -> str:
         """One token as it stands in a text; where sub-words mark spaces, with its space."""
         beyond, entries = self.size[0], self.tokenizer.vocabulary
         if token >= beyond:
@@ -100,7 +100,7 @@ class Words:
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> "Words":
+    def from_json(cls, saved: dict[str, Any]) -> "TargetVocabulary":
         """What `to_json` described."""
         from weft.tokens.tokenizer import Tokenizer
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from weft import registry
 from weft.errors import UserError
-from weft.metrics import Measure
-from weft.tasks.annotation import Structure
+from weft.metrics import Metric
+from weft.tasks.annotation import Annotation
 from weft.text.example import Example
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from weft.batch import LabelledBatch
 
-SHOWN = 100  # characters of a value in a repr
+MAX_REPR_CHARACTERS = 100  # characters of a value in a repr
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,20 @@ class Answer:
     parts: tuple = ()  # (start, end, weight) of each token, where the model attends
     coverage: float = 1.0  # below 1: some of the input was not read
     scores: tuple[float, ...] = ()  # one per label, in the order of the space
-    structure: Structure | None = None  # what there is to draw, where it is about the words
+    structure: Annotation | None = None  # what there is to draw, where it is about the words
     tokens: tuple[tuple[str, float], ...] = ()  # of an answer that was written, with their chances
     blanks: tuple[tuple[tuple[str, float], ...], ...] = ()  # of each, words that fit, with chances
 
     def __repr__(self) -> str:
         value = repr(self.value)
-        value = value if len(value) <= SHOWN else f"{value[: SHOWN - 1]}…"
+        value = (
+            value if len(value) <= MAX_REPR_CHARACTERS else f"{value[: MAX_REPR_CHARACTERS - 1]}…"
+        )
         part = f", coverage={self.coverage:.2f}" if self.coverage < 1 else ""
         return f"Answer({value}, score={self.score:.4g}{part})"
 
 
-class Space(Protocol):
+class LabelSpace(Protocol):
     """The answers a task can give, learned from the training labels: classes, or a scale."""
 
     @property
@@ -68,12 +70,12 @@ class Task(Protocol):
 
     head: str  # the head that answers it unless the config names another
     metric: str  # the figure that early stopping and the leaderboard look at
-    tuned: bool  # whether `tune` has anything to decide
+    has_threshold: bool  # whether `tune` has anything to decide
 
-    def space(self, examples: Iterable[Example]) -> Space:
+    def space(self, examples: Iterable[Example]) -> LabelSpace:
         """Learn the answer space in one pass over the training examples."""
 
-    def load_space(self, saved: dict[str, Any]) -> Space: ...
+    def load_space(self, saved: dict[str, Any]) -> LabelSpace: ...
 
     def target(self, example: Example, space: Any) -> np.ndarray | int | float:
         """The right answer as numbers; a UserError with file and line where the space lacks it."""
@@ -82,29 +84,29 @@ class Task(Protocol):
 
     def answers(self, scores: Any, space: Any) -> list[Answer]: ...
 
-    def predicted(self, scores: Any, space: Any) -> Any:
+    def predict_targets(self, scores: Any, space: Any) -> Any:
         """The answers as numbers of the same kind as `target`, for the measure."""
 
-    def tune(self, scores: Any, targets: Any, space: Any) -> Space:
+    def tune(self, scores: Any, targets: Any, space: Any) -> LabelSpace:
         """Fit what is decided after training (a threshold) on held-out scores."""
 
-    def measure(self, space: Any) -> Measure: ...
+    def build_metric(self, space: Any) -> Metric: ...
 
 
-def built(config: Mapping[str, Any], **settled: Any) -> Task:
+def build_task(config: Mapping[str, Any], **settled: Any) -> Task:
     """The task of a configuration, with what the file has settled."""
     tokenizer = config.get("target") or config.get("tokenizer", {})
     return registry.build("task", {**config["task"], **settled}, tokenizer=tokenizer)
 
 
-def weight(auxiliary: float) -> float:
+def check_auxiliary(auxiliary: float) -> float:
     """How much of the loss of foretelling words is added, checked."""
     if not 0 <= auxiliary < math.inf:
         raise UserError(f"task.auxiliary is a weight, 0 or more; got {auxiliary}.")
     return auxiliary
 
 
-def with_words(own: Loss, scores: Any, auxiliary: float) -> Loss:
+def add_auxiliary_loss(own: Loss, scores: Any, auxiliary: float) -> Loss:
     """The loss of an answer and, of a language model in training, so much of that of its words.
 
     L = L_task + λ L_words, the latter of a token on average (Radford et al. 2018).
@@ -114,7 +116,7 @@ def with_words(own: Loss, scores: Any, auxiliary: float) -> Loss:
     return Loss(own.total + auxiliary * scores.nats().sum(), own.count)
 
 
-class Labels:
+class LabelCheck:
     """Watches for examples without a label while an answer space is learned."""
 
     def __init__(self, wanted: str) -> None:
@@ -150,8 +152,8 @@ class Labels:
         )
 
 
-def figures(task: Task, space: Any, scores: Any, targets: Any) -> dict[str, float]:
+def compute_metrics(task: Task, space: Any, scores: Any, targets: Any) -> dict[str, float]:
     """Return every figure of held-out scores, what is tuned on them included, without intervals."""
-    measure = task.measure(space)
-    measure.add(task.predicted(scores, task.tune(scores, targets, space)), targets)
-    return {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+    measure = task.build_metric(space)
+    measure.add(task.predict_targets(scores, task.tune(scores, targets, space)), targets)
+    return {name: figure.value for name, figure in measure.compute(resamples=0).items()}

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from weft.errors import unknown_name
-from weft.metrics.generation.slots import Rules, SlotErrors
-from weft.metrics.per_sentence import SentenceMeasure, Together
-from weft.metrics.value import Figure
-from weft.tasks.target_vocabulary import Words
+from weft.metrics.generation.slots import SlotErrors, SlotRules
+from weft.metrics.per_sentence import CombinedMetric, SentenceMetric
+from weft.metrics.value import MetricValue
+from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.formats.records import Record
 
 # The figure that early stopping looks at when a measure comes first.
-MAIN = {
+MAIN_METRICS = {
     "bleu": "bleu",
     "bleu-lower": "bleu_lower",
     "bleu-tokenised": "bleu_tokenised",
@@ -30,17 +30,17 @@ MAIN = {
 
 
 @dataclass(frozen=True)
-class Right:
+class GoldTexts:
     """What is right for one source: texts, and the record that they should say."""
 
     texts: tuple[str, ...]
     record: Record
 
 
-class RecordErrors(SlotErrors):
+class RecordSlotErrors(SlotErrors):
     """Slot errors by rules that know the names of every record that was measured."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: SlotRules) -> None:
         super().__init__(rules)
         self.pairs: list[tuple[str, Record]] = []
 
@@ -48,7 +48,7 @@ class RecordErrors(SlotErrors):
         """Keep texts, each with the record that it should say."""
         self.pairs.extend(zip(predicted, gold, strict=True))
 
-    def merge(self, other: "RecordErrors") -> None:
+    def merge(self, other: "RecordSlotErrors") -> None:
         self.pairs.extend(other.pairs)
 
     @property
@@ -61,63 +61,65 @@ class RecordErrors(SlotErrors):
         return np.array(whole.rows, dtype=float).reshape(-1, self.width)
 
 
-class TextMeasure:
+class TextMetrics:
     """Answers against texts, by several measures at once."""
 
-    def __init__(self, space: Words, names: Sequence[str] = ("bleu", "chrf", "exact")) -> None:
+    def __init__(
+        self, space: TargetVocabulary, names: Sequence[str] = ("bleu", "chrf", "exact")
+    ) -> None:
         self.space = space
-        self.measures = [_MADE[checked(name)]() for name in names]
-        self.figures_of = Together(*self.measures)
+        self.metrics = [_BUILDERS[check_name(name)]() for name in names]
+        self.combined = CombinedMetric(*self.metrics)
 
     def add(self, predicted: Sequence[str], gold: Sequence[Any]) -> None:
         """Count answers against texts, lists of them, records, or tables of ids."""
-        right = [_right(one, self.space) for one in gold]
+        right = [_as_gold(one, self.space) for one in gold]
         texts = [one.texts for one in right]
-        for each in self.measures:
-            known = [one.record for one in right] if isinstance(each, RecordErrors) else texts
+        for each in self.metrics:
+            known = [one.record for one in right] if isinstance(each, RecordSlotErrors) else texts
             each.add(list(predicted), known)
 
-    def merge(self, other: "TextMeasure") -> None:
-        self.figures_of.merge(other.figures_of)
+    def merge(self, other: "TextMetrics") -> None:
+        self.combined.merge(other.combined)
 
     @property
     def n(self) -> int:
-        return self.figures_of.n
+        return self.combined.n
 
     @property
     def signatures(self) -> list[str]:
         """What others need to repeat the figures, where a measure has such a line."""
-        found = (getattr(each, "signature", "") for each in self.measures)
+        found = (getattr(each, "signature", "") for each in self.metrics)
         return [line for line in found if line]
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
-        return self.figures_of.figures(resamples, seed, level)
+    ) -> dict[str, MetricValue]:
+        return self.combined.compute(resamples, seed, level)
 
 
-def checked(name: str) -> str:
+def check_name(name: str) -> str:
     """The name itself, when it is a measure."""
-    if name not in MAIN:
-        raise unknown_name("measure", name, MAIN, "task.metrics")
+    if name not in MAIN_METRICS:
+        raise unknown_name("measure", name, MAIN_METRICS, "task.metrics")
     return name
 
 
-def _right(one: Any, space: Words) -> Right:
-    if isinstance(one, Right):
+def _as_gold(one: Any, space: TargetVocabulary) -> GoldTexts:
+    if isinstance(one, GoldTexts):
         return one
     texts = (one,) if isinstance(one, str) else one
-    return Right(texts if isinstance(texts, tuple) else (space.text(texts),), {})
+    return GoldTexts(texts if isinstance(texts, tuple) else (space.text(texts),), {})
 
 
-def _bleu(lowercase: bool = False, tokenize: str = "13a", name: str = "bleu") -> SentenceMeasure:
+def _bleu(lowercase: bool = False, tokenize: str = "13a", name: str = "bleu") -> SentenceMetric:
     from weft.metrics.generation.text_overlap import Bleu
 
     return Bleu(lowercase, tokenize, name)
 
 
-def _of(module: str, kind: str) -> Callable[[], SentenceMeasure]:
-    def made() -> SentenceMeasure:
+def _lazy(module: str, kind: str) -> Callable[[], SentenceMetric]:
+    def made() -> SentenceMetric:
         from importlib import import_module
 
         return getattr(import_module(f"weft.metrics.generation.{module}"), kind)()
@@ -125,22 +127,22 @@ def _of(module: str, kind: str) -> Callable[[], SentenceMeasure]:
     return made
 
 
-def _restaurants() -> SentenceMeasure:
+def _restaurants() -> SentenceMetric:
     from weft.metrics.generation.e2e_slots import RULES
 
-    return RecordErrors(RULES)
+    return RecordSlotErrors(RULES)
 
 
-_MADE: dict[str, Callable[[], SentenceMeasure]] = {
+_BUILDERS: dict[str, Callable[[], SentenceMetric]] = {
     "bleu": _bleu,
     "bleu-lower": lambda: _bleu(True, name="bleu_lower"),
     "bleu-tokenised": lambda: _bleu(True, "none", "bleu_tokenised"),
-    "chrf": _of("text_overlap", "Chrf"),
-    "rouge": _of("rouge", "Rouge"),
-    "exact": _of("text_overlap", "ExactMatch"),
-    "nist": _of("nist", "Nist"),
-    "rouge-l": _of("coco", "CaptionRouge"),
-    "cider": _of("coco", "Cider"),
-    "slots": lambda: RecordErrors(Rules()),
+    "chrf": _lazy("text_overlap", "Chrf"),
+    "rouge": _lazy("rouge", "Rouge"),
+    "exact": _lazy("text_overlap", "ExactMatch"),
+    "nist": _lazy("nist", "Nist"),
+    "rouge-l": _lazy("coco", "CocoRouge"),
+    "cider": _lazy("coco", "Cider"),
+    "slots": lambda: RecordSlotErrors(SlotRules()),
     "restaurants": _restaurants,
 }

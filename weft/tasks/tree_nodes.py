@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError
-from weft.metrics.structure.tree_nodes import NONE, UNSEEN, NodeLabels
-from weft.metrics.value import Figure
+from weft.metrics.structure.tree_nodes import NO_LABEL, UNSEEN_LABEL, NodeAccuracy
+from weft.metrics.value import MetricValue
 from weft.registry import register
-from weft.tasks.annotation import Found, Structure
-from weft.tasks.tag_vocabulary import TagSets
+from weft.tasks.annotation import Annotation, Decoded
+from weft.tasks.tag_vocabulary import TagSpace
 from weft.tasks.task import Answer, Loss
 from weft.text.annotation.trees import Tree
 from weft.text.example import Example, Tally
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @register("task", "nodes")
-class Nodes:
+class TreeNodes:
     """A label at every node of given trees, such as (3 (2 The) (4 good)); the root's is the text's.
 
     Labels that are whole numbers are a scale; of an odd number of them the middle one is neutral,
@@ -33,7 +33,7 @@ class Nodes:
 
     head = "nodes"
     metric = "root"
-    tuned = False
+    has_threshold = False
 
     def prepare(self, example: Example, tally: Tally) -> Example:
         """The example with its tree made binary, and the words of it."""
@@ -47,114 +47,116 @@ class Nodes:
             )
         return binarise_example(example)
 
-    def space(self, examples: Iterable[Example]) -> TagSets:
+    def space(self, examples: Iterable[Example]) -> TagSpace:
         seen: set[str] = set()
         for example in examples:
-            seen.update(_flat(example).labels)
+            seen.update(_flatten(example).labels)
         seen.discard("")
         if len(seen) < 2:
             found = f"the only label is {seen.pop()!r}" if seen else "no node has a label"
             raise UserError(f"{found}. Write labels into the trees: (3 (2 The) (4 good)).")
         whole = all(parse_integer(label.removeprefix("-")) is not None for label in seen)
         names = sorted(seen, key=int) if whole else sorted(seen)
-        return TagSets(("label",), (tuple(names),), beside=1)
+        return TagSpace(("label",), (tuple(names),), extra_columns=1)
 
-    def load_space(self, saved: dict[str, Any]) -> TagSets:
-        return TagSets.from_json(saved, beside=1)
+    def load_space(self, saved: dict[str, Any]) -> TagSpace:
+        return TagSpace.from_json(saved, beside=1)
 
-    def target(self, example: Example, space: TagSets) -> np.ndarray:
+    def target(self, example: Example, space: TagSpace) -> np.ndarray:
         """(T, 2) the number of each node's label, -1 where it has none, and its parent."""
-        flat = _flat(example)
+        flat = _flatten(example)
         index = space.index[0]
-        labels = [index.get(label, UNSEEN) if label else NONE for label in flat.labels]
+        labels = [index.get(label, UNSEEN_LABEL) if label else NO_LABEL for label in flat.labels]
         return np.stack([np.array(labels, np.int64), flat.parents], axis=1)
 
     def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
-    def answers(self, scores: Sequence[Found], space: TagSets) -> list[Answer]:
+    def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
         """The label of each root; those of the other nodes are in the structure."""
         return [self._answer(found, space) for found in scores]
 
-    def _answer(self, found: Found, space: TagSets) -> Answer:
+    def _answer(self, found: Decoded, space: TagSpace) -> Answer:
         if found.tree is None:
-            return Answer("", 0.0, structure=Structure("nodes", ()))
+            return Answer("", 0.0, structure=Annotation("nodes", ()))
         names = [space.name(0, int(number)) for number in found.table[:, 0]]
-        leaning = _leaning(found.chances)
-        tree, scores = _labelled(found.tree, names, leaning)
-        top = found.chances[-1]
+        leaning = _expected_position(found.probs)
+        tree, scores = _label_tree(found.tree, names, leaning)
+        top = found.probs[-1]
         return Answer(
             names[-1], float(top.max()), scores=tuple(top.tolist()),
-            structure=Structure("nodes", found.words, found.places, tree=tree, scores=scores),
+            structure=Annotation("nodes", found.words, found.places, tree=tree, scores=scores),
         )  # fmt: skip
 
-    def gold(self, example: Example, space: TagSets) -> Structure:
+    def gold(self, example: Example, space: TagSpace) -> Annotation:
         """What is right, as an answer would show it."""
-        return Structure(
+        return Annotation(
             "nodes", example.words, example.places, example.text, tree=example.tree
         )  # fmt: skip
 
-    def predicted(self, scores: Sequence[Found], space: TagSets) -> list[np.ndarray]:
+    def predict_targets(self, scores: Sequence[Decoded], space: TagSpace) -> list[np.ndarray]:
         """(T, 2) the label of each node, and whether it leans to the upper side of the scale."""
-        return [np.stack([found.table[:, 0], _above(found.chances)], axis=1) for found in scores]
+        return [
+            np.stack([found.table[:, 0], _is_positive(found.probs)], axis=1) for found in scores
+        ]
 
-    def tune(self, scores: Any, targets: Any, space: TagSets) -> TagSets:
+    def tune(self, scores: Any, targets: Any, space: TagSpace) -> TagSpace:
         return space
 
-    def measure(self, space: TagSets) -> "NodeMeasure":
-        return NodeMeasure(space)
+    def build_metric(self, space: TagSpace) -> "NodeMetric":
+        return NodeMetric(space)
 
 
-class NodeMeasure:
+class NodeMetric:
     """Right labels at the root and at all nodes."""
 
-    def __init__(self, space: TagSets) -> None:
-        self.counts = NodeLabels(len(space.entries[0]), neutral(space))
+    def __init__(self, space: TagSpace) -> None:
+        self.counts = NodeAccuracy(len(space.entries[0]), find_neutral(space))
 
     def add(self, predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]) -> None:
         for ours, theirs in zip(predicted, gold, strict=True):
             said, positive = ours[None, :, 0], ours[None, :, 1] > 0
             self.counts.add(said, theirs[None, :, 0], theirs[None, :, 1], positive)
 
-    def merge(self, other: "NodeMeasure") -> None:
+    def merge(self, other: "NodeMetric") -> None:
         self.counts.merge(other.counts)
 
     @property
     def n(self) -> int:
         return self.counts.n
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
-        return self.counts.figures(resamples, seed, level)
+    ) -> dict[str, MetricValue]:
+        return self.counts.compute(resamples, seed, level)
 
 
-def neutral(space: TagSets) -> int | None:
+def find_neutral(space: TagSpace) -> int | None:
     """The middle of a scale of whole numbers, where it has one."""
     labels = space.entries[0]
     scale = all(parse_integer(label.removeprefix("-")) is not None for label in labels)
     return len(labels) // 2 if scale and len(labels) % 2 and len(labels) > 2 else None
 
 
-def _leaning(chances: np.ndarray) -> np.ndarray:
+def _expected_position(chances: np.ndarray) -> np.ndarray:
     """(T,) from -1 to 1: where on the scale each node is expected."""
     return chances @ np.linspace(-1, 1, chances.shape[1])
 
 
-def _above(chances: np.ndarray) -> np.ndarray:
+def _is_positive(chances: np.ndarray) -> np.ndarray:
     """(T,) whether the labels above the middle are more probable than those below."""
     half = chances.shape[1] // 2
     return chances[:, -half:].sum(1) > chances[:, :half].sum(1)
 
 
-def _flat(example: Example) -> Any:
+def _flatten(example: Example) -> Any:
     from weft.batch.trees import flatten_tree
 
     assert example.tree is not None, "prepared examples have one"
     return flatten_tree(example.tree)
 
 
-def _labelled(
+def _label_tree(
     tree: Tree, names: Sequence[str], scores: np.ndarray
 ) -> tuple[Tree, tuple[float, ...]]:
     """The tree with these labels, given children first, and the scores parents first."""

@@ -2,7 +2,7 @@
 
 from weft.tokens.offsets import Tokens
 from weft.tokens.tokenizer import Tokenizer
-from weft.tokens.truncate import Policy, coverage, cut
+from weft.tokens.truncate import Policy, coverage, split_windows
 from weft.tokens.vocabulary import BOS, CLS, EOS, MASK, PAD, SEP, SPECIALS, UNK, Vocabulary
 
 __all__ = [
@@ -19,5 +19,5 @@ __all__ = [
     "Tokens",
     "Vocabulary",
     "coverage",
-    "cut",
+    "split_windows",
 ]

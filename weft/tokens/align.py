@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Range(NamedTuple):
+class TokenRange(NamedTuple):
     """Tokens `first` up to but not including `last`; exact when they cover no other characters."""
 
     first: int
@@ -16,11 +16,11 @@ class Range(NamedTuple):
     exact: bool
 
 
-def words_of(subwords: np.ndarray, words: np.ndarray) -> np.ndarray:
+def align_to_words(subwords: np.ndarray, words: np.ndarray) -> np.ndarray:
     """For each sub-word the word it shares most characters with, or -1; the first one on a tie."""
     out = np.full(len(subwords), -1, dtype=np.int32)
     for i, (start, end) in enumerate(subwords.tolist()):
-        first, last = _touching(words, start, end)
+        first, last = _overlapping(words, start, end)
         if first < last:
             near = words[first:last]
             shared = np.minimum(near[:, 1], end) - np.maximum(near[:, 0], start)
@@ -30,23 +30,23 @@ def words_of(subwords: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 def token_at(spans: np.ndarray, position: int) -> int:
     """The first token that covers the character at `position`, or -1 where none does."""
-    first, last = _touching(spans, position, position + 1)
+    first, last = _overlapping(spans, position, position + 1)
     return first if first < last else -1
 
 
-def tokens_in(spans: np.ndarray, start: int, end: int) -> Range:
+def tokens_in(spans: np.ndarray, start: int, end: int) -> TokenRange:
     """The smallest range of tokens that covers every character of [start, end) tokens cover.
 
     Where no token touches the span the range is empty, and never exact.
     """
-    first, last = _touching(spans, start, end)
+    first, last = _overlapping(spans, start, end)
     if first >= last:
-        return Range(first, first, False)
+        return TokenRange(first, first, False)
     low, high = int(spans[first:last, 0].min()), int(spans[first:last, 1].max())
-    return Range(first, last, (low, high) == (start, end))
+    return TokenRange(first, last, (low, high) == (start, end))
 
 
-def _touching(spans: np.ndarray, start: int, end: int) -> tuple[int, int]:
+def _overlapping(spans: np.ndarray, start: int, end: int) -> tuple[int, int]:
     """The range of tokens with at least one character inside [start, end)."""
     if not len(spans) or start >= end:
         return 0, 0

@@ -14,8 +14,10 @@ import numpy as np
 if TYPE_CHECKING:
     import tokenizers
 
-SPACE = "▁"  # how BPE and Unigram pieces write the space before a word
-TOGETHER = 2**20  # characters that are looked at together, about 50 bytes of memory each
+SPACE_MARK = "▁"  # how BPE and Unigram pieces write the space before a word
+MAX_BATCH_CHARACTERS = (
+    2**20
+)  # characters that are looked at together, about 50 bytes of memory each
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Tokens:
         return len(self.ids)
 
 
-def aligned(
+def align_tokens(
     texts: Sequence[str], encoded: Sequence["tokenizers.Encoding"], mark: int | None
 ) -> list[Tokens]:
     """The tokens of each text; `mark` is the id of "▁" alone, where there is one.
@@ -45,7 +47,7 @@ def aligned(
     """
     rest, out = iter(encoded), []
     for some in _groups(texts):
-        out += _together(some, list(islice(rest, len(some))), mark)
+        out += _align_batch(some, list(islice(rest, len(some))), mark)
     return out
 
 
@@ -54,7 +56,7 @@ def _groups(texts: Sequence[str]) -> Iterator[list[str]]:
     group: list[str] = []
     size = 0
     for text in texts:
-        if group and size + len(text) > TOGETHER:
+        if group and size + len(text) > MAX_BATCH_CHARACTERS:
             yield group
             group, size = [], 0
         group.append(text)
@@ -63,7 +65,7 @@ def _groups(texts: Sequence[str]) -> Iterator[list[str]]:
         yield group
 
 
-def _together(
+def _align_batch(
     texts: list[str], encoded: list["tokenizers.Encoding"], mark: int | None
 ) -> list[Tokens]:
     counts = np.array([len(one) for one in encoded])
@@ -73,28 +75,28 @@ def _together(
     pairs = chain.from_iterable(one.offsets for one in encoded)
     spans = np.fromiter(chain.from_iterable(pairs), np.int64, 2 * total).reshape(-1, 2)
     if mark is not None:
-        _take_back(texts, ids, spans, (after_each - counts)[counts > 0], counts, mark)
+        _empty_added_marks(texts, ids, spans, (after_each - counts)[counts > 0], counts, mark)
     owner = np.repeat(np.arange(len(texts)), counts)  # (n,) whose text it is
     sizes = np.array([len(text) + 1 for text in texts])
     first = (sizes.cumsum() - sizes)[owner]  # (n,) where that text begins among all
-    space = _whitespace("\n".join(texts) + "\n")
-    after = _next_solid(space)
+    space = _is_whitespace("\n".join(texts) + "\n")
+    after = _next_nonspace(space)
     starts, ends = (spans + first[:, None]).T
     solid = after[starts] < ends
     starts = np.where(solid, after[starts], starts)  # "▁word" does not own the space before it
     foreign = np.array([not text.isascii() for text in texts])
     if foreign.any():
-        ends = np.where(solid & foreign[owner], _closed(starts, ends, space), ends)
+        ends = np.where(solid & foreign[owner], _extend_ends(starts, ends, space), ends)
     spans = np.stack([starts - first, ends - first], axis=1).astype(np.int32)
     words = np.where(solid, words, -1)
-    words[solid] = _numbered(words[solid], owner[solid], len(texts))
+    words[solid] = _number_words(words[solid], owner[solid], len(texts))
     words = words.astype(np.int32)
     cuts = after_each[:-1]
     parts = zip(*(np.split(x, cuts) for x in (ids, spans, words)), strict=True)
     return [Tokens(*part) for part in parts]
 
 
-def _take_back(
+def _empty_added_marks(
     texts: list[str], ids: np.ndarray, spans: np.ndarray, firsts: np.ndarray, counts: np.ndarray,
     mark: int,
 ) -> None:  # fmt: skip
@@ -104,11 +106,11 @@ def _take_back(
         if ids[token] == mark:
             begin = spans[token, 0]
             letter = texts[owner][begin]
-            if letter != SPACE and not letter.isspace():
+            if letter != SPACE_MARK and not letter.isspace():
                 spans[token, 1] = begin
 
 
-def _numbered(words: np.ndarray, owner: np.ndarray, texts: int) -> np.ndarray:
+def _number_words(words: np.ndarray, owner: np.ndarray, texts: int) -> np.ndarray:
     """The words of each text counted from 0, without those that are only whitespace."""
     wide = int(words.max(initial=0)) + 1
     kinds, numbers = np.unique(owner * wide + words, return_inverse=True)
@@ -116,7 +118,7 @@ def _numbered(words: np.ndarray, owner: np.ndarray, texts: int) -> np.ndarray:
 
 
 @cache
-def _table() -> np.ndarray:
+def _whitespace_table() -> np.ndarray:
     """Of each character, whether it is whitespace; the last stands for all that come after."""
     last = 0x3000  # the last that is
     return np.array(
@@ -124,22 +126,22 @@ def _table() -> np.ndarray:
     )
 
 
-def _whitespace(text: str) -> np.ndarray:
+def _is_whitespace(text: str) -> np.ndarray:
     """Where the text is whitespace, (length,)."""
     if text.isascii():
-        return _table()[np.frombuffer(text.encode("ascii"), dtype=np.uint8)]
+        return _whitespace_table()[np.frombuffer(text.encode("ascii"), dtype=np.uint8)]
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    table = _table()
+    table = _whitespace_table()
     return table[np.minimum(codes, len(table) - 1)]
 
 
-def _next_solid(space: np.ndarray) -> np.ndarray:
+def _next_nonspace(space: np.ndarray) -> np.ndarray:
     """For each position the first one at or after it that is not whitespace, (length + 1,)."""
     here = np.where(space, len(space), np.arange(len(space)))
     return np.append(np.minimum.accumulate(here[::-1])[::-1], len(space))
 
 
-def _closed(starts: np.ndarray, ends: np.ndarray, space: np.ndarray) -> np.ndarray:
+def _extend_ends(starts: np.ndarray, ends: np.ndarray, space: np.ndarray) -> np.ndarray:
     """Ends moved over characters that normalising merged or removed.
 
     The library gives "e" + accent, composed into "é", the span of the "e" alone.

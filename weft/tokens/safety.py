@@ -14,12 +14,17 @@ from typing import Any
 from weft import jsonio
 from weft.errors import UserError
 
-GROWTH = 128  # times that a text may grow; the longest entry of SentencePiece's NFKC is 33 bytes
-LONGEST_WORD = 10_000  # characters of a word that is cut into pieces
-LONGEST_MARK = 100  # characters of what marks a piece inside a word
-SPARSE, SPARE = 4, 65_536  # ids: so many times the entries, and some more, may go unused
-LOOPS = 2  # repetitions, one behind the other, that an expression may go back into
-MANY = 10  # from so many on a bounded repetition counts as one without bound
+MAX_GROWTH = (
+    128  # times that a text may grow; the longest entry of SentencePiece's NFKC is 33 bytes
+)
+MAX_WORD_CHARACTERS = 10_000  # characters of a word that is cut into pieces
+MAX_AFFIX_CHARACTERS = 100  # characters of what marks a piece inside a word
+MAX_IDS_PER_ENTRY, SPARE_IDS = (
+    4,
+    65_536,
+)  # ids: so many times the entries, and some more, may go unused
+MAX_LOOPS = 2  # repetitions, one behind the other, that an expression may go back into
+UNBOUNDED = 10  # from so many on a bounded repetition counts as one without bound
 
 
 def check(text: str, where: str) -> None:
@@ -35,16 +40,16 @@ def check(text: str, where: str) -> None:
             "Make one with 'weft tokens train'."
         )
     for pattern in _patterns(found):
-        if reason := backtracks(pattern):
+        if reason := find_backtracking(pattern):
             raise UserError(
                 f"{where}: the regular expression {pattern[:60]!r} {reason}, so that a text could "
                 "take hours. Weft does not load such a tokenizer."
             )
     for part in ("normalizer", "decoder"):
-        if _growth(found.get(part)) > GROWTH:
+        if _growth(found.get(part)) > MAX_GROWTH:
             raise UserError(
-                f"{where}: the {part} makes a text more than {GROWTH} times as long. Weft does not "
-                "load such a tokenizer."
+                f"{where}: the {part} makes a text more than {MAX_GROWTH} times as long. Weft does "
+                "not load such a tokenizer."
             )
     _check_model(found["model"], where)
     _check_all_ids(found, where)
@@ -52,14 +57,15 @@ def check(text: str, where: str) -> None:
 
 def _check_model(model: dict[str, Any], where: str) -> None:
     longest = model.get("max_input_chars_per_word")
-    if isinstance(longest, int) and longest > LONGEST_WORD:
+    if isinstance(longest, int) and longest > MAX_WORD_CHARACTERS:
         raise UserError(
-            f"{where}: max_input_chars_per_word is {longest:,}; {LONGEST_WORD:,} at most are read."
+            f"{where}: max_input_chars_per_word is {longest:,}; "
+            f"{MAX_WORD_CHARACTERS:,} at most are read."
         )
     for name in ("continuing_subword_prefix", "end_of_word_suffix"):
         mark = model.get(name)
-        if isinstance(mark, str) and len(mark) > LONGEST_MARK:
-            told = f"{len(mark):,} characters; {LONGEST_MARK} at most are read"
+        if isinstance(mark, str) and len(mark) > MAX_AFFIX_CHARACTERS:
+            told = f"{len(mark):,} characters; {MAX_AFFIX_CHARACTERS} at most are read"
             raise UserError(f"{where}: {name} has {told}.")
 
 
@@ -78,7 +84,7 @@ def _check_all_ids(found: dict[str, Any], where: str) -> None:
 def check_ids(ids: Iterable[Any], entries: int, where: str) -> None:
     """Refuse ids far beyond the number of entries: each id up to the largest has a place."""
     largest = max((i for i in ids if isinstance(i, int)), default=0)
-    if largest > SPARSE * entries + SPARE:
+    if largest > MAX_IDS_PER_ENTRY * entries + SPARE_IDS:
         raise UserError(
             f"{where}: the id {largest:,} in a vocabulary of {entries:,} entries. The file is "
             "damaged, or not meant for a model."
@@ -146,7 +152,7 @@ class _Group:
         return max(self.loops, self.most)
 
 
-def backtracks(pattern: str) -> str:
+def find_backtracking(pattern: str) -> str:
     """Return why an expression can take more than a low power of a text's length; '' if not.
 
     Possessive repetitions and atomic groups never go back, and count for nothing. Every other
@@ -165,7 +171,7 @@ def backtracks(pattern: str) -> str:
             at = _class_end(pattern, at)
             before = _Group()
         elif sign == "(":
-            group, length = _opened(pattern, at)
+            group, length = _open_group(pattern, at)
             if group is None:
                 return "uses a construct that is not read"
             stack.append(group)
@@ -183,20 +189,20 @@ def backtracks(pattern: str) -> str:
         elif (many := _quantifier(pattern, at)) is not None:
             most, length, possessive = many
             if not possessive and before is not None:
-                if most >= MANY and before.varies:
+                if most >= UNBOUNDED and before.varies:
                     return "repeats what itself repeats or chooses"
-                top.loops += most >= MANY
+                top.loops += most >= UNBOUNDED
                 top.varies = True
                 before = _Group(varies=True)
             at += length
         else:
             at, before = at + 1, _Group()
-        if stack[-1].loops > LOOPS:
-            return f"has more than {LOOPS} repetitions behind each other"
+        if stack[-1].loops > MAX_LOOPS:
+            return f"has more than {MAX_LOOPS} repetitions behind each other"
     return ""
 
 
-def _opened(pattern: str, at: int) -> tuple[_Group | None, int]:
+def _open_group(pattern: str, at: int) -> tuple[_Group | None, int]:
     """The group that opens here and the length of its opening; None for what is not read."""
     rest = pattern[at : at + 4]
     if not rest.startswith("(?"):
@@ -217,7 +223,7 @@ def _quantifier(pattern: str, at: int) -> tuple[int, int, bool] | None:
     sign = pattern[at]
     if sign in "*+?":
         more = pattern[at + 1 : at + 2]
-        most = 1 if sign == "?" else MANY
+        most = 1 if sign == "?" else UNBOUNDED
         return most, 1 + (more in ("?", "+") and more != ""), more == "+"
     end = pattern.find("}", at)
     if sign != "{" or end < 0:
@@ -227,10 +233,10 @@ def _quantifier(pattern: str, at: int) -> tuple[int, int, bool] | None:
         return None
     if not low and not high:
         return None
-    most = MANY if (comma and not high) else min(int((high or low)[:9]), 10**9)
+    most = UNBOUNDED if (comma and not high) else min(int((high or low)[:9]), 10**9)
     fixed = not comma
     lazy = pattern[end + 1 : end + 2] == "?"
-    return (1 if fixed and most < MANY else most), end + 1 - at + lazy, False
+    return (1 if fixed and most < UNBOUNDED else most), end + 1 - at + lazy, False
 
 
 def _escape_end(pattern: str, at: int) -> int:

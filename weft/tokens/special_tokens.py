@@ -6,7 +6,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Frame:
+class SpecialTokens:
     """Ids that are no part of any text; of a second text `between` and its `after` are put.
 
     With `each`, both texts have a frame of their own, and nothing is between them.
@@ -17,12 +17,12 @@ class Frame:
     between: tuple[int, ...] = ()
     each: bool = False
 
-    def room(self, pair: bool = False) -> int:
+    def num_added(self, pair: bool = False) -> int:
         """How many ids it adds to a text, or to two that share it."""
         own = len(self.before) + len(self.after)
         return own + (len(self.between) if pair and not self.each else 0)
 
-    def put(self, first: np.ndarray, second: np.ndarray | None = None) -> tuple[np.ndarray, int]:
+    def wrap(self, first: np.ndarray, second: np.ndarray | None = None) -> tuple[np.ndarray, int]:
         """The ids with everything around them, and the step where the second text begins.
 
         The second text begins behind what stands between the two; with it, `after` comes once.
@@ -35,8 +35,8 @@ class Frame:
 
     def spans(self, first: np.ndarray, second: np.ndarray | None = None) -> np.ndarray:
         """The places of the same ids: those of the frame are empty, at the beginning."""
-        middle = [] if second is None else [*map(_empty, self._middle()), second]
-        parts = [_empty(self.before), first, *middle, _empty(self.after)]
+        middle = [] if second is None else [*map(_empty_spans, self._middle()), second]
+        parts = [_empty_spans(self.before), first, *middle, _empty_spans(self.after)]
         return np.concatenate(parts).astype(np.int32)
 
     def _middle(self) -> list[tuple[int, ...]]:
@@ -44,8 +44,8 @@ class Frame:
         return [self.after, self.before] if self.each else [self.between, ()]
 
 
-BARE = Frame()
+NO_SPECIAL_TOKENS = SpecialTokens()
 
 
-def _empty(ids: tuple[int, ...]) -> np.ndarray:
+def _empty_spans(ids: tuple[int, ...]) -> np.ndarray:
     return np.zeros((len(ids), 2), np.int32)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from weft.tokens.tokenizer import NOBODY, Tokenizer
+from weft.tokens.tokenizer import NO_OOV_WORDS, Tokenizer
 
-BROKEN = "\ufffd"  # what stands for bytes that make no character, or not yet
+REPLACEMENT = "\ufffd"  # what stands for bytes that make no character, or not yet
 
 
-class Spelling:
+class StreamingDecoder:
     """Gives the text that each new token adds to those before it.
 
     Some tokens end inside a character, and a space may belong to the token after it: only what
@@ -18,35 +18,37 @@ class Spelling:
         self,
         tokenizer: Tokenizer,
         before: Iterable[int] = (),
-        spaced: bool = False,
-        strangers: Mapping[int, str] = NOBODY,
+        strip_space: bool = False,
+        oov_words: Mapping[int, str] = NO_OOV_WORDS,
     ) -> None:
-        self.tokenizer, self.strangers = tokenizer, strangers
-        self.spaced = spaced  # what stands before needs no space, though its tokens may have none
+        self.tokenizer, self.oov_words = tokenizer, oov_words
+        self.strip_space = (
+            strip_space  # what stands before needs no space, though its tokens may have none
+        )
         self.ids = list(before)  # from the last token that began a piece of text
-        self.said = len(self.ids)  # of these, how many have been given
+        self.num_emitted = len(self.ids)  # of these, how many have been given
 
     def add(self, id: int) -> str:
         """The text that is whole with one more token; "" while a character is not."""
-        if id >= len(self.tokenizer) and id not in self.strangers:
+        if id >= len(self.tokenizer) and id not in self.oov_words:
             return ""  # a mark that the tokenizer does not have
         self.ids.append(id)
-        return self._fresh(last=False)
+        return self._emit(last=False)
 
     def rest(self) -> str:
         """What was held back, when nothing more comes."""
-        return self._fresh(last=True)
+        return self._emit(last=True)
 
-    def _fresh(self, last: bool) -> str:
+    def _emit(self, last: bool) -> str:
         # A few tokens before are spelled too: what joins a token to the last one depends on it.
-        before = self.tokenizer.decode(self.ids[: self.said], self.strangers)
-        text = self.tokenizer.decode(self.ids, self.strangers)
-        if not last and (text.endswith(BROKEN) or len(text) <= len(before)):
+        before = self.tokenizer.decode(self.ids[: self.num_emitted], self.oov_words)
+        text = self.tokenizer.decode(self.ids, self.oov_words)
+        if not last and (text.endswith(REPLACEMENT) or len(text) <= len(before)):
             return ""
-        self.ids = self.ids[self.said :] if self.said < len(self.ids) else self.ids
-        self.said = len(self.ids)
+        self.ids = self.ids[self.num_emitted :] if self.num_emitted < len(self.ids) else self.ids
+        self.num_emitted = len(self.ids)
         fresh = text[len(before) :]
-        if fresh and self.spaced:
-            self.spaced = False
+        if fresh and self.strip_space:
+            self.strip_space = False
             return fresh if before[-1:].isspace() else fresh.lstrip(" ")
         return fresh

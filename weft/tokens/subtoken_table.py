@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 
-def with_pieces(ids: np.ndarray, pieces: Sequence[Sequence[int]], width: int) -> np.ndarray:
+def append_subtokens(ids: np.ndarray, pieces: Sequence[Sequence[int]], width: int) -> np.ndarray:
     """(N, 1 + width) the id of each token, then its pieces, then zeros."""
     out = np.zeros((len(ids), 1 + width), np.int32)
     out[:, 0] = ids

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from weft.registry import register
 from weft.tokens import word_pattern
-from weft.tokens.offsets import SPACE
+from weft.tokens.offsets import SPACE_MARK
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import SPECIALS, UNK
-from weft.tokens.word import Form, check_size, normalise, nothing_to_learn, readable
+from weft.tokens.word import Form, check_size, clean_texts, empty_corpus_error, normalise
 
 if TYPE_CHECKING:
     import tokenizers
     from tokenizers.normalizers import Normalizer
     from tokenizers.pre_tokenizers import PreTokenizer
 
-_LEAST = 4 * len(SPECIALS)  # sizes below this leave no room beside the special tokens
+_MIN_SIZE = 4 * len(SPECIALS)  # sizes below this leave no room beside the special tokens
 
 
 @register("tokenizer", "bpe")
@@ -41,7 +41,7 @@ class BPE:
         minimum: int = 2,
         normalise: Form = "nfc",
     ):
-        check_size("bpe", size, minimum, 256 + _LEAST if byte_level else _LEAST)
+        check_size("bpe", size, minimum, 256 + _MIN_SIZE if byte_level else _MIN_SIZE)
         self.size = size
         self.lowercase = lowercase
         self.byte_level = byte_level
@@ -62,7 +62,7 @@ class BPE:
         else:
             _mark_spaces(raw, self.normalise, self.lowercase)
             letters = []
-        entries, merges = _merges(raw, texts, self.size, self.minimum, letters, "bpe")
+        entries, merges = _train_merges(raw, texts, self.size, self.minimum, letters, "bpe")
         vocabulary = {entry: i for i, entry in enumerate([*SPECIALS, *entries])}
         raw.model = models.BPE(vocabulary, merges, unk_token=UNK)
         return Tokenizer(raw)
@@ -81,7 +81,7 @@ class WordPiece:
         minimum: int = 2,
         normalise: Form = "nfc",
     ):
-        check_size("wordpiece", size, minimum, _LEAST)
+        check_size("wordpiece", size, minimum, _MIN_SIZE)
         self.size = size
         self.lowercase = lowercase
         self.minimum = minimum
@@ -99,13 +99,13 @@ class WordPiece:
         raw = tokenizers.Tokenizer(models.BPE())
         normalise(raw, self.normalise, self.lowercase)
         words = _split_words()
-        mark = pre_tokenizers.Metaspace(SPACE, prepend_scheme="always", split=False)
+        mark = pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="always", split=False)
         raw.pre_tokenizer = pre_tokenizers.Sequence([words, mark])
         # A letter at the front of a word is learned twice, marked and not, and written once.
         letters = self.size // 8
         size = self.size + letters
-        pieces, _ = _merges(raw, texts, size, self.minimum, [], "wordpiece", letters)
-        entries = list(dict.fromkeys([*SPECIALS, *_continued(pieces)]))[: self.size]
+        pieces, _ = _train_merges(raw, texts, size, self.minimum, [], "wordpiece", letters)
+        entries = list(dict.fromkeys([*SPECIALS, *_as_wordpieces(pieces)]))[: self.size]
         raw.pre_tokenizer = words
         raw.decoder = decoders.WordPiece(prefix="##", cleanup=True)
         raw.model = models.WordPiece(
@@ -121,7 +121,7 @@ class Unigram:
     """Unigram pieces (Kudo 2018): the likeliest cut of a word under independent pieces."""
 
     def __init__(self, size: int = 8000, lowercase: bool = False, normalise: Form = "nfkc"):
-        check_size("unigram", size, 1, _LEAST)
+        check_size("unigram", size, 1, _MIN_SIZE)
         self.size = size
         self.lowercase = lowercase
         self.normalise: Form = normalise
@@ -131,7 +131,7 @@ class Unigram:
         import tokenizers
         from tokenizers import models
 
-        from weft.tokens.unigram_trainer import learn
+        from weft.tokens.unigram_trainer import train_unigram
 
         raw = tokenizers.Tokenizer(models.Unigram())
         _mark_spaces(raw, self.normalise, self.lowercase)
@@ -141,9 +141,9 @@ class Unigram:
             for letter in word:
                 letters[letter] += count
         if not letters:
-            raise nothing_to_learn("unigram")
+            raise empty_corpus_error("unigram")
         size = self.size - len(SPECIALS)
-        pieces = learn(counts, _most_frequent(letters, letters, self.size // 4), size)
+        pieces = train_unigram(counts, _most_frequent(letters, letters, self.size // 4), size)
         special = [(name, 0.0) for name in SPECIALS]
         raw.model = models.Unigram([*special, *pieces], unk_id=SPECIALS.index(UNK))
         return Tokenizer(raw)
@@ -157,21 +157,23 @@ def _mark_spaces(raw: "tokenizers.Tokenizer", form: Form, lowercase: bool) -> No
     normalise(raw, form, lowercase, False, spaces, normalizers.Strip())
     raw.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Metaspace(SPACE, prepend_scheme="always", split=False),
-            pre_tokenizers.Split(Regex(f"{SPACE}?(?:{word_pattern.words()})"), "isolated"),
+            pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="always", split=False),
+            pre_tokenizers.Split(
+                Regex(f"{SPACE_MARK}?(?:{word_pattern.word_regex()})"), "isolated"
+            ),
         ]
     )
-    raw.decoder = decoders.Metaspace(SPACE, prepend_scheme="always")
+    raw.decoder = decoders.Metaspace(SPACE_MARK, prepend_scheme="always")
 
 
 def _split_words() -> "PreTokenizer":
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split
 
-    return Split(Regex(word_pattern.words()), "removed", invert=True)
+    return Split(Regex(word_pattern.word_regex()), "removed", invert=True)
 
 
-def _merges(
+def _train_merges(
     raw: "tokenizers.Tokenizer",
     texts: Iterable[str],
     size: int,
@@ -195,14 +197,14 @@ def _merges(
         special_tokens=[],
         show_progress=False,
     )
-    raw.train_from_iterator(_counted(readable(texts), counts), trainer)
+    raw.train_from_iterator(_count_characters(clean_texts(texts), counts), trainer)
     if not any(not character.isspace() for character in counts):
-        raise nothing_to_learn(kind)
+        raise empty_corpus_error(kind)
     model = json.loads(raw.to_str())["model"]
     if not letters:
         seen = [piece for piece in model["vocab"] if len(piece) == 1]
-        counts = _normalised(counts, raw.normalizer)
-        counts[SPACE] = sum(counts.values())  # never among the rare ones
+        counts = _normalise_counts(counts, raw.normalizer)
+        counts[SPACE_MARK] = sum(counts.values())  # never among the rare ones
         letters = _most_frequent(seen, counts, most or size // 4)
     entries, merges = dict.fromkeys(sorted(letters)), []
     for left, right in model["merges"]:
@@ -214,25 +216,25 @@ def _merges(
     return list(entries), merges
 
 
-def _continued(pieces: list[str]) -> Iterator[str]:
+def _as_wordpieces(pieces: list[str]) -> Iterator[str]:
     """Pieces of marked words as WordPiece writes them."""
-    joining = word_pattern.joining([piece for piece in pieces if len(piece) == 1])
+    joining = word_pattern.word_internal_characters([piece for piece in pieces if len(piece) == 1])
     for piece in pieces:
-        if len(piece) == 1 and piece != SPACE:
+        if len(piece) == 1 and piece != SPACE_MARK:
             yield piece
             if piece in joining:
                 yield "##" + piece
         elif len(piece) > 1:
-            yield piece[1:] if piece.startswith(SPACE) else "##" + piece
+            yield piece[1:] if piece.startswith(SPACE_MARK) else "##" + piece
 
 
-def _counted(texts: Iterable[str], counts: Counter[str]) -> Iterator[str]:
+def _count_characters(texts: Iterable[str], counts: Counter[str]) -> Iterator[str]:
     for text in texts:
         counts.update(text)
         yield text
 
 
-def _normalised(counts: Counter[str], normaliser: "Normalizer") -> Counter[str]:
+def _normalise_counts(counts: Counter[str], normaliser: "Normalizer") -> Counter[str]:
     """Counts of raw characters as counts of what each becomes when normalised alone."""
     out: Counter[str] = Counter()
     for character, count in counts.items():
@@ -249,7 +251,7 @@ def _count_words(
     texts: Iterable[str], normaliser: "Normalizer", splitter: "PreTokenizer"
 ) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for text in readable(texts):
+    for text in clean_texts(texts):
         clean = normaliser.normalize_str(text)
         if clean:
             counts.update([word for word, _ in splitter.pre_tokenize_str(clean)])

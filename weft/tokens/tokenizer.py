@@ -12,14 +12,14 @@ import numpy as np
 from weft.errors import UserError
 from weft.storage import write_text
 from weft.tokens import safety
-from weft.tokens.offsets import SPACE, Tokens, aligned
+from weft.tokens.offsets import SPACE_MARK, Tokens, align_tokens
 from weft.tokens.vocabulary import MASK, SPECIALS, UNK
 
 if TYPE_CHECKING:
     import tokenizers
 
-SPACED = "Ġ"  # how byte-level pieces write it
-NOBODY: Mapping[int, str] = {}
+BYTE_LEVEL_SPACE = "Ġ"  # how byte-level pieces write it
+NO_OOV_WORDS: Mapping[int, str] = {}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -38,26 +38,28 @@ class Tokenizer:
 
     def tokens(self, texts: Sequence[str]) -> list[Tokens]:
         """The ids of each text with the characters and the word each one stands for."""
-        return aligned(texts, self._encode(texts, fast=False), self._raw.token_to_id(SPACE))
+        return align_tokens(
+            texts, self._encode(texts, fast=False), self._raw.token_to_id(SPACE_MARK)
+        )
 
-    def of_words(self, words: Sequence[str]) -> np.ndarray:
+    def encode_words(self, words: Sequence[str]) -> np.ndarray:
         """One id a word, given as a word: of one that is cut further, that of its first piece."""
-        return np.array([pieces[0] for pieces in self.pieces_of(words)], dtype=np.int32)
+        return np.array([pieces[0] for pieces in self.encode_subtokens(words)], dtype=np.int32)
 
-    def pieces_of(self, words: Sequence[str]) -> list[list[int]]:
+    def encode_subtokens(self, words: Sequence[str]) -> list[list[int]]:
         """The ids that each word is cut into, at least one; not for changing.
 
         A tokenizer that tells a word in the middle of a text by the space before it is given one.
         """
-        known = self._known
+        known = self._subtoken_cache
         new = [word for word in dict.fromkeys(words) if word not in known]
-        given = [f" {word}" for word in new] if self.spaced else new
+        given = [f" {word}" for word in new] if self.marks_leading_space else new
         for word, one in zip(new, self._encode(given, fast=True), strict=True):
             known[word] = one.ids or [self.unknown]
         return [known[word] for word in words]
 
     @cached_property
-    def _known(self) -> dict[str, list[int]]:
+    def _subtoken_cache(self) -> dict[str, list[int]]:
         """The ids of words that were asked for."""
         return {}
 
@@ -88,13 +90,13 @@ class Tokenizer:
     @cached_property
     def ordinary(self) -> np.ndarray:
         """The ids that texts are written with: neither special ones nor UNK."""
-        special = {*self._silent, self.unknown}
+        special = {*self._skipped_ids, self.unknown}
         return np.array([i for i, e in enumerate(self.vocabulary) if e and i not in special])
 
     @cached_property
-    def spaced(self) -> bool:
+    def marks_leading_space(self) -> bool:
         """Whether pieces hold the space before a word, as those of GPT-2 do."""
-        return SPACED in self._raw.get_vocab(with_added_tokens=True)
+        return BYTE_LEVEL_SPACE in self._raw.get_vocab(with_added_tokens=True)
 
     def strings(self, texts: Sequence[str]) -> list[list[str]]:
         """The surface of each token as it stands in the text."""
@@ -103,26 +105,29 @@ class Tokenizer:
             for text, tokens in zip(texts, self.tokens(texts), strict=True)
         ]
 
-    def decode(self, ids: Iterable[int], strangers: Mapping[int, str] = NOBODY) -> str:
+    def decode(self, ids: Iterable[int], oov_words: Mapping[int, str] = NO_OOV_WORDS) -> str:
         """The text that the ids spell, without special tokens but with "<unk>" where it stood.
 
         `strangers` are words with ids beyond the vocabulary: those that were copied from a source.
         """
         wanted = [int(i) for i in ids]
         for i in wanted:
-            if not 0 <= i < len(self) and i not in strangers:
+            if not 0 <= i < len(self) and i not in oov_words:
                 raise UserError(
                     f"Id {i} is not in this tokenizer; its ids go from 0 to {len(self) - 1}."
                 )
-        shown = [i for i in wanted if i not in self._silent]
-        if not any(i in strangers for i in shown):
+        shown = [i for i in wanted if i not in self._skipped_ids]
+        if not any(i in oov_words for i in shown):
             return self._raw.decode(shown)
-        tokens = [strangers[i] if i in strangers else self.vocabulary[i] for i in shown]
+        tokens = [oov_words[i] if i in oov_words else self.vocabulary[i] for i in shown]
         decoder = self._raw.decoder
         return " ".join(tokens) if decoder is None else decoder.decode(tokens)
 
-    def extended(
-        self, texts: Sequence[str], beyond: int, known: Sequence[Sequence[str]] | None = None
+    def encode_with_oov(
+        self,
+        texts: Sequence[str],
+        extended_vocab_start: int,
+        oov_words: Sequence[Sequence[str]] | None = None,
     ) -> list[tuple[Tokens, tuple[str, ...]]]:
         """The tokens of each text with its strangers, the words that are not in the vocabulary.
 
@@ -133,24 +138,24 @@ class Tokenizer:
         out = []
         for i, (text, tokens) in enumerate(zip(texts, self.tokens(texts), strict=True)):
             ids = tokens.ids.copy()
-            own = {word: n for n, word in enumerate(known[i])} if known is not None else {}
+            own = {word: n for n, word in enumerate(oov_words[i])} if oov_words is not None else {}
             for place in np.flatnonzero(ids == unknown).tolist():
                 start, end = tokens.spans[place].tolist()
-                word = self._normalised(text[start:end])
-                if known is None:
+                word = self._normalise(text[start:end])
+                if oov_words is None:
                     own.setdefault(word, len(own))
-                ids[place] = beyond + own[word] if word in own else unknown
+                ids[place] = extended_vocab_start + own[word] if word in own else unknown
             out.append((replace(tokens, ids=ids), tuple(own)))
         return out
 
-    def _normalised(self, word: str) -> str:
+    def _normalise(self, word: str) -> str:
         normalizer = self._raw.normalizer
-        return word if normalizer is None else normalizer.normalize_str(whole(word))
+        return word if normalizer is None else normalizer.normalize_str(replace_surrogates(word))
 
     @cached_property
     def space(self) -> str:
         """The sign that pieces begin a word with, or nothing where decoding puts the spaces."""
-        return SPACE if any(entry.startswith(SPACE) for entry in self.vocabulary) else ""
+        return SPACE_MARK if any(entry.startswith(SPACE_MARK) for entry in self.vocabulary) else ""
 
     def with_words(self, words: Sequence[str]) -> "Tokenizer":
         """The same with words that are one token wherever they stand, whatever is around them."""
@@ -201,14 +206,14 @@ class Tokenizer:
         try:
             return cls(Raw.from_str(text))
         except BaseException as error:  # the library raises bare Exception, and Rust's panics
-            raise _told(
+            raise _as_user_error(
                 error,
                 f"{where}: not a tokenizer file, or damaged",
                 "Make one with 'weft tokens train'.",
             ) from error
 
     @cached_property
-    def _silent(self) -> frozenset[int]:
+    def _skipped_ids(self) -> frozenset[int]:
         """Ids that decoding leaves out."""
         quiet = {i for i, t in self._raw.get_added_tokens_decoder().items() if t.special}
         known = self._raw.get_vocab(with_added_tokens=True)
@@ -218,17 +223,17 @@ class Tokenizer:
     def _encode(self, texts: Sequence[str], *, fast: bool) -> list["tokenizers.Encoding"]:
         if isinstance(texts, str):
             raise TypeError("expected a sequence of texts, got one text")
-        texts = [whole(text) for text in texts]
+        texts = [replace_surrogates(text) for text in texts]
         encode = getattr(self._raw, "encode_batch_fast", None) if fast else None
         try:
             return (encode or self._raw.encode_batch)(texts, add_special_tokens=False)
         except BaseException as error:
-            raise _told(
+            raise _as_user_error(
                 error, "The tokenizer cannot read a text", "Its file is damaged."
             ) from error
 
 
-def _told(error: BaseException, what: str, advice: str) -> BaseException:
+def _as_user_error(error: BaseException, what: str, advice: str) -> BaseException:
     """The error of the library as a UserError; what is not its error stays as it is."""
     if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
         return error
@@ -238,7 +243,7 @@ def _told(error: BaseException, what: str, advice: str) -> BaseException:
     return UserError(f"{what}: {reason}. {advice}")
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with lone surrogates, which have no UTF-8, replaced one for one by U+FFFD."""
     if text.isascii():
         return text

@@ -6,12 +6,12 @@ from typing import Any, Literal, get_args
 from weft.errors import UserError, unknown_name
 
 Policy = Literal["error", "head", "tail", "head+tail", "windows"]
-OVERLAP = 0.25  # of a window that it shares with the next
-CHARACTERS = 100_000  # of a text that are read by default, where a model has no limit of its own
+DEFAULT_OVERLAP = 0.25  # of a window that it shares with the next
+DEFAULT_MAX_CHARACTERS = 100_000  # per text, where a model has no limit
 
 
-def cut(
-    length: int, limit: int, policy: Policy, overlap: float = OVERLAP, where: str = ""
+def split_windows(
+    length: int, limit: int, policy: Policy, overlap: float = DEFAULT_OVERLAP, where: str = ""
 ) -> list[list[slice]]:
     """The windows to read of a text of `length` tokens, each at most `limit` tokens in all.
 
@@ -35,14 +35,14 @@ def cut(
         slices = [slice(0, limit - tail), slice(length - tail, length)]
         return [[part for part in slices if part.start < part.stop]]
     if policy == "windows":
-        return [[slice(start, start + limit)] for start in _starts(length, limit, overlap)]
+        return [[slice(start, start + limit)] for start in _window_starts(length, limit, overlap)]
     raise UserError(
         f"{where or 'A text'} has {length} tokens, the limit is {limit}. "
         f"Set data.truncate to head, tail, head+tail or windows, or raise data.max_tokens."
     )
 
 
-def cut_text(text: str, most: int, policy: Policy, where: str = "") -> tuple[str, int, int]:
+def shorten_text(text: str, most: int, policy: Policy, where: str = "") -> tuple[str, int, int]:
     """A text of at most `most` characters, and where how many of the original were left out.
 
     0 reads all. "windows" are made of tokens, so here it means "head".
@@ -63,9 +63,12 @@ def cut_text(text: str, most: int, policy: Policy, where: str = "") -> tuple[str
     return text[:most], most, left
 
 
-def saved_lengths(data: Mapping[str, Any]) -> tuple[int, Policy]:
+def load_length_limits(data: Mapping[str, Any]) -> tuple[int, Policy]:
     """How many characters of a text a saved model reads, and which; older models do not say."""
-    characters, policy = data.get("max_characters", CHARACTERS), data.get("truncate", "head")
+    characters, policy = (
+        data.get("max_characters", DEFAULT_MAX_CHARACTERS),
+        data.get("truncate", "head"),
+    )
     if type(characters) is not int or characters < 0:
         raise UserError(f"data.max_characters should be 0 or more, got {characters!r}.")
     if policy not in get_args(Policy):
@@ -86,19 +89,19 @@ def coverage(length: int, windows: Sequence[Sequence[slice]]) -> float:
     return read / length
 
 
-def _starts(length: int, limit: int, overlap: float) -> list[int]:
+def _window_starts(length: int, limit: int, overlap: float) -> list[int]:
     step = max(1, limit - round(overlap * limit))
     starts = list(range(0, length - limit, step))
     return [*starts, length - limit]  # the last window is full: it reaches back, not past the end
 
 
-def cut_pair(
+def split_pair_windows(
     first: int,
     second: int,
     limit: int,
     policy: Policy,
     where: str = "",
-    overlap: float = OVERLAP,
+    overlap: float = DEFAULT_OVERLAP,
 ) -> list[tuple[list[slice], list[slice]]]:
     """What to read of two texts of so many tokens, together at most `limit`.
 
@@ -110,12 +113,12 @@ def cut_pair(
         return [([slice(0, first)], [slice(0, second)])]
     if policy == "windows":
         kept = min(first, max(limit // 2, limit - second))
-        rest = cut(second, max(limit - kept, 1), policy, overlap, where)
+        rest = split_windows(second, max(limit - kept, 1), policy, overlap, where)
         return [([slice(0, kept)], window) for window in rest]
     short = min(first, second, limit // 2)
     a = limit - short if first > second else short
     shares = (a, limit - a)
     if policy == "error":
-        cut(first + second, limit, policy, where=where)
+        split_windows(first + second, limit, policy, where=where)
     a, b = (max(share, 1) for share in shares)
-    return [(cut(first, a, policy)[0], cut(second, b, policy)[0])]
+    return [(split_windows(first, a, policy)[0], split_windows(second, b, policy)[0])]

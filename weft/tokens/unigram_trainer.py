@@ -14,19 +14,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-TYPES = 100_000  # words that are learned from, most frequent first
-LONGEST = 24  # longer words are learned from in parts; the product of 24 probabilities fits a float
-PIECE = 16  # characters of the longest piece
-SEEDS = 10  # candidates to start from, for each piece wanted
-KEPT = 0.75  # of the candidates, in each round of pruning
-_NEVER = -1e30  # log-probability of what cannot be; finite, so that 0 times it is 0
-PASSES = 2  # of expectation-maximisation between prunings
+MAX_WORD_TYPES = 100_000  # words that are learned from, most frequent first
+MAX_WORD_CHARACTERS = (
+    24  # longer words are learned from in parts; the product of 24 probabilities fits a float
+)
+MAX_PIECE_CHARACTERS = 16  # characters of the longest piece
+SEEDS_PER_PIECE = 10  # candidates to start from, for each piece wanted
+KEPT_FRACTION = 0.75  # of the candidates, in each round of pruning
+_IMPOSSIBLE = -1e30  # log-probability of what cannot be; finite, so that 0 times it is 0
+EM_PASSES = 2  # of expectation-maximisation between prunings
 
 
-def learn(counts: Counter[str], letters: Sequence[str], size: int) -> list[tuple[str, float]]:
+def train_unigram(
+    counts: Counter[str], letters: Sequence[str], size: int
+) -> list[tuple[str, float]]:
     """At most `size` pieces with their log-probabilities, likeliest first; every letter is one."""
-    words = _words(counts, letters)
-    pieces = _seeds(words, letters, SEEDS * size)
+    words = _training_words(counts, letters)
+    pieces = _seed_pieces(words, letters, SEEDS_PER_PIECE * size)
     lattice = Lattice.build(list(words), pieces)
     parts = Lattice.build(pieces, pieces, proper=True)  # how a piece could be cut without itself
     weights = np.array(list(words.values()), dtype=np.float64)
@@ -34,19 +38,19 @@ def learn(counts: Counter[str], letters: Sequence[str], size: int) -> list[tuple
     alive = np.arange(len(pieces))  # seeds that are left
     expected = np.ones(len(pieces))
     while True:
-        for _ in range(PASSES):
-            expected = lattice.expected(_share(expected), weights)
+        for _ in range(EM_PASSES):
+            expected = lattice.expected(_normalise(expected), weights)
         if len(pieces) <= size:
             break
         # What the likelihood loses, about, when a piece is replaced by its own best cut.
-        score = np.log(_share(expected))
+        score = np.log(_normalise(expected))
         loss = np.where(required, np.inf, expected * (score - parts.best(score)[alive]))
         order = np.argsort(-loss, kind="stable")  # ties keep the order of the seeds
-        keep = np.sort(order[: max(size, int(KEPT * len(pieces)))])
+        keep = np.sort(order[: max(size, int(KEPT_FRACTION * len(pieces)))])
         lattice, parts = lattice.keep(keep, len(pieces)), parts.keep(keep, len(pieces))
         pieces = [pieces[i] for i in keep]
         required, expected, alive = required[keep], expected[keep], alive[keep]
-    scores = np.log(_share(expected)).round(6).tolist()
+    scores = np.log(_normalise(expected)).round(6).tolist()
     return sorted(zip(pieces, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
 
 
@@ -76,7 +80,7 @@ class Lattice:
         for word, row in zip(words, rank.tolist(), strict=True):
             whole = len(word)
             for start in range(whole):
-                for end in range(start + 1, min(whole, start + PIECE) + 1):
+                for end in range(start + 1, min(whole, start + MAX_PIECE_CHARACTERS) + 1):
                     piece = ids.get(word[start:end])
                     if piece is not None and not (proper and end - start == whole):
                         edges.extend((starts[end] + row, starts[start] + row, piece))
@@ -112,7 +116,7 @@ class Lattice:
 
     def best(self, score: np.ndarray) -> np.ndarray:
         """The log-probability of the likeliest cut of each word."""
-        best = np.full(self.levels[-1], _NEVER)
+        best = np.full(self.levels[-1], _IMPOSSIBLE)
         best[self.first] = 0
         for low, high in self._blocks(self.target):
             reach = best[self.source[low:high]] + score[self.piece[low:high]]
@@ -153,10 +157,10 @@ class Lattice:
         return np.concatenate([per_word[:size] for size in sizes])
 
 
-def _words(counts: Counter[str], letters: Sequence[str]) -> dict[str, int]:
+def _training_words(counts: Counter[str], letters: Sequence[str]) -> dict[str, int]:
     """What to learn from: frequent words, cut at unknown letters and at `LONGEST`."""
-    known = re.compile(f"[{re.escape(''.join(letters))}]{{1,{LONGEST}}}")
-    frequent = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:TYPES]
+    known = re.compile(f"[{re.escape(''.join(letters))}]{{1,{MAX_WORD_CHARACTERS}}}")
+    frequent = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_WORD_TYPES]
     words: dict[str, int] = dict.fromkeys(sorted(letters), 1)
     for word, count in frequent:
         for part in known.findall(word):
@@ -164,19 +168,19 @@ def _words(counts: Counter[str], letters: Sequence[str]) -> dict[str, int]:
     return words
 
 
-def _seeds(words: dict[str, int], letters: Sequence[str], most: int) -> list[str]:
+def _seed_pieces(words: dict[str, int], letters: Sequence[str], most: int) -> list[str]:
     """Letters, and the parts of words that save most characters."""
     parts: Counter[str] = Counter()
     for word, count in words.items():
         for start in range(len(word) - 1):
-            for end in range(start + 2, min(len(word), start + PIECE) + 1):
+            for end in range(start + 2, min(len(word), start + MAX_PIECE_CHARACTERS) + 1):
                 parts[word[start:end]] += count
     useful = [part for part, count in parts.items() if count > 1]
     useful.sort(key=lambda part: (-parts[part] * len(part), part))
     return [*sorted(letters), *useful[:most]]
 
 
-def _share(expected: np.ndarray) -> np.ndarray:
+def _normalise(expected: np.ndarray) -> np.ndarray:
     """Probabilities; a little is left to each piece, so that every word can still be cut."""
     floored = np.maximum(expected, 1e-3)
     return floored / floored.sum()

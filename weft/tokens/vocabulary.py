@@ -37,7 +37,7 @@ class Vocabulary:
         counts: Counter[str] = Counter()
         for row in rows:
             counts.update(row)
-        return cls(ranked(counts, minimum=minimum, size=size, special=special))
+        return cls(rank_entries(counts, minimum=minimum, size=size, special=special))
 
     def ids(self, row: Iterable[str]) -> list[int]:
         """The id of each string; UNK for a stranger, or a UserError where there is no UNK."""
@@ -90,7 +90,7 @@ class Vocabulary:
         return hash(self.entries)
 
 
-def ranked(
+def rank_entries(
     counts: Counter[str], *, minimum: int = 1, size: int = 0, special: Sequence[str] = (PAD, UNK)
 ) -> list[str]:
     """Special entries, then the counted ones from frequent to rare; `size` 0 means all of them."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal
 from weft.errors import UserError
 from weft.registry import register
 from weft.tokens import word_pattern
-from weft.tokens.tokenizer import Tokenizer, whole
-from weft.tokens.vocabulary import PAD, UNK, ranked
+from weft.tokens.tokenizer import Tokenizer, replace_surrogates
+from weft.tokens.vocabulary import PAD, UNK, rank_entries
 
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
 
 Form = Literal["none", "nfc", "nfkc"]
-_ALL = 2**40  # more types than any corpus has
+_NO_LIMIT = 2**40  # more types than any corpus has
 
 
 @register("tokenizer", "word")
@@ -40,7 +40,9 @@ class Word:
         self.normalise: Form = normalise
         self.lowercase = lowercase
         self.accents = accents
-        self.pattern = word_pattern.WHITESPACE_WORDS if whitespace else word_pattern.words(hyphens)
+        self.pattern = (
+            word_pattern.WHITESPACE_WORDS if whitespace else word_pattern.word_regex(hyphens)
+        )
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
         """Read a stream of texts once; memory grows with the distinct words only."""
@@ -52,14 +54,14 @@ class Word:
         raw = tokenizers.Tokenizer(WordLevel(unk_token=UNK))
         normalise(raw, self.normalise, self.lowercase, self.accents == "strip")
         raw.pre_tokenizer = Split(tokenizers.Regex(self.pattern), "removed", invert=True)
-        size = self.size - 2 if self.size else _ALL
+        size = self.size - 2 if self.size else _NO_LIMIT
         trainer = WordLevelTrainer(
             vocab_size=size, min_frequency=self.minimum, special_tokens=[], show_progress=False
         )
-        raw.train_from_iterator(readable(texts), trainer)
+        raw.train_from_iterator(clean_texts(texts), trainer)
         known = raw.get_vocab()
         if not known:
-            raise nothing_to_learn("word", self.minimum)
+            raise empty_corpus_error("word", self.minimum)
         entries = [PAD, UNK, *sorted(known, key=known.__getitem__)]
         raw.model = WordLevel({entry: i for i, entry in enumerate(entries)}, unk_token=UNK)
         return Tokenizer(raw)
@@ -88,14 +90,14 @@ class Character:
         # Sub-words without a single merge are characters, and they still know their word.
         raw = tokenizers.Tokenizer(BPE(unk_token=UNK))
         normalise(raw, self.normalise, self.lowercase)
-        raw.pre_tokenizer = Split(tokenizers.Regex(word_pattern.words()), "isolated")
+        raw.pre_tokenizer = Split(tokenizers.Regex(word_pattern.word_regex()), "isolated")
         raw.decoder = Fuse()
         counts: Counter[str] = Counter()
-        for text in readable(texts):
+        for text in clean_texts(texts):
             counts.update(raw.normalizer.normalize_str(text) if raw.normalizer else text)
-        entries = ranked(counts, minimum=self.minimum, size=self.size)
+        entries = rank_entries(counts, minimum=self.minimum, size=self.size)
         if len(entries) == 2:
-            raise nothing_to_learn("character", self.minimum)
+            raise empty_corpus_error("character", self.minimum)
         vocabulary = {entry: i for i, entry in enumerate(entries)}
         raw.model = BPE(vocabulary, [], unk_token=UNK)
         return Tokenizer(raw)
@@ -117,9 +119,9 @@ def normalise(raw, form: Form, lowercase: bool, strip_accents: bool = False, *mo
         raw.normalizer = Sequence(steps)
 
 
-def readable(texts: Iterable[str]) -> Iterator[str]:
+def clean_texts(texts: Iterable[str]) -> Iterator[str]:
     """The texts as the library can take them."""
-    return map(whole, texts)
+    return map(replace_surrogates, texts)
 
 
 def check_size(kind: str, size: int, minimum: int, least: int = 3) -> None:
@@ -133,7 +135,7 @@ def check_size(kind: str, size: int, minimum: int, least: int = 3) -> None:
         )
 
 
-def nothing_to_learn(kind: str, minimum: int = 1) -> UserError:
+def empty_corpus_error(kind: str, minimum: int = 1) -> UserError:
     """The error for training texts that hold nothing."""
     often = f" that occurs {minimum} times" if minimum > 1 else ""
     advice = " or lower 'minimum'" if minimum > 1 else ""

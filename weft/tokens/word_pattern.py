@@ -35,14 +35,14 @@ WHITESPACE_WORDS = "|".join(
 )
 
 
-def words(hyphens: bool = False) -> str:
+def word_regex(hyphens: bool = False) -> str:
     """The expression that matches exactly the words of a text."""
     inside = _INSIDE + (rf"|-(?={_LETTER})" if hyphens else "")
     run = rf"{_LETTER}++(?:(?:{inside}){_LETTER}++)*+"
     return rf"{_EMOJI}|{run}|[{_IDEOGRAPH}]\p{{M}}*+|\S"
 
 
-def joining(letters: list[str]) -> set[str]:
+def word_internal_characters(letters: list[str]) -> set[str]:
     """Those of the single characters that can stand inside a word, after its first character."""
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split

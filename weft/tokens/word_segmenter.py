@@ -18,45 +18,45 @@ from weft import jsonio
 from weft.errors import UserError
 from weft.storage import write_text
 from weft.text.example import Example
-from weft.tokens.pretokenizer import Places, word_spans
+from weft.tokens.pretokenizer import Offsets, word_spans
 
-Cut = tuple[int, ...]  # where the words of a piece begin, the first one left out
-Seen = tuple[str, str, str, str]  # a piece as rules see it
+Boundaries = tuple[int, ...]  # where the words of a piece begin, the first one left out
+ChunkView = tuple[str, str, str, str]  # a piece as rules see it
 
 # The separators of files that Python takes for spaces are words of the regular expression.
-PIECE = re.compile(r"[\S\x1c-\x1f]+")
-EDGE = 6  # letters to a piece's beginning or end that a rule holds, at most
-SMOOTH = 0.1  # a rule seen once, and right, counts as right 11 times of 12
-LONGEST = 64  # letters of a piece that is remembered
-MOST = 200_000  # pieces whose cuts are held in memory
-WORD = set("Aa0")  # kinds of letters; those of marks are themselves
+CHUNK = re.compile(r"[\S\x1c-\x1f]+")
+MAX_EDGE_LETTERS = 6  # letters to a piece's beginning or end that a rule holds, at most
+SMOOTHING = 0.1  # a rule seen once, and right, counts as right 11 times of 12
+MAX_CACHED_LETTERS = 64  # letters of a piece that is remembered
+MAX_CACHED_CHUNKS = 200_000  # pieces whose cuts are held in memory
+WORD_KINDS = set("Aa0")  # kinds of letters; those of marks are themselves
 
 
-class Cuts:
+class WordSegmenter:
     """Rules for the places inside a piece, and the pieces that they do not hold for."""
 
-    def __init__(self, rules: "Rules", pieces: Mapping[str, Cut]):
+    def __init__(self, rules: "DecisionList", pieces: Mapping[str, Boundaries]):
         self.rules = rules
-        self.pieces = pieces
-        self._known = dict(pieces)
+        self.exceptions = pieces
+        self._cache = dict(pieces)
 
     @classmethod
-    def train(cls, examples: Iterable[Example]) -> "Cuts | None":
+    def train(cls, examples: Iterable[Example]) -> "WordSegmenter | None":
         """What examples with words and places teach; None where that is nothing new."""
-        lessons = Lessons()
-        for _ in lessons.through(examples):
+        lessons = SegmenterTrainer()
+        for _ in lessons.observe(examples):
             pass
-        return lessons.learned()
+        return lessons.build()
 
-    def words_of(self, text: str) -> tuple[tuple[str, ...], Places]:
+    def words_of(self, text: str) -> tuple[tuple[str, ...], Offsets]:
         """The words of a text, and (start, end) of each."""
         words: list[str] = []
         places: list[tuple[int, int]] = []
-        for match in PIECE.finditer(text):
+        for match in CHUNK.finditer(text):
             piece = match.group()
-            cut = self._known.get(piece)
+            cut = self._cache.get(piece)
             if cut is None:
-                cut = self._worked_out(piece)
+                cut = self._apply_rules(piece)
             if not cut:
                 words.append(piece)
                 places.append(match.span())
@@ -67,36 +67,36 @@ class Cuts:
                 places.append((first + start, first + end))
         return tuple(words), tuple(places)
 
-    def _worked_out(self, piece: str) -> Cut:
+    def _apply_rules(self, piece: str) -> Boundaries:
         small = piece.lower()  # "Cannot" is cut as "cannot" is
-        found = self.pieces.get(small) if len(small) == len(piece) else None
+        found = self.exceptions.get(small) if len(small) == len(piece) else None
         if found is None:
             found = self.rules.cut(piece)
-        if len(piece) <= LONGEST:
-            if len(self._known) >= MOST:
-                self._known = dict(self.pieces)
-            self._known[piece] = found
+        if len(piece) <= MAX_CACHED_LETTERS:
+            if len(self._cache) >= MAX_CACHED_CHUNKS:
+                self._cache = dict(self.exceptions)
+            self._cache[piece] = found
         return found
 
     def to_json(self) -> str:
         """The rules in two groups, and the pieces with a space at each cut."""
-        rules = sorted(self.rules.sure.items())
+        rules = sorted(self.rules.confidence.items())
         made = {
             "cut": {name: sure for name, sure in rules if sure > 0},
             "keep": {name: -sure for name, sure in rules if sure < 0},
-            "pieces": [_spaced(*one) for one in sorted(self.pieces.items())],
+            "pieces": [_insert_spaces(*one) for one in sorted(self.exceptions.items())],
         }
         return json.dumps(made, ensure_ascii=False, indent=0) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, where: str = "cuts") -> "Cuts":
+    def from_json(cls, text: str, where: str = "cuts") -> "WordSegmenter":
         """What `to_json` described."""
         try:
             found = jsonio.parse(text, where)
             rules = {str(name): float(sure) for name, sure in found["cut"].items()}
             rules |= {str(name): -float(sure) for name, sure in found["keep"].items()}
-            built = Rules(rules)
-            pieces = dict(_closed(one) for one in found["pieces"])
+            built = DecisionList(rules)
+            pieces = dict(_remove_spaces(one) for one in found["pieces"])
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{where}: not how a model cuts words, or damaged ({error!r:.80}). "
@@ -105,7 +105,7 @@ class Cuts:
         return cls(built, pieces)
 
     @classmethod
-    def load(cls, path: Path) -> "Cuts | None":
+    def load(cls, path: Path) -> "WordSegmenter | None":
         """What `keep` wrote, or None: where no cuts were learned there is no file."""
         try:
             return cls.from_json(path.read_text("utf-8"), str(path))
@@ -115,7 +115,7 @@ class Cuts:
             raise UserError(f"{path}: cannot read how words are cut: {error}.") from None
 
 
-def keep(cuts: Cuts | None, path: Path) -> None:
+def save(cuts: WordSegmenter | None, path: Path) -> None:
     """Write what was learned as one JSON file, or see to it that there is none."""
     if cuts is None:
         path.unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def keep(cuts: Cuts | None, path: Path) -> None:
         write_text(path, cuts.to_json())
 
 
-class Lessons:
+class SegmenterTrainer:
     """How often each piece of some examples is cut in each way.
 
     Words that share a place, as those of a multi-word token do, are cut apart where they spell it
@@ -132,31 +132,33 @@ class Lessons:
     """
 
     def __init__(self) -> None:
-        self.seen: Counter[tuple[str, Cut]] = Counter()
+        self.counts: Counter[tuple[str, Boundaries]] = Counter()
 
-    def through(self, examples: Iterable[Example]) -> Iterator[Example]:
+    def observe(self, examples: Iterable[Example]) -> Iterator[Example]:
         """The same examples, seen on the way."""
         for example in examples:
             if example.places:
-                self.seen.update(_pieces(example))
+                self.counts.update(_chunks(example))
             yield example
 
-    def learned(self) -> Cuts | None:
+    def build(self) -> WordSegmenter | None:
         """Rules and pieces; None where every piece is as the regular expression has it.
 
         Words that were joined by spaces to make a text show no cut, so they teach none.
         """
-        usual: dict[str, Cut] = {}
-        for (piece, cut), _ in sorted(self.seen.items(), key=lambda item: (-item[1], item[0])):
+        usual: dict[str, Boundaries] = {}
+        for (piece, cut), _ in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
             usual.setdefault(piece, cut)
-        if not any(usual.values()) or all(_plain(p) == cut for p, cut in usual.items()):
+        if not any(usual.values()) or all(_regex_boundaries(p) == cut for p, cut in usual.items()):
             return None
-        rules = Rules(_deciding(_counted(usual), usual))
-        wrong = {p: c for p, c in usual.items() if len(p) <= LONGEST and rules.cut(p) != c}
-        return Cuts(rules, wrong)
+        rules = DecisionList(_select_rules(_score_rules(usual), usual))
+        wrong = {
+            p: c for p, c in usual.items() if len(p) <= MAX_CACHED_LETTERS and rules.cut(p) != c
+        }
+        return WordSegmenter(rules, wrong)
 
 
-def apart(example: Example) -> list[tuple[int, int]]:
+def split_shared_offsets(example: Example) -> list[tuple[int, int]]:
     """A place for each word; words that share one have each its own where they spell it out."""
     out: list[tuple[int, int]] = []
     for place, sharing in groupby(
@@ -173,16 +175,16 @@ def apart(example: Example) -> list[tuple[int, int]]:
     return out
 
 
-def contexts(piece: str) -> Iterator[tuple[int, list[str]]]:
+def rule_contexts(piece: str) -> Iterator[tuple[int, list[str]]]:
     """Each place inside a piece, with the names of the rules that could decide there."""
-    yield from _around(_seen(piece), range(1, len(piece)))
+    yield from _rules_around(_view(piece), range(1, len(piece)))
 
 
-def _around(seen: Seen, places: Iterable[int]) -> Iterator[tuple[int, list[str]]]:
+def _rules_around(seen: ChunkView, places: Iterable[int]) -> Iterator[tuple[int, list[str]]]:
     letters, kinds, start, marks = seen
-    size = len(letters) - 2 * EDGE
+    size = len(letters) - 2 * MAX_EDGE_LETTERS
     for place in places:
-        at = EDGE + place
+        at = MAX_EDGE_LETTERS + place
         left, right = kinds[at - 1], kinds[at]
         names = [
             f"two {letters[at - 2 : at]}|{letters[at : at + 4]}",
@@ -193,18 +195,18 @@ def _around(seen: Seen, places: Iterable[int]) -> Iterator[tuple[int, list[str]]
             f"start {start}|{left}{right}",
             f"marks {marks}|{left}{right}",
         ]
-        if place <= EDGE:
-            names.append(f"before {letters[EDGE:at]}|{right}")
-        if size - place <= EDGE:
-            names.append(f"after {left}|{letters[at : EDGE + size]}")
+        if place <= MAX_EDGE_LETTERS:
+            names.append(f"before {letters[MAX_EDGE_LETTERS:at]}|{right}")
+        if size - place <= MAX_EDGE_LETTERS:
+            names.append(f"after {left}|{letters[at : MAX_EDGE_LETTERS + size]}")
         yield place, names
 
 
-class Rules:
+class DecisionList:
     """How sure each rule is, above zero that there is a cut, below that there is none."""
 
     def __init__(self, sure: Mapping[str, float]):
-        self.sure = sure
+        self.confidence = sure
         # Where the regular expression does not cut only a rule that does can matter, and few do.
         # A part of what each of those looks at is kept here: most places need no look at a rule.
         self._middles: set[str] = set()  # two letters on each side
@@ -234,14 +236,14 @@ class Rules:
         else:
             self._pairs[f"{name} {body[:-3]}"].add(body[-2:])
 
-    def cut(self, piece: str) -> Cut:
+    def cut(self, piece: str) -> Boundaries:
         """Where a piece is cut; where no rule decides, as the regular expression has it."""
         if not self._within and piece.isascii() and piece.isalpha() and self._whole(piece):
             return ()
-        plain, seen = _plain(piece), _seen(piece)
+        plain, seen = _regex_boundaries(piece), _view(piece)
         found = []
-        for place, names in _around(seen, sorted({*plain, *self._possible(seen)})):
-            sure = max([self.sure.get(name, 0.0) for name in names], key=abs)
+        for place, names in _rules_around(seen, sorted({*plain, *self._possible(seen)})):
+            sure = max([self.confidence.get(name, 0.0) for name in names], key=abs)
             if sure > 0 or (sure == 0 and place in plain):
                 found.append(place)
         return tuple(found)
@@ -254,26 +256,37 @@ class Rules:
         padded = f" {small}  "
         return self._middles.isdisjoint([padded[i : i + 4] for i in range(len(small) - 1)])
 
-    def _possible(self, seen: Seen) -> list[int]:
+    def _possible(self, seen: ChunkView) -> list[int]:
         """The places, and maybe some others, where a rule could say that there is a cut."""
         letters, kinds, start, marks = seen
-        pairs, size = self._pairs["kinds"], len(letters) - 2 * EDGE
+        pairs, size = self._pairs["kinds"], len(letters) - 2 * MAX_EDGE_LETTERS
         for look in (f"start {start}", f"marks {marks}"):
             if look in self._pairs:
                 pairs = pairs | self._pairs[look]
-        inside, edge = range(1, size), range(1, min(EDGE + 1, size))
-        end = EDGE + size
-        heads = [(i, f"{letters[EDGE : EDGE + i]}|{kinds[EDGE + i]}") for i in edge]
+        inside, edge = range(1, size), range(1, min(MAX_EDGE_LETTERS + 1, size))
+        end = MAX_EDGE_LETTERS + size
+        heads = [
+            (i, f"{letters[MAX_EDGE_LETTERS : MAX_EDGE_LETTERS + i]}|{kinds[MAX_EDGE_LETTERS + i]}")
+            for i in edge
+        ]
         tails = [(size - i, f"{kinds[end - i - 1]}|{letters[end - i : end]}") for i in edge]
         return [
-            *[i for i in inside if letters[EDGE + i - 2 : EDGE + i + 2] in self._middles],
-            *[i for i in inside if kinds[EDGE + i - 1 : EDGE + i + 1] in pairs],
+            *[
+                i
+                for i in inside
+                if letters[MAX_EDGE_LETTERS + i - 2 : MAX_EDGE_LETTERS + i + 2] in self._middles
+            ],
+            *[
+                i
+                for i in inside
+                if kinds[MAX_EDGE_LETTERS + i - 1 : MAX_EDGE_LETTERS + i + 1] in pairs
+            ],
             *[i for i, head in heads if head in self._before],
             *[i for i, tail in tails if tail in self._after],
         ]
 
 
-class _Letters(dict[int, str]):
+class _LetterTable(dict[int, str]):
     """A table for str.translate, each entry made when a letter is first met."""
 
     def __init__(self, make: Callable[[str], str]):
@@ -284,13 +297,13 @@ class _Letters(dict[int, str]):
         return made
 
 
-def _folded(letter: str) -> str:
+def _fold_letter(letter: str) -> str:
     """A letter without its case, any digit as 0; always one letter."""
     small = "0" if letter.isdigit() else letter.lower()
     return small if len(small) == 1 else letter
 
 
-def _kind(letter: str) -> str:
+def _letter_kind(letter: str) -> str:
     """A for a capital, a for another letter, 0 for a digit; of a mark, itself."""
     if letter.isdigit():
         return "0"
@@ -299,41 +312,41 @@ def _kind(letter: str) -> str:
     return letter
 
 
-FOLDED, KINDS = _Letters(_folded), _Letters(_kind)
+FOLDED, KINDS = _LetterTable(_fold_letter), _LetterTable(_letter_kind)
 
 
-def _seen(piece: str) -> Seen:
+def _view(piece: str) -> ChunkView:
     """Letters and kinds of a piece, with spaces around them, its beginning, the marks inside it."""
-    edge = " " * EDGE
+    edge = " " * MAX_EDGE_LETTERS
     letters, kinds = piece.translate(FOLDED), piece.translate(KINDS)
     marks = ""
     if not piece.isalnum():
-        core = kinds.strip("".join(set(kinds) - WORD))
-        marks = "".join(sorted(set(core) - WORD))
+        core = kinds.strip("".join(set(kinds) - WORD_KINDS))
+        marks = "".join(sorted(set(core) - WORD_KINDS))
     return f"{edge}{letters}{edge}", f"{edge}{kinds}{edge}", f"{letters[:4]:4}", marks
 
 
-def _plain(piece: str) -> Cut:
+def _regex_boundaries(piece: str) -> Boundaries:
     """Where the regular expression cuts a piece."""
     if piece.isascii() and piece.isalnum():
         return ()
     return tuple([start for start, _ in word_spans(piece)[1:]])
 
 
-def _pieces(example: Example) -> Iterator[tuple[str, Cut]]:
-    starts = {start for start, _ in apart(example)}
-    for match in PIECE.finditer(example.text):
+def _chunks(example: Example) -> Iterator[tuple[str, Boundaries]]:
+    starts = {start for start, _ in split_shared_offsets(example)}
+    for match in CHUNK.finditer(example.text):
         first, end = match.span()
         cut = tuple(at - first for at in range(first + 1, end) if at in starts)
         yield match.group(), cut
 
 
-def _counted(usual: Mapping[str, Cut]) -> dict[str, float]:
+def _score_rules(usual: Mapping[str, Boundaries]) -> dict[str, float]:
     """All rules that are right more often than wrong; a piece counts once, however frequent."""
     cut: Counter[str] = Counter()
     all_: Counter[str] = Counter()
     for piece, places in usual.items():
-        for place, names in contexts(piece):
+        for place, names in rule_contexts(piece):
             all_.update(names)
             if place in places:
                 cut.update(names)
@@ -341,17 +354,17 @@ def _counted(usual: Mapping[str, Cut]) -> dict[str, float]:
     for name, count in all_.items():
         most = max(cut[name], count - cut[name])
         if 2 * most > count:
-            sure = round((most + SMOOTH) / (count + 2 * SMOOTH), 5)
+            sure = round((most + SMOOTHING) / (count + 2 * SMOOTHING), 5)
             out[name] = sure if most == cut[name] else -sure
     return out
 
 
-def _deciding(rules: Mapping[str, float], usual: Mapping[str, Cut]) -> dict[str, float]:
+def _select_rules(rules: Mapping[str, float], usual: Mapping[str, Boundaries]) -> dict[str, float]:
     """The rules that decide somewhere; most places inside a word are never in question."""
     kept = {}
     for piece in usual:
-        plain = set(_plain(piece))
-        for place, names in contexts(piece):
+        plain = set(_regex_boundaries(piece))
+        for place, names in rule_contexts(piece):
             known = [name for name in names if name in rules]
             if known and (place in plain or any(rules[name] > 0 for name in known)):
                 best = max(known, key=lambda name: abs(rules[name]))
@@ -359,11 +372,11 @@ def _deciding(rules: Mapping[str, float], usual: Mapping[str, Cut]) -> dict[str,
     return kept
 
 
-def _spaced(piece: str, cut: Sequence[int]) -> str:
+def _insert_spaces(piece: str, cut: Sequence[int]) -> str:
     return " ".join(piece[a:b] for a, b in zip((0, *cut), (*cut, len(piece)), strict=True))
 
 
-def _closed(spaced: str) -> tuple[str, Cut]:
+def _remove_spaces(spaced: str) -> tuple[str, Boundaries]:
     """A piece and its cuts, of the piece with a space at each."""
     words = spaced.split(" ")
     cut, reach = [], 0

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from weft.config import Config
-from weft.metrics import Spread, paired, spread
+from weft.metrics import Spread, paired_bootstrap, summarise_seeds
 from weft.run import text_scores
 from weft.run.collapse import (
     constant_baseline,
@@ -23,7 +23,7 @@ from weft.run.collapse import (
 from weft.run.collapse import label_text as _plain
 from weft.run.train import resolve_config, train
 from weft.storage import write_text
-from weft.tasks.task import built
+from weft.tasks.task import build_task
 from weft.tune.study import Limits, SearchSpec, Study, file_lock, try_lock
 from weft.tune.trial import error_line
 
@@ -67,7 +67,7 @@ class Restarts:
         group = self.tuned if which == "tuned" else self.start
         found = [r.value(split) for r in group if collapsed or not r.collapsed]
         kept = [value for value in found if value is not None]
-        return spread(kept) if kept else None
+        return summarise_seeds(kept) if kept else None
 
     def collapses(self, which: Which) -> str:
         """Which restarts collapsed, in words; nothing where none did."""
@@ -131,10 +131,10 @@ def _p_value(plan: SearchSpec, tuned: Sequence[Answers], start: Sequence[Answers
     """How likely so large a difference is by chance, each text's score the mean over the seeds."""
     full = resolve_config(plan.base)
     if full["task"].get("kind") in text_scores.TEXT_TASKS:
-        made = text_scores.compare_systems(built(full), plan.metric, tuned, start)
+        made = text_scores.compare_systems(build_task(full), plan.metric, tuned, start)
         return None if made is None else made.p
     a, b = (np.mean([_scores(_pairs(each)) for each in group], axis=0) for group in (tuned, start))
-    return paired(a, b)
+    return paired_bootstrap(a, b)
 
 
 def mark_collapsed(

@@ -21,7 +21,7 @@ from weft.run.split import open_splits
 from weft.run.text_scores import content_digests, initial_checkpoint
 from weft.run.train import infer_task_settings, resolve_config, versions
 from weft.storage import copy_folder, write_text
-from weft.tasks.task import built
+from weft.tasks.task import build_task
 from weft.text.example import Tally
 from weft.tune.presets import SAMPLERS as PRESETS
 from weft.tune.presets import preset as preset_space
@@ -222,11 +222,11 @@ def _make_spec(
             "--dev FILE, or set data.dev_fraction above 0."
         )
     full["task"] |= infer_task_settings(base, splits.train)
-    task = built(full)
+    task = build_task(full)
     metric = full["train"]["metric"] or task.metric
     skips = data.on_bad_row == "skip"
     examples = labelled_only(splits.train, data, Tally(), manner) if skips else splits.train()
-    known = task.measure(task.space(examples)).figures(resamples=0)
+    known = task.build_metric(task.space(examples)).compute(resamples=0)
     if metric not in known:
         raise unknown_name("metric", metric, known, "train.metric")
     higher = not lower_is_better(metric)

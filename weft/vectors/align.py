@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import UserError, near_miss
-from weft.metrics import Figure, interval
+from weft.metrics import MetricValue, bootstrap_interval
 from weft.vectors.neighbours import nearest, unit
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Precision:
 
     words: int
     found: int
-    at: dict[int, Figure]  # k -> share of the words found
+    at: dict[int, MetricValue]  # k -> share of the words found
 
     @property
     def coverage(self) -> float:
@@ -208,13 +208,13 @@ def precision(
     ]
     rows = np.array([space.source.index[word] for word in covered], dtype=int)
     if not len(rows):
-        return Precision(len(gold), 0, {k: Figure(0.0, 0.0, 0.0, 0) for k in at})
+        return Precision(len(gold), 0, {k: MetricValue(0.0, 0.0, 0.0, 0) for k in at})
     ids, _ = space.ranked(rows, max(at), csls)
     hits = [[i in gold[w] for i in row] for w, row in zip(covered, ids.tolist(), strict=True)]
     figures = {}
     for k in at:
         right = np.array([any(row[:k]) for row in hits])
-        figures[k] = interval(np.mean, right, resamples=resamples, seed=seed)
+        figures[k] = bootstrap_interval(np.mean, right, resamples=resamples, seed=seed)
     return Precision(len(gold), len(covered), figures)
 
 

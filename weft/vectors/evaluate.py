@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import unknown_name
-from weft.metrics import Figure, Regression
-from weft.metrics.bootstrap import draws, percentile
+from weft.metrics import MetricValue, RegressionMetric
+from weft.metrics.bootstrap import draw_resamples, percentile_interval
 from weft.vectors.benchmarks import Pairs, Questions
 from weft.vectors.neighbours import Method, nearest, unit
 
@@ -31,8 +31,8 @@ class Similarity:
     pairs: int
     found: int  # both words have a vector
     composed: int  # of those, pairs with a word whose vector is made of sub-words
-    spearman: Figure
-    pearson: Figure
+    spearman: MetricValue
+    pearson: MetricValue
 
     @property
     def coverage(self) -> float:
@@ -62,7 +62,7 @@ class Section:
     name: str
     questions: int
     found: int
-    accuracy: Figure
+    accuracy: MetricValue
 
     @property
     def coverage(self) -> float:
@@ -173,9 +173,9 @@ def _similarity(known: _Lookup, listed: Pairs, resamples: int, seed: int) -> Sim
         scores.append(round(float(a @ b) / size, DIGITS) if size else 0.0)
         gold.append(score)
         composed += made_a or made_b
-    measure = Regression()
+    measure = RegressionMetric()
     measure.add(np.array(scores), np.array(gold))
-    figures = measure.figures(resamples, seed)
+    figures = measure.compute(resamples, seed)
     counts = (len(listed.rows), len(scores), composed)
     return Similarity(listed.name, *counts, figures["spearman"], figures["pearson"])
 
@@ -218,10 +218,10 @@ def _analogies(
     )
 
 
-def _fraction(right: int, n: int, resamples: int, seed: int) -> Figure:
+def _fraction(right: int, n: int, resamples: int, seed: int) -> MetricValue:
     """right/n with its interval."""
     if not n:
-        return Figure(0.0, 0.0, 0.0, 0)
+        return MetricValue(0.0, 0.0, 0.0, 0)
     counts = np.array([n - right, right])
-    resampled = [block[:, 1] / n for block in draws(counts, resamples, seed)]
-    return percentile(right / n, np.concatenate([*resampled, np.zeros(0)]), n)
+    resampled = [block[:, 1] / n for block in draw_resamples(counts, resamples, seed)]
+    return percentile_interval(right / n, np.concatenate([*resampled, np.zeros(0)]), n)

@@ -295,5 +295,5 @@ def _cut(text: str) -> list[str]:
 
     from weft.tokens import word_pattern
 
-    words = Split(Regex(word_pattern.words()), "removed", invert=True)
+    words = Split(Regex(word_pattern.word_regex()), "removed", invert=True)
     return [word for word, _ in words.pre_tokenize_str(text)]

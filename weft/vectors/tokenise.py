@@ -142,7 +142,7 @@ def _general(whole: bool, lowercase: bool) -> Callable[[str], list[str]]:
 
     raw: Any = Tokenizer(WordLevel(unk_token=""))
     normalise(raw, "none" if whole else "nfc", lowercase)
-    cut = Split(Regex(r"\S++" if whole else word_pattern.words()), "removed", invert=True)
+    cut = Split(Regex(r"\S++" if whole else word_pattern.word_regex()), "removed", invert=True)
 
     def words(chunk: str) -> list[str]:
         text = raw.normalizer.normalize_str(chunk) if raw.normalizer else chunk

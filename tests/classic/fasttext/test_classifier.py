@@ -21,8 +21,8 @@ from weft.classic.fasttext.kernels import TrainingTargets, Weights, learn
 from weft.classic.fasttext.vocabulary import FastTextVocabulary, kinds
 from weft.classic.linear.tfidf_vectorizer import TOKEN
 from weft.errors import UserError
-from weft.tasks.classify import Classes, Classify
-from weft.tasks.regress import Regress, Scale
+from weft.tasks.classify import Classify, ClassSpace
+from weft.tasks.regress import LabelScale, Regress
 
 TEXT = "the a not very good bad film Was, I didn't like it ! ? naïve 3.5 Ελλάδα 映画 x"
 WORDS = TEXT.split()
@@ -44,7 +44,9 @@ def targets(n: int = 61, size: int = 3) -> np.ndarray:
 def fitted(task=None, space=None, wanted=None, texts=None, seed=0, **options) -> FastText:
     model = FastText(**{"epochs": 3, "width": 5, "buckets": 1009, **options})
     wanted = targets() if wanted is None else wanted
-    model.fit(texts or corpus(), wanted, task or Classify(), space or Classes(tuple("abc")), seed)
+    model.fit(
+        texts or corpus(), wanted, task or Classify(), space or ClassSpace(tuple("abc")), seed
+    )
     return model
 
 
@@ -240,7 +242,7 @@ def test_a_token_has_its_row_and_those_of_the_pairs_it_ends() -> None:
 def test_training_texts_are_learned() -> None:
     texts = ["good film", "bad film", "not good", "not bad", "?", "!"]
     wanted = np.array([1, 0, 0, 1, 0, 1])
-    model = fitted(space=Classes(("no", "yes")), wanted=wanted, texts=texts, epochs=60)
+    model = fitted(space=ClassSpace(("no", "yes")), wanted=wanted, texts=texts, epochs=60)
     np.testing.assert_array_equal(model.scores(texts).argmax(1), wanted)
     assert model.parameters() == len(model.reading) * 5 + 5 * 2 + 2
 
@@ -248,7 +250,7 @@ def test_training_texts_are_learned() -> None:
 def test_several_labels_are_yes_or_no_each() -> None:
     texts = corpus()
     wanted = np.array([["good" in t, "bad" in t, True, False] for t in texts], np.float32)
-    model = fitted(Classify(multi_label=True), Classes(tuple("abcd")), wanted, texts, epochs=40)
+    model = fitted(Classify(multi_label=True), ClassSpace(tuple("abcd")), wanted, texts, epochs=40)
     right = (model.scores(texts) > 0) == (wanted > 0)
     assert right.mean() > 0.97
 
@@ -258,14 +260,14 @@ def test_a_number_is_learned() -> None:
     words = [max(1, len(TOKEN.findall(text))) for text in texts]
     wanted = np.array([t.count("good") - t.count("bad") for t in texts]) / words
     wanted = (wanted - wanted.mean()) / wanted.std()
-    model = fitted(Regress(), Scale(0.0, 1.0), wanted, texts, epochs=60)
+    model = fitted(Regress(), LabelScale(0.0, 1.0), wanted, texts, epochs=60)
     scores = model.scores(texts)
     assert scores.shape == (201, 1)
     assert np.corrcoef(scores[:, 0], wanted)[0, 1] > 0.95
 
 
 def test_a_class_without_training_texts_is_never_given() -> None:
-    model = fitted(space=Classes(tuple("abcd")), wanted=targets(size=3) + 1)
+    model = fitted(space=ClassSpace(tuple("abcd")), wanted=targets(size=3) + 1)
     assert Classify().probabilities(model.scores(corpus()))[:, 0].max() < 1e-30
 
 
@@ -324,7 +326,7 @@ def test_it_tells_how_far_it_is_and_stops_when_asked() -> None:
         return progress.epoch < 2
 
     model = FastText(epochs=5, width=5, buckets=101)
-    model.fit(corpus(), targets(), Classify(), Classes(tuple("abc")), watch=two)
+    model.fit(corpus(), targets(), Classify(), ClassSpace(tuple("abc")), watch=two)
     assert [(each.epoch, each.share) for each in heard[2:]] == [(1, 0.2), (2, 0.4)]
     assert [(each.epoch, each.share) for each in heard[:2]] == [(0, 0.0)] * 2
     assert heard[3].loss < heard[2].loss
@@ -420,5 +422,5 @@ def test_what_cannot_be_learned() -> None:
     rare = complaint(lambda: fitted(minimum=1000))
     assert rare.startswith("classic 'fasttext': no word occurs 1000 times in the training texts.")
     wanted = np.full(61, 1e30)
-    wild = complaint(lambda: fitted(Regress(), Scale(0.0, 1.0), wanted))
+    wild = complaint(lambda: fitted(Regress(), LabelScale(0.0, 1.0), wanted))
     assert re.search(r"the loss became (inf|nan). Lower classic.rate.", wild)

@@ -23,9 +23,9 @@ from weft.classic.linear.tfidf import TfIdf
 from weft.classic.linear.tfidf_vectorizer import Grams, character_grams, word_grams
 from weft.errors import UserError
 from weft.registry import build
-from weft.tasks.classify import Classes, Classify
-from weft.tasks.regress import Regress, Scale
-from weft.tasks.task import figures
+from weft.tasks.classify import Classify, ClassSpace
+from weft.tasks.regress import LabelScale, Regress
+from weft.tasks.task import compute_metrics
 
 TEXT = "the a not very good bad film Was, I didn't like it ! ? naïve 3.5 Ελλάδα 映画 x"
 WORDS = TEXT.split()
@@ -99,7 +99,7 @@ def test_no_more_weights_than_memory_allows(monkeypatch) -> None:
     monkeypatch.setattr("weft.classic.linear.tfidf.LARGEST", 60)
     for size, kept in ((3, 20), (2, 60)):  # two classes share one column of weights
         model = TfIdf(characters=[], strength=10.0)
-        model.fit(corpus(), targets(size=size), Classify(), Classes(tuple("abc"[:size])))
+        model.fit(corpus(), targets(size=size), Classify(), ClassSpace(tuple("abc"[:size])))
         assert len(model.weights) == kept
         assert model.weights.size == 60
 
@@ -115,7 +115,7 @@ def test_no_more_weights_than_memory_allows(monkeypatch) -> None:
 )
 def test_scores_are_those_of_scikit_learn(classifier: str, make, size: int) -> None:
     wanted = targets(size=size)
-    space = Classes(tuple("abc"[:size]))
+    space = ClassSpace(tuple("abc"[:size]))
     model = fitted(Classify(), space, wanted, classifier=classifier, strength=3.0)
     rows = reference("words", (1, 2), sublinear_tf=True, dtype=np.float32).fit_transform(corpus())
     theirs = make().fit(rows, wanted)
@@ -135,26 +135,26 @@ def test_scores_are_those_of_scikit_learn(classifier: str, make, size: int) -> N
 def test_several_labels_are_one_model_each(classifier: str) -> None:
     one = targets(size=3)
     wanted = np.stack([one == 0, one < 2, np.ones(61), np.zeros(61)], axis=1).astype(np.float32)
-    task, space = Classify(multi_label=True), Classes(tuple("abcd"))
+    task, space = Classify(multi_label=True), ClassSpace(tuple("abcd"))
     scores = fitted(task, space, wanted, classifier=classifier).scores(corpus())
     assert scores.shape == (61, 4)
     assert (scores[:, 2] > 50).all()
     assert (scores[:, 3] < -50).all()
-    single = fitted(Classify(), Classes(("no", "yes")), wanted[:, 1], classifier=classifier)
+    single = fitted(Classify(), ClassSpace(("no", "yes")), wanted[:, 1], classifier=classifier)
     alone = single.scores(corpus())
     np.testing.assert_allclose(scores[:, 1], alone[:, 1], atol=1e-5)
 
 
 def test_a_number_is_ridge_regression() -> None:
     wanted = np.random.default_rng(0).normal(size=61)
-    model = fitted(Regress(), Scale(0.0, 1.0), wanted, strength=2.0)
+    model = fitted(Regress(), LabelScale(0.0, 1.0), wanted, strength=2.0)
     rows = reference("words", (1, 2), sublinear_tf=True).fit_transform(corpus())
     theirs = Ridge(alpha=0.5).fit(rows, wanted).predict(rows)
     np.testing.assert_allclose(model.scores(corpus()), theirs[:, None], atol=1e-3)
 
 
 def test_a_class_without_training_texts_is_never_given() -> None:
-    space = Classes(tuple("abcd"))
+    space = ClassSpace(tuple("abcd"))
     model = fitted(Classify(), space, targets(size=3) + 1)
     assert Classify().probabilities(model.scores(corpus()))[:, 0].max() < 1e-30
     two = fitted(Classify(), space, targets(size=2) * 3)
@@ -165,7 +165,7 @@ def test_the_best_score_learns_the_training_texts() -> None:
     texts = ["good film", "bad film", "not good", "not bad", "?", "!"]
     wanted = np.array([1, 0, 0, 1, 0, 1])
     model = build("classic", {"kind": "tfidf", "characters": [], "strength": 1000.0})
-    model.fit(texts, wanted, Classify(), Classes(("no", "yes")), seed=0)
+    model.fit(texts, wanted, Classify(), ClassSpace(("no", "yes")), seed=0)
     np.testing.assert_array_equal(model.scores(texts).argmax(1), wanted)
     assert model.parameters() == len(model.families["words"].index) + 2
 
@@ -181,7 +181,7 @@ SETTINGS: dict[str, Any] = {
 def saved(folder: Path, half: str = "") -> TfIdf:
     model = TfIdf(**SETTINGS)
     texts = [text + half for text in corpus()]
-    model.fit(texts, targets(), Classify(), Classes(tuple("abc")), seed=0)
+    model.fit(texts, targets(), Classify(), ClassSpace(tuple("abc")), seed=0)
     model.save(folder)
     return model
 
@@ -200,7 +200,7 @@ def test_saved_and_loaded_gives_the_same_bits(tmp_path: Path, half: str) -> None
 def test_fitting_twice_gives_the_same_bits() -> None:
     for classifier in ("logistic", "svm", "bayes"):
         first, second = (
-            fitted(Classify(), Classes(tuple("abc")), targets(), classifier=classifier)
+            fitted(Classify(), ClassSpace(tuple("abc")), targets(), classifier=classifier)
             for _ in range(2)
         )
         np.testing.assert_array_equal(first.weights, second.weights)
@@ -278,7 +278,7 @@ def endings(n: int, seed: int) -> tuple[list[str], np.ndarray]:
 
 
 def test_by_default_endings_of_unknown_words_count(tmp_path: Path) -> None:
-    task, space, model = Classify(), Classes(("a", "b")), TfIdf()
+    task, space, model = Classify(), ClassSpace(("a", "b")), TfIdf()
     model.fit(*endings(211, 0), task, space, dev=endings(53, 1))
     texts, wanted = endings(101, 2)
     assert (model.scores(texts).argmax(1) == wanted).mean() > 0.95
@@ -295,7 +295,7 @@ def test_characters_that_do_not_help_on_dev_are_left_out(tmp_path: Path) -> None
     texts = [f"{'good' if i % 2 else 'bad'} {i}" for i in range(101)]
     wanted = np.arange(101) % 2
     model = TfIdf()
-    model.fit(texts, wanted, Classify(), Classes(("a", "b")), dev=(texts[:31], wanted[:31]))
+    model.fit(texts, wanted, Classify(), ClassSpace(("a", "b")), dev=(texts[:31], wanted[:31]))
     assert "without character n-grams" in model.remarks[-1]
     assert len(model.weights) == len(model.families["words"].index)
     model.save(tmp_path)
@@ -306,7 +306,7 @@ def test_characters_that_do_not_help_on_dev_are_left_out(tmp_path: Path) -> None
 def test_long_texts_are_read_by_words_alone(monkeypatch) -> None:
     monkeypatch.setattr("weft.classic.linear.tfidf.CHARACTERS", 100)
     model = TfIdf()
-    model.fit(corpus(), targets(size=2), Classify(), Classes(("a", "b")))
+    model.fit(corpus(), targets(size=2), Classify(), ClassSpace(("a", "b")))
     assert model.remarks[0].startswith("character n-grams are left out: ")
     assert not model.families["characters"].index
     assert model.scores(corpus()).shape == (61, 2)
@@ -315,7 +315,7 @@ def test_long_texts_are_read_by_words_alone(monkeypatch) -> None:
 @pytest.mark.parametrize("classifier", ["logistic", "svm", "bayes"])
 @pytest.mark.parametrize("several", [False, True])
 def test_the_strength_is_the_best_on_dev(classifier: str, several: bool) -> None:
-    task, space = Classify(multi_label=several), Classes(tuple("abc"))
+    task, space = Classify(multi_label=several), ClassSpace(tuple("abc"))
     one = targets(61), targets(31)
     wanted, held = (np.eye(3, dtype=np.float32)[y] if several else y for y in one)
     model = TfIdf(classifier, characters=[])
@@ -325,7 +325,7 @@ def test_the_strength_is_the_best_on_dev(classifier: str, several: bool) -> None
     later = model.families["words"].rows(corpus(31, seed=5))
     fit = fit_for(classifier, task, space, 0, False)
     for weights in fit(rows, wanted, GRIDS[classifier]):
-        known = figures(task, space, linear_scores(later, weights), held)
+        known = compute_metrics(task, space, linear_scores(later, weights), held)
         both = known["micro_f1"] if several else (known["accuracy"] + known["macro_f1"]) / 2
         found.append(both)
     strength = float(model.remarks[-1].split()[1].rstrip(","))
@@ -335,14 +335,14 @@ def test_the_strength_is_the_best_on_dev(classifier: str, several: bool) -> None
 
 
 def test_without_dev_the_model_is_fitted_on_everything() -> None:
-    task, space = Classify(), Classes(("a", "b"))
+    task, space = Classify(), ClassSpace(("a", "b"))
     texts, wanted = endings(211, 0)
     model = TfIdf()
     model.fit(texts, wanted, task, space)
     held = endings(101, 2)
     assert (model.scores(held[0]).argmax(1) == held[1]).mean() > 0.95
     few = TfIdf(characters=[])
-    few.fit(corpus(), targets(61), task, Classes(tuple("abc")))
+    few.fit(corpus(), targets(61), task, ClassSpace(tuple("abc")))
     tiny = TfIdf()
     tiny.fit(["good", "bad", "good", "bad"], np.array([1, 0, 1, 0]), task, space)
     assert tiny.remarks == ["strength 10: too few texts to choose one, without character n-grams"]
@@ -351,7 +351,7 @@ def test_without_dev_the_model_is_fitted_on_everything() -> None:
 def test_probabilities_are_calibrated_on_dev() -> None:
     """Labels that are noise for the most part: a fit that follows them is far too sure."""
     rng = np.random.default_rng(0)
-    task, space = Classify(), Classes(("a", "b"))
+    task, space = Classify(), ClassSpace(("a", "b"))
     wanted, held = rng.integers(2, size=211), rng.integers(2, size=101)
     texts, later = corpus(211, seed=3), corpus(101, seed=4)
     model = TfIdf(characters=[])
@@ -367,12 +367,12 @@ def test_probabilities_are_calibrated_on_dev() -> None:
 
 
 def test_labels_that_only_held_out_rows_have_do_not_spoil_the_choice() -> None:
-    task, space = Classify(), Classes(("a", "b"))
+    task, space = Classify(), ClassSpace(("a", "b"))
     texts, wanted = corpus(61), (np.arange(61) % 10 == 9).astype(int)
     model = TfIdf(characters=[])
     model.fit(texts, wanted, task, space)  # every tenth row is held out, and has all of one label
     assert "too few texts" in model.remarks[-1]
-    three, rare = Classes(("a", "b", "c")), targets(61, 2)
+    three, rare = ClassSpace(("a", "b", "c")), targets(61, 2)
     rare[19] = 2
     model = TfIdf(characters=[])
     model.fit(texts, rare, task, three)
@@ -382,7 +382,7 @@ def test_labels_that_only_held_out_rows_have_do_not_spoil_the_choice() -> None:
 
 def test_balanced_gives_rare_classes_more_weight() -> None:
     wanted = (np.arange(61) % 11 == 0).astype(int)
-    space = Classes(("a", "b"))
+    space = ClassSpace(("a", "b"))
     plain, balanced = (
         fitted(Classify(), space, wanted, strength=0.1, balanced=on).scores(corpus()).argmax(1)
         for on in (False, True)
@@ -405,11 +405,11 @@ def test_settings_that_cannot_work(options: dict, message: str) -> None:
 
 
 def test_what_cannot_be_learned() -> None:
-    one = complaint(lambda: fitted(Classify(), Classes(("a", "b")), np.zeros(61)))
+    one = complaint(lambda: fitted(Classify(), ClassSpace(("a", "b")), np.zeros(61)))
     assert "one class only" in one
-    rare = complaint(lambda: fitted(Classify(), Classes(("a", "b")), targets(), minimum=62))
+    rare = complaint(lambda: fitted(Classify(), ClassSpace(("a", "b")), targets(), minimum=62))
     assert rare.startswith("classic 'tfidf': no n-gram occurs in 62 training texts.")
-    number = complaint(lambda: fitted(Regress(), Scale(0, 1), np.zeros(61), classifier="svm"))
+    number = complaint(lambda: fitted(Regress(), LabelScale(0, 1), np.zeros(61), classifier="svm"))
     assert "classifier 'svm' cannot predict a number" in number
 
 

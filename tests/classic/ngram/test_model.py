@@ -54,7 +54,7 @@ def numbered(texts):
 
 def told(found):
     """What both halves of the engine say of texts, as logarithms."""
-    return [np.log(one.chances[:, 0]) for one in found]
+    return [np.log(one.probs[:, 0]) for one in found]
 
 
 @pytest.mark.parametrize("name", ["ngram", "kneser-ney"])
@@ -91,7 +91,7 @@ def test_a_saved_model_says_the_same(tmp_path):
 def test_measuring_a_file_is_the_same_as_asking_for_its_texts(tmp_path):
     predictor = trained("kneser-ney", tmp_path).predictor
     texts = sentences(31, 7)
-    whole = evaluate(predictor, [Example(text) for text in texts]).figures(resamples=0)
+    whole = evaluate(predictor, [Example(text) for text in texts]).compute(resamples=0)
     nats = -np.concatenate(told(predictor.engine.likelihoods(texts)))
     assert whole["token_perplexity"].value == pytest.approx(np.exp(nats.mean()))
     assert whole["perplexity"].n == 31
@@ -105,7 +105,7 @@ def test_any_tokens_will_do(tmp_path, tokenizer):
     out = trained("kneser-ney", tmp_path, tokenizer=tokenizer)
     assert 1 < out.figures["dev"]["perplexity"].value < 20
     (found,) = out.predictor.engine.likelihoods(["the old <eos> <pad> dog"])
-    assert np.isfinite(np.log(found.chances)).all()  # text that spells a mark is text
+    assert np.isfinite(np.log(found.probs)).all()  # text that spells a mark is text
     bits = out.figures["dev"]["bits_per_character"].value
     assert 0.2 < bits < 1.5
 
@@ -156,7 +156,7 @@ def test_a_mark_that_a_foreign_tokenizer_finds_in_a_text_is_an_unknown_word(tmp_
 def test_a_word_that_no_file_has_is_possible(tmp_path):
     engine = trained("ngram", tmp_path).predictor.engine
     (found,) = engine.likelihoods(["the zebra"])
-    assert 0 < found.chances[1, 0] < 0.05
+    assert 0 < found.probs[1, 0] < 0.05
     assert found.table[1, 0] == 1
 
 

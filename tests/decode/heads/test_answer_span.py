@@ -11,11 +11,11 @@ from weft import registry
 from weft.batch import Padded
 from weft.decode.heads.answer_span import AnswerSpanOutput
 from weft.errors import UserError
-from weft.tokens.special_tokens import Frame
+from weft.tokens.special_tokens import SpecialTokens
 
 E = 7
-JOINT = Frame((1,), (2,), (2,))
-EACH = Frame((1,), (2,), (2,), each=True)
+JOINT = SpecialTokens((1,), (2,), (2,))
+EACH = SpecialTokens((1,), (2,), (2,), each=True)
 
 
 def built(outputs=(3, False), **known):

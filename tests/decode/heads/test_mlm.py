@@ -14,8 +14,8 @@ from weft.batch.mlm_collator import MLMLoader as Batches
 from weft.decode.heads import mlm
 from weft.errors import UserError
 from weft.model import Model
-from weft.tasks.mlm import Masked
-from weft.tokens.special_tokens import Frame
+from weft.tasks.mlm import MaskedLM
+from weft.tokens.special_tokens import SpecialTokens
 
 V, MASK, WINDOW = 53, 6, 23
 PARTS = {
@@ -25,7 +25,9 @@ PARTS = {
     "pool": {"kind": "cls"},
     "head": {"kind": "masked"},
 }  # fmt: skip
-MASKING = Masking(MASK, np.arange(7, V), Frame((4,), (5,), (5,)), window=WINDOW, short_fraction=0.3)
+MASKING = Masking(
+    MASK, np.arange(7, V), SpecialTokens((4,), (5,), (5,)), window=WINDOW, short_fraction=0.3
+)
 
 
 def model(follows=True, **embedder):
@@ -75,7 +77,7 @@ def by_hand(net, given):
 @pytest.mark.parametrize("width", [0, 5])
 def test_the_loss_is_the_mean_of_hidden_words_and_the_mean_of_what_follows(follows, width):
     net, given = model(follows, width=width), batch(follows)
-    loss = Masked().loss(net(given.source), given)
+    loss = MaskedLM().loss(net(given.source), given)
     assert loss.count == given.count == len(given)
     wanted = sum(by_hand(net, given))
     torch.testing.assert_close(loss.total / loss.count, wanted, rtol=1e-5, atol=1e-5)
@@ -88,8 +90,8 @@ def test_the_loss_is_the_mean_of_hidden_words_and_the_mean_of_what_follows(follo
 
 def test_a_batch_in_pieces_costs_the_same():
     net, given = model(), batch()
-    whole = Masked().loss(net(given.source), given)
-    pieces = [Masked().loss(net(piece.source), piece) for piece in given.split(3)]
+    whole = MaskedLM().loss(net(given.source), given)
+    pieces = [MaskedLM().loss(net(piece.source), piece) for piece in given.split(3)]
     assert len(pieces) == 3
     assert sum(piece.count for piece in pieces) == whole.count
     total = sum(piece.total for piece in pieces)
@@ -118,7 +120,7 @@ def test_padding_and_what_stands_in_it_change_nothing():
     net, given = model(), batch()
     garbage = given.source.data.masked_fill(~given.source.mask, 17)
     other = replace(given, source=replace(given.source, data=garbage))
-    ours, theirs = (Masked().loss(net(one.source), one).total for one in (given, other))
+    ours, theirs = (MaskedLM().loss(net(one.source), one).total for one in (given, other))
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
@@ -143,7 +145,7 @@ def test_shape_comments_are_true():
     net, given = model(), batch()
 
     def both():
-        Masked().loss(net(given.source), given)
+        MaskedLM().loss(net(given.source), given)
         net(given.source).score_rows(given.target)
 
     assert checked("weft.decode.heads.mlm", both) >= 5
@@ -201,7 +203,7 @@ def test_losses_are_those_of_transformers():
             token_type_ids=source.segments, labels=labels,
             next_sentence_label=target.is_random_next,
         )  # fmt: skip
-        loss = Masked().loss(net(source), given)
+        loss = MaskedLM().loss(net(source), given)
         both = [float(part) for part in by_hand(net, given)]
     torch.testing.assert_close(loss.total / loss.count, told.loss, rtol=1e-5, atol=1e-5)
     flat = told.prediction_logits.flatten(0, 1)

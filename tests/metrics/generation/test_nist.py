@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.metrics.generation.coco import CaptionRouge, Cider, caption_words, e2e
-from weft.metrics.generation.ngrams import mteval_tokens
+from weft.metrics.generation.coco import Cider, CocoRouge, e2e_metrics, tokenise_caption
+from weft.metrics.generation.ngrams import tokenise_mteval
 from weft.metrics.generation.nist import MtevalBleu, Nist
 
 SAID = [
@@ -89,14 +89,14 @@ def slow_nist(said, gold) -> float:
 @given(pairs)
 def test_bleu_and_nist_by_the_definition(corpus) -> None:
     said, gold = [one for one, _ in corpus], [refs for _, refs in corpus]
-    tokens = [mteval_tokens(one) for one in said]
-    others = [[mteval_tokens(ref) for ref in refs] for refs in gold]
+    tokens = [tokenise_mteval(one) for one in said]
+    others = [[tokenise_mteval(ref) for ref in refs] for refs in gold]
     for measure, name, wanted in (
         (MtevalBleu(), "bleu", slow_bleu(tokens, others)),
         (Nist(), "nist", slow_nist(tokens, others)),
     ):
         measure.add(said, gold)
-        assert measure.figures(resamples=0)[name].value == pytest.approx(wanted, abs=1e-9)
+        assert measure.compute(resamples=0)[name].value == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.skipif(find_spec("sacrebleu") is None, reason="needs sacrebleu")
@@ -114,7 +114,7 @@ def test_bleu_is_that_of_sacrebleu_without_case(corpus) -> None:
 def test_nist_of_one_reference_is_that_of_nltk() -> None:
     measure = Nist()
     measure.add(SAID, [refs[0] for refs in GOLD])
-    assert measure.figures(resamples=0)["nist"].value == pytest.approx(2.4653633983551284)  # 3.10.4
+    assert measure.compute(resamples=0)["nist"].value == pytest.approx(2.4653633983551284)  # 3.10.4
 
 
 def test_two_thirds_of_the_length_cost_half_of_nist() -> None:
@@ -122,53 +122,53 @@ def test_two_thirds_of_the_length_cost_half_of_nist() -> None:
     whole.add(["a b c", "d e f"], ["a b c", "d e f"])
     short.add(["a b c", "d"], ["a b c", "d e f"])
     told = math.log2(6)  # each word is one of six; longer n-grams tell nothing more
-    assert whole.figures()["nist"].value == pytest.approx(told)
-    assert short.figures()["nist"].value == pytest.approx(told / 2)
+    assert whole.compute()["nist"].value == pytest.approx(told)
+    assert short.compute()["nist"].value == pytest.approx(told / 2)
 
 
 def test_words_of_mteval() -> None:
     text = 'A "man", aged 3.5 (or 1,000?), pays £20-25 & isn\'t well-off.&quot;\nOK <skipped>'
     wanted = 'A " man " , aged 3.5 ( or 1,000 ? ) , pays £20 - 25 & isn\'t well-off . " OK'
-    assert mteval_tokens(text, lowercase=False) == wanted.split()
-    assert mteval_tokens("The END") == ["the", "end"]
+    assert tokenise_mteval(text, lowercase=False) == wanted.split()
+    assert tokenise_mteval("The END") == ["the", "end"]
 
 
 def test_captions_are_scored_as_by_the_coco_scripts() -> None:
     for measure, name, value in (  # by pycocoevalcap 1.2
-        (CaptionRouge(), "rouge_l", 0.5523291358776775),
+        (CocoRouge(), "rouge_l", 0.5523291358776775),
         (Cider(), "cider", 2.26557380954759),
     ):
         measure.add(SAID, GOLD)
-        assert measure.figures(resamples=0)[name].value == pytest.approx(value, abs=1e-12)
+        assert measure.compute(resamples=0)[name].value == pytest.approx(value, abs=1e-12)
     assert measure.table()[:, 0] == pytest.approx([3.55967357, 1.97207642, 1.26497144])
 
 
 def test_words_of_captions() -> None:  # by Stanford's PTB tokenizer 3.4.1, but £ is its #
     text = "It's a 5-star, kid-friendly café (U.K.): £20-25; can't cost 1,000.5... Tom’s isn't."
     wanted = "it 's a 5-star kid-friendly café u.k. £ 20-25 ca n't cost 1,000.5 tom 's is n't"
-    assert caption_words(text) == wanted.split()
+    assert tokenise_caption(text) == wanted.split()
 
 
 def test_nothing_said_and_nothing_shared() -> None:
-    measure = e2e()
+    measure = e2e_metrics()
     measure.add(["", "x y"], [["a b", ""], "c"])
-    assert all(figure.value == 0 for figure in measure.figures(resamples=11).values())
-    assert e2e().figures()["nist"].n == 0
+    assert all(figure.value == 0 for figure in measure.compute(resamples=11).values())
+    assert e2e_metrics().compute()["nist"].n == 0
 
 
 def test_e2e_is_all_of_them_and_merges() -> None:
-    whole, parts = e2e(), e2e()
+    whole, parts = e2e_metrics(), e2e_metrics()
     whole.add(SAID, GOLD)
     for said, gold in zip(SAID, GOLD, strict=True):
-        part = e2e()
+        part = e2e_metrics()
         part.add([said], [gold])
         parts.merge(part)
-    found = whole.figures(resamples=37)
-    assert parts.figures(resamples=37) == found
+    found = whole.compute(resamples=37)
+    assert parts.compute(resamples=37) == found
     assert list(found) == ["bleu", "nist", "rouge_l", "cider"]
     for kind, name in ((MtevalBleu, "bleu"), (Nist, "nist"), (Cider, "cider")):
         alone = kind()
         alone.add(SAID, GOLD)
-        assert alone.figures(resamples=0)[name].value == pytest.approx(found[name].value)
+        assert alone.compute(resamples=0)[name].value == pytest.approx(found[name].value)
     counts = Counter(figure.n for figure in found.values())
     assert counts == {3: 4}

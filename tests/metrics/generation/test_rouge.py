@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.metrics.generation.rouge import KINDS, Rouge, common
+from weft.metrics.generation.rouge import KINDS, Rouge, longest_common_subsequence
 from weft.metrics.generation.stem import stem
 
 SAID = [
@@ -45,7 +45,7 @@ GOLD = [
 def test_figures_are_those_of_rouge_score(stemmed, wanted) -> None:
     measure = Rouge(stem=stemmed)
     measure.add(SAID, GOLD)
-    found = {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+    found = {name: figure.value for name, figure in measure.compute(resamples=0).items()}
     for kind in KINDS:
         got = found[f"{kind}_precision"], found[f"{kind}_recall"], found[kind]
         assert got == pytest.approx(wanted[kind], abs=1e-12)
@@ -75,18 +75,18 @@ def by_table(first, second) -> list[int]:
 
 @given(st.lists(st.sampled_from("abcd"), max_size=13), st.lists(st.sampled_from("abcde")))
 def test_common_subsequence_is_that_of_the_table(first, second) -> None:
-    assert common(first, second) == by_table(first, second)
+    assert longest_common_subsequence(first, second) == by_table(first, second)
 
 
 def test_more_words_than_a_machine_word_has_bits() -> None:
     first, second = [str(i % 71) for i in range(200)], [str(i % 67) for i in range(150)]
-    assert common(first, second) == by_table(first, second)
+    assert longest_common_subsequence(first, second) == by_table(first, second)
 
 
 def test_the_best_reference_counts_for_each_kind() -> None:
     measure = Rouge()
     measure.add(["a b c d"], [["d c b a", "a b x y z w"]])
-    found = measure.figures(resamples=0)
+    found = measure.compute(resamples=0)
     assert found["rouge1"].value == 1  # by the first reference
     assert found["rouge2"].value == pytest.approx(2 * 1 / (3 + 5))  # by the second
 
@@ -94,13 +94,13 @@ def test_the_best_reference_counts_for_each_kind() -> None:
 def test_the_best_reference_is_that_of_the_best_f1() -> None:
     measure = Rouge()
     measure.add(["a b c"], [["a b c d e f g h i j k", "a b x"]])  # precision 1 and 2/3
-    assert measure.figures(resamples=0)["rouge1"].value == pytest.approx(2 / 3)
+    assert measure.compute(resamples=0)["rouge1"].value == pytest.approx(2 / 3)
 
 
 def test_a_word_is_met_once_though_two_lines_have_it() -> None:
     measure = Rouge()
     measure.add(["a"], ["a\na"])
-    found = measure.figures(resamples=0)
+    found = measure.compute(resamples=0)
     assert found["rougeLsum"].value == pytest.approx(2 / 3)
     assert found["rougeLsum_recall"].value == pytest.approx(1 / 2)
 
@@ -108,14 +108,14 @@ def test_a_word_is_met_once_though_two_lines_have_it() -> None:
 def test_short_words_keep_their_endings() -> None:
     measure = Rouge(stem=True)
     measure.add(["was walked"], ["wa walk"])
-    assert measure.figures(resamples=0)["rouge1"].value == pytest.approx(1 / 2)
+    assert measure.compute(resamples=0)["rouge1"].value == pytest.approx(1 / 2)
 
 
 def test_words_of_other_alphabets_and_as_given() -> None:
     for rule, value in (("rouge", 0.0), ("unicode", 1.0), ("none", 1 / 2)):
         measure = Rouge(words=rule)
         measure.add(["Ж_ф ыш"], ["ж_ф ыш"])
-        assert measure.figures(resamples=0)["rouge1"].value == pytest.approx(value)
+        assert measure.compute(resamples=0)["rouge1"].value == pytest.approx(value)
 
 
 def test_pieces_merge_and_the_interval_holds_the_value() -> None:
@@ -125,8 +125,8 @@ def test_pieces_merge_and_the_interval_holds_the_value() -> None:
         part = Rouge()
         part.add([said], [gold])
         parts.merge(part)
-    assert parts.figures(resamples=29) == whole.figures(resamples=29)
-    figure = whole.figures()["rouge1"]
+    assert parts.compute(resamples=29) == whole.compute(resamples=29)
+    figure = whole.compute()["rouge1"]
     assert 0 <= figure.low <= figure.value <= figure.high <= 1
     assert figure.n == 3
 

@@ -4,7 +4,7 @@ import pytest
 
 from weft.errors import UserError
 from weft.metrics.generation.e2e_slots import RULES
-from weft.metrics.generation.slots import Rules, SlotErrors, parse_record
+from weft.metrics.generation.slots import SlotErrors, SlotRules, parse_record
 
 RECORD = parse_record(
     "name[The Rice Boat], eatType[pub], food[Indian], priceRange[less than £20], "
@@ -100,7 +100,7 @@ def test_rates_are_of_all_slots() -> None:
     more.add(["Clowns"], [{"name": "Clowns"}])
     more.add(["Chinese"], [{"food": "French"}])
     measure.merge(more)
-    found = {name: figure.value for name, figure in measure.figures(resamples=7).items()}
+    found = {name: figure.value for name, figure in measure.compute(resamples=7).items()}
     assert found == pytest.approx(
         {
             "slot_error": 4 / 5,
@@ -113,7 +113,7 @@ def test_rates_are_of_all_slots() -> None:
 
 
 def test_rules_are_data() -> None:
-    rules = Rules(
+    rules = SlotRules(
         phrases={"doors": {"two": ["two[- ]door"], "four": ["four[- ]door", "saloon"]}},
         alike={"doors": [frozenset({"two", "four"})]},
     ).with_names([{"make": "Volvo"}, {"make": "Opel"}])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weft.errors import UserError
 from weft.metrics.generation.text_overlap import Bleu, Chrf
-from weft.metrics.per_sentence import compared
+from weft.metrics.per_sentence import compare_paired
 
 SAID = [
     "The cat sat on the mat .",
@@ -51,7 +51,7 @@ def score(metric, said, gold) -> float:
 def test_bleu_and_signature(lowercase, tokenize, value, signature) -> None:
     measure = Bleu(lowercase, tokenize)
     measure.add(SAID, GOLD)
-    assert measure.figures()["bleu"].value == pytest.approx(value, abs=1e-9)
+    assert measure.compute()["bleu"].value == pytest.approx(value, abs=1e-9)
     assert measure.signature.startswith(f"BLEU|nrefs:var|{signature}|version:2.")
 
 
@@ -67,7 +67,7 @@ def test_bleu_and_signature(lowercase, tokenize, value, signature) -> None:
 def test_chrf_and_signature(lowercase, order, value, signature) -> None:
     measure = Chrf(lowercase, order)
     measure.add(SAID, GOLD)
-    assert measure.figures()["chrf"].value == pytest.approx(value, abs=1e-9)
+    assert measure.compute()["chrf"].value == pytest.approx(value, abs=1e-9)
     assert measure.signature.startswith(signature)
 
 
@@ -84,7 +84,7 @@ def test_any_corpus_scores_as_sacrebleu_does(corpus) -> None:
         (Chrf(words=2), CHRF(word_order=2), "chrf"),
     ):
         measure.add(said, gold)
-        found = measure.figures(resamples=0)[name].value
+        found = measure.compute(resamples=0)[name].value
         assert found == pytest.approx(score(metric, said, gold), abs=1e-9)
 
 
@@ -124,8 +124,8 @@ def test_interval_and_paired_test_recompute_the_corpus_score() -> None:
         a, b = (score(metric, [s[i] for i in pick], [[gold[i]] for i in pick]) for s in (good, bad))
         values.append(a)
         gaps.append(a - b)
-    figure = measures[0].figures(resamples=4000)["bleu"]
-    found = compared(*measures, "bleu")
+    figure = measures[0].compute(resamples=4000)["bleu"]
+    found = compare_paired(*measures, "bleu")
     slack = 0.2 * (figure.high - figure.low)
     low, high = np.quantile(values, [0.025, 0.975])
     assert (figure.low, figure.high) == pytest.approx((low, high), abs=slack)

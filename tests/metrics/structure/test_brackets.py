@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.metrics.structure.brackets import Bracketed, Brackets
+from weft.metrics.structure.brackets import BracketedTree, BracketF1
 from weft.text.annotation.constituents import pos_tags, tree_to_brackets
 from weft.text.annotation.trees import Tree, format, parse
 
 DELETE = ("TOP", "-NONE-", ",", ":", "``", "''", ".")
 
 
-def bracketed(line: str) -> Bracketed:
+def bracketed(line: str) -> BracketedTree:
     tree = parse(line)
-    return Bracketed(tree_to_brackets(tree), pos_tags(tree))
+    return BracketedTree(tree_to_brackets(tree), pos_tags(tree))
 
 
 def read(line: str):
@@ -86,7 +86,7 @@ def trees(draw, words: int):
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_counts_are_those_of_evalb(data):
-    measure, rows = Brackets(), []
+    measure, rows = BracketF1(), []
     for n in data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)):
         gold, test = data.draw(trees(n)), data.draw(trees(n))
         measure.add([bracketed(test)], [bracketed(gold)])
@@ -96,7 +96,7 @@ def test_counts_are_those_of_evalb(data):
     if not kept:
         return
     true, said, right, crossing = (sum(column) for column in zip(*kept, strict=True))
-    found = {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+    found = {name: figure.value for name, figure in measure.compute(resamples=0).items()}
     assert found == pytest.approx(
         {
             "precision": right / said if said else 0,
@@ -107,15 +107,15 @@ def test_counts_are_those_of_evalb(data):
             "no_crossing": sum(row[3] == 0 for row in kept) / len(kept),
         }
     )
-    assert measure.figures(resamples=3)["f1"].n == len(kept)
+    assert measure.compute(resamples=3)["f1"].n == len(kept)
 
 
 def test_by_hand():
     gold = "(TOP (S (NP-SBJ (DT the) (NN dog)) (, ,) (VP (VBD ran) (PRT (RP off))) (. .)))"
     test = "(TOP (S (NP (DT the)) (VP (NN dog) (, ,) (VP (VBD ran) (ADVP (RP off)))) (. .)))"
-    measure = Brackets()
+    measure = BracketF1()
     measure.add([bracketed(test)], [bracketed(gold)])
-    found = {name: figure.value for name, figure in measure.figures().items()}
+    found = {name: figure.value for name, figure in measure.compute().items()}
     # Gold S(0,4) NP(0,2) VP(2,4) PRT(3,4); test S(0,4) NP(0,1) VP(1,4) VP(2,4) ADVP(3,4).
     assert found == pytest.approx(
         {
@@ -132,46 +132,46 @@ def test_by_hand():
 def test_where_brackets_are_attached_around_punctuation_does_not_matter():
     gold = "(S (NP (NN a) (, ,)) (VP (VB b)) (. .))"
     test = "(S (S (NP (NN a)) (, ,) (VP (VB b) (. .))))"
-    measure = Brackets()
+    measure = BracketF1()
     measure.add([bracketed(test)], [bracketed(gold)])
-    assert measure.figures()["recall"].value == 1
-    assert measure.figures()["precision"].value == pytest.approx(3 / 4)  # the second S is too many
+    assert measure.compute()["recall"].value == 1
+    assert measure.compute()["precision"].value == pytest.approx(3 / 4)  # the second S is too many
 
 
 def test_a_chain_counts_each_label_once():
     gold, test = "(NP (NP (NP (NN a))))", "(NP (NP (NN a)))"
-    measure = Brackets()
+    measure = BracketF1()
     measure.add([bracketed(test)], [bracketed(gold)])
-    assert measure.figures()["recall"].value == pytest.approx(2 / 3)
-    assert measure.figures()["precision"].value == 1
+    assert measure.compute()["recall"].value == pytest.approx(2 / 3)
+    assert measure.compute()["precision"].value == 1
 
 
 def test_sentences_that_cannot_be_compared_are_counted_and_left_out():
-    measure = Brackets()
+    measure = BracketF1()
     right = bracketed("(S (NP (NN a)) (VP (VB b)))")
     other = bracketed("(S (NP (NN a)) (VP (. b)))")  # says that b is punctuation
     nothing = bracketed("(S (. .))")
     measure.add([right, other, nothing], [right, right, nothing])
-    more = Brackets()
+    more = BracketF1()
     more.add([right], [bracketed("(S (NP (NN a)) (VP (VB b) (NN c)))")])
     measure.merge(more)
     assert (measure.n, measure.errors, measure.skipped) == (1, 2, 1)
-    assert measure.figures()["f1"].value == 1
+    assert measure.compute()["f1"].value == 1
 
 
 def test_merging_equals_counting_at_once():
     lines = ["(S (NP (NN a)) (VP (VB b) (NP (NN c))))", "(S (NP (NN a) (VB b)) (NN c))"] * 3
     pairs = [(bracketed(a), bracketed(b)) for a, b in zip(lines, lines[::-1], strict=True)]
-    whole, parts = Brackets(), Brackets()
+    whole, parts = BracketF1(), BracketF1()
     whole.add(*map(list, zip(*pairs, strict=True)))
     for said, true in reversed(pairs):
-        part = Brackets()
+        part = BracketF1()
         part.add([said], [true])
         parts.merge(part)
-    assert parts.figures(resamples=17) == whole.figures(resamples=17)
+    assert parts.compute(resamples=17) == whole.compute(resamples=17)
     assert parts.n == 6
 
 
 def test_nothing_counted_gives_zeros():
-    for figure in Brackets().figures().values():
+    for figure in BracketF1().compute().values():
         assert figure.to_json() == {"value": 0.0, "low": 0.0, "high": 0.0, "n": 0}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.metrics import Measure
-from weft.metrics.structure.chunks import Chunks
-from weft.metrics.structure.tags import Tagging
+from weft.metrics import Metric
+from weft.metrics.structure.chunks import SpanF1
+from weft.metrics.structure.tags import TagAccuracy
 from weft.text.annotation import schemes
 
 TYPES = ("PER", "LOC", "ORG")
@@ -69,8 +69,8 @@ def conlleval(predicted: list[list[str]], gold: list[list[str]]) -> dict[str, li
     return counts
 
 
-def measured(predicted: list[list[str]], gold: list[list[str]]) -> Chunks:
-    measure = Chunks()
+def measured(predicted: list[list[str]], gold: list[list[str]]) -> SpanF1:
+    measure = SpanF1()
     pairs = zip(predicted, gold, strict=True)
     words = [(sum(map(str.__eq__, said, true)), len(true)) for said, true in pairs]
     each = (predicted, gold)
@@ -86,14 +86,15 @@ def test_counts_are_those_of_conlleval(seed: int) -> None:
     measure = measured(predicted, gold)
     counts = conlleval(predicted, gold)
     for kind, (right, said, true) in counts.items():
-        assert (measure.right[kind], measure.said[kind], measure.true[kind]) == (right, said, true)
+        counted = (measure.correct[kind], measure.predicted[kind], measure.gold[kind])
+        assert counted == (right, said, true)
         one = measure.per_class()[kind]
         assert one.precision == pytest.approx(right / said)
         assert one.recall == pytest.approx(right / true)
         assert one.f1 == pytest.approx(2 * right / (said + true))
         assert one.support == true
     right, said, true = (sum(each) for each in zip(*counts.values(), strict=True))
-    found = measure.figures(resamples=50)
+    found = measure.compute(resamples=50)
     assert found["precision"].value == pytest.approx(right / said)
     assert found["recall"].value == pytest.approx(right / true)
     assert found["f1"].value == pytest.approx(2 * right / (said + true))
@@ -108,7 +109,7 @@ def test_counts_are_those_of_conlleval(seed: int) -> None:
 def test_figures_are_those_of_seqeval(seed: int) -> None:
     seqeval = pytest.importorskip("seqeval.metrics")
     predicted, gold = corrupted(seed)
-    found = measured(predicted, gold).figures(resamples=0)
+    found = measured(predicted, gold).compute(resamples=0)
     for name in ("precision", "recall", "f1", "accuracy"):
         wanted = getattr(seqeval, f"{name}_score")(
             gold, predicted, **{} if name == "accuracy" else {"zero_division": 0}
@@ -136,10 +137,10 @@ def test_strict_figures_are_those_of_seqeval(name: str, seed: int) -> None:
 
         each = tuple([[other(tag) for tag in tags] for tags in rows] for rows in each)
     predicted, gold = each
-    measure = Chunks()
+    measure = SpanF1()
     ours = {"IOB2": "IOB2", "IOBES": "BIOES"}[name]
     measure.add(*([schemes.tags_to_spans(tags, ours, "discard") for tags in rows] for rows in each))
-    found = measure.figures(resamples=0)
+    found = measure.compute(resamples=0)
     wanted = precision_recall_fscore_support(
         gold, predicted, average="micro", scheme=getattr(scheme, name)
     )
@@ -150,19 +151,19 @@ def test_strict_figures_are_those_of_seqeval(name: str, seed: int) -> None:
 
 
 def test_no_spans_at_all() -> None:
-    measure: Measure = Chunks()
-    assert measure.figures()["f1"].n == 0
+    measure: Metric = SpanF1()
+    assert measure.compute()["f1"].n == 0
     measure.add([[]], [[]])
-    assert measure.figures()["f1"].value == 0
+    assert measure.compute()["f1"].value == 0
     measure.add([[("A", 0, 1), ("A", 0, 1)]], [[("A", 0, 1)]])  # twice the same is one
-    assert measure.figures(resamples=0)["f1"].value == 1
+    assert measure.compute(resamples=0)["f1"].value == 1
 
 
 def test_a_span_must_agree_in_all_three() -> None:
-    measure = Chunks()
+    measure = SpanF1()
     gold = [("A", 2, 5)]
     measure.add([[("A", 2, 5)], [("B", 2, 5)], [("A", 1, 5)], [("A", 2, 6)]], [gold] * 4)
-    assert measure.figures(resamples=0)["precision"].value == pytest.approx(1 / 4)
+    assert measure.compute(resamples=0)["precision"].value == pytest.approx(1 / 4)
 
 
 @settings(max_examples=20, deadline=None)
@@ -172,7 +173,7 @@ def test_merged_is_counted_at_once(seed: int, cut: int) -> None:
     whole = measured(predicted, gold)
     part = measured(predicted[cut:], gold[cut:])
     part.merge(measured(predicted[:cut], gold[:cut]))
-    assert part.figures(resamples=7) == whole.figures(resamples=7)
+    assert part.compute(resamples=7) == whole.compute(resamples=7)
     assert part.per_class() == whole.per_class()
 
 
@@ -182,7 +183,7 @@ NEW = [[False, True, True], [True], [False, False]]
 
 
 def test_tags_by_hand() -> None:
-    measure = Tagging(["upos", "xpos"])
+    measure = TagAccuracy(["upos", "xpos"])
     measure.add(SAID, GOLD, NEW)
     wanted = {
         "upos": 5 / 6,
@@ -195,7 +196,7 @@ def test_tags_by_hand() -> None:
         "all_sentences": 1 / 3,
         "all_unknown": 1 / 3,
     }
-    found = measure.figures(resamples=100)
+    found = measure.compute(resamples=100)
     assert {name: f.value for name, f in found.items()} == pytest.approx(wanted)
     assert all(f.low <= f.value <= f.high and f.n == 3 for f in found.values())
     assert found["upos"].low < found["upos"].high
@@ -204,20 +205,20 @@ def test_tags_by_hand() -> None:
 
 
 def test_one_column_and_nothing_known_of_unknown_words() -> None:
-    measure = Tagging(["upos"])
+    measure = TagAccuracy(["upos"])
     measure.add([[["N", "V"]], [[]]], [[["N", "N"]], [[]]])  # an empty sentence is none
-    found = measure.figures()
+    found = measure.compute()
     assert set(found) == {"upos", "upos_sentences"}
     assert (found["upos"].value, found["upos"].n) == (0.5, 1)
-    assert Tagging(["upos"]).figures()["upos"].n == 0
+    assert TagAccuracy(["upos"]).compute()["upos"].n == 0
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 3])
 def test_merged_tags_are_counted_at_once(cut: int) -> None:
-    whole, part, other = (Tagging(["upos", "xpos"]) for _ in range(3))
+    whole, part, other = (TagAccuracy(["upos", "xpos"]) for _ in range(3))
     whole.add(SAID, GOLD, NEW)
     part.add(SAID[cut:], GOLD[cut:], NEW[cut:])
     other.add(SAID[:cut], GOLD[:cut], NEW[:cut])
     part.merge(other)
-    assert part.figures() == whole.figures()
+    assert part.compute() == whole.compute()
     assert part.confusion("xpos") == whole.confusion("xpos")

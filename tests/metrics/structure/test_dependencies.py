@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import UserError
-from weft.metrics.structure.dependencies import CONTENT, Dependencies
+from weft.metrics.structure.dependencies import CONTENT_RELATIONS, AttachmentScores
 
 RELATIONS = ("root", "nsubj", "nsubj:pass", "obj", "det", "det:predet", "punct", "case", "dep")
 
@@ -60,31 +60,31 @@ def sentences(rng, count):
 @given(st.integers(0, 9999), st.integers(1, 11))
 def test_figures_are_the_definition(seed, count):
     predicted, gold = sentences(np.random.default_rng(seed), count)
-    measure = Dependencies()
+    measure = AttachmentScores()
     measure.add(predicted, gold)
-    found = {name: figure.value for name, figure in measure.figures(resamples=0).items()}
+    found = {name: figure.value for name, figure in measure.compute(resamples=0).items()}
     assert found == pytest.approx(reference(predicted, gold))
 
 
 def test_by_hand():
-    measure = Dependencies()
+    measure = AttachmentScores()
     gold = ([2, 3, 0, 3], ["det", "nsubj:pass", "root", "punct"])
     said = ([2, 3, 0, 2], ["det", "nsubj", "root", "obj"])
     measure.add([said], [gold])
-    found = {name: figure.value for name, figure in measure.figures().items()}
+    found = {name: figure.value for name, figure in measure.compute().items()}
     # The subtype does not count; content words are 2 in gold and 3 in the answer, 2 of them right.
     assert found == {"uas": 0.75, "las": 0.75, "label": 0.75, "clas": pytest.approx(4 / 5)}
-    assert measure.figures()["las"].n == 1
+    assert measure.compute()["las"].n == 1
 
 
 def test_intervals_are_of_sentences():
     """One long sentence and one short: resampling words would give a far narrower interval."""
-    measure = Dependencies()
+    measure = AttachmentScores()
     for n, right in ((30, 30), (10, 0)):
         heads = list(range(n))
         said = [head if i < right else head + 1 for i, head in enumerate(heads)]
         measure.add([(said, ["dep"] * n)], [(heads, ["dep"] * n)])
-    uas = measure.figures(resamples=500)["uas"]
+    uas = measure.compute(resamples=500)["uas"]
     assert (uas.value, uas.low, uas.high, uas.n) == (0.75, 0.0, 1.0, 2)
 
 
@@ -92,23 +92,23 @@ def test_intervals_are_of_sentences():
 @given(st.integers(0, 999), st.integers(0, 7))
 def test_merging_equals_counting_at_once(seed, cut):
     predicted, gold = sentences(np.random.default_rng(seed), 7)
-    whole, first, second = Dependencies(), Dependencies(), Dependencies()
+    whole, first, second = AttachmentScores(), AttachmentScores(), AttachmentScores()
     whole.add(predicted, gold)
     first.add(predicted[cut:], gold[cut:])
     second.add(predicted[:cut], gold[:cut])
     first.merge(second)
-    assert first.figures(resamples=13) == whole.figures(resamples=13)
+    assert first.compute(resamples=13) == whole.compute(resamples=13)
 
 
 def test_nothing_counted_gives_zeros():
-    for figure in Dependencies().figures().values():
+    for figure in AttachmentScores().compute().values():
         assert figure.to_json() == {"value": 0.0, "low": 0.0, "high": 0.0, "n": 0}
 
 
 def test_sentences_of_other_words():
     with pytest.raises(UserError, match=r"of 2 words is scored against one of 1\. Parse the words"):
-        Dependencies().add([([0], ["root"])], [([0, 1], ["root", "dep"])])
+        AttachmentScores().add([([0], ["root"])], [([0, 1], ["root", "dep"])])
 
 
 def test_there_are_29_relations_of_content_words():
-    assert len(CONTENT) == 29
+    assert len(CONTENT_RELATIONS) == 29

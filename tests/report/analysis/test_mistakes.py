@@ -3,16 +3,16 @@
 import pytest
 
 from weft.report.analysis.mistakes import Mistakes
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.text.example import Example
 
 
 def tags(*labels):
-    return Structure("tags", tuple("abcdefg"[: len(labels)]), tags=labels)
+    return Annotation("tags", tuple("abcdefg"[: len(labels)]), tags=labels)
 
 
 def spans(*found):
-    return Structure("spans", ("a", "b"), ((0, 1), (2, 3)), "a b", spans=found)
+    return Annotation("spans", ("a", "b"), ((0, 1), (2, 3)), "a b", spans=found)
 
 
 def test_every_label_has_its_precision_and_recall_the_most_frequent_first():

@@ -11,7 +11,7 @@ import pytest
 from sklearn.metrics import precision_recall_fscore_support
 
 from weft.errors import UserError
-from weft.metrics import LabelSets
+from weft.metrics import MultiLabelMetric
 from weft.report.analysis.confusion import matrix, pairs
 from weft.report.analysis.predictions import Bins, read
 
@@ -127,7 +127,7 @@ def test_several_labels(tmp_path):
         for _ in range(53)
     ]
     found = read(written(tmp_path, rows))
-    measure = LabelSets(3)
+    measure = MultiLabelMetric(3)
     measure.add(
         *(np.array([[n in row[k] for n in names] for row in rows], dtype=np.int64) for k in (1, 0))
     )

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from weft.explain.attention import Heads
+from weft.explain.attention import AttentionMaps
 from weft.report.charts.attention_grid import TOKENS, section
 from weft.report.charts.heatmap import LEVELS, cells
 
@@ -14,7 +14,9 @@ L, N = 2, 3
 def maps(size=5, second=0, name="bert", tokens=()):
     drawn = np.random.default_rng(0).random((L, N, size, size))
     weights = drawn / drawn.sum(3, keepdims=True)
-    return Heads(name, tuple(tokens) or tuple(f"t{i}" for i in range(size)), weights, second)
+    return AttentionMaps(
+        name, tuple(tokens) or tuple(f"t{i}" for i in range(size)), weights, second
+    )
 
 
 def test_every_head_has_a_small_map_that_leads_to_a_large_one():
@@ -60,7 +62,7 @@ def test_long_texts_are_cut_and_several_networks_named():
 def test_tokens_are_escaped_and_nothing_is_nothing():
     assert "&lt;b&gt;" in section([maps(2, tokens=("<b>", "x"))])
     assert section([]) == ""
-    assert section([Heads("bert", (), np.zeros((1, 1, 0, 0)))]) == ""
+    assert section([AttentionMaps("bert", (), np.zeros((1, 1, 0, 0)))]) == ""
 
 
 def test_cells_are_shades_of_the_largest():

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from weft.report.drawings.draw import drawn, in_terminal, laid, strangers
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.text.annotation.trees import iter_nodes, parse
 
 WORDS = ("She", "<saw>", "Ann", "Lee")
@@ -17,13 +17,13 @@ OTHER = parse("(S (NP (PRP She)) (VP (VBD saw) (NP (NNP Ann)) (NP (NNP Lee))))")
 FILM = parse("(3 (2 (2 The) (2 film)) (4 (3 is) (4 good)))")
 SCORES = tuple((int(node.label) - 2) / 2 for node in iter_nodes(FILM))
 
-TAGS = Structure("tags", WORDS, PLACES, tags=("PRON", "VERB", "PROPN", "PROPN"))
-SPANS = Structure("spans", WORDS, PLACES, spans=((10, 17, "PER"),))
-ARCS = Structure(
+TAGS = Annotation("tags", WORDS, PLACES, tags=("PRON", "VERB", "PROPN", "PROPN"))
+SPANS = Annotation("spans", WORDS, PLACES, spans=((10, 17, "PER"),))
+ARCS = Annotation(
     "arcs", WORDS, heads=(2, 0, 2, 3), relations=("nsubj", "root", "obj", "flat"), tags=TAGS.tags
 )
-BRACKETS = Structure("constituents", tuple(TREE.words), tree=TREE)
-NODES = Structure("nodes", tuple(FILM.words), tree=FILM, scores=SCORES)
+BRACKETS = Annotation("constituents", tuple(TREE.words), tree=TREE)
+NODES = Annotation("nodes", tuple(FILM.words), tree=FILM, scores=SCORES)
 ALL = (TAGS, SPANS, ARCS, BRACKETS, NODES)
 
 WRONG = (
@@ -80,10 +80,12 @@ def test_spans_are_shown_in_the_text_or_what_the_places_say_of_it():
     assert in_terminal(SPANS).plain == "She <saw> [Ann Lee PER]"
     gold = replace(SPANS, text="She\n<saw> Ann Lee!")
     assert "Lee!" in drawn(WRONG[1], gold).replace("<small>", "")
-    apart = Structure("spans", ("a", "bc", "d"), ((2, 3), (3, 5), (8, 9)), spans=((3, 5, "X"),))
+    apart = Annotation("spans", ("a", "bc", "d"), ((2, 3), (3, 5), (8, 9)), spans=((3, 5, "X"),))
     assert in_terminal(apart).plain == "  a[bc X]   d"
     # du = de + le: two words in one place
-    shared = Structure("spans", ("de", "le", "lac"), ((0, 2), (0, 2), (3, 6)), spans=((3, 6, "X"),))
+    shared = Annotation(
+        "spans", ("de", "le", "lac"), ((0, 2), (0, 2), (3, 6)), spans=((3, 6, "X"),)
+    )
     assert in_terminal(shared).plain == "de [lac X]"
 
 
@@ -109,19 +111,19 @@ def test_nodes_with_long_labels_or_no_scores_are_drawn_like_constituents():
     assert "circle" in drawn(NODES)
     assert "circle" not in drawn(replace(NODES, scores=()))
     long = parse("(positive (neutral The) (positive best))")
-    assert "circle" not in drawn(Structure("nodes", ("The", "best"), tree=long, scores=(1, 0, 1)))
+    assert "circle" not in drawn(Annotation("nodes", ("The", "best"), tree=long, scores=(1, 0, 1)))
 
 
 @pytest.mark.parametrize("said", **kinds(ALL))
 def test_a_structure_survives_json(said):
     saved = json.loads(json.dumps(said.to_json()))
-    assert Structure.from_json(saved) == said
-    assert Structure.from_json(saved, "a text").text == "a text"
+    assert Annotation.from_json(saved) == said
+    assert Annotation.from_json(saved, "a text").text == "a text"
 
 
 def test_of_an_empty_text_nothing_is_drawn():
     for kind in ("tags", "spans", "arcs", "constituents", "nodes"):
-        empty = Structure(kind, ())
+        empty = Annotation(kind, ())
         assert "svg" not in drawn(empty) or kind == "arcs"
         assert in_terminal(empty, empty).plain == ""
 
@@ -130,8 +132,8 @@ def test_a_tree_with_unlabelled_nodes_and_brackets_survives_json():
     from weft.text.annotation.trees import Tree
 
     tree = Tree("", "", (Tree("", "("), Tree("2", "a", ()), Tree("", "", (Tree("", "b)"),))))
-    said = Structure("nodes", ("(", "a", "b)"), tree=tree)
-    assert Structure.from_json(json.loads(json.dumps(said.to_json()))).tree == tree
+    said = Annotation("nodes", ("(", "a", "b)"), tree=tree)
+    assert Annotation.from_json(json.loads(json.dumps(said.to_json()))).tree == tree
 
 
 def styles(text):

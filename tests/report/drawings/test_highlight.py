@@ -69,9 +69,9 @@ def test_no_words():
 def test_words_of_another_stretch_are_not_called_unread():
     from dataclasses import replace
 
-    from weft.explain.explanation import At
+    from weft.explain.explanation import ExplainedWord
 
     one = explained("a b c d e", [1.0, 0.5], read=[2, 3])
     assert plain(strip(one)) == "… not read … c d … not read …"
-    at = At(2, "c", "upos", "X", (("X", 1.0),))
+    at = ExplainedWord(2, "c", "upos", "X", (("X", 1.0),))
     assert plain(strip(replace(one, at=at))) == "… read apart … c d … read apart …"

@@ -32,7 +32,7 @@ def test_the_list_leads_from_each_place_to_the_nearest():
     assert near in html.replace(",", "")
     assert "a &lt;i&gt;<b>bank</b>&lt;/i&gt; &amp; more" in html
     assert "3 more lie beyond what the model reads" in html
-    same, of = one.agreeing
+    same, of = one.label_agreement
     assert f"For {same} of {of} the nearest other one has the same label" in html
 
 

@@ -19,12 +19,12 @@ from weft.classic.weights_io import damaged_file_error
 from weft.errors import UserError
 from weft.registry import register
 from weft.storage import write_text
-from weft.tasks.annotation import Found
-from weft.tasks.tag_vocabulary import TagSets, column, layers
+from weft.tasks.annotation import Decoded
+from weft.tasks.tag_vocabulary import TagSpace, read_column, require_annotations
 from weft.text.annotation.schemes import allowed_transitions
 from weft.text.example import TAG_COLUMN, Example, WordAnnotations
-from weft.tokens.pretokenizer import Places, words_of
-from weft.tokens.word_segmenter import Cuts, keep
+from weft.tokens.pretokenizer import Offsets, split_words
+from weft.tokens.word_segmenter import WordSegmenter, save
 
 LAYOUT, CUTS = "columns.json", "cuts.json"
 EVERY = "*"
@@ -63,24 +63,26 @@ class Tagger:
         self.before: list[LinearCRF] = []  # of each column that is a feature
         self.chains: list[LinearCRF] = []  # of each column of tags
         self.numbers: list[list[int]] = []  # of each chain, its labels as the task counts them
-        self.cuts: Cuts | None = None  # how plain text is cut, where the training file taught it
+        self.cuts: WordSegmenter | None = (
+            None  # how plain text is cut, where the training file taught it
+        )
 
     def fit(
         self,
         given: Sequence[Example],
         targets: Sequence[np.ndarray],
         task: Any,
-        space: TagSets,
+        space: TagSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
     ) -> None:
         """Learn from sentences and their tags (T, K)."""
         self.choose_features(given, space)
-        self.cuts = Cuts.train(given)
+        self.cuts = WordSegmenter.train(given)
         count = len(self.columns) + len(space.names)
         shown = LazyFeatures([[(word,) for word in one.words] for one in given])
         for k, name in enumerate(self.columns):
-            tags: list[Any] = [column(one, name) for one in given]
+            tags: list[Any] = [read_column(one, name) for one in given]
             self.before.append(
                 self._learnt(shown, tags, "", partial(_report_progress, watch, name, k, count))
             )
@@ -95,7 +97,7 @@ class Tagger:
             self.chains.append(chain)
             self.numbers.append([labels.index(label) for label in chain.labels])
 
-    def choose_features(self, given: Sequence[Example], space: TagSets) -> str:
+    def choose_features(self, given: Sequence[Example], space: TagSpace) -> str:
         """Settle on the columns that are features; a line that says which."""
         self.columns = _chosen(self.columns, given, space)
         named = ", ".join(f"'{name}'" for name in self.columns)
@@ -110,7 +112,7 @@ class Tagger:
         chain.fit(shown, tags, rules, watch)
         return chain
 
-    def scores(self, given: Sequence[Given]) -> list[Found]:
+    def scores(self, given: Sequence[Given]) -> list[Decoded]:
         """The tags of each sentence (T, K) and their probabilities, with the words and places."""
         cut = [self._words(one) for one in given]
         rows: list[Row] = [[(word,) for word in words] for words, _ in cut]
@@ -124,15 +126,15 @@ class Tagger:
                 tables[i][:, k] = np.array(numbers)[path]
                 chances[i][:, k] = shares
         return [
-            Found(table, share, words, places)
+            Decoded(table, share, words, places)
             for table, share, (words, places) in zip(tables, chances, cut, strict=True)
         ]
 
-    def _words(self, one: Given) -> tuple[tuple[str, ...], Places]:
+    def _words(self, one: Given) -> tuple[tuple[str, ...], Offsets]:
         """The words of an example, or those a plain text is cut into, and where they stand."""
         if isinstance(one, Example):
             return one.words, one.places
-        return words_of(one) if self.cuts is None else self.cuts.words_of(one)
+        return split_words(one) if self.cuts is None else self.cuts.words_of(one)
 
     def _completed(self, given: Sequence[Given], rows: list[Row]) -> list[Row]:
         """Rows with the columns that are features: those of the file, or found where it has none.
@@ -157,7 +159,7 @@ class Tagger:
         )
 
     def _row(self, one: Any) -> Row:
-        return list(zip(one.words, *(column(one, name) for name in self.columns), strict=True))
+        return list(zip(one.words, *(read_column(one, name) for name in self.columns), strict=True))
 
     def parameters(self) -> int:
         """The number of learned weights in all chains."""
@@ -171,7 +173,7 @@ class Tagger:
         """Write columns.json, a weights file for each chain, and the cuts that were learned."""
         layout = {"features": self.columns, "tags": self.numbers}
         write_text(folder / LAYOUT, json.dumps(layout, ensure_ascii=False))
-        keep(self.cuts, folder / CUTS)
+        save(self.cuts, folder / CUTS)
         for name, chain in zip(_names(self), (*self.before, *self.chains), strict=True):
             chain.save(folder, name)
 
@@ -188,7 +190,7 @@ class Tagger:
             raise damaged_file_error("crf", path, "the file is missing") from None
         except (ValueError, KeyError, TypeError) as error:
             raise damaged_file_error("crf", path, repr(error)) from error
-        model.cuts = Cuts.load(folder / CUTS)
+        model.cuts = WordSegmenter.load(folder / CUTS)
         chains = [LinearCRF.load(folder, model.settings, name) for name in _names(model)]
         count = len(model.columns)
         model.before, model.chains = chains[:count], chains[count:]
@@ -210,10 +212,10 @@ class LazyFeatures(Sequence[list[list[str]]]):
         return len(self.rows)
 
 
-def _chosen(columns: Sequence[str], given: Sequence[Example], space: TagSets) -> tuple[str, ...]:
+def _chosen(columns: Sequence[str], given: Sequence[Example], space: TagSpace) -> tuple[str, ...]:
     """The columns that are features, with "*" written out."""
-    tags = [column(one, space.names[0]) for one in given]
-    present = list(layers(given[0]).columns)
+    tags = [read_column(one, space.names[0]) for one in given]
+    present = list(require_annotations(given[0]).columns)
     columns = [
         name
         if name in present or not name.isdecimal() or int(name) >= len(present)
@@ -221,18 +223,18 @@ def _chosen(columns: Sequence[str], given: Sequence[Example], space: TagSets) ->
         for name in columns
     ]
     for name in columns:
-        same = name != EVERY and [column(one, name) for one in given] == tags
+        same = name != EVERY and [read_column(one, name) for one in given] == tags
         if name in space.names or same:
             raise UserError(
                 f"classic 'crf': column '{name}' is what should be found; it cannot be a feature "
                 "too. Remove it from classic.columns."
             )
     found = [name for name in columns if name != EVERY]
-    if EVERY not in columns or layers(given[0]).main != TAG_COLUMN:
+    if EVERY not in columns or require_annotations(given[0]).main != TAG_COLUMN:
         return tuple(found)  # what a treebank knows of a word is not known of plain text
-    known = [one.words for one in given], [column(one, TAG_COLUMN) for one in given]
-    for name in layers(given[0]).columns:
-        values = [column(one, name) for one in given]
+    known = [one.words for one in given], [read_column(one, TAG_COLUMN) for one in given]
+    for name in require_annotations(given[0]).columns:
+        values = [read_column(one, name) for one in given]
         few = len({value for own in values for value in own}) <= MOST
         if few and values not in known and name not in (*found, *space.names):
             found.append(name)

@@ -22,8 +22,8 @@ from weft.errors import UserError
 from weft.machine import available_cpus
 from weft.registry import register
 from weft.storage import atomic_write
-from weft.tasks.regress import Scale
-from weft.tasks.task import Space, Task
+from weft.tasks.regress import LabelScale
+from weft.tasks.task import LabelSpace, Task
 
 if TYPE_CHECKING:
     from weft.classic.fasttext.kernels import TrainingTargets, Weights
@@ -83,7 +83,7 @@ class FastText:
         texts: Iterable[str],
         targets: np.ndarray,
         task: Task,
-        space: Space,
+        space: LabelSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
     ) -> None:
@@ -286,13 +286,13 @@ def _at_least(least: int, **given: int) -> None:
             raise UserError(f"{_WHERE}: {name} is {found}; it should be {least} or more.")
 
 
-def _training_targets(targets: np.ndarray, task: Task, space: Space) -> TrainingTargets:
+def _training_targets(targets: np.ndarray, task: Task, space: LabelSpace) -> TrainingTargets:
     """The targets as the loops read them."""
     from weft.classic.fasttext.kernels import SIGMOIDS, SOFTMAX, SQUARES, TrainingTargets
 
     smoothing = float(getattr(task, "smoothing", 0.0))
     labels, wanted = np.zeros(0, np.int32), np.zeros((0, 0), np.float32)
-    if isinstance(space, Scale):
+    if isinstance(space, LabelScale):
         numbers = np.ascontiguousarray(targets, np.float32).reshape(-1, 1)
         return TrainingTargets(SQUARES, labels, numbers, 0.0)
     if getattr(task, "multi_label", False):

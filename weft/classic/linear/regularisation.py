@@ -13,8 +13,8 @@ import numpy as np
 from weft.classic.linear.sklearn_fit import NEVER, Weights, fit_classes, fit_number, fit_sets
 from weft.errors import unknown_name
 from weft.metrics.value import lower_is_better
-from weft.tasks.regress import Scale
-from weft.tasks.task import Space, Task, figures
+from weft.tasks.regress import LabelScale
+from weft.tasks.task import LabelSpace, Task, compute_metrics
 
 GRIDS = {
     "logistic": (3.0, 10.0, 30.0, 100.0),
@@ -50,9 +50,9 @@ class Chosen:
         return f"strength {self.strength:g}, chosen on dev ({self.metric} {self.quality:.4f})"
 
 
-def fit_for(classifier: str, task: Task, space: Space, seed: int, balanced: bool) -> Fit:
+def fit_for(classifier: str, task: Task, space: LabelSpace, seed: int, balanced: bool) -> Fit:
     """Return what fits this task at each of several strengths."""
-    if isinstance(space, Scale):
+    if isinstance(space, LabelScale):
         return fit_number
 
     def fit(rows: Rows, targets: np.ndarray, strengths: Sequence[float]) -> Iterator[Weights]:
@@ -70,7 +70,7 @@ def choose(
     held: Held | None,
     strengths: Sequence[float],
     task: Task,
-    space: Space,
+    space: LabelSpace,
     metric: str = "",
 ) -> Chosen:
     """Fit on the rows at each strength and keep the weights with the best figure on `held`.
@@ -111,13 +111,13 @@ def choose(
     return replace(best, weights=_scale_logits(best.weights, scale), scale=scale)
 
 
-def _scale(weights: Weights, held: Held, task: Task, space: Space) -> float:
+def _scale(weights: Weights, held: Held, task: Task, space: LabelSpace) -> float:
     """Return one over the temperature that suits the held-out rows best (Guo et al. 2017).
 
     It changes how probable the best label is, which C = 100 makes too sure of, and never which one
     it is. Numbers, and sets of labels, whose threshold is tuned, have none.
     """
-    if isinstance(space, Scale) or getattr(task, "multi_label", False):
+    if isinstance(space, LabelScale) or getattr(task, "multi_label", False):
         return 1.0
     found = scores(held[0], weights).astype(np.float64)
     found -= found.max(1, keepdims=True)
@@ -146,10 +146,10 @@ def scores(rows: Rows, weights: Weights) -> np.ndarray:
 
 
 def _quality(
-    found: np.ndarray, targets: np.ndarray, task: Task, space: Space, metric: str
+    found: np.ndarray, targets: np.ndarray, task: Task, space: LabelSpace, metric: str
 ) -> tuple[str, float]:
     """Return the name of the figure that is looked at and its value, higher being better."""
-    known = figures(task, space, found, targets)
+    known = compute_metrics(task, space, found, targets)
     if not metric and task.metric == "accuracy" and "macro_f1" in known:
         return "mean of accuracy and macro_f1", (known["accuracy"] + known["macro_f1"]) / 2
     name = metric or task.metric

@@ -27,8 +27,8 @@ from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
 from weft.registry import register
 from weft.storage import atomic_write, write_text
-from weft.tasks.regress import Scale
-from weft.tasks.task import Space, Task
+from weft.tasks.regress import LabelScale
+from weft.tasks.task import LabelSpace, Task
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -96,14 +96,14 @@ class TfIdf:
         texts: Iterable[str],
         targets: np.ndarray,
         task: Task,
-        space: Space,
+        space: LabelSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
         dev: tuple[Sequence[Any], np.ndarray] | None = None,
         metric: str = "",
     ) -> None:
         """Learn the n-grams and the linear model; `texts` is gone through once for each family."""
-        if isinstance(space, Scale) and self.classifier != "logistic":
+        if isinstance(space, LabelScale) and self.classifier != "logistic":
             raise UserError(
                 f"classic 'tfidf': classifier '{self.classifier}' cannot predict a number. "
                 "Leave it out: task 'regress' always uses ridge regression."
@@ -131,11 +131,11 @@ class TfIdf:
         dev: tuple[Sequence[Any], np.ndarray] | None,
         fit: Fit,
         task: Task,
-        space: Space,
+        space: LabelSpace,
         metric: str,
     ) -> Weights:
         """Fit at several strengths, without and with character n-grams; keep the best on dev."""
-        grid = self.grids["ridge" if isinstance(space, Scale) else self.classifier]
+        grid = self.grids["ridge" if isinstance(space, LabelScale) else self.classifier]
         held = None if dev is None else (self._rows(dev[0]), dev[1])
         best = choose(fit, rows, targets, held, grid, task, space, metric)
         suffix = ""
@@ -151,7 +151,7 @@ class TfIdf:
         self.remarks.append(f"{best}{suffix}")
         return best.weights
 
-    def _learn(self, texts: Iterable[str], space: Space) -> "csr_matrix":
+    def _learn(self, texts: Iterable[str], space: LabelSpace) -> "csr_matrix":
         """Learn the vocabulary of each family; return the rows of the training texts."""
         families = self.families.values()
         # The optimiser holds some twenty numbers for every weight.

@@ -18,11 +18,11 @@ from weft.classic.progress import Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error
 from weft.errors import UserError
 from weft.registry import register
-from weft.tasks.annotation import Found
+from weft.tasks.annotation import Decoded
 from weft.tokens.vocabulary import BOS, CLS, MASK, PAD, SEP, UNK
 
 if TYPE_CHECKING:
-    from weft.tasks.language import Speech
+    from weft.tasks.language import LMVocabulary
 
 CHUNK_TEXTS = 8192  # texts that are looked up together
 Rows = Iterable[np.ndarray]  # ids of texts, without the one that ends each
@@ -42,7 +42,7 @@ class NGramLM:
         self.order = order
 
     def fit(
-        self, rows: Rows, held: Rows, space: "Speech", watch: ProgressCallback = no_callback
+        self, rows: Rows, held: Rows, space: "LMVocabulary", watch: ProgressCallback = no_callback
     ) -> None:
         """Learn from the ids of texts, gone through once, and of texts that are not among them."""
         marks, plain = marks_of(space), _plain(space)
@@ -59,8 +59,8 @@ class NGramLM:
         raise NotImplementedError
 
     def likelihoods(
-        self, texts: Iterable[str], space: "Speech", running: bool = False
-    ) -> Iterator[Found]:
+        self, texts: Iterable[str], space: "LMVocabulary", running: bool = False
+    ) -> Iterator[Decoded]:
         """The ids of each text (T, 1), the probability of each (T, 1), and where it stands.
 
         With `running`, what is no line of its own is heard after the texts before it.
@@ -83,7 +83,7 @@ class NGramLM:
                 logps = [self._running([row], before)[0][0] for row in rows]
             for (ids, places), own in zip(found, logps, strict=True):
                 chances = np.exp(own.astype(np.float64))[:, None]
-                yield Found(ids[:, None], chances, places=places)
+                yield Decoded(ids[:, None], chances, places=places)
 
     def _running(
         self, rows: Sequence[np.ndarray], before: np.ndarray
@@ -95,7 +95,7 @@ class NGramLM:
         after = whole[max(len(whole) - self.model.order + 1, 0) :]
         return np.split(scores[len(before) : -1], ends[:-1]), after
 
-    def first(self, space: "Speech") -> np.ndarray:
+    def first(self, space: "LMVocabulary") -> np.ndarray:
         """The token before a text that has no start of its own: a line break, if any."""
         first, last = space.size[1:]
         return np.array([] if space.lines or first == last else [first], dtype=np.int64)
@@ -162,7 +162,7 @@ class KneserNey(NGramLM):
         return kneser_ney(counts, self.prune[: counts.order]).model
 
 
-def marks_of(space: "Speech") -> Marks:
+def marks_of(space: "LMVocabulary") -> Marks:
     """The ids that are no words; a tokenizer without a mark for the beginning gets one more id."""
     known = {token: i for i, token in enumerate(space.tokenizer.vocabulary)}
     size, _, last = space.size
@@ -170,7 +170,7 @@ def marks_of(space: "Speech") -> Marks:
     return Marks(known[PAD], known[UNK], known.get(BOS, size), last, others)
 
 
-def _plain(space: "Speech") -> np.ndarray:
+def _plain(space: "LMVocabulary") -> np.ndarray:
     """(V,) int32: each id as it is counted; a mark that stands in a text is an unknown word."""
     marks = marks_of(space)
     out = np.arange(max(space.size[0], marks.bos + 1), dtype=np.int32)

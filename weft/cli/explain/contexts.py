@@ -31,7 +31,7 @@ def compare(
     as_json: bool,
 ) -> None:
     """One word in the texts of a file: its vectors, on the terminal and as a page."""
-    from weft.explain.contexts import contexts
+    from weft.explain.contexts import find_contexts
     from weft.run.data import example_source
     from weft.terminal import Terminal
     from weft.text.example import Tally
@@ -40,7 +40,7 @@ def compare(
     texts = example_source(
         data, path, tally, mode="texts"
     )()  # blank lines stand between paragraphs
-    found = contexts(predictor, texts, word, layer, limit)
+    found = find_contexts(predictor, texts, word, layer, limit)
     for line in tally.lines():
         typer.echo(f"note: {line}", err=True)
     if found.unread:
@@ -104,7 +104,7 @@ def _show(console: "Console", found: "Contexts") -> None:
             f"… and {len(found.found) - LISTED} more (-o PAGE.html shows all)", style="dim"
         )
     if found.labels:
-        same, of = found.agreeing
+        same, of = found.label_agreement
         console.print(f"\nThe nearest has the same label for {same} of {of}.")
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from weft.explain import Explanation, Faithfulness
-    from weft.explain.run import Study
+    from weft.explain.run import ExplainRun
     from weft.text.example import Example
 
 FOR, AGAINST = (232, 119, 70), (92, 151, 214)  # under black letters, on any terminal
@@ -67,7 +67,7 @@ def explain(
 ) -> None:
     """Show which words made the model answer as it does, and how far to trust that."""
     from weft.cli.explain.inputs import of_files, of_texts, resolve_source
-    from weft.explain.run import ALL, study
+    from weft.explain.run import ALL_METHODS, run_explain
     from weft.predict import load
     from weft.text.example import Tally
 
@@ -103,9 +103,9 @@ def explain(
             compare(predictor, data, source, contexts, layer, limit, output, as_json)
             return
         examples = of_files(predictor, data, source, limit, tally)
-    wanted = method or (ALL if output or (is_file and not as_json) else "")
+    wanted = method or (ALL_METHODS if output or (is_file and not as_json) else "")
     with counting("texts") as count:
-        found = study(
+        found = run_explain(
             predictor,
             examples,
             method=wanted,
@@ -129,24 +129,24 @@ def explain(
         typer.echo(f"page: {output}", err=as_json)
 
 
-def _print_json(found: "Study") -> None:
-    for number, explanations in enumerate(found.explained.values()):
+def _print_json(found: "ExplainRun") -> None:
+    for number, explanations in enumerate(found.explanations.values()):
         for i, one in enumerate(explanations):
             row = one.to_json()
             if found.written and not number:  # how it was written is said once
                 row |= found.written[i].to_json()
-            if found.chances:
-                row["chances"] = [choices[:CHOICES] for choices in found.chances[i]]
+            if found.probs:
+                row["chances"] = [choices[:CHOICES] for choices in found.probs[i]]
             typer.echo(json.dumps(row, ensure_ascii=False))
-    for faithful in found.faithful.values():
+    for faithful in found.faithfulness.values():
         typer.echo(json.dumps(faithful.to_json()))
 
 
-def _show(found: "Study", is_file: bool) -> None:
+def _show(found: "ExplainRun", is_file: bool) -> None:
     from weft.terminal import Terminal
 
     console = Terminal(soft_wrap=not sys.stdout.isatty())
-    listed = list(found.explained.items())[: 1 if is_file else None]
+    listed = list(found.explanations.items())[: 1 if is_file else None]
     for i in found.order() if is_file else [0]:
         _show_annotation(console, found, i, close=not is_file)
         for name, explanations in listed:
@@ -155,12 +155,12 @@ def _show(found: "Study", is_file: bool) -> None:
             if name:
                 _show_words(console, explanations[i])
         console.print()
-    if is_file and found.faithful:
+    if is_file and found.faithfulness:
         console.print(f"Words weighed by {listed[0][0]}.", style="dim")
-        _show_methods(console, list(found.faithful.values()))
+        _show_methods(console, list(found.faithfulness.values()))
 
 
-def _show_annotation(console: "Console", found: "Study", i: int, close: bool) -> None:
+def _show_annotation(console: "Console", found: "ExplainRun", i: int, close: bool) -> None:
     """Print the prediction in the form of its annotation."""
     from weft.cli.explain.contexts import show_blanks, show_silent
     from weft.cli.explain.generation import show_text
@@ -185,7 +185,7 @@ def _show_annotation(console: "Console", found: "Study", i: int, close: bool) ->
         _show_answer(console, one, wrong)
 
 
-def _show_drawing(console: "Console", found: "Study", i: int, listed: bool) -> None:
+def _show_drawing(console: "Console", found: "ExplainRun", i: int, listed: bool) -> None:
     """Draw the annotated sentence and, for a single one, list every word."""
     from rich.table import Table
     from rich.text import Text
@@ -200,7 +200,7 @@ def _show_drawing(console: "Console", found: "Study", i: int, listed: bool) -> N
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("", "word", one.at.column, "or else", " "):
         table.add_column(name, justify="right" if not name else "left")
-    pairs = zip(found.examples[i].words, found.chances[i], strict=True)
+    pairs = zip(found.examples[i].words, found.probs[i], strict=True)
     for k, (word, choices) in enumerate(pairs):
         cells = [
             Text(name).append(f" {chance:.3f}", style="dim") for name, chance in choices[:CHOICES]

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from weft.explain import Explanation
-    from weft.explain.generation import Writing
+    from weft.explain.generation import GenerationTrace
 
 SURPRISE = (232, 119, 70)  # under black letters, on any terminal
 OTHERS = 2  # choices beside each token
@@ -17,7 +17,7 @@ AFTER = 3  # steps of a beam behind the end of its answer
 
 
 def show_text(
-    console: "Console", found: "Writing", one: "Explanation", wrong: Any, *, close: bool
+    console: "Console", found: "GenerationTrace", one: "Explanation", wrong: Any, *, close: bool
 ) -> None:
     """The tokens on grounds of their surprise; of one that is looked at closely, every step."""
     from rich.text import Text
@@ -43,11 +43,11 @@ def show_text(
     console.print()
 
 
-def colour_tokens(found: "Writing", text: str) -> "Text":
+def colour_tokens(found: "GenerationTrace", text: str) -> "Text":
     """The text, each token on a ground of its surprise."""
     from rich.text import Text
 
-    from weft.explain.generation import END
+    from weft.explain.generation import END_SIGN
     from weft.report.drawings.generation import depth
 
     out, at = Text(), 0
@@ -61,15 +61,15 @@ def colour_tokens(found: "Writing", text: str) -> "Text":
             at = max(at, end)
         elif not k:
             shown = shown.lstrip() or shown
-        elif not pieces or shown == END:
+        elif not pieces or shown == END_SIGN:
             out.append(" ")
-        deep = depth(token.chance)
+        deep = depth(token.prob)
         ground = [round(255 - (255 - c) * deep) for c in SURPRISE]
         out.append(shown, f"black on rgb({','.join(map(str, ground))})" if deep else "")
     return out
 
 
-def _table(console: "Console", found: "Writing") -> None:
+def _table(console: "Console", found: "GenerationTrace") -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -94,11 +94,11 @@ def _table(console: "Console", found: "Writing") -> None:
         )
 
 
-def _has_attention(found: "Writing") -> bool:
+def _has_attention(found: "GenerationTrace") -> bool:
     return found.attention is not None and not found.heard
 
 
-def _steps(console: "Console", found: "Writing") -> None:
+def _steps(console: "Console", found: "GenerationTrace") -> None:
     """The open hypotheses of every step, best first, and those that ended; the answer's in bold."""
     from rich.text import Text
 
@@ -107,14 +107,16 @@ def _steps(console: "Console", found: "Writing") -> None:
     )
     steps = max(node.step for node in found.nodes) + 1
     # A beam looks on behind the end of the answer, sometimes for long.
-    shown = min(steps, max((node.step for node in found.nodes if node.wins), default=0) + AFTER + 1)
+    shown = min(
+        steps, max((node.step for node in found.nodes if node.is_best), default=0) + AFTER + 1
+    )
     for step in range(shown):
         line = Text(f"{step + 1:4}  ", "dim")
         here = [node for node in found.nodes if node.step == step]
-        still = [n for n in here if n.fate == "open"]
-        ends = [n for n in here if n.fate != "open"]
-        for node in (*still[:OPEN], *(n for n in still[OPEN:] if n.wins), *ends):
-            line.append(node.token.strip() or "␣", "bold green" if node.wins else "not dim")
+        still = [n for n in here if n.status == "open"]
+        ends = [n for n in here if n.status != "open"]
+        for node in (*still[:OPEN], *(n for n in still[OPEN:] if n.is_best), *ends):
+            line.append(node.token.strip() or "␣", "bold green" if node.is_best else "not dim")
             value = f" {node.total:.2f}" if node.score is None else f" → {node.score:.2f}"
             line.append(f"{value}   ", "dim")
         console.print(line)

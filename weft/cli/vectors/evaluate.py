@@ -14,7 +14,7 @@ from weft.errors import UserError, near_miss
 from weft.storage import write_text
 
 if TYPE_CHECKING:
-    from weft.metrics import Figure
+    from weft.metrics import MetricValue
     from weft.vectors.align import Alignment, Precision
     from weft.vectors.evaluate import Analogies, Section, Similarity
     from weft.vectors.store import Vectors
@@ -219,7 +219,7 @@ def _rotate(vectors: Vectors, alignment: Alignment) -> Vectors:
     return Store(vectors.words, matrix, counts=vectors.counts, subwords=pieces)
 
 
-def _format_metric(figure: Figure, scale: float = 1, digits: int = 3, least: int = 1) -> str:
+def _format_metric(figure: MetricValue, scale: float = 1, digits: int = 3, least: int = 1) -> str:
     if figure.n < least:
         return "–"
     value, low, high = (f"{scale * v:.{digits}f}" for v in (figure.value, figure.low, figure.high))

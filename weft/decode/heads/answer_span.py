@@ -15,7 +15,7 @@ from weft.embed.activations import check_sizes
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError
 from weft.registry import register
-from weft.tokens.special_tokens import BARE, Frame
+from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 
 IMPOSSIBLE = float("-inf")
 
@@ -77,7 +77,7 @@ class AnswerSpanHead(nn.Module):
         self,
         input_size: int,
         outputs: tuple[int, bool],
-        frame: Frame = BARE,
+        frame: SpecialTokens = NO_SPECIAL_TOKENS,
         modelled: int = 0,
         own_end: bool = False,
         dropout: float = 0.0,

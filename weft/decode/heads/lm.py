@@ -16,7 +16,7 @@ from weft.decode.decoders.language_models import mask_tokens
 from weft.decode.losses import chunked_loss, token_log_probs
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
-from weft.tokens.subtoken_table import with_pieces
+from weft.tokens.subtoken_table import append_subtokens
 from weft.tokens.vocabulary import PAD, SPECIALS
 
 MASK_ID = SPECIALS.index(PAD)  # replaces a masked word: its vector is zero
@@ -153,7 +153,7 @@ class LanguageModelHead(nn.Module):
         """The bos token: its id (1,), or with its sub-tokens (1, 1+W)."""
         if self.pieces is None:
             return np.array([self.first], np.int64)
-        return with_pieces(np.array([self.first]), self.pieces([""]), self.decoder.widest)
+        return append_subtokens(np.array([self.first]), self.pieces([""]), self.decoder.widest)
 
     @property
     def note(self) -> str:

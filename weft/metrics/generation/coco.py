@@ -6,15 +6,20 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft.metrics.generation.ngrams import Gram, grams
+from weft.metrics.generation.ngrams import NGram, count_ngrams
 from weft.metrics.generation.nist import MtevalBleu, Nist
-from weft.metrics.generation.rouge import common
-from weft.metrics.per_sentence import SentenceMeasure, Together, mean, references
+from weft.metrics.generation.rouge import longest_common_subsequence
+from weft.metrics.per_sentence import (
+    CombinedMetric,
+    SentenceMetric,
+    as_reference_lists,
+    mean_of_column,
+)
 from weft.metrics.sentence_counts import Statistic
 
-ORDER = 4  # of CIDEr
-BETA = 1.2  # how much more recall weighs than precision in ROUGE-L
-SPREAD = 6.0  # words of difference in length that a caption is forgiven
+CIDER_ORDER = 4  # of CIDEr
+ROUGE_BETA = 1.2  # how much more recall weighs than precision in ROUGE-L
+LENGTH_SIGMA = 6.0  # words of difference in length that a caption is forgiven
 
 # Words as the Stanford tokenizer cuts English, punctuation left out.
 _WORD = re.compile(
@@ -28,17 +33,17 @@ _WORD = re.compile(
 )
 
 
-def e2e() -> Together:
+def e2e_metrics() -> CombinedMetric:
     """The measures of the E2E NLG challenge but METEOR: `bleu`, `nist`, `rouge_l` and `cider`."""
-    return Together(MtevalBleu(), Nist(), CaptionRouge(), Cider())
+    return CombinedMetric(MtevalBleu(), Nist(), CocoRouge(), Cider())
 
 
-def caption_words(text: str) -> list[str]:
+def tokenise_caption(text: str) -> list[str]:
     """Lower-case words without punctuation, near those of Stanford's PTB tokenizer."""
     return _WORD.findall(text.lower().replace("’", "'").replace("cannot", "can not"))
 
 
-class CaptionRouge(SentenceMeasure):
+class CocoRouge(SentenceMetric):
     """The mean over texts of ROUGE-L with recall weighted 1.2, as `rouge_l`.
 
     Of several references the best precision and the best recall are taken, each on its own.
@@ -49,19 +54,19 @@ class CaptionRouge(SentenceMeasure):
 
     def add(self, predicted: Sequence[str], gold: Sequence[str | Sequence[str]]) -> None:
         """Count texts, each with its references."""
-        for said, right in zip(predicted, references(gold), strict=True):
-            own, *others = map(caption_words, (said, *right))
-            met = [len(common(other, own)) for other in others]
+        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
+            own, *others = map(tokenise_caption, (said, *right))
+            met = [len(longest_common_subsequence(other, own)) for other in others]
             precision = max(met) / max(1, len(own))
             recall = max(m / max(1, len(other)) for m, other in zip(met, others, strict=True))
-            bottom = recall + BETA**2 * precision
-            self.add_row([(1 + BETA**2) * precision * recall / bottom if bottom else 0.0])
+            bottom = recall + ROUGE_BETA**2 * precision
+            self.add_row([(1 + ROUGE_BETA**2) * precision * recall / bottom if bottom else 0.0])
 
     def statistics(self) -> Mapping[str, Statistic]:
-        return {"rouge_l": mean(0)}
+        return {"rouge_l": mean_of_column(0)}
 
 
-class Cider(SentenceMeasure):
+class Cider(SentenceMetric):
     """CIDEr (Vedantam et al. 2015) with clipped counts and the penalty on length, as `cider`.
 
     n-grams weigh less the more texts' references have them, so a text's number is known only when
@@ -71,22 +76,22 @@ class Cider(SentenceMeasure):
     def __init__(self) -> None:
         super().__init__(1)
         self.texts: list[list[list[str]]] = []  # words of each answer, then of its references
-        self.seen: Counter[Gram] = Counter()  # n-gram -> texts whose references have it
+        self.document_counts: Counter[NGram] = Counter()  # n-gram -> texts whose references have it
 
     def add(self, predicted: Sequence[str], gold: Sequence[str | Sequence[str]]) -> None:
         """Count texts, each with its references."""
-        for said, right in zip(predicted, references(gold), strict=True):
-            words = [caption_words(text) for text in (said, *right)]
+        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
+            words = [tokenise_caption(text) for text in (said, *right)]
             self.texts.append(words)
-            self.seen.update(
-                {gram for one in words[1:] for n in _orders() for gram in grams(one, n)}
+            self.document_counts.update(
+                {gram for one in words[1:] for n in _orders() for gram in count_ngrams(one, n)}
             )
             self.add_row([0.0])  # comes in `table`
 
     def merge(self, other: "Cider") -> None:
         super().merge(other)
         self.texts.extend(other.texts)
-        self.seen.update(other.seen)
+        self.document_counts.update(other.document_counts)
 
     def table(self) -> np.ndarray:
         """(n, 1): how like its references each text is."""
@@ -94,34 +99,34 @@ class Cider(SentenceMeasure):
         return np.array(rows, dtype=float).reshape(-1, 1)
 
     def statistics(self) -> Mapping[str, Statistic]:
-        return {"cider": mean(0)}
+        return {"cider": mean_of_column(0)}
 
     def _score(self, own: list[str], others: Sequence[list[str]]) -> float:
-        mine = [self._weighed(own, n) for n in _orders()]
+        mine = [self._tf_idf(own, n) for n in _orders()]
         total = 0.0
         for other in others:
             gap = max(0, len(own) - 1) - max(0, len(other) - 1)
-            near = np.exp(-(gap**2) / (2 * SPREAD**2))
+            near = np.exp(-(gap**2) / (2 * LENGTH_SIGMA**2))
             total += near * sum(
-                _cosine(a, self._weighed(other, n)) for n, a in zip(_orders(), mine, strict=True)
+                _cosine(a, self._tf_idf(other, n)) for n, a in zip(_orders(), mine, strict=True)
             )
-        return 10 * total / ORDER / len(others)
+        return 10 * total / CIDER_ORDER / len(others)
 
-    def _weighed(self, words: list[str], n: int) -> dict[Gram, float]:
+    def _tf_idf(self, words: list[str], n: int) -> dict[NGram, float]:
         """Each n-gram's count times log of (all texts / texts whose references have it)."""
-        counts = grams(words, n)
+        counts = count_ngrams(words, n)
         if not counts:
             return {}
-        logs = np.log([max(1, self.seen[gram]) for gram in counts])
+        logs = np.log([max(1, self.document_counts[gram]) for gram in counts])
         weights = np.array(list(counts.values())) * (np.log(len(self.texts)) - logs)
         return dict(zip(counts, weights.tolist(), strict=True))
 
 
 def _orders() -> range:
-    return range(1, ORDER + 1)
+    return range(1, CIDER_ORDER + 1)
 
 
-def _cosine(mine: Mapping[Gram, float], other: Mapping[Gram, float]) -> float:
+def _cosine(mine: Mapping[NGram, float], other: Mapping[NGram, float]) -> float:
     """The cosine where a shared n-gram weighs no more than in the reference."""
     sizes = [sum(weight**2 for weight in each.values()) ** 0.5 for each in (mine, other)]
     if not all(sizes):

@@ -5,7 +5,7 @@ answers; they are matched in lower case without accents. `name` and `near` are o
 `RULES.with_names(records)` makes their values known.
 """
 
-from weft.metrics.generation.slots import Rules
+from weft.metrics.generation.slots import SlotRules
 
 _KIDS = r"(?:famil(?:y|ies)|child(?:ren)?|child'?s|kids?)"
 _NOT = r"(?:not|non|no|never|\w+n't|without|nor|avoid)"
@@ -94,7 +94,7 @@ _FAMILY = {
     ],
 }  # fmt: skip
 
-RULES = Rules(
+RULES = SlotRules(
     phrases={
         "eatType": _EAT,
         "food": _FOOD,

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.metrics.bootstrap import ratio
+from weft.metrics.bootstrap import safe_divide
 
 Tokens = Sequence[str]
-Gram = tuple[str, ...]
+NGram = tuple[str, ...]
 
-ORDER = 4  # of BLEU
+BLEU_ORDER = 4  # of BLEU
 
 # The rules of mteval-v13a.pl for Western languages: every ASCII sign but ' - . , stands alone; a
 # full stop or comma does unless it is inside a number; a hyphen after a digit does.
@@ -25,7 +25,7 @@ _HYPHEN = re.compile(r"([0-9])(-)")
 _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
 
 
-def mteval_tokens(text: str, lowercase: bool = True) -> list[str]:
+def tokenise_mteval(text: str, lowercase: bool = True) -> list[str]:
     """Words as NIST's mteval-v13a splits them; it ignores case unless told otherwise."""
     text = text.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for entity, sign in _ENTITIES:
@@ -37,38 +37,41 @@ def mteval_tokens(text: str, lowercase: bool = True) -> list[str]:
     return (text.lower() if lowercase else text).split()
 
 
-def grams(tokens: Tokens, n: int) -> Counter[Gram]:
+def count_ngrams(tokens: Tokens, n: int) -> Counter[NGram]:
     """How often each n-gram occurs."""
     return Counter(zip(*(tokens[i:] for i in range(n)), strict=False))
 
 
-def clipped(tokens: Tokens, references: Sequence[Tokens], n: int) -> Counter[Gram]:
+def clip_ngrams(tokens: Tokens, references: Sequence[Tokens], n: int) -> Counter[NGram]:
     """The n-grams of the tokens, each as often as some one reference allows."""
-    allowed: Counter[Gram] = Counter()
+    allowed: Counter[NGram] = Counter()
     for reference in references:
-        allowed |= grams(reference, n)
-    return grams(tokens, n) & allowed
+        allowed |= count_ngrams(reference, n)
+    return count_ngrams(tokens, n) & allowed
 
 
-def bleu_row(tokens: Tokens, references: Sequence[Tokens]) -> list[int]:
+def count_bleu_matches(tokens: Tokens, references: Sequence[Tokens]) -> list[int]:
     """Length, closest reference length (of two the shorter), and matches and n-grams by order."""
     own = len(tokens)
     closest = min((len(each) for each in references), key=lambda size: (abs(size - own), size))
-    right = [clipped(tokens, references, n).total() for n in range(1, ORDER + 1)]
-    return [own, closest, *right, *(max(0, own - n) for n in range(ORDER))]
+    right = [clip_ngrams(tokens, references, n).total() for n in range(1, BLEU_ORDER + 1)]
+    return [own, closest, *right, *(max(0, own - n) for n in range(BLEU_ORDER))]
 
 
-def bleu(sums: np.ndarray) -> np.ndarray:
+def corpus_bleu(sums: np.ndarray) -> np.ndarray:
     """Corpus BLEU in 0–100 of sums of `bleu_row`, (R, 10 or more) -> (R,).
 
     An order without any match counts half of one match, the next such order a quarter, and so on,
     as in mteval-v13a and sacrebleu ("exp"); with no match or no n-gram of some order BLEU is 0.
     """
     own, closest = sums[:, 0], sums[:, 1]
-    right, said = sums[:, 2 : 2 + ORDER], sums[:, 2 + ORDER : 2 + 2 * ORDER]  # (R, N)
+    right, said = (
+        sums[:, 2 : 2 + BLEU_ORDER],
+        sums[:, 2 + BLEU_ORDER : 2 + 2 * BLEU_ORDER],
+    )  # (R, N)
     smoothed = np.where(right > 0, right, 0.5 ** np.cumsum(right == 0, axis=1))
     scored = (said > 0).all(1) & (right > 0).any(1)
-    shares = ratio(smoothed, said)
+    shares = safe_divide(smoothed, said)
     logs = np.log(np.where(shares > 0, shares, 1.0)).mean(1)
-    brevity = np.minimum(0.0, 1 - ratio(closest, own))
+    brevity = np.minimum(0.0, 1 - safe_divide(closest, own))
     return 100 * np.where(scored, np.exp(logs + brevity), 0.0)

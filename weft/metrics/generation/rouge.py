@@ -5,22 +5,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from weft.metrics.generation.ngrams import Tokens, grams
+from weft.metrics.generation.ngrams import Tokens, count_ngrams
 from weft.metrics.generation.stem import stem
-from weft.metrics.per_sentence import SentenceMeasure, mean, references
+from weft.metrics.per_sentence import SentenceMetric, as_reference_lists, mean_of_column
 from weft.metrics.sentence_counts import Statistic
 
 Score = tuple[float, float, float]  # precision, recall, F1
 
 KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
-RULES = {
+WORD_PATTERNS = {
     "rouge": re.compile(r"[a-z0-9]+"),
     "unicode": re.compile(r"[^\W_]+"),
     "none": re.compile(r"\S+"),
 }
 
 
-class Rouge(SentenceMeasure):
+class Rouge(SentenceMetric):
     """The mean over texts of ROUGE-1, -2, -L and -Lsum as F1, equal to Google's `rouge-score`.
 
     Of several references the one with the best F1 counts, for each kind on its own. `rougeLsum`
@@ -39,28 +39,28 @@ class Rouge(SentenceMeasure):
 
     def add(self, predicted: Sequence[str], gold: Sequence[str | Sequence[str]]) -> None:
         """Count texts, each with its references."""
-        for said, right in zip(predicted, references(gold), strict=True):
+        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
             lines = self._lines(said)
-            scores = zip(*(_scores(lines, self._lines(one)) for one in right), strict=True)
+            scores = zip(*(_score_kinds(lines, self._lines(one)) for one in right), strict=True)
             best = [max(of_kind, key=lambda score: score[2]) for of_kind in scores]
             self.add_row([number for score in best for number in score])
 
     def statistics(self) -> Mapping[str, Statistic]:
-        plain = {kind: mean(3 * i + 2) for i, kind in enumerate(KINDS)}
-        precision = {f"{kind}_precision": mean(3 * i) for i, kind in enumerate(KINDS)}
-        recall = {f"{kind}_recall": mean(3 * i + 1) for i, kind in enumerate(KINDS)}
+        plain = {kind: mean_of_column(3 * i + 2) for i, kind in enumerate(KINDS)}
+        precision = {f"{kind}_precision": mean_of_column(3 * i) for i, kind in enumerate(KINDS)}
+        recall = {f"{kind}_recall": mean_of_column(3 * i + 1) for i, kind in enumerate(KINDS)}
         return {**plain, **precision, **recall}
 
     def _lines(self, text: str) -> list[list[str]]:
         """The words of each line."""
         text = text if self.words == "none" else text.lower()
-        found = [RULES[self.words].findall(line) for line in text.split("\n")]
+        found = [WORD_PATTERNS[self.words].findall(line) for line in text.split("\n")]
         if self.stem:  # of short words the original script leaves the ending alone
             found = [[stem(word) if len(word) > 3 else word for word in line] for line in found]
         return found
 
 
-def common(first: Tokens, second: Tokens) -> list[int]:
+def longest_common_subsequence(first: Tokens, second: Tokens) -> list[int]:
     """Positions in `first` of a longest common subsequence.
 
     Bit-parallel (Hyyrö 2004): after each word of `second`, bit i of the row is 0 where the longest
@@ -88,19 +88,19 @@ def common(first: Tokens, second: Tokens) -> list[int]:
     return found[::-1]
 
 
-def _scores(said: Sequence[list[str]], true: Sequence[list[str]]) -> list[Score]:
+def _score_kinds(said: Sequence[list[str]], true: Sequence[list[str]]) -> list[Score]:
     """Of each kind, for the lines of a text and of one reference."""
     own, other = ([word for line in lines for word in line] for lines in (said, true))
     found = []
     for n in (1, 2):
-        mine, right = grams(own, n), grams(other, n)
-        found.append(_score((mine & right).total(), mine.total(), right.total()))
-    found.append(_score(len(common(other, own)), len(own), len(other)))
-    found.append(_score(_union(said, true), len(own), len(other)))
+        mine, right = count_ngrams(own, n), count_ngrams(other, n)
+        found.append(_f1_score((mine & right).total(), mine.total(), right.total()))
+    found.append(_f1_score(len(longest_common_subsequence(other, own)), len(own), len(other)))
+    found.append(_f1_score(_count_union_matches(said, true), len(own), len(other)))
     return found
 
 
-def _union(said: Sequence[list[str]], true: Sequence[list[str]]) -> int:
+def _count_union_matches(said: Sequence[list[str]], true: Sequence[list[str]]) -> int:
     """Words of the reference's lines that lie on a longest common subsequence with some line.
 
     As in version 1.5.5 of the script, no word counts more often than either text has it.
@@ -108,7 +108,7 @@ def _union(said: Sequence[list[str]], true: Sequence[list[str]]) -> int:
     left = Counter(word for line in said for word in line)
     hits = 0
     for line in true:
-        met = {i for other in said for i in common(line, other)}
+        met = {i for other in said for i in longest_common_subsequence(line, other)}
         for i in sorted(met):
             if left[line[i]] > 0:
                 left[line[i]] -= 1
@@ -116,6 +116,6 @@ def _union(said: Sequence[list[str]], true: Sequence[list[str]]) -> int:
     return hits
 
 
-def _score(right: int, said: int, true: int) -> Score:
+def _f1_score(right: int, said: int, true: int) -> Score:
     precision, recall = right / max(said, 1), right / max(true, 1)
     return precision, recall, 2 * right / max(said + true, 1)

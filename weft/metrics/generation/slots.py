@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from weft.errors import UserError
-from weft.metrics.bootstrap import ratio
-from weft.metrics.per_sentence import SentenceMeasure, mean
+from weft.metrics.bootstrap import safe_divide
+from weft.metrics.per_sentence import SentenceMetric, mean_of_column
 from weft.metrics.sentence_counts import Statistic
 from weft.text.formats.records import Record
 from weft.text.formats.records import parse_record as parse_record
 
 
 @dataclass(frozen=True)
-class Rules:
+class SlotRules:
     """How a text says the values of slots, as data.
 
     `phrases`: of a slot with few values, the regular expressions that say each one, as whole words
@@ -30,7 +30,7 @@ class Rules:
     alike: Mapping[str, Sequence[frozenset[str]]] = field(default_factory=dict)
     harmless: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def with_names(self, records: Iterable[Record]) -> "Rules":
+    def with_names(self, records: Iterable[Record]) -> "SlotRules":
         """The same rules, knowing the values in these records of the slots without phrases."""
         names = {slot: set(values) for slot, values in self.names.items()}
         for record in records:
@@ -38,16 +38,16 @@ class Rules:
                 if slot not in self.phrases:
                     names.setdefault(slot, set()).add(value)
         frozen = {slot: frozenset(values) for slot, values in names.items()}
-        return Rules(self.phrases, frozen, self.alike, self.harmless)
+        return SlotRules(self.phrases, frozen, self.alike, self.harmless)
 
-    def said(self, text: str, record: Record) -> dict[str, set[str]]:
+    def find_values(self, text: str, record: Record) -> dict[str, set[str]]:
         """The values of each slot that the text says.
 
         Names go first and are taken out of the text, so that an Indian Palace says nothing about
         the food. A name that two slots know belongs to the one whose value it is in the record.
         """
         assert all(record.values()), "an empty value cannot be looked for"
-        text = fold(text)
+        text = fold_text(text)
         known = set(record.values()).union(*self.names.values())
         mentioned = set()
         for name in sorted(known - self._ruled(record), key=len, reverse=True):
@@ -84,7 +84,7 @@ class Rules:
         return {value for slot, value in record.items() if slot in self.phrases} - open_values
 
 
-class SlotErrors(SentenceMeasure):
+class SlotErrors(SentenceMetric):
     """Slots that a text gets wrong, over the slots of the records: `slot_error`.
 
     A slot is `missing` if the text says none of its values, `wrong` if it says only others, and
@@ -93,7 +93,7 @@ class SlotErrors(SentenceMeasure):
     read strings, not meaning: measure the references too, whose errors are the floor.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: SlotRules) -> None:
         super().__init__(5, rules)
         self.rules = rules
 
@@ -112,7 +112,7 @@ class SlotErrors(SentenceMeasure):
         missing: list[str] = []
         wrong: list[str] = []
         added: list[str] = []
-        for slot, found in sorted(self.rules.said(text, record).items()):
+        for slot, found in sorted(self.rules.find_values(text, record).items()):
             extra = found - self.rules.harmless.get(slot, frozenset())
             if slot not in record:
                 added += [slot] if extra else []
@@ -125,15 +125,15 @@ class SlotErrors(SentenceMeasure):
 
     def statistics(self) -> Mapping[str, Statistic]:
         return {
-            "slot_error": lambda sums: ratio(sums[:, 1:4].sum(1), sums[:, 0]),
-            "missing": lambda sums: ratio(sums[:, 1], sums[:, 0]),
-            "wrong": lambda sums: ratio(sums[:, 2], sums[:, 0]),
-            "added": lambda sums: ratio(sums[:, 3], sums[:, 0]),
-            "faultless": mean(4),
+            "slot_error": lambda sums: safe_divide(sums[:, 1:4].sum(1), sums[:, 0]),
+            "missing": lambda sums: safe_divide(sums[:, 1], sums[:, 0]),
+            "wrong": lambda sums: safe_divide(sums[:, 2], sums[:, 0]),
+            "added": lambda sums: safe_divide(sums[:, 3], sums[:, 0]),
+            "faultless": mean_of_column(4),
         }
 
 
-def fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """Lower case without accents, one space between words."""
     plain = unicodedata.normalize("NFKD", text.lower().replace("’", "'"))
     return " ".join("".join(c for c in plain if not unicodedata.combining(c)).split())
@@ -142,5 +142,5 @@ def fold(text: str) -> str:
 @lru_cache(maxsize=1 << 12)
 def _verbatim(name: str) -> re.Pattern[str]:
     """A name as it is written, its leading article left out or not."""
-    words = fold(name).removeprefix("the ").replace("-", " ").split()
+    words = fold_text(name).removeprefix("the ").replace("-", " ").split()
     return re.compile(rf"(?<!\w)(?:the )?{'[ -]'.join(map(re.escape, words))}(?!\w)")

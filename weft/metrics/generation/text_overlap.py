@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from weft.errors import UserError, unknown_name
-from weft.metrics.bootstrap import ratio
-from weft.metrics.generation.ngrams import ORDER, bleu
-from weft.metrics.per_sentence import SentenceMeasure, mean, references
+from weft.metrics.bootstrap import safe_divide
+from weft.metrics.generation.ngrams import BLEU_ORDER, corpus_bleu
+from weft.metrics.per_sentence import SentenceMetric, as_reference_lists, mean_of_column
 from weft.metrics.sentence_counts import Statistic
 
 Gold = Sequence[str | Sequence[str]]  # of each answer its reference, or several
 
 
-class Bleu(SentenceMeasure):
+class Bleu(SentenceMetric):
     """Corpus BLEU in 0–100 exactly as sacrebleu computes it, with its `signature`.
 
     Give detokenised text. For the lower-cased tokenised BLEU of the Multi30k papers give tokenised
@@ -26,7 +26,7 @@ class Bleu(SentenceMeasure):
     """
 
     def __init__(self, lowercase: bool = False, tokenize: str = "13a", name: str = "bleu") -> None:
-        super().__init__(2 + 2 * ORDER, lowercase, tokenize)
+        super().__init__(2 + 2 * BLEU_ORDER, lowercase, tokenize)
         self.name = name  # of the figure
         kind = _sacrebleu().BLEU
         if tokenize not in kind.TOKENIZERS:
@@ -52,10 +52,10 @@ class Bleu(SentenceMeasure):
         return "BLEU|" + _signature(self.metric, self.numbers)
 
     def statistics(self) -> Mapping[str, Statistic]:
-        return {self.name: bleu}
+        return {self.name: corpus_bleu}
 
 
-class Chrf(SentenceMeasure):
+class Chrf(SentenceMetric):
     """Character n-gram F-score in 0–100 exactly as sacrebleu computes it, with its `signature`.
 
     words=2 is chrF++ (Popović 2017). Of several references the best for the sentence counts.
@@ -91,13 +91,13 @@ class Chrf(SentenceMeasure):
         said, true, right = (sums[:, i:-1:3] for i in range(3))  # (R, N)
         both = (said > 0) & (true > 0)
         orders = both.sum(1)
-        precision = ratio((ratio(right, said) * both).sum(1), orders)
-        recall = ratio((ratio(right, true) * both).sum(1), orders)
+        precision = safe_divide((safe_divide(right, said) * both).sum(1), orders)
+        recall = safe_divide((safe_divide(right, true) * both).sum(1), orders)
         factor = self.BETA**2
-        return 100 * ratio((1 + factor) * precision * recall, factor * precision + recall)
+        return 100 * safe_divide((1 + factor) * precision * recall, factor * precision + recall)
 
 
-class ExactMatch(SentenceMeasure):
+class ExactMatch(SentenceMetric):
     """The share of answers that equal one of their references, whatever the white space."""
 
     def __init__(self, lowercase: bool = False) -> None:
@@ -106,17 +106,17 @@ class ExactMatch(SentenceMeasure):
 
     def add(self, predicted: Sequence[str], gold: Gold) -> None:
         """Count answers, each with its references."""
-        for said, right in zip(predicted, references(gold), strict=True):
+        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
             self.add_row([self._plain(said) in map(self._plain, right)])
 
     def statistics(self) -> Mapping[str, Statistic]:
-        return {"exact_match": mean(0)}
+        return {"exact_match": mean_of_column(0)}
 
     def _plain(self, text: str) -> str:
         return " ".join((text.lower() if self.lowercase else text).split())
 
 
-class TokenAccuracy(SentenceMeasure):
+class TokenAccuracy(SentenceMetric):
     """The share of tokens that are right where the right ones before them were given.
 
     This judges a model under teacher forcing; the interval resamples sentences.
@@ -132,7 +132,7 @@ class TokenAccuracy(SentenceMeasure):
             self.add_row([right, len(true)])
 
     def statistics(self) -> Mapping[str, Statistic]:
-        return {"token_accuracy": lambda sums: ratio(sums[:, 0], sums[:, 1])}
+        return {"token_accuracy": lambda sums: safe_divide(sums[:, 0], sums[:, 1])}
 
 
 def _sacrebleu() -> Any:
@@ -145,7 +145,7 @@ def _sacrebleu() -> Any:
 
 def _extract(measure: "Bleu | Chrf", predicted: Sequence[str], gold: Gold) -> set[int]:
     """Add the counts of each sentence; how many references there were."""
-    listed = references(gold)
+    listed = as_reference_lists(gold)
     for said, right in zip(predicted, listed, strict=True):
         # What sacrebleu's own significance tests start from: its public scores hide these counts.
         counts = measure.metric._extract_corpus_statistics([said], [[one] for one in right])

@@ -10,25 +10,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.metrics.bootstrap import ratio
+from weft.metrics.bootstrap import safe_divide
 from weft.metrics.sentence_counts import SentenceCounts
-from weft.metrics.value import Figure
+from weft.metrics.value import MetricValue
 
-DELETED = frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."})
-EQUAL = {"PRT": "ADVP"}
+DELETED_LABELS = frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."})
+EQUIVALENT_LABELS = {"PRT": "ADVP"}
 
 Span = tuple[str, int, int]  # label, start, end: one bracket of the tree, chains written out
 
 
 @dataclass(frozen=True)
-class Bracketed:
+class BracketedTree:
     """The brackets of one tree above the tags, and the tag of every word."""
 
     spans: Sequence[Span]
     tags: Sequence[str]
 
 
-class Brackets:
+class BracketF1:
     """Precision, recall and F1 of labelled brackets, complete match and crossing brackets.
 
     `f1` pools all brackets; `complete` is the share of sentences whose brackets are all right;
@@ -45,19 +45,21 @@ class Brackets:
         self.errors = 0
         self.skipped = 0
 
-    def add(self, predicted: Sequence[Bracketed], gold: Sequence[Bracketed]) -> None:
+    def add(self, predicted: Sequence[BracketedTree], gold: Sequence[BracketedTree]) -> None:
         """Count sentences: the brackets predicted and the right ones."""
         assert len(predicted) == len(gold)
         for said, true in zip(predicted, gold, strict=True):
-            kept = _kept(said)
+            kept = _find_kept_words(said)
             if not kept.any():
                 self.skipped += 1
-            elif len(said.tags) != len(true.tags) or (kept != _kept(true)).any():
+            elif len(said.tags) != len(true.tags) or (kept != _find_kept_words(true)).any():
                 self.errors += 1
             else:
-                self.counts.add(_row(_brackets(said, kept), _brackets(true, kept)))
+                self.counts.add(
+                    _count_sentence(_count_brackets(said, kept), _count_brackets(true, kept))
+                )
 
-    def merge(self, other: "Brackets") -> None:
+    def merge(self, other: "BracketF1") -> None:
         self.counts.merge(other.counts)
         self.errors += other.errors
         self.skipped += other.skipped
@@ -66,42 +68,42 @@ class Brackets:
     def n(self) -> int:
         return self.counts.n
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         statistics = {
-            "f1": lambda sums: ratio(2 * sums[:, 2], sums[:, 0] + sums[:, 1]),
-            "precision": lambda sums: ratio(sums[:, 2], sums[:, 1]),
-            "recall": lambda sums: ratio(sums[:, 2], sums[:, 0]),
-            "complete": lambda sums: ratio(sums[:, 3], sums[:, 6]),
-            "crossing": lambda sums: ratio(sums[:, 4], sums[:, 6]),
-            "no_crossing": lambda sums: ratio(sums[:, 6] - sums[:, 5], sums[:, 6]),
+            "f1": lambda sums: safe_divide(2 * sums[:, 2], sums[:, 0] + sums[:, 1]),
+            "precision": lambda sums: safe_divide(sums[:, 2], sums[:, 1]),
+            "recall": lambda sums: safe_divide(sums[:, 2], sums[:, 0]),
+            "complete": lambda sums: safe_divide(sums[:, 3], sums[:, 6]),
+            "crossing": lambda sums: safe_divide(sums[:, 4], sums[:, 6]),
+            "no_crossing": lambda sums: safe_divide(sums[:, 6] - sums[:, 5], sums[:, 6]),
         }
-        return self.counts.figures(statistics, resamples, seed, level)
+        return self.counts.compute(statistics, resamples, seed, level)
 
 
-def _kept(tree: Bracketed) -> np.ndarray:
-    return np.array([tag not in DELETED for tag in tree.tags], dtype=bool)
+def _find_kept_words(tree: BracketedTree) -> np.ndarray:
+    return np.array([tag not in DELETED_LABELS for tag in tree.tags], dtype=bool)
 
 
-def _brackets(tree: Bracketed, kept: np.ndarray) -> Counter[Span]:
+def _count_brackets(tree: BracketedTree, kept: np.ndarray) -> Counter[Span]:
     """What is counted of a tree, with positions among the words that are kept."""
     place = np.concatenate([[0], np.cumsum(kept)]).tolist()
     found: Counter[Span] = Counter()
     for name, start, end in tree.spans:
         label = name.split("-")[0].split("=")[0]
-        if place[start] < place[end] and label not in DELETED:
-            found[EQUAL.get(label, label), place[start], place[end]] += 1
+        if place[start] < place[end] and label not in DELETED_LABELS:
+            found[EQUIVALENT_LABELS.get(label, label), place[start], place[end]] += 1
     return found
 
 
-def _row(said: Counter[Span], true: Counter[Span]) -> tuple[int, ...]:
-    right, crossing = (said & true).total(), _crossing(said, true)
+def _count_sentence(said: Counter[Span], true: Counter[Span]) -> tuple[int, ...]:
+    right, crossing = (said & true).total(), _count_crossing(said, true)
     complete = right == said.total() == true.total()
     return (true.total(), said.total(), right, int(complete), crossing, int(crossing > 0))
 
 
-def _crossing(said: Counter[Span], true: Counter[Span]) -> int:
+def _count_crossing(said: Counter[Span], true: Counter[Span]) -> int:
     """Predicted brackets that overlap some gold one without either holding the other."""
     edges = np.array([(start, end) for _, start, end in true], dtype=np.int64).reshape(-1, 2)
     starts, ends = edges.T

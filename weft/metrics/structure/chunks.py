@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.metrics.bootstrap import bootstrapped, ratio
-from weft.metrics.classify import ClassFigures, by_class
-from weft.metrics.value import Figure
+from weft.metrics.bootstrap import bootstrap_statistics, safe_divide
+from weft.metrics.classify import ClassScores, score_classes
+from weft.metrics.value import MetricValue
 
 Span = tuple[str, int, int]  # label, first word, the word after the last
 
 
-class Chunks:
+class SpanF1:
     """Spans, right when label and both borders are: conlleval's counts, pooled over all types.
 
     Token accuracy is among the figures once `add` was told how many words had the right tag. The
@@ -25,9 +25,9 @@ class Chunks:
     def __init__(self) -> None:
         # (spans right, predicted, true; words right, words) of a sentence -> sentences
         self.sentences: Counter[tuple[int, ...]] = Counter()
-        self.right: Counter[str] = Counter()  # by label
-        self.said: Counter[str] = Counter()
-        self.true: Counter[str] = Counter()
+        self.correct: Counter[str] = Counter()  # by label
+        self.predicted: Counter[str] = Counter()
+        self.gold: Counter[str] = Counter()
 
     def add(
         self,
@@ -45,40 +45,40 @@ class Chunks:
             both = ours & theirs
             outcome = (len(both), len(ours), len(theirs), *words)
             self.sentences[outcome] += 1
-            for count, spans in ((self.right, both), (self.said, ours), (self.true, theirs)):
+            for count, spans in ((self.correct, both), (self.predicted, ours), (self.gold, theirs)):
                 count.update(label for label, _, _ in spans)
 
-    def merge(self, other: "Chunks") -> None:
+    def merge(self, other: "SpanF1") -> None:
         self.sentences.update(other.sentences)
-        self.right.update(other.right)
-        self.said.update(other.said)
-        self.true.update(other.true)
+        self.correct.update(other.correct)
+        self.predicted.update(other.predicted)
+        self.gold.update(other.gold)
 
     @property
     def n(self) -> int:
         return self.sentences.total()
 
-    def per_class(self) -> dict[str, ClassFigures]:
+    def per_class(self) -> dict[str, ClassScores]:
         """Precision, recall, F1 and support of each type of span, by name."""
-        names = sorted(self.said | self.true)
+        names = sorted(self.predicted | self.gold)
         counts = (
             np.array([count[name] for name in names], dtype=np.int64)
-            for count in (self.right, self.said, self.true)
+            for count in (self.correct, self.predicted, self.gold)
         )
-        return dict(zip(names, by_class(*counts), strict=True))
+        return dict(zip(names, score_classes(*counts), strict=True))
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         outcomes = sorted(self.sentences)  # so that figures do not depend on the order of adding
         table = np.array(outcomes, dtype=np.float64).reshape(-1, 5)  # (P, 5)
         counts = np.array([self.sentences[outcome] for outcome in outcomes], dtype=np.int64)
         right, said, true, good, words = table.T
         statistics = {
-            "f1": lambda block: ratio(block @ (2 * right), block @ (said + true)),
-            "precision": lambda block: ratio(block @ right, block @ said),
-            "recall": lambda block: ratio(block @ right, block @ true),
+            "f1": lambda block: safe_divide(block @ (2 * right), block @ (said + true)),
+            "precision": lambda block: safe_divide(block @ right, block @ said),
+            "recall": lambda block: safe_divide(block @ right, block @ true),
         }
         if words.any():
-            statistics["accuracy"] = lambda block: ratio(block @ good, block @ words)
-        return bootstrapped(statistics, counts, resamples, seed, level)
+            statistics["accuracy"] = lambda block: safe_divide(block @ good, block @ words)
+        return bootstrap_statistics(statistics, counts, resamples, seed, level)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import UserError
-from weft.metrics.bootstrap import ratio
+from weft.metrics.bootstrap import safe_divide
 from weft.metrics.sentence_counts import SentenceCounts
-from weft.metrics.value import Figure
+from weft.metrics.value import MetricValue
 
 # Relations of content words; the rest is function words and punctuation.
-CONTENT = frozenset(
+CONTENT_RELATIONS = frozenset(
     ("nsubj", "obj", "iobj", "csubj", "ccomp", "xcomp", "obl", "vocative", "expl", "dislocated")
     + ("advcl", "advmod", "discourse", "nmod", "appos", "nummod", "acl", "amod", "conj", "fixed")
     + ("flat", "compound", "list", "parataxis", "orphan", "goeswith", "reparandum", "root", "dep")
@@ -22,7 +22,7 @@ CONTENT = frozenset(
 Arcs = tuple[Sequence[int] | np.ndarray, Sequence[str]]  # heads (0 the root) and relations
 
 
-class Dependencies:
+class AttachmentScores:
     """UAS, LAS, label accuracy and CLAS, with counts for each sentence.
 
     `uas`: the head is right; `las`: head and relation; `label`: the relation alone; `clas`: F1 of
@@ -38,33 +38,33 @@ class Dependencies:
         """Count sentences: heads and relations of every word, predicted and right."""
         assert len(predicted) == len(gold)
         for said, true in zip(predicted, gold, strict=True):
-            self.counts.add(_row(said, true))
+            self.counts.add(_count_sentence(said, true))
 
-    def merge(self, other: "Dependencies") -> None:
+    def merge(self, other: "AttachmentScores") -> None:
         self.counts.merge(other.counts)
 
     @property
     def n(self) -> int:
         return self.counts.n
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         statistics = {
-            "uas": lambda sums: ratio(sums[:, 1], sums[:, 0]),
-            "las": lambda sums: ratio(sums[:, 2], sums[:, 0]),
-            "label": lambda sums: ratio(sums[:, 3], sums[:, 0]),
-            "clas": lambda sums: ratio(2 * sums[:, 6], sums[:, 4] + sums[:, 5]),
+            "uas": lambda sums: safe_divide(sums[:, 1], sums[:, 0]),
+            "las": lambda sums: safe_divide(sums[:, 2], sums[:, 0]),
+            "label": lambda sums: safe_divide(sums[:, 3], sums[:, 0]),
+            "clas": lambda sums: safe_divide(2 * sums[:, 6], sums[:, 4] + sums[:, 5]),
         }
-        return self.counts.figures(statistics, resamples, seed, level)
+        return self.counts.compute(statistics, resamples, seed, level)
 
 
-def universal(relation: str) -> str:
+def strip_subtype(relation: str) -> str:
     """A relation without its subtype: nsubj of nsubj:pass."""
     return relation.partition(":")[0]
 
 
-def _row(said: Arcs, true: Arcs) -> tuple[int, ...]:
+def _count_sentence(said: Arcs, true: Arcs) -> tuple[int, ...]:
     sizes = {len(part) for part in (*said, *true)}
     if len(sizes) > 1:
         raise UserError(
@@ -72,10 +72,10 @@ def _row(said: Arcs, true: Arcs) -> tuple[int, ...]:
             "Parse the words of the gold file themselves."
         )
     head = np.asarray(said[0]) == np.asarray(true[0])
-    ours, theirs = ([universal(relation) for relation in part] for part in (said[1], true[1]))
+    ours, theirs = ([strip_subtype(relation) for relation in part] for part in (said[1], true[1]))
     label = np.array([a == b for a, b in zip(ours, theirs, strict=True)], dtype=bool)
-    content = np.array([relation in CONTENT for relation in theirs], dtype=bool)
-    claimed = sum(relation in CONTENT for relation in ours)
+    content = np.array([relation in CONTENT_RELATIONS for relation in theirs], dtype=bool)
+    claimed = sum(relation in CONTENT_RELATIONS for relation in ours)
     both = head & label
     numbers = (len(head), head.sum(), both.sum(), label.sum(), content.sum(), claimed)
     return (*map(int, numbers), int((both & content).sum()))

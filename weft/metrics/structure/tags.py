@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from weft.metrics.bootstrap import bootstrapped, ratio
-from weft.metrics.value import Figure, lower_is_better
+from weft.metrics.bootstrap import bootstrap_statistics, safe_divide
+from weft.metrics.value import MetricValue, lower_is_better
 
 Columns = Sequence[Sequence[str]]  # of a sentence: for each column, the tags of the words
 
@@ -22,7 +22,7 @@ def metric_name(column: str) -> str:
     return f"{column}_accuracy" if lower_is_better(column) else column
 
 
-class Tagging:
+class TagAccuracy:
     """A tag for every word in each column: how many words and how many whole sentences are right.
 
     The figures are `NAME` (words) and `NAME_sentences` for each column, `NAME_unknown` (words that
@@ -33,10 +33,10 @@ class Tagging:
     def __init__(self, columns: Sequence[str]) -> None:
         assert columns
         self.columns = tuple(columns)
-        self.told = False  # which words are unknown
+        self.has_unknown = False  # which words are unknown
         # (words, unknown words, those right in each column, unknown ones right) -> sentences
         self.sentences: Counter[tuple[int, ...]] = Counter()
-        self.confused: list[Counter[tuple[str, str]]] = [Counter() for _ in columns]
+        self.confusions: list[Counter[tuple[str, str]]] = [Counter() for _ in columns]
 
     def add(
         self,
@@ -46,14 +46,14 @@ class Tagging:
     ) -> None:
         """Count some sentences, and which of their words are unknown."""
         assert len(predicted) == len(gold)
-        self.told = self.told or unknown is not None
+        self.has_unknown = self.has_unknown or unknown is not None
         for i, (said, true) in enumerate(zip(predicted, gold, strict=True)):
             right = [
                 np.array([a == b for a, b in zip(ours, theirs, strict=True)], bool)
                 for ours, theirs in zip(said, true, strict=True)
             ]
             assert len(right) == len(self.columns)
-            for count, ours, theirs in zip(self.confused, said, true, strict=True):
+            for count, ours, theirs in zip(self.confusions, said, true, strict=True):
                 count.update(zip(theirs, ours, strict=True))
             words = len(right[0])
             new = np.zeros(words, bool) if unknown is None else np.array(unknown[i], bool)
@@ -63,11 +63,11 @@ class Tagging:
                 outcome = [words, new.sum(), *(r.sum() for r in right)]
                 self.sentences[tuple(map(int, [*outcome, *((r & new).sum() for r in right)]))] += 1
 
-    def merge(self, other: "Tagging") -> None:
+    def merge(self, other: "TagAccuracy") -> None:
         assert self.columns == other.columns
-        self.told = self.told or other.told
+        self.has_unknown = self.has_unknown or other.has_unknown
         self.sentences.update(other.sentences)
-        for mine, theirs in zip(self.confused, other.confused, strict=True):
+        for mine, theirs in zip(self.confusions, other.confusions, strict=True):
             mine.update(theirs)
 
     @property
@@ -76,11 +76,11 @@ class Tagging:
 
     def confusion(self, column: str) -> Counter[tuple[str, str]]:
         """(gold, predicted) -> words, of one column."""
-        return Counter(self.confused[self.columns.index(column)])
+        return Counter(self.confusions[self.columns.index(column)])
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         outcomes = sorted(self.sentences)  # so that figures do not depend on the order of adding
         width = len(self.columns) + 1
         table = np.array(outcomes, dtype=np.float64).reshape(-1, 2 + 2 * width).T  # (2+2*K+2, P)
@@ -90,13 +90,13 @@ class Tagging:
         names = [metric_name(column) for column in self.columns]
         names += ["all"] if len(self.columns) > 1 else []
         for name, good, good_new in zip(names, right, right_new, strict=False):
-            statistics[name] = _share(good, words)
-            statistics[f"{name}_sentences"] = _share(good == words, np.ones_like(words))
-            if self.told:
-                statistics[f"{name}_unknown"] = _share(good_new, new)
-        return bootstrapped(statistics, counts, resamples, seed, level)
+            statistics[name] = _fraction(good, words)
+            statistics[f"{name}_sentences"] = _fraction(good == words, np.ones_like(words))
+            if self.has_unknown:
+                statistics[f"{name}_unknown"] = _fraction(good_new, new)
+        return bootstrap_statistics(statistics, counts, resamples, seed, level)
 
 
-def _share(part: np.ndarray, whole: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def _fraction(part: np.ndarray, whole: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """The quotient of two sums over sentences, of (R, P) counts."""
-    return lambda block: ratio(block @ part.astype(np.float64), block @ whole)
+    return lambda block: safe_divide(block @ part.astype(np.float64), block @ whole)

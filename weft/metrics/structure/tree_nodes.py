@@ -7,16 +7,16 @@ from collections import Counter
 
 import numpy as np
 
-from weft.metrics.bootstrap import draws, percentile
-from weft.metrics.value import Figure
+from weft.metrics.bootstrap import draw_resamples, percentile_interval
+from weft.metrics.value import MetricValue
 
-NONE = -1  # gold index of a node that has no label; such nodes are not counted
-UNSEEN = -2  # gold index of a label that the model never saw: always wrong
+NO_LABEL = -1  # gold index of a node that has no label; such nodes are not counted
+UNSEEN_LABEL = -2  # gold index of a label that the model never saw: always wrong
 
-NAMES = ("root", "nodes", "root_binary", "nodes_binary")
+METRIC_NAMES = ("root", "nodes", "root_binary", "nodes_binary")
 
 
-class NodeLabels:
+class NodeAccuracy:
     """A label at every node, counted sentence by sentence, which is also what is resampled.
 
     With `neutral`, labels are taken as a scale: below it is negative, above it positive. The binary
@@ -44,14 +44,14 @@ class NodeLabels:
         """
         assert predicted.shape == gold.shape == parents.shape
         assert gold.ndim == 2
-        assert not gold.size or (gold.min() >= UNSEEN and gold.max() < self.size)
-        counted = gold != NONE
-        roots = _last(counted & (parents < 0))
+        assert not gold.size or (gold.min() >= UNSEEN_LABEL and gold.max() < self.size)
+        counted = gold != NO_LABEL
+        roots = _keep_last(counted & (parents < 0))
         right = (predicted == gold) & counted
         columns = [right & roots, roots, right, counted]
         if self.neutral is not None:
             # An unseen label has no place on the scale.
-            sided = counted & (gold != UNSEEN) & (gold != self.neutral)
+            sided = counted & (gold != UNSEEN_LABEL) & (gold != self.neutral)
             above = predicted > self.neutral if positive is None else positive
             agrees = above == (gold > self.neutral)
             if positive is None:  # on neither side, and so wrong
@@ -60,7 +60,7 @@ class NodeLabels:
         rows = np.stack([column.sum(1) for column in columns], axis=1)
         self.sentences.update(map(tuple, rows.tolist()))
 
-    def merge(self, other: "NodeLabels") -> None:
+    def merge(self, other: "NodeAccuracy") -> None:
         assert (self.size, self.neutral) == (other.size, other.neutral)
         self.sentences.update(other.sentences)
 
@@ -68,13 +68,13 @@ class NodeLabels:
     def n(self) -> int:
         return self.sentences.total()
 
-    def figures(
+    def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
-    ) -> dict[str, Figure]:
+    ) -> dict[str, MetricValue]:
         """Each with the number of roots or nodes it rests on; `root` and `nodes` come first."""
-        names = NAMES if self.neutral is not None else NAMES[:2]
+        names = METRIC_NAMES if self.neutral is not None else METRIC_NAMES[:2]
         if not self.n:
-            return {name: Figure(0.0, 0.0, 0.0, 0) for name in names}
+            return {name: MetricValue(0.0, 0.0, 0.0, 0) for name in names}
         kinds = sorted(self.sentences)  # so that figures do not depend on the order of adding
         table = np.array(kinds, dtype=np.int64).reshape(len(kinds), len(names), 2)  # (P, F, 2)
         counts = np.array([self.sentences[kind] for kind in kinds], dtype=np.int64)
@@ -85,16 +85,16 @@ class NodeLabels:
             return np.divide(block @ right, below, out=np.zeros(below.shape), where=below > 0)
 
         values = shares(counts[None].astype(float))[0]
-        blocks = [shares(block.astype(float)) for block in draws(counts, resamples, seed)]
+        blocks = [shares(block.astype(float)) for block in draw_resamples(counts, resamples, seed)]
         resampled = np.concatenate([*blocks, np.zeros((0, len(names)))])
         totals = (counts @ table[:, :, 1]).tolist()
         return {
-            name: percentile(values[i], resampled[:, i], totals[i], level)
+            name: percentile_interval(values[i], resampled[:, i], totals[i], level)
             for i, name in enumerate(names)
         }
 
 
-def _last(marked: np.ndarray) -> np.ndarray:
+def _keep_last(marked: np.ndarray) -> np.ndarray:
     """Of the marked steps of each row only the last."""
     after = np.cumsum(marked[:, ::-1], axis=1)[:, ::-1]
     return marked & (after == 1)

@@ -4,7 +4,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.metrics.classify import ClassFigures
+from weft.metrics.classify import ClassScores
 from weft.report.analysis.confusion import matrix, pairs
 from weft.report.analysis.generation_samples import cut
 from weft.report.analysis.mistakes import Mistakes
@@ -64,7 +64,7 @@ class Classified(Mistakes):
     def units(self) -> tuple[str, str]:
         return "texts", "labels"
 
-    def averages(self) -> dict[str, ClassFigures]:
+    def averages(self) -> dict[str, ClassScores]:
         """The plain mean over labels, and the mean weighted by their texts."""
         found = list(self.by_label().values())
         support = sum(one.support for one in found)
@@ -77,7 +77,7 @@ class Classified(Mistakes):
             return sum(part * getattr(one, of) for part, one in zip(each, found, strict=True))
 
         return {
-            name: ClassFigures(
+            name: ClassScores(
                 mean(each, "precision"), mean(each, "recall"), mean(each, "f1"), support
             )
             for name, each in shares.items()

@@ -11,7 +11,7 @@ from weft.compare.sentence_scores import UNITS, share
 from weft.compare.trial import Result, Trial
 from weft.report.analysis import predictions
 from weft.report.drawings.draw import drawn
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 
 MOST = 5
 LONG = {"tags": 60, "spans": 60}  # words; a longer sentence says little at a glance
@@ -70,9 +70,9 @@ def _lines(trial: Trial, wanted: set[int]) -> dict[int, dict[str, Any]]:
     return {i: answer for i, answer in enumerate(trial.answers()) if i in wanted}
 
 
-def _sides(answer: dict[str, Any]) -> tuple[Structure, Structure]:
+def _sides(answer: dict[str, Any]) -> tuple[Annotation, Annotation]:
     text = answer.get("other") or answer["text"]
     return (
-        Structure.from_json(answer["structure"], text),
-        Structure.from_json(answer["gold"], text),
+        Annotation.from_json(answer["structure"], text),
+        Annotation.from_json(answer["gold"], text),
     )

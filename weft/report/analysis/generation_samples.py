@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from weft.compare.format import figure
 from weft.compare.trial import Result, Trial
 from weft.doctor.checks.target_stats import target_text
-from weft.metrics.generation.rouge import common
+from weft.metrics.generation.rouge import longest_common_subsequence
 from weft.metrics.generation.text_overlap import Chrf
 
 SAMPLES, APART, ENDS = 6, 6, 5  # texts shown: all over the file, in dispute, best and worst
@@ -99,7 +99,7 @@ def sentence_scores(said: Sequence[str], right: Sequence[Any]) -> np.ndarray:
 def marked(said: str, right: str) -> Markup:
     """An answer whose words that the reference does not have, in this order, are marked."""
     words = cut(said).split()
-    same = set(common(words, cut(right).split()))
+    same = set(longest_common_subsequence(words, cut(right).split()))
     out = [
         escape(word) if i in same else Markup('<mark class="off">{}</mark>').format(word)
         for i, word in enumerate(words)

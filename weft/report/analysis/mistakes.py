@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.compare.sentence_scores import UNITS, judged
-from weft.metrics.classify import ClassFigures, by_class
-from weft.tasks.annotation import Structure
+from weft.metrics.classify import ClassScores, score_classes
+from weft.tasks.annotation import Annotation
 from weft.text.example import Example
 
 
@@ -18,8 +18,8 @@ class Bad:
     """One sentence with mistakes in it."""
 
     where: str  # file, line and name of the sentence
-    said: Structure
-    gold: Structure
+    said: Annotation
+    gold: Annotation
     wrong: int
     of: int
     asked: str = ""  # the question, where the sentence is a passage
@@ -41,7 +41,7 @@ class Mistakes:
     _worst: list[tuple[int, int, int, Bad]] = field(default_factory=list)
     _met: int = 0
 
-    def add(self, example: Example, said: Structure, gold: Structure) -> None:
+    def add(self, example: Example, said: Annotation, gold: Annotation) -> None:
         """Count one sentence."""
         found = judged(said, gold)
         self.kind = said.kind
@@ -74,14 +74,14 @@ class Mistakes:
         """What is counted, and what its labels are called."""
         return UNITS[self.kind]
 
-    def by_label(self) -> dict[str, ClassFigures]:
+    def by_label(self) -> dict[str, ClassScores]:
         """Precision, recall, F1 and support of each label, the most frequent first."""
         names = sorted(self.said | self.true, key=lambda name: (-self.true[name], name))
         counts = [
             np.array([count[name] for name in names], dtype=np.int64)
             for count in (self.right, self.said, self.true)
         ]
-        return dict(zip(names, by_class(*counts), strict=True))
+        return dict(zip(names, score_classes(*counts), strict=True))
 
     def confusions(self, most: int) -> list[tuple[str, str, int]]:
         """(true, said, how often) of what is most often taken for something else."""

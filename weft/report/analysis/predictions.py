@@ -15,8 +15,8 @@ import numpy as np
 
 from weft.compare.sentence_scores import PICTURES, Judged, judged, share
 from weft.errors import UserError
-from weft.metrics import ClassFigures
-from weft.tasks.annotation import Structure
+from weft.metrics import ClassScores
+from weft.tasks.annotation import Annotation
 from weft.text.example import join_pair
 
 BINS = 15  # of the reliability diagram, as in Guo et al. 2017
@@ -47,7 +47,7 @@ class Said:
     @property
     def right(self) -> bool:
         """Whether the answer is the label; numbers are never quite right."""
-        if isinstance(self.value, Structure):
+        if isinstance(self.value, Annotation):
             top, bottom = share(self.value, self.label)
             return top == bottom
         return self.label == self.value
@@ -63,7 +63,7 @@ class Class:
     """How one label fares, and what is most often answered in its place."""
 
     label: str
-    figures: ClassFigures
+    figures: ClassScores
     instead: str = ""
     times: int = 0  # how often `instead` was answered
 
@@ -150,7 +150,7 @@ class _Counts:
     def add(self, said: Said, place: int) -> None:
         self.kind = self.kind or kind_of(said.value)
         self.n += 1
-        if isinstance(said.value, Structure):
+        if isinstance(said.value, Annotation):
             self._judge(judged(said.value, said.label))
             self._keep(_bad(said), place)
             self.right += said.right
@@ -203,29 +203,29 @@ class Bins:
 
     def __init__(self, count: int = BINS) -> None:
         self.counts, self.right = [0] * count, [0] * count
-        self.chances = [0.0] * count
+        self.probs = [0.0] * count
 
     def add(self, chance: float, right: bool) -> None:
         size = len(self.counts)
         i = min(max(math.ceil(chance * size) - 1, 0), size - 1)
         self.counts[i] += 1
         self.right[i] += right
-        self.chances[i] += chance
+        self.probs[i] += chance
 
     def calibration(self) -> Calibration:
         n, size = max(sum(self.counts), 1), len(self.counts)
-        rows = zip(self.counts, self.chances, self.right, strict=True)
+        rows = zip(self.counts, self.probs, self.right, strict=True)
         bins = tuple(
             Bin(i / size, (i + 1) / size, count, chance / (count or 1), right / (count or 1))
             for i, (count, chance, right) in enumerate(rows)
         )
         error = sum(b.count / n * abs(b.accuracy - b.confidence) for b in bins)
-        return Calibration(bins, error, sum(self.chances) / n, sum(self.right) / n)
+        return Calibration(bins, error, sum(self.probs) / n, sum(self.right) / n)
 
 
 def kind_of(value: Any) -> Kind:
     """What sort of answer this is."""
-    if isinstance(value, Structure):
+    if isinstance(value, Annotation):
         return cast(Kind, value.kind)
     if isinstance(value, (tuple, list)):
         return "sets"
@@ -240,9 +240,9 @@ def _bad(said: Said) -> float:
     return bad / 1e6 if said.value.kind in PICTURES and len(said.value.words) > LONG else bad
 
 
-def _figures(both: int, said: int, true: int) -> ClassFigures:
+def _figures(both: int, said: int, true: int) -> ClassScores:
     precision, recall = both / said if said else 0.0, both / true if true else 0.0
-    return ClassFigures(precision, recall, 2 * both / (said + true), true)
+    return ClassScores(precision, recall, 2 * both / (said + true), true)
 
 
 def _sample(strata: Mapping[Any, Sequence[int]], limit: int, seed: int) -> list[int]:
@@ -300,7 +300,7 @@ def _parsed(line: bytes) -> Said:
     value, label = row["value"], row["label"]
     if "structure" in row:
         passage = row.get("other") or row["text"]  # what the places count in
-        value, label = (Structure.from_json(row[side], passage) for side in ("structure", "gold"))
+        value, label = (Annotation.from_json(row[side], passage) for side in ("structure", "gold"))
         two = (row["text"], row["other"]) if "other" in row else None
         return Said(row["text"], label, value, float(row["score"]), two)
     match kind_of(value):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup, escape
 
-from weft.explain.attention import Heads
+from weft.explain.attention import AttentionMaps
 from weft.report import html
 from weft.report.charts.heatmap import cells, peak, short
 
@@ -56,13 +56,13 @@ class Network:
         return [first, *(one for one in every if one is not first)]
 
 
-def section(found: Sequence[Heads]) -> Markup:
+def section(found: Sequence[AttentionMaps]) -> Markup:
     """The grids of all networks of a model; nothing where there is none."""
     networks = [_network(f"n{i}", one) for i, one in enumerate(found, 1) if one.tokens]
     return Markup(html.render("heads.html", networks=networks)) if networks else Markup("")
 
 
-def _network(name: str, found: Heads) -> Network:
+def _network(name: str, found: AttentionMaps) -> Network:
     shown = found.first(TOKENS)
     layers = []
     for k, layer in enumerate(shown.weights, 1):
@@ -81,7 +81,7 @@ def _map(name: str, head: str, layer: int, weights: np.ndarray, tokens: Sequence
     return Map(name, head, layer, peak(weights, tokens), cells(weights))
 
 
-def _labels(found: Heads) -> Markup:
+def _labels(found: AttentionMaps) -> Markup:
     """The tokens beside the rows and over the columns; those of a second text look different."""
     out = []
     for i, token in enumerate(found.tokens):

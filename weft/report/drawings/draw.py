@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from weft.report.drawings import dependency_svg, tagged_text, terminal, tree_svg
-from weft.tasks.annotation import Structure
+from weft.tasks.annotation import Annotation
 from weft.text.annotation.trees import Tree
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SIGN = 3  # letters of a label that fit into a node
 
 
-def drawn(said: Structure, gold: Structure | None = None, names: Sequence[str] = ()) -> Markup:
+def drawn(said: Annotation, gold: Annotation | None = None, names: Sequence[str] = ()) -> Markup:
     """What is said as HTML, with what differs from gold marked; for a page with drawings.html.
 
     Over the same words it is one drawing where one can show both; otherwise one beside the other.
@@ -38,7 +38,7 @@ def drawn(said: Structure, gold: Structure | None = None, names: Sequence[str] =
     return _constituents(said.tree, gold.tree if gold else None)
 
 
-def in_terminal(said: Structure, gold: Structure | None = None) -> "Text":
+def in_terminal(said: Annotation, gold: Annotation | None = None) -> "Text":
     """The same for a terminal: what is wrong in red, with what is right."""
     if gold is not None and not _comparable(said, gold):
         return _lines(in_terminal(said), in_terminal(gold))
@@ -103,7 +103,7 @@ def strangers(own: Sequence[tuple], other: Sequence[tuple]) -> list[bool]:
     return out
 
 
-def _comparable(said: Structure, gold: Structure) -> bool:
+def _comparable(said: Annotation, gold: Annotation) -> bool:
     """Whether one drawing can hold both."""
     if said.kind == gold.kind == "answer":
         return True
@@ -116,7 +116,7 @@ def _comparable(said: Structure, gold: Structure) -> bool:
     return laid(said.tree).parents == laid(gold.tree).parents
 
 
-def _text(said: Structure, gold: Structure | None) -> str:
+def _text(said: Annotation, gold: Annotation | None) -> str:
     """What the characters of spans are counted in; gaps between words without a text are spaces."""
     if text := (gold.text if gold else "") or said.text:
         return text
@@ -129,7 +129,7 @@ def _text(said: Structure, gold: Structure | None) -> str:
     return out
 
 
-def _spans(said: Structure, gold: Structure | None, names: Sequence[str]) -> Markup:
+def _spans(said: Annotation, gold: Annotation | None, names: Sequence[str]) -> Markup:
     text = _text(said, gold)
     if gold is None:
         return tagged_text.entities(text, said.spans, names=names)
@@ -140,26 +140,26 @@ def _spans(said: Structure, gold: Structure | None, names: Sequence[str]) -> Mar
     return tree_svg.side_by_side(ours, tagged_text.entities(text, gold.spans, said.spans, labels))
 
 
-def _arcs(said: Structure, gold: Structure | None) -> Markup:
+def _arcs(said: Annotation, gold: Annotation | None) -> Markup:
     right = (gold.heads, gold.relations) if gold else ((), ())
     tags = [tag.partition(" ")[0] for tag in said.tags]  # of several columns the first
     return dependency_svg.dependencies(said.words, said.heads, said.relations, tags, *right)
 
 
-def _signs(said: Structure) -> bool:
+def _signs(said: Annotation) -> bool:
     """Whether labels are short enough for coloured nodes, and there are scores to colour them."""
     assert said.tree is not None
     return bool(said.scores) and all(len(label) <= SIGN for label in laid(said.tree).labels)
 
 
-def _sentiment(said: Structure, gold: Structure | None) -> Markup:
+def _sentiment(said: Annotation, gold: Annotation | None) -> Markup:
     assert said.tree is not None
     own = laid(said.tree)
     right = laid(gold.tree).labels if gold and gold.tree else ()
     return tree_svg.sentiment(own.words, own.parents, _scores(said, own), own.labels, right)
 
 
-def _scores(said: Structure, own: Laid) -> list[float]:
+def _scores(said: Annotation, own: Laid) -> list[float]:
     """The scores of the nodes in the order of drawing."""
     if not said.scores:
         return []

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from weft.explain.beams import Node
+from weft.explain.beams import BeamNode
 from weft.report.charts.heatmap import CELL, heat, peak, short
 from weft.report.drawings.highlight import DEEPEST, FOR
 
 if TYPE_CHECKING:
-    from weft.explain.generation import Token, Writing
+    from weft.explain.generation import GenerationTrace, TokenTrace
 
 BITS = 10.0  # of surprise from which the colour is deepest
 FAINT = 0.04  # of that; below, no colour
@@ -24,7 +24,7 @@ FEW = 24  # columns of a map that can have larger cells
 SHOWN = 3  # other choices in the title of a token
 
 
-def tokens(found: "Writing", text: str = "") -> Markup:
+def tokens(found: "GenerationTrace", text: str = "") -> Markup:
     """The tokens on grounds of their surprise; of a text that was heard, as they stand in it."""
     out, at = [], 0
     for token in found.tokens:
@@ -45,7 +45,7 @@ def depth(chance: float) -> float:
     return share if share >= FAINT else 0.0
 
 
-def lines(found: "Writing") -> list[dict[str, Any]]:
+def lines(found: "GenerationTrace") -> list[dict[str, Any]]:
     """Every token with its chance, what else was likely, and where it looked most."""
     out = []
     for t, token in enumerate(found.tokens):
@@ -54,12 +54,12 @@ def lines(found: "Writing") -> list[dict[str, Any]]:
             weights = found.attention[:, :, t].mean((0, 1))
             looks = found.source[int(weights.argmax())]
         others = [(name, chance) for name, chance in token.others if name != token.text][:SHOWN]
-        row = {"text": token.text, "chance": token.chance, "others": others, "looks": looks}
+        row = {"text": token.text, "chance": token.prob, "others": others, "looks": looks}
         out.append(row)
     return out
 
 
-def beams(nodes: Sequence[Node]) -> Markup:
+def beams(nodes: Sequence[BeamNode]) -> Markup:
     """The hypotheses of a beam search from left to right, the way to the answer in the accent."""
     drawn = [i for i, node in enumerate(nodes) if node.step < STEPS]
     if not drawn:
@@ -71,7 +71,7 @@ def beams(nodes: Sequence[Node]) -> Markup:
         x += max(_wide(nodes[i]) for i in drawn if nodes[i].step == t) + GAP
     rows = max(nodes[i].rank for i in drawn) + 1
     edges, marks = [], []
-    for i in sorted(drawn, key=lambda i: nodes[i].wins):  # what wins lies on top
+    for i in sorted(drawn, key=lambda i: nodes[i].is_best):  # what wins lies on top
         node = nodes[i]
         px, py = left[node.step], _y(node)
         if node.parent >= 0:
@@ -86,7 +86,7 @@ def beams(nodes: Sequence[Node]) -> Markup:
     return Markup(f'<svg class="beams" {size} role="img"><title>beam search</title>{body}</svg>')
 
 
-def attention(found: "Writing") -> dict[str, Any] | None:
+def attention(found: "GenerationTrace") -> dict[str, Any] | None:
     """A labelled map of each layer's mean, and every head of it where there are several."""
     if found.attention is None:
         return None
@@ -109,10 +109,10 @@ def attention(found: "Writing") -> dict[str, Any] | None:
     return {"layers": layers, "cut": whole[2] > TOKENS or whole[3] > TOKENS}
 
 
-def _token(token: "Token", shown: str) -> Markup:
+def _token(token: "TokenTrace", shown: str) -> Markup:
     others = ", ".join(f"{name} {100 * chance:.0f} %" for name, chance in token.others[:SHOWN])
-    title = f"{100 * token.chance:.1f} %" + (f" · most likely: {others}" if others else "")
-    deep = depth(token.chance)
+    title = f"{100 * token.prob:.1f} %" + (f" · most likely: {others}" if others else "")
+    deep = depth(token.prob)
     style = ""
     if deep:
         ground = f"color-mix(in srgb, {FOR} {round(DEEPEST * deep)}%, transparent)"
@@ -120,31 +120,31 @@ def _token(token: "Token", shown: str) -> Markup:
     return Markup('<span title="{}" style="{}">{}</span>').format(title, style, shown)
 
 
-def _label(node: Node) -> str:
+def _label(node: BeamNode) -> str:
     return short(node.token.strip() or "␣")
 
 
-def _total(node: Node) -> str:
+def _total(node: BeamNode) -> str:
     return f"{node.total:.2f}" if node.score is None else f"{node.total:.2f} → {node.score:.2f}"
 
 
-def _wide(node: Node) -> float:
-    letter = LETTER * (BOLD if node.wins else 1)
+def _wide(node: BeamNode) -> float:
+    letter = LETTER * (BOLD if node.is_best else 1)
     return max(letter * len(_label(node)), SMALL * len(_total(node)))
 
 
-def _y(node: Node) -> int:
+def _y(node: BeamNode) -> int:
     return node.rank * ROW + 18
 
 
-def _class(node: Node) -> str:
-    return f"{node.fate}{' wins' if node.wins else ''}"
+def _class(node: BeamNode) -> str:
+    return f"{node.status}{' wins' if node.is_best else ''}"
 
 
-def _mark(node: Node, x: float, y: int) -> str:
+def _mark(node: BeamNode, x: float, y: int) -> str:
     label = escape(_label(node))
     told = f"log-probability {node.total:.3f}"
-    told += "" if node.score is None else f", score {node.score:.3f} ({node.fate})"
+    told += "" if node.score is None else f", score {node.score:.3f} ({node.status})"
     return (
         f'<g class="node {_class(node)}"><title>{escape(told)}</title>'
         f'<text x="{x:.0f}" y="{y + 4}">{label}</text>'

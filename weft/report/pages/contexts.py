@@ -59,7 +59,7 @@ def _lede(found: Contexts) -> str:
     told = (
         f"“{found.word}” stands in {many:,} places" if many > 1 else f"“{found.word}” stands once"
     )
-    same, of = found.agreeing
+    same, of = found.label_agreement
     if len(found.labels) < 2 or not of:
         return f"{told}."
     return f"{told}. For {same:,} of {of:,} the nearest other one has the same label."

@@ -14,14 +14,14 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from weft.explain import Explanation, Faithfulness
-from weft.explain.method import unweighed
-from weft.explain.run import Study
+from weft.explain.method import unattributed_task
+from weft.explain.run import ExplainRun
 from weft.predict.predictor import Predictor
 from weft.report import html
 from weft.report.charts import layer_weights, plots
 from weft.report.drawings.highlight import AGAINST, DEEPEST, FOR, strip
 from weft.report.pages import explain_tokens
-from weft.tasks.mlm import BLANK
+from weft.tasks.mlm import MASK_PATTERN
 from weft.text.example import Example, GoldAnswers
 
 AROUND = 60  # characters beside a blank
@@ -38,15 +38,15 @@ METHODS = {
 }
 
 
-def write(path: Path, study: Study, predictor: Predictor, *, command: Sequence[str]) -> None:
+def write(path: Path, study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -> None:
     """Write the page; a UserError where that is not possible."""
     html.save(path, render(study, predictor, command=command))
 
 
-def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str:
+def render(study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -> str:
     """The whole page; everything that came from the user is escaped."""
     one = study.first[0] if len(study.examples) == 1 else None
-    weighed = bool(next(iter(study.explained)))
+    weighed = bool(next(iter(study.explanations)))
     told = METHODS | ({"occlusion": HIDDEN} if weighed and study.first[0].at else {})
     return html.render(
         "explained.html",
@@ -55,11 +55,11 @@ def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str
         lede=_lede(study, one),
         bars=_bars(one, predictor) if one else [],
         methods=[
-            {"name": name, "what": told[name], "faith": study.faithful.get(name)}
-            for name in study.explained
+            {"name": name, "what": told[name], "faith": study.faithfulness.get(name)}
+            for name in study.explanations
             if name
         ],
-        strips=[(e[0].method, told[e[0].method], strip(e[0])) for e in study.explained.values()]
+        strips=[(e[0].method, told[e[0].method], strip(e[0])) for e in study.explanations.values()]
         if one and weighed
         else [],
         weighed=weighed,
@@ -72,7 +72,7 @@ def render(study: Study, predictor: Predictor, *, command: Sequence[str]) -> str
         texts=[] if one else [_text(study, i) for i in study.order()],
         wrong=sum(study.wrong(i) for i in range(len(study.examples))),
         labelled=any(example.label is not None for example in study.examples),
-        curves=_curves(list(study.faithful.values())),
+        curves=_curves(list(study.faithfulness.values())),
         what=_what(study, predictor),
         heads=_heads(predictor, study.examples[0]) if one and not study.written else None,
         blanks=_blanks(one) if one else [],
@@ -107,23 +107,23 @@ def curves(found: Sequence[Faithfulness], kind: Literal["deletion", "insertion"]
         return plots.svg(figure, kind)
 
 
-def _what(study: Study, predictor: Predictor) -> str:
+def _what(study: ExplainRun, predictor: Predictor) -> str:
     """What falls as words are removed."""
     if study.written:
         return "the mean probability a token"
     return "the number" if not predictor.labels else "the probability"
 
 
-def _unweighed(study: Study, predictor: Predictor) -> str:
+def _unweighed(study: ExplainRun, predictor: Predictor) -> str:
     """Why words have no weights."""
-    if study.written or unweighed(predictor):
+    if study.written or unattributed_task(predictor):
         return ""
     if hasattr(predictor.engine, "model"):
         return "what is said of the sentence has no single score that words could speak for"
     return "that is done only in neural models"
 
 
-def _writing(study: Study) -> dict[str, Any]:
+def _writing(study: ExplainRun) -> dict[str, Any]:
     """How the one answer was written, or the one text heard."""
     from weft.report.drawings import generation
 
@@ -154,17 +154,17 @@ def _curves(found: Sequence[Faithfulness]) -> list[tuple[str, Markup]]:
 
 def _heads(predictor: Predictor, example: Example) -> Markup | None:
     """The head × layer grids of the networks that have heads."""
-    from weft.explain.attention import has_heads, heads
+    from weft.explain.attention import attention_maps, has_heads
     from weft.report.charts.attention_grid import section
 
     if not has_heads(getattr(predictor.engine, "model", None)) or not example.text.strip():
         return None
-    return section(heads(predictor, example))
+    return section(attention_maps(predictor, example))
 
 
 def _blanks(one: Explanation) -> list[dict[str, Any]]:
     """Each blank of a text with what stands around it, and the words that fit best."""
-    parts = BLANK.split(one.text)
+    parts = MASK_PATTERN.split(one.text)
     out = []
     for k, words in enumerate(one.answer.blanks):
         before, after = " ".join(parts[k].split()), " ".join(parts[k + 1].split())
@@ -174,18 +174,18 @@ def _blanks(one: Explanation) -> list[dict[str, Any]]:
     return out
 
 
-def _title(study: Study, one: Explanation | None) -> str:
+def _title(study: ExplainRun, one: Explanation | None) -> str:
     if one is not None:
         return " ".join(one.text.split())[:60]
     return study.examples[0].file or "texts"
 
 
-def _lede(study: Study, one: Explanation | None) -> str:
-    method = next(iter(study.explained))
+def _lede(study: ExplainRun, one: Explanation | None) -> str:
+    method = next(iter(study.explanations))
     if study.written and study.written[0].heard:
         if one is None:
             return f"{len(study.examples):,} texts heard by a language model."
-        hard = min(study.written[0].tokens, key=lambda token: token.chance, default=None)
+        hard = min(study.written[0].tokens, key=lambda token: token.prob, default=None)
         piece = one.text[slice(*hard.place)].strip() or hard.text.strip() if hard else ""
         least = f" What it expected least is “{piece}”." if piece else ""
         return f"The model hesitates between {one.answer.value:.3g} tokens on average.{least}"
@@ -206,12 +206,12 @@ def _lede(study: Study, one: Explanation | None) -> str:
                 f"{_about(one)} {_says(one)}. What speaks for {one.target}: {words or 'nothing'}."
             )
         return f"{_about(one)} {_says(one)}{because}."
-    best = max(study.faithful.values(), key=lambda found: found.gain.value)
+    best = max(study.faithfulness.values(), key=lambda found: found.gain.value)
     sure = "beats" if best.gain.low > 0 else "does not surely beat"
     return (
         f"{len(study.examples):,} texts explained. {best.method.capitalize()} is the most faithful "
         f"method here; it {sure} words in random order."
-        if len(study.faithful) > 1
+        if len(study.faithfulness) > 1
         else f"{len(study.examples):,} texts explained by {method}; it {sure} random order."
     )
 
@@ -268,12 +268,12 @@ def _bars(one: Explanation, predictor: Predictor) -> list[tuple[str, float, bool
     if one.at is None and (one.answer.structure is not None or not predictor.labels):
         return []
     found = zip(predictor.labels, one.answer.scores, strict=True)
-    pairs = one.at.chances if one.at else sorted(found, key=lambda p: -p[1])
+    pairs = one.at.probs if one.at else sorted(found, key=lambda p: -p[1])
     shown = [pair for i, pair in enumerate(pairs) if i < BARS or pair[0] == one.target]
     return [(name, chance, name == one.target) for name, chance in shown]
 
 
-def _text(study: Study, i: int) -> dict[str, Any]:
+def _text(study: ExplainRun, i: int) -> dict[str, Any]:
     one, label = study.first[i], study.examples[i].label
     return {
         "says": f"{one.at.name}: {_says(one)}" if one.at and one.at.step >= 0 else _says(one),
@@ -286,7 +286,7 @@ def _text(study: Study, i: int) -> dict[str, Any]:
     }
 
 
-def _tokens(study: Study, i: int) -> Markup | None:
+def _tokens(study: ExplainRun, i: int) -> Markup | None:
     if not study.written:
         return None
     from weft.report.drawings.generation import tokens

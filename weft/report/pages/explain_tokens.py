@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from weft.explain import Explanation
-from weft.explain.run import Study
+from weft.explain.run import ExplainRun
 from weft.predict.predictor import Predictor
 from weft.report.drawings.draw import drawn
 
@@ -25,7 +25,7 @@ class Line:
     chosen: bool
 
 
-def drawing(one: Explanation, study: Study, i: int) -> Markup | None:
+def drawing(one: Explanation, study: ExplainRun, i: int) -> Markup | None:
     """The answer as a drawing, marked where it differs from what is right."""
     said = one.answer.structure
     if said is None or not (said.words or said.kind == "answer"):
@@ -33,19 +33,19 @@ def drawing(one: Explanation, study: Study, i: int) -> Markup | None:
     return drawn(said, study.right(i))
 
 
-def lines(study: Study, i: int) -> list[Line]:
+def lines(study: ExplainRun, i: int) -> list[Line]:
     """Every word of a sentence with what is said of it, and the most probable other choices."""
     one = study.first[i]
-    if one.at is None or one.at.step < 0 or not study.chances:
+    if one.at is None or one.at.step < 0 or not study.probs:
         return []
-    pairs = zip(study.examples[i].words, study.chances[i], strict=True)
+    pairs = zip(study.examples[i].words, study.probs[i], strict=True)
     return [
         Line(k + 1, word, choices[:CHOICES], k == one.at.step)
         for k, (word, choices) in enumerate(pairs)
     ]
 
 
-def transitions(predictor: Predictor, study: Study, i: int) -> dict[str, Any] | None:
+def transitions(predictor: Predictor, study: ExplainRun, i: int) -> dict[str, Any] | None:
     """What a chain has learned of one tag after another, for the tags of this sentence.
 
     Rows come before columns; None is what may not be.
@@ -55,7 +55,7 @@ def transitions(predictor: Predictor, study: Study, i: int) -> dict[str, Any] | 
     if chain is None:
         return None
     seen: dict[str, float] = {}
-    for choices in study.chances[i]:
+    for choices in study.probs[i]:
         for name, chance in choices[:CHOICES]:
             seen[name] = seen.get(name, 0.0) + chance
     names = sorted(sorted(seen, key=lambda name: -seen[name])[:TAGS])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from weft.metrics import Classification, LabelSets, Measure, Regression
+from weft.metrics import ClassificationMetric, Metric, MultiLabelMetric, RegressionMetric
 
 
 def random_classes(seed: int, unseen: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -24,9 +24,9 @@ def random_classes(seed: int, unseen: bool = False) -> tuple[np.ndarray, np.ndar
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_classification_agrees_with_scikit_learn(seed: int, unseen: bool) -> None:
     predicted, gold = random_classes(seed, unseen)
-    measure = Classification(7)  # two classes never occur
+    measure = ClassificationMetric(7)  # two classes never occur
     measure.add(predicted, gold)
-    found = measure.figures(resamples=0)
+    found = measure.compute(resamples=0)
     assert found["accuracy"].value == pytest.approx(metrics.accuracy_score(gold, predicted))
     wanted = metrics.f1_score(gold, predicted, average="macro", zero_division=0)
     assert found["macro_f1"].value == pytest.approx(wanted)
@@ -45,20 +45,20 @@ def test_classification_agrees_with_scikit_learn(seed: int, unseen: bool) -> Non
 
 
 def test_a_label_never_seen_is_wrong_and_has_its_own_row() -> None:
-    measure = Classification(3)
+    measure = ClassificationMetric(3)
     measure.add(np.array([2, 2, 0]), np.array([-1, 2, 0]))
-    assert measure.figures()["accuracy"].value == pytest.approx(2 / 3)
-    assert measure.figures()["macro_f1"].value == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert measure.compute()["accuracy"].value == pytest.approx(2 / 3)
+    assert measure.compute()["macro_f1"].value == pytest.approx((1 + 2 / 3 + 0) / 3)
     np.testing.assert_array_equal(measure.confusion, [[1, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 1]])
 
 
 def test_one_answer_for_all_correlates_with_nothing() -> None:
-    measure = Classification(2)
+    measure = ClassificationMetric(2)
     measure.add(np.zeros(3_000_001, int), np.repeat([0, 1], [3_000_000, 1]))  # squares are large
-    assert measure.figures(resamples=0)["matthews"].value == 0.0
+    assert measure.compute(resamples=0)["matthews"].value == 0.0
     measure.add(np.array([1]), np.array([1]))
     wanted = np.sqrt(0.5)  # of two rare ones, one was found
-    assert measure.figures(resamples=0)["matthews"].value == pytest.approx(wanted, abs=1e-6)
+    assert measure.compute(resamples=0)["matthews"].value == pytest.approx(wanted, abs=1e-6)
 
 
 @pytest.mark.parametrize("size", [5, 11])  # 2 x 5 bits do not fill a byte, 2 x 11 take three
@@ -66,9 +66,9 @@ def test_label_sets_agree_with_scikit_learn(size: int) -> None:
     rng = np.random.default_rng(size)
     gold = (rng.random((53, size)) < 0.3).astype(int)
     predicted = np.where(rng.random(gold.shape) < 0.8, gold, 1 - gold)
-    measure = LabelSets(size)
+    measure = MultiLabelMetric(size)
     measure.add(predicted, gold)
-    found = measure.figures(resamples=0)
+    found = measure.compute(resamples=0)
     for name, average in (("micro_f1", "micro"), ("macro_f1", "macro")):
         wanted = metrics.f1_score(gold, predicted, average=average, zero_division=0)
         assert found[name].value == pytest.approx(wanted)
@@ -80,9 +80,9 @@ def test_label_sets_agree_with_scikit_learn(size: int) -> None:
 
 
 def test_labels_that_never_occur_do_not_lower_macro_f1() -> None:
-    measure = LabelSets(3)
+    measure = MultiLabelMetric(3)
     measure.add(np.array([[1, 0, 0], [1, 0, 0]]), np.array([[1, 0, 0], [0, 1, 0]]))
-    assert measure.figures()["macro_f1"].value == pytest.approx((2 / 3 + 0) / 2)
+    assert measure.compute()["macro_f1"].value == pytest.approx((2 / 3 + 0) / 2)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -92,9 +92,9 @@ def test_regression_agrees_with_scipy(ties: bool) -> None:
     predicted = gold + rng.normal(size=89)
     if ties:
         predicted = predicted.round()
-    measure = Regression(unit=3.0)
+    measure = RegressionMetric(unit=3.0)
     measure.add(predicted, gold)
-    found = measure.figures(resamples=0)
+    found = measure.compute(resamples=0)
     assert found["pearson"].value == pytest.approx(stats.pearsonr(predicted, gold)[0])
     assert found["spearman"].value == pytest.approx(stats.spearmanr(predicted, gold)[0])
     assert found["mse"].value == pytest.approx(9 * np.mean((predicted - gold) ** 2))
@@ -102,17 +102,19 @@ def test_regression_agrees_with_scipy(ties: bool) -> None:
 
 @pytest.mark.parametrize("gold", [[1.0, 2.0, 4.0], [0.1, 0.1, 0.1]])
 def test_a_constant_side_has_no_correlation(gold: list[float]) -> None:
-    measure = Regression()
+    measure = RegressionMetric()
     # The mean of 3 times 0.1 is not 0.1, so the variance is not 0: two such sides would give 1.
     measure.add(np.full(3, 0.1), np.array(gold))
-    found = measure.figures(resamples=11)
+    found = measure.compute(resamples=11)
     for name in ("pearson", "spearman"):
         assert found[name].value == found[name].low == found[name].high == 0.0
 
 
-@pytest.mark.parametrize("measure", [Classification(3), LabelSets(3), Regression()])
-def test_nothing_counted_gives_zeros_with_n_0(measure: Measure) -> None:
-    for figure in measure.figures().values():
+@pytest.mark.parametrize(
+    "measure", [ClassificationMetric(3), MultiLabelMetric(3), RegressionMetric()]
+)
+def test_nothing_counted_gives_zeros_with_n_0(measure: Metric) -> None:
+    for figure in measure.compute().values():
         assert figure.to_json() == {"value": 0.0, "low": 0.0, "high": 0.0, "n": 0}
 
 
@@ -127,13 +129,13 @@ def in_pieces(make: type, argument: float, predicted: np.ndarray, gold: np.ndarr
         part = make(argument)
         part.add(*piece)
         whole.merge(part)
-    return whole.figures(resamples=13)
+    return whole.compute(resamples=13)
 
 
 def at_once(make: type, argument: float, predicted: np.ndarray, gold: np.ndarray):
     measure = make(argument)
     measure.add(predicted, gold)
-    return measure.figures(resamples=13)
+    return measure.compute(resamples=13)
 
 
 @settings(max_examples=30, deadline=None)
@@ -144,9 +146,9 @@ def test_merging_equals_counting_at_once(seed: int, at: list[int]) -> None:
     sets = rng.integers(0, 2, (2, 31, 3))
     numbers = rng.normal(size=(2, 31))
     for make, argument, data in (
-        (Classification, 3, one),
-        (LabelSets, 3, sets),
-        (Regression, 2.0, numbers),
+        (ClassificationMetric, 3, one),
+        (MultiLabelMetric, 3, sets),
+        (RegressionMetric, 2.0, numbers),
     ):
         assert in_pieces(make, argument, data[0], data[1], at) == at_once(make, argument, *data)
 
