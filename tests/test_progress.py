@@ -41,7 +41,7 @@ def test_in_between_a_line_comes_every_half_minute(lines):
         for second in range(0, 100):
             lines.clock.now, stage.done = second, 12 * second
             stage.share, stage.where = (0.1, 0.1 + second / 1000), f"update {second}"
-            lines.beat()
+            lines.say_if_due()
     assert lines.heard == [
         "training: update 30, 12 examples/s, 14 min left",
         "training: update 60, 12 examples/s, 14 min left",
@@ -55,7 +55,7 @@ def test_other_lines_make_one_needless(lines):
             lines.clock.now = second
             if second % 20 == 0:
                 lines.say(f"evaluation at {second}")
-            lines.beat()
+            lines.say_if_due()
     assert all("evaluation" in line for line in lines.heard)
 
 
@@ -69,7 +69,7 @@ def test_what_says_nothing_of_itself_is_named_with_its_time(lines):
     with lines.during("training", announce=False) as outer:
         with lines.during("measuring dev", announce=False):
             lines.clock.now = 31.0
-            lines.beat()
+            lines.say_if_due()
         assert lines.heard == ["measuring dev: 31 s"]
         assert lines.stage is outer
 

@@ -144,8 +144,8 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from weft.storage import locked
-with locked(Path(sys.argv[1])):
+from weft.storage import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """

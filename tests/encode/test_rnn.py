@@ -125,7 +125,7 @@ def test_gru_is_deck_001_where_the_reset_may_move():
 def test_packed_and_reversed_agree(cell, initial):
     encoder = build(cell=cell, layers=2, initial=initial)
     x = sample()
-    a, b = encoder._packed(x), encoder._reversed(x)
+    a, b = encoder._run_packed(x), encoder._run_reversed(x)
     torch.testing.assert_close(a[x.mask], b[x.mask], **CLOSE)
 
 

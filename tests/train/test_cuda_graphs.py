@@ -44,19 +44,19 @@ DECODERS = {
 
 
 class Gpu(Runtime):
-    """A processor that says it is a GPU, and counts what it captures and replays."""
+    """A CPU that says it is a GPU, and counts what it captures and replays."""
 
     captures, replays = 0, 0
     refuses = False
 
     @property
-    def graphs(self):
+    def has_cuda_graphs(self):
         return True
 
-    def aside(self):
+    def side_stream(self):
         return contextlib.nullcontext()
 
-    def captured(self, work, pool=None):
+    def capture_graph(self, work, pool=None):
         if self.refuses:
             raise RuntimeError("operation not permitted when stream is capturing\nmore")
         type(self).captures += 1

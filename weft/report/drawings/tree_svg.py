@@ -1,6 +1,6 @@
 """Trees over a sentence as SVG: sentiment at every node, or the labels of constituents.
 
-Nodes come as `weft.batch.trees.flatten` lays them out: children before parents, "" for the word of
+Nodes come as `flatten_tree` lays them out: children before parents, "" for the word of
 an inner node. A node stands at its height, midway over its outer children; lines leave it level and
 fall straight onto each child. Two nodes of one height cover different words, so nothing can overlap
 or be crossed. Widths are given in pixels: in a `.wide` box a long sentence scrolls. A page that
