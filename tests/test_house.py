@@ -54,7 +54,8 @@ FRONT = {"__init__.py", "__main__.py"}  # of the package: they lead into every r
 LIGHT = (*(LOWEST - {"runtime"}), "text", "doctor", "metrics", "tasks", "classic", "cli")
 MAX_MODULES = 20  # in a folder
 
-ALLOWED = {("train", "run")}  # weft.train(config) is the verb, so the folder itself can be called
+# weft.train(config) and weft.compare(files) are verbs, so these folders can be called.
+ALLOWED = {("train", "run"), ("compare", "report")}
 
 
 def room(path: Path) -> str:

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from weft.doctor.check import check as check
     from weft.errors import UserError as UserError
     from weft.predict import Predictor as Predictor
-    from weft.predict import load as load
     from weft.predict.evaluate import evaluate as evaluate
     from weft.predict.generate import generate as generate
-    from weft.report.compare import compare as compare
+    from weft.run.load import load as load
     from weft.text.read import read as read
     from weft.text.write import write as write
     from weft.vectors.store import Vectors as Vectors
@@ -47,16 +46,16 @@ _HOMES = {
     "Vectors": "weft.vectors.store",
     "Vocabulary": "weft.tokens.vocabulary",
     "check": "weft.doctor.check",
-    "compare": "weft.report.compare",
+    "compare": "weft",  # the folder, which can be called
     "corpus": "weft.text.synthetic.corpora",
     "evaluate": "weft.predict.evaluate",
     "generate": "weft.predict.generate",
-    "load": "weft.predict",
+    "load": "weft.run.load",
     "read": "weft.text.read",
     "recipe": "weft.config",
     "recipes": "weft.config",
     "register": "weft.registry",
-    "train": "weft",  # the folder, which can be called
+    "train": "weft",
     "tune": "weft",
     "write": "weft.text.write",
 }
@@ -65,10 +64,8 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "train":
-        return importlib.import_module("weft.train")
-    if name == "tune":
-        return importlib.import_module("weft.tune")
+    if name in ("compare", "train", "tune"):
+        return importlib.import_module(f"weft.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'weft' has no attribute '{name}'")

@@ -59,10 +59,10 @@ def evaluate(
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Evaluate a model on a labelled file, with 95 % bootstrap intervals."""
-    from weft.predict import load
     from weft.predict.evaluate import evaluate as measured
     from weft.predict.evaluate import metrics_json
     from weft.run.data import example_source, read_mode
+    from weft.run.load import load
     from weft.text.example import Tally
 
     chosen = options.bad_row_policy(on_bad_row)

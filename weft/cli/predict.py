@@ -55,7 +55,7 @@ def predict(
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Predict every text of a file or of the command line, in order."""
-    from weft.predict import load
+    from weft.run.load import load
     from weft.text.example import Tally
 
     if as_json and conllu:

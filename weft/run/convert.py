@@ -52,6 +52,13 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     checkpoint = Checkpoint(folder, task)
     place = Path(output)
     _prepare_folder(place, overwrite, "model.json")
+    predictor, record = predictor_of(checkpoint)
+    predictor.save(place, _golden_inputs(predictor), record)
+    return record["notes"]
+
+
+def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor, dict[str, Any]]:
+    """Return a checkpoint as a model, and the record of its conversion."""
     section, space = _task_and_labels(checkpoint)
     data = {"max_tokens": checkpoint.sentence.limit} if checkpoint.sentence else {}
     tokenizer = checkpoint.tokenizer
@@ -77,7 +84,9 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     if weights.left:
         notes.append(f"left out, since nothing asks for it: {join_names(weights.left)}")
     limits = full["data"]["max_tokens"], full["data"]["truncate"]
-    engine = NeuralEngine(model, make_indexer(model, tokenizer, *limits), select_runtime("cpu"))
+    runtime = select_runtime(device)
+    model.to(runtime.device)
+    engine = NeuralEngine(model, make_indexer(model, tokenizer, *limits), runtime)
     predictor = Predictor(engine, made, known, full)
     record = {
         "parameters": predictor.parameters,
@@ -90,8 +99,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
         "versions": versions(),
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
-    predictor.save(place, _golden_inputs(predictor), record)
-    return notes
+    return predictor, record
 
 
 def export(

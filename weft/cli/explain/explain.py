@@ -68,7 +68,7 @@ def explain(
     """Show which words made the model answer as it does, and how far to trust that."""
     from weft.cli.explain.inputs import of_files, of_texts, resolve_source
     from weft.explain.run import ALL_METHODS, run_explain
-    from weft.predict import load
+    from weft.run.load import load
     from weft.text.example import Tally
 
     if limit < 1:
