@@ -127,9 +127,9 @@ def _ours(bench: Bench, model: Model, batches: Batches, window: int) -> Iterator
     )
     trainee = TrainState.fresh(model.to(bench.device), settings)
     for progress in fit(trainee, task, batches, settings, runtime):
-        if trainee.trouble:
-            bench.line("bert training, weft", f"NOTE {trainee.trouble}", trouble=trainee.trouble)
-            trainee.trouble = ""
+        if failure := trainee.speedup_failure:
+            bench.line("bert training, weft", f"NOTE {failure}", trouble=failure)
+            trainee.speedup_failure = ""
         yield progress.total / progress.count
 
 

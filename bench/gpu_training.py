@@ -206,9 +206,9 @@ def _fitted(
 
     def update(ids: Tensor) -> Tensor:
         progress = next(updates)
-        if trainee.trouble:
-            bench.line("gpt training, weft", f"NOTE {trainee.trouble}", trouble=trainee.trouble)
-            trainee.trouble = ""
+        if failure := trainee.speedup_failure:
+            bench.line("gpt training, weft", f"NOTE {failure}", trouble=failure)
+            trainee.speedup_failure = ""
         return progress.total / progress.count
 
     return update

@@ -129,7 +129,7 @@ def test_resuming_what_does_not_fit(shared, tmp_path):
     ok("train", "-o", folder, "--resume")
     last = folder / "checkpoints" / "last.safetensors"
     last.write_bytes(last.read_bytes()[:-7])
-    says(fails("train", "-o", folder, "--resume"), "damaged checkpoint", "Delete it to start anew")
+    says(fails("train", "-o", folder, "--resume"), "damaged checkpoint", "Delete it to start over")
 
 
 def half(content):

@@ -184,7 +184,7 @@ def learner(**options):
 
 def updates(model, settings, pieces=1):
     trainee = TrainState.fresh(model, settings)
-    trainee.pieces = pieces
+    trainee.micro_batches = pieces
     batches = LMLoader(stream(), rows=3, window=4, seed=1, epochs=settings.epochs, in_order=True)
     return list(
         fit(trainee, LanguageModelling(), batches, settings, select_runtime("cpu"))
@@ -237,7 +237,7 @@ def test_memory_that_runs_out_does_not_read_on_twice(monkeypatch):
         monkeypatch.setattr(Model, "forward", short)
         got, trainee = updates(again, settings)
         monkeypatch.setattr(Model, "forward", forward)
-        assert trainee.pieces == 2
+        assert trainee.micro_batches == 2
         assert [u.loss for u in got] == pytest.approx([u.loss for u in wanted], rel=1e-5)
         same(whole, again)
 

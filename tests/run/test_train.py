@@ -404,11 +404,11 @@ def test_a_compiled_model_is_measured_after_every_epoch(tmp_path):
 
 
 def test_the_bar_shows_how_far_a_fit_is(tmp_path):
-    watch, shown = RunLogger(tmp_path, quiet=True), []
-    watch.share(0.5, "epoch 1")  # nobody looks
-    watch.line = 0
-    watch.bar = SimpleNamespace(update=lambda line, **values: shown.append(values))
-    watch.share(0.25, "epoch 2")
+    logger, shown = RunLogger(tmp_path, quiet=True), []
+    logger.progress(0.5, "epoch 1")  # nobody looks
+    logger.line = 0
+    logger.bar = SimpleNamespace(update=lambda line, **values: shown.append(values))
+    logger.progress(0.25, "epoch 2")
     assert shown == [{"completed": 0.25, "description": "epoch 2"}]
 
 

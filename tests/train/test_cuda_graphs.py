@@ -140,7 +140,7 @@ def test_what_cannot_be_captured_is_done_plainly(gpu, monkeypatch):
     found, others, _ = trained("rnn-lm", gpu)
     assert others == losses
     same(found, wanted)
-    assert made[0].trainee.trouble == (
+    assert made[0].state.speedup_failure == (
         "updates could not be captured: RuntimeError: operation not permitted when stream is "
         "capturing"
     )
@@ -296,7 +296,7 @@ def test_fine_tuning_by_graphs_is_the_same(gpu, monkeypatch, pool, two):
     net, other = answering(pool, two), answering(pool, two)
     wanted, _ = tuned(select_runtime("cpu"), texts(two), net)
     found, trainee = tuned(gpu, texts(two), other)
-    assert trainee.trouble == ""
+    assert trainee.speedup_failure == ""
     assert found == pytest.approx(wanted, abs=1e-5)
     for a, b in zip(net.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
@@ -336,11 +336,11 @@ def test_graphs_make_way_when_memory_runs_out(gpu, monkeypatch):
     for update in fit(trainee, LanguageModelling(window=7), pieces(), settings, gpu):
         if update.step == 9:
             made = [gpu.captures, gpu.replays]
-            trainee.pieces = 2
+            trainee.micro_batches = 2
     assert made[1] > 3
     assert [gpu.captures, gpu.replays] == made
     assert kept[0].graphs == {}
-    assert trainee.trouble == "memory does not suffice for updates as graphs"
+    assert trainee.speedup_failure == "not enough memory for updates as CUDA graphs"
 
 
 def test_weights_are_said_to_have_changed_after_every_replay(gpu, monkeypatch):

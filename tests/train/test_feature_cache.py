@@ -251,7 +251,7 @@ def test_the_clock_counts_the_epochs(tmp_path, monkeypatch):
         return False
 
     def begun(loop):
-        seen.append(loop.clock.seconds)
+        seen.append(loop.budget.seconds)
         return updates(loop)
 
     monkeypatch.setattr(trainer, "cache_features", slow)

@@ -406,7 +406,7 @@ def falling(rate, steps=60):
             "bad",
             "grows by 10⁴ over 60 steps: it explodes; set train.clip_norm",
         ),
-        (evidence(falling(0.1, 3)), "good", "Over 3 steps there is no telling"),
+        (evidence(falling(0.1, 3)), "good", "Texts of 3 steps are too short to tell"),
         (
             evidence(falling(0.1), direct=True, pool="mean"),
             "good",
@@ -426,7 +426,7 @@ def falling(rate, steps=60):
         (
             evidence([], norm=0.0, loss=1e-9),
             "good",
-            "The model is certain of every row that was looked at",
+            "The model is certain of every sampled row",
         ),
         (evidence([], norm=0.0), "bad", "No gradient arrives anywhere, though the loss is 0.7."),
         (

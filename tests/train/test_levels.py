@@ -72,7 +72,7 @@ def test_rates_of_layers_where_there_are_none(settings):
     built = Model(
         {"embedder": {"kind": "lookup", "width": 6}, **PARTS}, vocabulary_size=23, outputs=3
     )
-    with pytest.raises(UserError, match=f"train.{next(iter(settings))} is for the layers of a"):
+    with pytest.raises(UserError, match=f"train.{next(iter(settings))} needs a pre-trained"):
         build_optimisers(built, Settings(**settings))
 
 
@@ -92,19 +92,19 @@ def test_layers_begin_to_learn_from_the_top():
 
     assert learning() == [False, False, False, False]
     assert all(p.requires_grad for p in built.head.parameters())
-    step.until(0.49)
+    step.step(0.49)
     assert learning() == [False, False, False, False]
-    step.until(0.5)
+    step.step(0.5)
     assert learning() == [False, False, False, True]
-    step.until(1.7)
+    step.step(1.7)
     assert learning() == [False, True, True, True]
-    step.until(9)
+    step.step(9)
     assert learning() == [True, True, True, True]
 
 
 def test_what_is_frozen_for_good_stays_so():
     built = model(frozen=True)
-    Unfreezing(built, [p for p in built.parameters() if p.requires_grad], 0.5).until(9)
+    Unfreezing(built, [p for p in built.parameters() if p.requires_grad], 0.5).step(9)
     assert not any(p.requires_grad for p in built.embedders.parameters())
 
 

@@ -44,7 +44,7 @@ def batches(rows=20, size=5, epochs=2):
 def run(settings, stream=None, net=None, **keep):
     net = net or model()
     trainee = TrainState.fresh(net, settings)
-    trainee.pieces = keep.get("pieces", 1)
+    trainee.micro_batches = keep.get("pieces", 1)
     updates = list(fit(trainee, TASK, stream or batches(), settings, select_runtime("cpu")))
     return net, updates, trainee
 
@@ -102,7 +102,7 @@ def test_memory_running_out_halves_the_pieces_and_keeps_the_batch():
 
     expected, _, _ = run(Settings())
     net, _, trainee = run(Settings(), net=narrow(model()))
-    assert trainee.pieces == 4
+    assert trainee.micro_batches == 4
     same(expected, net)
 
 
@@ -167,7 +167,7 @@ def test_a_look_is_judged_at_the_next_one_and_nobody_waits_for_it():
     asked = []
 
     class Far:
-        def fetched(self, tensor):
+        def fetch(self, tensor):
             number = len(asked)
             asked.append(False)
 
@@ -191,7 +191,7 @@ def test_a_look_is_judged_at_the_next_one_and_nobody_waits_for_it():
     did(3, 2.0)
     with pytest.raises(NonFiniteLoss, match="nan at update 2 "):
         loop._start_finite_check(trainee, Far())
-    assert trainee.looked is None
+    assert trainee.pending is None
     loop._start_finite_check(trainee, Far())  # the third, which is good
     did(4, math.inf)
     with pytest.raises(NonFiniteLoss, match="inf at update 4 "):
@@ -252,12 +252,12 @@ def test_the_mean_of_the_weights_follows_them():
     settings = Settings(ema_decay=0.5, optimiser="sgd", momentum=0.0, learning_rate=0.1)
     net = model()
     trainee = TrainState.fresh(net, settings)
-    name = "head.score.weight" if hasattr(net.head, "score") else next(iter(trainee.average))
-    expected = trainee.average[name].clone()
+    name = "head.score.weight" if hasattr(net.head, "score") else next(iter(trainee.ema))
+    expected = trainee.ema[name].clone()
     for update in fit(trainee, TASK, batches(epochs=1), settings, select_runtime("cpu")):
         keep = min(0.5, update.step / (update.step + 10))
         expected = keep * expected + (1 - keep) * dict(net.named_parameters())[name].detach()
-    torch.testing.assert_close(trainee.average[name], expected)
+    torch.testing.assert_close(trainee.ema[name], expected)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad"])

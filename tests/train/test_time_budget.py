@@ -22,11 +22,11 @@ def now(monkeypatch):
 
 def test_what_reading_has_left_is_the_whole(now):
     found = TimeBudget(started=70.0, minutes=1.0)  # 30 of 60 seconds went to reading
-    assert (found.spent, found.late) == (0.0, False)
+    assert (found.fraction_used, found.is_over) == (0.0, False)
     now[0] = 115.0
-    assert found.spent == 0.5
+    assert found.fraction_used == 0.5
     now[0] = 131.0
-    assert found.late
+    assert found.is_over
 
 
 def test_without_a_limit_it_is_never_late(now):
@@ -34,20 +34,20 @@ def test_without_a_limit_it_is_never_late(now):
     for _ in range(9):
         now[0] += 1e9
         found.count_update()
-    assert (found.updates_that_fit(), found.late) == (math.inf, False)
+    assert (found.updates_that_fit(), found.is_over) == (math.inf, False)
 
 
 def test_when_reading_took_all_of_it_one_update_is_made(now):
-    assert TimeBudget(started=10.0, minutes=1.0).late
+    assert TimeBudget(started=10.0, minutes=1.0).is_over
 
 
 def test_a_training_that_is_taken_up_again_has_the_time_that_is_left(now):
     first = TimeBudget(started=100.0, minutes=1.0)
     now[0] = 142.0
     again = TimeBudget(started=142.0, minutes=1.0, before=first.seconds)
-    assert again.spent == first.spent == pytest.approx(0.7)
+    assert again.fraction_used == first.fraction_used == pytest.approx(0.7)
     now[0] = 161.0
-    assert again.late
+    assert again.is_over
 
 
 def test_compiling_says_nothing_about_the_pace(now):
@@ -74,7 +74,7 @@ def test_evaluations_take_their_time_and_the_last_one_must_fit(now):
     # 45 s are left, 5 of them for the last evaluation; an update takes 1 s and 0.5 of evaluating.
     assert found.updates_that_fit() == pytest.approx(40 / 1.5)
     now[0] = 100 + 56.0
-    assert found.late
+    assert found.is_over
 
 
 def rates(fits, **changes):

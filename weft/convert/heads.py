@@ -99,10 +99,7 @@ NEXT_SENTENCE = Head(
     "pair-classify",
     {"bert": {**POOLER_NAMES, "cls.seq_relationship.{p}": "head.score.{p}"}},
 )
-NEXT_SENTENCE_LABELS = (
-    "next",
-    "random",
-)  # its answers: the second text follows the first, or came from anywhere
+NEXT_SENTENCE_LABELS = ("next", "random")  # the second text follows the first, or is random
 LM_HEAD = Head("LMHeadModel", "language", {"gpt2": {}})
 HEADS = (CLASSIFIER, TAG_HEAD, SPAN_HEAD, MLM_HEAD, PRETRAINING, NEXT_SENTENCE, LM_HEAD, NO_HEAD)
 # Taught for something that no task here asks: what it is, and how its tensors begin.

@@ -9,10 +9,7 @@ from weft.convert.tensors import join_names
 from weft.errors import UserError
 
 ORIGINAL = ".parametrizations.weight.original"  # a matrix whose change of low rank is learned
-ADDED_PARAMETERS = (
-    "mix.",
-    ".parametrizations.weight.0.",
-)  # what is learned on top, and begins anew
+ADDED_PARAMETERS = ("mix.", ".parametrizations.weight.0.")  # not in checkpoints: scalar mix, LoRA
 
 
 def load_weights(

@@ -1,4 +1,4 @@
-"""Reading a store of rows with a model: batches of similar length in, the store's order out."""
+"""Batched forward passes over a token store: batches of similar length in, store order out."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,59 +11,57 @@ from weft.batch import Padded, TokenStore, inference_batches
 from weft.model import Model, ModelOutput
 from weft.runtime import Runtime, use_threads
 
-MAX_ROWS, MAX_TOKENS = 256, 16384  # of a batch that is only read: no gradients, so it may be larger
-SINGLE_THREAD_STEPS = (
-    512  # steps that one thread reads alone; on a busy machine several would wait for each other
-)
+MAX_ROWS, MAX_TOKENS = 256, 16384  # per batch: without gradients it may be larger
+SINGLE_THREAD_STEPS = 512  # up to here one thread; on a busy machine several wait for each other
 
 
 def forward_batches(
     model: Model, store: TokenStore, runtime: Runtime
 ) -> Iterator[tuple[np.ndarray, ModelOutput]]:
-    """The row numbers and the reading of each batch, shortest rows first."""
-    yield from _batches(model, store, runtime, model.run)
+    """Yield the row numbers and the model output of each batch, shortest rows first."""
+    yield from _run_batches(model, store, runtime, model.run)
 
 
 def frozen_features(
     model: Model, store: TokenStore, runtime: Runtime
 ) -> Iterator[tuple[np.ndarray, tuple[Tensor, ...]]]:
-    """The row numbers of each batch, and what networks that do not learn make of its steps."""
-    yield from _batches(model, store, runtime, model.frozen_features)
+    """Yield the row numbers and the frozen embedders' features of each batch."""
+    yield from _run_batches(model, store, runtime, model.frozen_features)
 
 
-def _batches(
-    model: Model, store: TokenStore, runtime: Runtime, read: Callable[[Padded], Any]
+def _run_batches(
+    model: Model, store: TokenStore, runtime: Runtime, forward: Callable[[Padded], Any]
 ) -> Iterator[tuple[np.ndarray, Any]]:
     model.eval()
     with torch.inference_mode():
         for batch in inference_batches(store, rows=MAX_ROWS, budget=MAX_TOKENS):
-            alone = batch.source.data.numel() <= SINGLE_THREAD_STEPS
-            with runtime.autocast(), use_threads(1 if alone else 0):
-                found = read(batch.source.to(runtime.device))
-            yield batch.rows, found
+            small = batch.source.data.numel() <= SINGLE_THREAD_STEPS
+            with runtime.autocast(), use_threads(1 if small else 0):
+                output = forward(batch.source.to(runtime.device))
+            yield batch.rows, output
 
 
 def collect_outputs(
     model: Model,
     store: TokenStore,
     runtime: Runtime,
-    select: Callable[[ModelOutput], Tensor] = lambda reading: reading.scores,
+    select: Callable[[ModelOutput], Tensor] = lambda output: output.scores,
 ) -> np.ndarray:
-    """(rows, scores), or whatever else is taken from each reading, in the store's order."""
-    found, order = [], []
-    for rows, reading in forward_batches(model, store, runtime):
-        found.append(select(reading).float())
+    """Return the logits (rows, C), or what `select` takes from each output, in store order."""
+    parts, order = [], []
+    for rows, output in forward_batches(model, store, runtime):
+        parts.append(select(output).float())
         order.append(rows)
-    together = torch.cat(found).cpu().numpy()
-    out = np.empty_like(together)
-    out[np.concatenate(order)] = together
+    values = torch.cat(parts).cpu().numpy()
+    out = np.empty_like(values)
+    out[np.concatenate(order)] = values
     return out
 
 
 def decode_batches(model: Model, store: TokenStore, runtime: Runtime) -> list[Any]:
-    """What a model that answers at every word says of each row, in the store's order."""
+    """Return the decoded prediction of each row, in store order."""
     out: list[Any] = [None] * len(store)
-    for rows, answers in _batches(model, store, runtime, model):
-        for row, found in zip(rows.tolist(), answers.decode(), strict=True):
-            out[row] = found
+    for rows, logits in _run_batches(model, store, runtime, model):
+        for row, prediction in zip(rows.tolist(), logits.decode(), strict=True):
+            out[row] = prediction
     return out

@@ -1,4 +1,4 @@
-"""How probable every token of some texts is, read in rows that each have context before them.
+"""Score the tokens of texts with a language model, in windows that overlap as context.
 
 B rows   T steps of a row   N tokens of a text   W pieces of a token
 """
@@ -15,19 +15,19 @@ from weft.batch.bucketing import order_batches
 from weft.model import Model
 from weft.runtime import Runtime
 
-MAX_ROWS, MAX_TOKENS = 256, 32768  # rows and steps that are read together
-SORTED_TEXTS = 8192  # texts that begin anew, sorted by length together
-MAX_BLOCK_IDS = 2**20  # ids of running text that are held at a time, with those of their pieces
+MAX_ROWS, MAX_TOKENS = 256, 32768  # per batch
+SORTED_TEXTS = 8192  # independent texts sorted by length together
+MAX_BLOCK_IDS = 2**20  # ids of running text in memory at a time
 
 
 class ScoringWindow(NamedTuple):
-    """Tokens of one text that are read together, and those of them that are judged."""
+    """A window of one text, and the tokens in it that are scored."""
 
     text: int
-    low: int  # the first token that is read
-    start: int  # the first that is judged
-    stop: int  # after the last that is judged
-    high: int  # after the last that is read
+    low: int  # the first token in the window
+    start: int  # the first token that is scored
+    stop: int  # after the last that is scored
+    high: int  # after the last in the window
 
 
 def score_texts(
@@ -37,11 +37,11 @@ def score_texts(
     running: bool = False,
     backward: bool = False,
 ) -> Iterator[np.ndarray]:
-    """The log-probabilities (N,) of the ids (N,) of each text, in order.
+    """Yield the log-probabilities (N,) of the ids (N,) of each text, in order.
 
-    With `running` the texts follow each other as one; otherwise each begins anew. Tokens with their
-    pieces come as (N, 1+W). With `turned` the texts are read from the end, and come so; the decoder
-    is asked that has learned to.
+    With `running` the texts are one continuous text; otherwise they are independent. Tokens with
+    characters come as (N, 1+W). With `backward` the texts come reversed and the backward language
+    model scores them.
     """
     model.eval()
     stream = iter(texts)
@@ -50,14 +50,14 @@ def score_texts(
         return
     front: Any = model.head.bos_row
     while chunk := list(islice(stream, SORTED_TEXTS)):
-        whole = [np.concatenate([front, ids]) for ids in chunk]
-        yield from score_windows(model, whole, runtime, backward=backward)
+        texts_with_start = [np.concatenate([front, ids]) for ids in chunk]
+        yield from score_windows(model, texts_with_start, runtime, backward=backward)
 
 
 def reverse_text(tokens: np.ndarray) -> np.ndarray:
-    """A text and the token that ends it, as one reads it who comes from its end.
+    """Reverse a text whose last token is the end marker, which stays last.
 
-    The token that ends a text is also what stands before it, and so it comes last again.
+    The end marker also stands before a text, so a reversed text ends with it as well.
     """
     return np.concatenate([tokens[:-1][::-1], tokens[-1:]])
 
@@ -65,14 +65,14 @@ def reverse_text(tokens: np.ndarray) -> np.ndarray:
 def _score_running(
     model: Model, texts: Iterator[np.ndarray], runtime: Runtime, backward: bool
 ) -> Iterator[np.ndarray]:
-    """Block by block; each begins with the end of the one before it as context."""
+    """Score block by block; each starts with the end of the previous one as context."""
     head: Any = model.head
     past = head.bos_row
     while block := _read_block(texts):
         text = np.concatenate([past, *block])
-        (found,) = score_windows(model, [text], runtime, len(past) - 1, backward)
+        (log_probs,) = score_windows(model, [text], runtime, len(past) - 1, backward)
         past = text[-(head.row_steps - head.new_steps + 1) :]
-        yield from np.split(found, np.cumsum([len(ids) for ids in block])[:-1])
+        yield from np.split(log_probs, np.cumsum([len(ids) for ids in block])[:-1])
 
 
 def _read_block(texts: Iterator[np.ndarray]) -> list[np.ndarray]:
@@ -92,7 +92,7 @@ def score_windows(
     context: int = 0,
     backward: bool = False,
 ) -> list[np.ndarray]:
-    """Log-probabilities of the tokens of each text but `seen` and the one in front of them all."""
+    """Return the log-probabilities of each text, without the first token and `context` more."""
     head: Any = model.head
     out = [np.zeros(max(len(ids) - 1 - context, 0), np.float32) for ids in texts]
     rows = [
@@ -105,21 +105,21 @@ def score_windows(
     lengths = np.array([row.high - row.low for row in rows], np.int64)
     for chosen in order_batches(lengths, rows=MAX_ROWS, budget=MAX_TOKENS):
         batch = [rows[i] for i in chosen]
-        # What is read lies one before what is foretold, unless both sides of it are.
+        # Inputs are one step before the predicted tokens, unless is_bidirectional sides are read.
         back = 0 if head.is_bidirectional else 1
-        given, target = (
+        inputs, target = (
             Padded.from_rows([texts[r.text][r.low + 1 - b : r.high + 1 - b] for r in batch])
             for b in (back, 0)
         )
-        wanted = _scored_mask(batch, given)
+        scored = _scored_mask(batch, inputs)
         with torch.inference_mode(), runtime.autocast():
-            source = given.to(runtime.device)
-            scores = model.head(source, back=True) if backward else model.head(source)
+            source = inputs.to(runtime.device)
+            output = model.head(source, back=True) if backward else model.head(source)
             ids = target.data if target.data.dim() == 2 else target.data[..., 0]  # (B, T)
-            found = scores.logps(ids.to(runtime.device), wanted.to(runtime.device))
+            log_probs = output.logps(ids.to(runtime.device), scored.to(runtime.device))
         ends = np.cumsum([row.stop - row.start for row in batch])
         for row, values in zip(
-            batch, np.split(found.float().cpu().numpy(), ends[:-1]), strict=True
+            batch, np.split(log_probs.float().cpu().numpy(), ends[:-1]), strict=True
         ):
             out[row.text][row.start - context : row.stop - context] = values
     return out
@@ -128,24 +128,24 @@ def score_windows(
 def split_windows(
     count: int, context: int, view: int, fresh: int, both: bool = False, text: int = 0
 ) -> Iterator[ScoringWindow]:
-    """The rows in which `count` tokens are read, all but the first `seen` judged once.
+    """Yield windows over `count` tokens in which all but the first `context` are scored once.
 
-    A row has at most `view` tokens, and where others stand before it, only `fresh` of them are
-    judged. Of `both` sides the context is shared out between them.
+    A window has at most `view` tokens; except in the first, only `fresh` of them are scored. With
+    `both` sides read, the context is split between them.
     """
     start = context
     right = (view - fresh) // 2 if both else 0
     while start < count:
-        room = fresh + right if start else view
-        stop = count if count - start <= room else start + room - right
+        capacity = fresh + right if start else view
+        stop = count if count - start <= capacity else start + capacity - right
         high = min(stop + right, count)
         yield ScoringWindow(text, max(0, high - view), start, stop, high)
         start = stop
 
 
-def _scored_mask(rows: Sequence[ScoringWindow], given: Padded) -> torch.Tensor:
-    """(B, T) which steps are judged."""
-    steps = torch.arange(given.data.shape[1])
+def _scored_mask(rows: Sequence[ScoringWindow], inputs: Padded) -> torch.Tensor:
+    """Return a mask (B, T), True at steps that are scored."""
+    steps = torch.arange(inputs.data.shape[1])
     first = torch.tensor([row.start - row.low for row in rows])[:, None]
     last = torch.tensor([row.stop - row.low for row in rows])[:, None]
     return (steps >= first) & (steps < last)

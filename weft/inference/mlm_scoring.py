@@ -1,6 +1,6 @@
-"""What documents cost a model that fills in hidden words; and blanks of texts, filled in.
+"""Score documents with a masked language model, and predict masked tokens.
 
-D documents   K places that are asked for
+D documents   K masked positions
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from weft.batch.mlm_collator import Masking, MLMLoader
 from weft.model import Model
 from weft.runtime import Runtime
 
-MAX_ROWS, MAX_TOKENS = 256, 16384  # rows and steps that are read together
+MAX_ROWS, MAX_TOKENS = 256, 16384  # per batch
 
 
 class MaskedRow(NamedTuple):
-    """A row in its frame, and the steps of it that are to be filled in."""
+    """A row with its special tokens, and its masked steps."""
 
     ids: np.ndarray  # (T,)
     steps: list[int]
@@ -29,23 +29,23 @@ class MaskedRow(NamedTuple):
 def score_documents(
     model: Model, documents: Documents, masking: Masking, runtime: Runtime, seed: int
 ) -> np.ndarray:
-    """(D, 6) what each document cost: the sums over its rows of what the head makes of them."""
+    """Return (D, 6) the loss sums and counts of each document, added up over its rows."""
     model.eval()
     out = np.zeros((len(documents), 6))
     rows = max(1, min(MAX_ROWS, MAX_TOKENS // masking.window))
     with torch.inference_mode():
         for batch, _ in MLMLoader(documents, masking, rows=rows, seed=seed, epochs=1):
             with runtime.autocast():
-                scores = model.run(batch.source.to(runtime.device)).scores
-                found = scores.score_rows(batch.target.to(runtime.device))
-            np.add.at(out, documents.document_of(batch.rows), found.cpu().numpy())
+                output = model.run(batch.source.to(runtime.device)).scores
+                statistics = output.score_rows(batch.target.to(runtime.device))
+            np.add.at(out, documents.document_of(batch.rows), statistics.cpu().numpy())
     return out
 
 
 def predict_masked(
     model: Model, rows: Sequence[MaskedRow], allowed: np.ndarray, count: int, runtime: Runtime
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of each row, the ids of the best words at its steps and their probabilities: (K, count)."""
+    """Return ids and probabilities (K, count) of the best tokens at each row's masked steps."""
     model.eval()
     out: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros((0, 0)), np.zeros((0, 0)))] * len(rows)
     lengths = np.array([len(row.ids) for row in rows], np.int64)
@@ -62,7 +62,7 @@ def predict_masked(
             logp = scores.words(owner.to(runtime.device), steps.to(runtime.device))  # (K, V)
         best = logp[:, words].topk(count, 1)
         ids = words[best.indices].cpu().numpy()
-        chances = best.values.exp().cpu().numpy()
+        probs = best.values.exp().cpu().numpy()
         for i, stop, size in zip(chosen.tolist(), np.cumsum(sizes), sizes, strict=True):
-            out[i] = ids[stop - size : stop], chances[stop - size : stop]
+            out[i] = ids[stop - size : stop], probs[stop - size : stop]
     return out

@@ -62,10 +62,10 @@ class ClassicRun:
     task: Task
     space: LabelSpace
     splits: Splits
-    watch: RunLogger
+    logger: RunLogger
     tally: Tally
-    heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
-    stopped: str = ""  # in words, when the clock ended the training
+    on_evaluate: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
+    stop_reason: str = ""  # in words, when the clock ended the training
     completed: float = 1.0  # fraction of the configured epochs that was done when it did
 
     def fit(self) -> ClassicEngine:
@@ -73,7 +73,7 @@ class ClassicRun:
         self.started = self.last_logged = time.perf_counter()
         self.part = registry.build("classic", self.section)
         self._check_task()
-        truncate_metrics(self.watch.folder / "metrics.jsonl", -1)
+        truncate_metrics(self.logger.folder / "metrics.jsonl", -1)
         if self.is_language_model:
             rows, held = (
                 self._tokenise(self.splits.train, self.tally),
@@ -88,7 +88,7 @@ class ClassicRun:
             raise UserError("There are no training examples left.")
         self.size = len(texts)
         if hasattr(self.part, "choose_features"):
-            self.watch.say(self.part.choose_features(texts, self.space))
+            self.logger.info(self.part.choose_features(texts, self.space))
         more: dict[str, Any] = {}
         if getattr(self.part, "tunes", False):
             more = {"dev": self.dev if self.dev[0] else None, "metric": self.settings.metric}
@@ -97,7 +97,7 @@ class ClassicRun:
             **more,
         )  # fmt: skip
         for line in getattr(self.part, "remarks", ()):
-            self.watch.say(line)
+            self.logger.info(line)
         return ClassicEngine(self.part, self.space, self.data.max_characters, self.data.truncate)
 
     @property
@@ -152,7 +152,7 @@ class ClassicRun:
     def _load_split(self, source: Source, tally: Tally, name: str) -> LabelledTexts:
         texts: list[str | Example] = []
         targets: list[Any] = []
-        for example in self.watch.reading(labelled_only(source, self.data, tally), "reading"):
+        for example in self.logger.reading(labelled_only(source, self.data, tally), "reading"):
             try:
                 targets.append(self.task.target(example, self.space))
             except UserError:
@@ -180,7 +180,7 @@ class ClassicRun:
         if tally is not None:
             tally.open = True
         examples = source() if source is not None else iter(())
-        texts = (example.text for example in self.watch.reading(examples, "reading"))
+        texts = (example.text for example in self.logger.reading(examples, "reading"))
         tokenizer = self.space.tokenizer  # type: ignore[attr-defined]
         while chunk := list(islice(texts, TOKENISE_CHUNK_TEXTS)):
             yield from tokenizer.ids(chunk)
@@ -189,30 +189,30 @@ class ClassicRun:
 
     def _on_progress(self, progress: Progress) -> bool:
         """Show how far it is; after an epoch, measure on dev and look at the clock."""
-        self.watch.share(progress.share, progress.what)
+        self.logger.progress(progress.share, progress.what)
         if not progress.epoch:
             self._log_progress(progress)
             return True
         step = progress.epoch * self.size
         found = self._evaluate()
         values = {f"dev_{name}": value for name, value in found.items()}
-        self.watch.event(
+        self.logger.event(
             "evaluation", step=step, epoch=progress.epoch, loss=progress.loss, **values
         )
         words = f"epoch {progress.epoch}  loss {progress.loss:.4f}"
         if found:
             metric = self.settings.metric or self.task.metric
             words += f"  dev {metric} {found[metric]:.4f}"
-        self.watch.say(words)
-        if self.heard is not None and found:
-            self.heard(step, found)
+        self.logger.info(words)
+        if self.on_evaluate is not None and found:
+            self.on_evaluate(step, found)
         return progress.share == 1 or not self._is_over_time(progress.epoch)
 
     def _log_progress(self, progress: Progress) -> None:
         """A line now and then where no bar is shown."""
         now = time.perf_counter()
-        if self.watch.bar is None and now - self.last_logged > MAX_SILENT_SECONDS:
-            self.watch.say(f"{progress.share:.0%}  {progress.what}")
+        if self.logger.bar is None and now - self.last_logged > MAX_SILENT_SECONDS:
+            self.logger.info(f"{progress.share:.0%}  {progress.what}")
             self.last_logged = now
 
     def _evaluate(self) -> dict[str, float]:
@@ -226,6 +226,6 @@ class ClassicRun:
         late = bool(minutes) and time.perf_counter() - self.started > 60 * minutes
         if late:
             self.completed = epoch / self.part.epochs
-            self.stopped = f"stopped by the clock after {epoch} of {self.part.epochs} epochs"
-            self.watch.say(f"{self.stopped} (train.minutes)")
+            self.stop_reason = f"stopped by the clock after {epoch} of {self.part.epochs} epochs"
+            self.logger.info(f"{self.stop_reason} (train.minutes)")
         return late

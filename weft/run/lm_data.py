@@ -46,7 +46,7 @@ def build_stream(run: "NeuralRun", model: Model) -> TokenStream:
             f"window. Give more text, or set task.window to at most {max(len(out), 2)}."
         )
     if told := few_updates_note(len(out), head.window, run.settings):
-        run.watch.say(f"note: {told}")
+        run.logger.info(f"note: {told}")
     return out.close()
 
 
@@ -91,7 +91,7 @@ def _tokenise(
     """Each text with its ids, and if `written` its tokens; those of unknown ones are counted."""
     space: Any = run.space
     run.tally.open = True
-    rows = run.watch.reading(source(), f"tokenising {name}")
+    rows = run.logger.reading(source(), f"tokenising {name}")
     while chunk := list(islice(rows, TOKENISE_CHUNK_TEXTS)):
         given = [one.text for one in chunk]
         found = space.token_strings(given) if written else [(ids, []) for ids in space.ids(given)]

@@ -41,7 +41,7 @@ def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Do
     task: Any = run.task
 
     def texts() -> Iterator[tuple[str, int]]:
-        for example in run.watch.reading(source(), f"tokenising {name}"):
+        for example in run.logger.reading(source(), f"tokenising {name}"):
             yield example.text, example.line
 
     run.tally.open = True
@@ -70,7 +70,7 @@ def training_documents(run: "NeuralRun", model: Model) -> Documents:
             "task.next_sentence=false and pool.kind=mean."
         )
     if told := few_updates_note(found.size, task.window, run.settings):
-        run.watch.say(f"note: {told}")
+        run.logger.info(f"note: {told}")
     return found
 
 

@@ -61,20 +61,20 @@ class NeuralRun:
     space: LabelSpace
     splits: Splits
     folder: Path
-    watch: RunLogger
+    logger: RunLogger
     tally: Tally
     runtime: Runtime
-    heard: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
+    on_evaluate: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
     parser: Predictor | None = None  # that made the trees of texts without
     started: float = field(default_factory=time.perf_counter)  # when all of it began
-    stopped: str = ""  # in words, when the clock ended the training
+    stop_reason: str = ""  # in words, when the clock ended the training
     completed: float = 1.0  # fraction of the configured epochs that was done when it did
-    rising: str = ""  # in words, when it ended too soon by itself
+    undertrained: str = ""  # in words, when it ended too soon by itself
     losses: tuple[float, float] | None = None  # at the start and at best, where that tells much
     updates: int = 0  # done when it ended
     training_seconds: float = 0.0  # that they took, with evaluations, without set-up
     threads: list[tuple[int, int]] = field(default_factory=list)  # from which update on, how many
-    asked: list[DevReference] = field(
+    dev_references: list[DevReference] = field(
         default_factory=list
     )  # of each dev row, where texts are measured
 
@@ -85,7 +85,7 @@ class NeuralRun:
             tokenizer, cuts = self.learn_tokenizer(resume)
             model = self.build_model(tokenizer, resume)
             if note := disk_space_warning(self.folder, *_state_bytes(model, self.settings)):
-                self.watch.say(f"warning: {note}")
+                self.logger.info(f"warning: {note}")
             data = self.data
             lengths = data.overlap, data.max_characters
             index = make_indexer(model, tokenizer, data.max_tokens, data.truncate, cuts, *lengths)
@@ -99,12 +99,12 @@ class NeuralRun:
                 dev = mlm_data.tokenise_documents(self, held, "dev")
             else:
                 stores = SplitTokeniser(
-                    self.task, self.space, self.data, self.folder, self.watch, self.tally, model,
+                    self.task, self.space, self.data, self.folder, self.logger, self.tally, model,
                     index,
                 )  # fmt: skip
                 train = stores.tokenise(self.splits.train, "train")
                 dev = None if held is None else stores.tokenise(held, "dev")
-                self.asked = stores.asked
+                self.dev_references = stores.dev_references
             if not len(train):
                 raise UserError("There are no training examples left.")
             model.to(self.runtime.device)
@@ -130,7 +130,7 @@ class NeuralRun:
             return tokenizer, None
         lessons = SegmenterTrainer()
         examples = lessons.observe(
-            self.watch.reading(self.splits.train(), "learning the vocabulary")
+            self.logger.reading(self.splits.train(), "learning the vocabulary")
         )
         section = dict(self.parts["tokenizer"])
         if path := section.pop("path", ""):
@@ -180,7 +180,7 @@ class NeuralRun:
         self._load_vectors(model, tokenizer)
         if fresh:
             for line in pretrained.load_pretrained(model, kind, rate):
-                self.watch.say(line)
+                self.logger.info(line)
         return model
 
     def _load_vectors(self, model: Model, tokenizer: Tokenizer) -> None:
@@ -194,7 +194,7 @@ class NeuralRun:
                     told = f"vectors found for {found} of {size} words ({found / size:.0%})"
                     if not found:
                         told += "; are they of another language, or is their case another?"
-                    self.watch.say(told)
+                    self.logger.info(told)
 
 
 def _state_bytes(model: Model, settings: Settings) -> tuple[int, int]:

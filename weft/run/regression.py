@@ -44,7 +44,7 @@ def fit_head(run: "NeuralRun", model: Model, train: TokenStore, dev: TokenStore 
             grid = GRIDS["ridge"] if isinstance(space, LabelScale) else GRID
             metric = run.settings.metric
             best = choose(fit, vectors, train.targets, held, grid, task, space, metric)
-            run.watch.say(str(best))
+            run.logger.info(str(best))
             found = best.weights
     weights, bias = (np.asarray(part, dtype=np.float32) for part in found)
     if weights.shape[1] < len(bias):  # two classes: the first is where the scale begins
@@ -55,11 +55,11 @@ def fit_head(run: "NeuralRun", model: Model, train: TokenStore, dev: TokenStore 
     if held is not None:
         known = compute_metrics(task, space, linear_scores(held[0], (weights, bias)), held[1])
         values = {f"dev_{name}": value for name, value in known.items()}
-        run.watch.event("evaluation", step=len(train), epoch=1, **values, best=True)
-        if run.heard is not None:
-            run.heard(len(train), known)
+        run.logger.event("evaluation", step=len(train), epoch=1, **values, best=True)
+        if run.on_evaluate is not None:
+            run.on_evaluate(len(train), known)
 
 
 def _compute_vectors(run: "NeuralRun", model: Model, store: TokenStore, name: str) -> np.ndarray:
-    run.watch.say(f"computing the vectors of {name}: {len(store):,} texts")
+    run.logger.info(f"computing the vectors of {name}: {len(store):,} texts")
     return collect_outputs(model, store, run.runtime, lambda reading: reading.vector)

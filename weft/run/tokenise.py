@@ -44,11 +44,11 @@ class SplitTokeniser:
     space: LabelSpace
     data: Data
     folder: Path
-    watch: RunLogger
+    logger: RunLogger
     tally: Tally
     model: Model
     index: Indexer
-    asked: list[DevReference] = field(
+    dev_references: list[DevReference] = field(
         default_factory=list
     )  # of each dev row, where texts are measured
     examples: int = 0  # of a split that have become rows
@@ -74,7 +74,7 @@ class SplitTokeniser:
             features=model.features, pairs=model.input_kind == "pairs",
         )  # fmt: skip
         self.tally.open = True
-        rows = self.watch.reading(
+        rows = self.logger.reading(
             labelled_only(examples, self.data, self.tally), f"tokenising {name}"
         )
         kept = self._with_targets(self._training_instances(rows, name))
@@ -137,7 +137,7 @@ class SplitTokeniser:
                 if target is None:
                     continue
             if name == "dev" and hasattr(task, "find_reference"):
-                self.asked.append(
+                self.dev_references.append(
                     DevReference(task.find_reference(example), row.words, example.fields, window)
                 )
             if row.read_fraction < 1:

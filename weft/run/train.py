@@ -161,8 +161,8 @@ def _train(
             folder, "training", CLASSIC_ADVICE if runtime is None else NEURAL_ADVICE
         ):
             write_text(path, configuration.dumps(full))  # first: it makes this a run folder
-            watch = RunLogger(folder, quiet=quiet, tensorboard=settings.tensorboard)
-            stack.callback(watch.close)
+            logger = RunLogger(folder, quiet=quiet, tensorboard=settings.tensorboard)
+            stack.callback(logger.close)
             for told in (
                 *notes,
                 *chosen,
@@ -170,32 +170,36 @@ def _train(
                 near_duplicate_labels(space),
             ):
                 if told:
-                    watch.say(told)
+                    logger.info(told)
             if runtime is None:
                 from weft.run import classic
 
                 fit = classic.ClassicRun(
-                    full["classic"], data, settings, task, space, splits, watch, tally, on_evaluate
+                    full["classic"], data, settings, task, space, splits, logger, tally, on_evaluate
                 )
-                _note_ignored(config, watch)
+                _note_ignored(config, logger)
                 engine = fit.fit()
-                made |= {"stopped": fit.stopped, "completed": fit.completed}
+                made |= {"stopped": fit.stop_reason, "completed": fit.completed}
             else:
                 from weft.run.neural import NeuralRun
 
                 run = NeuralRun(
-                    full, data, settings, task, space, splits, folder, watch, tally, runtime,
+                    full, data, settings, task, space, splits, folder, logger, tally, runtime,
                     on_evaluate, parser, started,
                 )  # fmt: skip
                 engine = run.fit(resume)
-                made = {"stopped": run.stopped, "device_bytes": runtime.peak_memory()}
-                made |= {"losses": run.losses, "rising": run.rising, "completed": run.completed}
+                made = {"stopped": run.stop_reason, "device_bytes": runtime.peak_memory()}
+                made |= {
+                    "losses": run.losses,
+                    "rising": run.undertrained,
+                    "completed": run.completed,
+                }
                 made |= {"threads": run.threads, "updates": run.updates}
                 made |= {"training_seconds": round(run.training_seconds, 3)}
         made["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
         with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
-            return _evaluate_and_save(predictor, splits, data, folder, watch, tally, made)
+            return _evaluate_and_save(predictor, splits, data, folder, logger, tally, made)
 
 
 def resolve_config(config: Config) -> dict[str, Any]:
@@ -228,7 +232,7 @@ def _evaluate_and_save(
     splits: Splits,
     data: Data,
     folder: Path,
-    watch: RunLogger,
+    logger: RunLogger,
     tally: Tally,
     made: dict[str, Any],
 ) -> RunResult:
@@ -254,14 +258,14 @@ def _evaluate_and_save(
         found[name] = figures
         shown = ((metric, figures[metric]) for metric in metrics)
         words = ", ".join(f"{m} {f.value:.4f} [{f.low:.4f}, {f.high:.4f}]" for m, f in shown)
-        watch.say(f"{name} {words} on {main.n}")
-        watch.event(name, **{k: f.value for k, f in found[name].items()})
+        logger.info(f"{name} {words} on {main.n}")
+        logger.event(name, **{k: f.value for k, f in found[name].items()})
     told = (splits.note(), made["rising"], getattr(predictor.engine, "note", ""))
     notes = [*filter(None, told), *tally.lines()]
     if all(source is None or _is_empty(source) for source in (splits.dev, splits.test)):
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
     for line in notes:
-        watch.say(f"note: {line}")
+        logger.info(f"note: {line}")
     record = {
         **made,
         "parameters": predictor.parameters,
@@ -281,7 +285,7 @@ def _evaluate_and_save(
     texts = (ask(example) for example in chain(dev, splits.train()))
     golden = (text for text in texts if len("".join(text)) <= MAX_GOLDEN_CHARACTERS)
     predictor.save(folder / "model", list(islice(golden, data.golden_examples)), record)
-    watch.say(f"model saved in {folder / 'model'}")
+    logger.info(f"model saved in {folder / 'model'}")
     return RunResult(predictor, found, record)
 
 
@@ -366,12 +370,12 @@ def _tune_threshold(predictor: Predictor, examples: Iterable[Any]) -> None:
         predictor.space = task.tune(np.concatenate(scores), np.array(targets), predictor.space)
 
 
-def _note_ignored(config: Config, watch: RunLogger) -> None:
+def _note_ignored(config: Config, logger: RunLogger) -> None:
     """Say which settings of a neural training were given to a model that has none."""
     heeded = ("seed", "threads", "minutes", "metric", "tensorboard")
     ignored = [name for name in config["train"] if name not in heeded]
     if ignored:
-        watch.say(
+        logger.info(
             f"note: [train] {', '.join(ignored)} changes nothing here: all settings of a classic "
             "model are in [classic]"
         )

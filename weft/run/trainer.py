@@ -67,63 +67,63 @@ class Trainer:
         train: TrainingData,
         dev: TokenStore | Documents | None,
     ):
-        self.run_, self.model, self.dev, self.train = run, model, dev, train
-        self.settings, self.watch = run.settings, run.watch
+        self.job, self.model, self.dev, self.train = run, model, dev, train
+        self.settings, self.logger = run.settings, run.logger
         self.folder = run.folder / "checkpoints"
         self.folder.mkdir(exist_ok=True)
-        self.trainee = TrainState.fresh(model, self.settings)
+        self.state = TrainState.fresh(model, self.settings)
         self.batches = _make_batches(run, train, model)
         self.metric = self.settings.metric or run.task.metric
         self.best: float | None = None
         self.dev_curve = DevCurve(self.metric)
         self.stale = 0
         self.saved = time.perf_counter()
-        self.clock = TimeBudget(run.started, self.settings.minutes)
+        self.budget = TimeBudget(run.started, self.settings.minutes)
         self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
         self.loss_tracker = LossTracker()
-        self.before: dict[str, Tensor] | None = None  # the weights before an update
-        self.turned = False  # to long windows, where BERT reads short ones first
+        self.weights_before: dict[str, Tensor] | None = None  # the weights before an update
+        self.long_windows = False  # to long windows, where BERT reads short ones first
         counts = thread_counts(self.settings.threads, run.runtime.device.type == "cpu")
-        self.choice = ThreadChoice(counts, again=self.settings.compile is not True)
+        self.thread_choice = ThreadChoice(counts, again=self.settings.compile is not True)
 
     def run(self, resume: bool) -> None:
         """Train, and leave the best weights in the model."""
         if resume and (self.folder / "last.safetensors").is_file():
             self._restore()
         else:
-            truncate_metrics(self.run_.folder / "metrics.jsonl", -1)
+            truncate_metrics(self.job.folder / "metrics.jsonl", -1)
         self._choose_threads()
-        self.run_.threads.append((self.trainee.step, torch.get_num_threads()))
+        self.job.threads.append((self.state.step, torch.get_num_threads()))
         self._cache_frozen_features()
         self._copy_weights()
         unit = "tokens" if self.model.is_lm else "examples"
         try:
-            with self.watch.during("training", unit, announce=False) as stage:
+            with self.logger.during("training", unit, announce=False) as stage:
                 self._train(stage)
         except NonFiniteLoss as error:
             raise self._explain(error) from None
-        self.run_.updates, self.run_.training_seconds = self.trainee.step, self.clock.seconds
+        self.job.updates, self.job.training_seconds = self.state.step, self.budget.seconds
         self._load_best()
-        self.run_.losses = self.loss_tracker.first_and_lowest
+        self.job.losses = self.loss_tracker.first_and_lowest
         if self.dev is not None:
-            self.run_.rising = self.dev_curve.undertrained(self.settings.epochs, len(self.dev))
-        if self.trainee.trouble:
-            self.watch.say(f"note: {self.trainee.trouble}; it went on without")
+            self.job.undertrained = self.dev_curve.undertrained(self.settings.epochs, len(self.dev))
+        if self.state.speedup_failure:
+            self.logger.info(f"note: {self.state.speedup_failure}; it went on without")
         if health := self._diagnose():
-            path = self.run_.folder / "health.json"
+            path = self.job.folder / "health.json"
             write_text(path, json.dumps(health.to_json(), ensure_ascii=False) + "\n")
 
     def _train(self, stage: Stage) -> None:
         for progress in self._updates():
-            self.watch.update(progress, stage, self.settings.epochs, self.clock.left)
+            self.logger.update(progress, stage, self.settings.epochs, self.budget.seconds_left)
             self._count_loss(progress)
-            late = self.clock.late
+            late = self.budget.is_over
             if late or self._is_evaluation_due(progress):
                 began = time.perf_counter()
                 self._evaluate(progress)
-                self.clock.count_evaluation(time.perf_counter() - began)
+                self.budget.count_evaluation(time.perf_counter() - began)
             self._save_when_due(progress)
-            if late and progress.share < 1:
+            if late and progress.fraction < 1:
                 self._report_time_limit(progress)
                 break
             self._choose_threads()
@@ -143,80 +143,80 @@ class Trainer:
                 what = f"reading {name} once: the network does not learn"
 
                 def heard(share: float, what: str = what) -> bool:
-                    self.watch.share(share, what)
-                    return self.clock.spent < MAX_CACHING_FRACTION
+                    self.logger.progress(share, what)
+                    return self.budget.fraction_used < MAX_CACHING_FRACTION
 
-                with self.watch.during(what):
+                with self.logger.during(what):
                     kept = cache_features(
-                        self.model, rows, self.run_.runtime, self.run_.folder, heard
+                        self.model, rows, self.job.runtime, self.job.folder, heard
                     )
                 if not kept:
-                    self.watch.say(
+                    self.logger.info(
                         f"note: the frozen network reads {name} in every epoch: there is no room "
                         "on the disk, or no time, to keep what it makes of it"
                     )
-        self.clock.begun += time.perf_counter() - began  # it counts the epochs
+        self.budget.training_started += time.perf_counter() - began  # it counts the epochs
 
     def _choose_threads(self) -> None:
         """Use the faster of one thread and all, where nobody has said how many, and log it."""
-        if not self.choice.due:
+        if not self.thread_choice.due:
             return
         before = torch.get_num_threads()
-        trainee, settings, runtime = self.trainee, self.settings, self.run_.runtime
+        state, settings, runtime = self.state, self.settings, self.job.runtime
         works = [
-            partial(rehearse_update, trainee, self.run_.task, batch, settings, runtime)
+            partial(rehearse_update, state, self.job.task, batch, settings, runtime)
             for batch, _ in islice(iter(self.batches), TIMED_BATCHES)
         ]
         if not works:
             return
-        found = self.choice.choose(works, updates_ahead(self.batches, settings))
-        now, step = torch.get_num_threads(), trainee.step
+        found = self.thread_choice.choose(works, updates_ahead(self.batches, settings))
+        now, step = torch.get_num_threads(), state.step
         if now != before or not step:
-            self.watch.say(f"threads: {now} (a batch takes {found})")
+            self.logger.info(f"threads: {now} (a batch takes {found})")
         if step and now != before:
-            self.run_.threads.append((step, now))
+            self.job.threads.append((step, now))
         seconds = {str(count): took for count, took in found.seconds.items()}
-        self.watch.event("threads", step=step, threads=now, batch_seconds=seconds)
+        self.logger.event("threads", step=step, threads=now, batch_seconds=seconds)
 
     def _is_evaluation_due(self, progress: Progress) -> bool:
         """Whether it is time for an evaluation, as it is at the end in any case."""
         every = self.settings.evaluate_every
         due = progress.step % every == 0 if every else progress.ends_epoch
-        return due or (progress.ends_epoch and progress.share >= 1)
+        return due or (progress.ends_epoch and progress.fraction >= 1)
 
     def _updates(self) -> Iterator[Progress]:
         if self._is_out_of_patience():
             return
-        run, began = self.run_, time.perf_counter()
+        run, began = self.job, time.perf_counter()
         if work := setup_work(self.model, self.settings, run.runtime, self.batches):
-            self.watch.say(f"{work} …")
+            self.logger.info(f"{work} …")
         for number, progress in enumerate(
             fit(
-                self.trainee, run.task, self.batches, self.settings, run.runtime,
-                updates_that_fit=self.clock.updates_that_fit,
+                self.state, run.task, self.batches, self.settings, run.runtime,
+                updates_that_fit=self.budget.updates_that_fit,
             ),
             1,
         ):  # fmt: skip
             if work and number == WARMUP_UPDATES + 1:
-                self.watch.say(f"{work}: done in {duration(time.perf_counter() - began)}")
-            self.clock.count_update()
+                self.logger.info(f"{work}: done in {duration(time.perf_counter() - began)}")
+            self.budget.count_update()
             yield progress
             if self._is_out_of_patience():
-                self.watch.say(
+                self.logger.info(
                     f"stopped early: {self.metric} no better for {self.stale} evaluations"
                 )
                 return
 
     def _report_time_limit(self, progress: Progress) -> None:
-        done, all_ = progress.share * self.settings.epochs, self.settings.epochs
-        self.run_.completed = progress.share
-        self.run_.stopped = f"stopped by the clock after {done:.1f} of {all_} epochs"
-        if isinstance(self.batches, MLMLoader) and self.batches.long_is_ahead(progress.share):
-            self.run_.stopped += (
+        done, all_ = progress.fraction * self.settings.epochs, self.settings.epochs
+        self.job.completed = progress.fraction
+        self.job.stop_reason = f"stopped by the clock after {done:.1f} of {all_} epochs"
+        if isinstance(self.batches, MLMLoader) and self.batches.long_is_ahead(progress.fraction):
+            self.job.stop_reason += (
                 f"; long windows were never read, and places beyond {self.batches.masking.window} "
                 "are as they began (task.long_fraction=0, or fewer epochs)"
             )
-        self.watch.say(f"{self.run_.stopped} (train.minutes)")
+        self.logger.info(f"{self.job.stop_reason} (train.minutes)")
 
     def _is_out_of_patience(self) -> bool:
         return bool(self.settings.patience) and self.stale >= self.settings.patience
@@ -227,78 +227,80 @@ class Trainer:
         self.loss_tracker.add(progress)
 
     def _evaluate(self, progress: Progress) -> None:
-        check_finite(self.trainee)
+        check_finite(self.state)
         loss = float(self.losses[0]) / max(self.losses[1], 1)
         self.losses = [0.0, 0]
         where = {"step": progress.step, "epoch": progress.position.epoch}
         values = {"loss": loss, "rate": progress.rate, "gradient": float(progress.norm)}
-        words = f"epoch {progress.share * self.settings.epochs:.1f}  update {progress.step}"
+        words = f"epoch {progress.fraction * self.settings.epochs:.1f}  update {progress.step}"
         words += f"  loss {loss:.4f}"
         better, found = True, {}
-        with ema_weights(self.trainee):
+        with ema_weights(self.state):
             if self.dev is not None:
-                with self.watch.during("measuring dev", announce=False):
+                with self.logger.during("measuring dev", announce=False):
                     found = self._evaluate_dev(self.dev)
                 values |= {f"dev_{name}": value for name, value in found.items()}
                 if self.metric not in found:
                     known = ", ".join(found)
                     raise UserError(f"train.metric is '{self.metric}'; this task has {known}.")
                 now = found[self.metric]
-                self.dev_curve.add(progress.share, now)
+                self.dev_curve.add(progress.fraction, now)
                 self._switch_to_long_windows(progress)
                 better = self._is_better(now)
                 words += f"  dev {self.metric} {now:.4f}{'  best' if better else ''}"
             if better:
                 self._write_best()
         self.stale = 0 if better else self.stale + 1
-        self.watch.event("evaluation", **where, **values, best=better)
-        self.watch.say(words)
-        if self.settings.diagnose and (health := self._diagnose(self.before)):
-            self.watch.event("health", **health.to_json())
+        self.logger.event("evaluation", **where, **values, best=better)
+        self.logger.info(words)
+        if self.settings.diagnose and (health := self._diagnose(self.weights_before)):
+            self.logger.event("health", **health.to_json())
         self._save(progress)
-        if self.run_.heard is not None and found:
-            self.run_.heard(progress.step, found)
+        if self.job.on_evaluate is not None and found:
+            self.job.on_evaluate(progress.step, found)
 
     def _copy_weights(self) -> None:
         """Copy the weights, so that what the next update does to them can be seen."""
         if self.settings.diagnose:
             now = {name: p.detach() for name, p in self.model.named_parameters()}
-            self.before = self.before or {name: p.clone() for name, p in now.items()}
-            for name, copy in self.before.items():
+            self.weights_before = self.weights_before or {
+                name: p.clone() for name, p in now.items()
+            }
+            for name, copy in self.weights_before.items():
                 copy.copy_(now[name])
 
     def _diagnose(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
         """How gradients reach the layers; nothing that a finished training could fail over."""
-        runtime, step, clip = self.run_.runtime, self.trainee.step, self.settings.clip_norm
+        runtime, step, clip = self.job.runtime, self.state.step, self.settings.clip_norm
         if not isinstance(self.train, TokenStore):
-            self.watch.say("gradients: not looked at while text itself is learned")
+            self.logger.info("gradients: not looked at while text itself is learned")
             return None
         try:
             rows = sample_batch(self.train)
-            found = examine(self.model, self.run_.task, rows, runtime, step, before, clip)
+            found = examine(self.model, self.job.task, rows, runtime, step, before, clip)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            self.watch.say("note: not enough memory to look at the gradients")
+            self.logger.info("note: not enough memory to look at the gradients")
             return None
-        self.watch.say(f"gradients {found.level}: {found.verdict}")
+        self.logger.info(f"gradients {found.level}: {found.verdict}")
         return found
 
     def _evaluate_dev(self, store: TokenStore | Documents) -> dict[str, float]:
-        task, space = self.run_.task, self.run_.space
+        task, space = self.job.task, self.job.space
         measure = task.build_metric(space)
         if isinstance(store, Documents):
-            measure = mlm_data.evaluate(self.model, store, task, space, self.run_.runtime)
+            measure = mlm_data.evaluate(self.model, store, task, space, self.job.runtime)
         elif self.model.is_lm:
-            measure = lm_data.evaluate(self.model, store, task, space, self.run_.runtime)
+            measure = lm_data.evaluate(self.model, store, task, space, self.job.runtime)
         elif self.model.is_structured:
             with getattr(self.model.head, "greedy_decoding", nullcontext)():
-                decoding = decode_batches(self.model, store, self.run_.runtime)
-            rows, right = predictions_and_references(decoding, self.run_.asked, store)
+                decoding = decode_batches(self.model, store, self.job.runtime)
+            rows, right = predictions_and_references(decoding, self.job.dev_references, store)
             settled = task.tune(rows, right, space) if task.has_threshold else space
             measure.add(task.predict_targets(rows, settled), right)
         else:
-            found = collect_outputs(self.model, store, self.run_.runtime)
+            found = collect_outputs(self.model, store, self.job.runtime)
             answers = task.predict_targets(found, task.tune(found, store.targets, space))
             measure.add(answers, store.targets)
         return {name: figure.value for name, figure in measure.compute(resamples=0).items()}
@@ -310,9 +312,9 @@ class Trainer:
 
     def _switch_to_long_windows(self, progress: Progress) -> None:
         """Forget what was best of short windows once long ones are read: dev has short ones."""
-        long = isinstance(self.batches, MLMLoader) and self.batches.is_long(progress.share)
-        if long and not self.turned:
-            self.turned, self.best = True, None
+        is_long = isinstance(self.batches, MLMLoader) and self.batches.is_long(progress.fraction)
+        if is_long and not self.long_windows:
+            self.long_windows, self.best = True, None
 
     def _is_better(self, now: float) -> bool:
         if not np.isfinite(now):
@@ -334,25 +336,25 @@ class Trainer:
             self._save(progress)
 
     def _save(self, progress: Progress) -> None:
-        check_finite(self.trainee)  # what is kept is known to be good
+        check_finite(self.state)  # what is kept is known to be good
         extra = {
             "best": self.best,
             "stale": self.stale,
             "loss": [float(self.losses[0]), self.losses[1]],
-            "seconds": self.clock.seconds,
-            "turned": self.turned,
+            "seconds": self.budget.seconds,
+            "turned": self.long_windows,
             "course": self.dev_curve.points,
             "order": self._batch_order,
-            "decay_left": self.trainee.decay_left,
+            "decay_left": self.state.decay_left,
             "threads": torch.get_num_threads(),
         }
         path = self.folder / "last.safetensors"
-        checkpoint.write(path, self.trainee, progress.position, self.run_.runtime, extra)
+        checkpoint.write(path, self.state, progress.position, self.job.runtime, extra)
         self.saved = time.perf_counter()
 
     def _restore(self) -> None:
         path = self.folder / "last.safetensors"
-        position, extra = checkpoint.read(path, self.trainee, self.run_.runtime)
+        position, extra = checkpoint.read(path, self.state, self.job.runtime)
         if position.batch and extra.get("order", self._batch_order) != self._batch_order:
             raise ResumeError(
                 f"{path} was saved in the middle of an epoch with "
@@ -362,29 +364,29 @@ class Trainer:
             )
         self.batches.position = position
         self.best, self.stale = extra["best"], extra["stale"]
-        self.losses, self.turned = list(extra["loss"]), extra.get("turned", False)
+        self.losses, self.long_windows = list(extra["loss"]), extra.get("turned", False)
         self.dev_curve.points = [(share, figure) for share, figure in extra.get("course", [])]
-        self.trainee.decay_left = extra.get("decay_left")
+        self.state.decay_left = extra.get("decay_left")
         before = extra.get("seconds", 0.0)
-        self.clock = TimeBudget(self.run_.started, self.settings.minutes, before)
-        truncate_metrics(self.run_.folder / "metrics.jsonl", self.trainee.step)
+        self.budget = TimeBudget(self.job.started, self.settings.minutes, before)
+        truncate_metrics(self.job.folder / "metrics.jsonl", self.state.step)
         self._restore_threads(extra.get("threads", 0))
 
     def _restore_threads(self, before: int) -> None:
         """Go on with as many threads as before: with others, sums differ in their last bits."""
-        fixed, resumed = self.settings.threads, f"resumed after update {self.trainee.step}"
+        fixed, resumed = self.settings.threads, f"resumed after update {self.state.step}"
         if before and not fixed:
             torch.set_num_threads(before)
-            self.choice.wait()
+            self.thread_choice.wait()
         now = torch.get_num_threads()
-        self.watch.say(f"{resumed}, with {now} thread{'s' if now > 1 else ''}")
+        self.logger.info(f"{resumed}, with {now} thread{'s' if now > 1 else ''}")
         if before and fixed and fixed != before:
-            self.watch.say(
+            self.logger.info(
                 f"note: it had {before} before; the weights will differ in their last bits from "
                 "those of a training without a break"
             )
         elif now > (there := available_cpus()):
-            self.watch.say(
+            self.logger.info(
                 f"note: it goes on with {now} threads on {there} core{'s' if there > 1 else ''}, "
                 f"which is slow; with train.threads={there} the weights will differ in their last "
                 "bits"
@@ -409,21 +411,21 @@ class Trainer:
 
     def _find_non_finite(self, update: Progress) -> str | None:
         """Train again up to an update that failed, and look where its numbers went wrong."""
-        run, last = self.run_, self.folder / "last.safetensors"
+        run, last = self.job, self.folder / "last.safetensors"
         if last.is_file():
-            self.batches.position, _ = checkpoint.read(last, self.trainee, run.runtime)
+            self.batches.position, _ = checkpoint.read(last, self.state, run.runtime)
         else:
             seed_everything(self.settings.seed)
             self.model.load_state_dict(
                 run.build_model(run.learn_tokenizer(resume=True)[0]).state_dict()
             )
-            self.trainee = TrainState.fresh(self.model, self.settings)
+            self.state = TrainState.fresh(self.model, self.settings)
             self.batches.position = Position()
-        missing = update.step - 1 - self.trainee.step
+        missing = update.step - 1 - self.state.step
         if missing > MAX_REPLAYED_UPDATES:
             return None
-        self.trainee.unchecked, self.trainee.looked = [], None
-        again = fit(self.trainee, run.task, self.batches, self.settings, run.runtime)
+        self.state.unchecked, self.state.pending = [], None
+        again = fit(self.state, run.task, self.batches, self.settings, run.runtime)
         try:
             for _ in islice(again, missing):
                 pass
@@ -431,7 +433,7 @@ class Trainer:
             return None
         if not isinstance(self.train, TokenStore):
             batch, _ = next(iter(self.batches))
-            batch = replace(batch, carried=self.trainee.carried)
+            batch = replace(batch, carried=self.state.carried)
         else:
             batch = labelled_batch(self.train, np.array(update.rows))
         return find_non_finite(self.model, run.task, batch, run.runtime)

@@ -1,7 +1,7 @@
-"""Train what a configuration describes: `weft.train(config, folder)`; and the loop's own folder.
+"""The training loop and its parts; `weft.train(config, folder)` runs a whole training.
 
-The folder and the verb have the same name, and importing one would hide the other: so the folder
-itself can be called.
+The folder and the function share a name, and importing one would hide the other: so the folder
+itself is callable.
 """
 
 import importlib
@@ -32,11 +32,11 @@ class _Verb(ModuleType):
         on_evaluate: Callable[[int, dict[str, float]], None] | None = None,
         trust: Sequence[str] = (),
     ) -> "RunResult":
-        """Train what a configuration describes into a run folder, measure it, and save the model.
+        """Train a configuration into a run folder, evaluate it, and save the model.
 
         The configuration is a recipe's name, a .toml or .json file, a dict of sections or a
-        Config; `changes` are settings by their dotted names: {"data.train": "reviews.tsv"}.
-        `heard` is called with the step and the dev figures after every evaluation.
+        Config; `changes` maps dotted names to settings: {"data.train": "reviews.tsv"}.
+        `on_evaluate` is called with the step and the dev metrics after every evaluation.
         """
         base = as_config(config)
         base = base.with_values(changes, "changes") if changes else base

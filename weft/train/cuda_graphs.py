@@ -1,4 +1,4 @@
-"""What makes training on a GPU faster: compiled blocks, and whole updates as graphs."""
+"""Faster training on a GPU: compiled blocks, and whole updates as CUDA graphs."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -19,21 +19,17 @@ from weft.kernels.compile import compile_blocks, is_compiler_error, uncompile_bl
 from weft.runtime import Runtime, pin, without_autocast_cache
 from weft.train.settings import Settings
 
-MIN_UPDATES_TO_COMPILE = 2000  # updates that make up for half a minute of compiling
-MIN_MINUTES_TO_COMPILE = 5  # of a time limit, below which half a minute is too much
-LENGTH_MULTIPLE = (
-    16  # steps that batches of texts are filled up to a multiple of, so that shapes come again
-)
-WARMUP_UPDATES = 3  # updates of a shape before one is captured, which costs about as many
-MIN_UPDATES_TO_CAPTURE = 100  # updates that no graph is worth while for
+MIN_UPDATES_TO_COMPILE = 2000  # fewer do not repay half a minute of compiling
+MIN_MINUTES_TO_COMPILE = 5  # of a time limit; below it half a minute is too much
+LENGTH_MULTIPLE = 16  # batches are padded to a multiple of it, so that shapes recur
+WARMUP_UPDATES = 3  # eager updates of a shape before capturing, which costs as much
+MIN_UPDATES_TO_CAPTURE = 100  # fewer do not repay capturing
 
-Update = Callable[
-    [list[LabelledBatch], int], tuple[Tensor, Tensor]
-]  # -> loss and length of gradient
+Update = Callable[[list[LabelledBatch], int], tuple[Tensor, Tensor]]  # -> loss, gradient norm
 
 
 def enable_cuda_graphs(model: nn.Module, runtime: Runtime) -> None:
-    """Let a model that writes texts do so by graphs, where there is a GPU."""
+    """Let a model that generates text decode with CUDA graphs, if there is a GPU."""
     head: Any = getattr(model, "head", None)
     decoder = getattr(head, "decoder", None)
     if runtime.has_cuda_graphs and hasattr(
@@ -43,10 +39,10 @@ def enable_cuda_graphs(model: nn.Module, runtime: Runtime) -> None:
 
 
 def maybe_compile(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> int:
-    """Compile the blocks of a model where the settings say so; how many.
+    """Compile the blocks of a model if the settings say so; return how many.
 
-    `auto`: on a GPU, if all batches have one shape (pieces of running text) and enough updates lie
-    ahead. The compiler would begin again for every other shape.
+    `auto`: on a GPU, if all batches have one shape (windows of running text) and enough updates
+    lie ahead. The compiler would start again for every other shape.
     """
     return compile_blocks(model) if _should_compile(model, settings, runtime, batches) else 0
 
@@ -54,13 +50,13 @@ def maybe_compile(model: Any, settings: Settings, runtime: Runtime, batches: Bat
 def _should_compile(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> bool:
     if settings.compile != "auto":
         return settings.compile
-    hurried = 0 < settings.minutes < MIN_MINUTES_TO_COMPILE
+    short = 0 < settings.minutes < MIN_MINUTES_TO_COMPILE
     many = updates_ahead(batches, settings) >= MIN_UPDATES_TO_COMPILE
-    return runtime.has_cuda_graphs and _has_fixed_shapes(model, batches) and many and not hurried
+    return runtime.has_cuda_graphs and _has_fixed_shapes(model, batches) and many and not short
 
 
 def setup_work(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> str:
-    """Return what the first updates do besides learning, in words; nothing where they do not."""
+    """Return a description of the set-up work of the first updates, or ""."""
     work = ["compiling"] if _should_compile(model, settings, runtime, batches) else []
     if _should_capture(model, settings, runtime, batches):
         work.append("capturing CUDA graphs")
@@ -68,33 +64,33 @@ def setup_work(model: Any, settings: Settings, runtime: Runtime, batches: BatchL
 
 
 def give_up_compiling(model: nn.Module, error: BaseException) -> bool:
-    """After an error of the compiler: go on without it, if it was there."""
+    """Undo compilation after a compiler error; return True if there was any to uncompile_blocks."""
     return is_compiler_error(error) and uncompile_blocks(model) > 0
 
 
 def make_train_step(
-    update: Update, trainee: Any, settings: Settings, runtime: Runtime, batches: BatchLoader
+    update: Update, state: Any, settings: Settings, runtime: Runtime, batches: BatchLoader
 ) -> Update:
-    """The function that does one update, with the fastest attention and by graphs where that pays.
+    """Return the function that does one update: with fast attention and CUDA graphs if they pay.
 
-    On a GPU, if batches are pieces of running text, or texts for a network such as BERT; by graphs,
-    if one batch makes an update and no step of the optimiser looks at the host. Beside a dozen
-    others on an H200, MiniLM learned TREC in 36 s for 95, STS-B in 34 s for 66.
+    They pay on a GPU if batches are windows of running text, or texts for a network such as BERT;
+    graphs also need one batch per update and an optimiser that never waits for the host. Beside a
+    dozen others on an H200, MiniLM learned TREC in 36 s instead of 95, STS-B in 34 s instead of 66.
     """
-    steady = _has_fixed_shapes(trainee.model, batches)
-    if not _shapes_repeat(trainee.model, runtime, batches):
+    steady = _has_fixed_shapes(state.model, batches)
+    if not _shapes_repeat(state.model, runtime, batches):
         return update
 
-    def swift(group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
+    def fast_update(group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
         with runtime.attention_kernels():
             return update(group, count)
 
-    once = swift if steady else update
-    if not _should_capture(trainee.model, settings, runtime, batches):
-        return once
+    eager = fast_update if steady else update
+    if not _should_capture(state.model, settings, runtime, batches):
+        return eager
     capture = partial(runtime.capture_graph, pool=runtime.graph_pool())
     return CapturedTrainStep(
-        once, trainee, capture, runtime.side_stream, 1 if steady else LENGTH_MULTIPLE
+        eager, state, capture, runtime.side_stream, 1 if steady else LENGTH_MULTIPLE
     )
 
 
@@ -116,37 +112,39 @@ def _should_capture(model: Any, settings: Settings, runtime: Runtime, batches: B
 
 
 class CapturedTrainStep:
-    """Updates as graphs: one for each shape of batch that keeps coming.
+    """Updates as CUDA graphs: one for each batch shape that recurs.
 
-    The whole of an update is captured: forward, backward, clipping, the optimiser, and the state
-    that the next batch goes on from. Learning rates are numbers on the device. Batches are filled
-    up to a multiple of `wide` steps.
+    The whole update is captured: forward, backward, clipping, the optimiser, and the recurrent
+    state for the next batch. Learning rates are tensors on the device. Batches are padded to a
+    multiple of `multiple` steps.
     """
 
     def __init__(
         self,
         update: Update,
-        trainee: Any,
+        state: Any,
         capture: Callable[[Callable[[], None]], Callable[[], None]],
         side_stream: Callable[[], contextlib.AbstractContextManager],
         multiple: int = 1,
     ):
-        self.update, self.trainee = update, trainee
+        self.update, self.state = update, state
         self.capture, self.side_stream, self.multiple = capture, side_stream, multiple
         self.seen: dict[Any, int] = {}
         self.graphs: dict[Any, _StepGraph] = {}
 
     def __call__(self, group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
-        batch, trainee = group[0], self.trainee
-        begins = getattr(trainee.model.head, "is_stateful", False) and trainee.carried is None
-        if trainee.pieces > 1 and self.graphs:
-            self.graphs.clear()  # their memory is wanted
-            trainee.trouble = trainee.trouble or "memory does not suffice for updates as graphs"
+        batch, state = group[0], self.state
+        starts = getattr(state.model.head, "is_stateful", False) and state.carried is None
+        if state.micro_batches > 1 and self.graphs:
+            self.graphs.clear()  # free their memory
+            state.speedup_failure = (
+                state.speedup_failure or "not enough memory for updates as CUDA graphs"
+            )
         with without_autocast_cache():
-            if len(group) > 1 or trainee.pieces > 1 or begins or trainee.trouble:
+            if len(group) > 1 or state.micro_batches > 1 or starts or state.speedup_failure:
                 return self.update(group, count)
             return self._run_captured(
-                _pad_to_multiple(batch, self.multiple, trainee.model.limit), count
+                _pad_to_multiple(batch, self.multiple, state.model.limit), count
             )
 
     def _run_captured(self, batch: LabelledBatch, count: int) -> tuple[Tensor, Tensor]:
@@ -154,73 +152,75 @@ class CapturedTrainStep:
         if key not in self.graphs:
             self.seen[key] = self.seen.get(key, 0) + 1
             if self.seen[key] <= WARMUP_UPDATES:
-                # Not where the others run: what is set up there may not be part of a graph.
+                # On a side stream: what is set up here may not become part of a graph.
                 with self.side_stream():
                     return self.update([batch], count)
             if not self._try_capture(key, batch, count):
                 return self.update([batch], count)
-        return self.graphs[key].replay(batch, self.trainee)
+        return self.graphs[key].replay(batch, self.state)
 
     def _try_capture(self, key: Any, batch: LabelledBatch, count: int) -> bool:
-        before = self.trainee.carried
-        slot = _StepGraph(self.trainee, batch, self.update, count)
+        before = self.state.carried
+        graph = _StepGraph(self.state, batch, self.update, count)
         try:
-            with slot.on_the_device():
-                slot.again = self.capture(slot.once)
+            with graph.rates_on_device():
+                graph.run = self.capture(graph.update_in_place)
         except RuntimeError as error:
             first = "".join(str(error).strip().splitlines()[:1])
-            self.trainee.trouble = f"updates could not be captured: {type(error).__name__}: {first}"
-            for optimiser in self.trainee.optimisers:
+            self.state.speedup_failure = (
+                f"updates could not be captured: {type(error).__name__}: {first}"
+            )
+            for optimiser in self.state.optimisers:
                 optimiser.zero_grad(set_to_none=True)
             return False
         finally:
-            self.trainee.carried = before
-        self.graphs[key] = slot
+            self.state.carried = before
+        self.graphs[key] = graph
         return True
 
 
 class _StepGraph:
-    """Memory of one shape of batch, and the graph over it."""
+    """Static buffers for one batch shape, and the graph captured over them."""
 
-    def __init__(self, trainee: Any, batch: LabelledBatch, update: Update, count: int):
-        self.trainee, self.update, self.count = trainee, update, count
-        device = next(trainee.model.parameters()).device
-        here = batch.to(device)
-        self.source, self.target = _static_copy(here.source), here.target.clone()
-        self.batch = replace(here, source=self.source, target=self.target)
-        self.carried = map_tensors(torch.clone, trainee.carried, torch.clone)
+    def __init__(self, state: Any, batch: LabelledBatch, update: Update, count: int):
+        self.state, self.update, self.count = state, update, count
+        device = next(state.model.parameters()).device
+        on_device = batch.to(device)
+        self.source, self.target = _static_copy(on_device.source), on_device.target.clone()
+        self.batch = replace(on_device, source=self.source, target=self.target)
+        self.carried = map_tensors(torch.clone, state.carried, torch.clone)
         self.total, self.norm = (torch.zeros((), device=device) for _ in range(2))
-        self.groups = [group for one in trainee.optimisers for group in one.param_groups]
+        self.groups = [group for opt in state.optimisers for group in opt.param_groups]
         self.learned = [p for group in self.groups for p in group["params"]]
         self.rates = [torch.zeros((), device=device) for _ in self.groups]
-        self.again: Callable[[], None] = self.once
+        self.run: Callable[[], None] = self.update_in_place
 
-    def once(self) -> None:
-        """One update in place."""
-        self.trainee.carried = self.carried
+    def update_in_place(self) -> None:
+        """Run one update on the buffers."""
+        self.state.carried = self.carried
         total, norm = self.update([self.batch], self.count)
         self.total.copy_(total)
         self.norm.copy_(norm)
         if self.carried is not None:
-            copy_into(self.carried, self.trainee.carried)
+            copy_into(self.carried, self.state.carried)
 
-    def replay(self, batch: LabelledBatch, trainee: Any) -> tuple[Tensor, Tensor]:
-        """The update of a batch, from the state that the one before has left."""
+    def replay(self, batch: LabelledBatch, state: Any) -> tuple[Tensor, Tensor]:
+        """Return loss and gradient norm of the update with `batch`, run from the current state."""
         _copy_source(self.source, batch.source)
         _copy_tensor(self.target, batch.target)
         for number, group in zip(self.rates, self.groups, strict=True):
             number.fill_(group["lr"])
-        if trainee.carried is not self.carried:
-            copy_into(self.carried, trainee.carried)
-        self.again()
-        # What was laid out of the weights must be again; a graph does not say that they changed.
+        if state.carried is not self.carried:
+            copy_into(self.carried, state.carried)
+        self.run()
+        # Copies of the weights must be refreshed; a graph does not mark them as changed.
         torch.autograd.graph.increment_version(self.learned)
-        trainee.carried = self.carried
+        state.carried = self.carried
         return self.total.clone(), self.norm.clone()
 
     @contextlib.contextmanager
-    def on_the_device(self) -> Iterator[None]:
-        """Let optimisers read their rates from the device for a while."""
+    def rates_on_device(self) -> Iterator[None]:
+        """Make optimisers read their learning rates from the device inside the context."""
         before = [(group["lr"], group.get("capturable")) for group in self.groups]
         for number, group in zip(self.rates, self.groups, strict=True):
             group["lr"] = number
@@ -236,7 +236,7 @@ class _StepGraph:
 
 
 def _pad_to_multiple(batch: LabelledBatch, multiple: int, limit: int | None) -> LabelledBatch:
-    """The same batch with steps added that nobody reads, but not beyond the limit."""
+    """Return the batch padded to a multiple of `multiple` steps, but not beyond `limit`."""
     source = batch.source
     T = source.data.shape[1]
     more = min(-(-T // multiple) * multiple, limit or T + multiple) - T
@@ -246,18 +246,18 @@ def _pad_to_multiple(batch: LabelledBatch, multiple: int, limit: int | None) -> 
 
 
 def _static_copy(source: Padded) -> Padded:
-    """A source in memory of its own; where its rows end, if that differs, is there as well."""
+    """Return a copy of `source` with its own memory, lengths included if they vary."""
     data, device = source.data.clone(), source.data.device
     if source.full and source.second is None:
         return replace(source, data=data)
     second = None if source.second is None else source.second.to(device).clone()
     out = replace(source, data=data, lengths=source.lengths.to(device).clone(), second=second)
-    out.__dict__["full"] = source.full  # or it would be asked of the device
+    out.__dict__["full"] = source.full  # else it would be computed on the device
     return out
 
 
 def _copy_source(kept: Padded, source: Padded) -> None:
-    """Put another batch of the same shape in the place of the one before."""
+    """Copy a batch of the same shape into the buffers."""
     _copy_tensor(kept.data, source.data)
     if not kept.full or kept.second is not None:
         _copy_tensor(kept.lengths, source.lengths)
@@ -271,7 +271,7 @@ def _copy_tensor(kept: Tensor, fresh: Tensor) -> None:
 
 
 def _has_fixed_shapes(model: Any, batches: BatchLoader) -> bool:
-    """Whether all batches have one shape, and the model never looks at the host."""
+    """Return True if all batches have one shape and the model never waits for the host."""
     if isinstance(batches, MLMLoader):
         parts = model.parts
         return not isinstance(parts["embedder"], list) and (
@@ -282,9 +282,9 @@ def _has_fixed_shapes(model: Any, batches: BatchLoader) -> bool:
 
 
 def _has_recurring_shapes(model: Any, batches: BatchLoader) -> bool:
-    """Whether only the steps of batches differ, and the model never looks at the host.
+    """Return True if batches differ only in length and the model never waits for the host.
 
-    So it is with texts, one or two in a row, that a network such as BERT answers as a whole.
+    This holds for texts, one or two in a row, that a network such as BERT classifies as a whole.
     """
     parts = getattr(model, "parts", {})
     embedder, pair = parts.get("embedder"), parts.get("pair", {"kind": "joint"})
@@ -299,6 +299,6 @@ def _has_recurring_shapes(model: Any, batches: BatchLoader) -> bool:
 
 
 def updates_ahead(batches: BatchLoader, settings: Settings) -> float:
-    """Return the number of updates from here to the end of the training, as planned."""
+    """Return the number of planned updates from here to the end of the run."""
     left = 1 - batches.fraction_done(batches.position)
     return left * batches.per_epoch * batches.epochs / settings.accumulate

@@ -1,4 +1,4 @@
-"""A network that does not learn reads every row once; the epochs go on from what it made of it."""
+"""Cache the outputs of frozen embedders: each row is encoded once, and every epoch reuses it."""
 
 import shutil
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from weft.inference.forward import frozen_features
 from weft.model import Model
 from weft.runtime import Runtime
 
-BYTES_PER_NUMBER = 4  # of a number
+BYTES_PER_NUMBER = 4
 
 
 def cache_features(
@@ -18,28 +18,28 @@ def cache_features(
     store: TokenStore,
     runtime: Runtime,
     folder: Path,
-    on_progress: Callable[[float], bool] = lambda share: True,
+    on_progress: Callable[[float], bool] = lambda fraction: True,
 ) -> bool:
-    """Let a store keep what the networks that do not learn make of its rows; whether it does.
+    """Store the frozen features of every row in `store`; return False if they were not kept.
 
-    It does not where that would be more than half of what is free on the disk; or when `heard`,
-    which is told how much is done, has had enough.
+    They are dropped if they would take more than half of the free disk space, or if `on_progress`,
+    called with the fraction done, returns False.
     """
-    kept: list[FeatureCache] = []
+    caches: list[FeatureCache] = []
     done = 0
-    for rows, made in frozen_features(model, store, runtime):
-        if not kept:
-            widths = [states.shape[2] for states in made]
-            room = shutil.disk_usage(folder).free // 2
-            if int(store.ends[-1]) * sum(widths) * BYTES_PER_NUMBER > room:
+    for rows, features in frozen_features(model, store, runtime):
+        if not caches:
+            widths = [states.shape[2] for states in features]
+            capacity = shutil.disk_usage(folder).free // 2
+            if int(store.ends[-1]) * sum(widths) * BYTES_PER_NUMBER > capacity:
                 return False
-            kept = [FeatureCache(store.ends, width, folder) for width in widths]
-        for one, states in zip(kept, made, strict=True):
-            found = states.float().cpu().numpy()
+            caches = [FeatureCache(store.ends, width, folder) for width in widths]
+        for cache, states in zip(caches, features, strict=True):
+            values = states.float().cpu().numpy()
             lengths = store.lengths[rows].tolist()
-            one.add(rows, [row[:n] for row, n in zip(found, lengths, strict=True)])
+            cache.add(rows, [row[:n] for row, n in zip(values, lengths, strict=True)])
         done += int(store.lengths[rows].sum())
         if not on_progress(done / int(store.ends[-1])):
             return False
-    store.cached = [one.close() for one in kept]
+    store.cached = [cache.close() for cache in caches]
     return True

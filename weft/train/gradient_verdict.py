@@ -1,4 +1,4 @@
-"""What a reading of the gradients means, in words: good, a warning, or bad."""
+"""Interpret gradient diagnostics in words: good, a warning, or bad."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -10,21 +10,21 @@ Curve = list[tuple[int, float]]  # (steps from the end, strength relative to the
 Finding = tuple[Level, str]
 LEVELS: tuple[Level, ...] = ("good", "warning", "bad")
 
-# What a far step adds to the gradient has to be found among what all nearer steps add: with 1/100
-# of their strength that takes in the order of 10⁴ examples, with 10⁻⁴ a hundred million. In
-# bench/health.py nets still learned at 1/1700, slowly, and none did below 10⁻⁴.
+# The gradient of a distant step must stand out from that of all nearer steps: at 1/100 of their
+# strength that takes on the order of 10⁴ examples, at 10⁻⁴ a hundred million. In bench/health.py
+# networks still learned at 1/1700, slowly, and none did below 10⁻⁴.
 STRONG_GRADIENT, WEAK_GRADIENT, VANISHED_GRADIENT = 0.1, 1e-2, 1e-4
 EXPLODING_WARNING, EXPLODING_BAD = 1e2, 1e4
-MIN_STEPS = 5  # steps; over fewer nothing can be said about distance
-MIN_FIRST_LAYER_RATIO = 1e-3  # of the last layer's gradient, left at the first layer
-MAX_INACTIVE_FRACTION = 0.5  # share of a layer's units
-MAX_RELATIVE_UPDATE = 0.1  # of the weights' own length, changed by one update
+MIN_STEPS = 5  # fewer say nothing about distance
+MIN_FIRST_LAYER_RATIO = 1e-3  # gradient of the first layer relative to the last
+MAX_INACTIVE_FRACTION = 0.5  # of a layer's units
+MAX_RELATIVE_UPDATE = 0.1  # of the norm of the weights, per update
 MAX_CLIP_RATIO = 100  # times train.clip_norm
 
 
 @dataclass(frozen=True)
 class GradientHealth:
-    """One reading: how gradients reach the layers of a model, and what that means."""
+    """The strength of gradients at the layers of a model, with a verdict."""
 
     step: int
     layers: dict[str, dict[str, float | None]]  # by name: gradient, weight, ratio, dead, saturated
@@ -37,7 +37,7 @@ class GradientHealth:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> "GradientHealth":
-        """Read back what `to_json` gave; other keys, as an event has them, are left out."""
+        """Read the output of `to_json`; other keys, as events have them, are ignored."""
         distances = {
             name: [(int(step), float(value)) for step, value in curve]
             for name, curve in saved["distances"].items()
@@ -48,11 +48,11 @@ class GradientHealth:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything a verdict is made from."""
+    """The measurements behind a verdict."""
 
     layers: Mapping[str, Mapping[str, float | None]]
     distances: Mapping[str, Curve]
-    flow: Mapping[str, float]  # length of the whole gradient at each layer's states
+    flow: Mapping[str, float]  # gradient norm at each layer's states
     loss: float  # of a row, on average
     norm: float  # of the whole gradient
     clip: float  # train.clip_norm, 0 for none
@@ -60,11 +60,11 @@ class Evidence:
     cell: str  # of a recurrent encoder, otherwise empty
     pool: str
     direct: bool  # the pool reads steps between the first and the last
-    context: str = ""  # the embedder whose vectors have read the text already, where there is one
+    context: str = ""  # the contextual embedder, if there is one
 
 
 def interpret(evidence: Evidence) -> tuple[str, Level]:
-    """The verdict in words, the gravest finding first, and its level."""
+    """Return the verdict in words, the worst finding first, and its level."""
     findings = _check_broken(evidence)
     if not findings:
         findings = [
@@ -78,7 +78,7 @@ def interpret(evidence: Evidence) -> tuple[str, Level]:
 
 
 def memory_curve(distances: Mapping[str, Curve]) -> tuple[str, Curve]:
-    """The curve that says how far the model's memory reaches, with the name of its layer.
+    """Return the curve that shows how far the memory reaches, with the name of its layer.
 
     Every path from a step to the answer begins in the first layer. An LSTM carries its memory in
     its cells, so the stronger of cell and state counts; of two directions, the weaker.
@@ -103,7 +103,7 @@ def _pointwise_max(curves: list[Curve]) -> Curve:
 
 
 def _check_broken(evidence: Evidence) -> list[Finding]:
-    """What leaves nothing else to look at."""
+    """Check for gradients that are zero or not finite, which end the diagnosis."""
     broken = [name for name, layer in evidence.layers.items() if layer["gradient"] is None]
     if broken:
         words = f"The gradient of {_join_names(broken)} is not finite: lower train.learning_rate, "
@@ -111,7 +111,7 @@ def _check_broken(evidence: Evidence) -> list[Finding]:
     if evidence.norm > 0:
         return []
     if evidence.loss < 1e-6:
-        words = "The model is certain of every row that was looked at: no gradient is left."
+        words = "The model is certain of every sampled row: no gradient is left."
         return [("good", words)]
     return [("bad", f"No gradient arrives anywhere, though the loss is {evidence.loss:.3g}.")]
 
@@ -122,17 +122,17 @@ def _check_distance(evidence: Evidence) -> Finding:
         path = f"Every step has a direct path to the answer (pool '{evidence.pool}')"
         return "good", f"{path}: distance does not matter."
     if not curve:
-        return "good", "The rows that were looked at are empty."
+        return "good", "The sampled rows are empty."
     if not evidence.cell:
         return _check_receptive_field(evidence, curve)
     both = name.endswith(("forward", "backward"))
-    # Where one direction has far to go the other has not: each need only reach the middle.
+    # Each direction need only reach the middle: the other one covers the rest.
     far = curve[-1][0] // 2 if both else curve[-1][0]
     return _check_memory(evidence, name, [(k, value) for k, value in curve if k <= far])
 
 
 def _check_receptive_field(evidence: Evidence, curve: Curve) -> Finding:
-    """Without memory, a step is either seen or not."""
+    """Check the receptive field: without memory, a step is either seen or not."""
     if evidence.context:
         words = f"Each vector of embedder '{evidence.context}' has read the text: distance does not"
         return "good", f"{words} matter."
@@ -149,7 +149,7 @@ def _check_receptive_field(evidence: Evidence, curve: Curve) -> Finding:
 def _check_memory(evidence: Evidence, name: str, curve: Curve) -> Finding:
     far = curve[-1][0]
     if far < MIN_STEPS:
-        return "good", f"Over {far} steps there is no telling how far the gradient would reach."
+        return "good", f"Texts of {far} steps are too short to tell how far the gradient reaches."
     at, peak = max(curve, key=lambda point: point[1])
     if peak >= EXPLODING_WARNING:
         return ("bad" if peak >= EXPLODING_BAD else "warning"), (
@@ -159,10 +159,10 @@ def _check_memory(evidence: Evidence, name: str, curve: Curve) -> Finding:
     try_ = "lstm or attention" if evidence.cell == "rnn" else "pool 'attention' or a transformer"
     low = curve[-1][1]
     if low >= WEAK_GRADIENT:
-        share = "all" if low >= 0.995 else f"{low:.0%}"
+        fraction = "all" if low >= 0.995 else f"{low:.0%}"
         slowly = ", if slowly" if low < STRONG_GRADIENT else ""
         return "good", (
-            f"The gradient of {name} reaches {far} steps back with {share} of its strength: "
+            f"The gradient of {name} reaches {far} steps back with {fraction} of its strength: "
             f"dependencies that long can be learned{slowly}."
         )
     if low >= VANISHED_GRADIENT:
@@ -180,16 +180,16 @@ def _check_memory(evidence: Evidence, name: str, curve: Curve) -> Finding:
 
 
 def _envelope(curve: Curve) -> Curve:
-    """What still arrives from so far back or farther: steps that do not matter are no obstacle."""
-    out, most = [], 0.0
+    """Return the maximum from each distance on: steps that do not matter are no obstacle."""
+    out, largest = [], 0.0
     for distance, value in reversed(curve):
-        most = max(most, value)
-        out.append((distance, most))
+        largest = max(largest, value)
+        out.append((distance, largest))
     return out[::-1]
 
 
 def _check_depth(evidence: Evidence) -> list[Finding]:
-    """Whether the first layer gets its part of the gradient that the last one gets."""
+    """Check that the first layer gets a fair part of the last layer's gradient."""
     by_layer: dict[int, float] = {}
     for name, value in evidence.flow.items():
         number = int(name.split()[1])
@@ -201,8 +201,8 @@ def _check_depth(evidence: Evidence) -> list[Finding]:
         or by_layer[first] >= MIN_FIRST_LAYER_RATIO * by_layer[last]
     ):
         return []
-    share = by_layer[first] / by_layer[last]
-    lost = f"{_format_factor(1 / share)} less" if share else "none of the"
+    ratio = by_layer[first] / by_layer[last]
+    lost = f"{_format_factor(1 / ratio)} less" if ratio else "none of the"
     return [
         (
             "warning",
@@ -213,20 +213,20 @@ def _check_depth(evidence: Evidence) -> list[Finding]:
 
 
 def _check_units(evidence: Evidence) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for name, layer in evidence.layers.items():
         dead, saturated = layer["dead"], layer["saturated"]
         if dead is not None and dead >= MAX_INACTIVE_FRACTION:
-            words = f"{dead:.0%} of the units of {name} are zero at every step that was looked at"
-            found.append(("warning", f"{words}: a lower train.learning_rate kills fewer."))
+            words = f"{dead:.0%} of the units of {name} are zero at every sampled step"
+            findings.append(("warning", f"{words}: a lower train.learning_rate kills fewer."))
         if saturated is not None and saturated >= MAX_INACTIVE_FRACTION:
             words = f"{saturated:.0%} of the values of {name} are saturated"
-            found.append(("warning", f"{words}, which lets hardly any gradient through."))
-    return found
+            findings.append(("warning", f"{words}, which lets hardly any gradient through."))
+    return findings
 
 
 def _check_update_size(evidence: Evidence) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     jumps = [
         name
         for name, layer in evidence.layers.items()
@@ -235,12 +235,12 @@ def _check_update_size(evidence: Evidence) -> list[Finding]:
     if jumps:
         most = max(evidence.layers[name]["ratio"] or 0.0 for name in jumps)
         words = f"One update changes {_join_names(jumps)} by up to {most:.0%} of the weights' size"
-        found.append(("warning", f"{words}: lower train.learning_rate."))
+        findings.append(("warning", f"{words}: lower train.learning_rate."))
     if evidence.clip and evidence.norm > MAX_CLIP_RATIO * evidence.clip:
         times = evidence.norm / evidence.clip
         words = f"The gradient is {times:.0f} times longer than train.clip_norm"
-        found.append(("warning", f"{words}: every update is cut short."))
-    return found
+        findings.append(("warning", f"{words}: every update is cut short."))
+    return findings
 
 
 def _join_names(names: Iterable[str]) -> str:
@@ -249,7 +249,7 @@ def _join_names(names: Iterable[str]) -> str:
 
 
 def _format_factor(value: float) -> str:
-    """A factor as people say it: the power of ten from 1,000 on."""
+    """Format a factor: a power of ten from 1,000 on."""
     if value < 1000:
         return f"a factor of {value:.0f}"
     power = str(math.floor(math.log10(value) + 1e-9))

@@ -1,4 +1,4 @@
-"""Seeing a training: a bar on a terminal, plain lines elsewhere, metrics.jsonl always."""
+"""The run logger: a progress bar on a terminal, plain lines elsewhere, metrics.jsonl always."""
 
 import contextlib
 import json
@@ -16,15 +16,15 @@ from weft.storage import WriteError, append_line, write_text
 from weft.terminal import Terminal
 
 Row = TypeVar("Row")
-PROGRESS_FILE = "progress.json"  # how far a training is, for processes that wait for it
+PROGRESS_FILE = "progress.json"  # the fraction done, for processes that wait for the run
 
 
 class ResumeError(UserError):
-    """A run that cannot be taken up again in the way that was asked for."""
+    """The run cannot be resumed with these settings."""
 
 
 class RunLogger:
-    """Writes what happens in a run to its folder and to the person who waits for it."""
+    """Logs a run to its folder and to the terminal."""
 
     def __init__(self, folder: Path, *, quiet: bool = False, tensorboard: bool = False):
         self.folder, self.quiet = folder, quiet
@@ -43,7 +43,7 @@ class RunLogger:
         self.lines = None if self.bar is not None else ProgressLines(self._print)
 
     def reading(self, rows: Iterable[Row], what: str) -> Iterator[Row]:
-        """The same rows; how many have gone by is shown where that takes long."""
+        """Yield the rows and show their count if it takes long."""
         with self.during(what, "rows") as stage:
             for number, row in enumerate(rows, 1):
                 yield row
@@ -53,8 +53,7 @@ class RunLogger:
 
     @contextlib.contextmanager
     def during(self, what: str, unit: str = "", announce: bool = True) -> Iterator[Stage]:
-        """Say when something begins and ends, where there is no bar, and now and then how far it
-        is."""
+        """Without a bar, log when a stage begins and ends, and its progress now and then."""
         if self.lines is None:
             yield Stage(what, unit, 0.0)
             return
@@ -62,40 +61,40 @@ class RunLogger:
             yield stage
 
     def update(self, progress: Any, stage: Stage, epochs: int, left: float = float("inf")) -> None:
-        """One update of the weights is done; `left` are the seconds that there are."""
-        self._write_progress(progress.share)
-        if stage.share is None:  # after the first, which sets up what it needs
-            stage.started, stage.share = time.monotonic(), (progress.share, progress.share)
+        """Show that an update is done; `left` is the number of seconds remaining."""
+        self._write_progress(progress.fraction)
+        if stage.share is None:  # not timed: the first update includes set-up
+            stage.started, stage.share = time.monotonic(), (progress.fraction, progress.fraction)
         else:
             stage.done += progress.count if stage.unit == "tokens" else len(progress.rows)
-            stage.share = stage.share[0], progress.share
-        stage.where = f"epoch {progress.share * epochs:.1f} of {epochs}, update {progress.step}"
+            stage.share = stage.share[0], progress.fraction
+        stage.where = f"epoch {progress.fraction * epochs:.1f} of {epochs}, update {progress.step}"
         stage.left = left
         if self.bar is not None and progress.step % 10 == 0:
             words = f"epoch {progress.position.epoch + 1}  loss {progress.loss:.4f}"
-            self.bar.update(self.line, completed=progress.share, description=words)
+            self.bar.update(self.line, completed=progress.fraction, description=words)
 
-    def share(self, share: float, what: str) -> None:
-        """So much of a training that has no updates to show is done."""
+    def progress(self, fraction: float, what: str) -> None:
+        """Show the fraction done of a training without updates."""
         if self.bar is not None:
-            self.bar.update(self.line, completed=share, description=what)
+            self.bar.update(self.line, completed=fraction, description=what)
         elif self.lines is not None and self.lines.stage is not None:
             stage = self.lines.stage
-            stage.share, stage.where = (0.0, share), f"{share:.0%}"
+            stage.share, stage.where = (0.0, fraction), f"{fraction:.0%}"
 
     def _write_progress(self, fraction: float) -> None:
-        """Once a second, write the fraction done, and how long the updates after the first took."""
+        """Once a second, write the fraction done and the time since the first update."""
         now = time.monotonic()
         if self._first is None:
             self._first = now, fraction
         elif now - self._written >= 1:
             self._written = now
-            seen = {"done": fraction, "since": self._first[1], "seconds": now - self._first[0]}
+            values = {"done": fraction, "since": self._first[1], "seconds": now - self._first[0]}
             with contextlib.suppress(WriteError):  # nothing depends on it
-                write_text(self.folder / PROGRESS_FILE, json.dumps(seen))
+                write_text(self.folder / PROGRESS_FILE, json.dumps(values))
 
     def event(self, kind: str, **values: Any) -> None:
-        """One line of metrics.jsonl."""
+        """Write one line to metrics.jsonl."""
         line = json.dumps({"event": kind, **values}, ensure_ascii=False)
         append_line(self.folder / "metrics.jsonl", line)
         if self.board is not None:
@@ -103,8 +102,8 @@ class RunLogger:
                 if isinstance(value, (int, float)) and name not in ("step", "epoch"):
                     self.board.add_scalar(f"{kind}/{name}", value, values.get("step", 0))
 
-    def say(self, text: str) -> None:
-        """One line for the log and, unless quiet, for the person."""
+    def info(self, text: str) -> None:
+        """Write one line to the log and, unless quiet, to the terminal."""
         (self._print if self.lines is None else self.lines.say)(text)
 
     def _print(self, text: str) -> None:
@@ -123,7 +122,7 @@ class RunLogger:
 
 
 def truncate_metrics(path: Path, step: int) -> None:
-    """Drop the lines of metrics.jsonl that a resumed training will write again."""
+    """Drop the lines of metrics.jsonl that a resumed run will write again."""
     if not path.exists():
         return
     kept = []
@@ -132,7 +131,7 @@ def truncate_metrics(path: Path, step: int) -> None:
             if json.loads(line).get("step", 0) <= step:
                 kept.append(line + "\n")
         except json.JSONDecodeError:
-            break  # the kill came in the middle of a line
+            break  # the run was killed in the middle of a line
     write_text(path, "".join(kept))
 
 
@@ -150,7 +149,7 @@ def _tensorboard_writer(folder: Path) -> Any:
 
 @contextlib.contextmanager
 def restore_on_failure(path: Path, resume: bool) -> Iterator[Path]:
-    """A file that has its old text again where a run that is taken up is refused."""
+    """Restore the old text of a file if the run cannot be resumed."""
     before = path.read_text("utf-8") if resume and path.is_file() else None
     try:
         yield path

@@ -1,4 +1,4 @@
-"""The one training loop."""
+"""The training loop."""
 
 import contextlib
 import math
@@ -19,19 +19,17 @@ from weft.train.optim import RATE_FACTOR, Unfreezing, build_optimisers, clip_gra
 from weft.train.schedule import Schedule
 from weft.train.settings import Settings
 
-REHEARSAL_PASSES = 3  # over the gradients, which take about as long as a step of Adam
-CHECK_INTERVAL = (
-    16  # updates between looks at the loss for NaN; on a GPU each is judged at the next one
-)
+REHEARSAL_PASSES = 3  # over the gradients: about as long as a step of Adam
+CHECK_INTERVAL = 16  # updates between checks for NaN; on a GPU one ends when the next starts
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What one update did. Numbers stay on the device until somebody reads them."""
+    """The result of one update. Numbers stay on the device until they are read."""
 
     step: int
-    position: Position  # where the next batch begins
-    share: float  # of the training that lies behind
+    position: Position  # of the next batch
+    fraction: float  # of the run completed
     rate: float
     count: int
     total: Tensor  # the loss, summed over `count`
@@ -45,21 +43,23 @@ class Progress:
 
 
 class NonFiniteLoss(UserError):
-    """The loss or its gradient became NaN or infinite; `update` says where."""
+    """The loss or its gradient became NaN or infinite at `update`."""
 
     def __init__(self, update: Progress):
         self.update = update
-        what = (
+        problem = (
             f"loss became {update.loss}"
             if not math.isfinite(update.loss)
             else "gradient overflowed"
         )
-        super().__init__(f"The {what} at update {update.step} (learning rate {update.rate:.3g}).")
+        super().__init__(
+            f"The {problem} at update {update.step} (learning rate {update.rate:.3g})."
+        )
 
 
 @dataclass(frozen=True)
 class PendingCheck:
-    """Updates, and what says of each whether its numbers are finite."""
+    """Updates whose finite check runs on the device, and the function that waits for it."""
 
     updates: list[Progress]
     are_finite: Callable[[], list[bool]]
@@ -67,152 +67,152 @@ class PendingCheck:
 
 @dataclass
 class TrainState:
-    """A model in training with everything that must be saved to go on exactly where it stood."""
+    """A model in training, with everything that a checkpoint needs to resume exactly."""
 
     model: nn.Module
     optimisers: list[Optimizer]
     step: int = 0
-    pieces: int = 1  # micro-batches a batch is cut into, doubled when memory runs out
-    average: dict[str, Tensor] | None = None  # running mean of the weights
-    unchecked: list[Progress] = field(default_factory=list)  # updates not yet looked at for NaN
-    looked: PendingCheck | None = None  # the last look, which nobody has waited for
-    carried: Any = None  # the state in which the next batch begins, where one goes on from another
-    trouble: str = ""  # in words, what was to make it faster and could not
-    decay_left: float | None = None  # of the learning rate, where time is short (see Schedule)
+    micro_batches: int = 1  # per batch; doubled when memory runs out
+    ema: dict[str, Tensor] | None = None  # exponential moving average of the weights
+    unchecked: list[Progress] = field(default_factory=list)  # updates not yet checked for NaN
+    pending: PendingCheck | None = None  # the last check, still running on the device
+    carried: Any = None  # recurrent state for the next batch, in truncated BPTT
+    speedup_failure: str = ""  # why compiling or CUDA graphs were given up
+    decay_left: float | None = None  # of the learning rate, if time is short (see Schedule)
 
     @classmethod
     def fresh(cls, model: nn.Module, settings: Settings) -> "TrainState":
-        average = None
+        ema = None
         if settings.ema_decay > 0:
-            average = {n: p.detach().clone() for n, p in model.named_parameters()}
-        return cls(model, build_optimisers(model, settings), average=average)
+            ema = {n: p.detach().clone() for n, p in model.named_parameters()}
+        return cls(model, build_optimisers(model, settings), ema=ema)
 
 
 def fit(
-    trainee: TrainState,
+    state: TrainState,
     task: Any,
     batches: BatchLoader,
     settings: Settings,
     runtime: Runtime,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    on_update: Callable[[Progress], None] = lambda progress: None,
     updates_that_fit: Callable[[], float] = lambda: math.inf,
 ) -> Iterator[Progress]:
-    """Train from where `batches` stand until they run out, yielding after every update.
+    """Train from the position of `batches` until they run out, yielding after every update.
 
-    `updates_that_fit` says how many more updates there is time for: where those are fewer than
-    planned, the schedule of the learning rate ends with them.
-    Raises NotFinite at once on a processor; on a GPU at the latest 2·CHECK updates after a loss
-    went NaN, always before the end of an epoch, and whenever the caller asks with `check(trainee)`.
+    `updates_that_fit` returns how many more updates there is time for: if those are fewer than
+    planned, the learning-rate schedule ends with them.
+    Raises NonFiniteLoss at once on a CPU; on a GPU at most 2·CHECK_INTERVAL updates after a loss
+    became NaN, always before the end of an epoch, and when the caller runs `check_finite(state)`.
     """
-    model = trainee.model.train()
-    learned = _trained_parameters(trainee)
+    model = state.model.train()
+    learned = _trained_parameters(state)
     maybe_compile(model, settings, runtime, batches)
-    frozen = Unfreezing(model, learned, settings.unfreeze_epochs)
+    unfreezing = Unfreezing(model, learned, settings.unfreeze_epochs)
 
     def update(group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
-        total = _compute_gradients(trainee, task, group, count, runtime)
+        total = _compute_gradients(state, task, group, count, runtime)
         norm = clip_gradients(learned, settings.clip_norm)
-        for optimiser in trainee.optimisers:
+        for optimiser in state.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
-        # Fused optimisers do not say that weights have changed, and what was laid out of them for
-        # an evaluation is kept until they do.
+        # Fused optimisers do not mark weights as changed, and packed copies made for an evaluation
+        # are kept until they are.
         torch.autograd.graph.increment_version(learned)
         return total, norm
 
-    faster = make_train_step(update, trainee, settings, runtime, batches)
-    schedule = Schedule(settings, trainee.decay_left)
-    often = 1 if runtime.device.type == "cpu" else CHECK_INTERVAL
+    train_step = make_train_step(update, state, settings, runtime, batches)
+    schedule = Schedule(settings, state.decay_left)
+    interval = 1 if runtime.device.type == "cpu" else CHECK_INTERVAL
     for group in _accumulation_groups(iter(batches), settings.accumulate):
         position = group[-1][1]
         count = sum(batch.count for batch, _ in group)
-        behind = batches.fraction_done(batches.position)
+        done = batches.fraction_done(batches.position)
         ahead = updates_ahead(batches, settings)
-        now = schedule.next_rate(trainee.step, behind, ahead, updates_that_fit())
-        trainee.decay_left = schedule.decay_left
-        trainee.step += 1
-        frozen.until(behind * settings.epochs)
-        for optimiser in trainee.optimisers:
+        rate = schedule.next_rate(state.step, done, ahead, updates_that_fit())
+        state.decay_left = schedule.decay_left
+        state.step += 1
+        unfreezing.step(done * settings.epochs)
+        for optimiser in state.optimisers:
             for settings_group in optimiser.param_groups:
-                settings_group["lr"] = now * settings_group.get(RATE_FACTOR, 1.0)
-        total, norm = faster([batch for batch, _ in group], count)
-        if trainee.average is not None:
-            _update_ema(trainee, settings.ema_decay)
+                settings_group["lr"] = rate * settings_group.get(RATE_FACTOR, 1.0)
+        total, norm = train_step([batch for batch, _ in group], count)
+        if state.ema is not None:
+            _update_ema(state, settings.ema_decay)
         batches.position = position
         if position.batch == 0:
-            trainee.carried = None  # the next batch begins the text anew
+            state.carried = None  # the next epoch starts the text again
         progress = Progress(
-            trainee.step,
+            state.step,
             position,
             batches.fraction_done(position),
-            now,
+            rate,
             count,
             total,
             norm,
             tuple(row for batch, _ in group for row in batch.rows.tolist()),
             position.batch == 0,
         )
-        trainee.unchecked.append(progress)
-        if often == 1 or progress.ends_epoch:
-            check_finite(trainee)
-        elif len(trainee.unchecked) >= often:
-            _start_finite_check(trainee, runtime)
-        watch(progress)
+        state.unchecked.append(progress)
+        if interval == 1 or progress.ends_epoch:
+            check_finite(state)
+        elif len(state.unchecked) >= interval:
+            _start_finite_check(state, runtime)
+        on_update(progress)
         yield progress
         if not model.training:  # the caller may have evaluated
             model.train()
 
 
 def rehearse_update(
-    trainee: TrainState, task: Any, batch: LabelledBatch, settings: Settings, runtime: Runtime
+    state: TrainState, task: Any, batch: LabelledBatch, settings: Settings, runtime: Runtime
 ) -> None:
-    """Compute what an update with a batch computes, and leave everything as it was."""
-    model, carried, random = trainee.model, trainee.carried, runtime.random_state()
+    """Do the work of an update with a batch, and leave the model and its state unchanged."""
+    model, carried, random = state.model, state.carried, runtime.random_state()
     training = model.training
     model.train()
-    _compute_gradients(trainee, task, [batch], batch.count, runtime)
-    learned = _trained_parameters(trainee)
+    _compute_gradients(state, task, [batch], batch.count, runtime)
+    learned = _trained_parameters(state)
     clip_gradients(learned, settings.clip_norm)
-    # An optimiser reads and writes the weights and up to two means of the gradients. Here only the
-    # gradients are written, and dropped.
+    # An optimiser reads and writes the weights and up to two moments. Here only the gradients are
+    # written, and then dropped.
     dense = [p.grad for p in learned if p.grad is not None and not p.grad.is_sparse]
     for _ in range(REHEARSAL_PASSES if dense else 0):
         torch._foreach_mul_(dense, 0.5)
-    _zero_grads(trainee)
-    trainee.carried = carried
+    _zero_grads(state)
+    state.carried = carried
     runtime.restore_random(random)
     model.train(training)
 
 
-def _trained_parameters(trainee: TrainState) -> list[nn.Parameter]:
-    """What the optimisers move, in the order of the model."""
-    groups = (group for one in trainee.optimisers for group in one.param_groups)
-    held = {id(p) for group in groups for p in group["params"]}
-    return [p for p in trainee.model.parameters() if id(p) in held]
+def _trained_parameters(state: TrainState) -> list[nn.Parameter]:
+    """Return the parameters that the optimisers update, in the model's order."""
+    groups = (group for optimiser in state.optimisers for group in optimiser.param_groups)
+    trained = {id(p) for group in groups for p in group["params"]}
+    return [p for p in state.model.parameters() if id(p) in trained]
 
 
-def check_finite(trainee: TrainState) -> None:
-    """Raise if an update since the last check had a loss or gradient that is not finite."""
-    _finish_finite_check(trainee)
-    updates = trainee.unchecked
+def check_finite(state: TrainState) -> None:
+    """Raise NonFiniteLoss if a loss or gradient since the last check is not finite."""
+    _finish_finite_check(state)
+    updates = state.unchecked
     if updates:
-        trainee.unchecked = []
-        trainee.looked = PendingCheck(updates, _are_finite(updates).tolist)
-        _finish_finite_check(trainee)
+        state.unchecked = []
+        state.pending = PendingCheck(updates, _are_finite(updates).tolist)
+        _finish_finite_check(state)
 
 
-def _start_finite_check(trainee: TrainState, runtime: Runtime) -> None:
-    """Begin to check the latest updates without waiting for them; judge the look before."""
-    _finish_finite_check(trainee)
-    updates, trainee.unchecked = trainee.unchecked, []
-    trainee.looked = PendingCheck(updates, runtime.fetch(_are_finite(updates)))
+def _start_finite_check(state: TrainState, runtime: Runtime) -> None:
+    """Start to check the latest updates without waiting; finish the check before."""
+    _finish_finite_check(state)
+    updates, state.unchecked = state.unchecked, []
+    state.pending = PendingCheck(updates, runtime.fetch(_are_finite(updates)))
 
 
-def _finish_finite_check(trainee: TrainState) -> None:
-    looked, trainee.looked = trainee.looked, None
-    if looked is not None:
-        for update, good in zip(looked.updates, looked.are_finite(), strict=True):
-            if not good:
+def _finish_finite_check(state: TrainState) -> None:
+    pending, state.pending = state.pending, None
+    if pending is not None:
+        for update, finite in zip(pending.updates, pending.are_finite(), strict=True):
+            if not finite:
                 raise NonFiniteLoss(update)
 
 
@@ -221,67 +221,67 @@ def _are_finite(updates: list[Progress]) -> Tensor:
 
 
 def _compute_gradients(
-    trainee: TrainState, task: Any, group: list[LabelledBatch], count: int, runtime: Runtime
+    state: TrainState, task: Any, group: list[LabelledBatch], count: int, runtime: Runtime
 ) -> Tensor:
-    """Back-propagate a group of batches as one, in smaller pieces once memory has run out."""
+    """Back-propagate a group of batches as one, in micro-batches once memory has run out."""
     while True:
         try:
-            return _backward(trainee, task, group, count, runtime)
+            return _backward(state, task, group, count, runtime)
         except (RuntimeError, MemoryError) as error:
-            if give_up_compiling(trainee.model, error):
-                trainee.trouble = f"blocks could not be compiled: {type(error).__name__}"
-                _zero_grads(trainee)
+            if give_up_compiling(state.model, error):
+                state.speedup_failure = f"blocks could not be compiled: {type(error).__name__}"
+                _zero_grads(state)
                 continue
-            if not is_out_of_memory(error) or trainee.pieces >= max(len(b) for b in group):
+            if not is_out_of_memory(error) or state.micro_batches >= max(len(b) for b in group):
                 raise
-        _zero_grads(trainee)
+        _zero_grads(state)
         free_memory()
-        trainee.pieces *= 2
+        state.micro_batches *= 2
 
 
 def _backward(
-    trainee: TrainState, task: Any, group: list[LabelledBatch], count: int, runtime: Runtime
+    state: TrainState, task: Any, group: list[LabelledBatch], count: int, runtime: Runtime
 ) -> Tensor:
-    """One try. What it holds of a graph is gone when it has failed, before the next one begins."""
+    """Try once. If it fails, its autograd graph is freed before the next try."""
     total: Any = 0.0
-    carried = trainee.carried  # kept until all went well, or a second try would go on twice
+    carried = state.carried  # stored only on success, or a second try would advance it twice
     for batch in group:
         after = []
-        for piece in _split_batch(replace(batch, carried=carried), trainee.pieces):
-            piece = piece.to(runtime.device)
+        for part in _split_batch(replace(batch, carried=carried), state.micro_batches):
+            part = part.to(runtime.device)
             with runtime.autocast():
-                loss = task.loss(trainee.model(piece.source), piece)
-            # Dividing by everything that is counted, before going back, makes the update
-            # independent of how the examples were cut into pieces.
+                loss = task.loss(state.model(part.source), part)
+            # Dividing by the whole count before the backward pass makes the update independent
+            # of how the examples were split into micro-batches.
             (loss.total / count).backward()
             total = total + loss.total.detach()
             after.append(loss.carried)
         carried = concat_states(after)
-    trainee.carried = carried
+    state.carried = carried
     return total
 
 
-def _zero_grads(trainee: TrainState) -> None:
-    """Drop the gradients of an update that failed."""
-    for optimiser in trainee.optimisers:
+def _zero_grads(state: TrainState) -> None:
+    """Drop the gradients of a failed update."""
+    for optimiser in state.optimisers:
         optimiser.zero_grad(set_to_none=True)
 
 
 def _split_batch(batch: LabelledBatch, parts: int) -> Iterator[LabelledBatch]:
-    """Up to `parts` smaller batches, each with the carried state of its own rows."""
+    """Yield up to `parts` smaller batches, each with the recurrent state of its rows."""
     if parts == 1:
         yield batch
         return
     start = 0
-    for piece in batch.split(parts):
-        stop = start + len(piece)
-        own = [part[start:stop] for part in iter_tensors(batch.carried)]
-        yield replace(piece, carried=rebuild_state(batch.carried, own))
+    for part in batch.split(parts):
+        stop = start + len(part)
+        rows = [tensor[start:stop] for tensor in iter_tensors(batch.carried)]
+        yield replace(part, carried=rebuild_state(batch.carried, rows))
         start = stop
 
 
 def concat_states(states: list[Any]) -> Any:
-    """The states of some rows as one of all of them."""
+    """Concatenate the states of micro-batches along the batch axis."""
     if len(states) == 1 or states[0] is None:
         return states[0]
     parts = zip(*map(iter_tensors, states), strict=True)
@@ -289,28 +289,28 @@ def concat_states(states: list[Any]) -> Any:
 
 
 def rebuild_state(state: Any, tensors: Iterable[Tensor]) -> Any:
-    """A state of the same make with other tensors, in the order of `leaves`."""
+    """Return a state of the same structure with other tensors, in traversal order."""
     rest = iter(tensors)
     return map_tensors(lambda part: next(rest), state)
 
 
-def _update_ema(trainee: TrainState, decay: float) -> None:
-    """Move the running mean of the weights a little towards the weights."""
-    # Early on, weight what was seen equally, or the random start would stay in the mean for long.
-    decay = min(decay, trainee.step / (trainee.step + 10))
-    assert trainee.average is not None
+def _update_ema(state: TrainState, decay: float) -> None:
+    """Update the exponential moving average of the weights."""
+    # Early on, weight all updates equally, or the random start would stay in the average for long.
+    decay = min(decay, state.step / (state.step + 10))
+    assert state.ema is not None
     with torch.no_grad():
-        now = dict(trainee.model.named_parameters())
+        now = dict(state.model.named_parameters())
         names = [n for n, p in now.items() if p.requires_grad]
         torch._foreach_lerp_(
-            [trainee.average[n] for n in names], [now[n].detach() for n in names], 1 - decay
+            [state.ema[n] for n in names], [now[n].detach() for n in names], 1 - decay
         )
 
 
 def _accumulation_groups(
     batches: Iterator[tuple[LabelledBatch, Position]], size: int
 ) -> Iterator[list[tuple[LabelledBatch, Position]]]:
-    """Batches that make one update together; a group never reaches into the next epoch."""
+    """Yield the batches of each update; a group never reaches into the next epoch."""
     group = []
     for batch, position in batches:
         group.append((batch, position))
@@ -320,18 +320,18 @@ def _accumulation_groups(
 
 
 @contextlib.contextmanager
-def ema_weights(trainee: TrainState) -> Iterator[nn.Module]:
-    """The model with the running mean of its weights in place, where one is kept."""
-    if trainee.average is None:
-        yield trainee.model
+def ema_weights(state: TrainState) -> Iterator[nn.Module]:
+    """Yield the model with its averaged weights in place, if an average is kept."""
+    if state.ema is None:
+        yield state.model
         return
-    parameters = dict(trainee.model.named_parameters())
-    kept = {name: p.detach().clone() for name, p in parameters.items()}
-    _copy_weights(trainee.average, parameters)
+    parameters = dict(state.model.named_parameters())
+    current = {name: p.detach().clone() for name, p in parameters.items()}
+    _copy_weights(state.ema, parameters)
     try:
-        yield trainee.model
+        yield state.model
     finally:
-        _copy_weights(kept, parameters)
+        _copy_weights(current, parameters)
 
 
 def _copy_weights(values: dict[str, Tensor], parameters: dict[str, nn.Parameter]) -> None:

@@ -1,4 +1,4 @@
-"""Optimisers: torch's own, chosen by name."""
+"""Optimisers of PyTorch, chosen by name, with learning rates per part and layer."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ from torch.optim import Optimizer
 from weft.errors import UserError
 from weft.train.settings import Settings
 
-RATE_FACTOR = "factor"  # of a group of parameters: how much faster than the rest it learns
+RATE_FACTOR = "factor"  # of a parameter group: its learning rate relative to train.learning_rate
 
 
 def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
-    """Optimisers for dense parameters and sparse tables, apart where their rates are."""
+    """Return optimisers for dense parameters and sparse tables, one per learning rate."""
     sparse = {
         id(module.weight)
         for module in model.modules()
@@ -29,76 +29,77 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
         raise UserError(
             f"train.unfreeze_epochs should be 0 or more, got {settings.unfreeze_epochs}."
         )
-    for name, usual in (("layer_decay", 1), ("unfreeze_epochs", 0)):
-        if getattr(settings, name) != usual and not layer_groups(model):
+    for name, default in (("layer_decay", 1), ("unfreeze_epochs", 0)):
+        if getattr(settings, name) != default and not layer_groups(model):
             raise UserError(
-                f"train.{name} is for the layers of a network such as BERT, and this model reads "
-                f"words without one. Leave it at {usual}, or give --pretrained."
+                f"train.{name} needs a pre-trained network such as BERT, and this model has none. "
+                f"Leave it at {default}, or pass --pretrained."
             )
     if not learned:
         raise UserError("Nothing to train: every parameter is frozen. Remove frozen = true.")
     out = []
-    for factor, some in _group_by_rate(model, learned, settings):
-        dense = [p for p in some if id(p) not in sparse]
-        tables = [p for p in some if id(p) in sparse]
-        made = [_dense_optimiser(dense, biases, settings)] if dense else []
-        made += [_sparse_optimiser(tables, settings)] if tables else []
-        for optimiser in made:
+    for factor, parameters in _group_by_rate(model, learned, settings):
+        dense = [p for p in parameters if id(p) not in sparse]
+        tables = [p for p in parameters if id(p) in sparse]
+        group_optimisers = [_dense_optimiser(dense, biases, settings)] if dense else []
+        group_optimisers += [_sparse_optimiser(tables, settings)] if tables else []
+        for optimiser in group_optimisers:
             for group in optimiser.param_groups:
                 group[RATE_FACTOR] = factor
-        out += made
+        out += group_optimisers
     return out
 
 
 def _group_by_rate(
     model: nn.Module, learned: list[nn.Parameter], settings: Settings
 ) -> list[tuple[float, list[nn.Parameter]]]:
-    """Parameters that learn alike, with how much faster than `learning_rate` they do."""
+    """Group parameters by learning rate; return each group with its factor."""
     rates = {"embedders": settings.embedder_learning_rate, "head": settings.head_learning_rate}
-    factors: dict[int, float] = {}  # of a parameter, by its id
-    for name, own in rates.items():
+    factors: dict[int, float] = {}  # by the id of the parameter
+    for name, rate in rates.items():
         part = getattr(model, name, None)
-        if own and part is not None:
-            factors |= {id(p): own / settings.learning_rate for p in part.parameters()}
+        if rate and part is not None:
+            factors |= {id(p): rate / settings.learning_rate for p in part.parameters()}
     for below, level in enumerate(reversed(layer_groups(model))):
         for p in level:
             factors[id(p)] = factors.get(id(p), 1.0) * settings.layer_decay**below
-    found: dict[float, list[nn.Parameter]] = {}
+    groups: dict[float, list[nn.Parameter]] = {}
     for p in learned:
-        found.setdefault(factors.get(id(p), 1.0), []).append(p)
-    return list(found.items())
+        groups.setdefault(factors.get(id(p), 1.0), []).append(p)
+    return list(groups.items())
 
 
 def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
-    """The layers of its pre-trained embedders from the lowest to the highest, side by side."""
-    own = [e.layer_groups() for e in getattr(model, "embedders", ()) if hasattr(e, "layer_groups")]
-    most = max(map(len, own), default=0)
-    # Counted from the top, where they end together.
-    padded = [[[]] * (most - len(some)) + some for some in own]
+    """Return the layers of the pre-trained embedders, lowest first, aligned at the top."""
+    stacks = [
+        e.layer_groups() for e in getattr(model, "embedders", ()) if hasattr(e, "layer_groups")
+    ]
+    most = max(map(len, stacks), default=0)
+    padded = [[[]] * (most - len(stack)) + stack for stack in stacks]
     return [[p for level in side for p in level] for side in zip(*padded, strict=True)]
 
 
 class Unfreezing:
-    """Lets the layers of a pre-trained embedder learn one after the other, from the top down.
+    """Gradual unfreezing: train the layers of a pre-trained embedder one by one, from the top down.
 
-    Only those that are `learned` at all are let: what is frozen for good stays so.
+    Only parameters in `learned` are unfrozen; the rest stay frozen.
     """
 
     def __init__(self, model: nn.Module, learned: Iterable[nn.Parameter], every: float):
         self.every = every
-        known, some = set(map(id, learned)), layer_groups(model) if every else []
-        self.levels = [[p for p in level if id(p) in known] for level in reversed(some)]
-        self.open = len(self.levels)
-        if self.levels:
-            self.until(0.0)
+        trained, layers = set(map(id, learned)), layer_groups(model) if every else []
+        self.layers = [[p for p in layer if id(p) in trained] for layer in reversed(layers)]
+        self.open = len(self.layers)
+        if self.layers:
+            self.step(0.0)
 
-    def until(self, epochs: float) -> None:
-        """What learns after so many epochs."""
-        now = min(int(epochs / self.every), len(self.levels)) if self.levels else self.open
+    def step(self, epochs: float) -> None:
+        """Unfreeze the layers that train after `epochs` epochs."""
+        now = min(int(epochs / self.every), len(self.layers)) if self.layers else self.open
         if now != self.open:
             self.open = now
-            for i, level in enumerate(self.levels):
-                for p in level:
+            for i, layer in enumerate(self.layers):
+                for p in layer:
                     p.requires_grad_(i < now)
 
 
@@ -110,7 +111,7 @@ def _dense_optimiser(
     match settings.optimiser:
         case "sgd":
             momentum = settings.momentum
-            # Fused, it cannot take in parameters that begin to learn later.
+            # Fused SGD cannot handle parameters that are unfrozen later.
             fused = not settings.unfreeze_epochs
             return torch.optim.SGD(parameters, rate, momentum, weight_decay=decay, fused=fused)
         case "adagrad":
@@ -118,8 +119,8 @@ def _dense_optimiser(
         case "adam":
             return torch.optim.Adam(parameters, rate, betas, weight_decay=decay, fused=True)
         case _:
-            # Decay is meant for matrices; shrinking biases and norms only costs accuracy. Biases of
-            # two directions in one, as ELMo's, look like a matrix.
+            # Decay is meant for matrices; shrinking biases and norms only costs accuracy. ELMo's
+            # biases, two directions in one tensor, look like a matrix.
             small = {id(p) for p in parameters if p.dim() <= 1 or id(p) in biases}
             groups = [
                 {"params": [p for p in parameters if id(p) not in small], "weight_decay": decay},
@@ -139,12 +140,14 @@ def _sparse_optimiser(parameters: list[nn.Parameter], settings: Settings) -> Opt
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
-    """Shorten the gradient to `longest` if it is longer; give back how long it was."""
+    """Clip the gradient to `max_norm`; return its norm before."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     # A sparse gradient lists a row once per use; only the sum over uses has the right length.
     values = [g.coalesce().values() if g.is_sparse else g for g in gradients]
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
-    if max_norm > 0 and not (norm.is_cpu and norm <= max_norm):  # on a GPU, looking would wait
+    if max_norm > 0 and not (
+        norm.is_cpu and norm <= max_norm
+    ):  # on a GPU, the comparison would wait
         shrink = (max_norm / (norm + 1e-6)).clamp(max=1.0)
         torch._foreach_mul_([g._values() if g.is_sparse else g for g in gradients], shrink)
     return norm

@@ -42,8 +42,8 @@ class DevCurve:
         if lower:
             clear = before - last > MIN_RELATIVE_GAIN * before
         else:
-            chance = max(examples, 1) ** -0.5
-            clear = last < 1 and last - before > max(MIN_ABSOLUTE_GAIN, chance)
+            noise = max(examples, 1) ** -0.5
+            clear = last < 1 and last - before > max(MIN_ABSOLUTE_GAIN, noise)
         if not clear:
             return ""
         direction = "falling" if lower else "rising"
@@ -63,7 +63,7 @@ class LossTracker:
 
     def add(self, progress: Progress) -> None:
         """Count an update."""
-        part = min(int(progress.share * PARTS), PARTS - 1)
+        part = min(int(progress.fraction * PARTS), PARTS - 1)
         self.sums[part] = self.sums[part] + progress.total
         self.counts[part] += progress.count
         self.updates += 1

@@ -1,17 +1,17 @@
-"""The learning rate at each update: warm-up, then decay, over the updates there are."""
+"""The learning-rate schedule: warm-up, then decay, over the updates that fit."""
 
 import math
 from dataclasses import dataclass
 
 from weft.train.settings import Settings
 
-MAX_WARMUP_FRACTION = 0.25  # of all updates: the longest warm-up that `warmup_updates` can ask for
+MAX_WARMUP_FRACTION = 0.25  # of all updates, for `warmup_updates`
 
 
 def scheduled_rate(settings: Settings, fraction: float, warmup: float | None = None) -> float:
-    """Return the learning rate when `share` (0 … 1) of the updates is done.
+    """Return the learning rate after `fraction` (0 … 1) of the updates.
 
-    `warmup` is the fraction that warms up; by default that of the settings.
+    `warmup` is the fraction of warm-up updates; by default that of the settings.
     """
     warmup = settings.warmup if warmup is None else warmup
     if warmup > 0 and fraction < warmup:
@@ -21,7 +21,7 @@ def scheduled_rate(settings: Settings, fraction: float, warmup: float | None = N
 
 
 def _decayed_rate(settings: Settings, left: float, warmed: float) -> float:
-    """Return the rate with `left` (1 … 0) of the decay to come, `warmed` of the updates warm-up."""
+    """Return the rate with `left` (1 … 0) of the decay to come; `warmed` is warm-up/updates."""
     peak = settings.learning_rate
     match settings.schedule:
         case "linear":
@@ -35,7 +35,7 @@ def _decayed_rate(settings: Settings, left: float, warmed: float) -> float:
 
 
 def warmup_fraction(settings: Settings, updates: float) -> float:
-    """Return the fraction of so many updates that warms up: 2 % of a short run would be too few."""
+    """Return the warm-up fraction of so many updates: 2 % of a short run would be too few."""
     floor = min(settings.warmup_updates, MAX_WARMUP_FRACTION * updates)
     return max(settings.warmup, floor / max(updates, 1.0))
 
@@ -44,20 +44,20 @@ def warmup_fraction(settings: Settings, updates: float) -> float:
 class Schedule:
     """The learning rate, update by update.
 
-    As long as all planned updates fit into the time limit, it depends on nothing but how many are
-    done. Once fewer fit, the rest of the decay is spread evenly over the updates that still fit:
-    it comes to its end when time does, however long set-up and compiling took. Warm-up is counted
-    in updates, and never skipped.
+    While all planned updates fit into the time limit, it depends only on how many are done. Once
+    fewer fit, the rest of the decay is spread evenly over the updates that still fit: it ends when
+    time does, however long set-up and compiling took. Warm-up is counted in updates and never
+    skipped.
     """
 
     settings: Settings
-    decay_left: float | None = None  # 1 … 0, where time is short; None: as planned
+    decay_left: float | None = None  # 1 … 0 if time is short; None: as planned
 
     def next_rate(self, step: int, fraction: float, planned: float, fit: float = math.inf) -> float:
         """Return the rate of the next update, and move on.
 
-        `step` updates and `share` of the plan are done; `planned` more are to come, `fit` of them
-        in time.
+        `step` updates, `fraction` of the plan, are done; of the `planned` next ones `fit` fit
+        into the time limit.
         """
         settings = self.settings
         warmup = warmup_fraction(settings, step + planned)

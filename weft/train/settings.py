@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is trained."""
+    """The settings of a training run."""
 
     epochs: int = 10
     batch_size: int = 32  # rows in a batch, at most

@@ -1,7 +1,7 @@
-"""How many threads a training on a processor computes with: the faster of one and all.
+"""Choose the number of threads for training on a CPU: the faster of one and all.
 
 Threads that share a core with another process wait for each other at the end of every operation,
-so that two are often slower than one. Which is faster is measured, and measured again.
+so two are often slower than one. The counts are timed at the start and again at intervals.
 """
 
 import time
@@ -10,22 +10,17 @@ from dataclasses import dataclass, field
 
 import torch
 
-FIRST_INTERVAL, MAX_INTERVAL = (
-    10.0,
-    600.0,
-)  # seconds until it is measured again: they double each time
-MIN_MEASUREMENTS, MIN_SECONDS = 3, 0.5  # of each count: measurements, and seconds of them
-MAX_MEASURING_SECONDS = 5.0  # seconds of measuring, once each count has one that counts
-MAX_MEASURING_FRACTION = 0.01  # of the training's time, likewise
-SHORT_RUN_SECONDS = (
-    10.0  # a training that one thread finishes by then is not worth comparing counts
-)
+FIRST_INTERVAL, MAX_INTERVAL = 10.0, 600.0  # seconds between measurements, doubled each time
+MIN_MEASUREMENTS, MIN_SECONDS = 3, 0.5  # per count
+MAX_MEASURING_SECONDS = 5.0  # once each count has a valid measurement
+MAX_MEASURING_FRACTION = 0.01  # of the run, likewise
+SHORT_RUN_SECONDS = 10.0  # if one thread finishes by then, comparing counts does not pay
 MAX_TIME_RATIO = 0.75  # more threads must take at most this much of the time of fewer
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a batch took with each count of threads."""
+    """Seconds per batch with each number of threads."""
 
     seconds: dict[int, float]
 
@@ -46,26 +41,26 @@ class Timing:
 
 @dataclass
 class ThreadChoice:
-    """Chooses the count of threads, at the start and at growing intervals.
+    """Chooses the number of threads at the start and at growing intervals.
 
-    `counts` are to be compared; with fewer than two nothing is measured. Without `again`, only the
-    start is: compiled code is made for one count.
+    `counts` are compared; with fewer than two nothing is measured. Without `again` they are timed
+    at the start only: compiled code is made for one count.
     """
 
     counts: Sequence[int]
     again: bool = True
     clock: Callable[[], float] = time.perf_counter
     interval: float = FIRST_INTERVAL
-    after: float = field(default=float("-inf"))  # when it is measured again
+    after: float = field(default=float("-inf"))  # time of the next measurement
 
     @property
     def due(self) -> bool:
         return len(self.counts) > 1 and self.clock() >= self.after
 
     def choose(self, works: Sequence[Callable[[], None]], updates: float) -> Timing:
-        """Measure and set the count, where `updates` are still to come.
+        """Time the counts and set the fastest; `updates` are still to come.
 
-        `works` compute what updates do, without a trace; the counts take turns with each.
+        `works` do the work of an update without changing the model; the counts take turns.
         """
         now = torch.get_num_threads()
         first = self.after == float("-inf")
@@ -84,17 +79,17 @@ class ThreadChoice:
                     seconds[count].append(self.clock() - start)
         finally:
             torch.set_num_threads(now)
-        # The first of each is not counted: threads are started, memory is laid out.
+        # The first of each is not counted: it starts threads and allocates memory.
         means = {count: sum(some[1:]) / len(some[1:]) for count, some in seconds.items()}
-        found = Timing(means)
-        torch.set_num_threads(found.fastest())
+        timing = Timing(means)
+        torch.set_num_threads(timing.fastest())
         self.wait(self.clock() - began)
-        return found
+        return timing
 
     def _is_short(
         self, works: Sequence[Callable[[], None]], updates: float, seconds: dict[int, list[float]]
     ) -> bool:
-        """Time two batches with the smallest count; return whether the training ends soon."""
+        """Time two batches with the smallest count; return True if the run will be short."""
         smallest = min(self.counts)
         torch.set_num_threads(smallest)
         for turn in range(2):
@@ -104,7 +99,7 @@ class ThreadChoice:
         return updates * seconds[smallest][-1] < SHORT_RUN_SECONDS
 
     def wait(self, cost: float = 0.0) -> None:
-        """Measure again after an interval that makes up for what measuring cost."""
+        """Schedule the next measurement so that measuring stays a small fraction of the run."""
         self.interval = max(self.interval, cost / MAX_MEASURING_FRACTION)
         self.after = self.clock() + self.interval if self.again else float("inf")
         self.interval = min(2 * self.interval, max(MAX_INTERVAL, cost / MAX_MEASURING_FRACTION))
@@ -116,12 +111,14 @@ class ThreadChoice:
         if len(counted) == 1:
             return True
         ahead = updates * min(sum(some) / len(some) for some in counted)
-        known = all(len(some) >= MIN_MEASUREMENTS and sum(some) >= MIN_SECONDS for some in counted)
-        return known or spent >= min(MAX_MEASURING_SECONDS, MAX_MEASURING_FRACTION * ahead)
+        measured = all(
+            len(some) >= MIN_MEASUREMENTS and sum(some) >= MIN_SECONDS for some in counted
+        )
+        return measured or spent >= min(MAX_MEASURING_SECONDS, MAX_MEASURING_FRACTION * ahead)
 
 
 def thread_counts(setting: int, on_cpu: bool) -> tuple[int, ...]:
-    """Return the counts to choose from: the one that is set, or one and all."""
+    """Return the counts to choose from: the configured one, or one and all."""
     everything = torch.get_num_threads()
     if setting or everything == 1 or not on_cpu:
         return (everything,)

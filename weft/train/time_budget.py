@@ -1,53 +1,57 @@
-"""The time limit of a training: when to stop, and how many updates still fit."""
+"""The time limit of a run: when to stop, and how many updates still fit."""
 
 import time
 from collections import deque
 
-TIMED_UPDATES = 50  # latest updates that the pace is read from
-MIN_TIMED_UPDATES = 5  # of them, below which there is no pace yet
-TRIMMED_FRACTION = 0.1  # of the slowest: compiling, capturing a CUDA graph, a checkpoint
+TIMED_UPDATES = 50  # the latest updates, which determine the pace
+MIN_TIMED_UPDATES = 5  # with fewer there is no pace yet
+TRIMMED_FRACTION = 0.1  # of the slowest, such as compiling, graph capture, checkpoints
 
 
 class TimeBudget:
-    """Counts from the end of set-up to `minutes` after everything began.
+    """Counts from the end of set-up to `minutes` after the start of the run.
 
-    `before` is the number of seconds a resumed training had trained already. Set-up takes its time
-    from the limit, but it is no progress: the learning-rate schedule follows `updates_that_fit`.
+    `before` is the number of seconds a resumed run had trained already. Set-up counts against the
+    limit, but it is not progress: the learning-rate schedule follows `updates_that_fit`.
     """
 
     def __init__(self, started: float, minutes: float, before: float = 0.0):
-        self.begun = time.perf_counter() - before
+        self.training_started = time.perf_counter() - before
         self.end = started - before + 60 * minutes if minutes else float("inf")
-        self.reserve = 0.0  # seconds that the last evaluation took: the final one must fit, too
+        self.reserve = 0.0  # seconds of the last evaluation: the final one must fit
         self._updates: deque[float] = deque(maxlen=TIMED_UPDATES)  # seconds each
         self._last: float | None = None
         self._count, self._evaluation_seconds = (
             0,
             0.0,
-        )  # updates so far; seconds of evaluations between them
+        )
 
     @property
     def seconds(self) -> float:
-        """How long it has trained."""
-        return time.perf_counter() - self.begun
+        """Seconds of training so far."""
+        return time.perf_counter() - self.training_started
 
     @property
-    def spent(self) -> float:
-        """The fraction of the time that is over; above 1 when it is late."""
+    def fraction_used(self) -> float:
+        """The fraction of the time used; above 1 after the limit."""
         now = time.perf_counter()
-        return (now - self.begun) / (self.end - self.begun) if self.end > self.begun else 2.0
+        return (
+            (now - self.training_started) / (self.end - self.training_started)
+            if self.end > self.training_started
+            else 2.0
+        )
 
     @property
-    def left(self) -> float:
-        """The seconds there are still, without end where there is no limit."""
+    def seconds_left(self) -> float:
+        """The seconds that remain; infinite without a limit."""
         return self.end - time.perf_counter()
 
     @property
-    def late(self) -> bool:
+    def is_over(self) -> bool:
         return time.perf_counter() + self.reserve > self.end
 
     def count_update(self) -> None:
-        """Note that an update has ended. The first one is set-up, and not timed."""
+        """Count an update. The first one is set-up, and not timed."""
         now = time.perf_counter()
         if self._last is not None:
             self._updates.append(now - self._last)
@@ -55,17 +59,17 @@ class TimeBudget:
         self._count += 1
 
     def count_evaluation(self, seconds: float) -> None:
-        """Note that an evaluation took so long since the last update ended."""
+        """Count the seconds of an evaluation since the last update."""
         self.reserve = max(seconds, 0.5 * self.reserve)
         self._evaluation_seconds += seconds
         self._last = time.perf_counter()
 
     def updates_that_fit(self) -> float:
-        """How many more updates there is time for, by the pace of the latest; at least one."""
+        """Return how many more updates fit at the current pace; at least one."""
         if self.end == float("inf") or len(self._updates) < MIN_TIMED_UPDATES:
             return float("inf")
-        known = sorted(self._updates)
-        known = known[: len(known) - max(1, int(TRIMMED_FRACTION * len(known)))]
-        each = sum(known) / len(known) + self._evaluation_seconds / self._count
+        timed = sorted(self._updates)
+        timed = timed[: len(timed) - max(1, int(TRIMMED_FRACTION * len(timed)))]
+        each = sum(timed) / len(timed) + self._evaluation_seconds / self._count
         left = self.end - self.reserve - time.perf_counter()
         return max(left / max(each, 1e-9), 1.0)

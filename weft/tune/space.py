@@ -24,22 +24,10 @@ except ModuleNotFoundError:  # Python 3.10
 RANGE = re.compile(r"^\s*(\S+?)\s*\.\.\s*(\S+?)((?:\s+(?:log|step\s+\S+))*)\s*$")
 MAX_GRID_POINTS = 100_000  # points of a space that is gone through one by one
 WORD_OUTPUTS = ((("a", "b"), ""),) * 2  # outputs of a head that answers at every word
-DECODER_OUTPUTS = (
-    8,
-    6,
-    7,
-)  # of one that writes: how many words, which begins and which ends a text
-SEARCHABLE_TASK = (
-    "label_smoothing",
-    "scheduled_sampling",
-    "coverage",
-    "window",
-)  # of [task]: how, not what, is learned
-SEARCHABLE_DATA = (
-    "max_tokens",
-    "truncate",
-    "phrases",
-)  # of [data]: they leave the dev examples as they are
+DECODER_OUTPUTS = (8, 6, 7)  # vocabulary size, id of BOS, id of EOS
+# Options of [task] that change how, not what, is learned; those of [data] leave dev as it is.
+SEARCHABLE_TASK = ("label_smoothing", "scheduled_sampling", "coverage", "window")
+SEARCHABLE_DATA = ("max_tokens", "truncate", "phrases")
 OPTIONS = ("low", "high", "log", "step")
 
 
