@@ -343,3 +343,13 @@ def test_predict_can_leave_bad_rows_out_and_says_so(shared, tmp_path):
     assert "--on-bad-row should be error or skip" in fails(
         "predict", shared / "tfidf", path, "--on-bad-row", "ignore"
     )
+
+
+WITHOUT_CHECKPOINT = [
+    name for name in config.recipes(None) if not config.recipe(name)["recipe"].get("pretrained")
+]
+
+
+@pytest.mark.parametrize("name", WITHOUT_CHECKPOINT)
+def test_every_recipe_is_explained(name):
+    assert "task.kind" in ok("config", "explain", "--recipe", name).out

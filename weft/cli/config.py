@@ -37,4 +37,5 @@ def explain(
             prefix = f"{name}.{i}." if isinstance(section, list) else f"{name}."
             for key, value in table.items():
                 origin = base.origin(prefix + key)
-                typer.echo(f"{prefix + key:<26} = {configuration.to_toml(value):<22} # {origin}")
+                shown = "(unset)" if value is None else configuration.to_toml(value)
+                typer.echo(f"{prefix + key:<26} = {shown:<22} # {origin}")
