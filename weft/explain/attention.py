@@ -1,4 +1,4 @@
-"""Where a model looks: the weights of its pool, and of every head of every layer.
+"""Attention weights: those of the pool, and of every head of every layer.
 
 B rows   T steps   H hidden width   N heads   L layers
 """
@@ -29,7 +29,7 @@ TEXT_NAMES = ("first", "second")
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Where each head of each layer of one network looks in one text, or in two."""
+    """The attention maps of every head and layer of one network, for one text or a pair."""
 
     name: str  # the kind of the network
     tokens: tuple[str, ...]  # (T,) as they stand in the text, and what stands around it
@@ -45,7 +45,7 @@ class AttentionMaps:
 
 
 def has_token_attention(model: Model) -> bool:
-    """Whether there are weights on the tokens of a text."""
+    """Return True if the model has attention weights on tokens."""
     return (
         isinstance(model.encoder, TransformerEncoder)
         or _has_attention_pool(model)
@@ -64,14 +64,14 @@ def has_heads(model: Any) -> bool:
 
 
 def has_embedder_attention(model: Model) -> bool:
-    """Whether all that is read comes through a pre-trained network that says where it looks."""
+    """Return True if the only embedder is a pre-trained network with attention weights."""
     found: list[Any] = list(model.embedders)
     alone = len(found) == 1 and isinstance(found[0], Contextual) and hasattr(found[0], "weights")
     return alone and model.parts["encoder"]["kind"] in ("transformer", "none")
 
 
 def _has_attention_pool(model: Model) -> bool:
-    """Whether the pool gives each token a weight; after a stride, a step is no single token."""
+    """Return True if the pool weighs each token; after a stride, a step is several tokens."""
     one_by_one = getattr(model.encoder, "stride", 1) == 1
     return one_by_one and "attention" in model.pooling
 
@@ -129,7 +129,7 @@ def attention_maps(predictor: Predictor, asked: Input) -> list[AttentionMaps]:
 
 
 def _answer_offset(predictor: Predictor, given: str | Example) -> int:
-    """Where in the second text the answer begins, where it is a place there; else -1."""
+    """Return the offset of the answer in the second text, or -1 if it is not a span there."""
     if predictor.config["task"].get("kind") != "span":
         return -1
     (answer,) = predictor([given])
@@ -168,13 +168,13 @@ def _choose_row(
 
 
 def _covers(row: Row, place: int) -> bool:
-    """Whether a row holds the character at a place of the second text."""
+    """Return True if a row covers the character at an offset of the second text."""
     own = np.zeros((0, 2), int) if row.spans is None else row.spans[row.second :]
     return bool(((own[:, 0] <= place) & (place < own[:, 1])).any())
 
 
 def _row_order(row: Row) -> tuple[int, ...]:
-    """Where a row begins among those of its text, or of its two texts."""
+    """Return the sort key of a row among those of its text or text pair."""
     places = np.zeros((0, 2), int) if row.spans is None else row.spans
     own = (places[: row.second], places[row.second :]) if row.second else (places,)
     return (row.start, *(int(one[one[:, 1] > 0, 0].min(initial=2**31 - 1)) for one in own))

@@ -35,7 +35,7 @@ class Occurrence:
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """What stands before the word, the word as it is written, and what follows."""
+        """The text before the word, the word as written, and the text after it."""
         return self.text[: self.start], self.text[self.start : self.end], self.text[self.end :]
 
     def excerpt(self, room: int) -> tuple[str, str, str]:
@@ -68,7 +68,7 @@ class Contexts:
 
     @cached_property
     def nearest(self) -> list[list[tuple[int, float]]]:
-        """Of each occurrence the most alike others, with their cosines."""
+        """The nearest other occurrences of each, with their cosines."""
         others = self.cosines.copy()
         np.fill_diagonal(others, -np.inf)
         order = np.argsort(-others, axis=1, kind="stable")[
@@ -85,7 +85,7 @@ class Contexts:
 
     @property
     def label_agreement(self) -> tuple[int, int]:
-        """How many labelled occurrences have one of the same label nearest to them, of how many."""
+        """The number of labelled occurrences whose nearest one has the same label, and of all."""
         pairs = [
             (one.label, self.found[near[0][0]].label)
             for one, near in zip(self.found, self.nearest, strict=True)

@@ -1,4 +1,4 @@
-"""What an explanation is: the words of a text, and how much each speaks for the answer.
+"""An explanation: the words of a text with their weights for the predicted target.
 
 C scores
 """
@@ -61,7 +61,7 @@ class Explanation:
 
     @property
     def sure(self) -> float:
-        """How probable the model makes what it says: of the text, or of the word in question."""
+        """The model's confidence in its prediction for the text, or for the explained word."""
         return self.answer.score if self.at is None else dict(self.at.probs)[self.at.said]
 
     def strongest(self, count: int) -> list[Word]:
@@ -86,7 +86,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Target:
-    """What is explained: one label out of C, or the number.
+    """The explained target: one label out of C, or the number.
 
     Of classes that exclude each other it is the target's score less the mean of the others': a
     softmax does not see a constant added to all scores, so neither should an explanation. With
@@ -107,7 +107,7 @@ class Target:
         return out
 
     def prob(self, answer: Answer) -> float:
-        """How probable an answer makes the target, or the number it gives."""
+        """Return the probability of the target in an answer, or the predicted number."""
         return answer.scores[self.index] if answer.scores else float(answer.value)
 
 

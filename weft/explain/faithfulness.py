@@ -28,7 +28,7 @@ FRACTIONS = tuple(k / 10 for k in range(11))
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How much better than chance a method orders the words of some texts."""
+    """How far a method's word order beats a random order: AOPC with intervals."""
 
     method: str
     aopc: MetricValue  # with 95 % bootstrap intervals over the texts

@@ -1,4 +1,4 @@
-"""How a text came to be written: the chance of every token, where the model looked, the beams.
+"""Trace generation: token probabilities, attention to the source, and the beam search.
 
 T tokens of the answer   S tokens of the source   V words   L layers   N heads   B texts
 """
@@ -43,7 +43,7 @@ class TokenTrace:
 
 @dataclass(frozen=True)
 class GenerationTrace:
-    """Everything that is shown of one text that was written, or heard."""
+    """The trace of one generated or scored text."""
 
     tokens: tuple[TokenTrace, ...]  # (T,) of the answer; of a language model those of the text
     source: tuple[str, ...] = ()  # (S,) what was read
@@ -65,7 +65,7 @@ class GenerationTrace:
 
 
 def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTrace:
-    """What a model that answers with a text did to write its answer to a text or a matrix."""
+    """Trace how a model generates its answer to a text or a feature matrix."""
     engine, space = _neural(predictor), predictor.space
     vectors = engine.reads == "vectors"
     example = Example(given) if isinstance(given, str) else given
@@ -102,7 +102,7 @@ def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTr
 
 
 def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
-    """How probable a language model makes each token of a text, and what it would have put."""
+    """Trace how a language model scores each token of a text, with its alternatives."""
     engine: Any = predictor.engine
     (found,) = engine.likelihoods([text])
     ids, chances = found.table[:, 0].tolist(), found.probs[:, 0]
@@ -142,7 +142,7 @@ def answer_ids(predictor: Predictor, text: str) -> list[int]:
 
 
 def has_cross_attention(predictor: Predictor) -> bool:
-    """Whether the tokens of an answer look at those of the source."""
+    """Return True if the decoder attends to the source."""
     decoder = _unwrap_decoder(_neural(predictor).model.head)
     return isinstance(decoder, TransformerDecoder) or getattr(decoder, "attends", True)
 
@@ -216,7 +216,7 @@ def _unwrap_decoder(head: Any) -> Any:
 
 
 def _cross_attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarray | None:
-    """(L, N, T, S) where each token of the answer looked as it was chosen."""
+    """Return the cross-attention (L, N, T, S) of each token of the answer."""
     decoder = _unwrap_decoder(head)
     size = decoder.words.size
     given = [head.first, *ids[:-1]] if ids else []
@@ -260,7 +260,7 @@ def _score_text(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray,
 
 
 def _token_namer(space: Any, last: int, copied: Sequence[str] = ()) -> Callable[[int], str]:
-    """How a token is written for people."""
+    """Return a function that formats a token for display."""
     return lambda token: (
         END_SIGN if token == last else space.token_text(token, copied) or f"#{token}"
     )

@@ -118,7 +118,7 @@ def override_by_index(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
 
 @contextlib.contextmanager
 def override_embedding(table: nn.Embedding, vectors: Tensor) -> Iterator[None]:
-    """While it lasts, a table gives these vectors, whatever it is asked for."""
+    """Within the context, make an embedding table return these vectors for any ids."""
     handle = table.register_forward_hook(lambda module, given, out: vectors)
     try:
         yield

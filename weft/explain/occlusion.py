@@ -53,7 +53,7 @@ def word_weights(
 
 
 def score_distinct(engine: Engine, texts: Sequence[Any]) -> np.ndarray:
-    """(texts, C) in pieces that fit in memory; the same text is asked once."""
+    """Return scores (texts, C), in chunks that fit in memory; equal texts are scored once."""
     places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     # Two texts come as a tuple, and an engine takes them as an Example.
     distinct = [Example(one[0], other=one[1]) if type(one) is tuple else one for one in places]

@@ -37,11 +37,11 @@ class ExplainRun:
         return next(iter(self.explanations.values()))
 
     def right(self, i: int) -> Annotation | None:
-        """What is right at every word of a text, where words are answered and that is known."""
+        """Return the gold annotation of a text if it is known."""
         return self.gold[i] if self.gold else None
 
     def wrong(self, i: int) -> bool:
-        """Whether an example has a label and the answer is another."""
+        """Return True if an example has a label and the prediction differs."""
         if at := self.first[i].at:
             return bool(at.gold) and at.gold != at.said
         label, value = self.examples[i].label, self.first[i].answer.value
@@ -56,7 +56,7 @@ class ExplainRun:
         return value != str(label)
 
     def order(self) -> list[int]:
-        """The texts as they are looked at: mistakes first, the surest ones before the others."""
+        """Return the display order: mistakes first, by falling confidence."""
         return sorted(
             range(len(self.examples)),
             key=lambda i: (0, -self.first[i].sure) if self.wrong(i) else (1, 0.0),
@@ -118,7 +118,7 @@ def run_explain(
 
 
 def _show_answers(predictor: Predictor, examples: Sequence[Example]) -> ExplainRun:
-    """What the model says of each text; one that only makes vectors says nothing."""
+    """Show predictions without word weights; a model of vectors has none."""
     silent = unattributed_task(predictor) == "embed"
     if silent and len(examples) > 1:
         raise UserError(
@@ -149,7 +149,7 @@ def _explain_generation(
     compare: bool,
     watch: Callable[[int], None],
 ) -> ExplainRun:
-    """How each answer was written, and which words of the source it needed."""
+    """Trace each generated answer, and attribute it to words of the source."""
     from weft.explain.generation import as_input, trace_generation, trace_scoring
 
     if generation_task(predictor) == "language":

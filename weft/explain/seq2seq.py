@@ -1,4 +1,4 @@
-"""Which words of a source an answer needed, and whether that is true.
+"""Attribute a generated answer to words of its source, and measure faithfulness.
 
 n texts   F shares of the words   T tokens of the answer   S tokens of the source
 """
@@ -38,7 +38,7 @@ def attribute(
 
 
 def measure_faithfulness(predictor: Predictor, explained: Sequence[Explanation]) -> Faithfulness:
-    """How the mean probability a token of each answer falls as words of its source go."""
+    """Measure how the mean token probability of each answer falls as source words are removed."""
     some = [one for one in explained if one.words]
     if not some:
         raise UserError("There is no text with words to measure faithfulness on.")

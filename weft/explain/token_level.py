@@ -53,7 +53,7 @@ def token_methods(predictor: Predictor) -> tuple[str, ...]:
 
 
 def can_attribute(answer: Answer) -> bool:
-    """Whether an answer says something of a word, or of the whole, that words speak for."""
+    """Return True if an answer has word-level or tree labels that can be attributed."""
     said = answer.structure
     return said is not None and said.kind in ("tags", "spans", "arcs", "nodes")
 
@@ -81,7 +81,7 @@ def make_request(
     column: str = "",
     target: str = "",
 ) -> ExplainRequest:
-    """What is asked of one sentence: why one of its words, by default the least certain one.
+    """Make the request to explain one word of a sentence, by default the least certain one.
 
     A word goes by its number, from 1, or by itself; the target is what is answered unless another
     choice is named. Of a tree with a label at every node the root is explained.
@@ -115,7 +115,7 @@ def make_request(
 
 
 def attribute(asked: ExplainRequest, method: str, steps: int = 50) -> Explanation:
-    """The words of the sentence weighed by one method for what is asked."""
+    """Weigh the words of the sentence by one method for the requested target."""
     here = asked.spot
     if method == ATTENTION:
         found = here.attention()
@@ -158,7 +158,7 @@ def text_and_offsets(example: Example) -> tuple[str, Sequence[tuple[int, int]]]:
 
 
 def gold_annotation(predictor: Predictor, example: Example) -> Annotation | None:
-    """What is right, where the example says it of every word."""
+    """Return the gold annotation if the example has one for every word."""
     if not isinstance(example.label, (WordAnnotations, CharSpans)) and example.tree is None:
         return None
     try:

@@ -38,7 +38,7 @@ FORBIDDEN_SCORE = -1e4  # of what a chain forbids: as good as -inf, and it has a
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """What is asked of a step: a tag of one column, its head, its relation, or a node's label."""
+    """The explained choice: a tag of one column, a head, a relation, or a node's label."""
 
     what: Literal["tag", "head", "relation", "label"]
     column: int = 0  # of tags

@@ -69,7 +69,7 @@ def sum_by_word(text: str, pieces: Iterable[TokenWeight]) -> tuple[Word, ...]:
 
 
 def _covered_words(spans: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Which words share a character with some place; places are sorted by their start."""
+    """Return a mask of words that overlap some span; spans are sorted by their start."""
     solid = places[places[:, 0] < places[:, 1]]
     if not len(solid):
         return np.zeros(len(spans), bool)
@@ -87,7 +87,7 @@ def keep_words(text: str, spans: Sequence[Span], second: int = 0) -> str | tuple
 
 
 def token_offsets(row: "Row", second: int = 0) -> list[Span]:
-    """Where the tokens of a row stand in a text, or in two that are put side by side."""
+    """Return the offsets of a row's tokens in a text, or in a pair joined to one text."""
     assert row.spans is not None
     spans = row.spans.copy()
     if second:

@@ -1,4 +1,4 @@
-"""Mergeable counts, figures with bootstrap intervals, and tests between systems; numpy only."""
+"""Mergeable metrics with bootstrap intervals, and significance tests; numpy only."""
 
 from weft.metrics.bootstrap import Spread, bootstrap_interval, paired_bootstrap, summarise_seeds
 from weft.metrics.classify import ClassificationMetric, ClassScores, MultiLabelMetric

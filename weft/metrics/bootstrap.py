@@ -115,7 +115,7 @@ class Spread:
 
 
 def summarise_seeds(values: Sequence[float]) -> Spread:
-    """How a figure varies from seed to seed."""
+    """Summarise a metric over seeds."""
     assert len(values), "no values to spread"
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return Spread(float(np.mean(values)), deviation, len(values))

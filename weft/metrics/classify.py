@@ -16,7 +16,7 @@ UNSEEN = -1  # gold index of a label that the model never saw in training
 
 @dataclass(frozen=True)
 class ClassScores:
-    """How one class fares; support is how often it is the right answer."""
+    """Precision, recall and F1 of one class; support is its number of gold examples."""
 
     precision: float
     recall: float
@@ -188,7 +188,7 @@ def _sum_by_index(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray
 
 
 def score_classes(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[ClassScores]:
-    """How each class fares, from counts (C,)."""
+    """Return the scores of each class from counts (C,)."""
     rows = zip(
         safe_divide(right, said).tolist(),
         safe_divide(right, true).tolist(),

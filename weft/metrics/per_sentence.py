@@ -32,7 +32,7 @@ class SentenceMetric:
         raise NotImplementedError
 
     def statistics(self) -> Mapping[str, Statistic]:
-        """Every figure by name, from sums (R, K) and the number of sentences last."""
+        """Return every statistic by name, of sums (R, K) with the number of sentences last."""
         raise NotImplementedError
 
     def add_row(self, row: Sequence[float]) -> None:
@@ -65,7 +65,7 @@ class SentenceMetric:
 
 
 class CombinedMetric(SentenceMetric):
-    """Several measures of the same answers, resampled together."""
+    """Several metrics of the same answers, resampled together."""
 
     def __init__(self, *measures: SentenceMetric) -> None:
         super().__init__(sum(each.width for each in measures))
@@ -120,7 +120,7 @@ def compare_paired(
     seed: int = 0,
     level: float = 0.95,
 ) -> PairedComparison:
-    """The paired bootstrap (Koehn 2004) of one figure between two measures of the same sentences.
+    """Compare one metric of two systems by the paired bootstrap (Koehn 2004).
 
     Sentences are resampled together and the figure computed anew for both systems, which a corpus
     BLEU needs: it is no mean over sentences. The resampled difference is centred on zero, and the

@@ -1,4 +1,4 @@
-"""What a text costs a language model: perplexity per word and per token, bits per character."""
+"""Language-model metrics: perplexity per word and per token, bits per character."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ MAX_NATS = 700.0  # nats: e to this is still a number
 
 @dataclass(frozen=True)
 class TextCost:
-    """What a model paid for one text in nats, -ln p, and for how many of its tokens.
+    """The cost of one text in nats, -ln p, and its number of tokens.
 
     `nats` and `tokens` are of the text without ends of sentence, which come on their own.
     `unknown` of the tokens, and `unknown_nats` of the nats, are of the token for unknown words.
@@ -32,7 +32,7 @@ class TextCost:
 
 @dataclass(frozen=True)
 class TextSize:
-    """How long the original text is, whatever a tokenizer makes of it."""
+    """The length of the original text, independent of any tokenizer."""
 
     words: int
     characters: int
@@ -49,7 +49,7 @@ def count_text(text: str, words: Callable[[str], Sequence[str]] = str.split) -> 
 
 
 class Perplexity(SentenceMetric):
-    """How well a language model foretells texts, on a scale that does not depend on its tokens.
+    """How well a language model predicts texts, on a scale independent of its tokenizer.
 
     All nats of the test text are divided by the same count for every model: the words of the
     original text for `perplexity`, e to the nats a word, and its characters for

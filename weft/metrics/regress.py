@@ -79,7 +79,7 @@ def _pearson(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _is_constant(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Whether all drawn values of a row are the same (R,)."""
+    """Return a mask (R,) of rows whose drawn values are all equal."""
     drawn = weights > 0
     return np.where(drawn, x, -np.inf).max(1) == np.where(drawn, x, np.inf).min(1)
 

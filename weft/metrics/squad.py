@@ -73,7 +73,7 @@ class SquadMetric(SentenceMetric):
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, MetricValue]:
-        """As of all measures; those of one kind of question rest on these only."""
+        """Return every metric; those of one kind of question count these questions only."""
         found = super().compute(resamples, seed, level)
         some = sum(row[2] > 0 for row in self.rows) if self.no_answer else 0
         own = {"has_answer_f1": some, "no_answer_f1": self.n - some}

@@ -1,4 +1,4 @@
-"""One number with its interval, and what every measure can do."""
+"""A metric value with its interval, and the interface of metrics."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ def lower_is_better(name: str) -> bool:
 
 @dataclass(frozen=True)
 class MetricValue:
-    """A value, the percentile interval around it, and how many examples it rests on."""
+    """A metric's value, its percentile interval, and the number of examples."""
 
     value: float
     low: float
@@ -34,12 +34,12 @@ class Metric(Protocol):
     """Counts that can be added up in pieces, in any order, on any number of processes."""
 
     def add(self, predicted: Any, gold: Any) -> None:
-        """Count one batch of predicted and right answers, both as numbers: arrays, or a list."""
+        """Count one batch of predictions and gold answers: arrays, or a list."""
 
     def merge(self, other: Any) -> None:
-        """Take in what another measure of the same kind has counted."""
+        """Add the counts of another metric of the same kind."""
 
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, MetricValue]:
-        """Every figure by name, each with its bootstrap interval."""
+        """Return every metric value by name, each with its bootstrap interval."""

@@ -1,4 +1,4 @@
-"""What an answer, or the right one, says of the words of a text: what drawings are made of."""
+"""Linguistic annotations of a text, predicted or gold; drawings are made from them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ JSON_FIELDS = ("words", "places", "tags", "spans", "heads", "relations", "scores
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a model that answers at every word found in one sentence, as numbers."""
+    """The decoded prediction for one sentence, as numbers."""
 
     table: np.ndarray  # (T, K) tags and heads of words, or spans, or labels of nodes
     probs: np.ndarray  # how probable each is
@@ -46,13 +46,13 @@ class Annotation:
     scores: tuple[float, ...] = ()  # of each node of `tree`, as `nodes` orders them, from -1 to 1
 
     def to_json(self) -> dict[str, Any]:
-        """What there is to say, as plain values."""
+        """Return the non-empty fields as plain values."""
         out = {name: list(getattr(self, name)) for name in JSON_FIELDS if getattr(self, name)}
         return {"kind": self.kind} | out | ({"tree": format(self.tree)} if self.tree else {})
 
     @classmethod
     def from_json(cls, saved: dict[str, Any], text: str = "") -> "Annotation":
-        """What `to_json` wrote, and the text that its places count in."""
+        """Restore what `to_json` wrote, with the text that its offsets refer to."""
         rows = {name: tuple(map(_as_tuple, saved.get(name, ()))) for name in JSON_FIELDS}
         tree = _parse_tree(saved["tree"]) if "tree" in saved else None
         return cls(saved["kind"], text=text, tree=tree, **rows)

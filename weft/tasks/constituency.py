@@ -51,7 +51,7 @@ class Constituency:
 
     @staticmethod
     def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
-        """Which columns hold the parse bits and the tags, where the file has columns."""
+        """Infer the columns of parse bits and tags if the file has columns."""
         some = [
             e.label
             for e in islice(examples, INSPECTED_SENTENCES)
@@ -143,7 +143,7 @@ class Constituency:
         )  # fmt: skip
 
     def gold(self, example: Example, space: TagSpace) -> Annotation:
-        """What is right, as an answer would show it."""
+        """Return the gold annotation."""
         tree = _tree_of(example)
         return Annotation(
             "constituents", example.words, example.places, example.text, tuple(pos_tags(tree)),

@@ -52,11 +52,11 @@ class Embed:
         _refuse()
 
     def answers(self, scores: Any, space: EmptySpace) -> list[Answer]:
-        """None, unless nothing was asked."""
+        """Raise a UserError unless there are no inputs."""
         return _refuse() if len(scores) else []
 
     def golden_answers(self, vectors: Any) -> list[Answer]:
-        """What a model folder keeps of some texts, to see at loading that nothing has changed."""
+        """Return vectors as answers, stored in a model folder and compared on loading."""
         return [Answer(None, 0.0, scores=tuple(row.tolist())) for row in vectors]
 
     def predict_targets(self, scores: Any, space: EmptySpace) -> Any:

@@ -33,7 +33,7 @@ SpanScores = tuple[int, int, float, float, float]
 
 @dataclass(frozen=True)
 class QASpace:
-    """What answers can be, and how much better "none" has to be to be said."""
+    """Limits of answers, and the margin from which "no answer" is predicted."""
 
     longest: int
     no_answer: bool
@@ -75,12 +75,12 @@ class AnswerSpan:
 
     @property
     def margin(self) -> float:
-        """How much better no answer is than this one."""
+        """The score of "no answer" minus the score of this span."""
         return self.nothing - self.score
 
 
 def choose_spans(rows: Iterable[tuple[PassageWindow, SpanScores]], count: int) -> list[AnswerSpan]:
-    """What was found for each of `count` questions: of its windows the best span wins.
+    """Return the best span over all windows of each of `count` questions.
 
     Raw scores are compared, as BERT's own code does; none counts with its lowest score.
     """
@@ -232,7 +232,7 @@ class ExtractiveQA(TextPairTask):
         return not found.text or (space.no_answer and found.margin > space.threshold)
 
     def gold(self, example: Example, space: QASpace, said: Answer | None = None) -> Annotation:
-        """What is right, as an answer would show it: of several, what is nearest to `said`."""
+        """Return the gold annotation: of several answers the one nearest to `said`."""
         passage, answers = example.other or "", self._answers(example)
         learned = [(int(a), int(b)) for a, b in self.target(example, space)]
         if said is None or not learned:

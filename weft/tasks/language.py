@@ -33,7 +33,7 @@ MAX_NATS = 700.0  # nats a token: e to this is still a number
 
 
 class LMEngine(Protocol):
-    """What the engine of a language model can do, neural or classic."""
+    """The engine of a language model, neural or classic."""
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
         """Each text's ids (T, 1), the probability of each (T, 1), and where it stands.
@@ -45,7 +45,7 @@ class LMEngine(Protocol):
 
 @dataclass(frozen=True)
 class LMVocabulary(TargetVocabulary):
-    """What texts are written with, and where one ends.
+    """The vocabulary of a language model, and where texts end.
 
     With `lines` every text ends in EOS, and begins where one has ended: EOS is also what stands
     before its first token. Without, all texts are one, which line breaks run through as tokens;
@@ -57,7 +57,7 @@ class LMVocabulary(TargetVocabulary):
 
     @cached_property
     def size(self) -> tuple[int, int, int]:
-        """How many tokens there are, which stands before a text, and which ends it."""
+        """The vocabulary size, the id before a text, and the id that ends it."""
         known = {token: i for i, token in enumerate(self.tokenizer.vocabulary)}
         last = known.get(EOS, known.get(GPT2_EOS, len(known)))
         first = last
@@ -110,7 +110,7 @@ class LMVocabulary(TargetVocabulary):
 
 @register("task", "language")
 class LanguageModelling:
-    """How probable texts are, token by token; labels are not looked at.
+    """Language modelling: the probability of each token; labels are ignored.
 
     With `lines` each row of the file is a text that ends; without, the file is one running text
     and its line breaks are tokens, as for models of characters. `window` is how many steps a
@@ -140,7 +140,7 @@ class LanguageModelling:
 
     @property
     def read_mode(self) -> Literal["texts", "running"]:
-        """How its files are read: texts without labels, or lines with their breaks."""
+        """The read mode of files: texts without labels, or lines with their breaks."""
         return "texts" if self.lines else "running"
 
     def space(self, examples: Iterable[Example]) -> LMVocabulary:
@@ -168,7 +168,7 @@ class LanguageModelling:
         return np.array([right.words, right.characters], np.int64)
 
     def find_reference(self, example: Example) -> TextSize:
-        """How long the text is; a line break belongs to a running text."""
+        """Return the length of the text; running text includes its line breaks."""
         if self.lines:
             return count_text(example.text)
         return TextSize(len(example.text.split()), len(example.text))
@@ -177,11 +177,11 @@ class LanguageModelling:
         return Loss(*scores.loss(batch.target, batch.carried))
 
     def answers(self, scores: Sequence[Decoded], space: LMVocabulary) -> list[Answer]:
-        """The perplexity of each text's tokens, which are judged one by one in `scores`."""
+        """Return the perplexity of each text; `scores` holds the probability of every token."""
         return [_answer(found) for found in scores]
 
     def predict_targets(self, scores: Sequence[Decoded], space: LMVocabulary) -> list[TextCost]:
-        """What each text cost."""
+        """Return the cost of each text."""
         last = space.size[2] if self.lines else -1
         return [
             sum_cost(found.table[:, 0], np.log(found.probs[:, 0]), last, space.unknown)
@@ -229,9 +229,9 @@ class LMMetric(Perplexity):
 def sum_cost(
     ids: np.ndarray, log_probs: np.ndarray, eos_id: int, unknown_id: int = UNKNOWN_ID
 ) -> TextCost:
-    """What a text cost whose ids (T,) had these log-probabilities (T,); `last` ends texts.
+    """Sum the cost of a text with ids (T,) and log-probabilities (T,); `eos_id` ends texts.
 
-    `stranger` is the id of all words that have none of their own.
+    `unknown_id` is the id of all out-of-vocabulary words.
     """
     ends, unknown = ids == eos_id, ids == unknown_id
     nats = -log_probs.astype(np.float64)

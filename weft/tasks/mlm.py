@@ -56,7 +56,7 @@ class MLMStats:
 
 @dataclass(frozen=True)
 class MLMVocabulary:
-    """What texts are written with, and whether the model is asked what follows."""
+    """The vocabulary of a masked LM, and whether it has a next-sentence head."""
 
     tokenizer: "Tokenizer"
     follows: bool = True
@@ -64,7 +64,7 @@ class MLMVocabulary:
 
     @property
     def size(self) -> tuple[int, bool]:
-        """How many tokens there are, and whether it is asked what follows."""
+        """The vocabulary size, and whether there is a next-sentence head."""
         return len(self.tokenizer), self.follows
 
     def to_json(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class MaskedLM:
         return MLMVocabulary(tokenizer, self.next)
 
     def model_input(self, one: str | Example, space: MLMVocabulary, where: str) -> str:
-        """The text with blanks that the engine is asked about."""
+        """Return the text with masks for the engine."""
         if isinstance(one, str):
             return require_mask(one, where)
         return require_mask(one.text, one.where if one.file else where)
@@ -168,7 +168,7 @@ class MaskedLM:
     def masking(
         self, space: MLMVocabulary, frame: "SpecialTokens", phases: bool = True
     ) -> "Masking":
-        """What is hidden, and how; without `phases`, as a model is measured."""
+        """Return the masking rules; without `phases`, those of evaluation."""
         from weft.batch.mlm_collator import Masking
 
         assert space.tokenizer.mask is not None
@@ -198,13 +198,13 @@ class MaskedLM:
     def score_texts(
         self, engine: Any, texts: Iterable[str], space: MLMVocabulary
     ) -> Iterator[MLMStats]:
-        """What each document costs a model, with the same words hidden every time."""
+        """Return the statistics of each document, with the same tokens masked every time."""
         return engine.judged(texts, self, space)
 
     def answers(
         self, scores: Sequence[FilledMasks | MLMStats], space: MLMVocabulary
     ) -> list[Answer]:
-        """Blanks filled in; or of documents that were judged, their perplexities."""
+        """Return texts with masks filled in, or the perplexities of scored documents."""
         return [
             _perplexity_answer(one) if isinstance(one, MLMStats) else _fill_answer(one)
             for one in scores
@@ -231,7 +231,7 @@ class MLMMetric(SentenceMetric):
         self.follows = follows
 
     def add(self, predicted: Sequence[MLMStats], gold: Any = None) -> None:
-        """Count documents that were judged."""
+        """Add the statistics of documents."""
         for one in predicted:
             self.add_row([one.nats, one.hidden, one.right, one.next_nats, one.rows, one.next_right])
 

@@ -14,7 +14,7 @@ PAIR_ADVICE = (
 
 
 class TextPairTask:
-    """What tasks about two texts share."""
+    """Shared behaviour of tasks on text pairs."""
 
     pairs = True  # each example has two texts
 

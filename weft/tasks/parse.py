@@ -1,4 +1,4 @@
-"""A head and a relation for every word, and tags beside them where asked for.
+"""Dependency parsing: a head and a relation for every word, and optional tags.
 
 T words   K columns of tags
 """
@@ -64,7 +64,7 @@ class Parse:
         return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
-        """Of every word where it stands, its head (0 the root), its relation and its tags."""
+        """Return the offsets, head (0 the root), relation and tags of every word."""
         return [self._answer(found, space) for found in scores]
 
     def _answer(self, found: Decoded, space: TagSpace) -> Answer:
@@ -88,7 +88,7 @@ class Parse:
         )  # fmt: skip
 
     def gold(self, example: Example, space: TagSpace) -> Annotation:
-        """What is right, as an answer would show it."""
+        """Return the gold annotation."""
         relations, *tags = (read_column(example, name) for name in space.names)
         heads = self._heads(example)
         return _annotate(

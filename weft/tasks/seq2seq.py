@@ -110,7 +110,7 @@ class Seq2Seq:
         )  # fmt: skip
 
     def model_input(self, one: str | Example, space: TargetVocabulary, where: str) -> str | Example:
-        """What the model is asked of a text; of a record, one whose slots it knows."""
+        """Return the model input of a text; a record may only have known slots."""
         if not self.record:
             return one if isinstance(one, str) else one.text
         example = Example(one) if isinstance(one, str) else one
@@ -203,7 +203,7 @@ class Seq2Seq:
         return GoldTexts(texts, dict(example.fields)) if self.record else texts
 
     def missing_target_error(self, example: Example) -> UserError:
-        """What to say of a text without a target, which may stand in a file of its own."""
+        """Return the error for a text without a target, which may be in a file of its own."""
         return UserError(
             f"{example.where}: no target. Fill it in, or {SKIP_HINT}; where targets are in a file "
             f"beside it, name both, A,B, or pass --target with its ending "

@@ -73,7 +73,7 @@ class Tag:
 
     @staticmethod
     def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
-        """What the file says where the configuration does not: the column, and its scheme."""
+        """Infer the column and its scheme from the file, unless configured."""
         first = list(islice(examples, INSPECTED_SENTENCES))
         if any(isinstance(e.label, CharSpans) for e in first):
             return {"columns": [TAG_COLUMN], "scheme": given.get("scheme") or "IOB2"}
@@ -181,7 +181,7 @@ class Tag:
         return Answer(value, found.score, scores=chances, structure=seen)
 
     def gold(self, example: Example, space: TagSpace) -> Annotation:
-        """What is right, as an answer would show it."""
+        """Return the gold annotation."""
         columns = self._columns(example, space)
         return self._annotate(
             example.words, example.places, columns, space.scheme, example.text

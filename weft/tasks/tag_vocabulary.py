@@ -30,7 +30,7 @@ class TagSpace:
 
     @property
     def size(self) -> tuple[tuple[tuple[str, ...], str], ...]:
-        """What a head for tags is built for."""
+        """The labels and scheme of each column, from which a tag head is built."""
         return tuple(
             (labels, self.scheme if k == 0 else "") for k, labels in enumerate(self.entries)
         )
@@ -66,7 +66,7 @@ class TagSpace:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any], beside: int = 0) -> "TagSpace":
-        """What `to_json` gave, or a UserError where it is damaged."""
+        """Restore what `to_json` wrote, or raise a UserError if it is damaged."""
         try:
             entries = tuple(tuple(map(str, labels)) for labels in saved["entries"])
             return cls(tuple(map(str, saved["names"])), entries, str(saved["scheme"]), beside)
@@ -75,7 +75,7 @@ class TagSpace:
 
 
 def require_annotations(example: Example) -> WordAnnotations:
-    """What the file says of each word, or a UserError."""
+    """Return the word annotations of an example, or raise a UserError."""
     if not isinstance(example.label, WordAnnotations):
         raise UserError(f"{example.where}: no tagged words. Give CoNLL-U, column or span files.")
     return example.label

@@ -1,4 +1,4 @@
-"""What answers that are texts are written with: a vocabulary, copied words, values of a record."""
+"""The output vocabulary of generated text: tokens, copied words, values of a record."""
 
 import json
 import re
@@ -32,7 +32,7 @@ class TargetVocabulary:
 
     @cached_property
     def size(self) -> tuple[int, int, int]:
-        """How many tokens there are, and which begin and end a text.
+        """The vocabulary size, and the ids that begin and end a text.
 
         A tokenizer of whole words has none of its own for that; those come after its words.
         """
@@ -59,7 +59,7 @@ class TargetVocabulary:
     ) -> str:
         """The text of some ids, up to the one that ends it.
 
-        `copied` are the source's strangers, `fields` the record whose values are written back.
+        `copied` are the source's OOV words, `fields` the record whose values are written back.
         """
         kept, last = ids.ravel().tolist(), self.size[2]
         kept = kept[: kept.index(last)] if last in kept else kept
@@ -69,7 +69,7 @@ class TargetVocabulary:
     def oov_words(
         self, copied: Sequence[str] = (), fields: Sequence[tuple[str, str]] = ()
     ) -> dict[int, str]:
-        """What some ids stand for in the answer to one source: words that only it has."""
+        """Return the words of ids that exist for one source only: OOV words and slot values."""
         others = {self.size[0] + i: word for i, word in enumerate(copied)}
         space = self.tokenizer.space  # a value is a word of its own
         return others | {self._marks[s]: space + v for s, v in fields if s in self._marks}
@@ -101,7 +101,7 @@ class TargetVocabulary:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> "TargetVocabulary":
-        """What `to_json` described."""
+        """Restore what `to_json` wrote."""
         from weft.tokens.tokenizer import Tokenizer
 
         try:

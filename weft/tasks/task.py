@@ -1,4 +1,4 @@
-"""What a task owes the rest of the toolkit. Importable without torch."""
+"""The interface of a task. Importable without torch."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ class Loss:
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """What a model says of one text."""
+    """A model's prediction for one text."""
 
     value: Any
     score: float  # probability of the value where there is one; for a number, the number itself
@@ -57,7 +57,7 @@ class LabelSpace(Protocol):
 
     @property
     def size(self) -> Any:
-        """How many scores the head must give for one text; of words, the tags of each column."""
+        """The number of scores per text; for word-level tasks, the tags of each column."""
 
     def to_json(self) -> dict[str, Any]: ...
 
@@ -94,13 +94,13 @@ class Task(Protocol):
 
 
 def build_task(config: Mapping[str, Any], **settled: Any) -> Task:
-    """The task of a configuration, with what the file has settled."""
+    """Build the task of a configuration with the settings inferred from the file."""
     tokenizer = config.get("target") or config.get("tokenizer", {})
     return registry.build("task", {**config["task"], **settled}, tokenizer=tokenizer)
 
 
 def check_auxiliary(auxiliary: float) -> float:
-    """How much of the loss of foretelling words is added, checked."""
+    """Return the weight of the auxiliary LM loss, or raise a UserError if it is negative."""
     if not 0 <= auxiliary < math.inf:
         raise UserError(f"task.auxiliary is a weight, 0 or more; got {auxiliary}.")
     return auxiliary
@@ -126,7 +126,7 @@ class LabelCheck:
         self.first: Example | None = None  # the first example without a label
 
     def count(self, example: Example) -> bool:
-        """Whether the example has a label."""
+        """Count the example and return True if it has a label."""
         self.file = example.file or self.file
         if example.label is not None and example.label != "":
             self.labelled += 1
@@ -153,7 +153,7 @@ class LabelCheck:
 
 
 def compute_metrics(task: Task, space: Any, scores: Any, targets: Any) -> dict[str, float]:
-    """Return every figure of held-out scores, what is tuned on them included, without intervals."""
+    """Return every metric of held-out scores, thresholds tuned on them, without intervals."""
     measure = task.build_metric(space)
     measure.add(task.predict_targets(scores, task.tune(scores, targets, space)), targets)
     return {name: figure.value for name, figure in measure.compute(resamples=0).items()}

@@ -1,4 +1,4 @@
-"""The measures of answers that are texts, by the names that task.metrics has for them."""
+"""Metrics of generated text, by the names used in task.metrics."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from weft.metrics.value import MetricValue
 from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.formats.records import Record
 
-# The figure that early stopping looks at when a measure comes first.
+# The value that early stopping reads when a metric comes first.
 MAIN_METRICS = {
     "bleu": "bleu",
     "bleu-lower": "bleu_lower",
@@ -31,7 +31,7 @@ MAIN_METRICS = {
 
 @dataclass(frozen=True)
 class GoldTexts:
-    """What is right for one source: texts, and the record that they should say."""
+    """The references of one source: texts, and the record that they should express."""
 
     texts: tuple[str, ...]
     record: Record
@@ -62,7 +62,7 @@ class RecordSlotErrors(SlotErrors):
 
 
 class TextMetrics:
-    """Answers against texts, by several measures at once."""
+    """Several text metrics of the same answers."""
 
     def __init__(
         self, space: TargetVocabulary, names: Sequence[str] = ("bleu", "chrf", "exact")
@@ -88,7 +88,7 @@ class TextMetrics:
 
     @property
     def signatures(self) -> list[str]:
-        """What others need to repeat the figures, where a measure has such a line."""
+        """Lines that let others reproduce the metrics, where a metric has one."""
         found = (getattr(each, "signature", "") for each in self.metrics)
         return [line for line in found if line]
 

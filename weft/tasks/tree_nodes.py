@@ -89,7 +89,7 @@ class TreeNodes:
         )  # fmt: skip
 
     def gold(self, example: Example, space: TagSpace) -> Annotation:
-        """What is right, as an answer would show it."""
+        """Return the gold annotation."""
         return Annotation(
             "nodes", example.words, example.places, example.text, tree=example.tree
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which token stands where: sub-words, words and characters of the same text.
+"""Align sub-words, words and characters of the same text.
 
 All spans are half-open character offsets, (n, 2), in the order of the text.
 """

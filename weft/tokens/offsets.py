@@ -1,4 +1,4 @@
-"""Which characters of a text each token stands for, of many texts at once.
+"""Character offsets of tokens, computed for many texts at once.
 
 n tokens of all texts
 """
@@ -119,7 +119,7 @@ def _number_words(words: np.ndarray, owner: np.ndarray, texts: int) -> np.ndarra
 
 @cache
 def _whitespace_table() -> np.ndarray:
-    """Of each character, whether it is whitespace; the last stands for all that come after."""
+    """Return a table, True at whitespace codes; the last entry serves all higher codes."""
     last = 0x3000  # the last that is
     return np.array(
         [chr(i).isspace() and not "\x1c" <= chr(i) <= "\x1f" for i in range(last + 1)] + [False]
@@ -127,7 +127,7 @@ def _whitespace_table() -> np.ndarray:
 
 
 def _is_whitespace(text: str) -> np.ndarray:
-    """Where the text is whitespace, (length,)."""
+    """Return a mask (length,) that is True at whitespace."""
     if text.isascii():
         return _whitespace_table()[np.frombuffer(text.encode("ascii"), dtype=np.uint8)]
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)

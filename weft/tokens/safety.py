@@ -1,4 +1,4 @@
-"""What a tokenizer.json of a stranger may ask for: refused before the library sees it.
+"""Checks of an untrusted tokenizer.json, made before the library parses it.
 
 The `tokenizers` library searches with Oniguruma, which backtracks: an expression such as (a+)+$
 takes time exponential in the text, and panics when its own limit is reached. A normalizer that
@@ -240,7 +240,7 @@ def _quantifier(pattern: str, at: int) -> tuple[int, int, bool] | None:
 
 
 def _escape_end(pattern: str, at: int) -> int:
-    """Where an escape such as \\p{L} or \\x{200D} ends."""
+    """Return the end of an escape such as \\p{L} or \\x{200D}."""
     if pattern[at + 1 : at + 2] in tuple("pPxo") and pattern[at + 2 : at + 3] == "{":
         end = pattern.find("}", at)
         return end + 1 if end > 0 else len(pattern)
@@ -248,7 +248,7 @@ def _escape_end(pattern: str, at: int) -> int:
 
 
 def _class_end(pattern: str, at: int) -> int:
-    """Where a class such as [a-z&&[^b]] ends."""
+    """Return the end of a character class such as [a-z&&[^b]]."""
     depth, i = 0, at
     while i < len(pattern):
         if pattern[i] == "\\":

@@ -1,4 +1,4 @@
-"""What stands around a text, and between two: [CLS] a [SEP] b [SEP]."""
+"""Special tokens around one text or two: [CLS] a [SEP] b [SEP]."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class SpecialTokens:
     each: bool = False
 
     def num_added(self, pair: bool = False) -> int:
-        """How many ids it adds to a text, or to two that share it."""
+        """Return the number of ids added to a text, or to a pair in one row."""
         own = len(self.before) + len(self.after)
         return own + (len(self.between) if pair and not self.each else 0)
 
@@ -40,7 +40,7 @@ class SpecialTokens:
         return np.concatenate(parts).astype(np.int32)
 
     def _middle(self) -> list[tuple[int, ...]]:
-        """What belongs to the first of two texts, then what belongs to the second."""
+        """Return the ids that end the first of two texts, then those that begin the second."""
         return [self.after, self.before] if self.each else [self.between, ()]
 
 

@@ -36,7 +36,7 @@ class StreamingDecoder:
         return self._emit(last=False)
 
     def rest(self) -> str:
-        """What was held back, when nothing more comes."""
+        """Return the text held back, at the end of the stream."""
         return self._emit(last=True)
 
     def _emit(self, last: bool) -> str:

@@ -60,7 +60,7 @@ class Tokenizer:
 
     @cached_property
     def _subtoken_cache(self) -> dict[str, list[int]]:
-        """The ids of words that were asked for."""
+        """Cached ids of words."""
         return {}
 
     @cached_property
@@ -95,7 +95,7 @@ class Tokenizer:
 
     @cached_property
     def marks_leading_space(self) -> bool:
-        """Whether pieces hold the space before a word, as those of GPT-2 do."""
+        """True if sub-tokens include the space before a word, as in GPT-2."""
         return BYTE_LEVEL_SPACE in self._raw.get_vocab(with_added_tokens=True)
 
     def strings(self, texts: Sequence[str]) -> list[list[str]]:
@@ -129,10 +129,10 @@ class Tokenizer:
         extended_vocab_start: int,
         oov_words: Sequence[Sequence[str]] | None = None,
     ) -> list[tuple[Tokens, tuple[str, ...]]]:
-        """The tokens of each text with its strangers, the words that are not in the vocabulary.
+        """Return the tokens of each text with its out-of-vocabulary words.
 
-        Strangers have ids from `beyond` on, in the order in which they come; where those of another
-        text are `known`, only these have ids, and other unknown words stay unknown.
+        These have ids from `extended_vocab_start` on, in order of occurrence. If `oov_words` of
+        another text are given, only those have ids; other unknown words stay unknown.
         """
         unknown = self._raw.token_to_id(UNK)
         out = []

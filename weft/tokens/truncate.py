@@ -64,7 +64,7 @@ def shorten_text(text: str, most: int, policy: Policy, where: str = "") -> tuple
 
 
 def load_length_limits(data: Mapping[str, Any]) -> tuple[int, Policy]:
-    """How many characters of a text a saved model reads, and which; older models do not say."""
+    """Return a saved model's limit of characters per text and its truncation policy."""
     characters, policy = (
         data.get("max_characters", DEFAULT_MAX_CHARACTERS),
         data.get("truncate", "head"),
@@ -103,7 +103,7 @@ def split_pair_windows(
     where: str = "",
     overlap: float = DEFAULT_OVERLAP,
 ) -> list[tuple[list[slice], list[slice]]]:
-    """What to read of two texts of so many tokens, together at most `limit`.
+    """Return the windows of a text pair with these token counts, together at most `limit`.
 
     The longer one is shortened first, until both are equally long, as `transformers` does it. With
     "windows" the first is read whole, or its first half of the limit, with every window of the

@@ -104,7 +104,7 @@ class Lattice:
         )
 
     def expected(self, share: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """How often each piece is used, over all ways to cut each word by their probability."""
+        """Return the expected count of each piece over all segmentations of each word."""
         p = share[self.piece]  # (edges,)
         forward = self._sweep(self.source, self.target, p, self.first)
         backward = self._sweep(self.target, self.source, p, self.last, back=True)
@@ -158,7 +158,7 @@ class Lattice:
 
 
 def _training_words(counts: Counter[str], letters: Sequence[str]) -> dict[str, int]:
-    """What to learn from: frequent words, cut at unknown letters and at `LONGEST`."""
+    """Return frequent words with counts, split at unknown letters and at `MAX_WORD_CHARACTERS`."""
     known = re.compile(f"[{re.escape(''.join(letters))}]{{1,{MAX_WORD_CHARACTERS}}}")
     frequent = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_WORD_TYPES]
     words: dict[str, int] = dict.fromkeys(sorted(letters), 1)

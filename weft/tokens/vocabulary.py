@@ -40,7 +40,7 @@ class Vocabulary:
         return cls(rank_entries(counts, minimum=minimum, size=size, special=special))
 
     def ids(self, row: Iterable[str]) -> list[int]:
-        """The id of each string; UNK for a stranger, or a UserError where there is no UNK."""
+        """Return the id of each string: UNK if unknown, or a UserError if there is no UNK."""
         unknown = self._ids.get(UNK)
         if unknown is not None:
             return [self._ids.get(entry, unknown) for entry in row]

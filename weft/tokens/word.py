@@ -125,7 +125,7 @@ def clean_texts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def check_size(kind: str, size: int, minimum: int, least: int = 3) -> None:
-    """Refuse sizes that leave no room for a vocabulary."""
+    """Raise a UserError for sizes too small for a vocabulary."""
     if minimum < 1:
         raise UserError(f"tokenizer '{kind}': 'minimum' should be 1 or more, got {minimum}.")
     if size and size < least:

@@ -1,10 +1,10 @@
-"""What a word is, as one regular expression of the `tokenizers` library.
+"""The definition of a word as one regular expression of the `tokenizers` library.
 
 Letters, marks and digits run together, in every script that puts spaces between words and in
 those that do not (Thai, Lao, Khmer: a run is one token). Inside a run stay
 - apostrophes between letters: "don't" and "l'homme" are one token each, in every language;
 - points and commas between digits: "3.14", "1,000";
-- hyphens between letters or digits, where asked: "well-made", else three tokens.
+- hyphens between letters or digits, if `hyphens` is set: "well-made", else three tokens.
 Chinese and Japanese characters are one token each. An emoji is one token with its skin tone and
 joined parts, a flag likewise. Any other character that is not whitespace is a token by itself.
 URLs, e-mail addresses and hashtags are not special.

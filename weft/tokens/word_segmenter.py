@@ -1,4 +1,4 @@
-"""How a training file cuts text into words, learned by counting, for plain text to be cut alike.
+"""A word segmenter learned from a training file, so that plain text is split the same way.
 
 A piece is what stands between spaces; it is cut by itself, so each is worked out only once. At each
 place inside a piece what stands around it is looked up among rules: those letters, their kinds,
@@ -42,7 +42,7 @@ class WordSegmenter:
 
     @classmethod
     def train(cls, examples: Iterable[Example]) -> "WordSegmenter | None":
-        """What examples with words and places teach; None where that is nothing new."""
+        """Train on examples with words and offsets; None if the regular expression suffices."""
         lessons = SegmenterTrainer()
         for _ in lessons.observe(examples):
             pass
@@ -90,7 +90,7 @@ class WordSegmenter:
 
     @classmethod
     def from_json(cls, text: str, where: str = "cuts") -> "WordSegmenter":
-        """What `to_json` described."""
+        """Restore what `to_json` wrote."""
         try:
             found = jsonio.parse(text, where)
             rules = {str(name): float(sure) for name, sure in found["cut"].items()}
@@ -106,7 +106,7 @@ class WordSegmenter:
 
     @classmethod
     def load(cls, path: Path) -> "WordSegmenter | None":
-        """What `keep` wrote, or None: where no cuts were learned there is no file."""
+        """Load what `save` wrote, or None if there is no file."""
         try:
             return cls.from_json(path.read_text("utf-8"), str(path))
         except FileNotFoundError:
@@ -124,7 +124,7 @@ def save(cuts: WordSegmenter | None, path: Path) -> None:
 
 
 class SegmenterTrainer:
-    """How often each piece of some examples is cut in each way.
+    """Counts of how each whitespace chunk is split in the training examples.
 
     Words that share a place, as those of a multi-word token do, are cut apart where they spell it
     out: "don't" as "do" and "n't". Where they do not, as French "du" for "de" and "le", it stays
@@ -203,7 +203,7 @@ def _rules_around(seen: ChunkView, places: Iterable[int]) -> Iterator[tuple[int,
 
 
 class DecisionList:
-    """How sure each rule is, above zero that there is a cut, below that there is none."""
+    """The confidence of each rule: positive for a word boundary, negative for none."""
 
     def __init__(self, sure: Mapping[str, float]):
         self.confidence = sure
@@ -237,7 +237,7 @@ class DecisionList:
             self._pairs[f"{name} {body[:-3]}"].add(body[-2:])
 
     def cut(self, piece: str) -> Boundaries:
-        """Where a piece is cut; where no rule decides, as the regular expression has it."""
+        """Return the word boundaries of a chunk: by rule, else by the regular expression."""
         if not self._within and piece.isascii() and piece.isalpha() and self._whole(piece):
             return ()
         plain, seen = _regex_boundaries(piece), _view(piece)
@@ -249,7 +249,7 @@ class DecisionList:
         return tuple(found)
 
     def _whole(self, word: str) -> bool:
-        """Whether no rule could cut a word of simple letters; `_possible` in short."""
+        """Return True if no rule could split an ASCII word; a fast form of `_possible`."""
         small = word.lower()
         if small.startswith(self._heads) or small.endswith(self._tails):
             return False
@@ -327,7 +327,7 @@ def _view(piece: str) -> ChunkView:
 
 
 def _regex_boundaries(piece: str) -> Boundaries:
-    """Where the regular expression cuts a piece."""
+    """Return the word boundaries that the regular expression finds in a chunk."""
     if piece.isascii() and piece.isalnum():
         return ()
     return tuple([start for start, _ in word_spans(piece)[1:]])

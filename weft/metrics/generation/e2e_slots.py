@@ -1,4 +1,4 @@
-"""How texts of E2E NLG say the values of a restaurant's slots.
+"""Rules for the slot values of restaurants in E2E NLG texts.
 
 The phrases were tried on training texts and on references of the test part, never on a model's
 answers; they are matched in lower case without accents. `name` and `near` are open slots:

@@ -26,7 +26,7 @@ _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
 
 
 def tokenise_mteval(text: str, lowercase: bool = True) -> list[str]:
-    """Words as NIST's mteval-v13a splits them; it ignores case unless told otherwise."""
+    """Words as NIST's mteval-v13a splits them; case is ignored by default."""
     text = text.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for entity, sign in _ENTITIES:
         text = text.replace(entity, sign)
@@ -38,7 +38,7 @@ def tokenise_mteval(text: str, lowercase: bool = True) -> list[str]:
 
 
 def count_ngrams(tokens: Tokens, n: int) -> Counter[NGram]:
-    """How often each n-gram occurs."""
+    """Count n-grams."""
     return Counter(zip(*(tokens[i:] for i in range(n)), strict=False))
 
 

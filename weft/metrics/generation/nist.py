@@ -47,11 +47,12 @@ class MtevalBleu(SentenceMetric):
 
 
 class Nist(SentenceMetric):
-    """NIST (Doddington 2002): n-grams up to five that match, weighted by what they tell.
+    """NIST (Doddington 2002): n-grams up to five that match, weighted by their information.
 
-    What an n-gram tells is log2 of how often its first n - 1 words occur in all references over how
-    often it does, so a sentence's numbers are known only when everything was added; resampling
-    sentences keeps these weights. The length penalty compares with the mean reference length.
+    The information of an n-gram is log2 of the count of its first n - 1 words in all references
+    over its own count, so a sentence's numbers are known only when everything was added;
+    resampling sentences keeps these weights. The length penalty compares with the mean reference
+    length.
     """
 
     def __init__(self, lowercase: bool = True, order: int = 5) -> None:

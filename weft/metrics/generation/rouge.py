@@ -89,7 +89,7 @@ def longest_common_subsequence(first: Tokens, second: Tokens) -> list[int]:
 
 
 def _score_kinds(said: Sequence[list[str]], true: Sequence[list[str]]) -> list[Score]:
-    """Of each kind, for the lines of a text and of one reference."""
+    """Return the scores of each kind for the lines of a text and of one reference."""
     own, other = ([word for line in lines for word in line] for lines in (said, true))
     found = []
     for n in (1, 2):

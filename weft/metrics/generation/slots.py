@@ -1,4 +1,4 @@
-"""Which slots of a record a text leaves out, makes up or gets wrong, by rules on strings."""
+"""Slots of a record that a text omits, invents or gets wrong, found by string rules."""
 
 import re
 import unicodedata
@@ -16,7 +16,7 @@ from weft.text.formats.records import parse_record as parse_record
 
 @dataclass(frozen=True)
 class SlotRules:
-    """How a text says the values of slots, as data.
+    """Rules that find slot values in a text, as data.
 
     `phrases`: of a slot with few values, the regular expressions that say each one, as whole words
     and in any case; what one phrase has taken is not there for the phrases and values after it.

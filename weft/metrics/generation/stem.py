@@ -48,7 +48,7 @@ def stem(word: str) -> str:
 
 
 def _consonant(word: str, i: int) -> bool:
-    """Whether letter i is a consonant; y is one at the start and after a vowel."""
+    """Return True if letter i is a consonant; y is one at the start and after a vowel."""
     if word[i] in "aeiou":
         return False
     return word[i] != "y" or i == 0 or not _consonant(word, i - 1)

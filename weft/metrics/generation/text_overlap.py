@@ -1,4 +1,4 @@
-"""How near generated text is to its references: BLEU and chrF by sacrebleu, exact match, tokens.
+"""Metrics of generated text: BLEU and chrF by sacrebleu, exact match, token accuracy.
 
 R resamples   N orders
 """
@@ -48,7 +48,7 @@ class Bleu(SentenceMetric):
 
     @property
     def signature(self) -> str:
-        """What sacrebleu prints so that others can repeat the figure."""
+        """The signature that sacrebleu prints, for reproducing the score."""
         return "BLEU|" + _signature(self.metric, self.numbers)
 
     def statistics(self) -> Mapping[str, Statistic]:
@@ -80,7 +80,7 @@ class Chrf(SentenceMetric):
 
     @property
     def signature(self) -> str:
-        """What sacrebleu prints so that others can repeat the figure."""
+        """The signature that sacrebleu prints, for reproducing the score."""
         return f"chrF{self.BETA}{'+' * self.words}|" + _signature(self.metric, self.numbers)
 
     def statistics(self) -> Mapping[str, Statistic]:

@@ -87,7 +87,7 @@ def _find_kept_words(tree: BracketedTree) -> np.ndarray:
 
 
 def _count_brackets(tree: BracketedTree, kept: np.ndarray) -> Counter[Span]:
-    """What is counted of a tree, with positions among the words that are kept."""
+    """Count the brackets of a tree, with positions among the kept words."""
     place = np.concatenate([[0], np.cumsum(kept)]).tolist()
     found: Counter[Span] = Counter()
     for name, start, end in tree.spans:

@@ -18,7 +18,7 @@ Span = tuple[str, int, int]  # label, first word, the word after the last
 class SpanF1:
     """Spans, right when label and both borders are: conlleval's counts, pooled over all types.
 
-    Token accuracy is among the figures once `add` was told how many words had the right tag. The
+    Token accuracy is included once `add` was given the number of correctly tagged words. The
     intervals are over sentences.
     """
 

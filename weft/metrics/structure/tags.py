@@ -26,7 +26,7 @@ class TagAccuracy:
     """A tag for every word in each column: how many words and how many whole sentences are right.
 
     The figures are `NAME` (words) and `NAME_sentences` for each column, `NAME_unknown` (words that
-    training never saw) once `add` was told which those are, and, with several columns, `all` and
+    training never saw) once `add` was given those, and, with several columns, `all` and
     `all_sentences` for words right in every one. The intervals are over sentences.
     """
 

@@ -95,6 +95,6 @@ class NodeAccuracy:
 
 
 def _keep_last(marked: np.ndarray) -> np.ndarray:
-    """Of the marked steps of each row only the last."""
+    """Keep only the last marked step of each row."""
     after = np.cumsum(marked[:, ::-1], axis=1)[:, ::-1]
     return marked & (after == 1)
