@@ -74,7 +74,7 @@ FILES = {
         "a.csv",
         b"what they wrote,verdict\n" + b"some words,\n" * 23,
         ["--text", "what they wrote", "--label", "verdict", "--on-bad-row", "skip"],
-        ["a.csv: no row is left to learn from; every one was skipped", "--label"],
+        ["a.csv: no rows left to train on; all were skipped", "--label"],
     ),
     "unknown format": (
         "a.csv",

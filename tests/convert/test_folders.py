@@ -114,7 +114,7 @@ def test_missing_extra_and_misshapen_tensors_are_named(folder, tmp_path):
     says(told, f"{name} has the shape (12, 11)", "ask for (12, 12)")
     change(folder, lambda _: {**whole, "embeddings.position_ids": torch.arange(23)[None]})
     done = ok("convert", folder, "-o", tmp_path / "model")
-    says(done.err, "note: left out, since nothing asks for it: embeddings.position_ids")
+    says(done.err, "note: left out because no task uses it: embeddings.position_ids")
     assert not (tmp_path / "no").exists()
 
 
@@ -241,7 +241,7 @@ def test_names_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
     ok("convert", "org/small-bert@v1.2", "-o", tmp_path / "model")
     told = fails("convert", tmp_path / "model", "-o", tmp_path / "again")
-    says(told, "a model of Weft already", "--pretrained")
+    says(told, "already a Weft model", "--pretrained")
     assert asked == [("org/small-bert", "v1.2")]
     assert locate.locate("plain") == tmp_path / "cache"
     assert locate.locate("cache").name == "cache"  # a folder is preferred

@@ -1,4 +1,4 @@
-"""From a configuration to a trained, measured and saved model."""
+"""One run: from a configuration to a trained, evaluated and saved model."""
 
 from weft.run.data import Data
 from weft.run.split import Splits

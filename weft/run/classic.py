@@ -1,6 +1,6 @@
-"""The classic half of a run: texts in memory, one fit, and what is heard of it on the way.
+"""Runs of classical models: texts in memory, one fit, and progress on the way.
 
-Language models alone see their texts as they are read, and keep no more than ids.
+Language models stream their texts instead, and keep only ids.
 """
 
 import time
@@ -28,17 +28,17 @@ from weft.text.example import Example, Tally
 from weft.train.logger import RunLogger, truncate_metrics
 from weft.train.settings import Settings
 
-TOKENISE_CHUNK_TEXTS = 10_000  # texts tokenised together
-MAX_SILENT_SECONDS = 30  # seconds without a word, at most, where there is no bar to look at
+TOKENISE_CHUNK_TEXTS = 10_000
+MAX_SILENT_SECONDS = 30  # without a log line, if there is no bar
 # Texts and their targets; of a task about words, Examples and a table each.
 LabelledTexts = tuple[list[str | Example], Any]
 
 
 def fill_sections(config: Config) -> dict[str, Any]:
-    """The model's sections with every default written in.
+    """Return the model's sections with all defaults filled in.
 
-    A language model has a tokenizer beside it, which its task learns as for neural ones, and says
-    how it writes.
+    A language model also has a tokenizer, trained by its task as for neural models, and search
+    settings.
     """
     out: dict[str, Any] = {"classic": registry.fill("classic", config["classic"])}
     if config["task"].get("kind") != "language":
@@ -54,7 +54,7 @@ def fill_sections(config: Config) -> dict[str, Any]:
 
 @dataclass
 class ClassicRun:
-    """One training of a classic part with everything it needs."""
+    """The training of a classical model, with everything it needs."""
 
     section: dict[str, Any]
     data: Data
@@ -65,11 +65,11 @@ class ClassicRun:
     logger: RunLogger
     tally: Tally
     on_evaluate: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
-    stop_reason: str = ""  # in words, when the clock ended the training
-    completed: float = 1.0  # fraction of the configured epochs that was done when it did
+    stop_reason: str = ""  # set if the time limit ended training
+    completed: float = 1.0  # fraction of the configured epochs
 
     def fit(self) -> ClassicEngine:
-        """Train to the end and give back the engine."""
+        """Train to the end and return the engine."""
         self.started = self.last_logged = time.perf_counter()
         self.part = registry.build("classic", self.section)
         self._check_task()
@@ -102,24 +102,24 @@ class ClassicRun:
 
     @property
     def is_language_model(self) -> bool:
-        """Whether the task is to foretell texts."""
+        """True if the task is language modelling."""
         return isinstance(self.task, LanguageModelling)
 
     @property
     def is_structured(self) -> bool:
-        """Whether the task is about the words of a text, and not about the whole."""
+        """True if the task labels the words of a text."""
         return hasattr(self.task, "gold")
 
     @property
     def pairs(self) -> bool:
-        """Whether the task is about two texts."""
+        """True if the task has two input texts."""
         return getattr(self.task, "pairs", False)
 
     def _check_task(self) -> None:
         kind = self.section["kind"]
         if self.is_language_model != (getattr(self.part, "task", "") == "language"):
             raise UserError(
-                f"classic '{kind}' does not foretell texts, which the task 'language' asks for. "
+                f"classic '{kind}' is not a language model, which the task 'language' needs. "
                 "Use --recipe kneser-ney or ngram."
                 if self.is_language_model
                 else f"classic '{kind}' is a language model. Set task.kind to 'language'."
@@ -142,7 +142,7 @@ class ClassicRun:
 
     @cached_property
     def dev(self) -> LabelledTexts:
-        """The dev part, held for the evaluations."""
+        """The dev split, kept in memory for the evaluations."""
         return (
             self._load_split(self.splits.dev, Tally(), "dev")
             if self.splits.dev
@@ -176,7 +176,7 @@ class ClassicRun:
         return texts, targets if self.is_structured else np.array(targets)
 
     def _tokenise(self, source: Source | None, tally: Tally | None = None) -> Iterator[np.ndarray]:
-        """The ids of every text, read once, as far as somebody asks for them."""
+        """Yield the ids of every text, read lazily."""
         if tally is not None:
             tally.open = True
         examples = source() if source is not None else iter(())
@@ -188,7 +188,7 @@ class ClassicRun:
             tally.open = False
 
     def _on_progress(self, progress: Progress) -> bool:
-        """Show how far it is; after an epoch, measure on dev and look at the clock."""
+        """Show progress; after an epoch, evaluate on dev and check the time limit."""
         self.logger.progress(progress.share, progress.what)
         if not progress.epoch:
             self._log_progress(progress)
@@ -209,7 +209,7 @@ class ClassicRun:
         return progress.share == 1 or not self._is_over_time(progress.epoch)
 
     def _log_progress(self, progress: Progress) -> None:
-        """A line now and then where no bar is shown."""
+        """Log a line now and then if no bar is shown."""
         now = time.perf_counter()
         if self.logger.bar is None and now - self.last_logged > MAX_SILENT_SECONDS:
             self.logger.info(f"{progress.share:.0%}  {progress.what}")

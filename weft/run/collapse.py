@@ -1,4 +1,4 @@
-"""Whether a training has collapsed: it answers all texts alike, or no better than that would be."""
+"""Detect collapsed runs: one answer for all texts, or no better than that."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ import numpy as np
 
 from weft.metrics.value import lower_is_better
 
-MIN_TEXTS = 30  # texts; of fewer nobody can tell what luck has decided
+MIN_TEXTS = 30  # with fewer, luck decides
 
-Pairs = Sequence[tuple[Any, Any]]  # (right, said) of each text
+Pairs = Sequence[tuple[Any, Any]]  # (gold, predicted) of each text
 
 
 def constant_baseline(answers: Pairs, metric: str) -> float | None:
-    """What one answer for every text would reach; None where there is no such thing."""
+    """Return the metric of the best constant answer; None if there is no such baseline."""
     if not answers:
         return 0.0
     if metric == "mse":
@@ -27,7 +27,7 @@ def constant_baseline(answers: Pairs, metric: str) -> float | None:
 def not_above_baseline(
     answers: Pairs, metric: str, higher: bool, value: float | None, split: str
 ) -> str:
-    """A reason where a figure is not above that of one answer for all; else nothing."""
+    """Return a reason if the metric is not better than a constant answer, else ""."""
     least = constant_baseline(answers, metric)
     if value is None or least is None or len(answers) < MIN_TEXTS:
         return ""
@@ -40,7 +40,7 @@ def not_above_baseline(
 
 
 def loss_never_decreased(record: dict[str, Any]) -> str:
-    """A reason where the training loss stayed where it began, by the record of a run."""
+    """Return a reason if the training loss never decreased, by the record of a run, else ""."""
     losses = record.get("losses")
     if not losses or losses[1] < 0.9 * losses[0]:
         return ""
@@ -51,13 +51,13 @@ def loss_never_decreased(record: dict[str, Any]) -> str:
 
 
 def describe_collapses(seeds: Sequence[Any], of: int, what: str) -> str:
-    """Which of so many trainings collapsed, in words."""
+    """Describe which of so many runs collapsed."""
     named = ", ".join(map(str, seeds))
     return f"{len(seeds)} of {of} {what} collapsed (seed{'s' if len(seeds) > 1 else ''} {named})"
 
 
 def label_text(value: Any) -> str:
-    """A label as a text; a set of labels whatever its order."""
+    """Return a label as text; a set of labels in sorted order."""
     if isinstance(value, list):
         return ", ".join(sorted(map(str, value))) or "nothing"
     return str(value)

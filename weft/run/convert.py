@@ -1,4 +1,4 @@
-"""Other people's checkpoints as model folders, and model folders as checkpoints."""
+"""Convert Hugging Face checkpoints to model folders, and model folders to checkpoints."""
 
 import copy
 import json
@@ -39,16 +39,16 @@ SCHEMES = {"I": "IO", "BI": "IOB2", "BILU": "BILOU", "BEIS": "BIOES"}
 
 
 def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str = "") -> list[str]:
-    """Write the checkpoint of a folder or hub name as a model folder; what one should know.
+    """Convert the checkpoint of a folder or hub name to a model folder; return notes.
 
-    Its head comes along where it answers something; with the task `masked`, the one that fills in
-    hidden words does, too; with `pair-classify` or `pair-score`, it answers about two texts.
+    Its head is kept if a task here uses it; with the task `masked`, the masked-LM head is kept,
+    too; with `pair-classify` or `pair-score`, the model classifies pairs of texts.
     """
     if task not in ("", *TASKS):
         raise unknown_name("task", task, TASKS, "--task")
     folder = locate(name)
     if any((one / "model.json").is_file() for one in (folder, folder / "model")):
-        raise UserError(f"{name}: a model of Weft already; use it, or give it to --pretrained.")
+        raise UserError(f"{name}: already a Weft model; use it, or pass it to --pretrained.")
     checkpoint = Checkpoint(folder, task)
     place = Path(output)
     _prepare_folder(place, overwrite, "model.json")
@@ -82,7 +82,7 @@ def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor
     load_weights(model, *given)
     notes = checkpoint.notes
     if weights.left:
-        notes.append(f"left out, since nothing asks for it: {join_names(weights.left)}")
+        notes.append(f"left out because no task uses it: {join_names(weights.left)}")
     limits = full["data"]["max_tokens"], full["data"]["truncate"]
     runtime = select_runtime(device)
     model.to(runtime.device)
@@ -108,7 +108,7 @@ def export(
     """Write a model folder as a checkpoint that `transformers` loads."""
     predictor = load(model, device="cpu", trust=trust)
     if not isinstance(predictor.engine, NeuralEngine):
-        raise UserError(f"{model}: a model without a network; there is no checkpoint of it.")
+        raise UserError(f"{model}: a classical model; it cannot be exported as a checkpoint.")
     network = copy.deepcopy(predictor.engine.model)
     merge_lora(network)
     made = export_checkpoint(
@@ -124,7 +124,7 @@ def export(
 
 
 def _task_and_labels(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The sections [task] and the answers of a checkpoint, as a model folder keeps them."""
+    """Return the [task] section and the label space of a checkpoint, as saved in a model folder."""
     task = checkpoint.task
     if task in ("regress", "pair-score"):
         return {"kind": task}, {"mean": 0.0, "deviation": 1.0}
@@ -164,7 +164,7 @@ def _task_and_labels(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, 
 
 
 def _golden_inputs(predictor: Predictor) -> list[Any]:
-    """A few texts as this model reads them, whose answers are kept with it."""
+    """Return a few inputs whose answers are saved with the model."""
     if predictor.pairs:
         return [("Where was it steep?", text) for text in GOLDEN_TEXTS]
     if predictor.config["task"]["kind"] == "masked":
@@ -173,7 +173,7 @@ def _golden_inputs(predictor: Predictor) -> list[Any]:
 
 
 def _tag_scheme(labels: tuple[str, ...]) -> str:
-    """The scheme in which tags mark spans; nothing where they mark none."""
+    """Return the span scheme of the tags, or ""."""
     inside = [label for label in labels if label != OUTSIDE]
     if OUTSIDE not in labels or not all(label[1:2] == "-" for label in inside):
         return ""
@@ -181,14 +181,14 @@ def _tag_scheme(labels: tuple[str, ...]) -> str:
 
 
 def _lm_vocabulary(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What a language model's answers are written with."""
+    """Return the vocabulary entries of a language model's label space, else {}."""
     if checkpoint.head.task != "language":
         return {}
     return {"tokenizer": json.loads(checkpoint.tokenizer.to_json()), "lines": True}
 
 
 def _prepare_folder(folder: Path, overwrite: bool, ours: str) -> None:
-    """Make an empty folder, or say why an existing one is not touched."""
+    """Create an empty folder; raise UserError if an existing one must not be touched."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder to -o.")
     present = sorted(p.name for p in folder.iterdir()) if folder.exists() else []

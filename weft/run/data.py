@@ -1,4 +1,4 @@
-"""The [data] section, and the examples it leads to."""
+"""The [data] section, and reading the examples it names."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from weft.text.read import Columns, read, resolve_columns
 from weft.text.reading_plan import adapt_columns, plan_reading
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 
-Source = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
+Source = Callable[[], Iterator[Example]]  # examples that can be read more than once
 # With labels; texts whatever their labels, blank ones left out; lines with their breaks; or
 # documents with a sentence a line.
 ReadMode = Literal["labelled", "texts", "running", "documents"]
@@ -30,7 +30,7 @@ ReadMode = Literal["labelled", "texts", "running", "documents"]
 
 @dataclass(frozen=True)
 class Data:
-    """Files, their columns, and what to do with what does not fit."""
+    """Files, their columns, and the handling of bad rows and long texts."""
 
     train: str = ""  # a file, or SOURCE,TARGET: files that belong together line by line
     dev: str = ""  # empty: a share of train, chosen by the texts themselves
@@ -63,7 +63,7 @@ class Data:
 
 
 def validate(data: Data) -> Data:
-    """The same settings, or a UserError for a value that makes no sense."""
+    """Return the settings; raise UserError for a value out of range."""
     if data.max_tokens < 0:
         raise UserError(f"data.max_tokens should be 0 (no limit) or more, got {data.max_tokens}.")
     if data.max_characters < 0:
@@ -81,9 +81,9 @@ def validate(data: Data) -> Data:
 
 
 def like_train(data: Data, path: str) -> Data:
-    """The settings for reading a sister of the training file: its columns, where they fit.
+    """Return the settings for another file: the training file's columns, if they fit.
 
-    Each file guessed by itself, a short one could be read with text and label exchanged.
+    Guessed on its own, a short file could be read with text and label exchanged.
     """
     if len(resolve_files(path, data.target)) > 1:
         return data
@@ -110,9 +110,9 @@ def _with_columns(data: Data, columns: Columns) -> Data:
 
 
 def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str, ...]]:
-    """Decide once which columns all files are read by; the settings with them, and lines to show.
+    """Choose the columns of all files; return the settings with them, and lines to show.
 
-    What is decided is saved with the model, so that other files are read in the same way.
+    The choice is saved with the model, so that other files are read in the same way.
     """
     manner = read_mode(task)
     pairs = getattr(registry.find("task", task["kind"]), "pairs", False)
@@ -130,7 +130,7 @@ def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str
 
 
 def _describe_parallel(files: Sequence[str], second: SecondFile) -> tuple[str, ...]:
-    """Say what each of several files holds."""
+    """Describe what each of several parallel files holds."""
     roles = {"label": ("text", "label"), "tags": ("words", "tags"), "other": ("text", "other")}
     more = "label" if second == "other" else "more right answers"
     named = (*roles[second], *(more for _ in files[2:]))
@@ -152,7 +152,7 @@ def example_source(
     phrases: bool = False,
     mode: ReadMode = "labelled",
 ) -> Source:
-    """The examples of one file, with the columns and policies of a [data] section."""
+    """Return the examples of one file, read by the settings of a [data] section."""
     columns = _selected_columns(data)
     if mode in ("running", "texts") and os.path.isdir(path):
         return lambda: _read_folder(data, path, tally, mode)
@@ -192,7 +192,7 @@ def example_source(
 
 
 def _read_folder(data: Data, path: str, tally: Tally | None, mode: ReadMode) -> Iterator[Example]:
-    """The texts of all files in a folder, one file after the other."""
+    """Yield the texts of all files in a folder, file by file."""
     some = False
     for name in list_files(path):
         if os.path.getsize(name):
@@ -205,7 +205,7 @@ def _read_folder(data: Data, path: str, tally: Tally | None, mode: ReadMode) -> 
 
 
 def _skip_blank(examples: Iterator[Example], path: str, tally: Tally | None) -> Iterator[Example]:
-    """Those that are not blank: in a file of plain text, blank lines stand between paragraphs."""
+    """Yield the examples that are not blank; in plain text, blank lines separate paragraphs."""
     some = False
     for example in examples:
         if example.text.strip():
@@ -218,14 +218,14 @@ def _skip_blank(examples: Iterator[Example], path: str, tally: Tally | None) -> 
 
 
 def read_mode(task: Mapping[str, Any]) -> ReadMode:
-    """How the files of a [task] section are read."""
+    """Return how the files of a [task] section are read."""
     if not hasattr(registry.find("task", task["kind"]), "read_mode"):
         return "labelled"
     return registry.build("task", task, tokenizer={}).read_mode
 
 
 def has_classes(task: Mapping[str, Any]) -> bool:
-    """Whether the labels of a [task] section are classes, each of which must be learned."""
+    """Return True if the labels of a [task] section are classes, which all need training rows."""
     kind = registry.find("task", task["kind"])
     return isinstance(kind, type) and issubclass(kind, Classify)
 
@@ -233,7 +233,7 @@ def has_classes(task: Mapping[str, Any]) -> bool:
 def labelled_only(
     examples: Source, data: Data, tally: Tally, mode: ReadMode = "labelled"
 ) -> Iterator[Example]:
-    """Examples fit to train or measure on: where labels are asked for, none is a problem."""
+    """Yield examples to train or evaluate on; a missing label is an error or skipped."""
     for example in examples():
         if mode == "labelled" and example.label is None and example.tree is None:
             if data.on_bad_row == "error":
@@ -247,18 +247,18 @@ def labelled_only(
 
 
 def require_rows(rows: Iterator[Example], data: Data) -> Iterator[Example]:
-    """The same rows, or a UserError where all were left out."""
+    """Return the rows; raise UserError if all were skipped."""
     first = next(rows, None)
     if first is None:
         raise UserError(
-            f"{data.train}: no row is left to learn from; every one was skipped. `weft check` says "
+            f"{data.train}: no rows left to train on; all were skipped. `weft check` tells "
             "why; or pass --label with the column that holds the answers."
         )
     return chain([first], rows)
 
 
 def unused_second_text(examples: Source, task: Any) -> str:
-    """What to say where a file has two texts and the task reads only the first."""
+    """Return a note if rows have a second text that the task does not read, else ""."""
     first = next(examples(), None)
     if first is None or first.other is None or getattr(task, "pairs", False):
         return ""
@@ -269,7 +269,7 @@ def unused_second_text(examples: Source, task: Any) -> str:
 
 
 def near_duplicate_labels(space: Any) -> str:
-    """What to say of labels that differ only in case or spaces, and are learned as two."""
+    """Return a note if labels differ only in case, spaces or Unicode form, else ""."""
     groups: dict[str, list[str]] = {}
     for label in getattr(space, "entries", ()):
         groups.setdefault(fold_label(str(label)), []).append(f"'{label}'")

@@ -1,4 +1,4 @@
-"""The run folder: what an earlier run left there, and what a run that fails has kept."""
+"""The run folder: checks before a run, and recovery hints after a failure."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ DISK_FULL_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
-}  # no room on the disk, or none that is ours
+}  # disk or quota full
 RUN_FILES = {
     "config.toml",
     "metrics.jsonl",
@@ -30,7 +30,7 @@ RUN_FILES = {
 
 
 def check_writable(folder: Path, resume: bool, overwrite: bool) -> None:
-    """Raise a UserError where a folder holds something that a training would destroy."""
+    """Raise UserError if training would destroy something in the folder."""
     present = _contents(folder)
     if not present or resume:
         return
@@ -44,7 +44,7 @@ def check_writable(folder: Path, resume: bool, overwrite: bool) -> None:
 
 
 def clear_folder(folder: Path, resume: bool) -> None:
-    """Remove the run that is replaced, if any, and what a killed process left."""
+    """Remove the run that is replaced, if any, and leftovers of killed processes."""
     try:
         remove_leftovers(folder)
         for name in _contents(folder) & RUN_FILES if not resume else ():
@@ -59,7 +59,7 @@ def _contents(folder: Path) -> set[str]:
 
 
 def _is_failed_run(folder: Path, present: set[str]) -> bool:
-    """Whether a folder is what a run left that ended before it had learned anything."""
+    """Return True if the folder was left by a run that ended before it trained."""
     kept = {name for name in present if not name.endswith(".part")}
     learned = any((folder / "checkpoints").glob("*.safetensors"))
     ours = "config.toml" in kept and kept <= RUN_FILES - {"model"}
@@ -67,18 +67,18 @@ def _is_failed_run(folder: Path, present: set[str]) -> bool:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The state that a resumed training would go on from."""
+    """Return the checkpoint that a resumed run would start from."""
     path = folder / "checkpoints" / "last.safetensors"
     return path if path.is_file() else None
 
 
 def resume_command(folder: Path) -> str:
-    """The command that goes on with a run."""
+    """Return the command that resumes a run."""
     return f"weft train -o {shlex.quote(str(folder))} --resume"
 
 
 def resume_hint(folder: Path, device: str = "auto") -> str:
-    """What a training that was stopped has kept, and the command that goes on with it."""
+    """Return what a stopped run has saved, and the command that resumes it."""
     kept = last_checkpoint(folder)
     if kept is None:
         return f"no checkpoint was written yet: train again{_overwrite_hint(folder)}"
@@ -88,7 +88,7 @@ def resume_hint(folder: Path, device: str = "auto") -> str:
 
 @contextlib.contextmanager
 def explain_failures(folder: Path, doing: str, advice: str) -> Iterator[None]:
-    """Turn a full disk and exhausted memory into one line that says what is safe and what helps."""
+    """Turn a full disk or exhausted memory into one line: what is saved, and what helps."""
     try:
         yield
     except WriteError as error:
@@ -105,20 +105,20 @@ def explain_failures(folder: Path, doing: str, advice: str) -> Iterator[None]:
 
 
 def _recovery_hint(folder: Path, first: str) -> str:
-    """What a failed run has kept, and how to go on."""
+    """Return what a failed run has saved, and how to continue."""
     if last_checkpoint(folder):
         return f"The last checkpoint is intact: {first}, then `{resume_command(folder)}`."
     return f"There is no checkpoint yet: {first}, then train again{_overwrite_hint(folder)}."
 
 
 def _overwrite_hint(folder: Path) -> str:
-    """The option that training in a folder again needs, if any."""
+    """Return the option needed to train in the folder again, or ""."""
     free = not folder.is_dir() or _is_failed_run(folder, _contents(folder))
     return "" if free else " with --overwrite"
 
 
 def disk_space_warning(folder: Path, weights: int, state: int) -> str:
-    """Return a warning where the disk has no room for what a training writes, in bytes.
+    """Return a warning if the disk has too little space for a run, else ""; sizes in bytes.
 
     At its largest a run holds the last checkpoint twice (the old one stays until the new one is
     whole), the best weights, and the model.

@@ -1,4 +1,4 @@
-"""The parts of a run that are a language model's own: a stream to learn from, texts to judge."""
+"""Data of a language-model run: a token stream to train on, texts to evaluate."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -20,12 +20,12 @@ from weft.train.settings import Settings
 if TYPE_CHECKING:
     from weft.run.neural import NeuralRun
 
-TOKENISE_CHUNK_TEXTS = 10_000  # texts tokenised together
-MIN_EPOCH_UPDATES = 10  # updates of an epoch, below which hardly anything is learned in it
+TOKENISE_CHUNK_TEXTS = 10_000
+MIN_EPOCH_UPDATES = 10  # with fewer, an epoch teaches hardly anything
 
 
 def build_stream(run: "NeuralRun", model: Model) -> TokenStream:
-    """The training texts, one after the other."""
+    """Return the training texts as one token stream."""
     head: Any = model.head
     forms = None
     if head.pieces is not None:
@@ -59,7 +59,7 @@ def _check_lines(run: "NeuralRun") -> None:
 
 
 def few_updates_note(tokens: int, window: int, settings: Settings) -> str:
-    """What to say of an epoch that has hardly any updates; nothing of one that has enough."""
+    """Return a note if an epoch has hardly any updates, else ""."""
     rows, each = windows_per_batch(tokens, window, settings), window * settings.accumulate
     updates = -(-tokens // (rows * each))
     if updates >= MIN_EPOCH_UPDATES:
@@ -74,7 +74,7 @@ def few_updates_note(tokens: int, window: int, settings: Settings) -> str:
 
 
 def tokenise_dev(run: "NeuralRun", model: Model) -> TokenStore | None:
-    """The dev texts, where there are any, each with its length in words and characters."""
+    """Return the dev texts, if any, each with its length in words and characters."""
     if run.splits.dev is None:
         return None
     make: Any = model.head.pieces
@@ -88,7 +88,7 @@ def tokenise_dev(run: "NeuralRun", model: Model) -> TokenStore | None:
 def _tokenise(
     run: "NeuralRun", source: Source, name: str, written: bool
 ) -> Iterator[tuple[Example, np.ndarray, list[str]]]:
-    """Each text with its ids, and if `written` its tokens; those of unknown ones are counted."""
+    """Yield each text with its ids and, if `written`, its tokens; count texts of unknown words."""
     space: Any = run.space
     run.tally.open = True
     rows = run.logger.reading(source(), f"tokenising {name}")
@@ -104,7 +104,7 @@ def _tokenise(
 
 
 def make_batches(found: TokenStream, model: Model, settings: Settings) -> LMLoader:
-    """The batches of a stream: in order for a model that carries its state, otherwise shuffled."""
+    """Return the batches of a stream: in order for a recurrent model, otherwise shuffled."""
     head: Any = model.head
     rows = windows_per_batch(len(found), head.window, settings)
     return LMLoader(
@@ -114,12 +114,12 @@ def make_batches(found: TokenStream, model: Model, settings: Settings) -> LMLoad
 
 
 def windows_per_batch(tokens: int, window: int, settings: Settings) -> int:
-    """How many windows a batch holds."""
+    """Return the number of windows in a batch."""
     return max(1, min(settings.batch_size, settings.max_tokens // window, tokens))
 
 
 def evaluate(model: Model, store: TokenStore, task: Any, space: Any, runtime: Runtime) -> Any:
-    """The measure of texts that follow each other, in both directions where the model has them."""
+    """Return the metrics of running text, in both directions for a bidirectional model."""
     measure = _evaluate_direction(model, store, task, space, runtime)
     if model.head.has_backward_lm:
         measure.backward = _evaluate_direction(model, store, task, space, runtime, backward=True)

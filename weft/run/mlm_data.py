@@ -1,4 +1,4 @@
-"""The parts of a run that are a pre-training's own: documents to hide words of, and to judge."""
+"""Data of a masked-LM run: documents to mask, train on and evaluate."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_parts(full: dict[str, Any]) -> None:
-    """What learns raw text has a head for that, and a pool that learns what follows, or none."""
+    """Raise UserError unless head and pool fit masked LM and next-sentence prediction."""
     head, pool, follows = full["head"]["kind"], full["pool"]["kind"], full["task"]["next_sentence"]
     if head != "masked":
         raise UserError(f"The task 'masked' needs the head 'masked', not '{head}'.")
@@ -34,7 +34,7 @@ def check_parts(full: dict[str, Any]) -> None:
 
 
 def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Documents | None:
-    """The documents of a split, tokenised."""
+    """Return the tokenised documents of a split."""
     if source is None:
         return None
     space: Any = run.space
@@ -51,7 +51,7 @@ def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Do
 
 
 def training_documents(run: "NeuralRun", model: Model) -> Documents:
-    """The training documents, or a UserError where there are too few."""
+    """Return the training documents; raise UserError if there are too few."""
     task: Any = run.task
     limit = model.limit
     if limit is not None and task.longest > limit:
@@ -77,14 +77,14 @@ def training_documents(run: "NeuralRun", model: Model) -> Documents:
 def make_batches(
     found: Documents, model: Model, task: Any, space: Any, settings: Settings
 ) -> MLMLoader:
-    """The batches of documents in which words are hidden."""
+    """Return the batches of masked documents."""
     masking = task.masking(space, model.frame)
     rows = windows_per_batch(found.size, task.window, settings)
     return MLMLoader(found, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
 
 
 def evaluate(model: Model, found: Documents, task: Any, space: Any, runtime: Runtime) -> Any:
-    """The measure of documents, with the same words hidden every time."""
+    """Return the metrics of documents, with the same tokens masked every time."""
     measure = task.build_metric(space)
     masking = task.masking(space, model.frame, phases=False)
     rows = score_documents(model, found, masking, runtime, EVALUATION_SEED)

@@ -1,4 +1,4 @@
-"""The neural half of a run: tokenizer, stores, model, then the loop with its evaluations."""
+"""Runs of neural models: tokenizer, token stores, model, then the trainer."""
 
 import time
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from weft.train.settings import Settings
 
 
 def fill_sections(config: Config) -> dict[str, Any]:
-    """The model's sections with every default written in."""
+    """Return the model's sections with all defaults filled in."""
     missing = [name for name in model_sections(config.sections) if name not in config]
     if missing:
         raise UserError(
@@ -52,7 +52,7 @@ def fill_sections(config: Config) -> dict[str, Any]:
 
 @dataclass
 class NeuralRun:
-    """One neural training with everything it needs."""
+    """The training of a neural model, with everything it needs."""
 
     parts: dict[str, Any]  # the model's filled sections
     data: Data
@@ -79,7 +79,7 @@ class NeuralRun:
     )  # of each dev row, where texts are measured
 
     def fit(self, resume: bool) -> NeuralEngine:
-        """Train to the end and give back the best model as an engine."""
+        """Train to the end and return the best model as an engine."""
         with use_threads(self.settings.threads):
             seed_everything(self.settings.seed)
             tokenizer, cuts = self.learn_tokenizer(resume)
@@ -119,7 +119,7 @@ class NeuralRun:
             return NeuralEngine(model, index, self.runtime, self.parser)
 
     def learn_tokenizer(self, resume: bool) -> tuple[Tokenizer, WordSegmenter | None]:
-        """What the training file teaches of tokens, and of how plain text is cut into words."""
+        """Return the tokenizer and the word segmenter, trained on the training file or resumed."""
         saved = self.folder / "checkpoints" / "tokenizer.json"
         if resume and saved.is_file():
             return Tokenizer.load(saved), WordSegmenter.load(saved.with_name(SEGMENTER_FILE))
@@ -154,12 +154,12 @@ class NeuralRun:
         return tokenizer, cuts
 
     def _texts_of(self, example: Example) -> tuple[str, ...]:
-        """The text of an example, or both where the task is about two."""
+        """Return the text of an example, or both texts for a pair task."""
         two = getattr(self.task, "pairs", False) and example.other is not None
         return (example.text, example.other or "") if two else (example.text,)
 
     def _vector_embedder(self) -> dict[str, Any] | None:
-        """The embedder of vectors, where that is what the model reads."""
+        """Return the section of the embedder 'vectors', if the model uses it."""
         embedder = self.parts.get("embedder")
         own = isinstance(embedder, dict) and embedder["kind"] == "vectors"
         return embedder if own else None
@@ -184,7 +184,7 @@ class NeuralRun:
         return model
 
     def _load_vectors(self, model: Model, tokenizer: Tokenizer) -> None:
-        """Let embedders that start from given vectors read them."""
+        """Load pre-trained word vectors into the embedders that use them."""
         for embedder in model.embedders:
             initialise: Any = getattr(embedder, "initialise", None)
             if initialise is not None:
@@ -198,7 +198,7 @@ class NeuralRun:
 
 
 def _state_bytes(model: Model, settings: Settings) -> tuple[int, int]:
-    """Bytes of a model's weights, and of what its training keeps beside them."""
+    """Return the bytes of a model's weights and of its optimiser state."""
     weights = sum(t.numel() * t.element_size() for t in model.state_dict().values())
     learned = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     copies = {"sgd": 1, "adagrad": 1}.get(settings.optimiser, 2) + (settings.ema_decay > 0)

@@ -1,4 +1,4 @@
-"""A checkpoint in a configuration: what is `pretrained` becomes the network that a folder holds."""
+"""Resolve `pretrained` parts of a configuration, and load weights from a checkpoint folder."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.vocabulary import EOS
 
 PRETRAINED = "pretrained"
-# What may be said of a network whose sizes the folder knows.
+# Options that may be set although the checkpoint fixes the sizes.
 OVERRIDABLE = (
     "dropout",
     "attention_dropout",
@@ -40,14 +40,14 @@ OVERRIDABLE = (
 )
 DECODER_OPTIONS = ("hidden", "layers", "heads", "feed", "limit", "activation", "dropout")
 DECODER_PREFIX = "head.decoder."
-# From this rate on a network of so many weights forgets what it has learned.
+# From this rate on, a network this large may forget its pre-training.
 HIGH_LEARNING_RATE, LARGE_NETWORK = 3e-4, 5_000_000
-MAX_EXTRA_TENSORS = 5000  # tensors that a model may have beside those of its checkpoint
+MAX_EXTRA_TENSORS = 5000  # of a model, beyond those of its checkpoint
 
 
 @dataclass(frozen=True)
 class PretrainedSource:
-    """What a folder gives a fresh model: settings at once, weights when they are asked for."""
+    """A checkpoint folder as a source for a new model: settings now, weights on request."""
 
     folder: Path
     embedder: dict[str, Any] | None  # sections of a configuration
@@ -58,7 +58,7 @@ class PretrainedSource:
 
 
 def open_checkpoint(name: str) -> PretrainedSource:
-    """What a folder holds: a checkpoint of the hub's layout, or a model of ours."""
+    """Open a folder: a Hugging Face checkpoint, or a Weft model."""
     folder = locate(name)
     ours = any((place / "model.json").is_file() for place in (folder, folder / "model"))
     return _open_weft_folder(model_folder(folder)) if ours else _open_hub_folder(folder)
@@ -116,7 +116,7 @@ def _open_weft_folder(folder: Path) -> PretrainedSource:
 
 
 def _contextual_embedder(config: Mapping[str, Any]) -> tuple[dict[str, Any] | None, int]:
-    """The section of the embedder that knows the context, and which one it is."""
+    """Return the section of the contextual embedder, and its index."""
     sections = config.get("embedder", [])
     for i, one in enumerate(sections if isinstance(sections, list) else [sections]):
         if one["kind"] in ("bert", "gpt", "elmo"):
@@ -142,7 +142,7 @@ def _weft_weights(
 
 
 def resolve(config: Config) -> Config:
-    """The configuration with the network that its folder holds in the place of `pretrained`."""
+    """Return the configuration with `pretrained` replaced by the network of its folder."""
     tables = config["embedder"]
     for i, spec in enumerate(tables if isinstance(tables, list) else [tables]):
         if isinstance(spec, Mapping) and spec.get("kind") == PRETRAINED:
@@ -156,7 +156,7 @@ def resolve(config: Config) -> Config:
 def _with_checkpoint(
     config: Config, spec: Mapping[str, Any], part: str, number: int | None = None
 ) -> Config:
-    """The configuration with what the folder says of a part; of several alike, of that number."""
+    """Return the configuration with a part (of several, that number) set from the folder."""
     if not spec.get("model"):
         raise UserError(
             f"[{part}] kind 'pretrained' needs a checkpoint: pass --pretrained FOLDER, a folder of "
@@ -194,13 +194,13 @@ def _with_checkpoint(
 
 
 def _end_of_text_id(path: Path) -> int:
-    """The id of what ends a text, of which only the end has read all; -1: there is none."""
+    """Return the id of the end-of-text token, the only one that has read everything; -1: none."""
     known = {entry: i for i, entry in enumerate(Tokenizer.load(path).vocabulary)}
     return known.get(EOS, known.get(GPT2_EOS, -1))
 
 
 def check_sizes(make: Callable[[], Model], parts: Mapping[str, Any], task: str) -> None:
-    """Refuse a checkpoint that is not of the sizes it speaks of, before a model takes memory."""
+    """Raise UserError if a checkpoint's tensors do not match its settings, before allocating."""
     tables = parts.get("embedder", [])
     specs = [*(tables if isinstance(tables, list) else [tables]), parts.get("decoder", {})]
     names = [str(one["model"]) for one in specs if one.get("model")]
@@ -211,9 +211,9 @@ def check_sizes(make: Callable[[], Model], parts: Mapping[str, Any], task: str) 
 
 
 def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
-    """Give a fresh model the weights of the folder it names; what was done, in words.
+    """Load the weights that a new model's configuration names; return notes.
 
-    With the `rate` at which it will learn, also whether that is too high for such a network.
+    With the learning `rate`, also warn if it is high for such a network.
     """
     told = []
     for embedder in model.embedders:
@@ -263,7 +263,7 @@ def _embedder_weights(weights: Mapping[str, Tensor], parts: Mapping[str, Any]) -
 def _load_pool_and_head(
     model: Model, found: PretrainedSource, weights: Mapping[str, Tensor], task: str
 ) -> list[str]:
-    """Let pool and head begin with what the folder has for them, where they are the same."""
+    """Initialise pool and head from the folder, if they match; return their names."""
     done = []
     pool = model.parts.get("pool", {})
     same = {k: found.pool.get(k) for k in ("kind", "activation")}

@@ -1,4 +1,4 @@
-"""How another Python is started: with the modules of this one, and no others."""
+"""Start another Python with the module path of this one."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Fit a head by logistic or ridge regression over the vectors of a network that does not learn."""
+"""Fit a head by logistic or ridge regression on the vectors of a frozen encoder."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Which examples a trial learns from and which it is measured on."""
+"""Split examples into train, dev and test; folds for cross-validation."""
 
 import hashlib
 import os
@@ -38,7 +38,7 @@ NO_FOLD = -1  # of a text that every fold learns from and none is measured on
 
 @dataclass(frozen=True)
 class Splits:
-    """Where the examples come from; dev and test may be absent."""
+    """The sources of the examples; dev and test may be absent."""
 
     train: Source
     dev: Source | None = None
@@ -52,9 +52,9 @@ def open_splits(
     tally: Tally | None = None,
     splits: Splits | None = None,
 ) -> tuple[Data, Splits, tuple[str, ...]]:
-    """Decide on the columns of the configured files and open them; with lines on the decision.
+    """Choose the columns of the configured files and open them; return lines on the choice, too.
 
-    With `splits`, which a comparison has cut already, nothing is left to decide.
+    Given `splits`, as in a comparison, nothing is left to choose.
     """
     if splits is not None:
         return data, splits, ()
@@ -66,7 +66,7 @@ def open_splits(
 def from_files(
     data: Data, tally: Tally | None = None, mode: ReadMode = "labelled", classes: bool = False
 ) -> Splits:
-    """Sources that read the configured files anew each time they are called.
+    """Return sources that read the configured files again on every call.
 
     With `classes`, labels are classes: dev, where it is a share of the training file, never takes
     every row of one, which a model could then not have learned.
@@ -94,13 +94,13 @@ def from_files(
 
 @dataclass(frozen=True)
 class UntrainableClasses:
-    """Classes that a part would take every row of, and the texts of those rows."""
+    """Classes whose rows would all be held out, and the texts of those rows."""
 
     labels: tuple[str, ...]
     texts: frozenset[int]
 
     def contains_text(self, example: Example) -> bool:
-        """Whether a row, or a copy of its text, must stay in train."""
+        """Return True if a row, or a copy of its text, must stay in train."""
         return bool(self.texts) and text_hash(group_key(example)) in self.texts
 
     def note(self, part: str) -> str:
@@ -136,7 +136,7 @@ def find_untrainable_classes(
 
 
 def _classes(example: Example) -> tuple[str, ...]:
-    """The classes of a text; nothing where its words are labelled, which may be new in dev."""
+    """Return the classes of a text; none if its words are labelled, which may be new in dev."""
     label = example.label
     if label is None or label == "" or isinstance(label, (WordAnnotations, CharSpans, GoldAnswers)):
         return ()
@@ -144,7 +144,7 @@ def _classes(example: Example) -> tuple[str, ...]:
 
 
 def check_files(data: Data) -> None:
-    """Raise a UserError for a file that is missing: now, not when it is read, hours later."""
+    """Raise UserError for a missing file now, not when it is read hours later."""
     if not data.train:
         raise UserError("No training file: pass --train FILE, or set train in [data].")
     for path in filter(None, (data.train, data.dev, data.test)):
@@ -154,7 +154,7 @@ def check_files(data: Data) -> None:
 
 
 def _sequential_splits(data: Data, tally: Tally | None, mode: ReadMode) -> Splits:
-    """The files as they are; without one for dev, it is the last share of the training file."""
+    """Return the files in order; without a dev file, dev is the end of the training file."""
 
     def file(path: str) -> Source:
         return example_source(like_train(data, path), path, tally, mode=mode)
@@ -178,7 +178,7 @@ def _sequential_splits(data: Data, tally: Tally | None, mode: ReadMode) -> Split
 
 @dataclass(frozen=True)
 class Holdout:
-    """Which texts of the training file are kept for dev and test, as hashes that copies share."""
+    """The texts of the training file held out for dev and test, as hashes that copies share."""
 
     dev: frozenset[int] = frozenset()
     test: frozenset[int] = frozenset()
@@ -197,7 +197,7 @@ class Holdout:
 
 
 def choose_holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Holdout:
-    """Choose what dev and test take from train where they have no file of their own.
+    """Choose the dev and test texts from train if they have no file.
 
     Every label gives the same share, to the nearest text; sentences that are labelled word by word
     are drawn from one pot, as is all that is `mixed`, where labels are texts. Copies of a text (up
@@ -241,7 +241,7 @@ def choose_holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Ho
 def _choose_lowest(
     lots: np.ndarray, strata: np.ndarray, free: np.ndarray, fraction: float
 ) -> np.ndarray:
-    """Of those that are free, the share with the lowest lots in each stratum."""
+    """Return a mask of the free rows with the lowest lots in each stratum."""
     taken = np.zeros(len(lots), bool)
     rows = np.flatnonzero(free)
     rows = rows[np.lexsort((lots[rows], strata[rows]))]
@@ -252,7 +252,7 @@ def _choose_lowest(
 
 
 def apply_holdout(data: Data, chosen: Holdout) -> Splits:
-    """The configured files; what has no file of its own is taken from train as it was chosen."""
+    """Return the configured files; parts without a file come from train as chosen."""
 
     def within(side: frozenset[int]) -> Callable[[Example], bool]:
         return lambda e: text_hash(group_key(e)) in side
@@ -261,7 +261,7 @@ def apply_holdout(data: Data, chosen: Holdout) -> Splits:
 
 
 def group_key(example: Example) -> str:
-    """The text whose copies stay on one side: of a question about a passage, the passage."""
+    """Return the text whose copies stay in one split: for a question, its passage."""
     label, passage = example.label, example.other
     if not passage:
         return example.text
@@ -272,7 +272,7 @@ def group_key(example: Example) -> str:
 
 
 def text_hash(text: str) -> int:
-    """A number that copies of a text share, whatever their case and spaces."""
+    """Return a hash that copies of a text share, ignoring case and spaces."""
     plain = " ".join(text.casefold().split()).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), "big")
 
@@ -283,7 +283,7 @@ def _split_files(
     in_dev: Callable[[Example], bool],
     tally: Tally | None = None,
 ) -> Splits:
-    """The three parts; `in_test` and `in_dev` say what train gives to a part without a file."""
+    """Return the three parts; `in_test` and `in_dev` select rows for parts without a file."""
     texts = example_source(data, data.train)
     taken: list[Callable[[Example], bool]] = []
 
@@ -304,7 +304,7 @@ def _split_files(
 
 
 def cross_validation_splits(data: Data, count: int, numbers: bool = False) -> list[Splits]:
-    """One Splits a fold: the fold is the test, a share of the rest is dev; all held in memory."""
+    """Return one Splits per fold: the fold is test, a fraction of the rest dev; all in memory."""
     examples = list(example_source(data, data.train)())
     owner = assign_folds(examples, count, numbers=numbers)
     alone = (
@@ -336,7 +336,7 @@ def _classes_in_one_fold(examples: Sequence[Example], owner: Sequence[int]) -> U
 def assign_folds(
     examples: Sequence[Example], count: int, seed: int = 0, numbers: bool = False
 ) -> list[int]:
-    """The fold of each example: labels spread evenly, copies of one text in the same fold."""
+    """Return the fold of each example: labels spread evenly, copies of a text in one fold."""
     copies: dict[int, list[int]] = defaultdict(list)
     for i, example in enumerate(examples):
         copies[text_hash(group_key(example))].append(i)
@@ -364,8 +364,8 @@ def assign_folds(
 
 
 def in_holdout(text: str, fraction: float) -> bool:
-    """Whether a text falls into the held-out share: decided by the text alone, so that copies of
-    one text stay on one side, and a file larger than memory can be split while it streams."""
+    """Return True if a text is held out. The text alone decides, so that copies stay together and
+    a file larger than memory can be split while it streams."""
     return _hash_order(text) < fraction * 2**32
 
 
@@ -374,7 +374,7 @@ def _hash_order(text: str) -> int:
 
 
 def file_digest(path: str) -> str:
-    """A hash of the contents of a file, or of every file in a folder."""
+    """Return a hash of the contents of a file, or of every file in a folder."""
     total = hashlib.sha256()
     place = Path(path)
     files = sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
@@ -417,7 +417,7 @@ def _make_fold(
 def _remaining(
     whole: Source, texts: Source, out: Callable[[Example], bool], phrases: bool
 ) -> Source:
-    """Training examples that are not held out; a phrase goes where its sentence goes."""
+    """Return the training examples that are not held out; phrases follow their sentence."""
     if not phrases:
         return lambda: (e for e in whole() if not out(e))
     kept: set[str] = set()
@@ -443,14 +443,14 @@ def _dev_source(data: Data, rest: Source, in_dev: Callable[[Example], bool]) -> 
 
 
 def _strata(examples: Sequence[Example], numbers: bool) -> list[object]:
-    """What should be spread evenly: the label, or the part of the scale a number falls into."""
+    """Return the stratum of each example: its label, or the quantile bin of a number."""
     if not numbers:
         return [_stratum(example) for example in examples]
     return list(_quantile_bins(np.array([_label_number(example) for example in examples])))
 
 
 def _stratum(example: Example) -> object:
-    """What a text is spread by; nothing where its words are labelled and not the whole."""
+    """Return the stratum of a text; None if its words are labelled."""
     return (
         None
         if isinstance(example.label, (WordAnnotations, CharSpans, GoldAnswers))
@@ -459,7 +459,7 @@ def _stratum(example: Example) -> object:
 
 
 def _quantile_bins(values: np.ndarray) -> np.ndarray:
-    """The tenth of the scale that each value falls into."""
+    """Return the quantile bin of each value."""
     ranks = values.argsort(kind="stable").argsort(kind="stable")
     return ranks * LABEL_BINS // max(1, len(values))
 

@@ -1,4 +1,4 @@
-"""Answers that are texts, and texts that are foretold: what each adds to a figure of the corpus.
+"""Per-text statistics of generation and language-model metrics, for paired tests.
 
 n texts   K numbers of a text
 """
@@ -23,10 +23,10 @@ Answer = Mapping[str, Any]  # a line of predictions.jsonl
 
 
 class NatsPerWord(SentenceMetric):
-    """What the words of texts cost on average; e to it is their perplexity.
+    """Mean nats per word; exp of it is the perplexity.
 
-    Two models are paired on this logarithm: a perplexity itself is ruled by its largest values.
-    Words are those of the text, whatever tokens a model cuts it into.
+    Models are paired on this logarithm: perplexity itself is dominated by its largest values.
+    Words are those of the text, whatever the model's tokens.
     """
 
     def __init__(self, metric: str, ends: bool) -> None:
@@ -34,7 +34,7 @@ class NatsPerWord(SentenceMetric):
         self.metric, self.ends = metric, ends  # with `ends`, the end of a text counts as a word
 
     def add(self, predicted: Sequence[Answer], gold: Sequence[str]) -> None:
-        """Count texts: the perplexity of each one's tokens and how many there are, and the text."""
+        """Add texts: each with its token perplexity and token count."""
         for answer, text in zip(predicted, gold, strict=True):
             nats = math.log(max(answer["value"], 1e-300)) * answer["tokens"]
             self.add_row([nats, count_text(text).words + self.ends])
@@ -44,9 +44,9 @@ class NatsPerWord(SentenceMetric):
 
 
 def content_digests(data: Data, pretrained: str = "") -> dict[str, str]:
-    """A digest of each file that a [data] section names, and of those that belong to it.
+    """Return a digest of each file that a [data] section names, and of its parallel files.
 
-    With them comes that of the checkpoint where a training begins with one.
+    The digest of the initial checkpoint is included, if there is one.
     """
     paths = {"train": data.train, "dev": data.dev, "test": data.test}
     found = {
@@ -62,7 +62,7 @@ def content_digests(data: Data, pretrained: str = "") -> dict[str, str]:
 
 
 def initial_checkpoint(full: Mapping[str, Any]) -> str:
-    """The checkpoint that filled settings begin with; nothing where they begin at random."""
+    """Return the initial checkpoint of a resolved configuration, or ""."""
     tables = full.get("embedder", full.get("decoder", {}))
     listed = tables if isinstance(tables, list) else [tables]
     return next((str(one["model"]) for one in listed if one.get("model")), "")
@@ -71,7 +71,7 @@ def initial_checkpoint(full: Mapping[str, Any]) -> str:
 def sentence_measure(
     task: Any, metric: str, seeds: Sequence[Sequence[Answer]]
 ) -> SentenceMetric | None:
-    """The counts of each text behind a corpus figure, the mean over trainings with several seeds.
+    """Return the per-text counts behind a corpus metric, averaged over the seeds.
 
     BLEU, chrF and perplexity do not change when all counts are multiplied, so that this is the
     figure of the answers of all seeds together. None where the figure is no such sum, or where
@@ -97,7 +97,7 @@ def sentence_measure(
 def compare_systems(
     task: Any, metric: str, first: Sequence[Sequence[Answer]], second: Sequence[Sequence[Answer]]
 ) -> PairedComparison | None:
-    """The paired bootstrap between two systems, each with the answers of its seeds."""
+    """Compare two systems by paired bootstrap, each with the answers of its seeds."""
     one, other = (sentence_measure(task, metric, seeds) for seeds in (first, second))
     if one is None or other is None or one.n != other.n:
         return None
@@ -105,7 +105,7 @@ def compare_systems(
 
 
 def _metric_of(task: Any, metric: str) -> SentenceMetric | None:
-    """A new measure of one figure, out of those that a task has."""
+    """Return a new accumulator of one metric of a task."""
     if "perplexity" in metric:
         return NatsPerWord(metric, getattr(task, "lines", True))
     whole = task.build_metric(None)  # nothing of the answers' space is needed: they are texts here

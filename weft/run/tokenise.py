@@ -1,4 +1,4 @@
-"""The rows of numbers that a split becomes, and what held-out ones keep to be measured by."""
+"""Tokenise splits into stores, and keep the references of dev rows."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ TOKENISE_CHUNK_TEXTS = 10_000  # texts tokenised together
 
 @dataclass(frozen=True)
 class DevReference:
-    """The right answers of a row, the words it can copy, and the record it came from."""
+    """The references of a dev row, the words it can copy, and its record."""
 
     right: Any
     words: tuple[str, ...]
@@ -38,7 +38,7 @@ class DevReference:
 
 @dataclass
 class SplitTokeniser:
-    """Makes stores of the splits of one training."""
+    """Tokenises the splits of one run into stores."""
 
     task: Task
     space: LabelSpace
@@ -54,7 +54,7 @@ class SplitTokeniser:
     examples: int = 0  # of a split that have become rows
 
     def tokenise(self, examples: Source, name: str) -> TokenStore:
-        """Tokenise a split once; what is cut or left out goes into the tally."""
+        """Tokenise a split; truncated and skipped texts go into the tally."""
         model = self.model
         if model.pooling == "decoder" and self.index.policy == "windows":
             raise UserError(
@@ -87,7 +87,7 @@ class SplitTokeniser:
         return store.close()
 
     def _training_instances(self, rows: Iterator[Example], name: str) -> Iterator[Example]:
-        """One for each right answer where a model learns; where it is measured, all together."""
+        """Yield one example per reference for training; for evaluation, group the references."""
         task: Any = self.task
         if name == "train" and hasattr(task, "training_instances"):
             return (lesson for example in rows for lesson in task.training_instances(example))
@@ -105,7 +105,7 @@ class SplitTokeniser:
     def _tokenise_words(
         self, chunk: list[tuple[Example, Any]], store: TokenStore, name: str
     ) -> None:
-        """Rows of words, or of the nodes of trees."""
+        """Append rows of words, or of tree nodes."""
         given = [example for example, _ in chunk]
         trees = self.model.input_kind == "trees"
         for row in self.index.tree_rows(given) if trees else self.index.sentence_rows(given):
@@ -116,14 +116,14 @@ class SplitTokeniser:
             store.append(row.ids, target, example.line, row.subtokens, row.parents)
 
     def _count_unknown(self, row: Row, example: Example, name: str) -> None:
-        """Count a text some of whose words the model cannot tell apart."""
+        """Count a text with unknown words."""
         if row.read_fraction and row.coverage < row.read_fraction:
             self.tally.add(f"{name} {UNKNOWN_WORDS}", f"{example.where} ({row.unknown})")
 
     def _tokenise_texts(
         self, chunk: list[tuple[Example, Any]], store: TokenStore, name: str
     ) -> None:
-        """Rows of the tokens of texts, or of vectors."""
+        """Append rows of tokens, or of vectors."""
         self._check_lengths(chunk)
         task: Any = self.task
         for row in self._index([example for example, _ in chunk]):
@@ -157,7 +157,7 @@ class SplitTokeniser:
     def _locate_answer(
         self, target: Any, window: PassageWindow, example: Example, name: str
     ) -> Any:
-        """The steps of an answer in a row; nothing where there are none to be learned."""
+        """Return the steps of an answer in a row; None if the row cannot be trained on."""
         task: Any = self.task
         steps = task.locate_answer(target, window.spans)
         if name == "train" and steps[0] >= 0:
@@ -192,7 +192,7 @@ class SplitTokeniser:
 def predictions_and_references(
     rows: Iterable[Any], asked: Sequence[DevReference], store: TokenStore
 ) -> tuple[list[Any], Any]:
-    """What was decoded of each row, and what is right."""
+    """Return the decoded predictions and their references."""
     windows = [own.window for own in asked if own.window is not None]
     if windows:
         right = {window.text: own.right for window, own in zip(windows, asked, strict=True)}

@@ -58,18 +58,16 @@ NEURAL_ADVICE = (
 )
 CLASSIC_ADVICE = "Lower classic.size, train on fewer texts, or merge rare labels."
 
-EvalCallback = Callable[
-    [int, dict[str, float]], None
-]  # told the step and the dev figures found there
+EvalCallback = Callable[[int, dict[str, float]], None]  # called with the step and the dev metrics
 
 
 class StopTraining(Exception):
-    """What a listener raises to end a training that is not worth finishing; nothing is saved."""
+    """Raised by an evaluation callback to stop a run early; nothing is saved."""
 
 
 @dataclass(frozen=True, repr=False)
 class RunResult:
-    """What a run led to."""
+    """The result of a run."""
 
     predictor: Predictor
     figures: dict[str, dict[str, MetricValue]]  # by split, then by metric
@@ -96,9 +94,9 @@ def train(
     on_evaluate: EvalCallback | None = None,
     trust: Sequence[str] = (),
 ) -> RunResult:
-    """Train what a configuration describes into a run folder, measure it, and save the model.
+    """Train a configuration into a run folder, evaluate it, and save the model.
 
-    `heard` is called after every evaluation; what it raises, such as Stop, ends the training.
+    `on_evaluate` is called after every evaluation; an exception, such as StopTraining, ends it.
     Parts from outside Weft are imported only from packages in `trust`.
     """
     full, folder = resolve_config(config), Path(output)
@@ -120,7 +118,7 @@ def _train(
     on_evaluate: EvalCallback | None,
     notes: list[str],
 ) -> RunResult:
-    """Train in a folder that is ours alone; `full` is `config` with every default."""
+    """Train in a locked folder; `full` is `config` with all defaults."""
     started = time.perf_counter()
     data, settings = Data(**full["data"]), Settings(**full["train"])
     tally = Tally(open=False)
@@ -203,7 +201,7 @@ def _train(
 
 
 def resolve_config(config: Config) -> dict[str, Any]:
-    """All sections with every default written in, or a UserError for what does not fit."""
+    """Return all sections with defaults filled in; raise UserError for what does not fit."""
     if PRETRAINED in _kinds(config):
         from weft.run.pretrained import resolve
 
@@ -221,7 +219,7 @@ def resolve_config(config: Config) -> dict[str, Any]:
 
 
 def _kinds(config: Config) -> set[Any]:
-    """The kinds of embedders and decoder that a configuration names."""
+    """Return the kinds of the embedders and the decoder."""
     tables = config["embedder"]
     parts = [*(tables if isinstance(tables, list) else [tables]), config["decoder"]]
     return {part.get("kind") for part in parts}
@@ -236,7 +234,7 @@ def _evaluate_and_save(
     tally: Tally,
     made: dict[str, Any],
 ) -> RunResult:
-    """Tune on dev, measure on dev and test, and write the model folder."""
+    """Tune on dev, evaluate on dev and test, and write the model folder."""
     if splits.dev is not None and predictor.task.has_threshold:
         _tune_threshold(predictor, labelled_only(splits.dev, data, Tally()))
     found: dict[str, dict[str, MetricValue]] = {}
@@ -290,7 +288,7 @@ def _evaluate_and_save(
 
 
 def _golden_input(example: Example, reads: str) -> str | tuple[str, str]:
-    """An example as a text that the model can be asked again, whatever becomes of its files."""
+    """Return an example as an input that does not depend on its file."""
     if reads == "pairs":
         return example.text, example.other or ""
     if reads == "trees" and example.tree:
@@ -303,7 +301,7 @@ def _golden_input(example: Example, reads: str) -> str | tuple[str, str]:
 
 
 def _load_parser(folder: str, task: Task, device: str) -> Predictor | None:
-    """The model that makes the trees of texts without, where the task reads trees."""
+    """Load the parser for texts without trees, if one is configured."""
     if not folder:
         return None
     found = load(folder, device=device)
@@ -320,7 +318,7 @@ def _load_parser(folder: str, task: Task, device: str) -> Predictor | None:
 def _preprocess_splits(
     splits: Splits, task: Task, tally: Tally, data: Data, parser: Predictor | None
 ) -> Splits:
-    """The same examples as the task reads them."""
+    """Return the splits preprocessed for the task."""
 
     def of(source: Source | None) -> Source | None:
         if source is None or not hasattr(task, "prepare"):
@@ -346,7 +344,7 @@ def _is_empty(source: Source) -> bool:
 
 
 def _tune_threshold(predictor: Predictor, examples: Iterable[Any]) -> None:
-    """Decide what is decided after training; only scores and targets are held in memory."""
+    """Tune the decision threshold on dev; only scores and targets are kept in memory."""
     scores: list[Any] = []
     targets: list[Any] = []
     task: Any = predictor.task
@@ -371,7 +369,7 @@ def _tune_threshold(predictor: Predictor, examples: Iterable[Any]) -> None:
 
 
 def _note_ignored(config: Config, logger: RunLogger) -> None:
-    """Say which settings of a neural training were given to a model that has none."""
+    """Log which [train] settings a classical model ignores."""
     heeded = ("seed", "threads", "minutes", "metric", "tensorboard")
     ignored = [name for name in config["train"] if name not in heeded]
     if ignored:
@@ -392,13 +390,13 @@ def _model_sections(config: Config) -> dict[str, Any]:
 
 
 def infer_task_settings(config: Config, source: Source) -> dict[str, Any]:
-    """What the training file says of the task where the configuration does not."""
+    """Infer task settings from the training file that the configuration does not set."""
     task: Any = registry.find("task", config["task"].get("kind", "classify"))
     return task.infer(config["task"], source()) if hasattr(task, "infer") else {}
 
 
 def _check_parts(full: dict[str, Any], task: Task) -> None:
-    """Head and pool answer what the task asks: about every word, or about the text as a whole."""
+    """Raise UserError unless head and pool fit the task: per word, or per text."""
     kind = full["task"]["kind"]
     if kind == "language":
         if full["data"]["max_tokens"]:
@@ -447,7 +445,7 @@ def _check_metric(name: str, task: Task, space: LabelSpace) -> None:
 
 
 def _check_labels(task: Task, space: LabelSpace, splits: Splits, mode: str) -> None:
-    """A label that training has never seen, or none, is told now, not after hours of training."""
+    """Raise UserError for unknown or missing labels in dev and test before training starts."""
     for source in (splits.dev, splits.test):
         for example in source() if source else ():
             if example.label is not None:
@@ -457,7 +455,7 @@ def _check_labels(task: Task, space: LabelSpace, splits: Splits, mode: str) -> N
 
 
 def _check_same_model(folder: Path, full: dict[str, Any]) -> None:
-    """A resumed run has the model it began with."""
+    """Raise UserError if a resumed run would change the model."""
     path = folder / "config.toml"
     # Filled in again: since it began, there may be new options, with their defaults.
     earlier = resolve_config(configuration.load(path)) if path.is_file() else full
@@ -471,7 +469,7 @@ def _check_same_model(folder: Path, full: dict[str, Any]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """What this was made with."""
+    """Return the versions of Python and the main libraries."""
     out = {"python": platform.python_version()}
     for name in ("weft", "torch", "numpy", "tokenizers", "scikit-learn"):
         with contextlib.suppress(metadata.PackageNotFoundError):

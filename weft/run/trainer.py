@@ -1,4 +1,4 @@
-"""A training with evaluations, checkpoints and early stopping around its updates."""
+"""The trainer: evaluations, checkpoints and early stopping around the training loop."""
 
 import json
 import time
@@ -49,16 +49,16 @@ from weft.train.time_budget import TimeBudget
 if TYPE_CHECKING:
     from weft.run.neural import NeuralRun
 
-CHECKPOINT_SECONDS = 60  # seconds between checkpoints when nothing else is said
-MAX_CACHING_FRACTION = 0.5  # of the time there is, at most, to read what is then known
-TIMED_BATCHES = 4  # of the next batches, with which threads are timed
-MAX_REPLAYED_UPDATES = 1000  # updates that are done again to find what went wrong, at most
+CHECKPOINT_SECONDS = 60  # between checkpoints, by default
+MAX_CACHING_FRACTION = 0.5  # of the time limit, for caching frozen features
+TIMED_BATCHES = 4  # used to time threads
+MAX_REPLAYED_UPDATES = 1000  # to locate a non-finite value
 
 TrainingData = TokenStore | TokenStream | Documents  # what is learned from
 
 
 class Trainer:
-    """`fit` with evaluations, checkpoints and early stopping around it."""
+    """Runs `fit` with evaluations, checkpoints and early stopping."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Trainer:
         self.thread_choice = ThreadChoice(counts, again=self.settings.compile is not True)
 
     def run(self, resume: bool) -> None:
-        """Train, and leave the best weights in the model."""
+        """Train, then load the best weights into the model."""
         if resume and (self.folder / "last.safetensors").is_file():
             self._restore()
         else:
@@ -130,7 +130,7 @@ class Trainer:
             self._copy_weights()
 
     def _cache_frozen_features(self) -> None:
-        """Let a network that does not learn read every row before the epochs, not in each."""
+        """Cache the outputs of frozen embedders before the first epoch."""
         if (
             self.settings.epochs < 2
             or not self.model.frozen_embedders
@@ -158,7 +158,7 @@ class Trainer:
         self.budget.training_started += time.perf_counter() - began  # it counts the epochs
 
     def _choose_threads(self) -> None:
-        """Use the faster of one thread and all, where nobody has said how many, and log it."""
+        """Time one thread against all, unless configured; use and log the faster count."""
         if not self.thread_choice.due:
             return
         before = torch.get_num_threads()
@@ -179,7 +179,7 @@ class Trainer:
         self.logger.event("threads", step=step, threads=now, batch_seconds=seconds)
 
     def _is_evaluation_due(self, progress: Progress) -> bool:
-        """Whether it is time for an evaluation, as it is at the end in any case."""
+        """Return True if an evaluation is due; the end of the run always has one."""
         every = self.settings.evaluate_every
         due = progress.step % every == 0 if every else progress.ends_epoch
         return due or (progress.ends_epoch and progress.fraction >= 1)
@@ -260,7 +260,7 @@ class Trainer:
             self.job.on_evaluate(progress.step, found)
 
     def _copy_weights(self) -> None:
-        """Copy the weights, so that what the next update does to them can be seen."""
+        """Copy the weights to measure the next update."""
         if self.settings.diagnose:
             now = {name: p.detach() for name, p in self.model.named_parameters()}
             self.weights_before = self.weights_before or {
@@ -270,7 +270,7 @@ class Trainer:
                 copy.copy_(now[name])
 
     def _diagnose(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
-        """How gradients reach the layers; nothing that a finished training could fail over."""
+        """Diagnose the gradients; return None if memory does not suffice."""
         runtime, step, clip = self.job.runtime, self.state.step, self.settings.clip_norm
         if not isinstance(self.train, TokenStore):
             self.logger.info("gradients: not looked at while text itself is learned")
@@ -307,11 +307,11 @@ class Trainer:
 
     @property
     def _batch_order(self) -> dict[str, int]:
-        """What the order of rows within an epoch hangs on."""
+        """The settings that determine the order of rows within an epoch."""
         return {name: getattr(self.settings, name) for name in ("batch_size", "max_tokens", "seed")}
 
     def _switch_to_long_windows(self, progress: Progress) -> None:
-        """Forget what was best of short windows once long ones are read: dev has short ones."""
+        """Reset the best score once long windows are read: dev has short ones."""
         is_long = isinstance(self.batches, MLMLoader) and self.batches.is_long(progress.fraction)
         if is_long and not self.long_windows:
             self.long_windows, self.best = True, None
@@ -373,7 +373,7 @@ class Trainer:
         self._restore_threads(extra.get("threads", 0))
 
     def _restore_threads(self, before: int) -> None:
-        """Go on with as many threads as before: with others, sums differ in their last bits."""
+        """Restore the thread count: with another one, sums differ in their last bits."""
         fixed, resumed = self.settings.threads, f"resumed after update {self.state.step}"
         if before and not fixed:
             torch.set_num_threads(before)
@@ -410,7 +410,7 @@ class Trainer:
         )
 
     def _find_non_finite(self, update: Progress) -> str | None:
-        """Train again up to an update that failed, and look where its numbers went wrong."""
+        """Replay training up to a failed update and return the first non-finite part."""
         run, last = self.job, self.folder / "last.safetensors"
         if last.is_file():
             self.batches.position, _ = checkpoint.read(last, self.state, run.runtime)

@@ -184,7 +184,7 @@ def test_texts_are_read_once_and_held_out_ones_only_where_they_are_needed(tmp_pa
             {"task.kind": "classify"},
             r"\[classic\] stands alone; remove \[tokenizer\]",
         ),
-        ("kneser-ney", {"classic": {"kind": "tfidf"}}, "'tfidf' does not foretell texts"),
+        ("kneser-ney", {"classic": {"kind": "tfidf"}}, "'tfidf' is not a language model"),
         ("tfidf", {"classic": {"kind": "ngram"}}, r"language model. Set task.kind to 'language'"),
         ("kneser-ney", {"classic.order": 0}, "'order' should be 1 or more, got 0"),
         ("kneser-ney", {"classic.prune": [1]}, "single words cannot be left out"),
