@@ -21,7 +21,7 @@ from weft.run.data import Data, example_source
 from weft.text.example import Example
 
 WORDS = {
-    "tokenizer": {"kind": "word", "size": 30_000, "minimum": 2},
+    "tokenizer": {"kind": "word", "vocab_size": 30_000, "min_count": 2},
     "task.lines": True,
 }
 FIGURES = ("perplexity", "token_perplexity", "bits_per_character", "perplexity_known", "unknown")

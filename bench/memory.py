@@ -24,7 +24,7 @@ from record import Record, options
 
 BAR = 2.0  # GB beyond the model
 PAIRS = (
-    *("embedder.kind=word-ngrams", "embedder.width=16", "tokenizer.minimum=1"),
+    *("embedder.kind=word-ngrams", "embedder.width=16", "tokenizer.min_count=1"),
     *("train.learning_rate=0.005", "train.epochs=1", "train.threads=1"),
 )
 WORDS, CLASSES, LENGTH, CHUNK = 200_000, 4, 12, 20_000

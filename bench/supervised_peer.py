@@ -62,7 +62,7 @@ def weft(job: Job) -> Job:
     space = ClassSpace(tuple(sorted(set(names))))
     wanted = np.array([space.index[name] for name in names])
     model = FastText(
-        width=job["width"], epochs=job["epochs"], rate=job["rate"], threads=job["threads"]
+        width=job["width"], epochs=job["epochs"], learning_rate=job["rate"], threads=job["threads"]
     )
     marks = []
 

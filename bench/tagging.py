@@ -139,7 +139,7 @@ def given(section: Job, vectors: str, parts: Parts, place: Path) -> Job:
     from weft.vectors.store import Vectors
 
     known = Vectors.load(vectors)
-    often = section["tokenizer"].get("minimum", 1)
+    often = section["tokenizer"].get("min_count", 1)
     words = (word for example in parts["train"] for word in example.words)
     listed = (word for word in known.words for _ in range(often))
     made = registry.build("tokenizer", section["tokenizer"]).train(_both(words, listed))

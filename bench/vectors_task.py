@@ -26,7 +26,7 @@ def jobs(asked: argparse.Namespace, data: str) -> list[dict[str, Any]]:
         "vectors": {"embedder.vectors": asked.vectors},
         "frozen vectors": {"embedder.vectors": asked.vectors, "embedder.frozen": True},
     }
-    common = {"embedder.width": asked.dim, "tokenizer.minimum": 1}
+    common = {"embedder.width": asked.dim, "tokenizer.min_count": 1}
     return [
         {
             "data": data, "recipe": asked.recipe, "variant": name, "seed": seed, "fold": fold,

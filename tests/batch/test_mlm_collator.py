@@ -300,7 +300,7 @@ def test_a_single_document_has_no_strangers():
 
 def test_texts_become_documents():
     lines = ["the dogs were running\nthe cats slept", "", "unrunning dogs"]
-    tokenizer = WordPiece(size=200, minimum=3).train(lines)
+    tokenizer = WordPiece(vocab_size=200, min_count=3).train(lines)
     found = encode_documents(((line, i + 1) for i, line in enumerate(lines)), tokenizer, words=True)
     assert len(found) == 3
     assert found.nonempty.tolist() == [0, 2]
@@ -309,7 +309,7 @@ def test_texts_become_documents():
     assert [not entry.startswith("##") for entry in entries] == begins.tolist()
     assert not all(begins)
     assert [found.line(int(start)) for start in found.starts[[0, 2]]] == [1, 3]
-    byte = BPE(size=300, byte_level=True, minimum=1).train(lines)
+    byte = BPE(vocab_size=300, byte_level=True, min_count=1).train(lines)
     spaced = encode_documents(((line, 1) for line in lines[:1]), byte)
     assert byte.decode(spaced.ids.read(0, spaced.size)) == lines[0].replace("\n", " ")
 

@@ -11,7 +11,7 @@ def shared(tmp_path_factory):
     """A folder with train.tsv, and the runs of three recipes trained on it through the command."""
     folder = tmp_path_factory.mktemp("cli")
     data = small.file(folder)
-    known = ("--set", "tokenizer.minimum=1", "--set", "train.learning_rate=0.02")
+    known = ("--set", "tokenizer.min_count=1", "--set", "train.learning_rate=0.02")
     ok("train", "--recipe", "bag", "--train", data, "-o", folder / "bag", *SMALL, *known)
     ok("train", "--recipe", "tfidf", "--train", data, "-o", folder / "tfidf")
     sizes = ("--set", "embedder.width=7", "--set", "encoder.hidden=5")

@@ -138,7 +138,7 @@ TUNE = (
     "-o",
     "{folder}/tuned",
     "--search",
-    "classic.minimum=1,2",
+    "classic.min_count=1,2",
     "--train",
 )
 COMPARE = ("compare", "-o", "{folder}/compared", "--recipes", "tfidf")

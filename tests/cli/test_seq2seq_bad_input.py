@@ -13,7 +13,7 @@ TINY = (
     "--set", "decoder.hidden=5", "--set", "generate.max_length=5", "--device", "cpu",
     "--set", "train.epochs=1",
 )  # fmt: skip
-WORDS = ("--set", "tokenizer.kind=word", "--set", "tokenizer.size=0")
+WORDS = ("--set", "tokenizer.kind=word", "--set", "tokenizer.vocab_size=0")
 
 
 def train(folder, data, *more, recipe="seq2seq-attention"):

@@ -20,16 +20,16 @@ def words(tmp_path):
 
 def test_a_search_from_the_command_line(words, tmp_path):
     data = small.file(tmp_path, "test.tsv", 31)
-    search = ("--search", "classic.strength=0.001,5", "--sampler", "grid", "--test", data)
-    done = ok(*words, *search, "--set", "classic.strength=0.001")
-    says(done.err, "trial 1: complete", "classic.strength=0.001", "trial 2:", "tuned, seed 2: dev")
-    says(done.out, "trial", "strength", "Tuned ", " against ", " as it came", "report: ")
+    search = ("--search", "classic.C=0.001,5", "--sampler", "grid", "--test", data)
+    done = ok(*words, *search, "--set", "classic.C=0.001")
+    says(done.err, "trial 1: complete", "classic.C=0.001", "trial 2:", "tuned, seed 2: dev")
+    says(done.out, "trial", "C", "Tuned ", " against ", " as it came", "report: ")
     page = (tmp_path / "out/tune.html").read_text()
     assert "weft tune --recipe tfidf" in page
     assert len(json.loads((tmp_path / "out/tune.json").read_text())["trials"]) == 2
     ok("evaluate", tmp_path / "out/model", data)
     ok("train", tmp_path / "out/best.toml", "-o", tmp_path / "run", "--quiet")
-    again = ok(*words, *search, "--set", "classic.strength=0.001", "--quiet")
+    again = ok(*words, *search, "--set", "classic.C=0.001", "--quiet")
     assert again.err == ""
     assert again.out == done.out
 
@@ -37,11 +37,11 @@ def test_a_search_from_the_command_line(words, tmp_path):
 @pytest.mark.parametrize(
     ("more", "parts"),
     [
-        ((), ("Nothing to search", "--search", "classic.strength")),
+        ((), ("Nothing to search", "--search", "classic.C")),
         (("--search", "classic.strenth=1,2"), ("Unknown option 'strenth'", "Did you mean")),
-        (("--search", "strength"), ("--search 'strength' should look like",)),
+        (("--search", "C"), ("--search 'C' should look like",)),
         (("--preset", "tiny"), ("Unknown preset 'tiny'", "bert, small")),
-        (("--search", "classic.strength=0.1..5", "--sampler", "grid"), ("The grid has no end",)),
+        (("--search", "classic.C=0.1..5", "--sampler", "grid"), ("The grid has no end",)),
     ],
 )
 def test_mistakes_are_one_line(words, tmp_path, more, parts):

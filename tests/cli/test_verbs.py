@@ -213,7 +213,7 @@ def test_config_explain_says_where_each_value_comes_from(tmp_path):
     path.write_text(config.dumps(config.recipe("tfidf").sections), "utf-8")
     rows = {line.split()[0]: line for line in ok("config", "explain", path).lines}
     assert rows["classic.kind"].endswith(f"# {path}")
-    assert rows["classic.strength"].endswith("# default")
+    assert rows["classic.C"].endswith("# default")
 
 
 def test_what_explain_prints_is_a_configuration():
@@ -242,14 +242,14 @@ def test_explain_numbers_a_list_of_embedders(tmp_path):
 
 def test_tokens_train_encode_decode(shared, tmp_path):
     place = tmp_path / "t.json"
-    ok("tokens", "train", shared / "train.tsv", "-o", place, "--kind", "bpe", "--size", 101)
+    ok("tokens", "train", shared / "train.tsv", "-o", place, "--kind", "bpe", "--vocab-size", 101)
     row = json.loads(ok("tokens", "encode", place, "--json", stdin="the plot was good\n").out)
     assert ok("tokens", "decode", place, stdin=f"{row['ids']}\n").out == "the plot was good\n"
 
 
 def test_a_trained_tokenizer_serves_in_a_run(shared, tmp_path):
     place, run = tmp_path / "t.json", tmp_path / "run"
-    ok("tokens", "train", shared / "train.tsv", "-o", place, "--kind", "bpe", "--size", 101)
+    ok("tokens", "train", shared / "train.tsv", "-o", place, "--kind", "bpe", "--vocab-size", 101)
     arguments = ("train", "--recipe", "bag", "--train", shared / "train.tsv", "-o", run, *SMALL)
     ok(*arguments, "--set", f"tokenizer.path={place}")
     given, saved = (

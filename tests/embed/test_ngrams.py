@@ -62,7 +62,7 @@ def test_signed_bytes_matter():
 
 
 def test_pieces_hold_ngrams_and_the_word_once():
-    net = Ngrams(width=3, shortest=3, longest=4, buckets=1009)
+    net = Ngrams(width=3, min_n=3, max_n=4, buckets=1009)
     buckets = [h % 1009 + 1 for h in c_ngrams("cats", 3, 4)]
     assert net.subtoken_ids(["cats"]) == [[*buckets, c_hash(b"<cats>") % 1009 + 1]]
     assert net.subtoken_ids(["ab"]) == [[h % 1009 + 1 for h in c_ngrams("ab", 3, 4)]]
@@ -133,5 +133,5 @@ def test_sparse_gradients_touch_only_the_batch():
 
 
 def test_lengths_in_the_wrong_order():
-    with pytest.raises(UserError, match=r"'longest' \(2\) is below 'shortest' \(3\)"):
-        Ngrams(shortest=3, longest=2)
+    with pytest.raises(UserError, match=r"'max_n' \(2\) is below 'min_n' \(3\)"):
+        Ngrams(min_n=3, max_n=2)

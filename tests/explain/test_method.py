@@ -48,7 +48,7 @@ def test_two_labels_are_explained_as_opposites(trained):
 
 
 def test_subwords_are_gathered(trained):
-    predictor = trained("bag", tokenizer__kind="character", tokenizer__minimum=1)
+    predictor = trained("bag", tokenizer__kind="character", tokenizer__min_count=1)
     for method in methods(predictor):
         (found,) = explain(predictor, ["the film, was good"], method=method)
         words = [found.text[w.start : w.end] for w in found.words]

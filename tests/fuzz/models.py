@@ -180,14 +180,14 @@ def _write(folder: Path, name: str, value: Any) -> None:
 
 MODELS = {
     "classifier": _trained(
-        "bilstm-attention", _table, embedder__width=5, encoder__hidden=3, tokenizer__minimum=1
+        "bilstm-attention", _table, embedder__width=5, encoder__hidden=3, tokenizer__min_count=1
     ),
     "transformer": _trained(
         "transformer", _table, embedder__width=8, encoder__layers=1, encoder__heads=2
     ),
     "tagger": _trained(
         "tagger-bilstm-crf", _columns, embedder__0__width=5, encoder__hidden=3,
-        embedder__1__filters=[[2, 3]], tokenizer__minimum=1,
+        embedder__1__filters=[[2, 3]], tokenizer__min_count=1,
     ),
     "tfidf": _trained("tfidf", _table),
     "fasttext": _trained("fasttext", _table, classic__width=5, classic__buckets=64),

@@ -30,7 +30,7 @@ def trained(name, file, folder, **changes):
     ],
 )
 def test_words_that_are_cut_are_not_covered(tmp_path, embedder):
-    changes = {"embedder": embedder, "tokenizer.minimum": 1}
+    changes = {"embedder": embedder, "tokenizer.min_count": 1}
     model = trained("bag", small.file(tmp_path), tmp_path / "run", **changes).predictor
     one, two, short = model([f"good {LONG}a", f"good {LONG}b", "good xyzzy"])
     assert one.scores == two.scores  # the model cannot tell them apart, and says so:
@@ -40,7 +40,7 @@ def test_words_that_are_cut_are_not_covered(tmp_path, embedder):
 
 def test_unknown_words_are_not_covered(tmp_path):
     file = small.file(tmp_path)
-    outcome = trained("bag", file, tmp_path / "run", **{"tokenizer.minimum": 1})
+    outcome = trained("bag", file, tmp_path / "run", **{"tokenizer.min_count": 1})
     seen = file.read_text("utf-8").split("\n")[0].split("\t")[-1].split()[0]
     answers = outcome.predictor([f"{seen} xyzzy", f"{seen} plugh", seen, "xyzzy plugh"])
     assert answers[0].scores == answers[1].scores
@@ -57,7 +57,7 @@ def test_unknown_words_are_not_covered(tmp_path):
 
 
 def test_training_notes_count_texts_with_unknown_words(tmp_path):
-    outcome = trained("bag", small.file(tmp_path), tmp_path / "run", **{"tokenizer.minimum": 3})
+    outcome = trained("bag", small.file(tmp_path), tmp_path / "run", **{"tokenizer.min_count": 3})
     notes = " ".join(outcome.record["notes"])
     assert "train texts with words that the model does not tell apart" in notes
 
@@ -67,7 +67,7 @@ def test_a_sentence_of_unknown_words_still_gets_its_tags(tmp_path):
     changes = {
         "embedder": {"kind": "lookup", "width": 7},
         "encoder.hidden": 5,
-        "tokenizer.minimum": 1,
+        "tokenizer.min_count": 1,
     }
     model = trained("tagger-bilstm", columns(tmp_path / "a.conll"), tmp_path / "run", **changes)
     (answer,) = model.predictor(["Xyzzy plugh"])
@@ -83,7 +83,7 @@ def test_a_sentence_of_unknown_words_still_gets_its_tags(tmp_path):
         ("fasttext", {"classic.epochs": 1}, [0.5, 1.0, 0.0, 0.0]),
         (
             "fasttext",
-            {"classic.epochs": 1, "classic.shortest": 2, "classic.longest": 3},
+            {"classic.epochs": 1, "classic.min_n": 2, "classic.max_n": 3},
             [1, 1, 1, 0],
         ),
     ],

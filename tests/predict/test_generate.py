@@ -47,12 +47,12 @@ def models(tmp_path_factory):
     for name in SHAPES:
         made[name] = neural(name, tmp_path_factory.mktemp(name))
     made["kneser-ney"] = counted("kneser-ney", tmp_path_factory.mktemp("kn")).predictor
-    values = {"tokenizer": {"kind": "bpe", "size": 61}, "classic.order": 4}
+    values = {"tokenizer": {"kind": "bpe", "vocab_size": 61}, "classic.order": 4}
     made["pieces"] = counted("kneser-ney", tmp_path_factory.mktemp("bpe"), **values).predictor
     values = {"tokenizer": {"kind": "character"}, "task.lines": False}
     made["letters"] = counted("kneser-ney", tmp_path_factory.mktemp("letters"), **values).predictor
     values = {
-        "tokenizer": {"kind": "bpe", "size": 284, "byte_level": True},
+        "tokenizer": {"kind": "bpe", "vocab_size": 284, "byte_level": True},
         "data.dev_fraction": 0.0,
     }
     texts = [f"ab {chr(0x1F600 + i)}{chr(0xE0 + i)}" for i in range(47)]

@@ -69,7 +69,7 @@ SIZES = {
     "many buckets": ("fasttext", {"classic__buckets": 2**40}),
     "long grams": ("tfidf", {"classic__words": [1, 10**9]}),
     "long runs of words": ("fasttext", {"classic__order": 2**31}),
-    "long parts of words": ("fasttext", {"classic__shortest": 2**63, "classic__longest": 2**63}),
+    "long parts of words": ("fasttext", {"classic__min_n": 2**63, "classic__max_n": 2**63}),
 }
 
 

@@ -167,7 +167,7 @@ def test_another_comparison_in_the_folder_needs_overwrite(files, tmp_path, what,
     run(files, out, quiet=True)
     changes = TINY
     if what == "settings":
-        changes = {**TINY, "classic.minimum": 2}
+        changes = {**TINY, "classic.min_count": 2}
     else:
         Path(files[0]).write_text(lines(0, 41).replace("long", "slow"))  # same size
     with pytest.raises(UserError, match=r"tfidf-1 holds a trial with other settings or other data"):

@@ -16,7 +16,7 @@ from weft.text.read import read
 RECIPES = ["tagger-bilstm", "tagger-bilstm-crf"]
 TINY = {
     "encoder.hidden": 7, "train.epochs": 1, "train.batch_size": 8, "train.ema_decay": 0,
-    "train.learning_rate": 0.02, "tokenizer.minimum": 1, "embedder.0.width": 5,
+    "train.learning_rate": 0.02, "tokenizer.min_count": 1, "embedder.0.width": 5,
 }  # fmt: skip
 
 

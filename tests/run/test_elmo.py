@@ -22,7 +22,7 @@ from weft.text.example import Example
 SMALL = {
     "decoder.width": 8, "decoder.hidden": 13, "decoder.filters": [[1, 3], [2, 7]],
     "decoder.character_width": 5, "decoder.dropout": 0.0, "task.window": 11,
-    "tokenizer.minimum": 1, "train.epochs": 3, "train.batch_size": 4, "train.learning_rate": 0.03,
+    "tokenizer.min_count": 1, "train.epochs": 3, "train.batch_size": 4, "train.learning_rate": 0.03,
     "train.patience": 0, "train.threads": 1, "train.schedule": "constant", "train.warmup": 0.0,
 }  # fmt: skip
 USED = {"train.threads": 1, "train.batch_size": 8, "train.ema_decay": 0.0, "train.epochs": 2}
@@ -113,7 +113,7 @@ def test_a_tagger_over_it(elmo, tmp_path):
     _, folder = elmo
     config = with_pretrained(recipe("tagger-elmo"), str(folder))
     values = {
-        **USED, "encoder.hidden": 13, "tokenizer.minimum": 1, "train.epochs": 8,
+        **USED, "encoder.hidden": 13, "tokenizer.min_count": 1, "train.epochs": 8,
         "train.learning_rate": 0.02, "data.train": str(conllu(tmp_path / "a.conllu")),
     }  # fmt: skip
     out = weft.train(config.with_values(values, "test"), tmp_path / "run", quiet=True, device="cpu")

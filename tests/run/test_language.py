@@ -28,7 +28,7 @@ from weft.train import checkpoint, loop
 from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
-WORD = {"kind": "word", "minimum": 1}
+WORD = {"kind": "word", "min_count": 1}
 SMALL = {
     "rnn-lm": {"decoder.width": 11, "decoder.hidden": 13},
     "lstm-lm": {"decoder.width": 11, "decoder.hidden": 13, "decoder.dropout": 0.1},

@@ -23,7 +23,8 @@ from weft.train import loop
 from weft.train.settings import Settings
 
 SMALL = {
-    "tokenizer.size": 400, "tokenizer.minimum": 1, "embedder.hidden": 24, "embedder.layers": 1,
+    "tokenizer.vocab_size": 400, "tokenizer.min_count": 1, "embedder.hidden": 24,
+    "embedder.layers": 1,
     "embedder.heads": 3, "embedder.limit": 32, "embedder.dropout": 0.0,
     "embedder.attention_dropout": 0.0, "task.window": 24, "task.long_window": 32,
     "train.epochs": 1, "train.batch_size": 16, "train.threads": 1, "train.learning_rate": 0.01,
@@ -182,14 +183,14 @@ def test_learning_goes_on_from_a_folder(learned, tmp_path):
     [
         {"task.next_sentence": False, "pool.kind": "mean"},
         {"task.whole_words": True},
-        {"tokenizer": {"kind": "bpe", "size": 300, "byte_level": True, "minimum": 1}},
+        {"tokenizer": {"kind": "bpe", "vocab_size": 300, "byte_level": True, "min_count": 1}},
         {"embedder.width": 10, "task.long_fraction": 0.0},
         {"data.documents": "lines"},
     ],
     ids=str,
 )
 def test_every_way_trains_and_is_measured(tmp_path, changes):
-    dropped = {"tokenizer.size", "tokenizer.minimum"} if "tokenizer" in changes else set()
+    dropped = {"tokenizer.vocab_size", "tokenizer.min_count"} if "tokenizer" in changes else set()
     changes = {**changes, **({} if not dropped else dict.fromkeys(dropped))}
     values = {k: v for k, v in {**SMALL, **changes}.items() if v is not None}
     path = corpus(tmp_path)

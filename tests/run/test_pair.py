@@ -55,7 +55,7 @@ def test_every_recipe_learns_a_few_pairs_by_heart(name, tmp_path):
     rows = pairs()
     changes = {} if name == "tfidf-pair" else {"train__epochs": 60, "train__learning_rate": 0.01}
     if name == "tfidf-pair":
-        changes["classic__strength"] = 100.0
+        changes["classic__C"] = 100.0
     outcome = run(settings(name, **changes), tmp_path, splits=Splits(source(rows)), quiet=True)
     asked = [(row.text, row.other) for row in rows]
     found = outcome.predictor(asked)

@@ -15,7 +15,7 @@ from weft.text.annotation import trees
 from weft.text.read import read
 
 WORDS = {
-    "tokenizer.minimum": 1,
+    "tokenizer.min_count": 1,
     "embedder": [{"kind": "lookup", "width": 13}, {"kind": "character-cnn", "width": 5}],
     "encoder.hidden": 17, "encoder.layers": 1, "encoder.dropout": 0.0,
     "train.batch_size": 8, "train.learning_rate": 0.02, "train.ema_decay": 0, "train.warmup": 0.0,

@@ -31,7 +31,7 @@ def texts(split):
 
 
 def test_the_head_is_scikit_learns_logistic_regression(bert, tmp_path):
-    model = trained(bert, tmp_path, **{"head.strength": 3.0}).predictor
+    model = trained(bert, tmp_path, **{"head.C": 3.0}).predictor
     asked, labels = texts("train")
     theirs = LogisticRegression(C=3.0, max_iter=1000).fit(model.embed(asked), labels)
     held, _ = texts("test")
@@ -68,7 +68,7 @@ def test_numbers_are_ridge_regression(bert, tmp_path):
     (tmp_path / "numbers.tsv").write_text(rows)
     base = configuration.with_pretrained(configuration.recipe("embed-linear"), bert)
     changes = {"task.kind": "regress", "data.train": str(tmp_path / "numbers.tsv")}
-    more = {"data.dev_fraction": 0.0, "head.strength": 2.0, "train.threads": 1}
+    more = {"data.dev_fraction": 0.0, "head.C": 2.0, "train.threads": 1}
     model = weft.train(
         base.with_values({**changes, **more}, "test"), tmp_path / "run", quiet=True
     ).predictor

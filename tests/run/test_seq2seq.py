@@ -182,7 +182,7 @@ def test_what_is_unknown_is_never_written(tmp_path):
     (tmp_path / "t.tgt").write_text(odd + "", "utf-8")
     values = {
         **SMALL, "data.train": str(tmp_path / "t.src"), "train.epochs": 3,
-        "target": {"kind": "word", "minimum": 2},
+        "target": {"kind": "word", "min_count": 2},
     }  # fmt: skip
     (tmp_path / "t.src").write_text((tmp_path / "t.src").read_text() + "a x\n" * 4)
     (tmp_path / "t.tgt").write_text(odd + "so so\n" * 4)

@@ -43,7 +43,7 @@ def strangers(folder, count=400):
     said = [f"it is {b} that {a} likes\n" for a, b in rows]
     (folder / "train.tgt").write_text("".join(said), "utf-8")
     return {
-        "data.train": str(folder / "train.src"), "data.target": "tgt", "tokenizer.minimum": 5,
+        "data.train": str(folder / "train.src"), "data.target": "tgt", "tokenizer.min_count": 5,
         "decoder.coverage": False, "train.epochs": 7,  # coverage attends step by step: slow
         "generate.no_repeat_ngram_size": 0, "task.metrics": ["exact", "bleu"],
     }  # fmt: skip

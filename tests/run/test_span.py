@@ -24,7 +24,7 @@ from weft.text.read import read
 TOWNS = ["Oslo", "Lima", "Cairo", "Quito", "Perth", "Turin", "Accra"]
 NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus"]
 SMALL = {
-    "tokenizer.minimum": 1,
+    "tokenizer.min_count": 1,
     "train.batch_size": 8, "train.ema_decay": 0, "train.patience": 0, "train.learning_rate": 0.01,
     "train.schedule": "constant", "train.warmup": 0.0, "train.threads": 1,
 }  # fmt: skip

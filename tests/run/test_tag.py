@@ -16,7 +16,7 @@ FIRST, LAST = ("Ada", "Bo", "Cy", "Di", "Ed"), ("Lee", "Fox", "Ray", "Poe", "Kay
 TOWNS = ("Rome", "Oslo", "Bonn")
 SMALL = {
     "encoder.hidden": 11, "train.epochs": 12, "train.batch_size": 8, "train.learning_rate": 0.02,
-    "train.ema_decay": 0, "tokenizer.minimum": 1, "head.dropout": 0.0,
+    "train.ema_decay": 0, "tokenizer.min_count": 1, "head.dropout": 0.0,
     "embedder": [{"kind": "lookup", "width": 7}, {"kind": "character-cnn", "width": 5}],
 }  # fmt: skip
 

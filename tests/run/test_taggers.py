@@ -7,7 +7,8 @@ from tests.run.test_tag import columns, conllu
 from weft.config import recipe
 
 SHORT = {
-    "tokenizer.minimum": 1, "train.epochs": 15, "train.batch_size": 8, "train.learning_rate": 0.02,
+    "tokenizer.min_count": 1, "train.epochs": 15, "train.batch_size": 8,
+    "train.learning_rate": 0.02,
     "train.ema_decay": 0, "head.dropout": 0.0,
 }  # fmt: skip
 SMALL = {

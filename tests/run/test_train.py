@@ -204,7 +204,7 @@ def test_vectors_start_from_a_file(tmp_path):
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram", "character"])
 def test_other_tokenizers(kind, tmp_path):
-    tokenizer = {"kind": kind} | ({} if kind == "character" else {"size": 89})
+    tokenizer = {"kind": kind} | ({} if kind == "character" else {"vocab_size": 89})
     given = config.from_sections({**settings("cnn").sections, "tokenizer": tokenizer}, "test")
     outcome = run(given, tmp_path, small.splits())
     loaded = weft.load(tmp_path)

@@ -32,7 +32,7 @@ def test_a_text_begins_where_one_has_ended():
     (ids,) = space.ids(["the cat"])
     assert ids[-1] == last
     assert space.text(ids) == "the cat"
-    _, space = learned({"kind": "bpe", "size": 60, "minimum": 1})
+    _, space = learned({"kind": "bpe", "vocab_size": 60, "min_count": 1})
     assert space.size == (len(space.tokenizer), 3, 3)  # it has an EOS of its own
 
 

@@ -75,7 +75,7 @@ def test_records_are_linear_and_values_come_back(kind, shared):
     made = registry.build(
         "task",
         {"kind": "seq2seq", "record": True, "delexicalise": ["name", "near"], "shared": shared},
-        tokenizer=WORD if kind == "word" else {"kind": "bpe", "size": 90},
+        tokenizer=WORD if kind == "word" else {"kind": "bpe", "vocab_size": 90},
     )
     ready, space = learned(made, RECORDS * 9)
     assert ready[0].text == "⟨name⟩ ⟨food⟩ pie"

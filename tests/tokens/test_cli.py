@@ -24,7 +24,7 @@ def run(*arguments, stdin=None):
 def trained(tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a good film\nnot a good film\nthe film was good\n" * 7, "utf-8")
-    run("train", texts, "-o", tmp_path / "t.json", "--kind", "word", "--size", "5")
+    run("train", texts, "-o", tmp_path / "t.json", "--kind", "word", "--vocab-size", "5")
     return tmp_path / "t.json"
 
 

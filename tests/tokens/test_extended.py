@@ -30,7 +30,7 @@ def test_only_known_strangers_are_found_in_another_text():
     assert with_none[0][0].ids.tolist() == [1]
 
 
-@pytest.mark.parametrize(("kind", "options"), [("word", {}), ("bpe", {"size": 60})])
+@pytest.mark.parametrize(("kind", "options"), [("word", {}), ("bpe", {"vocab_size": 60})])
 def test_copied_words_are_written(kind, options):
     tokenizer = made(kind, **options)
     text = "the dog é barks"
@@ -41,7 +41,7 @@ def test_copied_words_are_written(kind, options):
         tokenizer.decode(tokens.ids)
 
 
-@pytest.mark.parametrize(("kind", "options"), [("word", {}), ("bpe", {"size": 60})])
+@pytest.mark.parametrize(("kind", "options"), [("word", {}), ("bpe", {"vocab_size": 60})])
 def test_added_words_are_one_token_wherever_they_stand(kind, options):
     plain = made(kind, **options)
     tokenizer = plain.with_words(["⟨customer rating⟩"])

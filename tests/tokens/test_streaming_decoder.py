@@ -15,10 +15,10 @@ TEXTS = [
 KINDS = {
     "word": {},
     "character": {},
-    "bpe": {"size": 97},
-    "bytes": {"kind": "bpe", "size": 301, "byte_level": True},
-    "wordpiece": {"size": 113},
-    "unigram": {"size": 97},
+    "bpe": {"vocab_size": 97},
+    "bytes": {"kind": "bpe", "vocab_size": 301, "byte_level": True},
+    "wordpiece": {"vocab_size": 113},
+    "unigram": {"vocab_size": 97},
 }
 
 
@@ -60,7 +60,7 @@ def test_bytes_in_any_order(tokenizers, ids, cut):
 
 def test_half_a_character_waits_for_the_other(tokenizers):
     tokenizer = tokenizers["bytes"]
-    raw = registry.build("tokenizer", {"kind": "bpe", "size": 290, "byte_level": True})
+    raw = registry.build("tokenizer", {"kind": "bpe", "vocab_size": 290, "byte_level": True})
     plain = raw.train(["abc"] * 3)  # knows no sequence of bytes
     (ids,) = plain.ids(["é🙂"])
     assert spelled(plain, ids.tolist()) == ["", "é", "", "", "", "🙂", ""]

@@ -29,10 +29,10 @@ SETTINGS = {
     "word": {"kind": "word"},
     "whitespace": {"kind": "word", "whitespace": True},
     "character": {"kind": "character"},
-    "bpe": {"kind": "bpe", "size": 331},
-    "bytes": {"kind": "bpe", "size": 331, "byte_level": True},
-    "wordpiece": {"kind": "wordpiece", "size": 331},
-    "unigram": {"kind": "unigram", "size": 331},
+    "bpe": {"kind": "bpe", "vocab_size": 331},
+    "bytes": {"kind": "bpe", "vocab_size": 331, "byte_level": True},
+    "wordpiece": {"kind": "wordpiece", "vocab_size": 331},
+    "unigram": {"kind": "unigram", "vocab_size": 331},
 }
 TRAINED = {name: registry.build("tokenizer", spec).train(CORPUS) for name, spec in SETTINGS.items()}
 every_kind = pytest.mark.parametrize("name", SETTINGS)
@@ -184,10 +184,16 @@ def test_subword_vocabularies_keep_to_their_size(name):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"kind": "word", "size": 2}, "'size' should be 3 or more .*got 2"),
-        ({"kind": "word", "minimum": 0}, "'minimum' should be 1 or more, got 0"),
-        ({"kind": "bpe", "size": 100, "byte_level": True}, "'size' should be 284 or more"),
-        ({"kind": "bpe", "sise": 100}, "Unknown option 'sise' .*Did you mean 'size'"),
+        ({"kind": "word", "vocab_size": 2}, "'vocab_size' should be 3 or more .*got 2"),
+        ({"kind": "word", "min_count": 0}, "'min_count' should be 1 or more, got 0"),
+        (
+            {"kind": "bpe", "vocab_size": 100, "byte_level": True},
+            "'vocab_size' should be 284 or more",
+        ),
+        (
+            {"kind": "bpe", "vocab_sise": 100},
+            "Unknown option 'vocab_sise' .*Did you mean 'vocab_size'",
+        ),
         (
             {"kind": "word", "normalise": "nfd"},
             "'normalise' should be one of 'none', 'nfc', 'nfkc'",
@@ -291,16 +297,16 @@ def test_words_are_ordered_by_count_then_alphabet():
     text = [" ".join(counts.elements())]
     for options, kept in (
         ({}, expected),
-        ({"size": 4}, expected[:2]),
-        ({"minimum": 2}, ["d", "c"]),
+        ({"vocab_size": 4}, expected[:2]),
+        ({"min_count": 2}, ["d", "c"]),
     ):
         tokenizer = registry.build("tokenizer", {"kind": "word", **options}).train(text)
         assert list(tokenizer.vocabulary[2:]) == kept
 
 
 def test_a_minimum_nothing_reaches_is_an_error():
-    with pytest.raises(UserError, match=r"no word that occurs 5 times.*lower 'minimum'"):
-        registry.build("tokenizer", {"kind": "word", "minimum": 5}).train(["a b c"])
+    with pytest.raises(UserError, match=r"no word that occurs 5 times.*lower 'min_count'"):
+        registry.build("tokenizer", {"kind": "word", "min_count": 5}).train(["a b c"])
 
 
 # ---- characters and sub-words

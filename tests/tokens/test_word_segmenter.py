@@ -197,7 +197,7 @@ def test_memory_is_bounded(monkeypatch):
 
 
 SMALL = {
-    "tagger-bilstm": {"encoder.hidden": 5, "train.epochs": 2, "tokenizer.minimum": 1},
+    "tagger-bilstm": {"encoder.hidden": 5, "train.epochs": 2, "tokenizer.min_count": 1},
     "crf": {"classic.iterations": 5},
 }
 

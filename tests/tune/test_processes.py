@@ -84,7 +84,7 @@ def test_a_race_for_trials_gives_each_of_them_once(tmp_path):
     found = run(base, out, trials=17)
     assert sum(counts) == 16
     assert len(found.rows) == 17
-    assert len({row.settings["classic.strength"] for row in found.rows}) == 17
+    assert len({row.settings["classic.C"] for row in found.rows}) == 17
 
 
 def test_two_commands_share_one_search(tmp_path):
@@ -124,8 +124,8 @@ def test_workers_cover_a_grid_exactly(tmp_path, monkeypatch):
     base, out = tfidf(tmp_path), tmp_path / "out"
     told = []
     options = {"sampler": "grid", "trials": 0, "seeds": 1}
-    found = run(base, out, "classic.strength=0.1,1.0,5.0", WORDS, workers=9, told=told, **options)
-    seen = [(s["classic.strength"], tuple(s["classic.words"])) for s in settings(found)]
+    found = run(base, out, "classic.C=0.1,1.0,5.0", WORDS, workers=9, told=told, **options)
+    seen = [(s["classic.C"], tuple(s["classic.words"])) for s in settings(found)]
     assert sorted(seen) == [(x, w) for x in (0.1, 1.0, 5.0) for w in ((1, 1), (1, 2))]
     assert sorted(row.number for row in told if hasattr(row, "number")) == [1, 2, 3, 4, 5, 6]
     assert sorted(p.name for p in (out / "workers").iterdir()) == ["1.txt", "2.txt"]

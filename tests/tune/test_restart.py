@@ -95,7 +95,7 @@ def test_constant_numbers_are_a_collapse():
 
 def test_both_configurations_get_the_same_new_seeds(tmp_path):
     # The start is so weak that the search must leave it.
-    base = tfidf(tmp_path, **{"classic.strength": 1e-3, "data.test": str(tmp_path / "train.tsv")})
+    base = tfidf(tmp_path, **{"classic.C": 1e-3, "data.test": str(tmp_path / "train.tsv")})
     found = run(base, tmp_path / "out", STRENGTH, trials=5, seeds=2)
     again = found.restarts
     assert again is not None
@@ -112,7 +112,7 @@ def test_both_configurations_get_the_same_new_seeds(tmp_path):
         *map(np.array, scores)
     )  # this model does not depend on its seed
     assert again.n == 46
-    assert found.changes["classic.strength"] == (1e-3, found.best.settings["classic.strength"])
+    assert found.changes["classic.C"] == (1e-3, found.best.settings["classic.C"])
     saved = json.loads((tmp_path / "out/tune.json").read_text())["restarts"]
     assert saved["spread"]["tuned_test"]["mean"] == pytest.approx(again.tuned[0].test)
     model = (tmp_path / "out/model/model.json").read_text()
@@ -120,8 +120,8 @@ def test_both_configurations_get_the_same_new_seeds(tmp_path):
 
 
 def test_a_new_winner_is_trained_again_and_what_stands_is_not(tmp_path):
-    base = tfidf(tmp_path, **{"classic.strength": 1e-3})
-    three = "classic.strength=0.001,0.002,5.0"
+    base = tfidf(tmp_path, **{"classic.C": 1e-3})
+    three = "classic.C=0.001,0.002,5.0"
     out = tmp_path / "out"
     found = run(base, out, three, sampler="grid", trials=2, seeds=1)
     assert found.changes == {}
@@ -129,9 +129,9 @@ def test_a_new_winner_is_trained_again_and_what_stands_is_not(tmp_path):
     assert found.restarts.start == ()  # there is nothing to compare with itself
     assert found.restarts.p is None
     found = run(base, out, three, sampler="grid", trials=3, seeds=1)
-    assert found.best.settings == {"classic.strength": 5.0}
+    assert found.best.settings == {"classic.C": 5.0}
     again = config.load(out / "restarts/tuned-2/config.toml")
-    assert again["classic"]["strength"] == 5.0
+    assert again["classic"]["C"] == 5.0
     written = [path.stat().st_mtime_ns for path in sorted(out.glob("restarts/*/result.json"))]
     assert len(written) == 2
     run(base, out, three, sampler="grid", trials=3, seeds=1)
@@ -149,8 +149,8 @@ def test_a_restart_that_fails_is_told_and_the_others_count(tmp_path, monkeypatch
         return train(given, folder, **options)
 
     monkeypatch.setattr(restart, "train", broken)
-    base = tfidf(tmp_path, **{"classic.strength": 1e-3})
-    found = run(base, tmp_path / "out", "classic.strength=5.0", sampler="grid", trials=0, seeds=2)
+    base = tfidf(tmp_path, **{"classic.C": 1e-3})
+    found = run(base, tmp_path / "out", "classic.C=5.0", sampler="grid", trials=0, seeds=2)
     assert found.restarts is not None
     first, second = found.restarts.tuned
     assert first.dev is not None

@@ -13,7 +13,7 @@ from weft.errors import UserError
 from weft.tune import parse, trial, tune
 from weft.tune.study import TrialRecord
 
-STRENGTH = "classic.strength=0.001..10 log"
+STRENGTH = "classic.C=0.001..10 log"
 WORDS = "classic.words=[1,1],[1,2]"
 
 
@@ -62,7 +62,7 @@ def test_a_search_leaves_trials_model_configuration_and_record(base, tmp_path):
     saved = json.loads((out / "tune.json").read_text())
     assert saved["best"]["settings"] == found.best.settings
     assert len(saved["trials"]) == 5
-    assert saved["search"]["classic.strength"] == {"low": 0.001, "high": 10, "log": True}
+    assert saved["search"]["classic.C"] == {"low": 0.001, "high": 10, "log": True}
     answer = weft.load(out / "model")(["the film was good"])
     assert answer[0].value in ("positive", "negative")
     again = config.load(out / "best.toml")
@@ -104,17 +104,17 @@ def test_a_grid_is_covered_exactly(base, tmp_path):
     found = run(
         base,
         tmp_path / "out",
-        "classic.strength=0.1..0.5 step 0.2",
+        "classic.C=0.1..0.5 step 0.2",
         WORDS,
         sampler="grid",
         trials=0,
     )
-    seen = [(s["classic.strength"], tuple(s["classic.words"])) for s in settings(found)]
+    seen = [(s["classic.C"], tuple(s["classic.words"])) for s in settings(found)]
     assert seen == [(x, w) for x in (0.1, 0.3, 0.5) for w in ((1, 1), (1, 2))]
     more = run(
         base,
         tmp_path / "out",
-        "classic.strength=0.1..0.5 step 0.2",
+        "classic.C=0.1..0.5 step 0.2",
         WORDS,
         sampler="grid",
         trials=99,
@@ -127,12 +127,12 @@ def test_the_table_of_a_configuration_is_the_space(base, tmp_path):
     data = base["data"]["train"]
     path.write_text(
         f'[classic]\nkind = "tfidf"\n[data]\ntrain = "{data}"\ndev_fraction = 0.3\n'
-        '[search]\n"classic.strength" = [1.0, 2.0]\nclassic.minimum = {low = 1, high = 2}\n'
+        '[search]\n"classic.C" = [1.0, 2.0]\nclassic.minimum = {low = 1, high = 2}\n'
     )
     given = config.load(path)
     found = tune(given, tmp_path / "out", sampler="grid", seeds=0)
     assert settings(found) == [
-        {"classic.strength": s, "classic.minimum": m} for s in (1.0, 2.0) for m in (1, 2)
+        {"classic.C": s, "classic.min_count": m} for s in (1.0, 2.0) for m in (1, 2)
     ]
     assert "search" not in config.load(tmp_path / "out" / "best.toml")
     weft.train(given, tmp_path / "plain", quiet=True)  # other verbs leave the table alone
@@ -142,13 +142,13 @@ def test_the_table_of_a_configuration_is_the_space(base, tmp_path):
 
 def test_a_failing_trial_is_a_row_with_its_reason(base, tmp_path):
     # 46 different texts: no n-gram is in 99 of them.
-    found = run(base, tmp_path / "out", "classic.minimum=1,99", sampler="grid", trials=0)
+    found = run(base, tmp_path / "out", "classic.min_count=1,99", sampler="grid", trials=0)
     good, bad = found.rows
     assert good.state == "complete"
     assert bad.state == "failed"
     assert "no n-gram occurs in 99 training texts" in bad.reason
     with pytest.raises(UserError, match=r"No trial .* came to an end.*no n-gram occurs in 99"):
-        run(base, tmp_path / "all", "classic.minimum=99,98", sampler="grid", trials=0)
+        run(base, tmp_path / "all", "classic.min_count=99,98", sampler="grid", trials=0)
 
 
 def test_a_surprise_is_told_with_its_traceback(base, tmp_path, monkeypatch):
@@ -169,12 +169,12 @@ def test_a_surprise_is_told_with_its_traceback(base, tmp_path, monkeypatch):
 def test_another_search_in_the_same_folder_is_refused(base, tmp_path):
     out = tmp_path / "out"
     run(base, out, trials=1)
-    with pytest.raises(UserError, match=r"'classic.strength' was .*'high': 10.*now .*'high': 20"):
-        run(base, out, "classic.strength=0.001..20 log")
+    with pytest.raises(UserError, match=r"'classic.C' was .*'high': 10.*now .*'high': 20"):
+        run(base, out, "classic.C=0.001..20 log")
     with pytest.raises(UserError, match=r"'classic.words' was not searched, now"):
         run(base, out, STRENGTH, WORDS)
     with pytest.raises(UserError, match=r"a search with another configuration.*--overwrite"):
-        run(tfidf(tmp_path, **{"classic.minimum": 2}), out)
+        run(tfidf(tmp_path, **{"classic.min_count": 2}), out)
     small.file(tmp_path, count=47)
     with pytest.raises(UserError, match="a search with other data"):
         run(base, out)
@@ -196,7 +196,7 @@ def test_a_folder_of_something_else_is_left_alone(base, tmp_path):
     ("options", "message"),
     [
         ({"sampler": "tpee"}, "Unknown sampler 'tpee'.*Did you mean 'tpe'"),
-        ({"sampler": "grid"}, "The grid has no end: 'classic.strength'"),
+        ({"sampler": "grid"}, "The grid has no end: 'classic.C'"),
         ({"seeds": -1}, "--seeds should be 0"),
         ({"workers": 0}, "--workers should be at least 1"),
         ({"trials": -1}, "--trials and --minutes should be above 0"),
@@ -257,7 +257,7 @@ def test_bad_trials_are_pruned_and_the_test_file_is_not_looked_at(tmp_path, monk
         "data.train": str(data),
         "data.dev_fraction": 0.3,
         "data.test": str(data),
-        "tokenizer.minimum": 1,
+        "tokenizer.min_count": 1,
         "embedder.width": 7,
         **small.SMALL,
         "train.epochs": 5,

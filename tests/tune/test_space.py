@@ -92,7 +92,7 @@ def test_a_setting_s_own_type_decides_what_is_whole():
         ("task.label_smoothing=0.1", "changes what is measured"),
         ("data.dev_fraction=0.1,0.2", "changes the examples.*max_tokens, truncate, phrases"),
         ("data.dev_fracton=0.1,0.2", "Unknown option 'dev_fracton'.*Did you mean 'dev_fraction'"),
-        ("classic.strength=1,2", r"has no \[classic\]; it has \[tokenizer\], \[embedder\]"),
+        ("classic.C=1,2", r"has no \[classic\]; it has \[tokenizer\], \[embedder\]"),
     ],
 )
 def test_what_could_not_be_trained_is_refused_before(search, message):
@@ -104,7 +104,7 @@ def test_what_could_not_be_trained_is_refused_before(search, message):
     ("search", "message"),
     [
         ("train.epochs=1,2", "a .classic. model has no training loop"),
-        ("classic.strength=-1..2", "strength is -1; it must be above 0"),
+        ("classic.C=-1..2", "C is -1; it must be above 0"),
         ("classic.lowercase=0..1", "'lowercase' should be true or false"),
         ("encoder.hidden=3", r"has no \[encoder\]"),
     ],
@@ -126,11 +126,11 @@ def test_a_classic_model_has_its_own_settings(search, message):
 )
 def test_tables_that_make_no_sense(spec, message):
     with pytest.raises(UserError, match=message):
-        make_dimensions({"classic.strength": spec}, TFIDF)
+        make_dimensions({"classic.C": spec}, TFIDF)
 
 
 def test_nothing_to_search_says_what_there_is():
-    with pytest.raises(UserError, match=r"Nothing to search.*Settings:.*classic\.strength"):
+    with pytest.raises(UserError, match=r"Nothing to search.*Settings:.*classic\.C"):
         make_dimensions({}, TFIDF)
     with pytest.raises(UserError, match=r"Give --search 'classic\.order=LOW\.\.HIGH', a"):
         make_dimensions({}, config.recipe("kneser-ney"))
@@ -155,12 +155,10 @@ def test_lists_are_stored_as_texts_and_come_back():
 
 
 def test_where_the_configuration_stands_in_the_space():
-    inside = make_dimensions(
-        parse(["classic.strength=1..20 log", "classic.words=[1,1],[1,2]"]), TFIDF
-    )
-    fixed = TFIDF.with_values({"classic.strength": 10.0}, "test")
+    inside = make_dimensions(parse(["classic.C=1..20 log", "classic.words=[1,1],[1,2]"]), TFIDF)
+    fixed = TFIDF.with_values({"classic.C": 10.0}, "test")
     assert base_point(fixed, inside) == (10.0, "[1, 2]")
-    assert base_point(TFIDF, make_dimensions(parse(["classic.strength=1..7"]), TFIDF)) is None
+    assert base_point(TFIDF, make_dimensions(parse(["classic.C=1..7"]), TFIDF)) is None
 
 
 def test_the_small_grid_of_the_lecture():
@@ -185,7 +183,7 @@ def test_the_small_preset_fits_every_recipe(name):
     found = {d.key: d for d in make_dimensions(preset("small", base), base)}
     assert found
     if "classic" in base:
-        own = {"tfidf": {"characters", "words"}, "fasttext": {"rate", "order"}}[name]
+        own = {"tfidf": {"characters", "words"}, "fasttext": {"learning_rate", "order"}}[name]
         assert set(found) == {f"classic.{key}" for key in own}
     else:
         rate = found["train.learning_rate"]

@@ -39,7 +39,9 @@ def train(
     files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Training texts.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
     kind: Annotated[str, typer.Option(help="word, character, bpe, wordpiece or unigram.")] = "bpe",
-    size: Annotated[int | None, typer.Option(help="Vocabulary size; 0 keeps every word.")] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(help="Vocabulary size; 0 keeps every word.")
+    ] = None,
     lowercase: Annotated[bool | None, typer.Option(help="Lowercase the text first.")] = None,
     text: TextColumn = None,
     on_bad_row: options.OnBadRow = "error",
@@ -53,7 +55,7 @@ def train(
         raise UserError(f"{output} exists. Pass --overwrite to replace it.")
     if not output.parent.is_dir():
         raise UserError(f"{output}: the folder {output.parent} does not exist. Make it first.")
-    settings = {"kind": kind, "size": size, "lowercase": lowercase}
+    settings = {"kind": kind, "vocab_size": vocab_size, "lowercase": lowercase}
     given = {name: value for name, value in settings.items() if value is not None}
     part = registry.build("tokenizer", given)
     with _progress("Reading") as count:

@@ -70,8 +70,8 @@ class Ngrams(nn.Module):
     def __init__(
         self,
         width: int = 100,
-        shortest: int = 3,
-        longest: int = 6,
+        min_n: int = 3,
+        max_n: int = 6,
         buckets: int = 100_000,
         combine: Literal["mean", "sum"] = "mean",
         sparse: bool = False,
@@ -79,11 +79,11 @@ class Ngrams(nn.Module):
     ):
         super().__init__()
         where = "embedder 'ngrams'"
-        check_sizes(where, dropout, width=width, shortest=shortest, buckets=buckets)
-        if longest < shortest:
-            raise UserError(f"{where}: 'longest' ({longest}) is below 'shortest' ({shortest}).")
+        check_sizes(where, dropout, width=width, min_n=min_n, buckets=buckets)
+        if max_n < min_n:
+            raise UserError(f"{where}: 'max_n' ({max_n}) is below 'min_n' ({min_n}).")
         self.output_size = width
-        self.shortest, self.longest, self.buckets = shortest, longest, buckets
+        self.shortest, self.longest, self.buckets = min_n, max_n, buckets
         self.table = nn.EmbeddingBag(buckets + 1, width, mode=combine, sparse=sparse, padding_idx=0)
         _init_uniform(self.table.weight)
         self.dropout = nn.Dropout(dropout)

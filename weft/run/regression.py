@@ -38,8 +38,8 @@ def fit_head(run: "NeuralRun", model: Model, train: TokenStore, dev: TokenStore 
     held = None if dev is None else (_compute_vectors(run, model, dev, "dev"), dev.targets)
     fit = fit_for("logistic", task, space, seed, head.balanced)
     with threadpool_limits(1):
-        if head.strength:
-            (found,) = fit(vectors, train.targets, [head.strength])
+        if head.C:
+            (found,) = fit(vectors, train.targets, [head.C])
         else:
             grid = GRIDS["ridge"] if isinstance(space, LabelScale) else GRID
             metric = run.settings.metric

@@ -56,7 +56,7 @@ MAX_GOLDEN_CHARACTERS = 2000  # characters; longer texts would make a model fold
 NEURAL_ADVICE = (
     "Lower train.batch_size or train.max_tokens, set data.max_tokens, or choose a smaller network."
 )
-CLASSIC_ADVICE = "Lower classic.size, train on fewer texts, or merge rare labels."
+CLASSIC_ADVICE = "Lower classic.vocab_size, train on fewer texts, or merge rare labels."
 
 EvalCallback = Callable[[int, dict[str, float]], None]  # called with the step and the dev metrics
 

@@ -29,23 +29,23 @@ _MIN_SIZE = 4 * len(SPECIALS)  # sizes below this leave no room beside the speci
 class BPE:
     """Byte-pair encoding (Sennrich 2016): the most frequent pair is joined, again and again.
 
-    At most a quarter of `size` goes to single characters; rarer ones become UNK, which
+    At most a quarter of `vocab_size` goes to single characters; rarer ones become UNK, which
     `byte_level` avoids by starting from the 256 bytes.
     """
 
     def __init__(
         self,
-        size: int = 8000,
+        vocab_size: int = 8000,
         lowercase: bool = False,
         byte_level: bool = False,
-        minimum: int = 2,
+        min_count: int = 2,
         normalise: Form = "nfc",
     ):
-        check_size("bpe", size, minimum, 256 + _MIN_SIZE if byte_level else _MIN_SIZE)
-        self.size = size
+        check_size("bpe", vocab_size, min_count, 256 + _MIN_SIZE if byte_level else _MIN_SIZE)
+        self.size = vocab_size
         self.lowercase = lowercase
         self.byte_level = byte_level
-        self.minimum = minimum
+        self.minimum = min_count
         self.normalise: Form = normalise
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
@@ -76,15 +76,15 @@ class WordPiece:
 
     def __init__(
         self,
-        size: int = 8000,
+        vocab_size: int = 8000,
         lowercase: bool = True,
-        minimum: int = 2,
+        min_count: int = 2,
         normalise: Form = "nfc",
     ):
-        check_size("wordpiece", size, minimum, _MIN_SIZE)
-        self.size = size
+        check_size("wordpiece", vocab_size, min_count, _MIN_SIZE)
+        self.size = vocab_size
         self.lowercase = lowercase
-        self.minimum = minimum
+        self.minimum = min_count
         self.normalise: Form = normalise
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
@@ -120,9 +120,9 @@ class WordPiece:
 class Unigram:
     """Unigram pieces (Kudo 2018): the likeliest cut of a word under independent pieces."""
 
-    def __init__(self, size: int = 8000, lowercase: bool = False, normalise: Form = "nfkc"):
-        check_size("unigram", size, 1, _MIN_SIZE)
-        self.size = size
+    def __init__(self, vocab_size: int = 8000, lowercase: bool = False, normalise: Form = "nfkc"):
+        check_size("unigram", vocab_size, 1, _MIN_SIZE)
+        self.size = vocab_size
         self.lowercase = lowercase
         self.normalise: Form = normalise
 

@@ -21,22 +21,22 @@ _NO_LIMIT = 2**40  # more types than any corpus has
 class Word:
     """Unicode-aware words, or with `whitespace` only what stands between spaces.
 
-    `size` counts every entry, PAD and UNK included; 0 keeps all words seen `minimum` times.
+    `vocab_size` counts every entry, PAD and UNK included; 0 keeps all words seen `min_count` times.
     """
 
     def __init__(
         self,
         lowercase: bool = True,
-        minimum: int = 1,
-        size: int = 0,
+        min_count: int = 1,
+        vocab_size: int = 0,
         normalise: Form = "nfc",
         accents: Literal["keep", "strip"] = "keep",
         hyphens: bool = False,
         whitespace: bool = False,
     ):
-        check_size("word", size, minimum)
-        self.minimum = minimum
-        self.size = size
+        check_size("word", vocab_size, min_count)
+        self.minimum = min_count
+        self.size = vocab_size
         self.normalise: Form = normalise
         self.lowercase = lowercase
         self.accents = accents
@@ -72,11 +72,15 @@ class Character:
     """One token a character, spaces included."""
 
     def __init__(
-        self, lowercase: bool = False, minimum: int = 1, size: int = 0, normalise: Form = "nfc"
+        self,
+        lowercase: bool = False,
+        min_count: int = 1,
+        vocab_size: int = 0,
+        normalise: Form = "nfc",
     ):
-        check_size("character", size, minimum)
-        self.minimum = minimum
-        self.size = size
+        check_size("character", vocab_size, min_count)
+        self.minimum = min_count
+        self.size = vocab_size
         self.lowercase = lowercase
         self.normalise: Form = normalise
 
@@ -127,10 +131,10 @@ def clean_texts(texts: Iterable[str]) -> Iterator[str]:
 def check_size(kind: str, size: int, minimum: int, least: int = 3) -> None:
     """Raise a UserError for sizes too small for a vocabulary."""
     if minimum < 1:
-        raise UserError(f"tokenizer '{kind}': 'minimum' should be 1 or more, got {minimum}.")
+        raise UserError(f"tokenizer '{kind}': 'min_count' should be 1 or more, got {minimum}.")
     if size and size < least:
         raise UserError(
-            f"tokenizer '{kind}': 'size' should be {least} or more "
+            f"tokenizer '{kind}': 'vocab_size' should be {least} or more "
             f"(special tokens count), got {size}."
         )
 
@@ -138,7 +142,7 @@ def check_size(kind: str, size: int, minimum: int, least: int = 3) -> None:
 def empty_corpus_error(kind: str, minimum: int = 1) -> UserError:
     """The error for training texts that hold nothing."""
     often = f" that occurs {minimum} times" if minimum > 1 else ""
-    advice = " or lower 'minimum'" if minimum > 1 else ""
+    advice = " or lower 'min_count'" if minimum > 1 else ""
     return UserError(
         f"tokenizer '{kind}': the training texts hold no {kind}{often}. "
         f"Check the file and its text column{advice}."

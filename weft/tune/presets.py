@@ -31,6 +31,8 @@ def _small(base: Config) -> dict[str, Any]:
         rate = full["train"]["learning_rate"]
         wanted["train.learning_rate"] = {"low": rate / 5, "high": rate * 5, "log": True}
     for section, tables in full.items():
+        if section == "train":
+            continue
         listed = isinstance(tables, list)
         for i, table in enumerate(tables if listed else [tables]):
             prefix = f"{section}.{i}." if listed else f"{section}."
@@ -52,11 +54,13 @@ def _around(name: str, value: Any, table: dict[str, Any]) -> Any:
         return {"low": 0.0, "high": 0.6, "step": 0.1}
     if name == "hidden" and isinstance(value, int) and value > 1:  # 0: there is no such layer
         return [value // 2, value, value * 2]
-    if name == "strength" and value:  # 0: it is chosen on dev in every trial
+    if name == "C" and value:  # 0: it is chosen on dev in every trial
         return {"low": value / 20, "high": value * 5, "log": True}
-    if name == "rate":
+    if name == "learning_rate":
         return {"low": value / 5, "high": value * 5, "log": True}
-    if name == "order" and "rate" in table:  # of a classic model; an embedder's is left alone
+    if (
+        name == "order" and "learning_rate" in table
+    ):  # of a classic model; an embedder's is left alone
         return [1, 2, 3]
     if name == "words" and isinstance(value, list):
         return [[1, 1], [1, 2], [1, 3]]

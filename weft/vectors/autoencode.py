@@ -243,7 +243,7 @@ def denoising(
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Autoencoder:
     """Learn a denoising auto-encoder of the texts' bags of words."""
-    indexer = Indexer(Word(size=size, minimum=minimum).train(texts))
+    indexer = Indexer(Word(vocab_size=size, min_count=minimum).train(texts))
     options = {"width": width, "noise": noise}
     return _train("denoising", options, texts, indexer, settings, device, watch)
 
@@ -262,7 +262,7 @@ def sequence(
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Autoencoder:
     """Learn a sequence auto-encoder of the texts, each cut to its first `limit` words."""
-    indexer = Indexer(Word(size=size, minimum=minimum).train(texts), limit=limit)
+    indexer = Indexer(Word(vocab_size=size, min_count=minimum).train(texts), limit=limit)
     options = {"width": width, "hidden": hidden, "dropout": dropout}
     return _train("sequence", options, texts, indexer, settings, device, watch)
 

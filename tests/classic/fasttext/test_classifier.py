@@ -217,7 +217,7 @@ def test_scores_are_the_linear_layer_over_the_mean_row() -> None:
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("longest", [0, 3])
 def test_contributions_sum_to_the_scores_less_the_bias(order, longest) -> None:
-    model = fitted(order=order, longest=longest, shortest=2)
+    model = fitted(order=order, max_n=longest, min_n=2)
     for direction in np.eye(3, dtype=np.float32):
         for text in [*corpus(7, seed=5), "İ not good, İ like it", "unknown", ""]:
             wanted = (model.scores([text])[0] - model.bias) @ direction
@@ -273,7 +273,7 @@ def test_a_class_without_training_texts_is_never_given() -> None:
 
 @pytest.mark.parametrize("half", ["", " \ud83d"])  # half a surrogate pair
 def test_saved_and_loaded_gives_the_same_bits(tmp_path: Path, half: str) -> None:
-    options = {"width": 5, "buckets": 1009, "shortest": 2, "longest": 3}
+    options = {"width": 5, "buckets": 1009, "min_n": 2, "max_n": 3}
     model = fitted(texts=[text + half for text in corpus()], **options)
     model.save(tmp_path)
     again = FastText.load(tmp_path, {"kind": "fasttext", **options})
@@ -407,10 +407,10 @@ def test_arrays_that_do_not_belong_together(tmp_path: Path) -> None:
         ({"buckets": 0}, "buckets is 0"),
         ({"epochs": 0}, "epochs is 0"),
         ({"threads": -1}, "threads is -1; it should be 0 or more"),
-        ({"longest": 3}, "shortest is 0; it should be 1 or more"),
-        ({"shortest": 4, "longest": 3}, "longest (3) is below shortest (4)"),
-        ({"rate": 0.0}, "rate is 0.0; it must be above 0"),
-        ({"rate": float("nan")}, "rate is nan"),
+        ({"max_n": 3}, "min_n is 0; it should be 1 or more"),
+        ({"min_n": 4, "max_n": 3}, "max_n (3) is below min_n (4)"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
     ],
 )
 def test_settings_that_cannot_work(options: dict, message: str) -> None:
@@ -419,8 +419,8 @@ def test_settings_that_cannot_work(options: dict, message: str) -> None:
 
 def test_what_cannot_be_learned() -> None:
     assert "one class only" in complaint(lambda: fitted(wanted=np.zeros(61)))
-    rare = complaint(lambda: fitted(minimum=1000))
+    rare = complaint(lambda: fitted(min_count=1000))
     assert rare.startswith("classic 'fasttext': no word occurs 1000 times in the training texts.")
     wanted = np.full(61, 1e30)
     wild = complaint(lambda: fitted(Regress(), LabelScale(0.0, 1.0), wanted))
-    assert re.search(r"the loss became (inf|nan). Lower classic.rate.", wild)
+    assert re.search(r"the loss became (inf|nan). Lower classic.learning_rate.", wild)

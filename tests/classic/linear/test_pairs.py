@@ -51,14 +51,14 @@ def test_overlap_decides_where_words_cannot(tmp_path):
         own = rng.choice(words, 5, replace=False).tolist()
         other = own[::-1] if i % 2 else rng.choice(words, 5, replace=False).tolist()
         rows.append(Example(" ".join(own), "yes" if i % 2 else "no", other=" ".join(other)))
-    task, model = PairClassify(), PairTfIdf(strength=3.0)
+    task, model = PairClassify(), PairTfIdf(C=3.0)
     space = task.space(rows)
     targets = np.array([task.target(row, space) for row in rows])
     model.fit(rows[:61], targets[:61], task, space)
     scores = model.scores(rows[61:])
     assert (scores.argmax(1) == targets[61:]).mean() > 0.9
     model.save(tmp_path)
-    again = PairTfIdf.load(tmp_path, {"kind": "tfidf-pair", "strength": 3.0})
+    again = PairTfIdf.load(tmp_path, {"kind": "tfidf-pair", "C": 3.0})
     np.testing.assert_array_equal(again.scores(rows[61:]), scores)
 
 

@@ -90,7 +90,7 @@ def test_size_keeps_the_most_frequent() -> None:
 
 
 def fitted(task, space, wanted: np.ndarray, **options) -> TfIdf:
-    model = TfIdf(**{"characters": [], "strength": 10.0, **options})
+    model = TfIdf(**{"characters": [], "C": 10.0, **options})
     model.fit(corpus(), wanted, task, space, seed=0)
     return model
 
@@ -98,7 +98,7 @@ def fitted(task, space, wanted: np.ndarray, **options) -> TfIdf:
 def test_no_more_weights_than_memory_allows(monkeypatch) -> None:
     monkeypatch.setattr("weft.classic.linear.tfidf.LARGEST", 60)
     for size, kept in ((3, 20), (2, 60)):  # two classes share one column of weights
-        model = TfIdf(characters=[], strength=10.0)
+        model = TfIdf(characters=[], C=10.0)
         model.fit(corpus(), targets(size=size), Classify(), ClassSpace(tuple("abc"[:size])))
         assert len(model.weights) == kept
         assert model.weights.size == 60
@@ -116,7 +116,7 @@ def test_no_more_weights_than_memory_allows(monkeypatch) -> None:
 def test_scores_are_those_of_scikit_learn(classifier: str, make, size: int) -> None:
     wanted = targets(size=size)
     space = ClassSpace(tuple("abc"[:size]))
-    model = fitted(Classify(), space, wanted, classifier=classifier, strength=3.0)
+    model = fitted(Classify(), space, wanted, classifier=classifier, C=3.0)
     rows = reference("words", (1, 2), sublinear_tf=True, dtype=np.float32).fit_transform(corpus())
     theirs = make().fit(rows, wanted)
     scores = model.scores(corpus())
@@ -147,7 +147,7 @@ def test_several_labels_are_one_model_each(classifier: str) -> None:
 
 def test_a_number_is_ridge_regression() -> None:
     wanted = np.random.default_rng(0).normal(size=61)
-    model = fitted(Regress(), LabelScale(0.0, 1.0), wanted, strength=2.0)
+    model = fitted(Regress(), LabelScale(0.0, 1.0), wanted, C=2.0)
     rows = reference("words", (1, 2), sublinear_tf=True).fit_transform(corpus())
     theirs = Ridge(alpha=0.5).fit(rows, wanted).predict(rows)
     np.testing.assert_allclose(model.scores(corpus()), theirs[:, None], atol=1e-3)
@@ -164,7 +164,7 @@ def test_a_class_without_training_texts_is_never_given() -> None:
 def test_the_best_score_learns_the_training_texts() -> None:
     texts = ["good film", "bad film", "not good", "not bad", "?", "!"]
     wanted = np.array([1, 0, 0, 1, 0, 1])
-    model = build("classic", {"kind": "tfidf", "characters": [], "strength": 1000.0})
+    model = build("classic", {"kind": "tfidf", "characters": [], "C": 1000.0})
     model.fit(texts, wanted, Classify(), ClassSpace(("no", "yes")), seed=0)
     np.testing.assert_array_equal(model.scores(texts).argmax(1), wanted)
     assert model.parameters() == len(model.families["words"].index) + 2
@@ -173,8 +173,8 @@ def test_the_best_score_learns_the_training_texts() -> None:
 SETTINGS: dict[str, Any] = {
     "words": [1, 2],
     "characters": [2, 3],
-    "minimum": 2,
-    "strength": 10.0,
+    "min_count": 2,
+    "C": 10.0,
 }
 
 
@@ -358,7 +358,7 @@ def test_probabilities_are_calibrated_on_dev() -> None:
     model.fit(texts, wanted, task, space, dev=(later, held))
     chances = task.probabilities(model.scores(later))[np.arange(101), held]
     assert -np.log(chances).mean() < 0.8  # 0.69 says that nothing is known
-    sure = TfIdf(characters=[], strength=100.0)
+    sure = TfIdf(characters=[], C=100.0)
     sure.fit(texts, wanted, task, space)
     chances = task.probabilities(sure.scores(later))[np.arange(101), held]
     assert -np.log(chances).mean() > 1.0
@@ -384,7 +384,7 @@ def test_balanced_gives_rare_classes_more_weight() -> None:
     wanted = (np.arange(61) % 11 == 0).astype(int)
     space = ClassSpace(("a", "b"))
     plain, balanced = (
-        fitted(Classify(), space, wanted, strength=0.1, balanced=on).scores(corpus()).argmax(1)
+        fitted(Classify(), space, wanted, C=0.1, balanced=on).scores(corpus()).argmax(1)
         for on in (False, True)
     )
     assert balanced.sum() > plain.sum()
@@ -397,7 +397,7 @@ def test_balanced_gives_rare_classes_more_weight() -> None:
         ({"characters": [2, 3, 4]}, "characters is [2, 3, 4]"),
         ({"words": [0, 1]}, "words is [0, 1]"),
         ({"words": [], "characters": []}, "words and characters are both []"),
-        ({"strength": -1.0}, "strength is -1.0; it must be above 0, or 0 to choose it on dev"),
+        ({"C": -1.0}, "C is -1.0; it must be above 0, or 0 to choose it on dev"),
     ],
 )
 def test_settings_that_cannot_work(options: dict, message: str) -> None:
@@ -407,7 +407,7 @@ def test_settings_that_cannot_work(options: dict, message: str) -> None:
 def test_what_cannot_be_learned() -> None:
     one = complaint(lambda: fitted(Classify(), ClassSpace(("a", "b")), np.zeros(61)))
     assert "one class only" in one
-    rare = complaint(lambda: fitted(Classify(), ClassSpace(("a", "b")), targets(), minimum=62))
+    rare = complaint(lambda: fitted(Classify(), ClassSpace(("a", "b")), targets(), min_count=62))
     assert rare.startswith("classic 'tfidf': no n-gram occurs in 62 training texts.")
     number = complaint(lambda: fitted(Regress(), LabelScale(0, 1), np.zeros(61), classifier="svm"))
     assert "classifier 'svm' cannot predict a number" in number

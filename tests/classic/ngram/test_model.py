@@ -99,7 +99,11 @@ def test_measuring_a_file_is_the_same_as_asking_for_its_texts(tmp_path):
 
 @pytest.mark.parametrize(
     "tokenizer",
-    [{"kind": "character"}, {"kind": "bpe", "size": 61}, {"kind": "unigram", "size": 53}],
+    [
+        {"kind": "character"},
+        {"kind": "bpe", "vocab_size": 61},
+        {"kind": "unigram", "vocab_size": 53},
+    ],
 )
 def test_any_tokens_will_do(tmp_path, tokenizer):
     out = trained("kneser-ney", tmp_path, tokenizer=tokenizer)
@@ -217,4 +221,4 @@ def test_files_that_do_not_belong_together_are_told(tmp_path):
     with pytest.raises(UserError, match=r"not a whole 'kneser-ney' model .*labels\.json"):
         load(tmp_path / "other/run")
     saved = json.loads((tmp_path / "run/model/model.json").read_text("utf-8"))
-    assert saved["config"]["tokenizer"]["size"] == 30000
+    assert saved["config"]["tokenizer"]["vocab_size"] == 30000

@@ -40,21 +40,21 @@ class LinearCRF:
     """Tags from weighted features of each word and from what tag follows what.
 
     Learned by L-BFGS with penalties `l1` and `l2` on the weights, on features that occur at least
-    `minimum` times. The same data give the same model: there is nothing random in it.
+    `min_count` times. The same data give the same model: there is nothing random in it.
     """
 
     seeded = False
 
     def __init__(
-        self, l1: float = 0.0, l2: float = 1.0, minimum: int = 1, iterations: int = 200
+        self, l1: float = 0.0, l2: float = 1.0, min_count: int = 1, iterations: int = 200
     ) -> None:
         for name, found in (("l1", l1), ("l2", l2)):
             if not 0 <= found < np.inf:
                 raise UserError(f"{WHERE}: {name} is {found}; it should be 0 or more.")
-        for name, found in (("minimum", minimum), ("iterations", iterations)):
+        for name, found in (("min_count", min_count), ("iterations", iterations)):
             if found < 1:
                 raise UserError(f"{WHERE}: {name} is {found}; it should be 1 or more.")
-        self.l1, self.l2, self.minimum, self.iterations = l1, l2, minimum, iterations
+        self.l1, self.l2, self.minimum, self.iterations = l1, l2, min_count, iterations
         self.labels: list[str] = []
         self.features: dict[str, int] = {}
         self.table: csr_matrix | None = None  # (A, C)

@@ -41,7 +41,7 @@ class Tagger:
     by number, "*" for all others of a column file that have few enough values. By default there are
     none: an annotator's name or a sentence number would be learned too. In a text that comes
     without them they are tagged first, by a CRF of their own. `l1` and `l2` are penalties on the
-    weights; features count that occur `minimum` times.
+    weights; features count that occur `min_count` times.
     """
 
     seeded = False  # nothing in it is random
@@ -52,12 +52,12 @@ class Tagger:
         columns: list[str] = [],  # noqa: B006 -- never changed; a list is what a config holds
         l1: float = 0.0,
         l2: float = 1.0,
-        minimum: int = 1,
+        min_count: int = 1,
         iterations: int = 100,
     ) -> None:
         self.columns = tuple(columns)
         self.settings: dict[str, Any] = {
-            "l1": l1, "l2": l2, "minimum": minimum, "iterations": iterations,
+            "l1": l1, "l2": l2, "min_count": min_count, "iterations": iterations,
         }  # fmt: skip
         LinearCRF(**self.settings)  # refuses what makes no sense
         self.before: list[LinearCRF] = []  # of each column that is a feature

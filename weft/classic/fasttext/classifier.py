@@ -40,8 +40,8 @@ class FastText:
 
     The rate is divided row by row as in AdaGrad, where fastText's is the same for all; texts are
     shuffled; a bias takes the place of the end-of-line word; and n-grams that training never met
-    are left out, where fastText would add a random vector. What occurs fewer than `minimum` times
-    is left out too. With `longest` above 0 the character n-grams of each word, `shortest` to
+    are left out, where fastText would add a random vector. What occurs fewer than `min_count` times
+    is left out too. With `max_n` above 0 the character n-grams of each word, `min_n` to
     `longest`, are added. `threads` share most rows without locks: more than one is faster, and no
     longer gives the same bytes from the same seed.
     """
@@ -53,27 +53,27 @@ class FastText:
         order: int = 2,
         width: int = 16,
         buckets: int = 2_000_000,
-        minimum: int = 1,
-        shortest: int = 0,
-        longest: int = 0,
+        min_count: int = 1,
+        min_n: int = 0,
+        max_n: int = 0,
         lowercase: bool = True,
         epochs: int = 25,
-        rate: float = 0.1,
+        learning_rate: float = 0.1,
         threads: int = 1,
     ) -> None:
-        counts = {"order": order, "width": width, "buckets": buckets, "minimum": minimum}
+        counts = {"order": order, "width": width, "buckets": buckets, "min_count": min_count}
         _at_least(1, **counts, epochs=epochs)
-        _at_least(0, longest=longest, threads=threads)
-        _at_least(1 if longest else 0, shortest=shortest)
-        _at_most(LONGEST, order=order, shortest=shortest, longest=longest)
+        _at_least(0, max_n=max_n, threads=threads)
+        _at_least(1 if max_n else 0, min_n=min_n)
+        _at_most(LONGEST, order=order, min_n=min_n, max_n=max_n)
         _at_most(2**31 - 1, buckets=buckets)
-        if longest and longest < shortest:
-            raise UserError(f"{_WHERE}: longest ({longest}) is below shortest ({shortest}).")
-        if not 0 < rate < np.inf:
-            raise UserError(f"{_WHERE}: rate is {rate}; it must be above 0.")
-        self.width, self.epochs, self.rate = width, epochs, rate
+        if max_n and max_n < min_n:
+            raise UserError(f"{_WHERE}: max_n ({max_n}) is below min_n ({min_n}).")
+        if not 0 < learning_rate < np.inf:
+            raise UserError(f"{_WHERE}: learning_rate is {learning_rate}; it must be above 0.")
+        self.width, self.epochs, self.rate = width, epochs, learning_rate
         self.threads = threads or available_cpus()
-        self.reading = FastTextVocabulary(order, buckets, minimum, shortest, longest, lowercase)
+        self.reading = FastTextVocabulary(order, buckets, min_count, min_n, max_n, lowercase)
         self.table = np.zeros((0, 0), np.float32)  # (R, P)
         self.outputs = np.zeros((0, 0), np.float32)  # (E, C)
         self.bias = np.zeros(0, np.float32)  # (C,)
@@ -94,7 +94,7 @@ class FastText:
         if not len(self.reading):
             raise UserError(
                 f"{_WHERE}: no word occurs {self.reading.minimum} times in the training texts. "
-                "Lower classic.minimum or add texts."
+                "Lower classic.min_count or add texts."
             )
         chance = np.random.default_rng(seed % 2**63)
         weights = self._start(space.size, aims, chance)
@@ -104,7 +104,7 @@ class FastText:
             order = chance.permutation(count)
             loss = self._learn(rows, order, aims, weights, epoch) / count
             if not np.isfinite(loss):
-                raise UserError(f"{_WHERE}: the loss became {loss}. Lower classic.rate.")
+                raise UserError(f"{_WHERE}: the loss became {loss}. Lower classic.learning_rate.")
             done = epoch + 1
             if not watch(Progress(done / self.epochs, f"epoch {done}", done, loss)):
                 break

@@ -32,15 +32,15 @@ class PairTfIdf(TfIdf):
         self,
         classifier: Literal["logistic", "svm", "bayes"] = "logistic",
         words: list[int] = [1, 2],  # noqa: B006 -- never changed; a list is what a config holds
-        minimum: int = 1,
-        size: int = 0,
+        min_count: int = 1,
+        vocab_size: int = 0,
         lowercase: bool = True,
         sublinear: bool = True,
-        strength: float = 0.0,
+        C: float = 0.0,
         balanced: bool = False,
     ) -> None:
         super().__init__(
-            classifier, words, [], minimum, size, lowercase, sublinear, strength, balanced
+            classifier, words, [], min_count, vocab_size, lowercase, sublinear, C, balanced
         )
         limits = span("words", words)
         if limits is None:

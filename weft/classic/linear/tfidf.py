@@ -42,7 +42,7 @@ VOCABULARY = "vocabulary.json"
 class TfIdf:
     """Word and character n-grams, weighted by TF-IDF, under a linear model.
 
-    `words` and `characters` name the shortest and longest n-gram, [] for none. `strength` is how
+    `words` and `characters` name the shortest and longest n-gram, [] for none. `C` is how
     closely the training data is followed: C of the logistic regression and of the SVM, and one over
     the smoothing of naive Bayes and over the penalty of ridge regression; 0 chooses the best of a
     few on dev. `balanced` gives every class the same weight, however rare. `size` is how many
@@ -57,22 +57,21 @@ class TfIdf:
         classifier: Literal["logistic", "svm", "bayes"] = "logistic",
         words: list[int] = [1, 2],  # noqa: B006 -- never changed; a list is what a config holds
         characters: list[int] = [2, 5],  # noqa: B006
-        minimum: int = 1,
-        size: int = 0,
+        min_count: int = 1,
+        vocab_size: int = 0,
         lowercase: bool = True,
         sublinear: bool = True,
-        strength: float = 0.0,
+        C: float = 0.0,
         balanced: bool = False,
     ) -> None:
-        if strength < 0:
+        if C < 0:
             raise UserError(
-                f"classic 'tfidf': strength is {strength}; it must be above 0, or 0 to choose it "
-                "on dev."
+                f"classic 'tfidf': C is {C}; it must be above 0, or 0 to choose it on dev."
             )
         self.classifier = classifier
-        self.minimum = minimum
-        self.size = size
-        self.strength = strength
+        self.minimum = min_count
+        self.size = vocab_size
+        self.strength = C
         self.balanced = balanced
         self.remarks: list[str] = []  # about the fit, in words
         families = (("words", words, word_grams), ("characters", characters, character_grams))
@@ -175,7 +174,7 @@ class TfIdf:
         if not rows.shape[1]:
             raise UserError(
                 f"classic 'tfidf': no n-gram occurs in {self.minimum} training texts. "
-                "Lower classic.minimum or add texts."
+                "Lower classic.min_count or add texts."
             )
         return rows
 

@@ -31,22 +31,19 @@ class LinearHead(nn.Module):
 class LogisticHead(LinearHead):
     """A linear layer, fitted by logistic regression on frozen features.
 
-    `strength` is C; for a number it is 1 / the ridge penalty; 0 chooses the best of several values
+    For a number `C` is 1 / the ridge penalty; 0 chooses the best of several values
     on dev. `balanced` weighs all classes equally, however rare.
     """
 
     fitted = True  # in closed form or by a solver, not by gradient descent
 
-    def __init__(
-        self, input_size: int, outputs: int, strength: float = 0.0, balanced: bool = False
-    ):
+    def __init__(self, input_size: int, outputs: int, C: float = 0.0, balanced: bool = False):
         super().__init__(input_size, outputs)
-        if strength < 0:
+        if C < 0:
             raise UserError(
-                f"head 'logistic': strength is {strength}; it must be above 0, or 0 to choose it "
-                "on dev."
+                f"head 'logistic': C is {C}; it must be above 0, or 0 to choose it on dev."
             )
-        self.strength, self.balanced = strength, balanced
+        self.C, self.balanced = C, balanced
 
 
 @register("head", "mlp")
