@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & set(os.environ):
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
-# Name -> where it lives. Nothing is imported before it is asked for: torch alone takes seconds.
+# Name -> where it lives. Nothing is imported before it is used: torch alone takes seconds.
 _HOMES = {
     "Answer": "weft.tasks.task",
     "Columns": "weft.text.read",

@@ -66,31 +66,33 @@ class Config:
     def origin_of(self, value: Any) -> str:
         """Return where the first setting with this value was written."""
         for key, origin in self.origins.items():
-            place: Any = self.sections
+            node: Any = self.sections
             for step in key.split("."):
-                if isinstance(place, list):
+                if isinstance(node, list):
                     number = parse_integer(step)
-                    place = place[number] if number is not None and number < len(place) else None
+                    node = node[number] if number is not None and number < len(node) else None
                 else:
-                    place = place.get(step) if isinstance(place, Mapping) else None
-            if place == value:
+                    node = node.get(step) if isinstance(node, Mapping) else None
+            if node == value:
                 return origin
         return ""
 
 
-def as_config(given: Any) -> Config:
+def as_config(source: Any) -> Config:
     """Return a Config from a recipe's name, a .toml or .json file, a dict of sections or itself."""
-    if isinstance(given, Config):
-        return given
-    if isinstance(given, Mapping):
-        return from_sections(given, "the dict given")
-    if isinstance(given, Path) or (isinstance(given, str) and given.endswith((".toml", ".json"))):
-        return load(given)
-    if isinstance(given, str):
-        return recipe(given)
+    if isinstance(source, Config):
+        return source
+    if isinstance(source, Mapping):
+        return from_sections(source, "the dict given")
+    if isinstance(source, Path) or (
+        isinstance(source, str) and source.endswith((".toml", ".json"))
+    ):
+        return load(source)
+    if isinstance(source, str):
+        return recipe(source)
     raise UserError(
         "A configuration is a recipe's name, a .toml or .json file, a dict of sections or a "
-        f"weft.Config; got {type(given).__name__}."
+        f"weft.Config; got {type(source).__name__}."
     )
 
 
@@ -129,7 +131,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
 
 
 def _is_deep(value: Any, levels: int) -> bool:
-    """Whether a value is nested deeper than so many levels."""
+    """Return whether a value is nested deeper than `levels`."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return levels < 0 or any(_is_deep(one, levels - 1) for one in inner)
 
@@ -155,15 +157,15 @@ def recipes(task: str | None = "classify", pretrained: bool | str = False) -> li
     checkpoint come with `pretrained`: all, or those for the kind of checkpoint there is.
     """
     wanted = {"regress": "classify", "pair-score": "pair-classify"}.get(task or "", task)
-    found = {}
+    orders = {}
     for path in _recipe_files().values():
         sections = tomllib.loads(path.read_text("utf-8"))
         start = sections["recipe"].get("pretrained")  # the kind of checkpoint it begins with
         if wanted is not None and start and pretrained not in (True, start):
             continue
         if wanted is None or sections.get("task", {}).get("kind", "classify") == wanted:
-            found[path.stem] = sections["recipe"].get("order", 99)
-    return sorted(found, key=lambda name: (found[name], name))
+            orders[path.stem] = sections["recipe"].get("order", 99)
+    return sorted(orders, key=lambda name: (orders[name], name))
 
 
 def with_pretrained(config: Config, folder: str, origin: str = "--pretrained") -> Config:
@@ -176,8 +178,8 @@ def with_pretrained(config: Config, folder: str, origin: str = "--pretrained") -
     tables = config["embedder"]
     for i, spec in enumerate(tables if isinstance(tables, list) else [tables]):
         if spec.get("kind") == "pretrained":
-            place = f"embedder.{i}" if isinstance(tables, list) else "embedder"
-            return config.with_values({f"{place}.model": folder}, origin)
+            key = f"embedder.{i}" if isinstance(tables, list) else "embedder"
+            return config.with_values({f"{key}.model": folder}, origin)
     part = "decoder" if _is_lm(config.sections) else "embedder"
     return config.with_values({part: {"kind": "pretrained", "model": folder}}, origin)
 
@@ -284,37 +286,37 @@ def _check_sections(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
         tables = section if name == "embedder" and isinstance(section, list) else [section]
         if not all(isinstance(table, Mapping) for table in tables):
             raise UserError(f"{origin}: [{name}] should be a section with keys, got {section!r}.")
-    unread = ("embedder", "encoder", "pool", "head", "target")
-    if _is_lm(sections) and (both := [n for n in unread if n in sections]):
-        told = "a language model is a [tokenizer] and a [decoder], or [classic] in its place"
-        raise UserError(f"{origin}: {told}; remove [{'], ['.join(both)}].")
-    if "decoder" in sections and (both := [n for n in ("pool", "head") if n in sections]):
-        told = "a [decoder] writes the answer itself"
-        raise UserError(f"{origin}: {told}; remove [{'], ['.join(both)}].")
+    unused = ("embedder", "encoder", "pool", "head", "target")
+    if _is_lm(sections) and (extra := [n for n in unused if n in sections]):
+        reason = "a language model is a [tokenizer] and a [decoder], or [classic] in its place"
+        raise UserError(f"{origin}: {reason}; remove [{'], ['.join(extra)}].")
+    if "decoder" in sections and (extra := [n for n in ("pool", "head") if n in sections]):
+        reason = "a [decoder] writes the answer itself"
+        raise UserError(f"{origin}: {reason}; remove [{'], ['.join(extra)}].")
     # N-grams are counted of any tokens; all other classic models find words themselves.
     others = [
         n
         for n in (*NEURAL_SECTIONS, *SEQ2SEQ_SECTIONS, "pair")
         if not (n == "tokenizer" and _is_lm(sections))
     ]
-    if "classic" in sections and (both := [n for n in others if n in sections]):
-        raise UserError(f"{origin}: [classic] stands alone; remove [{'], ['.join(both)}].")
+    if "classic" in sections and (extra := [n for n in others if n in sections]):
+        raise UserError(f"{origin}: [classic] stands alone; remove [{'], ['.join(extra)}].")
     return dict(sections)
 
 
 def _set_value(sections: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
-    place: Any = sections
+    node: Any = sections
     for step in path:
-        if isinstance(place, list):
+        if isinstance(node, list):
             number = parse_integer(step)
-            if number is None or number >= len(place):
-                raise UserError(f"'{key}': there are {len(place)} of these, numbered from 0.")
-            place = place[number]
-        elif isinstance(place, dict):
-            place = place.setdefault(step, {})
-    if isinstance(place, list):
+            if number is None or number >= len(node):
+                raise UserError(f"'{key}': there are {len(node)} of these, numbered from 0.")
+            node = node[number]
+        elif isinstance(node, dict):
+            node = node.setdefault(step, {})
+    if isinstance(node, list):
         raise UserError(f"'{key}': say which one, as in {path[0]}.0.{last}.")
-    if not isinstance(place, dict):
+    if not isinstance(node, dict):
         raise UserError(f"'{key}': '{'.'.join(path)}' is a value, it has no settings of its own.")
-    place[last] = value
+    node[last] = value

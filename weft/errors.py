@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 MAX_MESSAGE_CHARS = 2000  # characters; the middle of a longer one is left out
-MAX_NAME_CHARS = 100  # characters of a name for which a similar one is looked for
+MAX_NAME_CHARS = 100  # longer names get no near miss
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -36,8 +36,8 @@ def escape_control(text: str) -> str:
     return _UNSAFE.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
@@ -46,7 +46,7 @@ class AmbiguousColumnError(UserError):
 
 
 class UserNote(UserWarning):
-    """What a user should know, though nothing has gone wrong."""
+    """A note for the user; nothing has gone wrong."""
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:
@@ -60,10 +60,10 @@ def near_miss(name: str, known: Iterable[str]) -> str:
 def unknown_name(what: str, name: str, known: Iterable[str], where: str = "") -> UserError:
     """The error for a name that is not among the known ones."""
     options = sorted(known)
-    place = f" in {where}" if where else ""
+    location = f" in {where}" if where else ""
     listed = ", ".join(options) if options else "none"
     return UserError(
-        f"Unknown {what} '{name:.60}'{place}.{near_miss(name, options)} Known: {listed}."
+        f"Unknown {what} '{name:.60}'{location}.{near_miss(name, options)} Known: {listed}."
     )
 
 
@@ -87,22 +87,22 @@ class OutOfMemory(UserError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory ran out: Python's, NumPy's, PyTorch's or the system's."""
+    """Return whether an error means out of memory, from Python, NumPy, PyTorch or the OS."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    told = ("can't allocate memory", "out of memory", "std::bad_alloc")
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in told)
+    messages = ("can't allocate memory", "out of memory", "std::bad_alloc")
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in messages)
 
 
 def out_of_memory_message(error: BaseException, doing: str) -> str:
-    """One sentence on memory that ran out, with the size that was asked for where it is known."""
-    found = re.search(r"(?:tried|unable) to allocate ([\d.]+) ?(\w+)", str(error), re.IGNORECASE)
+    """Return one sentence on an out-of-memory error, with the requested size if known."""
+    match = re.search(r"(?:tried|unable) to allocate ([\d.]+) ?(\w+)", str(error), re.IGNORECASE)
     amount = ""
-    if found:
-        large = found[2] == "bytes" and float(found[1]) >= 2**20
-        size = f"{float(found[1]) / 2**20:,.0f} MiB" if large else f"{found[1]} {found[2]}"
+    if match:
+        large = match[2] == "bytes" and float(match[1]) >= 2**20
+        size = f"{float(match[1]) / 2**20:,.0f} MiB" if large else f"{match[1]} {match[2]}"
         amount = f" ({size} more)"
     device = " of the GPU" if "CUDA" in str(error) else ""
     return f"Out of memory{device} while {doing}{amount}."

@@ -1,4 +1,4 @@
-"""JSON from files that somebody else wrote: a value, or a UserError that names file and line."""
+"""Parse untrusted JSON: return a value, or raise a UserError with file and line."""
 
 import json
 import re
@@ -25,10 +25,10 @@ def parse(text: str | bytes, where: str | Path, line: int = 1) -> Any:
             where, line + error.lineno - 1, f"{error.msg}, column {error.colno}"
         ) from None
     except (ValueError, RecursionError) as error:  # 4,300 digits; a limit of this Python
-        found = _LONG_INTEGER.search(text)
-        if found is not None:
-            line += text.count("\n", 0, found.start())
-            digits = f"{len(found[0].lstrip('-')):,}"
+        match = _LONG_INTEGER.search(text)
+        if match is not None:
+            line += text.count("\n", 0, match.start())
+            digits = f"{len(match[0].lstrip('-')):,}"
             reason = f"a whole number of {digits} digits; at most {MAX_DIGITS:,} are read"
             raise _json_error(where, line, reason) from None
         raise _json_error(where, line, str(error)) from None
@@ -59,13 +59,13 @@ def _check_depth(text: str, where: str | Path, line: int) -> None:
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     depth = 0
-    for found in _BRACKETS.finditer(text):
-        if found[0] in "[{":
+    for match in _BRACKETS.finditer(text):
+        if match[0] in "[{":
             depth += 1
             if depth > MAX_DEPTH:
-                line += text.count("\n", 0, found.start())
+                line += text.count("\n", 0, match.start())
                 raise _json_error(where, line, f"nested more than {MAX_DEPTH} levels deep")
-        elif found[0] in "]}":
+        elif match[0] in "]}":
             depth -= 1
 
 

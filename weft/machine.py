@@ -15,8 +15,8 @@ def available_cpus() -> int:
 def available_memory() -> int | None:
     """Return how many bytes this process may still take, or None where the system does not say."""
     limits = [_meminfo(), _cgroup(), _address_space()]
-    known = [limit for limit in limits if limit is not None]
-    return max(0, min(known)) if known else None
+    finite = [limit for limit in limits if limit is not None]
+    return max(0, min(finite)) if finite else None
 
 
 def require_memory(needed: int, what: str, advice: str) -> None:
@@ -30,7 +30,7 @@ def require_memory(needed: int, what: str, advice: str) -> None:
 
 
 def _meminfo() -> int | None:
-    """What the system could give without swapping."""
+    """Return the memory available without swapping."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             for line in file:
@@ -42,7 +42,7 @@ def _meminfo() -> int | None:
 
 
 def _cgroup() -> int | None:
-    """What a container leaves; file cache that counts against it can be given back."""
+    """Return what the container limit leaves; reclaimable file cache counts as free."""
     try:
         base = "/sys/fs/cgroup/memory."
         limit, used = (_first_number(f"{base}{name}") for name in ("max", "current"))
@@ -59,7 +59,7 @@ def _first_number(path: str) -> int:
 
 
 def _address_space() -> int | None:
-    """What `ulimit -v` leaves."""
+    """Return what `ulimit -v` leaves."""
     try:
         import resource
 

@@ -24,13 +24,13 @@ from weft.tokens.vocabulary import PAD, SPECIALS, UNK
 
 UNKNOWN_ID = SPECIALS.index(UNK)
 NO_POOL = {"kind": "none"}  # no pool: all states go to the head
-HEAD_DERIVED = ("input_size", "outputs", "frame", "modelled")  # what a head is told
-DECODER_DERIVED = ("vocabulary_size", "memory_size", "directions")  # what a decoder is told
+HEAD_DERIVED = ("input_size", "outputs", "frame", "modelled")  # passed to heads
+DECODER_DERIVED = ("vocabulary_size", "memory_size", "directions")  # passed to decoders
 
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """Everything a model made of a batch on the way to its scores."""
+    """The output of a forward pass with its intermediate states."""
 
     states: Padded  # (B, T, H) a vector for every step
     vector: Any  # (B, H) one for the text, or the states themselves where nothing is pooled
@@ -52,9 +52,7 @@ class Model(nn.Module):
         )  # a row holds two texts, each of which is read by itself
         self.pair: Any = None  # how two texts meet, where there are two
         self.join: Any = None  # and what makes one vector of theirs
-        self.has_auxiliary_lm = bool(
-            parts.get("task", {}).get("auxiliary")
-        )  # it also foretells words
+        self.has_auxiliary_lm = bool(parts.get("task", {}).get("auxiliary"))  # auxiliary LM loss
         if "embedder" not in self.parts:
             self.head = _build_lm_head(self.parts, outputs)
             return
@@ -75,9 +73,9 @@ class Model(nn.Module):
             check_segment_marks(self.pair, self.frame != NO_SPECIAL_TOKENS)
         self.encoder = registry.build("encoder", self.parts["encoder"], input_size=width)
         size, directions = self.encoder.output_size, getattr(self.encoder, "directions", 1)
-        known = {"input_size": size, "directions": directions}
+        derived = {"input_size": size, "directions": directions}
         if "decoder" in self.parts:
-            self.pool = registry.build("pool", NO_POOL, **known)
+            self.pool = registry.build("pool", NO_POOL, **derived)
             task = parts.get("task", {})
             self.head = _build_seq2seq_head(
                 self.parts, size, directions, outputs, bool(task.get("pointer"))
@@ -87,15 +85,15 @@ class Model(nn.Module):
         if self.is_bi_encoder:
             self.pair = registry.build("pair", self.parts["pair"], input_size=size)
             turned = getattr(self.pair, "directions", directions)
-            known = {"input_size": self.pair.output_size, "directions": turned}
-        self.pool = registry.build("pool", self.parts["pool"], **known)
+            derived = {"input_size": self.pair.output_size, "directions": turned}
+        self.pool = registry.build("pool", self.parts["pool"], **derived)
         if self.is_bi_encoder and hasattr(self.pair, "join"):
             check_pool(self.parts["pair"]["kind"], self.pooling)
             self.join = self.pair.join(self.pool.output_size)
         width = (self.join or self.pool).output_size
-        told = {"frame": self.frame, "modelled": getattr(self.pair, "modelled", 0)}
+        head_derived = {"frame": self.frame, "modelled": getattr(self.pair, "modelled", 0)}
         head = registry.build(
-            "head", self.parts["head"], input_size=width, outputs=outputs, **told
+            "head", self.parts["head"], input_size=width, outputs=outputs, **head_derived
         )  # fmt: skip
         self.head = head
         if self.is_mlm:
@@ -122,22 +120,22 @@ class Model(nn.Module):
         return self.run(source).scores
 
     def encode_source(self, source: Padded) -> Padded:
-        """What a decoder is given to read (B, T, H)."""
+        """Encode the source for a decoder (B, T, H)."""
         return self.pool_states(self.encode(self.embed(source)))[0]
 
     @property
     def is_structured(self) -> bool:
-        """Whether its answer is decoded: something of every word, or a text of its own."""
+        """True if the output is decoded: labels for every word, or a text."""
         return self.pooling in ("none", "decoder")
 
     @property
     def is_lm(self) -> bool:
-        """Whether it is a language model: all it reads is what it predicts_next."""
+        """True for a language model."""
         return self.encoder is None
 
     @property
     def is_mlm(self) -> bool:
-        """Whether it says which words stand at hidden places."""
+        """True for a masked language model."""
         return getattr(self.head, "is_mlm", False)
 
     @property
@@ -147,7 +145,7 @@ class Model(nn.Module):
 
     @property
     def input_kind(self) -> str:
-        """What the steps of a row are: tokens of a "text", or of "pairs" of them, "words", nodes of
+        """The kind of steps in a row: tokens of a "text", or of "pairs" of them, "words", nodes of
         "trees", "vectors"."""
         if self.pair is not None:
             return "pairs"
@@ -156,12 +154,12 @@ class Model(nn.Module):
 
     @property
     def features(self) -> int:
-        """How many numbers a vector of what it reads has; 0: it reads tokens."""
+        """The width of input feature vectors; 0 if the input is tokens."""
         return max((getattr(embedder, "features", 0) for embedder in self.embedders), default=0)
 
     @property
     def needs_full_sentence(self) -> bool:
-        """Whether a sentence makes sense only as a whole: the answer is a tree over it."""
+        """True if sentences may not be split: the output is a tree over each."""
         return getattr(self.head, "whole", False)
 
     def run(self, source: Padded) -> ModelOutput:
@@ -189,7 +187,7 @@ class Model(nn.Module):
         return concat_pair(*map(self.encoder, embedded.split_pair()))
 
     def pool_states(self, states: Padded) -> tuple[Any, Tensor | None]:
-        """What the head is given of the states, and how much of it came from each step."""
+        """Pool the states for the head; return the weight of each step where pooling has one."""
         if states.second is None or not self.is_bi_encoder:
             return self.pool(states)
         if self.join is None:  # what it makes is of the second text alone
@@ -210,11 +208,11 @@ class Model(nn.Module):
         """(B, T) ids -> (B, T, E), the embedders' vectors side by side."""
         if source.second is not None and self.is_bi_encoder:
             return concat_pair(*map(self.embed, source.split_pair()))
-        told, held = iter(source.cached), self.frozen_embedders if source.cached else ()
+        cached, frozen = iter(source.cached), self.frozen_embedders if source.cached else ()
         parts: list[Any] = list(self.embedders)
         embedded = [
-            embedder.from_cached(given, next(told)) if embedder in held else embedder(given)
-            for embedder, given in zip(parts, self.embedder_inputs(source), strict=True)
+            embedder.from_cached(inputs, next(cached)) if embedder in frozen else embedder(inputs)
+            for embedder, inputs in zip(parts, self.embedder_inputs(source), strict=True)
         ]
         if len(embedded) == 1:
             return embedded[0]
@@ -222,26 +220,28 @@ class Model(nn.Module):
 
     @property
     def frozen_embedders(self) -> list[Any]:
-        """The embedders that read a text the same way for as long as the others learn."""
-        found: list[Any] = list(self.embedders)
-        return [one for one in found if hasattr(one, "frozen_features") and one.frozen]
+        """The frozen embedders, whose features can be cached."""
+        embedders: list[Any] = list(self.embedders)
+        return [one for one in embedders if hasattr(one, "frozen_features") and one.frozen]
 
     def frozen_features(self, source: Padded) -> tuple[Tensor, ...]:
-        """What each of those makes of the steps (B, T, W): what a source can be `told`."""
+        """Return the cacheable features (B, T, W) of each frozen embedder."""
         if source.second is not None and self.is_bi_encoder:
             first, second = (
-                [side.with_data(made) for made in self.frozen_features(side)]
+                [side.with_data(features) for features in self.frozen_features(side)]
                 for side in source.split_pair()
             )
             return tuple(concat_pair(x, y).data for x, y in zip(first, second, strict=True))
         parts: list[Any] = list(self.embedders)
-        read = zip(parts, self.embedder_inputs(source), strict=True)
+        pairs = zip(parts, self.embedder_inputs(source), strict=True)
         return tuple(
-            one.frozen_features(given).data for one, given in read if one in self.frozen_embedders
+            one.frozen_features(inputs).data
+            for one, inputs in pairs
+            if one in self.frozen_embedders
         )
 
     def embedder_inputs(self, source: Padded) -> Iterator[Padded]:
-        """What each embedder reads of a source: ids, pieces of its own, or words with theirs."""
+        """Yield the input of each embedder: ids, its subtokens, or words with subwords."""
         if self.extended_vocab_start:  # a word that can only be copied is read as an unknown one
             inside = torch.where(source.data < self.extended_vocab_start, source.data, UNKNOWN_ID)
             source = replace(source, data=inside)
@@ -257,27 +257,27 @@ class Model(nn.Module):
 
     @property
     def subwords(self) -> bool:
-        """Whether words are read with the tokens that they consist of."""
+        """True if words are read with their subwords."""
         return self.input_kind == "words" and any(
             getattr(e, "subwords", False) for e in self.embedders
         )
 
     @property
     def frame(self) -> SpecialTokens:
-        """What stands around the texts it reads."""
+        """The special tokens around its texts."""
         framed: list[Any] = [e for e in self.embedders if hasattr(e, "frame")]
-        found: SpecialTokens = framed[0].frame if framed else NO_SPECIAL_TOKENS
-        return replace(found, each=True) if self.is_bi_encoder else found
+        frame: SpecialTokens = framed[0].frame if framed else NO_SPECIAL_TOKENS
+        return replace(frame, each=True) if self.is_bi_encoder else frame
 
     @property
     def subtoken_encoders(self) -> list[SubtokenEncoder]:
-        """What turns tokens into pieces, for each embedder that looks inside tokens."""
+        """The subtoken encoders of embedders that read inside tokens."""
         makers = [subtoken_encoder(embedder) for embedder in self.embedders]
         return [maker for maker in makers if maker is not None]
 
     @property
     def reads_ids(self) -> bool:
-        """Whether an embedder tells tokens apart by their ids, and not only by their spelling."""
+        """True if an embedder reads token ids, not only their spelling."""
         return any(subtoken_encoder(embedder) is None for embedder in self.embedders)
 
     @property
@@ -286,8 +286,8 @@ class Model(nn.Module):
         # Not those who spell words: theirs is a limit of bytes.
         whole = [e for e in self.embedders if subtoken_encoder(e) is None]
         parts = (self.encoder, self.head, *whole)
-        own = [getattr(part, "limit", None) for part in parts]
-        return min((limit for limit in own if limit is not None), default=None)
+        limits = [getattr(part, "limit", None) for part in parts]
+        return min((limit for limit in limits if limit is not None), default=None)
 
 
 def fill(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -330,8 +330,8 @@ def _build_seq2seq_head(
     from weft.decode.heads.seq2seq import Seq2SeqHead
 
     words, first, last = outputs
-    known = {"vocabulary_size": words, "memory_size": size, "directions": directions}
-    decoder = registry.build("decoder", parts["decoder"], **known)
+    derived = {"vocabulary_size": words, "memory_size": size, "directions": directions}
+    decoder = registry.build("decoder", parts["decoder"], **derived)
     if not decoder.reads_source:
         raise UserError(
             f"The decoder '{parts['decoder']['kind']}' reads no source. Use one that does: rnn, "

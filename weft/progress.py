@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 
 @dataclass
 class Stage:
-    """What is being done, and how much of it is done."""
+    """A stage of work and its progress."""
 
     what: str
     unit: str
@@ -46,7 +46,7 @@ class Stage:
 
 
 class ProgressLines:
-    """Says what is begun and ended, and in between, every EVERY seconds, how far it is.
+    """Reports the start, end and, every LINE_INTERVAL_SECONDS, the progress of stages.
 
     A thread does the latter, so that an evaluation or a compiler need not know of it. It looks at
     plain numbers only, never at the device.
@@ -65,7 +65,7 @@ class ProgressLines:
 
     @contextmanager
     def during(self, what: str, unit: str = "", announce: bool = True) -> Iterator[Stage]:
-        """Say when something begins and when it has ended; the Stage is told how far it is."""
+        """Report the start and end of a stage; the caller updates the Stage."""
         outer, stage = self.stage, Stage(what, unit, self.clock())
         self.stage = stage
         self._watch()

@@ -70,7 +70,7 @@ class Trust:
     saved: bool = False  # the names come from a saved model
 
     def covers(self, module: str) -> bool:
-        """Whether a module is a trusted package, or lies inside one."""
+        """Return whether a module is or belongs to a trusted package."""
         return any(module == name or module.startswith(f"{name}.") for name in self.packages)
 
 
@@ -139,7 +139,7 @@ def check_types(function: Callable[P, R]) -> Callable[P, R]:
     def call(*given: P.args, **options: P.kwargs) -> R:
         try:
             bound = signature.bind(*given, **options).arguments
-        except TypeError:  # too many or too few, which Python tells best
+        except TypeError:  # wrong number of arguments: Python's own message is best
             return function(*given, **options)
         hints = _type_hints(function)
         for name in named & bound.keys() & hints.keys():
@@ -159,13 +159,13 @@ def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
     except NameError:
-        own = inspect.get_annotations(function)
-        return {name: hint for name, hint in own.items() if not isinstance(hint, str)}
+        annotations = inspect.get_annotations(function)
+        return {name: hint for name, hint in annotations.items() if not isinstance(hint, str)}
 
 
 @dataclass(frozen=True)
 class Part:
-    """What the source of a registered class says, before anything is imported."""
+    """A registered class as declared in its source, before anything is imported."""
 
     kind: str
     name: str
@@ -210,27 +210,27 @@ def register(kind: str, name: str) -> Callable[[type], type]:
 @functools.cache
 def parts(kind: str) -> Mapping[str, Part]:
     """Every part of a kind, by name."""
-    found: dict[str, Part] = {}
+    by_name: dict[str, Part] = {}
     package = Path(__file__).parent
     for path in sorted((package / FOLDERS[kind]).rglob("*.py")):
         dotted = ".".join(path.relative_to(package).with_suffix("").parts)
         for part in _scan_module(path, f"weft.{dotted}"):
             if part.kind != kind:
                 continue
-            if part.name in found:
-                first, second = found[part.name].module, part.module
+            if part.name in by_name:
+                first, second = by_name[part.name].module, part.module
                 raise UserError(f"Two {kind}s are called '{part.name}': {first} and {second}.")
-            found[part.name] = part
-    return found
+            by_name[part.name] = part
+    return by_name
 
 
 def find(kind: str, name: str) -> type:
     """Return the class of a built-in part, or 'package.module:Class' of a trusted package."""
     if ":" in name:
         return _load_external(kind, name)
-    known = parts(kind)
-    if name in known:
-        return known[name].load()
+    available = parts(kind)
+    if name in available:
+        return available[name].load()
     return _registered(kind, name)
 
 
@@ -285,14 +285,14 @@ def _load_external(kind: str, name: str) -> type:
     if not trust.covers(module):
         raise _untrusted_error(where, kind, name, module)
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        cls = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise UserError(f"{where}Cannot import {kind} '{name}': {error}.") from error
-    if not isinstance(found, type):
+    if not isinstance(cls, type):
         raise UserError(f"{where}{kind} '{name}' is not a class, so it cannot be a part.")
-    if not trust.covers(found.__module__):  # what a trusted module has itself imported
-        raise _untrusted_error(where, kind, name, found.__module__)
-    return found
+    if not trust.covers(cls.__module__):  # what a trusted module has itself imported
+        raise _untrusted_error(where, kind, name, cls.__module__)
+    return cls
 
 
 def _untrusted_error(where: str, kind: str, name: str, module: str) -> UserError:
@@ -351,7 +351,7 @@ def check(
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value from a config file is what an annotation asks for."""
+    """Return whether a value from a config file matches an annotation."""
     origin = typing.get_origin(hint)
     if hint is Any:
         return True
@@ -398,7 +398,7 @@ def describe_type(hint: Any) -> str:
 
 
 def _scan_module(path: Path, module: str) -> list[Part]:
-    found = []
+    declared = []
     for node in ast.parse(path.read_text("utf-8")).body:
         if not isinstance(node, ast.ClassDef):
             continue
@@ -406,8 +406,8 @@ def _scan_module(path: Path, module: str) -> list[Part]:
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "register":
                 kind, name = (ast.literal_eval(argument) for argument in call.args)
                 summary = (ast.get_docstring(node) or "").split("\n")[0]
-                found.append(Part(kind, name, module, node.name, summary, _options(node)))
-    return found
+                declared.append(Part(kind, name, module, node.name, summary, _options(node)))
+    return declared
 
 
 def _options(node: ast.ClassDef) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""Where and how numbers are computed. The only file that names devices and processes."""
+"""Devices, precision and threads. The only file that names devices and processes."""
 
 import contextlib
 import ctypes
@@ -66,7 +66,7 @@ class Runtime:
 
     @property
     def has_cuda_graphs(self) -> bool:
-        """Whether the device takes many kernels as one graph."""
+        """True if the device supports CUDA graphs."""
         return self.device.type == "cuda"
 
     def side_stream(self) -> AbstractContextManager:
@@ -106,16 +106,15 @@ class Runtime:
         return numbers
 
     def wait(self) -> None:
-        """Return when the device has done all it was asked."""
+        """Wait until the device has finished all queued work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
 
 def pin(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host from where a device fetches it while the host goes on.
+    """Pin a host tensor so that the copy to the device is asynchronous.
 
-    From other memory the host would wait until the device has done all that was asked before, and
-    the device then waits for the host.
+    From pageable memory the host would wait for all queued work, and the device then for the host.
     """
     away = device.type == "cuda" and tensor.device.type == "cpu"
     return tensor.pin_memory() if away else tensor
@@ -195,7 +194,7 @@ def select_runtime(device: str = "auto", precision: str = "fp32") -> Runtime:
 
 
 def device_names(device: str = "auto") -> tuple[str, ...]:
-    """The devices that a name stands for, so that several trainings can share them out."""
+    """The devices that a name stands for, so that several runs can share them out."""
     chosen = select_runtime(device).device
     if chosen.type == "cuda" and chosen.index is None:
         return tuple(f"cuda:{i}" for i in range(torch.cuda.device_count()))
@@ -211,7 +210,7 @@ def seed_everything(seed: int) -> None:
 
 @contextlib.contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Use this many processor threads for a while; 0 leaves the number alone."""
+    """Use this many CPU threads for a while; 0 leaves the number alone."""
     before = torch.get_num_threads()
     if count:
         torch.set_num_threads(count)

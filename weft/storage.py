@@ -47,14 +47,14 @@ def atomic_write(path: str | os.PathLike[str], *, durable: bool = False) -> Iter
             with part.open("rb+") as file:
                 os.fsync(file.fileno())
         if special:
-            with part.open("rb") as made, target.open("wb") as out:
-                shutil.copyfileobj(made, out)
+            with part.open("rb") as source, target.open("wb") as out:
+                shutil.copyfileobj(source, out)
         else:
             os.replace(part, target)
     except Exception as error:
         reason = write_failure(error)
-        place = getattr(error, "filename", None)
-        if reason is None or place not in (None, str(part), str(target), part, target):
+        filename = getattr(error, "filename", None)
+        if reason is None or filename not in (None, str(part), str(target), part, target):
             raise  # about something else, such as a file that is read meanwhile
         raise cannot_write(path, reason) from error
     finally:
@@ -89,7 +89,7 @@ def atomic_jsonl(path: str | os.PathLike[str]) -> Iterator[IO[str] | None]:
 
 
 def append_line(path: Path, text: str) -> None:
-    """Add a line to a log; where there is no room for it, the log ends as it did before."""
+    """Add a line to a log; on a full disk the log stays as it was."""
     data = (text + "\n").encode("utf-8", ESCAPE_SURROGATES)
     try:
         with path.open("ab", buffering=0) as file:
@@ -118,9 +118,9 @@ def atomic_write_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
         yield part
         if part.parent == target:
             for path in sorted(p for p in part.rglob("*") if p.is_file()):
-                place = target / path.relative_to(part)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(path, place)
+                destination = target / path.relative_to(part)
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, destination)
         else:
             os.replace(part, target)
     except WriteError as error:
@@ -165,8 +165,8 @@ def write_failure(error: BaseException) -> str | None:
     if isinstance(error, OSError):
         return error.strerror or str(error)
     if type(error).__name__ == "SafetensorError":
-        found = re.search(r"I/O error: (.+?)(?: \(os error \d+\))?$", str(error))
-        return found[1] if found else None
+        match = re.search(r"I/O error: (.+?)(?: \(os error \d+\))?$", str(error))
+        return match[1] if match else None
     return None
 
 
@@ -184,7 +184,7 @@ def lock_folder(folder: Path, doing: str = "training") -> Iterator[str]:
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder to -o.")
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    created = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -197,8 +197,8 @@ def lock_folder(folder: Path, doing: str = "training") -> Iterator[str]:
             _unlock(folder, descriptor)
     finally:
         with contextlib.suppress(OSError):
-            for place in made:
-                place.rmdir()
+            for parent in created:
+                parent.rmdir()
 
 
 def _lock(folder: Path, doing: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""What a .safetensors file holds and what a network needs, compared before either takes memory."""
+"""Compare a .safetensors file with a network before either takes memory."""
 
 import contextlib
 import threading
@@ -45,7 +45,7 @@ class TensorEntry:
 
 
 def read_header(path: str | Path) -> dict[str, TensorEntry]:
-    """Return the tensors of a file by name, after checking that the file has room for each."""
+    """Return the tensors of a file by name, after checking their sizes against the file."""
     path = Path(path)
     try:
         with path.open("rb") as file:
@@ -55,18 +55,18 @@ def read_header(path: str | Path) -> dict[str, TensorEntry]:
                 raise DamagedFile(
                     path, f"its header should have {length:,} bytes, the file has {size:,}"
                 )
-            found = jsonio.parse(file.read(length), path)
+            header = jsonio.parse(file.read(length), path)
     except IsADirectoryError:
         raise DamagedFile(path, "it is a folder") from None
     except DamagedFile:
         raise
     except UserError as error:
         raise DamagedFile(path, str(error).removeprefix(f"{path}:").rstrip(".")) from None
-    if not isinstance(found, dict):
+    if not isinstance(header, dict):
         raise DamagedFile(path, "its header is not an object")
-    found.pop(METADATA, None)
+    header.pop(METADATA, None)
     begin = 8 + length
-    entries = {str(name): _parse_entry(path, name, one, begin) for name, one in found.items()}
+    entries = {str(name): _parse_entry(path, name, one, begin) for name, one in header.items()}
     end = begin
     for name, one in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
         if one.start != end:
@@ -115,9 +115,9 @@ def check_network(
         if trusted:
             return
         raise
-    own = network.state_dict()
-    _compare(dict(own), shapes, path, settings)
-    more = sum(b.numel() * b.element_size() for n, b in network.named_buffers() if n not in own)
+    state = network.state_dict()
+    _compare(dict(state), shapes, path, settings)
+    more = sum(b.numel() * b.element_size() for n, b in network.named_buffers() if n not in state)
     if more > EXTRA_BUFFER_BYTES + 16 * sum(map(prod, shapes.values())):
         raise UserError(
             f"{path} does not fit {settings}: tables of {more:,} bytes beside the weights are more "

@@ -39,7 +39,7 @@ def parse_integer(text: str) -> int | None:
 
 
 def has_surrogate(value: Any) -> bool:
-    """Whether a text, or one inside a list or an object, has half of a surrogate pair in it.
+    """Return whether a value contains a text with half of a surrogate pair.
 
     JSON can spell one ("\\ud800"); no file of UTF-8 can hold it.
     """

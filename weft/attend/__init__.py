@@ -1,1 +1,1 @@
-"""Which steps matter to which: scores, weights, summaries."""
+"""Attention: scores, weights and the blocks built on them."""

@@ -1,17 +1,17 @@
-"""Learning a small change of a large matrix: LoRA (Hu et al. 2022).
+"""LoRA: low-rank adaptation of linear layers (Hu et al. 2022).
 
-I width of what goes in   O of what comes out   R rank
+I input width   O output width   R rank
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-LORA_SCALE = 2.0  # α / r: how much of the change is added, as in the paper's code with α = 2 r
+LORA_SCALE = 2.0  # α / r, as in the paper's code with α = 2 r
 
 
 class LoRA(nn.Module):
-    """W + s·B·A, of which only A and B are learned; B begins as zeros, so W is where it starts."""
+    """W + s·B·A with trainable A and B; B starts at zero, so training starts from W."""
 
     def __init__(self, weight: Tensor, rank: int):
         super().__init__()
@@ -25,7 +25,7 @@ class LoRA(nn.Module):
 
 
 def add_lora(layer: nn.Linear, rank: int) -> None:
-    """Freeze a layer and let it learn a change of that rank; it is read and called as before."""
+    """Freeze a layer and train a low-rank update of its weight; it is called as before."""
     layer.weight.requires_grad_(False)
     if layer.bias is not None:
         layer.bias.requires_grad_(False)
@@ -33,9 +33,9 @@ def add_lora(layer: nn.Linear, rank: int) -> None:
 
 
 def merge_lora(model: nn.Module) -> int:
-    """Write every change into its matrix, which then is plain again; how many there were."""
-    found = [m for m in model.modules() if parametrize.is_parametrized(m, "weight")]
+    """Merge every low-rank update into its weight; return the number of merged layers."""
+    layers = [m for m in model.modules() if parametrize.is_parametrized(m, "weight")]
     with torch.no_grad():
-        for layer in found:
+        for layer in layers:
             parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)
-    return len(found)
+    return len(layers)

@@ -1,8 +1,8 @@
-"""Transformer blocks made ready to read fast on a processor; never for training.
+"""Transformer blocks packed for fast CPU inference; never for training.
 
-Weights are laid out once for oneDNN, and queries, keys and values come from one product. All rows
-lie end to end, so that nothing is computed for padding, and are read in pieces that stay in the
-cache, one on each thread: no thread ever waits for another inside a block.
+Weights are reordered once for oneDNN, and queries, keys and values come from one product. Rows are
+concatenated, so nothing is computed for padding, and run in chunks that stay in the cache, one per
+thread: no thread ever waits for another inside a block.
 
 M steps of some rows   B rows   S steps of the longest   H hidden width   N heads   K width per head
 """
@@ -38,7 +38,7 @@ MAX_CHUNK_STEPS, MIN_CHUNK_STEPS = (
 
 
 class LengthGroup(NamedTuple):
-    """Rows of one length that follow each other in a piece."""
+    """Adjacent rows of one length within a chunk."""
 
     start: int  # their first step
     rows: int
@@ -50,16 +50,16 @@ class LengthGroup(NamedTuple):
 
 
 class PackedChunk(NamedTuple):
-    """Some rows, end to end."""
+    """Rows concatenated without padding."""
 
-    places: Tensor  # (M,) where their steps lie among all B*S
+    places: Tensor  # (M,) indices of their steps among all B*S
     groups: list[LengthGroup]
 
 
 class PackedBlocks:
-    """The weights of some blocks, laid out; keeps nothing of the blocks themselves.
+    """Packed weights of Transformer blocks; holds no reference to the blocks.
 
-    `enter` gives what the first block reads (M, H) of steps, by their places (M,) among all B*S.
+    `enter` maps step indices (M,) among all B*S to the inputs (M, H) of the first block.
     """
 
     def __init__(self, blocks: Sequence[TransformerBlock], weights: str):
@@ -67,43 +67,46 @@ class PackedBlocks:
         self.width = blocks[0].feed_out.out_features
 
     def last(self, x: Padded, enter: EmbedSteps, causal: bool = False) -> Tensor:
-        """The states (B, S, H) after the last block; zeros in the padding."""
+        """Return the states (B, S, H) after the last block; zeros in the padding."""
         return self._run(x, enter, causal, 1)[-1]
 
     def layers(self, x: Padded, enter: EmbedSteps, causal: bool = False) -> list[Tensor]:
-        """The states (B, S, H) that the first block reads, and those after each block."""
+        """Return the inputs (B, S, H) of the first block and the states after each block."""
         return self._run(x, enter, causal, len(self.blocks) + 1)
 
-    def _run(self, x: Padded, enter: EmbedSteps, causal: bool, wanted: int) -> list[Tensor]:
-        """The last states of all, as many as are wanted."""
+    def _run(self, x: Padded, enter: EmbedSteps, causal: bool, count: int) -> list[Tensor]:
+        """Return the states of the last `count` layers."""
         B, S = x.data.shape[:2]
-        out = [torch.zeros(B * S, self.width) for _ in range(wanted)]
-        skipped = len(self.blocks) + 1 - wanted
-        known = torch.is_inference_mode_enabled()
+        out = [torch.zeros(B * S, self.width) for _ in range(count)]
+        skipped = len(self.blocks) + 1 - count
+        inference = torch.is_inference_mode_enabled()
 
-        def read(piece: PackedChunk) -> None:
-            with torch.inference_mode(known), torch.no_grad():  # each thread has a mode of its own
-                states = enter(piece.places)  # (M, H)
+        def run_chunk(chunk: PackedChunk) -> None:
+            with (
+                torch.inference_mode(inference),
+                torch.no_grad(),
+            ):  # the mode is per thread
+                states = enter(chunk.places)  # (M, H)
                 for i, block in enumerate((None, *self.blocks)):
-                    states = states if block is None else block(states, piece.groups, causal)
+                    states = states if block is None else block(states, chunk.groups, causal)
                     if i >= skipped:
-                        out[i - skipped].index_copy_(0, piece.places, states)
+                        out[i - skipped].index_copy_(0, chunk.places, states)
 
         threads = torch.get_num_threads()
-        pieces = list(_split_chunks(x.lengths.numpy(), S, threads))
-        if threads == 1 or len(pieces) == 1:
-            for piece in pieces:
-                read(piece)
+        chunks = list(_split_chunks(x.lengths.numpy(), S, threads))
+        if threads == 1 or len(chunks) == 1:
+            for chunk in chunks:
+                run_chunk(chunk)
         else:
-            list(_thread_pool(threads).map(read, pieces))
+            list(_thread_pool(threads).map(run_chunk, chunks))
         return [one.view(B, S, self.width) for one in out]
 
 
 def pack_blocks(blocks: nn.ModuleList, weights: str = "float32") -> PackedBlocks | None:
-    """Blocks ready to read fast; None where they have to read as they are.
+    """Return packed blocks, or None where the blocks must run unpacked.
 
-    They can in fp32 on a processor, where no gradient is wanted. What was laid out is kept for as
-    long as the blocks live and their weights do not change.
+    Packing needs fp32 on a CPU and no gradients. The packed weights are cached for as long as the
+    blocks live and their weights do not change.
     """
     if blocks.training or torch.is_grad_enabled():
         return None
@@ -121,47 +124,48 @@ def pack_blocks(blocks: nn.ModuleList, weights: str = "float32") -> PackedBlocks
 
 
 class _PackedBlock:
-    """One block: attention of the steps of a row to each other, a perceptron."""
+    """One packed block: self-attention within rows, then a feed-forward network."""
 
     def __init__(self, block: TransformerBlock, linear: type[PackedLinear]):
-        own = block.attention
-        self.heads, self.norm_first = own.heads, block.norm_first
+        attention = block.attention
+        self.heads, self.norm_first = attention.heads, block.norm_first
         self.norms = PackedNorm(block.attention_norm), PackedNorm(block.feed_norm)
-        three = (own.query, own.key, own.value)
+        projections = (attention.query, attention.key, attention.value)
         self.qkv = linear(
-            torch.cat([part.weight for part in three]), torch.cat([part.bias for part in three])
+            torch.cat([part.weight for part in projections]),
+            torch.cat([part.bias for part in projections]),
         )
-        self.output = linear(own.output.weight, own.output.bias)
+        self.output = linear(attention.output.weight, attention.output.bias)
         name = activation_name(block.activation)
         self.feed_in = linear(block.feed_in.weight, block.feed_in.bias, name)
         self.feed_out = linear(block.feed_out.weight, block.feed_out.bias)
 
     def __call__(self, x: Tensor, groups: list[LengthGroup], causal: bool) -> Tensor:
         for_steps, for_feed = self.norms
-        made = self.qkv(for_steps(x) if self.norm_first else x)  # (M, 3*H)
-        x = self.output.add_to(self._attend(made, groups, causal), x)  # (M, H)
+        projected = self.qkv(for_steps(x) if self.norm_first else x)  # (M, 3*H)
+        x = self.output.add_to(self._attend(projected, groups, causal), x)  # (M, H)
         if self.norm_first:
             return self.feed_out.add_to(self.feed_in(for_feed(x)), x)
         x = for_steps(x)
         return for_feed(self.feed_out.add_to(self.feed_in(x), x))
 
-    def _attend(self, made: Tensor, groups: list[LengthGroup], causal: bool) -> Tensor:
-        """What steps find in their own rows: (M, H)."""
-        wide = made.view(len(made), 3, self.heads, -1)  # (M, 3, N, K)
-        found = []
+    def _attend(self, projected: Tensor, groups: list[LengthGroup], causal: bool) -> Tensor:
+        """Attend within each row: (M, H)."""
+        heads = projected.view(len(projected), 3, self.heads, -1)  # (M, 3, N, K)
+        contexts = []
         for group in groups:
-            rows = wide[group.start : group.stop].unflatten(0, (group.rows, group.length))
+            rows = heads[group.start : group.stop].unflatten(0, (group.rows, group.length))
             q, k, v = rows.permute(2, 0, 3, 1, 4)  # each (rows, N, length, K)
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-            found.append(mixed.transpose(1, 2).reshape(-1, made.shape[1] // 3))
-        return found[0] if len(found) == 1 else torch.cat(found)
+            context = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            contexts.append(context.transpose(1, 2).reshape(-1, projected.shape[1] // 3))
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
 
 
 _PACKED: "weakref.WeakKeyDictionary[Any, tuple[tuple, PackedBlocks]]" = weakref.WeakKeyDictionary()
 
 
 def _split_chunks(lengths: np.ndarray, width: int, threads: int) -> Iterator[PackedChunk]:
-    """Rows cut into pieces of about one size, as many as keep all threads busy."""
+    """Yield chunks of rows of about equal size, as many as keep all threads busy."""
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
     ends = np.cumsum(lengths[order])
@@ -176,28 +180,28 @@ def _split_chunks(lengths: np.ndarray, width: int, threads: int) -> Iterator[Pac
 
 
 def _make_chunk(rows: np.ndarray, lengths: np.ndarray, width: int) -> PackedChunk:
-    """Rows that are sorted by their lengths, end to end."""
+    """Concatenate rows that are sorted by length."""
     starts = np.cumsum(lengths) - lengths
     within = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-    places = np.repeat(rows * width, lengths) + within  # (M,)
-    found, first, count = np.unique(lengths, return_index=True, return_counts=True)
+    positions = np.repeat(rows * width, lengths) + within  # (M,)
+    sizes, first, count = np.unique(lengths, return_index=True, return_counts=True)
     groups = [
         LengthGroup(int(starts[i]), int(n), int(length))
-        for length, i, n in zip(found, first, count, strict=True)
+        for length, i, n in zip(sizes, first, count, strict=True)
     ]
-    return PackedChunk(torch.from_numpy(places), groups)
+    return PackedChunk(torch.from_numpy(positions), groups)
 
 
 @cache
 def _thread_pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that each compute alone."""
-    made = ThreadPoolExecutor(threads, "prepared", lambda: torch.set_num_threads(1))
-    all_there = Barrier(threads)
-    list(made.map(lambda _: all_there.wait(), range(threads)))
-    # Other threads that begin later take the number that was set last, by whomever.
+    """Return a pool of threads that each compute single-threaded."""
+    pool = ThreadPoolExecutor(threads, "prepared", lambda: torch.set_num_threads(1))
+    all_started = Barrier(threads)
+    list(pool.map(lambda _: all_started.wait(), range(threads)))
+    # Threads started later inherit the number that was set last, by any thread.
     torch.set_num_threads(threads)
-    return made
+    return pool
 
 
-if hasattr(os, "register_at_fork"):  # threads do not come along
+if hasattr(os, "register_at_fork"):  # a forked child has no threads
     os.register_at_fork(after_in_child=_thread_pool.cache_clear)

@@ -1,4 +1,4 @@
-"""How well each query fits each step of a memory, and the summary of the memory that follows.
+"""Attention scores between queries and memory steps, and the summaries they give.
 
 B rows   Q queries   S steps of the memory   E query width   M memory width   H hidden width
 """
@@ -30,7 +30,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def attend(query: Tensor, memory: Padded, score: Score) -> tuple[Tensor, Tensor]:
-    """The memory's steps averaged by how well they answer each query, and the weights."""
+    """Return the weighted average of the memory for each query, and the weights."""
     scores = score(query, memory.data)  # (B, Q, S)
     weights = masked_softmax(scores, memory.mask[:, None])  # (B, Q, S)
     summary = weights.to(memory.data.dtype) @ memory.data  # (B, Q, M)
@@ -69,11 +69,11 @@ class Additive(nn.Module):
         return self.compare(query, self.prepare(memory))
 
     def prepare(self, memory: Tensor) -> Tensor:
-        """The part that is the same for every query, (B, S, H)."""
+        """Project the memory once for all queries, (B, S, H)."""
         return self.memory(memory)
 
     def compare(self, query: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """The scores from a prepared memory; `coverage` is (B, S)."""
+        """Score queries against a prepared memory; `coverage` is (B, S)."""
         if coverage is not None:
             assert self.cover is not None
             had = coverage[..., None].to(self.cover.weight.dtype)  # (B, S, 1)
@@ -94,7 +94,7 @@ class Dot(nn.Module):
         return query @ memory.transpose(1, 2)
 
     def prepare(self, memory: Tensor) -> Tensor:
-        """The memory as it is, (B, S, E)."""
+        """Return the memory unchanged, (B, S, E)."""
         return memory
 
     compare = forward
@@ -113,7 +113,7 @@ class Scaled(nn.Module):
         return (query * self.scale) @ memory.transpose(1, 2)
 
     def prepare(self, memory: Tensor) -> Tensor:
-        """The memory as it is, (B, S, E)."""
+        """Return the memory unchanged, (B, S, E)."""
         return memory
 
     compare = forward
@@ -133,11 +133,11 @@ class Bilinear(nn.Module):
         return turned @ memory.transpose(1, 2)
 
     def prepare(self, memory: Tensor) -> Tensor:
-        """The memory turned towards the queries, (B, S, E)."""
+        """Project the memory to the query space, (B, S, E)."""
         return memory @ self.weight
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
-        """The scores from a prepared memory."""
+        """Score queries against a prepared memory."""
         return query @ keys.transpose(1, 2)
 
 

@@ -1,4 +1,4 @@
-"""The block of a Transformer (Vaswani et al. 2017): self-attention and a perceptron.
+"""The Transformer block (Vaswani et al. 2017): self-attention and a feed-forward network.
 
 B rows   T steps   H hidden width
 """
@@ -15,19 +15,19 @@ from weft.kernels.compile import Compilable
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:
-    """The precision that products have here: half of that of steps under autocast.
+    """Return the dtype of matrix products: half precision under autocast, else that of `x`.
 
-    Blocks keep the precision of the steps they are given, so that with this the sum that runs
-    through them is as narrow as what they add: norms and sums then move half the bytes.
+    Blocks keep the dtype of their input. With this one the residual stream is as narrow as what
+    blocks add to it: norms and sums then move half the bytes.
     """
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 class EmbeddingSum(Compilable):
-    """What the first block reads: vectors added up, normalised with a norm given, and dropped.
+    """The input of the first block: summed embeddings, optionally normalised, with dropout.
 
-    It has no weights of its own. Outside a compiler each of these goes through memory.
+    It has no parameters. The compiler fuses these steps; eager mode writes each to memory.
     """
 
     def forward(
@@ -38,16 +38,16 @@ class EmbeddingSum(Compilable):
 
 
 class FinalNorm(nn.LayerNorm, Compilable):
-    """The norm behind the last block, which keeps the precision of steps as blocks do."""
+    """The layer norm after the last block; keeps the dtype of its input as blocks do."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps).to(x.dtype)
 
 
 class TransformerBlock(Compilable):
-    """Self-attention, then a two-layer perceptron, each with a residual and a layer norm.
+    """Self-attention, then a two-layer feed-forward network, each with residual and layer norm.
 
-    Without `inner_dropout` only what the two add to the residual is dropped.
+    Without `inner_dropout`, dropout applies only to what the two add to the residual.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class TransformerBlock(Compilable):
             "mask": mask, "return_weights": return_weights, "causal": causal,
         }  # fmt: skip
         if self.norm_first:
-            mixed, shares = self.attention(self.attention_norm(x), **options)
-            x = x + self.dropout(mixed)  # (B, T, H)
-            return x + self.dropout(self._feed_forward(self.feed_norm(x))), shares
+            context, weights = self.attention(self.attention_norm(x), **options)
+            x = x + self.dropout(context)  # (B, T, H)
+            return x + self.dropout(self._feed_forward(self.feed_norm(x))), weights
         kind = x.dtype  # a norm under autocast would make it wider
-        mixed, shares = self.attention(x, **options)
-        x = self.attention_norm(x + self.dropout(mixed)).to(kind)  # (B, T, H)
-        return self.feed_norm(x + self.dropout(self._feed_forward(x))).to(kind), shares
+        context, weights = self.attention(x, **options)
+        x = self.attention_norm(x + self.dropout(context)).to(kind)  # (B, T, H)
+        return self.feed_norm(x + self.dropout(self._feed_forward(x))).to(kind), weights
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.feed_out(self.inner(self.activation(self.feed_in(x))))

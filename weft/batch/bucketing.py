@@ -1,4 +1,4 @@
-"""Which rows go into which batch: buckets by length, cut by token budget, shuffled by seed.
+"""Length bucketing: rows sorted by length, batched by token budget, shuffled by seed.
 
 The plan of an epoch depends on nothing but the lengths, the settings, the seed and the epoch's
 number, so a position in it is two numbers, and going back to that position reads no data.
@@ -16,7 +16,7 @@ POOL_BATCHES = (
 
 @dataclass(frozen=True)
 class Position:
-    """Where training stands in its data: the next batch to read."""
+    """A position in the training data: the next batch."""
 
     epoch: int = 0
     batch: int = 0
@@ -40,19 +40,19 @@ def split_batches(lengths: np.ndarray, rows: int, budget: int) -> list[slice]:
 def shuffle_batches(
     lengths: np.ndarray, *, rows: int, budget: int, seed: int, epoch: int
 ) -> Iterator[np.ndarray]:
-    """Batches of row numbers for one epoch, similar lengths together, in random order."""
+    """Yield batches of row numbers of one epoch, similar lengths together, shuffled."""
     random = np.random.Generator(np.random.PCG64([seed, epoch]))
     order = random.permutation(len(lengths))
     for start in range(0, len(order), rows * POOL_BATCHES):
         pool = order[start : start + rows * POOL_BATCHES]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches = [pool[piece] for piece in split_batches(lengths[pool], rows, budget)]
+        batches = [pool[part] for part in split_batches(lengths[pool], rows, budget)]
         for i in random.permutation(len(batches)):
             yield batches[i]
 
 
 def order_batches(lengths: np.ndarray, *, rows: int, budget: int) -> Iterator[np.ndarray]:
-    """Batches of row numbers for prediction, shortest rows first."""
+    """Yield batches of row numbers for prediction, shortest rows first."""
     order = np.argsort(lengths, kind="stable")
-    for piece in split_batches(lengths[order], rows, budget):
-        yield order[piece]
+    for part in split_batches(lengths[order], rows, budget):
+        yield order[part]

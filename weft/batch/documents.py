@@ -75,7 +75,7 @@ class Documents:
 
     @property
     def size(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
         return self.ids.size
 
     def __len__(self) -> int:
@@ -95,11 +95,11 @@ def encode_documents(
         split = [text.split("\n") for text, _ in chunk]
         # Pieces that hold the space before a word get one where a sentence follows another.
         space = " " if tokenizer.marks_leading_space else ""
-        flat = [space * bool(i) + one for own in split for i, one in enumerate(own)]
+        flat = [space * bool(i) + one for sentences in split for i, one in enumerate(sentences)]
         ids, begins = _encode(flat, tokenizer, words)
         start = 0
-        for (_, line), own in zip(chunk, split, strict=True):
-            stop = start + len(own)
+        for (_, line), sentences in zip(chunk, split, strict=True):
+            stop = start + len(sentences)
             out.append(ids[start:stop], line, begins[start:stop])
             start = stop
     return out.close()
@@ -108,16 +108,16 @@ def encode_documents(
 def _encode(
     texts: Sequence[str], tokenizer: Tokenizer, words: bool
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The ids of each text and, where that is asked for, where words begin among them."""
+    """Return the ids of each text and, with `words`, flags where words begin."""
     if not words:
         return tokenizer.ids(texts), []
-    found = tokenizer.tokens(texts)
-    begins = [np.diff(tokens.words, prepend=-2) != 0 for tokens in found]
-    return [tokens.ids for tokens in found], begins
+    encoded = tokenizer.tokens(texts)
+    begins = [np.diff(tokens.words, prepend=-2) != 0 for tokens in encoded]
+    return [tokens.ids for tokens in encoded], begins
 
 
 class Segments(NamedTuple):
-    """Where the two segments of some rows lie; of rows with one, the second is empty."""
+    """Token ranges of the two segments of rows; a single segment has an empty second."""
 
     first: np.ndarray  # (R, 2) tokens from, up to
     second: np.ndarray  # (R, 2)
@@ -134,7 +134,7 @@ class Segments(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.is_random_next)
 
 
@@ -153,21 +153,21 @@ def shuffle_pools(documents: Documents, order: np.ndarray) -> Iterator[np.ndarra
 
 
 def segment_pairs(
-    documents: Documents, chosen: np.ndarray, room: int, short: float, seed: Sequence[int]
+    documents: Documents, chosen: np.ndarray, capacity: int, short: float, seed: Sequence[int]
 ) -> Segments:
-    """Pairs of segments of at most `room` tokens together (Devlin et al. 2019).
+    """Draw segment pairs of at most `capacity` tokens together (Devlin et al. 2019).
 
-    Of a document, sentences are taken until the room is filled, or by the chance `short` a random
-    part of it, and parted at one of their ends. The second part then follows the first; or, every
-    other time, gives way to sentences of another document, and comes again in the next row. What
-    is too long loses tokens of the longer segment, at either end by chance. A sentence that fills
-    the room alone is parted anywhere, and so is what would stand in the place of its second part.
+    Sentences of a document are taken until they fill the capacity, or with probability `short` a
+    random part of it, and split at a sentence end. The second part then follows the first; or,
+    with probability 1/2, sentences of another document replace it, and it comes again in the next
+    row. Pairs that are too long lose tokens of the longer segment, at a random end. A sentence
+    that fills the capacity alone is split anywhere, and so is the replacement of its second part.
     """
     draw = random.Random(str(list(seed)))
     several = len(documents.nonempty) > 1
     rows: list[tuple[int, int, int, int, int, bool]] = []
     for document in chosen.tolist():
-        rows += _split_document(documents, document, room, short, several, draw)
+        rows += _split_document(documents, document, capacity, short, several, draw)
     start, cut, stop, wanted, owner, inside = np.array(rows, np.int64).reshape(-1, 6).T
     strange = wanted > 0
     first, second = np.stack([start, cut], 1), np.stack([cut, stop], 1)
@@ -175,11 +175,16 @@ def segment_pairs(
     second[strange] = _draw_random_next(
         documents, owner[strange], wanted[strange], inside[strange] > 0, generator
     )
-    return Segments(*_trim(first, second, room, generator), strange.astype(np.int64))
+    return Segments(*_trim(first, second, capacity, generator), strange.astype(np.int64))
 
 
 def _split_document(
-    documents: Documents, document: int, room: int, short: float, several: bool, draw: random.Random
+    documents: Documents,
+    document: int,
+    capacity: int,
+    short: float,
+    several: bool,
+    draw: random.Random,
 ) -> Iterator[tuple[int, int, int, int, int, bool]]:
     """Start, cut and end of the rows of a document, and of those whose second part is to come from
     elsewhere how many tokens it should have; the document, and whether the cut is in a sentence."""
@@ -187,10 +192,10 @@ def _split_document(
     ends = documents.sentences[low + 1 : high + 1].tolist()
     start = int(documents.starts[document])
     while ends and ends[-1] - start > 1:
-        target = draw.randint(2, room) if draw.random() < short else room
+        target = draw.randint(2, capacity) if draw.random() < short else capacity
         last = min(bisect_left(ends, start + target), len(ends) - 1)
         stop = ends[last]
-        if stop - start > 2 * room:  # one that no room would do for is taken in several pieces
+        if stop - start > 2 * capacity:  # far too long for one row: split it
             stop = start + target
         first = bisect_right(ends, start)
         inner = ends[first : bisect_left(ends, stop)]
@@ -210,9 +215,9 @@ def _draw_random_next(
 ) -> np.ndarray:
     """(R, 2) sentences of other documents than the owners, about as many tokens as are wanted."""
     written = documents.nonempty
-    own = np.searchsorted(written, owner)
+    index = np.searchsorted(written, owner)
     other = generator.integers(0, max(len(written) - 1, 1), len(owner))
-    other = written[other + (other >= own)]
+    other = written[other + (other >= index)]
     low, high = documents.documents[other], documents.documents[other + 1]
     start = documents.sentences[generator.integers(low, high)]
     anywhere = generator.integers(documents.starts[other], documents.starts[other + 1])
@@ -222,13 +227,13 @@ def _draw_random_next(
 
 
 def _trim(
-    first: np.ndarray, second: np.ndarray, room: int, generator: np.random.Generator
+    first: np.ndarray, second: np.ndarray, capacity: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Both without what is too much, which the longer one loses first."""
     a, b = first[:, 1] - first[:, 0], second[:, 1] - second[:, 0]
-    fits = a + b <= room
-    kept_b = np.where(fits, b, np.minimum(b, np.maximum(room // 2, room - a)))
-    kept_a = np.where(fits, a, np.minimum(a, room - kept_b))
+    fits = a + b <= capacity
+    kept_b = np.where(fits, b, np.minimum(b, np.maximum(capacity // 2, capacity - a)))
+    kept_a = np.where(fits, a, np.minimum(a, capacity - kept_b))
     out = []
     for part, size, kept in ((first, a, kept_a), (second, b, kept_b)):
         front = generator.binomial(size - kept, 0.5)
@@ -237,20 +242,20 @@ def _trim(
 
 
 def single_segments(
-    documents: Documents, chosen: np.ndarray, room: int, seed: Sequence[int]
+    documents: Documents, chosen: np.ndarray, capacity: int, seed: Sequence[int]
 ) -> Segments:
-    """Single segments that each fill the room; no token is left out.
+    """Cut documents into segments of `capacity` tokens; no token is left out.
 
     Where documents are cut is another place each time. What would be a shorter piece at the end of
     a document begins a little earlier instead; one that is short as a whole is one segment.
     """
     generator = np.random.Generator(np.random.PCG64(list(seed)))
-    found = []
+    parts = []
     for document in chosen.tolist():
         start, stop = documents.starts[document : document + 2].tolist()
-        offset = int(generator.integers(room)) if stop - start > room else 0
-        starts = np.arange(start - offset, stop, room).clip(start, max(start, stop - room))
-        found.append(np.unique(starts))
-    starts = np.concatenate(found) if found else np.zeros(0, np.int64)
-    stops = np.minimum(starts + room, documents.starts[documents.document_of(starts) + 1])
+        offset = int(generator.integers(capacity)) if stop - start > capacity else 0
+        starts = np.arange(start - offset, stop, capacity).clip(start, max(start, stop - capacity))
+        parts.append(np.unique(starts))
+    starts = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    stops = np.minimum(starts + capacity, documents.starts[documents.document_of(starts) + 1])
     return Segments(np.stack([starts, stops], 1), np.stack([stops, stops], 1), 0 * starts)

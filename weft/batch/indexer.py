@@ -44,7 +44,7 @@ class Row:
     text: int  # which of the given texts it came from
     ids: np.ndarray  # (T,), or (T, F) vectors
     subtokens: tuple[list[list[int]], ...]
-    coverage: float  # fraction of the text's tokens that its rows hold and the model tells apart
+    coverage: float  # fraction of the text's tokens that its rows hold and the model distinguishes
     spans: np.ndarray | None  # (T, 2) character offsets
     clipped: int = 0  # words longer than an embedder that spells them out will read
     words: tuple[str, ...] = ()  # given or cut as words; or those that can only be copied
@@ -53,14 +53,14 @@ class Row:
     tree: Tree | None = None  # that tree; spans are those of its leaves
     second: int = 0  # the step where the second text begins, where there are two; spans count anew
     read_fraction: float = (
-        1.0  # fraction of the text's tokens that its rows hold, told apart or not
+        1.0  # fraction of the text's tokens that its rows hold, distinguished or not
     )
-    unknown: int = 0  # tokens of the row that the model does not tell apart
+    unknown: int = 0  # tokens of the row that the model does not distinguish
 
 
 @dataclass(frozen=True)
 class Indexer:
-    """Everything between a text and its rows: tokenizer, pieces of tokens, and the length limit."""
+    """Turns texts into rows: tokenizer, subtoken encoders and the length limit."""
 
     tokenizer: Tokenizer
     subtoken_encoders: Sequence[SubtokenEncoder] = ()
@@ -80,22 +80,22 @@ class Indexer:
     characters: int = 0  # of a text that are read where there is no limit; 0: all
 
     def distinguishes(self, ids: np.ndarray, words: Sequence[str]) -> np.ndarray:
-        """(T,) Return which tokens the model tells apart: by their id, or by how they are spelled.
+        """Return a mask (T,) of tokens the model distinguishes, by id or by spelling.
 
         An unknown token is like any other unknown one; a word cut by an embedder that spells it
         out is like all that begin alike.
         """
-        known = np.full(len(ids), self.reads_ids)
+        distinct = np.full(len(ids), self.reads_ids)
         if self.reads_ids and self.tokenizer.unknown_entry is not None:
-            known = np.asarray(ids) != self.tokenizer.unknown_entry
-        if self.subtoken_encoders and len(words) == len(known) and not known.all():
+            distinct = np.asarray(ids) != self.tokenizer.unknown_entry
+        if self.subtoken_encoders and len(words) == len(distinct) and not distinct.all():
             longest = max(limit or 2**31 for limit in self._byte_limits)
-            known |= [len(word.encode("utf-8", "replace")) <= longest for word in words]
-        return known
+            distinct |= [len(word.encode("utf-8", "replace")) <= longest for word in words]
+        return distinct
 
     @property
     def _byte_limits(self) -> list[int | None]:
-        """How many bytes of a token each maker of pieces reads; None for all."""
+        """The byte limit of each subtoken encoder; None for no limit."""
         return [
             getattr(getattr(make, "__self__", None), "limit", None)
             for make in self.subtoken_encoders
@@ -103,12 +103,12 @@ class Indexer:
 
     @property
     def subtoken_kinds(self) -> int:
-        """How many kinds of pieces each row has."""
+        """The number of subtoken kinds per row."""
         return len(self.subtoken_encoders) + self.subwords
 
     @property
     def never_empty(self) -> bool:
-        """Whether a row is never empty, because something stands around every text."""
+        """True if special tokens surround every text, so that no row is empty."""
         return self.frame.num_added() > 0 and not self.subtoken_encoders
 
     def rows(
@@ -130,12 +130,12 @@ class Indexer:
         policy: Policy = "head" if others and self.policy != "error" else self.policy
         first = [shorten_text(one, most, policy, where(i)) for i, one in enumerate(texts)]
         second = [shorten_text(one, most, policy, where(i)) for i, one in enumerate(others)]
-        short, beside = ([text for text, _, _ in some] for some in (first, second))
-        for row in self._rows(short, where, spans, beside):
+        short, second_short = ([text for text, _, _ in some] for some in (first, second))
+        for row in self._rows(short, where, spans, second_short):
             _, at, left = first[row.text]
-            places = row.spans
-            if places is not None and left and not others:
-                places = np.where(places >= at, places + left, places)
+            offsets = row.spans
+            if offsets is not None and left and not others:
+                offsets = np.where(offsets >= at, offsets + left, offsets)
             whole = len(texts[row.text])
             if others:
                 whole, left = whole + len(others[row.text]), left + second[row.text][2]
@@ -144,7 +144,7 @@ class Indexer:
                 row,
                 coverage=kept * row.coverage,
                 read_fraction=kept * row.read_fraction,
-                spans=places,
+                spans=offsets,
             )
 
     def _rows(
@@ -158,10 +158,10 @@ class Indexer:
             yield from self._pair_rows(texts, others, where)
             return
         if self.extended_vocab_start:
-            found = self.tokenizer.encode_with_oov(texts, self.extended_vocab_start)
-            for i, (tokens, strangers) in enumerate(found):
+            encoded = self.tokenizer.encode_with_oov(texts, self.extended_vocab_start)
+            for i, (tokens, oov_words) in enumerate(encoded):
                 for row in self._windows(i, tokens.ids, tokens.spans, texts[i], where):
-                    yield replace(row, words=strangers, spans=row.spans if spans else None)
+                    yield replace(row, words=oov_words, spans=row.spans if spans else None)
         elif not spans and not self.subtoken_encoders:
             for i, ids in enumerate(self.tokenizer.ids(texts)):
                 yield from self._windows(i, ids, None, "", where)
@@ -169,20 +169,20 @@ class Indexer:
             for i, tokens in enumerate(self.tokenizer.tokens(texts)):
                 yield from self._windows(i, tokens.ids, tokens.spans, texts[i], where)
 
-    def sentence_rows(self, given: Sequence[str | Example]) -> Iterator[Row]:
+    def sentence_rows(self, inputs: Sequence[str | Example]) -> Iterator[Row]:
         """Rows with one id a word: those of an example, or those a plain text is cut into.
 
         A text longer than the limit becomes several rows, one after the other; a text without a
         word becomes none.
         """
         cut = split_words if self.segmenter is None else self.segmenter.words_of
-        split = [(e.words, e.places) if isinstance(e, Example) else cut(e) for e in given]
+        split = [(e.words, e.places) if isinstance(e, Example) else cut(e) for e in inputs]
         # Of all texts at once: to ask for the words of each would cost more than the answer.
-        known = self.tokenizer.encode_words([word for words, _ in split for word in words])
+        word_ids = self.tokenizer.encode_words([word for words, _ in split for word in words])
         ends = np.cumsum([len(words) for words, _ in split])
-        for i, (one, (words, places)) in enumerate(zip(given, split, strict=True)):
-            ids = known[ends[i] - len(words) : ends[i]]
-            spans = np.array(places, np.int32).reshape(-1, 2)
+        for i, (one, (words, offsets)) in enumerate(zip(inputs, split, strict=True)):
+            ids = word_ids[ends[i] - len(words) : ends[i]]
+            spans = np.array(offsets, np.int32).reshape(-1, 2)
             size = self.limit or MAX_SENTENCE_WORDS
             if self.full_sentences and len(ids) > size:
                 where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
@@ -195,28 +195,28 @@ class Indexer:
             if self.subwords:
                 none = self.tokenizer.unknown_entry
                 seen = np.array([none not in some for some in cut_words], bool)
-            share = float(seen.mean()) if len(seen) else 0.0
+            fraction = float(seen.mean()) if len(seen) else 0.0
             for here in self._split_words(cut_words, len(ids), size, one, i):
                 # Counted from 1: a 0 is no piece.
-                own = [[p + 1 for p in some] for some in cut_words[here]]
-                pieces = tuple(make(words[here]) for make in self.subtoken_encoders)
-                pieces = (own, *pieces) if self.subwords else pieces
+                subword_ids = [[p + 1 for p in some] for some in cut_words[here]]
+                subtokens = tuple(make(words[here]) for make in self.subtoken_encoders)
+                subtokens = (subword_ids, *subtokens) if self.subwords else subtokens
                 yield Row(
-                    i, ids[here], pieces, share, spans[here], 0, words[here], here.start,
+                    i, ids[here], subtokens, fraction, spans[here], 0, words[here], here.start,
                     unknown=int((~seen[here]).sum()),
                 )  # fmt: skip
 
     def _split_words(
         self, cut_words: list[list[int]], count: int, size: int, one: str | Example, i: int
     ) -> Iterator[slice]:
-        """Which words each row has: at most `size`, and with no more pieces than can be read."""
+        """Yield the words of each row: at most `size`, and no more subwords than fit."""
         if not self.subwords:
             yield from (slice(start, start + size) for start in range(0, count, size))
             return
         most = (self.limit or 2**31) - self.frame.num_added()
-        start = held = 0
-        for n, pieces in enumerate(cut_words):
-            if n > start and (held + len(pieces) > most or n - start == size):
+        start = length = 0
+        for n, subwords in enumerate(cut_words):
+            if n > start and (length + len(subwords) > most or n - start == size):
                 if self.full_sentences:
                     where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
                     total = sum(map(len, cut_words))
@@ -225,8 +225,8 @@ class Indexer:
                         f"{most} as a whole. Give one sentence a line."
                     )
                 yield slice(start, n)
-                start, held = n, 0
-            held += len(pieces)
+                start, length = n, 0
+            length += len(subwords)
         if count:
             yield slice(start, count)
 
@@ -240,33 +240,35 @@ class Indexer:
             limit = None if self.limit is None else self.limit - self.frame.num_added(pair=True)
             most = limit or max(sum(sizes), 2)
             if self.frame.each:  # the limit is that of either text; all parts of both meet
-                own = [
+                parts = [
                     split_windows(size, most, self.policy, self.overlap, where(i)) for size in sizes
                 ]
-                windows = list(product(own[0], own[1]))
+                windows = list(product(parts[0], parts[1]))
             else:
                 windows = split_pair_windows(
                     sizes[0], sizes[1], most, self.policy, where(i), self.overlap
                 )
             read = [[part for window in windows for part in window[side]] for side in (0, 1)]
-            covered = sum(n * coverage(n, [own]) for n, own in zip(sizes, read, strict=True))
-            held = covered / sum(sizes) if all(sizes) else 0.0
+            covered = sum(n * coverage(n, [parts]) for n, parts in zip(sizes, read, strict=True))
+            read_fraction = covered / sum(sizes) if all(sizes) else 0.0
             seen = [
                 self.distinguishes(one.ids, _token_texts(text, one.spans))[
-                    _covered_positions(own)
+                    _covered_positions(parts)
                 ].sum()
-                for one, text, own in zip(two, (texts[i], others[i]), read, strict=True)
+                for one, text, parts in zip(two, (texts[i], others[i]), read, strict=True)
             ]
-            share = float(sum(seen)) / sum(sizes) if all(sizes) else 0.0
+            fraction = float(sum(seen)) / sum(sizes) if all(sizes) else 0.0
             for window in windows:
-                row = self._pair_row(i, two, (texts[i], others[i]), window, share)
-                yield replace(row, read_fraction=held, unknown=round(covered) - int(sum(seen)))
+                row = self._pair_row(i, two, (texts[i], others[i]), window, fraction)
+                yield replace(
+                    row, read_fraction=read_fraction, unknown=round(covered) - int(sum(seen))
+                )
 
     def _pair_row(
-        self, i: int, two: Sequence[Tokens], texts: Sequence[str], window: Any, share: float
+        self, i: int, two: Sequence[Tokens], texts: Sequence[str], window: Any, fraction: float
     ) -> Row:
         ids, spans = [], []
-        pieces: list[list[list[int]]] = [[] for _ in self.subtoken_encoders]
+        subtokens: list[list[list[int]]] = [[] for _ in self.subtoken_encoders]
         for tokens, text, parts in zip(two, texts, window, strict=True):
             kept = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             ids.append(tokens.ids[kept])
@@ -275,18 +277,18 @@ class Indexer:
                 ids[-1] = np.array([self.tokenizer.unknown], np.int32)
                 spans[-1] = np.zeros((1, 2), np.int32)
             words = [text[start:end] for start, end in spans[-1].tolist()]
-            for own, make in zip(pieces, self.subtoken_encoders, strict=True):
-                own += make(words)
+            for rows, make in zip(subtokens, self.subtoken_encoders, strict=True):
+                rows += make(words)
         framed, second = self.frame.wrap(*ids)
-        places = self.frame.spans(*spans)
-        return Row(i, framed, tuple(pieces), share, places, second=second)
+        offsets = self.frame.spans(*spans)
+        return Row(i, framed, tuple(subtokens), fraction, offsets, second=second)
 
-    def tree_rows(self, given: Sequence[Example]) -> Iterator[Row]:
+    def tree_rows(self, examples: Sequence[Example]) -> Iterator[Row]:
         """Rows with one id a node of each example's tree: a leaf's word, or padding above.
 
         An example without a tree becomes none.
         """
-        for i, one in enumerate(given):
+        for i, one in enumerate(examples):
             if one.tree is None:
                 continue
             example = one if one.words else binarise_example(one)
@@ -296,27 +298,27 @@ class Indexer:
             leaves = self.tokenizer.encode_words(example.words)
             ids[[bool(word) for word in nodes.words]] = leaves
             seen = self.distinguishes(leaves, example.words)
-            share = float(seen.mean()) if len(seen) else 0.0
-            pieces = tuple(make(nodes.words) for make in self.subtoken_encoders)
+            fraction = float(seen.mean()) if len(seen) else 0.0
+            subtokens = tuple(make(nodes.words) for make in self.subtoken_encoders)
             spans = np.array(example.places, np.int32).reshape(-1, 2)
             yield Row(
-                i, ids, pieces, share, spans, 0, example.words, 0, nodes.parents, example.tree,
-                unknown=int((~seen).sum()),
+                i, ids, subtokens, fraction, spans, 0, example.words, 0, nodes.parents,
+                example.tree, unknown=int((~seen).sum()),
             )  # fmt: skip
 
     def feature_rows(
-        self, given: Sequence[Example], features: int, where: Callable[[int], str] = _text_name
+        self, examples: Sequence[Example], features: int, where: Callable[[int], str] = _text_name
     ) -> Iterator[Row]:
         """Rows whose steps are the vectors that each example names; none may be cut."""
-        for i, one in enumerate(given):
-            found = load_matrix(one, features, where(i))
-            if self.limit is not None and len(found) > self.limit:
-                place = one.where if one.file else where(i)
+        for i, one in enumerate(examples):
+            vectors = load_matrix(one, features, where(i))
+            if self.limit is not None and len(vectors) > self.limit:
+                origin = one.where if one.file else where(i)
                 raise UserError(
-                    f"{place}: a matrix of {len(found)} vectors; the model reads at most "
+                    f"{origin}: a matrix of {len(vectors)} vectors; the model reads at most "
                     f"{self.limit}. Shorten it, or raise the limit of positions."
                 )
-            yield Row(i, found, (), 1.0, None)
+            yield Row(i, vectors, (), 1.0, None)
 
     def _windows(
         self,
@@ -342,29 +344,29 @@ class Indexer:
             yield replace(row, unknown=int((~seen).sum()))
             return
         windows = split_windows(len(ids), limit, self.policy, self.overlap, where(i))
-        every = _covered_positions([piece for window in windows for piece in window])
-        share = float(seen[every].sum()) / len(ids)
+        every = _covered_positions([part for window in windows for part in window])
+        fraction = float(seen[every].sum()) / len(ids)
         for window in windows:
-            here = np.concatenate([np.arange(len(ids))[piece] for piece in window])
+            here = np.concatenate([np.arange(len(ids))[part] for part in window])
             kept = None if spans is None else spans[here]
-            own = [words[k] for k in here] if words else []
-            row = self._row(i, ids[here], kept, own, share)
+            window_words = [words[k] for k in here] if words else []
+            row = self._row(i, ids[here], kept, window_words, fraction)
             yield replace(
                 row, read_fraction=coverage(len(ids), windows), unknown=int((~seen[here]).sum())
             )
 
     def _row(
-        self, i: int, ids: np.ndarray, spans: np.ndarray | None, words: list[str], share: float
+        self, i: int, ids: np.ndarray, spans: np.ndarray | None, words: list[str], fraction: float
     ) -> Row:
         if not self.subtoken_encoders or spans is None:
             framed, _ = self.frame.wrap(ids)
-            return Row(i, framed, (), share, None if spans is None else self.frame.spans(spans))
+            return Row(i, framed, (), fraction, None if spans is None else self.frame.spans(spans))
         longest = min((limit for limit in self._byte_limits if limit), default=None)
         clipped = 0
         if longest is not None:
             clipped = sum(len(word.encode("utf-8", "replace")) > longest for word in words)
         return Row(
-            i, ids, tuple(make(words) for make in self.subtoken_encoders), share, spans, clipped
+            i, ids, tuple(make(words) for make in self.subtoken_encoders), fraction, spans, clipped
         )
 
 
@@ -375,5 +377,5 @@ def _token_texts(text: str, spans: np.ndarray) -> list[str]:
 
 def _covered_positions(parts: Sequence[slice]) -> np.ndarray:
     """The places that some slices hold, each once."""
-    held = [np.arange(part.start, part.stop) for part in parts]
-    return np.unique(np.concatenate(held)) if held else np.zeros(0, np.int64)
+    ranges = [np.arange(part.start, part.stop) for part in parts]
+    return np.unique(np.concatenate(ranges)) if ranges else np.zeros(0, np.int64)

@@ -1,6 +1,6 @@
-"""One long text, cut into pieces that a language model learns from.
+"""Language-model windows over one long token stream.
 
-B rows   T steps of a piece   W pieces of a token
+B rows   T steps of a window   W subtokens of a token
 """
 
 from array import array
@@ -30,9 +30,9 @@ class TokenTypes:
 
     def numbers(self, ids: Sequence[int], words: Sequence[str]) -> np.ndarray:
         """(T,) which form each token has."""
-        known = self._numbers
+        numbers = self._numbers
         return np.array([
-            found if (found := known.get(form)) is not None else self._add(form)
+            number if (number := numbers.get(form)) is not None else self._add(form)
             for form in zip(ids, words, strict=True)
         ], np.int32)  # fmt: skip
 
@@ -41,12 +41,12 @@ class TokenTypes:
         return self._rows[numbers].astype(np.int64)
 
     def _add(self, form: tuple[int, str]) -> int:
-        (pieces,) = self.encode_subtokens([form[1]])
-        number, (room, wide) = len(self._numbers), self._rows.shape
-        if number == room or len(pieces) >= wide:
-            more = (room if number == room else 0, max(len(pieces) + 1 - wide, 0))
+        (subtokens,) = self.encode_subtokens([form[1]])
+        number, (capacity, wide) = len(self._numbers), self._rows.shape
+        if number == capacity or len(subtokens) >= wide:
+            more = (capacity if number == capacity else 0, max(len(subtokens) + 1 - wide, 0))
             self._rows = np.pad(self._rows, ((0, more[0]), (0, more[1])))
-        self._rows[number, : len(pieces) + 1] = [form[0], *pieces]
+        self._rows[number, : len(subtokens) + 1] = [form[0], *subtokens]
         self._numbers[form] = number
         return number
 
@@ -98,12 +98,12 @@ class TokenStream:
         return self.ids.read(start, start + steps + 1)
 
     def __len__(self) -> int:
-        """How many tokens there are to foretell."""
+        """The number of tokens to predict."""
         return self.ids.size - 1
 
 
 class LMWindow(NamedTuple):
-    """Where the rows of a batch begin, and how many steps each of them has."""
+    """The starts and the length of the rows of a batch."""
 
     starts: np.ndarray  # (B,)
     steps: int
@@ -111,7 +111,7 @@ class LMWindow(NamedTuple):
 
 
 class LMLoader(BatchLoader):
-    """Batches of pieces of a stream: side by side in order, or shuffled.
+    """Batches of windows of a stream: contiguous rows in order, or shuffled.
 
     In order, the stream is cut into as many parts as there are rows, and a row of a batch goes on
     where the same row of the batch before has ended, so that a state can be carried along.
@@ -139,7 +139,7 @@ class LMLoader(BatchLoader):
         self.in_order, self.targets_in_input = (
             in_order,
             targets_in_input,
-        )  # both: what is foretold is among what is read
+        )  # bidirectional: inputs include targets
 
     def _plan(self, epoch: int) -> Iterator[LMWindow]:
         return self._in_order_windows() if self.in_order else self._shuffled_windows(epoch)
@@ -168,8 +168,8 @@ class LMLoader(BatchLoader):
         ids = np.stack([self.stream.read(start, steps) for start in starts.tolist()])
         data = torch.from_numpy(ids.astype(np.int64))  # (B, T + 1)
         target = data[:, 1:].contiguous()  # (B, T)
-        given = target if self.targets_in_input else data[:, :-1].contiguous()  # (B, T)
-        source = Padded(given, torch.full((len(starts),), steps))
+        inputs = target if self.targets_in_input else data[:, :-1].contiguous()  # (B, T)
+        source = Padded(inputs, torch.full((len(starts),), steps))
         return LabelledBatch(source, starts, target, target.numel())
 
     def _bidirectional_batch(

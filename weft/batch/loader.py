@@ -1,4 +1,4 @@
-"""Batches: padded rows, with the right answers where they are known."""
+"""Batches of padded rows, with targets for training."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class LabelledBatch(Batch):
-    """A batch with the right answers. Losses ask for this type, so they need no None checks."""
+    """A batch with targets. Losses take this type, so they need no None checks."""
 
     target: Tensor
     count: int  # what the loss is a sum over
@@ -91,7 +91,7 @@ class BatchLoader:
                 now = following
 
     def fraction_done(self, position: Position) -> float:
-        """How much of the training a position lies behind, from 0 to 1."""
+        """Return the fraction of training done at a position, from 0 to 1."""
         within = min(position.batch / self.per_epoch, 1.0)
         return min((position.epoch + within) / max(self.epochs, 1), 1.0)
 

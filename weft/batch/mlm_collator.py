@@ -1,6 +1,6 @@
-"""Batches with hidden tokens: what BERT learns to fill in, drawn anew whenever a row comes again.
+"""Masked language modelling batches, with new masks whenever a row comes again.
 
-B rows   T steps of a window   M places of a row, at most
+B rows   T steps of a window   M masked positions of a row, at most
 """
 
 import queue
@@ -19,13 +19,13 @@ from weft.batch.loader import BatchLoader, LabelledBatch
 from weft.batch.padded import Padded
 from weft.tokens.special_tokens import SpecialTokens
 
-PREFETCH_BATCHES = 8  # batches that are made before they are asked for
+PREFETCH_BATCHES = 8  # batches prepared ahead
 EXTRA_WHOLE_WORD_TOKENS = 8  # places that whole words may have beyond the share
 
 
 @dataclass(frozen=True)
 class Masking:
-    """What is hidden, and in rows of what kind.
+    """Masking settings and the layout of rows.
 
     Of the chosen tokens 80 % become `mask`, 10 % one of `words`, and 10 % stay as they are.
     """
@@ -42,11 +42,11 @@ class Masking:
     long_fraction: float = 0.0
 
     def capacity(self, window: int) -> int:
-        """How many tokens of documents a window has."""
+        """Return how many document tokens fit a window."""
         return window - self.frame.num_added(pair=self.next_sentence)
 
     def max_masked(self, window: int) -> int:
-        """How many tokens of a row are chosen at most."""
+        """Return the maximum number of masked tokens in a row."""
         return (
             int(self.mask_fraction * self.capacity(window))
             + 1
@@ -55,7 +55,7 @@ class Masking:
 
 
 class MLMLabels(NamedTuple):
-    """What `Masked` puts into the target of a batch, a row each."""
+    """The labels of a masked batch, one row each."""
 
     is_random_next: Any  # (B,) 1 where the second segment does not follow the first
     num_masked: Any  # (B,) how many tokens of the whole batch are chosen
@@ -118,13 +118,13 @@ class MLMLoader(BatchLoader):
         cut = int(np.searchsorted(tokens, part * tokens[-1])) if part < 1 else len(order)
         return [(masking.window, order[:cut]), (masking.long_window, order[cut:])]
 
-    def is_long(self, share: float) -> bool:
-        """Whether windows are long after this share of the training."""
-        return bool(self.masking.long_fraction) and share * self.epochs > self._long_from_epoch
+    def is_long(self, fraction: float) -> bool:
+        """Return whether windows are long after this fraction of training."""
+        return bool(self.masking.long_fraction) and fraction * self.epochs > self._long_from_epoch
 
-    def long_is_ahead(self, share: float) -> bool:
-        """Whether long windows are still to come after this share of the training."""
-        return bool(self.masking.long_fraction) and share * self.epochs <= self._long_from_epoch
+    def long_is_ahead(self, fraction: float) -> bool:
+        """Return whether long windows are still ahead after this fraction of training."""
+        return bool(self.masking.long_fraction) and fraction * self.epochs <= self._long_from_epoch
 
     @cached_property
     def _long_from_epoch(self) -> float:
@@ -142,23 +142,23 @@ class MLMLoader(BatchLoader):
         return self.epochs * wanted / max(wanted + short * masking.long_fraction, 1e-9)
 
     def _batch_rows(self, window: int) -> int:
-        """How many rows of a window a batch has."""
+        """Return how many rows of a window a batch has."""
         return max(1, self.rows * self.masking.window // window)
 
     def _segments(self, some: np.ndarray, window: int, seed: Sequence[int]) -> Segments:
-        room = self.masking.capacity(window)
+        capacity = self.masking.capacity(window)
         if self.masking.next_sentence:
-            return segment_pairs(self.documents, some, room, self.masking.short_fraction, seed)
-        return single_segments(self.documents, some, room, seed)
+            return segment_pairs(self.documents, some, capacity, self.masking.short_fraction, seed)
+        return single_segments(self.documents, some, capacity, seed)
 
     def _batches(
         self, order: np.ndarray, window: int, epoch: int, draw: np.random.Generator
     ) -> Iterator[Segments]:
         rows, left = self._batch_rows(window), None
         for pool, some in enumerate(shuffle_pools(self.documents, order)):
-            found = self._segments(some, window, (self.seed, epoch, window, pool))
-            found = found.select(draw.permutation(found.size))
-            left = found if left is None else left + found
+            segments = self._segments(some, window, (self.seed, epoch, window, pool))
+            segments = segments.select(draw.permutation(segments.size))
+            left = segments if left is None else left + segments
             whole = left.size - left.size % rows
             for start in range(0, whole, rows):
                 yield left.select(slice(start, start + rows))
@@ -175,18 +175,18 @@ class MLMLoader(BatchLoader):
             begins[real] = np.concatenate(_segment_tokens(self.documents.begins, segments))
             begins[:, 1:] |= ~real[:, :-1]  # what is left of a word that a segment begins in
         draw = np.random.Generator(np.random.PCG64(list(rows.seed)))
-        places = choose_positions(real, begins, self.masking, rows.window, draw)  # (B, M)
-        right = np.where(places >= 0, np.take_along_axis(ids, places.clip(0), 1), -1)
-        mask_tokens(ids, places, self.masking, draw)
+        positions = choose_positions(real, begins, self.masking, rows.window, draw)  # (B, M)
+        right = np.where(positions >= 0, np.take_along_axis(ids, positions.clip(0), 1), -1)
+        mask_tokens(ids, positions, self.masking, draw)
         frame, sizes = self.masking.frame, _segment_lengths(segments)
         lengths = sizes.sum(1) + frame.num_added(pair=self.masking.next_sentence)
         second = len(frame.before) + sizes[:, 0] + len(frame.between)
-        count = np.full((len(ids), 1), (places >= 0).sum())
+        count = np.full((len(ids), 1), (positions >= 0).sum())
         target = [
             segments.is_random_next[:, None],
             count,
             np.full_like(count, len(ids)),
-            places,
+            positions,
             right,
         ]
         source = Padded(
@@ -249,32 +249,32 @@ def choose_positions(
 
 
 def _choose_whole_words(
-    own: np.ndarray, wanted: np.ndarray, most: int, draw: np.random.Generator
+    words: np.ndarray, wanted: np.ndarray, most: int, draw: np.random.Generator
 ) -> np.ndarray:
     """(B, K) which tokens are taken of words that come in this order, side by side.
 
     `own` (B, K) is the word of each; one that ends behind `most` is not taken.
     """
-    new = np.ones((len(own), 1), bool)
-    first = np.concatenate([new, own[:, 1:] != own[:, :-1]], axis=1)
+    new = np.ones((len(words), 1), bool)
+    first = np.concatenate([new, words[:, 1:] != words[:, :-1]], axis=1)
     last = np.concatenate([first[:, 1:], new], axis=1)
-    steps = np.arange(own.shape[1])
+    steps = np.arange(words.shape[1])
     start = np.maximum.accumulate(np.where(first, steps, 0), axis=1)  # (B, K) of the own word
-    ends = np.where(last, steps + 1, own.shape[1])
+    ends = np.where(last, steps + 1, words.shape[1])
     stop = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]  # (B, K)
     # With this chance for the word at the border, the expected number of tokens is the wanted one.
-    chance = (wanted[:, None] - start) / (stop - start)
-    luck = np.take_along_axis(draw.random(own.shape), start, 1)
-    taken = (luck < chance) & (stop <= most)
+    prob = (wanted[:, None] - start) / (stop - start)
+    luck = np.take_along_axis(draw.random(words.shape), start, 1)
+    taken = (luck < prob) & (stop <= most)
     return taken | (~taken.any(1, keepdims=True) & (start == 0) & (stop <= most))
 
 
 def mask_tokens(
-    ids: np.ndarray, places: np.ndarray, masking: Masking, draw: np.random.Generator
+    ids: np.ndarray, positions: np.ndarray, masking: Masking, draw: np.random.Generator
 ) -> None:
-    """Put masks and random words at the places (B, M) of rows of ids (B, T)."""
-    row, column = np.nonzero(places >= 0)
-    step = places[row, column]
+    """Replace ids (B, T) at positions (B, M) by masks and random words."""
+    row, column = np.nonzero(positions >= 0)
+    step = positions[row, column]
     # One from every n-th part of [0, 1), so that the shares hold in every batch, not on average.
     luck = (draw.permutation(len(row)) + draw.random(len(row))) / max(len(row), 1)
     other = masking.words[draw.integers(0, len(masking.words), len(row))]
@@ -303,13 +303,13 @@ def _write_ids(out: np.ndarray, ids: Sequence[int], steps: np.ndarray) -> None:
 
 def _prefetch(batches: Iterator[Any]) -> Iterator[Any]:
     """The same, made by a thread of its own, so that a device need not wait for the next."""
-    made: queue.Queue[Any] = queue.Queue(PREFETCH_BATCHES)
+    ready: queue.Queue[Any] = queue.Queue(PREFETCH_BATCHES)
     over = threading.Event()
 
     def offer(item: Any) -> bool:
         while not over.is_set():
             try:
-                made.put(item, timeout=0.1)
+                ready.put(item, timeout=0.1)
                 return True
             except queue.Full:
                 pass
@@ -327,7 +327,7 @@ def _prefetch(batches: Iterator[Any]) -> Iterator[Any]:
     threading.Thread(target=work, daemon=True).start()
     try:
         while True:
-            one, error = made.get()
+            one, error = ready.get()
             if error is not None:
                 raise error
             if one is None:

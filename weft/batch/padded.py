@@ -1,6 +1,6 @@
 """Variable-length sequences, padded on the right, that never lose their lengths.
 
-B rows in a batch   T steps of the longest row   W pieces of a token; any further axes follow
+B rows in a batch   T steps of the longest row   W subtokens of a token; any further axes follow
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,7 @@ class Padded:
     subtokens: tuple[Tensor, ...] = ()  # each (B, T, W): bytes or n-grams of the tokens, 0 = none
     parents: Tensor | None = None  # (B, T) index of each node's parent, -1 at the root; on the host
     second: Tensor | None = None  # (B,) the step where a second text begins; on the host
-    cached: tuple[
-        Tensor, ...
-    ] = ()  # each (B, T, W): what a network that does not learn made of them
+    cached: tuple[Tensor, ...] = ()  # each (B, T, W): features of a frozen encoder
 
     @cached_property
     def mask(self) -> Tensor:
@@ -48,7 +46,7 @@ class Padded:
         return (steps >= self.second.to(self.data.device)[:, None]).long()
 
     def split_pair(self) -> tuple["Padded", "Padded"]:
-        """The first texts of all rows, and the second ones."""
+        """Split rows of two texts into the first and the second texts."""
         assert self.second is not None
         ends = self.lengths
         return _slice_rows(self, torch.zeros_like(ends), self.second), _slice_rows(
@@ -91,12 +89,12 @@ class Padded:
 
 
 def concat_pair(first: Padded, second: Padded) -> Padded:
-    """Rows of two texts each, from the rows of either: what `sides` takes apart."""
+    """Join two texts into one row each; the inverse of `split_pair`."""
     T = first.data.shape[1]
     lengths = first.lengths + second.lengths
     steps = torch.arange(int(lengths.max()) if len(lengths) else 0)
-    own = first.lengths[:, None]
-    index = torch.where(steps < own, steps, steps - own + T)  # (B, T')
+    first_lengths = first.lengths[:, None]
+    index = torch.where(steps < first_lengths, steps, steps - first_lengths + T)  # (B, T')
     index = index.clamp(max=max(T + second.data.shape[1] - 1, 0)).to(first.data.device)
     both = torch.cat([first.data, second.data], dim=1)
     wide = index.reshape(*index.shape, *[1] * (both.dim() - 2))

@@ -17,7 +17,7 @@ import torch
 from weft.batch.padded import Padded, pad
 
 MAX_MEMORY_BYTES = 256 * 2**20  # bytes of ids that one store may keep in memory
-MAX_CACHE_BYTES = 2**30  # and of what a network made of them
+MAX_CACHE_BYTES = 2**30  # and of cached features
 
 
 class SpillArray:
@@ -77,8 +77,8 @@ class RaggedTables:
         self.data.close()
 
     def __getitem__(self, row: int) -> np.ndarray:
-        found = self.data.read(self._ends[row], self._ends[row + 1])
-        return found.astype(np.int64).reshape(-1, self.width)
+        numbers = self.data.read(self._ends[row], self._ends[row + 1])
+        return numbers.astype(np.int64).reshape(-1, self.width)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self[row] for row in range(len(self)))
@@ -98,16 +98,16 @@ class RaggedTables:
 
 
 class FeatureCache:
-    """What a network that does not learn made of every step of a store's rows: (steps, width)."""
+    """Cached features of a frozen encoder for every step of a store: (steps, width)."""
 
     def __init__(self, starts: np.ndarray, width: int, folder: Path | None = None):
         self.width, self.starts = width, starts  # (R+1,) steps before each row
         self.data = SpillArray(np.float32, folder, MAX_CACHE_BYTES)
         self.offsets = np.zeros(len(starts) - 1, np.int64)  # where each row is kept
 
-    def add(self, rows: np.ndarray, made: Sequence[np.ndarray]) -> None:
+    def add(self, rows: np.ndarray, features: Sequence[np.ndarray]) -> None:
         """Some rows, (length, width) each."""
-        for row, states in zip(rows.tolist(), made, strict=True):
+        for row, states in zip(rows.tolist(), features, strict=True):
             self.offsets[row] = self.data.size
             self.data.extend(states)
 
@@ -117,12 +117,12 @@ class FeatureCache:
 
     def row(self, index: int) -> np.ndarray:
         size = int(self.starts[index + 1] - self.starts[index]) * self.width
-        place = int(self.offsets[index])
-        return self.data.read(place, place + size).reshape(-1, self.width)
+        offset = int(self.offsets[index])
+        return self.data.read(offset, offset + size).reshape(-1, self.width)
 
 
 class TokenStore:
-    """Rows of token ids with their targets, line numbers and, where asked for, pieces of tokens.
+    """Rows of token ids with their targets, line numbers and optional subtokens.
 
     With `columns`, a target is a table of that many columns, not a number or a row of them; with
     `trees`, each row comes with the parents of its steps; with `features`, the steps of a row are
@@ -149,7 +149,7 @@ class TokenStore:
         self._second = array("q") if pairs else None
         self.ends = self.lengths = self.lines = np.zeros(0, np.int64)
         self.targets: Any = np.zeros(0, np.int64)
-        self.cached: Sequence[FeatureCache] = ()  # of each network that does not learn
+        self.cached: Sequence[FeatureCache] = ()  # of each frozen encoder
 
     def append(
         self,
@@ -160,7 +160,7 @@ class TokenStore:
         parents: np.ndarray | None = None,
         second: int = 0,
     ) -> None:
-        """Add one row; `pieces` holds, for each embedder that asks, a list of ids a token."""
+        """Add one row; `subtokens` holds, for each subtoken encoder, a list of ids per token."""
         if self._second is not None:
             self._second.append(second)
         self.ids.extend(ids.ravel())
@@ -204,7 +204,7 @@ class TokenStore:
         return self.ids.read(start * wide, stop * wide).reshape(-1, wide)
 
     def subtokens(self, index: int, kind: int = 0) -> np.ndarray:
-        """(T, W) the pieces of a row's tokens, 0 where one has fewer than another of the store."""
+        """Return the subtokens (T, W) of a row's tokens, padded with 0."""
         return self._subtokens[kind].row(int(self.ends[index]), int(self.ends[index + 1]))
 
     def padded(self, rows: np.ndarray) -> Padded:
@@ -238,7 +238,7 @@ class TokenStore:
 
 
 class _Subtokens:
-    """Lists of piece ids, one list a token, all padded to the longest list met."""
+    """Lists of subtoken ids, one per token, all padded to the longest."""
 
     def __init__(self, folder: Path | None, memory: int):
         self.data = SpillArray(np.int32, folder, memory)
@@ -248,7 +248,7 @@ class _Subtokens:
 
     def append(self, rows: list[list[int]]) -> None:
         self.counts.extend(np.array([len(row) for row in rows], np.int32))
-        self.data.extend(np.array([piece for row in rows for piece in row], np.int32))
+        self.data.extend(np.array([subtoken for row in rows for subtoken in row], np.int32))
         for row in rows:
             self._starts.append(self._starts[-1] + len(row))
             self.width = max(self.width, len(row))

@@ -48,11 +48,11 @@ def flatten_tree(tree: Tree) -> FlatTree:
     parents = np.array(above, dtype=np.int64)
     spans = np.zeros((last + 1, 2), dtype=np.int64)
     spans[:, 0] = last + 1
-    place = 0
+    word = 0
     for step, (node, _) in enumerate(order):
         if not node.children:
-            spans[step] = place, place + 1
-            place += 1
+            spans[step] = word, word + 1
+            word += 1
         if (up := above[step]) >= 0:
             spans[up, 0] = min(spans[up, 0], spans[step, 0])
             spans[up, 1] = spans[step, 1]
@@ -91,14 +91,14 @@ def from_parents(ids: Sequence[np.ndarray], parents: Sequence[np.ndarray]) -> Pa
 
 def parents_from_heads(heads: Sequence[int], where: str = "heads") -> np.ndarray:
     """Parents (T,) of the words of a sentence from its heads as CoNLL-U counts them, 0 the root."""
-    found = np.asarray(heads, dtype=np.int64)
-    wrong = np.flatnonzero((found < 0) | (found > len(found)))
+    numbers = np.asarray(heads, dtype=np.int64)
+    wrong = np.flatnonzero((numbers < 0) | (numbers > len(numbers)))
     if len(wrong):
         raise UserError(
-            f"{where}: the head of word {wrong[0] + 1} is {found[wrong[0]]}, but the sentence has "
-            f"{len(found)} words. Heads are counted from 1; 0 is the root."
+            f"{where}: the head of word {wrong[0] + 1} is {numbers[wrong[0]]}, but the sentence "
+            f"has {len(numbers)} words. Heads are counted from 1; 0 is the root."
         )
-    return found - 1
+    return numbers - 1
 
 
 def binarise(tree: Tree) -> Tree:
@@ -112,13 +112,13 @@ def binarise(tree: Tree) -> Tree:
         if not node.children:
             done.append(node)
             continue
-        own = [done.pop() for _ in node.children]  # left to right
-        while len(own) > 2:
-            right = own.pop()
-            own[-1] = Tree("", children=(own[-1], right))
-        if len(own) == 1:
-            only = own[0]
+        children = [done.pop() for _ in node.children]  # left to right
+        while len(children) > 2:
+            right = children.pop()
+            children[-1] = Tree("", children=(children[-1], right))
+        if len(children) == 1:
+            only = children[0]
             done.append(Tree(node.label or only.label, only.word, only.children))
         else:
-            done.append(Tree(node.label, children=tuple(own)))
+            done.append(Tree(node.label, children=tuple(children)))
     return done[0]

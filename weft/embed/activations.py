@@ -1,4 +1,4 @@
-"""What the options of all layers have in common: activations by name, sizes that make sense."""
+"""Activations by name, and checks of sizes and dropout shared by all layers."""
 
 import math
 from collections.abc import Callable
@@ -14,9 +14,9 @@ GELU_TANH_FACTOR = 2 * (2 / math.pi) ** 0.5
 
 
 class TanhGELU(nn.GELU):
-    """GPT-2's: x·½(1 + tanh u), which is x·sigmoid(2u).
+    """GPT-2's GELU: x·½(1 + tanh u), which equals x·sigmoid(2u).
 
-    A compiler is given the second, which a kernel computes as fast as memory brings numbers.
+    The compiler gets the second form, which is memory-bound in a fused kernel.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def check_sizes(where: str, dropout: float = 0.0, **sizes: int) -> None:
-    """A UserError unless every size is at least 1 and dropout is a share below 1."""
+    """Raise a UserError unless every size is at least 1 and dropout is in [0, 1)."""
     for name, size in sizes.items():
         if size < 1:
             raise UserError(f"{where}: '{name}' should be at least 1, got {size}.")

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019) and its kin: words, positions and segments through Transformer blocks.
+"""BERT-family models (Devlin et al. 2019): words, positions and segments in Transformer blocks.
 
 B rows   S steps   E width of the tables   H hidden width   N heads
 """
@@ -91,7 +91,7 @@ class Bert(TransformerEmbedder):
         self._initialise(lora)
 
     def _initialise(self, lora: int) -> None:
-        """Normal weights of deviation 0.02, as BERT begins."""
+        """Initialise weights from N(0, 0.02²), as BERT does."""
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
                 nn.init.normal_(module.weight, std=0.02)
@@ -100,17 +100,17 @@ class Bert(TransformerEmbedder):
         self._freeze(lora)
 
     def layers(self, x: Padded) -> list[Tensor]:
-        """The states (B, S, H) after the embedding and after each block."""
+        """Return the states (B, S, H) after the embedding and after each block."""
         if ready := pack_blocks(self.blocks, self.weight_dtype):
             return ready.layers(x, self._step_embedder(x))
-        found = [self._embed(x)]
+        states = [self._embed(x)]
         mask = None if x.full else x.mask
         for block in self.blocks:
-            found.append(block(found[-1], mask)[0])
-        return found
+            states.append(block(states[-1], mask)[0])
+        return states
 
     def last(self, x: Padded) -> Tensor:
-        """The states (B, S, H) after the last block; in training as narrow as products are."""
+        """Return the states (B, S, H) after the last block; in training in the compute dtype."""
         if ready := pack_blocks(self.blocks, self.weight_dtype):
             return ready.last(x, self._step_embedder(x))
         states, mask = self._embed(x, compute_dtype(self.table.weight)), None if x.full else x.mask
@@ -119,29 +119,29 @@ class Bert(TransformerEmbedder):
         return states if self.training else states.to(self.table.weight.dtype)
 
     def _embed(self, x: Padded, kind: torch.dtype | None = None) -> Tensor:
-        """Words, positions and segments, as the first block reads them."""
+        """Embed words, positions and segments for the first block."""
         self._check_length(x)
-        places = torch.arange(x.data.shape[1], device=x.data.device)
+        positions = torch.arange(x.data.shape[1], device=x.data.device)
         kinds = None if x.second is None else x.segments
-        return self._sum(x.data, places, kinds, kind)  # (B, S, H)
+        return self._sum(x.data, positions, kinds, kind)  # (B, S, H)
 
     def _step_embedder(self, x: Padded) -> Callable[[Tensor], Tensor]:
-        """The same (M, H) of only some steps, by their places (M,) among all B*S."""
+        """Return a function that embeds steps (M, H) by their indices (M,) among all B*S."""
         self._check_length(x)
         ids, segments, steps = x.data.flatten(), x.segments.flatten(), x.data.shape[1]
-        return lambda places: self._sum(ids[places], places % steps, segments[places])
+        return lambda positions: self._sum(ids[positions], positions % steps, segments[positions])
 
     def _sum(
-        self, ids: Tensor, places: Tensor, kinds: Tensor | None, kind: torch.dtype | None = None
+        self, ids: Tensor, positions: Tensor, kinds: Tensor | None, kind: torch.dtype | None = None
     ) -> Tensor:
-        """The first steps from words, places and segments; `kinds` is None where all are one."""
-        parts = [self.table(ids), self.positions(places + self.offset)]
+        """Sum word, position and segment embeddings; `kinds` is None where all segments are 0."""
+        parts = [self.table(ids), self.positions(positions + self.offset)]
         if self.segments is not None:
-            # Not looked up: of so few rows the gradient would be summed up one by one on a GPU.
-            told = self.segments.weight
-            own = told[0]  # (E,)
-            if kinds is not None and len(told) > 1:
-                own = torch.where((kinds > 0)[..., None], told[1], own)  # (B, S, E)
-            parts.append(own)
+            # No embedding lookup: with so few rows a GPU would sum the gradient one by one.
+            table = self.segments.weight
+            segments = table[0]  # (E,)
+            if kinds is not None and len(table) > 1:
+                segments = torch.where((kinds > 0)[..., None], table[1], segments)  # (B, S, E)
+            parts.append(segments)
         kind = kind or self.table.weight.dtype
         return self.enter(self.entrance(parts, self.dropout, self.norm, kind)).to(kind)

@@ -26,14 +26,14 @@ WORDS_PER_CHUNK = 1024  # words of about the same length that are read at once
 def encode_word(word: str, limit: int = 50) -> list[int]:
     """Begin mark, at most `limit` UTF-8 bytes, end mark, as in ELMo.
 
-    Whoever asks for the same word is given the same list, so it is not for changing.
+    The list is cached and shared between callers: do not modify it.
     """
     letters = word.encode("utf-8", "surrogatepass")[:limit]
     return [BEGIN_WORD, *(byte + 1 for byte in letters), END_WORD]
 
 
 def reverse_rows(data: Tensor, lengths: Tensor) -> Tensor:
-    """Each row's real steps back to front, its padding left where it is; its own inverse."""
+    """Reverse the real steps of each row, leaving padding in place; its own inverse."""
     steps = torch.arange(data.shape[1], device=data.device)
     mirrored = lengths.to(data.device)[:, None] - 1 - steps
     index = torch.where(mirrored >= 0, mirrored, steps)
@@ -41,42 +41,42 @@ def reverse_rows(data: Tensor, lengths: Tensor) -> Tensor:
 
 
 def unique_rows(spelled: Tensor) -> tuple[Tensor, Tensor]:
-    """One row of each kind (D, W), and for every row which of them it is (M,)."""
-    # Sorting whole rows is slow; a random sum of each tells them apart, and is checked.
+    """Return the distinct rows (D, W) and the index of each row among them (M,)."""
+    # Sorting whole rows is slow; a random hash of each distinguishes them, and is checked.
     factors = torch.randint(-(2**62), 2**62, spelled.shape[1:], generator=_fixed_generator())
     sums = (spelled * factors.to(spelled.device)).sum(1)  # (M,)
-    found, kinds = sums.unique(return_inverse=True)
-    places = torch.arange(len(kinds), device=kinds.device)
-    rows = spelled[torch.empty_like(found).scatter_(0, kinds, places)]  # (D, W)
+    unique_sums, kinds = sums.unique(return_inverse=True)
+    positions = torch.arange(len(kinds), device=kinds.device)
+    rows = spelled[torch.empty_like(unique_sums).scatter_(0, kinds, positions)]  # (D, W)
     if not torch.equal(rows[kinds], spelled):
         rows, kinds = spelled.unique(dim=0, return_inverse=True)
     return rows, kinds
 
 
 def _fixed_generator() -> torch.Generator:
-    """The same numbers every time, and none taken from the generator that training uses."""
+    """Return a seeded generator, so that training's random stream is untouched."""
     return torch.Generator().manual_seed(1)
 
 
 class CharacterEmbedder(nn.Module):
-    """What both readers of characters share.
+    """Base class of embedders that read the bytes of words.
 
-    Padding tokens are taken out and cost nothing. Outside training a word that occurs several times
-    in a batch is read once, among words of about its length.
+    Padding tokens are skipped. Outside training each distinct word of a batch is embedded once,
+    in chunks of words of similar length.
     """
 
     output_size: int
     limit: int  # bytes of a word that are read
-    # Whether in training too a word is read once, and has the same dropout everywhere. Not on a
-    # device, which would have to be asked how many there are.
+    # In training too, embed each distinct word once, with one dropout mask. CPU only: on a GPU
+    # the number of distinct words would need a synchronisation.
     dedupe_in_training = False
 
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
-        """The bytes of each token, counted from 1; 0 is left for padding."""
+        """Return the byte ids of each token, from 1; 0 is padding."""
         return [encode_word(word, self.limit) for word in words]
 
     def embed_words(self, spelled: Tensor) -> Tensor:
-        """Byte ids of M words -> their M vectors."""
+        """Embed the byte ids (M, W) of words as vectors (M, E)."""
         raise NotImplementedError
 
     def forward(self, x: Padded) -> Padded:
@@ -93,20 +93,20 @@ class CharacterEmbedder(nn.Module):
         return x.with_data(flat.view(B, T, -1))  # (B, T, E)
 
     def _embed_words(self, spelled: Tensor) -> Tensor:
-        """The vectors (M, E) of words (M, W)."""
+        """Embed words (M, W) as (M, E)."""
         every = self.training and not (self.dedupe_in_training and spelled.is_cpu)
         return self.embed_words(spelled) if every else self._embed_unique(spelled)
 
     def _embed_unique(self, spelled: Tensor) -> Tensor:
-        """The vectors of M words, each kind of word read once."""
+        """Embed M words, each distinct word once."""
         rows, kinds = unique_rows(spelled)  # (D, W), (M,)
         lengths, order = (rows != 0).sum(1).sort()
-        found = []
+        chunks = []
         for first in range(0, len(rows), WORDS_PER_CHUNK):
-            some = order[first : first + WORDS_PER_CHUNK]
+            chunk = order[first : first + WORDS_PER_CHUNK]
             longest = max(int(lengths[first : first + WORDS_PER_CHUNK][-1]), 1)
-            found.append(self.embed_words(rows[some, :longest]))
-        sorted_ = torch.cat(found)  # (D, E)
+            chunks.append(self.embed_words(rows[chunk, :longest]))
+        sorted_ = torch.cat(chunks)  # (D, E)
         vectors = sorted_[order.argsort()[kinds]]  # (M, E)
         return vectors
 
@@ -129,8 +129,8 @@ class CharacterCNN(CharacterEmbedder):
         where = "embedder 'character-cnn'"
         check_sizes(where, dropout, width=width, character_width=character_width, limit=limit)
         if not filters or any(len(pair) != 2 or min(pair) < 1 for pair in filters):
-            found = [list(pair) for pair in filters]
-            raise UserError(f"{where}: 'filters' should be pairs [width, count], got {found}.")
+            pairs = [list(pair) for pair in filters]
+            raise UserError(f"{where}: 'filters' should be pairs [width, count], got {pairs}.")
         self.output_size = width
         self.limit = limit
         self.table = nn.Embedding(NUM_SYMBOLS, character_width, padding_idx=0)
@@ -155,7 +155,7 @@ class CharacterCNN(CharacterEmbedder):
 
 
 def _max_over_windows(responses: Tensor, lengths: Tensor, steps: int) -> Tensor:
-    """The maximum over windows inside the word; a word shorter than the window has one."""
+    """Max-pool over windows inside the word; a word shorter than the window has one."""
     windows = responses.shape[2]
     inside = (lengths - (steps - windows)).clamp(min=1)
     outside = torch.arange(windows, device=responses.device) >= inside[:, None]

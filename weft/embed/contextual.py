@@ -1,4 +1,4 @@
-"""Vectors of tokens in their context: what BERT, GPT and ELMo have in common as embedders.
+"""Contextual embedders: the common base of BERT, GPT and their layers' scalar mix.
 
 B rows   T tokens or words   P pieces of a word   S steps of the network   H hidden width
 L layers
@@ -30,58 +30,57 @@ class ScalarMix(nn.Module):
 
     @property
     def weights(self) -> Tensor:
-        """(L,) how much of each layer is taken."""
+        """(L,) the softmax-normalised weight of each layer."""
         return self.scores.softmax(0)
 
     @property
     def summary(self) -> str:
-        """What it takes of each layer, in words."""
+        """The layer weights as text."""
         names = ["words", *(f"layer {i}" for i in range(1, len(self.scores)))]
-        shares = zip(names, self.weights.tolist(), strict=True)
-        return ", ".join(f"{name} {share:.0%}" for name, share in shares) + (
+        weights = zip(names, self.weights.tolist(), strict=True)
+        return ", ".join(f"{name} {weight:.0%}" for name, weight in weights) + (
             f"; times {self.gamma.item():.2f}"
         )
 
     def mix_concatenated(self, layers: Tensor) -> Tensor:
-        """The mix (B, S, H) of layers that lie side by side (B, S, L*H)."""
+        """Mix concatenated layers (B, S, L*H) into (B, S, H)."""
         return self(layers.chunk(len(self.scores), -1))
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        shares = self.weights.to(layers[0].dtype).unbind()
-        mixed = sum(share * states for share, states in zip(shares, layers, strict=True))
+        weights = self.weights.to(layers[0].dtype).unbind()
+        mixed = sum(weight * states for weight, states in zip(weights, layers, strict=True))
         return self.gamma.to(layers[0].dtype) * mixed  # (B, S, H)
 
 
 class Contextual(nn.Module):
     """An embedder whose vector of a token depends on all the others.
 
-    It reads the ids of a text, which the indexer has put in its `frame`; or words, each with the
-    pieces it consists of, for which it gives one vector each: that of the `word`'s first piece, of
-    its last, or the mean of all. `model` names where its weights come from; the constructor never
-    opens it, whoever makes a fresh model does.
+    Its input is token ids within the special tokens of its `frame`, or words with their subword
+    ids. Words get one vector each: that of the first or last subword, or the mean of all (`word`).
+    `model` names the source of its weights; the constructor never opens it, the caller does.
     """
 
     output_size: int
-    limit: int | None  # the most steps that can be read, those of the frame included
+    limit: int | None  # maximum steps, special tokens included
     frame: SpecialTokens
     word: SubwordPooling
     mix: ScalarMix | None
-    subwords = True  # where words are read, their pieces are wanted
+    subwords = True  # needs the subwords of words
     model: str
-    frozen = False  # nothing of it learns, but how its layers are mixed
+    frozen = False  # only the scalar mix is trained
     dropout: nn.Dropout
-    weight_dtype: WeightDtype = "float32"  # what its weights are when it only reads, on a processor
+    weight_dtype: WeightDtype = "float32"  # of weights in CPU inference
 
     def layers(self, x: Padded) -> list[Tensor]:
-        """The states (B, S, H) after the embedding and after each layer; ids in their frame."""
+        """Return the states (B, S, H) after the embedding and after each layer."""
         raise NotImplementedError
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
-        """Its parameters from the lowest layer to the highest, for rates and for unfreezing."""
+        """Return its parameters from the lowest layer to the highest, for rates and unfreezing."""
         raise NotImplementedError
 
     def last(self, x: Padded) -> Tensor:
-        """The states (B, S, H) after the last layer."""
+        """Return the states (B, S, H) after the last layer."""
         return self.layers(x)[-1]
 
     def forward(self, x: Padded) -> Padded:
@@ -90,36 +89,36 @@ class Contextual(nn.Module):
         return self._embed_with(x, self._states)
 
     def frozen_features(self, x: Padded) -> Padded:
-        """What it makes of each step as long as it does not learn (B, T, L*H): all that is mixed,
-        or the last layer."""
+        """Return the cacheable features of a frozen network (B, T, L*H): all mixed layers, or
+        the last one."""
         with torch.no_grad():
             mixed = self.mix is not None
             return self._embed_with(
                 x, lambda s: torch.cat(self.layers(s), -1) if mixed else self.last(s)
             )
 
-    def from_cached(self, x: Padded, known: Tensor) -> Padded:
-        """Its vectors, from what it knows of them."""
-        states = known if self.mix is None else self.mix.mix_concatenated(known)
+    def from_cached(self, x: Padded, features: Tensor) -> Padded:
+        """Return the vectors from cached features."""
+        states = features if self.mix is None else self.mix.mix_concatenated(features)
         return x.with_data(F.dropout(states, self.dropout.p, self.training))
 
     def layer(self, x: Padded, number: int) -> Padded:
-        """The vectors of one layer alone, 0 being what the first block reads."""
+        """Return the vectors of one layer; 0 is the input of the first block."""
         return self._embed_with(x, lambda steps: self.layers(steps)[number])
 
     def step_ids(self, x: Padded) -> Padded:
-        """The ids (B, S) that the network itself reads: of words, their pieces in the frame."""
+        """Return the ids (B, S) the network reads: of words, their subwords in the frame."""
         return self._join_subwords(x.subtokens[0])[0] if x.subtokens else x
 
     def word_indices(self, x: Padded) -> Tensor:
-        """(B, S) the number of the word that each step belongs to; -1: the frame's, or none."""
+        """Return the word index of each step (B, S); -1 for special tokens and padding."""
         steps, first, count = self._join_subwords(x.subtokens[0])
-        place = torch.arange(steps.data.shape[1], device=first.device)[:, None]  # (S, 1)
-        inside = (place >= first[:, None]) & (place < (first + count)[:, None])  # (B, S, T)
+        index = torch.arange(steps.data.shape[1], device=first.device)[:, None]  # (S, 1)
+        inside = (index >= first[:, None]) & (index < (first + count)[:, None])  # (B, S, T)
         return torch.where(inside.any(2), inside.long().argmax(2), -1)
 
     def _embed_with(self, x: Padded, states: Callable[[Padded], Tensor]) -> Padded:
-        """What becomes of the steps, of words one vector each."""
+        """Apply `states` to the steps, pooling subwords where words are read."""
         if not x.subtokens:
             return x.with_data(states(x))
         steps, first, count = self._join_subwords(x.subtokens[0])
@@ -128,30 +127,32 @@ class Contextual(nn.Module):
     def _states(self, x: Padded) -> Tensor:
         return self.last(x) if self.mix is None else self.mix(self.layers(x))
 
-    def _join_subwords(self, pieces: Tensor) -> tuple[Padded, Tensor, Tensor]:
-        """Pieces (B, T, P), counted from 1, as rows of ids in their frame.
+    def _join_subwords(self, subtokens: Tensor) -> tuple[Padded, Tensor, Tensor]:
+        """Join subword ids (B, T, P), counted from 1, into rows of ids in their frame.
 
-        With them come the step at which each word begins and how many it has, both (B, T).
+        Also returns the first step and the number of steps of each word, both (B, T).
         """
-        real = pieces > 0  # (B, T, P)
+        real = subtokens > 0  # (B, T, P)
         count = real.sum(2)  # (B, T)
         before, after = (
-            torch.tensor(ids, dtype=pieces.dtype, device=pieces.device)
+            torch.tensor(ids, dtype=subtokens.dtype, device=subtokens.device)
             for ids in (self.frame.before, self.frame.after)
         )
         first = len(before) + count.cumsum(1) - count  # (B, T)
         lengths = len(before) + count.sum(1) + len(after)  # (B,)
-        ids = pieces.new_zeros(len(pieces), int(lengths.max()))
+        ids = subtokens.new_zeros(len(subtokens), int(lengths.max()))
         ids[:, : len(before)] = before
-        within = (first[..., None] + torch.arange(pieces.shape[2], device=pieces.device))[real]
-        row = torch.arange(len(pieces), device=pieces.device)
-        ids[row[:, None, None].expand_as(pieces)[real], within] = pieces[real] - 1
+        within = (first[..., None] + torch.arange(subtokens.shape[2], device=subtokens.device))[
+            real
+        ]
+        row = torch.arange(len(subtokens), device=subtokens.device)
+        ids[row[:, None, None].expand_as(subtokens)[real], within] = subtokens[real] - 1
         for i in range(len(after)):
             ids[row, lengths - len(after) + i] = after[i]
         return Padded(ids, lengths.cpu()), first, count
 
     def _pool_subwords(self, states: Tensor, first: Tensor, count: Tensor) -> Tensor:
-        """(B, T, H) one vector a word."""
+        """Pool subword states into one vector per word (B, T, H)."""
         if self.word == "mean":
             padded = torch.cat([states.new_zeros(len(states), 1, states.shape[2]), states], 1)
             sums = padded.float().cumsum(1)
@@ -162,28 +163,28 @@ class Contextual(nn.Module):
 
 
 class TransformerEmbedder(Contextual):
-    """One that is a stack of Transformer blocks over tables."""
+    """A contextual embedder made of Transformer blocks over embedding tables."""
 
-    causal = False  # whether a step looks back only
+    causal = False  # attend to earlier steps only
     blocks: nn.ModuleList
 
     def train(self, mode: bool = True) -> "TransformerEmbedder":
-        """As usual; but a network that does not learn reads as it always will, without dropout."""
+        """Set the mode; a frozen network stays in eval mode, without dropout."""
         super().train(mode)
         for part in self.children() if self.frozen else ():
             part.train(mode and part is self.mix)
         return self
 
     def weights(self, x: Padded) -> list[Tensor]:
-        """Where each head of each layer looks: one (B, N, S, S) tensor a layer."""
-        states, found = self._embed(x), []
+        """Return the attention weights, one (B, N, S, S) tensor per layer."""
+        states, layers = self._embed(x), []
         for block in self.blocks:
-            states, shares = block(states, x.mask, return_weights=True, causal=self.causal)
-            found.append(shares)
-        return found
+            states, weights = block(states, x.mask, return_weights=True, causal=self.causal)
+            layers.append(weights)
+        return layers
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
-        """Its parameters from the tables up to the last block, with which goes what is above."""
+        """Return its parameters from the tables to the last block, which takes what is above."""
         blocks = [list(block.parameters()) for block in self.blocks]
         for part in self._above():
             blocks[-1] += part.parameters()
@@ -192,11 +193,11 @@ class TransformerEmbedder(Contextual):
         return [below, *blocks]
 
     def _above(self) -> list[nn.Module]:
-        """What comes behind the last block."""
+        """Return the modules after the last block."""
         return [] if self.mix is None else [self.mix]
 
     def _freeze(self, lora: int) -> None:
-        """Let nothing but the mix learn where that is said, or small changes beside it."""
+        """Freeze all but the scalar mix if `frozen` or `lora`, and add LoRA updates."""
         if self.frozen or lora:
             for name, p in self.named_parameters():
                 p.requires_grad_(name.startswith("mix"))
@@ -205,7 +206,7 @@ class TransformerEmbedder(Contextual):
             add_lora(block.attention.value, lora)  # type: ignore[union-attr, arg-type]
 
     def _embed(self, x: Padded) -> Tensor:
-        """What the first block reads (B, S, H)."""
+        """Return the input of the first block (B, S, H)."""
         raise NotImplementedError
 
     def _check_length(self, x: Padded) -> None:
@@ -218,5 +219,5 @@ class TransformerEmbedder(Contextual):
 
 
 def _gather_steps(states: Tensor, steps: Tensor) -> Tensor:
-    """(B, T, H) the states at some steps (B, T) of each row."""
+    """Gather the states (B, T, H) at given steps (B, T) of each row."""
     return states.gather(1, steps[..., None].expand(-1, -1, states.shape[2]))

@@ -35,7 +35,7 @@ LM_NETWORK_PREFIX = "head.decoder.network."  # where a language model keeps the 
 
 
 class BiLMState(NamedTuple):
-    """What the LSTMs know after the last step."""
+    """The LSTM states after the last step."""
 
     hidden: Tensor  # (B, S, L, E)
     cell: Tensor  # (B, S, L, H)
@@ -74,15 +74,18 @@ class ProjectedLSTM(nn.Module):
             weight[sides].transpose(1, 2) for weight in (self.enter, self.again, self.project)
         )
         steps = x.transpose(1, 2).reshape(S, T * B, E)
-        entered = torch.baddbmm(self.bias[sides, None], steps, enter)  # (S, T*B, 4*H)
-        again, project = again.to(entered.dtype), project.to(entered.dtype)  # once, not every step
-        hidden, states, cells = hidden.to(entered.dtype), [], []
-        cell = cell.to(torch.promote_types(entered.dtype, torch.float32))  # sums of many steps
-        for now in entered.view(S, T, B, -1).unbind(1):  # (S, B, 4*H)
+        projected = torch.baddbmm(self.bias[sides, None], steps, enter)  # (S, T*B, 4*H)
+        again, project = (
+            again.to(projected.dtype),
+            project.to(projected.dtype),
+        )  # once, not every step
+        hidden, states, cells = hidden.to(projected.dtype), [], []
+        cell = cell.to(torch.promote_types(projected.dtype, torch.float32))  # sums of many steps
+        for now in projected.view(S, T, B, -1).unbind(1):  # (S, B, 4*H)
             gates = torch.baddbmm(now, hidden, again)  # (S, B, 4*H)
             open_, keep, fresh, leave = gates.chunk(4, 2)
             cell = self._clip(keep.sigmoid() * cell + open_.sigmoid() * fresh.tanh())
-            out = (leave.sigmoid() * cell.tanh()).to(entered.dtype)  # (S, B, H)
+            out = (leave.sigmoid() * cell.tanh()).to(projected.dtype)  # (S, B, H)
             hidden = self._clip(torch.bmm(out, project))
             states.append(hidden)
             cells.append(cell)
@@ -118,8 +121,8 @@ class BiLMNetwork(nn.Module):
         if clip < 0 or highways < 0:
             raise UserError(f"{where}: 'clip' and 'highways' should be 0 or more.")
         if not filters or any(len(pair) != 2 or min(pair) < 1 for pair in filters):
-            found = [list(pair) for pair in filters]
-            raise UserError(f"{where}: 'filters' should be pairs [width, count], got {found}.")
+            pairs = [list(pair) for pair in filters]
+            raise UserError(f"{where}: 'filters' should be pairs [width, count], got {pairs}.")
         self.width, self.hidden = width, hidden
         self.characters = CharacterCNN(width, character_width, filters, highways, limit=letters)
         self.characters.dedupe_in_training = True  # there is no dropout in it, so nothing is lost
@@ -131,14 +134,14 @@ class BiLMNetwork(nn.Module):
         return self.characters(x)
 
     def boundary_vector(self) -> Tensor:
-        """(E,) the vector of what stands at both ends of a sentence."""
+        """Return the vector (E,) of the sentence boundary."""
         spelled = torch.tensor(
             [encode_word(BOUNDARY_WORD)], device=self.characters.table.weight.device
         )
         return self.characters.embed_words(spelled)[0]
 
     def zero_state(self, rows: int, sides: int, device: Any = None) -> BiLMState:
-        """The state before the first step: zero."""
+        """Return the zero state before the first step."""
         like = self.characters.table.weight
         shape = (rows, sides, len(self.layers))
         hidden, cell = (
@@ -163,21 +166,23 @@ class BiLMNetwork(nn.Module):
         S, B, T, _ = x.shape
         memory = self.zero_state(B, S, x.device) if memory is None else memory
         sides = slice(0, 2) if S == 2 else slice(1, 2) if back else slice(0, 1)
-        found, hidden, cells = [], [], []
+        layers, hidden, cells = [], [], []
         for i, layer in enumerate(self.layers):
             x = F.dropout(x, self.dropout, self.training)
             before = [part[:, :, i].transpose(0, 1) for part in memory]  # (S, B, E), (S, B, H)
             if not T:
-                found.append(x)
+                layers.append(x)
                 hidden.append(before[0])
                 cells.append(before[1])
                 continue
             states, taken = layer(x, *before, sides)
             x = states + x if i else states  # (S, B, T, E)
-            found.append(x)
+            layers.append(x)
             hidden.append(_final_state(states.unbind(2), before[0], lengths))
             cells.append(_final_state(taken, before[1], lengths))
-        return found, BiLMState(*(torch.stack(part, 2).transpose(0, 1) for part in (hidden, cells)))
+        return layers, BiLMState(
+            *(torch.stack(part, 2).transpose(0, 1) for part in (hidden, cells))
+        )
 
 
 def _final_state(steps: Sequence[Tensor], before: Tensor, lengths: Tensor | None) -> Tensor:
@@ -193,7 +198,7 @@ def _final_state(steps: Sequence[Tensor], before: Tensor, lengths: Tensor | None
 
 @register("embedder", "elmo")
 class Elmo(nn.Module):
-    """What two language models, forward and backward, know of a word where it stands.
+    """ELMo vectors: the states of a forward and a backward language model at each word.
 
     The states of both lie side by side, in each of the `layers` and in the one below, which is the
     word from its characters twice. With `mix` they are mixed by learned weights, otherwise the last
@@ -231,11 +236,11 @@ class Elmo(nn.Module):
         self.network.requires_grad_(not frozen)
 
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
-        """The bytes of each token, counted from 1; 0 is left for padding."""
+        """Return the byte ids of each token, from 1; 0 is padding."""
         return self.network.characters.subtoken_ids(words)
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
-        """The network's parameters, from the characters up to the last LSTMs."""
+        """Return the network's parameters, from the characters to the last LSTMs."""
         parts = (self.network.characters, *self.network.layers)
         return [list(part.parameters()) for part in parts]
 
@@ -246,44 +251,44 @@ class Elmo(nn.Module):
         mark = self.network.boundary_vector().to(vectors.dtype).expand(len(vectors), 1, -1)
         ahead = torch.cat([mark, vectors], 1)  # (B, T+1, E)
         back = torch.cat([mark, reverse_rows(vectors, lengths)], 1)  # (B, T+1, E)
-        found = [torch.cat([vectors, vectors], 2)]
+        layers = [torch.cat([vectors, vectors], 2)]
         for states in self.network.run(torch.stack([ahead, back]))[0]:
-            own, other = states[:, :, 1:]  # (B, T, E) each
-            found.append(torch.cat([own, reverse_rows(other, lengths)], 2))
-        return found
+            forward, backward = states[:, :, 1:]  # (B, T, E) each
+            layers.append(torch.cat([forward, reverse_rows(backward, lengths)], 2))
+        return layers
 
     def forward(self, x: Padded) -> Padded:
         return self.from_cached(x, self.frozen_features(x).data)
 
     def frozen_features(self, x: Padded) -> Padded:
-        """What it makes of each word before anything is mixed (B, T, L*2*E), or the last layer."""
+        """Return the layers of each word before mixing (B, T, L*2*E), or the last layer."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             layers = self.layers(x) if self.mix is not None else self.layers(x)[-1:]
             if self.norm:
                 layers = [F.layer_norm(states, states.shape[-1:]) for states in layers]
             return x.with_data(torch.cat(layers, -1))
 
-    def from_cached(self, x: Padded, known: Tensor) -> Padded:
-        """Its vectors, from what it knows of them."""
-        mixed = known if self.mix is None else self.mix.mix_concatenated(known)
+    def from_cached(self, x: Padded, features: Tensor) -> Padded:
+        """Return the vectors from cached features."""
+        mixed = features if self.mix is None else self.mix.mix_concatenated(features)
         vectors = self.dropout(mixed)  # (B, T, 2*E)
         return x.with_data(vectors)
 
 
 def embedder_section(decoder: Mapping[str, Any]) -> dict[str, Any]:
-    """The section of the embedder that is the network of a language model's decoder 'elmo'."""
+    """Return the [embedder] section that matches a language model's decoder 'elmo'."""
     return {"kind": "elmo", **{name: decoder[name] for name in NETWORK_OPTIONS}, "frozen": True}
 
 
 def network_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The embedder's weights, but for those of its mix, out of all of a language model's."""
-    found = {
+    """Extract the embedder's weights, without the scalar mix, from a language model's."""
+    network = {
         f"network.{name.removeprefix(LM_NETWORK_PREFIX)}": weight
         for name, weight in weights.items()
         if name.startswith(LM_NETWORK_PREFIX)
     }
-    if not found:
+    if not network:
         raise UserError(
             "These are not the weights of an ELMo: pre-train one with --recipe elmo-pretrain."
         )
-    return found
+    return network

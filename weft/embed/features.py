@@ -16,9 +16,9 @@ from weft.registry import register
 
 @register("embedder", "vectors")
 class FeatureEmbedder(nn.Module):
-    """A linear map of each vector of a matrix, with its place added where it matters.
+    """A linear map of each vector of a matrix, optionally with its position added.
 
-    `features` is how many numbers a vector has; 0 lets a training read it off its first matrix.
+    `features` is how many numbers a vector has; 0 lets a run read it off its first matrix.
     With `norm` each vector is first brought to mean 0 and deviation 1. Regions of a picture have
     no order: `positions` is for what has one and an encoder that does not see it.
     """

@@ -30,7 +30,7 @@ class Gpt(TransformerEmbedder):
     """
 
     causal = True
-    foretells = True  # the state of a step, times the table, scores the next word
+    foretells = True  # state · table gives the logits of the next token
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Gpt(TransformerEmbedder):
         self._initialise(layers, lora)
 
     def _initialise(self, layers: int, lora: int) -> None:
-        """Normal weights of deviation 0.02, smaller where they add to the residual, as GPT-2."""
+        """Initialise from N(0, 0.02²), scaled down where layers add to the residual, as GPT-2."""
         for name, p in self.named_parameters():
             last = name.endswith(("output.weight", "feed_out.weight"))
             if p.dim() == 2:
@@ -91,37 +91,37 @@ class Gpt(TransformerEmbedder):
         return [self.norm, *super()._above()]
 
     def layers(self, x: Padded) -> list[Tensor]:
-        """The states (B, S, H) after the embedding and after each block, the last one normed."""
+        """Return the states (B, S, H) after the embedding and each block, the last one normed."""
         if ready := pack_blocks(self.blocks, self.weight_dtype):
-            found = ready.layers(x, self._step_embedder(x), causal=True)
-            return [*found[:-1], self.norm(found[-1])]
-        found = [self._embed(x)]
+            states = ready.layers(x, self._step_embedder(x), causal=True)
+            return [*states[:-1], self.norm(states[-1])]
+        states = [self._embed(x)]
         for block in self.blocks:
-            found.append(block(found[-1], causal=True)[0])
-        return [*found[:-1], self.norm(found[-1])]
+            states.append(block(states[-1], causal=True)[0])
+        return [*states[:-1], self.norm(states[-1])]
 
     def last(self, x: Padded) -> Tensor:
-        """The states (B, S, H) after the last block."""
+        """Return the states (B, S, H) after the last block."""
         if ready := pack_blocks(self.blocks, self.weight_dtype):
             return self.norm(ready.last(x, self._step_embedder(x), causal=True))
-        # No mask is needed: the padding stands behind, where nobody looks.
+        # No mask is needed: padding is at the end, and attention is causal.
         states = self._embed(x)
         for block in self.blocks:
             states, _ = block(states, causal=True)
         return self.norm(states)
 
     def _embed(self, x: Padded) -> Tensor:
-        """Words and positions, as the first block reads them."""
+        """Embed words and positions for the first block."""
         self._check_length(x)
-        places = torch.arange(x.data.shape[1], device=x.data.device)
-        states = self._sum(x.data, places)  # (B, S, H)
+        positions = torch.arange(x.data.shape[1], device=x.data.device)
+        states = self._sum(x.data, positions)  # (B, S, H)
         return states
 
     def _step_embedder(self, x: Padded) -> Callable[[Tensor], Tensor]:
-        """The same (M, H) of only some steps, by their places (M,) among all B*S."""
+        """Return a function that embeds steps (M, H) by their indices (M,) among all B*S."""
         self._check_length(x)
         ids, steps = x.data.flatten(), x.data.shape[1]
-        return lambda places: self._sum(ids[places], places % steps)
+        return lambda positions: self._sum(ids[positions], positions % steps)
 
-    def _sum(self, ids: Tensor, places: Tensor) -> Tensor:
-        return self.dropout(self.table(ids) + self.positions(places))
+    def _sum(self, ids: Tensor, positions: Tensor) -> Tensor:
+        return self.dropout(self.table(ids) + self.positions(positions))

@@ -19,10 +19,10 @@ from weft.registry import register
 class Lookup(nn.Module):
     """A table with one row a vocabulary entry, random or from a file of word vectors.
 
-    The constructor never opens `vectors`: a saved model holds its table and needs no file. Whoever
-    makes a fresh model calls `initialise` once. `scale` is the standard deviation of random rows.
-    `word_dropout` is the share of words whose whole vector is hidden in training, so that the rest
-    of the model learns to do without a word it has not met. With `rooted` the rows start √E times
+    The constructor never opens `vectors`: a saved model holds its table and needs no file. The
+    caller that makes a fresh model calls `initialise` once. `scale` is the standard deviation of
+    random rows. `word_dropout` is the fraction of words whose vector is zeroed in training, so that
+    the rest of the model learns to do without unknown words. With `rooted` the rows start √E times
     smaller than `scale` and are multiplied by √E on the way out (Vaswani et al. 2017): as large,
     but they learn √E times as fast. With `shared` a decoder's table is read, and no other is kept.
     """
@@ -55,7 +55,7 @@ class Lookup(nn.Module):
         self.output_size, self.shared = width, shared
         self.factor = width**0.5 if rooted else 1.0  # of every vector on the way out
         self.vectors = vectors
-        self.coverage = 0.0  # share of the vocabulary that `initialise` found in the file
+        self.coverage = 0.0  # fraction of the vocabulary that `initialise` found in the file
         self.table = nn.Embedding(vocabulary_size, width, padding_idx=0)
         nn.init.normal_(self.table.weight, std=scale / self.factor)
         with torch.no_grad():
@@ -65,21 +65,21 @@ class Lookup(nn.Module):
         self.word_dropout = word_dropout
 
     def initialise(self, vocabulary: Sequence[str]) -> int:
-        """Copy in the file's vectors for the entries it knows; how many those are."""
+        """Copy the file's vectors of known entries; return how many there are."""
         if not self.vectors:
             return 0
-        found, width = read_vectors(self.vectors, set(vocabulary))
+        vectors, width = read_vectors(self.vectors, set(vocabulary))
         if width != self.output_size:
             raise UserError(
                 f"The vectors in {self.vectors} are {width} wide, but embedder 'lookup' has "
                 f"width = {self.output_size}. Set width = {width}."
             )
-        known = [i for i, entry in enumerate(vocabulary) if i > 0 and entry in found]
+        matched = [i for i, entry in enumerate(vocabulary) if i > 0 and entry in vectors]
         with torch.no_grad():
-            for i in known:
-                self.table.weight[i] = torch.from_numpy(found[vocabulary[i]]) / self.factor
-        self.coverage = len(known) / max(len(vocabulary), 1)
-        return len(known)
+            for i in matched:
+                self.table.weight[i] = torch.from_numpy(vectors[vocabulary[i]]) / self.factor
+        self.coverage = len(matched) / max(len(vocabulary), 1)
+        return len(matched)
 
     def borrow(self, table: nn.Embedding, factor: float) -> None:
         """Read another part's table from now on, which stays that part's to move and to save."""

@@ -38,13 +38,13 @@ def word_ngrams(ids: Tensor, order: int, buckets: int) -> Tensor:
     T = ids.shape[1]
     spread = _scramble(ids + 1)  # (B, T)
     value = spread
-    found = []
+    hashed = []
     for back in range(1, order):
         earlier = F.pad(spread, (back, 0))[:, :T]  # (B, T)
         value = (value * ROLLING_FACTOR + earlier) % MODULUS  # (B, T)
-        whole = (torch.arange(T, device=ids.device) >= back) & (ids != 0)
-        found.append(torch.where(whole, _scramble(value) % buckets + 1, 0))
-    return torch.stack(found, dim=2)
+        complete = (torch.arange(T, device=ids.device) >= back) & (ids != 0)
+        hashed.append(torch.where(complete, _scramble(value) % buckets + 1, 0))
+    return torch.stack(hashed, dim=2)
 
 
 def _scramble(value: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where a step stands in its sequence, as a vector to add to it.
+"""Position embeddings, added to each step.
 
 T steps   H hidden width
 """
@@ -24,7 +24,7 @@ def sinusoidal_table(steps: int, width: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Adds fixed waves; any length can be read. Rows up to `limit` are computed once."""
+    """Adds fixed sinusoids; any length works. Rows up to `limit` are computed once."""
 
     table: Tensor
 
@@ -42,7 +42,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Adds a trained row per position; longer sequences than `limit` are refused."""
+    """Adds a trained row per position; raises on sequences longer than `limit`."""
 
     def __init__(self, width: int, limit: int = 512):
         super().__init__()

@@ -17,20 +17,20 @@ def compose(text, ends, uncut, table, words, shortest, longest, out):  # type: i
     no n-grams.
     """
     most, begin = 0, 0
-    for own in range(len(ends)):
-        most, begin = max(most, ends[own] - begin), ends[own]
+    for row in range(len(ends)):
+        most, begin = max(most, ends[row] - begin), ends[row]
     marked = np.empty(most + 2, np.uint8)
     begin = 0
-    for own in range(len(ends)):
-        size = ends[own] - begin + 2
+    for row in range(len(ends)):
+        size = ends[row] - begin + 2
         marked[0], marked[size - 1] = 60, 62  # < and >
-        marked[1 : size - 1] = text[begin : ends[own]]
-        begin = ends[own]
-        out[own] += table[own]
+        marked[1 : size - 1] = text[begin : ends[row]]
+        begin = ends[row]
+        out[row] += table[row]
         rows = 1
-        if not uncut[own] and len(table) > words:
-            rows += _add_ngrams(marked[:size], table, words, shortest, longest, out[own])
-        out[own] *= np.float32(1 / rows)
+        if not uncut[row] and len(table) > words:
+            rows += _add_ngrams(marked[:size], table, words, shortest, longest, out[row])
+        out[row] *= np.float32(1 / rows)
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]

@@ -35,7 +35,7 @@ def fnv1a(letters: bytes, start: int = FNV_START) -> int:
 def ngram_hashes(word: str, shortest: int = 3, longest: int = 6) -> list[int]:
     """fastText's hash of each character n-gram of <word>, in fastText's order."""
     letters = _CHARACTER.findall(b"<" + word_bytes(word) + b">")
-    found = []
+    hashes = []
     for begin in range(len(letters)):
         value = FNV_START
         for end in range(begin, min(begin + longest, len(letters))):
@@ -43,8 +43,8 @@ def ngram_hashes(word: str, shortest: int = 3, longest: int = 6) -> list[int]:
             length = end - begin + 1
             mark = length == 1 and (begin == 0 or end == len(letters) - 1)
             if length >= shortest and not mark:
-                found.append(value)
-    return found
+                hashes.append(value)
+    return hashes
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class Subwords:
     def buckets(self) -> int:
         return len(self.table) - self.words
 
-    def rows(self, word: str, own: int | None = None) -> list[int]:
+    def rows(self, word: str, row: int | None = None) -> list[int]:
         """The rows of the table that make up a word; `own` is its place in the vocabulary."""
-        found = [] if own is None else [own]
+        rows = [] if row is None else [row]
         if word != END_OF_SENTENCE and self.buckets:
             hashes = ngram_hashes(word, self.shortest, self.longest)
-            found += [self.words + value % self.buckets for value in hashes]
-        return found
+            rows += [self.words + value % self.buckets for value in hashes]
+        return rows
 
-    def vector(self, word: str, own: int | None = None) -> np.ndarray:
+    def vector(self, word: str, row: int | None = None) -> np.ndarray:
         """The vector of one word, (E,); zeros where nothing is known of it."""
-        rows = self.rows(word, own)
+        rows = self.rows(word, row)
         if not rows:
             return np.zeros(self.table.shape[1], np.float32)
         # Row after row in float32 and one product, in fastText's order.
@@ -84,7 +84,7 @@ class Subwords:
     def compose(self, words: Sequence[str]) -> np.ndarray:
         """The vectors of the whole vocabulary, (V, E)."""
         if len(words) < MIN_COMPILED_WORDS:
-            vectors = [self.vector(word, own) for own, word in enumerate(words)]
+            vectors = [self.vector(word, row) for row, word in enumerate(words)]
             return np.stack(vectors) if vectors else np.zeros((0, self.table.shape[1]), np.float32)
         from weft.embed.subword_kernels import compose
 

@@ -46,12 +46,12 @@ class Convolution(nn.Module):
         self.norm = nn.LayerNorm(size) if norm else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        along = x.transpose(1, 2)  # (B, E, T)
-        found = [
-            conv(F.pad(along, margin))
+        channels_first = x.transpose(1, 2)  # (B, E, T)
+        features = [
+            conv(F.pad(channels_first, margin))
             for conv, margin in zip(self.filters, self.margins, strict=True)
         ]
-        states = self.activation(torch.cat(found, dim=1).transpose(1, 2))  # (B, R, H)
+        states = self.activation(torch.cat(features, dim=1).transpose(1, 2))  # (B, R, H)
         if self.shortcut is not None:
             states = states + self.shortcut(x[:, :: self.stride])  # (B, R, H)
         return self.norm(states)

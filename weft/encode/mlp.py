@@ -1,4 +1,4 @@
-"""A multi-layer perceptron over a window of neighbours (Collobert et al. 2011).
+"""An MLP over a window of neighbours (Collobert et al. 2011).
 
 B rows   T steps   E input width   H hidden width
 """

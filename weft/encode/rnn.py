@@ -1,4 +1,4 @@
-"""Recurrent encoders: Elman, GRU and LSTM. Packing and reversing are this file's private business.
+"""Recurrent encoders: Elman, GRU and LSTM. Packing and reversing are private to this file.
 
 B rows   T steps   E input width   H hidden width   L layers   D directions
 """
@@ -84,10 +84,10 @@ class Recurrent(nn.Module):
         return x.with_data(self._apply_output(states))
 
     def unroll(self, x: Padded) -> tuple[Padded, dict[str, list[Tensor]]]:
-        """The same, one step at a time and without dropout, with the states of every step.
+        """Run step by step without dropout, and return the states of every step.
 
         The fused kernels keep what happens between steps to themselves; here each state is a
-        tensor (B, H) that a gradient can be asked of. States are listed by layer and direction in
+        tensor (B, H) with its own gradient. States are listed by layer and direction in
         the order they are taken: the backward direction's begin at each row's last real step.
         """
         if not x.data.numel():
@@ -131,8 +131,8 @@ class Recurrent(nn.Module):
         """Elman's output layer, where there is one."""
         if self.outputs:
             halves = states.chunk(self.directions, dim=2)
-            made = [layer(half) for layer, half in zip(self.outputs, halves, strict=True)]
-            states = torch.cat(made, dim=2).tanh()  # (B, T, D*H)
+            outputs = [layer(half) for layer, half in zip(self.outputs, halves, strict=True)]
+            states = torch.cat(outputs, dim=2).tanh()  # (B, T, D*H)
         return states
 
     def _initial_state(self, rows: int, like: Tensor) -> Tensor | tuple[Tensor, ...] | None:

@@ -21,12 +21,12 @@ from weft.registry import register
 class TransformerEncoder(nn.Module):
     """A stack of self-attention blocks over positions.
 
-    `feed` is the inner width of the perceptrons, 4·hidden unless given. With `cls` a learned
+    `feed` is the inner width of the feed-forward networks, 4·hidden if 0. With `cls` a learned
     [CLS] step is put in front, `leading` steps in all, for the pool "first" to read. `limit`
     bounds learned positions, [CLS] included; the attribute is how many tokens can be read, None
     for any number. Embeddings of deviation 1 (lookup's `scale`) match the size of the sinusoids.
     Dropout is where the paper has it, after each part and on the sum of words and positions; with
-    `inner_dropout` on the attention weights and inside the perceptrons as well.
+    `inner_dropout` on the attention weights and inside the feed-forward networks as well.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class TransformerEncoder(nn.Module):
         return x.with_data(self.norm(states))
 
     def weights(self, x: Padded) -> list[Tensor]:
-        """Where each head of each layer looks: one (B, N, T, T) tensor a layer."""
+        """Return the attention weights, one (B, N, T, T) tensor per layer."""
         x, states = self._embed(x)
-        found = []
+        layers = []
         for block in self.blocks:
-            states, shares = block(states, x.mask, return_weights=True)
-            found.append(shares)
-        return found
+            states, weights = block(states, x.mask, return_weights=True)
+            layers.append(weights)
+        return layers
 
     def _embed(self, x: Padded) -> tuple[Padded, Tensor]:
         """The first states, with [CLS] in front where there is one."""

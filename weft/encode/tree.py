@@ -145,14 +145,14 @@ class TreeLSTM(nn.Module):
             return _to_padded(x, states)
 
     def _inner_base(self, read: Tensor) -> Tensor:
-        """What inner nodes have without their children, in the order of the weights' gates."""
+        """Return the gate inputs of inner nodes without children, in the weights' order."""
         if not self.arity:
             return read
         enter, leave, candidate, forget = read.chunk(4, dim=-1)
         return torch.cat([enter, leave, *[forget] * self.arity, candidate], dim=-1)
 
     def _dropout_mask(self, levels: Levels, like: Tensor) -> Tensor:
-        """What dropout leaves of the candidates of inner nodes; nothing where there is none."""
+        """Return the dropout mask of inner nodes' candidates; empty without dropout."""
         inner = levels.size - levels.leaves if self.dropout and self.training else 0
         return F.dropout(like.new_ones(inner, self.output_size), self.dropout)
 

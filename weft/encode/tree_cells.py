@@ -1,9 +1,9 @@
-"""What the cells of recursive networks do level by level, with the way back written out.
+"""Cells of recursive networks, computed level by level, with a manual backward pass.
 
 Autograd over the levels would add up the gradient of the weights once a level and keep a graph of
 all of them. Here each level is a gather, a matrix product and what follows it, in buffers made
 once; the gradient of a weight is a single product over all nodes of the batch. On SST, batch 64,
-`bench/trees.py` has the figures.
+`bench/trees.py` has the measurements.
 
 N nodes   I inner nodes   A children of a node   H width of a state   M places for children
 """
@@ -39,9 +39,9 @@ class TreeRNNCell(torch.autograd.Function):
         _fill_leaves(states, leaves)
         # Only the symmetric part of V counts; with it, S c is also half the gradient of cᵀ V c.
         S = None if V is None else ((V + V.transpose(1, 2)) / 2).reshape(H * wide, wide).t()
-        for ranks, rows, places in levels.inner():
+        for ranks, rows, slots in levels.inner():
             c, here = below[rows], states[ranks]
-            torch.index_select(states, 0, levels.children[places], out=c.view(-1, H))
+            torch.index_select(states, 0, levels.children[slots], out=c.view(-1, H))
             torch.addmm(b, c, W.t(), out=here)
             if S is not None:
                 torch.mm(c, S, out=half[rows].flatten(1))
@@ -59,11 +59,11 @@ class TreeRNNCell(torch.autograd.Function):
         W, states, below, half = ctx.saved_tensors
         H, wide = W.shape
         up, deltas = _slot_gradients(grad, levels), grad.new_empty(len(below), H)
-        for ranks, rows, places in reversed(levels.inner()):
-            came = up.index_select(0, levels.above[ranks]).add_(grad[ranks])
+        for ranks, rows, slots in reversed(levels.inner()):
+            incoming = up.index_select(0, levels.above[ranks]).add_(grad[ranks])
             here = deltas[rows]
-            tanh_backward(came, states[ranks], grad_input=here)
-            down = up[places].view(-1, wide)
+            tanh_backward(incoming, states[ranks], grad_input=here)
+            down = up[slots].view(-1, wide)
             torch.mm(here, W, out=down)
             if ctx.tensor:
                 down[:, None].baddbmm_(here[:, None], half[rows], alpha=2)
@@ -99,10 +99,10 @@ class NaryTreeLSTMCell(torch.autograd.Function):
         )
         _fill_leaves(states, leaves)
         _fill_leaves(cells, memory)
-        for ranks, rows, places in levels.inner():
-            found, g, cell = levels.children[places], gates[rows], cells[ranks]
-            torch.index_select(states, 0, found, out=below[rows].view(-1, H))
-            torch.index_select(cells, 0, found, out=kept[rows].view(-1, H))
+        for ranks, rows, slots in levels.inner():
+            child, g, cell = levels.children[slots], gates[rows], cells[ranks]
+            torch.index_select(states, 0, child, out=below[rows].view(-1, H))
+            torch.index_select(cells, 0, child, out=kept[rows].view(-1, H))
             torch.addmm(base if base.dim() == 1 else base[rows], below[rows], U.t(), out=g)
             g[:, :soft].sigmoid_()
             g[:, soft:].tanh_()
@@ -128,22 +128,22 @@ class NaryTreeLSTMCell(torch.autograd.Function):
             _slot_gradients(grad, levels),
             torch.empty_like(gates),
         )
-        for ranks, rows, places in reversed(levels.inner()):
-            found, g, d = levels.above[ranks], gates[rows], deltas[rows]
-            came = up.index_select(0, found).add_(grad[ranks])
+        for ranks, rows, slots in reversed(levels.inner()):
+            above, g, d = levels.above[ranks], gates[rows], deltas[rows]
+            incoming = up.index_select(0, above).add_(grad[ranks])
             enter, leave, candidate = g[:, :H], g[:, H : 2 * H], g[:, soft:]
-            cell = past.index_select(0, found)
-            cell.add_(tanh_backward(came * leave, bounded[rows]))
-            torch.mul(came, bounded[rows], out=d[:, H : 2 * H])
+            cell = past.index_select(0, above)
+            cell.add_(tanh_backward(incoming * leave, bounded[rows]))
+            torch.mul(incoming, bounded[rows], out=d[:, H : 2 * H])
             forget = g[:, 2 * H : soft].unflatten(1, (A, H))
             torch.mul(cell[:, None], kept[rows], out=d[:, 2 * H : soft].unflatten(1, (A, H)))
-            torch.mul(cell[:, None], forget, out=past[places].view(-1, A, H))
+            torch.mul(cell[:, None], forget, out=past[slots].view(-1, A, H))
             if len(keep):
                 cell.mul_(keep[rows])
             torch.mul(cell, candidate, out=d[:, :H])
             tanh_backward(cell * enter, candidate, grad_input=d[:, soft:])
             sigmoid_backward(d[:, :soft], g[:, :soft], grad_input=d[:, :soft])
-            torch.mm(d, U, out=up[places].view(-1, A * H))
+            torch.mm(d, U, out=up[slots].view(-1, A * H))
         first = levels.above[: levels.leaves]
         leaves = up.index_select(0, first).add_(grad[: levels.leaves])
         base = deltas if ctx.each else deltas.sum(0)
@@ -175,21 +175,21 @@ class ChildSumTreeLSTMCell(torch.autograd.Function):
         _fill_leaves(states, leaves)
         _fill_leaves(cells, memory)
         each = base.dim() == 2
-        for ranks, rows, places in levels.inner():
-            found, g, cell, f = levels.children[places], gates[rows], cells[ranks], forget[places]
-            torch.index_select(states, 0, found, out=below[places])
-            torch.index_select(cells, 0, found, out=kept[places])
-            sums[rows] = _segment_sums(below[places], levels.offsets[rows])
+        for ranks, rows, slots in levels.inner():
+            child, g, cell, f = levels.children[slots], gates[rows], cells[ranks], forget[slots]
+            torch.index_select(states, 0, child, out=below[slots])
+            torch.index_select(cells, 0, child, out=kept[slots])
+            sums[rows] = _segment_sums(below[slots], levels.offsets[rows])
             start = base[rows] if each else base
             torch.addmm(start[..., : 3 * H], sums[rows], U[: 3 * H].t(), out=g)
-            own = start[..., 3 * H :]
-            own = own.index_select(0, levels.owners[places]) if each else own
-            torch.addmm(own, below[places], U[3 * H :].t(), out=f)
+            forget_base = start[..., 3 * H :]
+            forget_base = forget_base.index_select(0, levels.owners[slots]) if each else forget_base
+            torch.addmm(forget_base, below[slots], U[3 * H :].t(), out=f)
             f.sigmoid_()
             g[:, : 2 * H].sigmoid_()
             g[:, 2 * H :].tanh_()
             candidate = g[:, 2 * H :] * keep[rows] if len(keep) else g[:, 2 * H :]
-            cell.copy_(_segment_sums(f * kept[places], levels.offsets[rows]))
+            cell.copy_(_segment_sums(f * kept[slots], levels.offsets[rows]))
             cell.addcmul_(g[:, :H], candidate)
             torch.tanh(cell, out=bounded[rows])
             torch.mul(g[:, H : 2 * H], bounded[rows], out=states[ranks])
@@ -205,28 +205,28 @@ class ChildSumTreeLSTMCell(torch.autograd.Function):
         H = grad.shape[1]
         up, past = _slot_gradients(grad, levels), _slot_gradients(grad, levels)
         deltas, forgot = torch.empty_like(gates), torch.empty_like(forget)
-        for ranks, rows, places in reversed(levels.inner()):
-            found, owner, g, d = (
+        for ranks, rows, slots in reversed(levels.inner()):
+            above, owner, g, d = (
                 levels.above[ranks],
-                levels.owners[places],
+                levels.owners[slots],
                 gates[rows],
                 deltas[rows],
             )
-            came = up.index_select(0, found).add_(grad[ranks])
+            incoming = up.index_select(0, above).add_(grad[ranks])
             enter, leave, candidate = g.chunk(3, dim=1)
-            cell = past.index_select(0, found)
-            cell.add_(tanh_backward(came * leave, bounded[rows]))
-            torch.mul(came, bounded[rows], out=d[:, H : 2 * H])
-            spread, f = cell.index_select(0, owner), forget[places]
-            sigmoid_backward(spread * kept[places], f, grad_input=forgot[places])
-            torch.mul(spread, f, out=past[places])
+            cell = past.index_select(0, above)
+            cell.add_(tanh_backward(incoming * leave, bounded[rows]))
+            torch.mul(incoming, bounded[rows], out=d[:, H : 2 * H])
+            spread, f = cell.index_select(0, owner), forget[slots]
+            sigmoid_backward(spread * kept[slots], f, grad_input=forgot[slots])
+            torch.mul(spread, f, out=past[slots])
             if len(keep):
                 cell.mul_(keep[rows])
             torch.mul(cell, candidate, out=d[:, :H])
             tanh_backward(cell * enter, candidate, grad_input=d[:, 2 * H :])
             sigmoid_backward(d[:, : 2 * H], g[:, : 2 * H], grad_input=d[:, : 2 * H])
             shared = (d @ U[: 3 * H]).index_select(0, owner)
-            torch.addmm(shared, forgot[places], U[3 * H :], out=up[places])
+            torch.addmm(shared, forgot[slots], U[3 * H :], out=up[slots])
         first = levels.above[: levels.leaves]
         leaves = up.index_select(0, first).add_(grad[: levels.leaves])
         base = _base_gradient(deltas, forgot, levels) if ctx.each else None
@@ -239,21 +239,21 @@ class ChildSumTreeLSTMCell(torch.autograd.Function):
 def _allocate(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
     """Tensors to be filled, out of one allocation.
 
-    Many of a few MB each would be given back to the system after every step, and asked for again.
+    Separate buffers of a few MB would be freed and reallocated by the system at every step.
     """
     sizes = [math.prod(shape) for shape in shapes]
     parts = like.new_empty(sum(sizes)).split(sizes)
     return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _fill_leaves(room: Tensor, leaves: Tensor) -> None:
+def _fill_leaves(buffer: Tensor, leaves: Tensor) -> None:
     """Fill in the leaves; the row after the last node is a child that is none."""
-    room[: len(leaves)] = leaves
-    room[-1] = 0
+    buffer[: len(leaves)] = leaves
+    buffer[-1] = 0
 
 
 def _slot_gradients(grad: Tensor, levels: Levels) -> Tensor:
-    """Room for what comes down to each child; the row after the last is what a root gets."""
+    """Allocate gradients for each child slot; the row after the last is that of a root."""
     out = grad.new_empty(len(levels.children) + 1, grad.shape[1])
     out[-1] = 0
     return out
@@ -271,7 +271,7 @@ def _segment_sums(values: Tensor, offsets: Tensor) -> Tensor:
 
 def _base_gradient(deltas: Tensor, forgot: Tensor, levels: Levels) -> Tensor:
     """The gradient at every inner node of what does not come from its children."""
-    starts = [places.start for _, _, places in levels.inner()]
+    starts = [slots.start for _, _, slots in levels.inner()]
     sizes = [rows.stop - rows.start for _, rows, _ in levels.inner()]
     if not starts:
         return deltas.new_zeros(0, 4 * forgot.shape[1])
@@ -285,8 +285,8 @@ def _tensor_gradient(deltas: Tensor, below: Tensor) -> Tensor:
     H, wide = deltas.shape[1], below.shape[1]
     out = deltas.new_zeros(wide, H * wide)
     size = max(1, OUTER_CHUNK_NUMBERS // (H * wide))
-    room = deltas.new_empty(min(size, len(below)), H, wide)
+    buffer = deltas.new_empty(min(size, len(below)), H, wide)
     for d, c in zip(deltas.split(size), below.split(size), strict=True):
-        product = torch.mul(d[:, :, None], c[:, None], out=room[: len(d)])
+        product = torch.mul(d[:, :, None], c[:, None], out=buffer[: len(d)])
         out.addmm_(c.t(), product.flatten(1))
     return out.view(wide, H, wide).transpose(0, 1)

@@ -40,7 +40,7 @@ class Levels:
         return self.starts[-1]
 
     def inner(self) -> list[tuple[slice, slice, slice]]:
-        """Of each height from 1: its ranks, its rows among inner nodes, its children's places."""
+        """Return, for each height from 1, its ranks, inner-node rows and child slots."""
         leaves = self.leaves
         return [
             (slice(a, b), slice(a - leaves, b - leaves), slice(i, j))
@@ -75,17 +75,17 @@ def plan_levels(x: Padded, where: str, arity: int = 0) -> Levels:
         )
     first = np.cumsum(counts) - counts
     if arity:
-        place, first = (
+        slot, first = (
             owner * arity + np.arange(len(child)) - first[owner],
             arity * np.arange(inner),
         )
         owners, total = np.repeat(np.arange(inner), arity), arity * inner
     else:
-        place, owners, total = np.arange(len(child)), owner, len(child)
+        slot, owners, total = np.arange(len(child)), owner, len(child)
     children = np.full(total, len(rank))
-    children[place] = rank[child]
+    children[slot] = rank[child]
     above = np.full(len(rank), total)
-    above[rank[child]] = place
+    above[rank[child]] = slot
     ends = np.append(first, total)
     edges = np.concatenate([[0], ends[starts[1:] - leaves]])
     level = np.repeat(np.arange(1, len(sizes)), sizes[1:])  # of each inner node
@@ -100,7 +100,7 @@ def plan_levels(x: Padded, where: str, arity: int = 0) -> Levels:
 
 
 def _real_nodes(x: Padded, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every real node: its row, its parent among all nodes or -1, its place in the batch."""
+    """Return the row, the parent (or -1) and the flat position of every real node."""
     if x.parents is None:
         raise UserError(
             f"{where} reads trees, but these texts come without any. Give bracketed trees or "
@@ -111,16 +111,16 @@ def _real_nodes(x: Padded, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarr
     real = np.arange(parents.shape[1]) < lengths[:, None]
     order = np.flatnonzero(real)
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    found = parents[real]
-    outside = np.flatnonzero((found < -1) | (found >= lengths[rows]))
+    parent = parents[real]
+    outside = np.flatnonzero((parent < -1) | (parent >= lengths[rows]))
     if len(outside):
         row = rows[outside[0]]
         raise UserError(
             f"{where}: a node of tree {row + 1} in the batch hangs under node "
-            f"{found[outside[0]]}, but the tree has {lengths[row]} nodes."
+            f"{parent[outside[0]]}, but the tree has {lengths[row]} nodes."
         )
     first = np.cumsum(lengths) - lengths
-    return rows, np.where(found < 0, -1, first[rows] + found), order
+    return rows, np.where(parent < 0, -1, first[rows] + parent), order
 
 
 def _node_heights(parents: np.ndarray, rows: np.ndarray, where: str) -> np.ndarray:

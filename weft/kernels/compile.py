@@ -8,20 +8,20 @@ MAX_COMPILED_SHAPES = 64  # that one function is compiled for, in all models of 
 
 
 class Compilable(nn.Module):
-    """What is worth compiling by itself, where anything is."""
+    """Marks modules that are worth compiling on their own."""
 
 
 def compile_blocks(model: nn.Module, **options: Any) -> int:
-    """Compile every Transformer block where it stands, and what is around them; how many.
+    """Compile every compilable module in place; return how many there are.
 
     Names and weights stay as they are. The compiler runs when a block first meets a shape.
     """
-    found = _compilable_modules(model)
-    if found:
+    modules = _compilable_modules(model)
+    if modules:
         raise_recompile_limit()
-    for module in found:
+    for module in modules:
         module.compile(**options)
-    return len(found)
+    return len(modules)
 
 
 def raise_recompile_limit() -> None:
@@ -32,17 +32,17 @@ def raise_recompile_limit() -> None:
 
 
 def uncompile_blocks(model: nn.Module) -> int:
-    """Let them compute as they are written again; how many were compiled."""
-    found = [
+    """Undo compilation; return how many modules were compiled."""
+    compiled = [
         module for module in _compilable_modules(model) if module._compiled_call_impl is not None
     ]
-    for module in found:
+    for module in compiled:
         module._compiled_call_impl = None
-    return len(found)
+    return len(compiled)
 
 
 def is_compiler_error(error: BaseException) -> bool:
-    """Whether an error came from the compiler, not from what was compiled."""
+    """Return whether an error came from the compiler, not from the compiled code."""
     from torch._dynamo.exc import TorchDynamoException
 
     return isinstance(error, TorchDynamoException)

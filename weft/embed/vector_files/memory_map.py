@@ -25,7 +25,7 @@ _FLOATS, _COUNTS = "f", "iu"
 
 
 def file_kind(start: bytes) -> str:
-    """What a file that begins like this is, or nothing."""
+    """Return the kind of a file by its first bytes, or ""."""
     if start.startswith(fasttext_bin.MAGIC):
         return "fastText model"
     if start.startswith(b"PK\x03\x04"):
@@ -37,30 +37,30 @@ def file_kind(start: bytes) -> str:
     return ""
 
 
-def open_table(place: Path, mmap: bool = True) -> VectorTable | None:
-    """The table in a file of such a format; None where it is of another."""
-    with place.open("rb") as stream:
+def open_table(path: Path, mmap: bool = True) -> VectorTable | None:
+    """Open the table of a file in one of these formats; None for any other."""
+    with path.open("rb") as stream:
         kind = file_kind(stream.read(16))
     if not kind:
         return None
     if kind == "fastText model":
-        return fasttext_bin.read(place, mmap)
+        return fasttext_bin.read(path, mmap)
     if kind == ".npy file":
-        with place.open("rb") as stream:
-            arrays = {"matrix": _read_npy(place, stream, mmap)}
-        return _build_table(place, {**arrays, "words": _word_file(place)})
+        with path.open("rb") as stream:
+            arrays = {"matrix": _read_npy(path, stream, mmap)}
+        return _build_table(path, {**arrays, "words": _word_file(path)})
     return _build_table(
-        place, (_read_safetensors if kind == ".safetensors file" else _read_npz)(place, mmap)
+        path, (_read_safetensors if kind == ".safetensors file" else _read_npz)(path, mmap)
     )
 
 
 def encode_words(words: list[str]) -> np.ndarray:
-    """Words as an array of bytes, one a line."""
+    """Encode words as an array of bytes, one word per line."""
     text = "\n".join(words).encode("utf-8", "surrogateescape")
     return np.frombuffer(text, np.uint8)
 
 
-def _decode_words(place: Path, array: np.ndarray) -> list[str]:
+def _decode_words(path: Path, array: np.ndarray) -> list[str]:
     if array.dtype == np.uint8:
         text = array.tobytes().decode("utf-8", "surrogateescape")
         return text.split("\n") if text else []
@@ -69,82 +69,82 @@ def _decode_words(place: Path, array: np.ndarray) -> list[str]:
             array = np.char.decode(array, "utf-8", "surrogateescape")
         return [str(word) for word in array]
     raise UserError(
-        f"{place}: 'words' is an array of {array.dtype}, shape {array.shape}. "
+        f"{path}: 'words' is an array of {array.dtype}, shape {array.shape}. "
         "It should hold texts, or UTF-8 bytes with a word a line."
     )
 
 
-def _word_file(place: Path) -> np.ndarray:
-    words = place.with_suffix(".words")
+def _word_file(path: Path) -> np.ndarray:
+    words = path.with_suffix(".words")
     if not words.is_file():
-        raise UserError(f"{place}: no words. They should stand, one a line, in {words}.")
+        raise UserError(f"{path}: no words. They should stand, one a line, in {words}.")
     return np.frombuffer(words.read_bytes().removesuffix(b"\n"), np.uint8)
 
 
-def _build_table(place: Path, arrays: dict[str, np.ndarray]) -> VectorTable:
+def _build_table(path: Path, arrays: dict[str, np.ndarray]) -> VectorTable:
     for name in ("matrix", "words"):
         if name not in arrays:
             raise UserError(
-                f"{place}: no array '{name}'; found {sorted(arrays)}. A file of word vectors "
+                f"{path}: no array '{name}'; found {sorted(arrays)}. A file of word vectors "
                 "has 'matrix' (words × width) and 'words'."
             )
-    words = _decode_words(place, arrays["words"])
-    about = _metadata(place, arrays.get("about"))
-    matrix = _check_array(place, "matrix", arrays["matrix"], len(words), _FLOATS)
+    words = _decode_words(path, arrays["words"])
+    about = _metadata(path, arrays.get("about"))
+    matrix = _check_array(path, "matrix", arrays["matrix"], len(words), _FLOATS)
     width = matrix.shape[1]
     table = VectorTable(words, matrix, record=about.get("record", {}))
     changes: dict[str, Any] = {}
     if "counts" in arrays:
-        changes["counts"] = _check_array(place, "counts", arrays["counts"], len(words), _COUNTS)
+        changes["counts"] = _check_array(path, "counts", arrays["counts"], len(words), _COUNTS)
     if "output" in arrays:
-        changes["output"] = _check_array(place, "output", arrays["output"], None, _FLOATS, width)
+        changes["output"] = _check_array(path, "output", arrays["output"], None, _FLOATS, width)
     if "subwords" in arrays:
-        rows = _check_array(place, "subwords", arrays["subwords"], None, _FLOATS, width)
+        rows = _check_array(path, "subwords", arrays["subwords"], None, _FLOATS, width)
         if len(rows) < len(words) or not {"shortest", "longest"} <= about.keys():
-            raise UserError(f"{place}: 'subwords' has {len(rows)} rows for {len(words)} words.")
+            raise UserError(f"{path}: 'subwords' has {len(rows)} rows for {len(words)} words.")
         changes["subwords"] = Subwords(rows, len(words), about["shortest"], about["longest"])
     return VectorTable(**{**vars(table), **changes})
 
 
-def _metadata(place: Path, array: np.ndarray | None) -> dict[str, Any]:
+def _metadata(path: Path, array: np.ndarray | None) -> dict[str, Any]:
     try:
-        found = jsonio.parse(array.tobytes(), place) if array is not None else {}
+        metadata = jsonio.parse(array.tobytes(), path) if array is not None else {}
     except UserError as error:
-        raise UserError(f"{place}: 'about' is not JSON ({error}). Copy the file again.") from error
-    if not isinstance(found, dict):
-        raise UserError(f"{place}: 'about' should be a JSON object, found {found!r}.")
-    return found
+        raise UserError(f"{path}: 'about' is not JSON ({error}). Copy the file again.") from error
+    if not isinstance(metadata, dict):
+        raise UserError(f"{path}: 'about' should be a JSON object, found {metadata!r}.")
+    return metadata
 
 
 def _check_array(
-    place: Path,
+    path: Path,
     name: str,
     array: np.ndarray,
     rows: int | None,
     kinds: str,
     width: int | None = None,
 ) -> np.ndarray:
-    """The array with the shape and type it must have; a mapped one is read only to change type."""
+    """Return the array after checking shape and type; a mapped one is read only to convert."""
     flat = kinds == _COUNTS
     good = array.ndim == (1 if flat else 2) and array.dtype.kind in kinds and array.shape[-1]
     if not good or (rows is not None and len(array) != rows):
         wanted = "whole numbers" if flat else "decimals, a row a word"
         words = "" if rows is None else f" for {rows} words"
         raise UserError(
-            f"{place}: '{name}' is an array of {array.dtype}, shape {array.shape}{words}. "
+            f"{path}: '{name}' is an array of {array.dtype}, shape {array.shape}{words}. "
             f"It should hold {wanted}."
         )
     if width is not None and array.shape[1] != width:
-        raise UserError(f"{place}: '{name}' is {array.shape[1]} wide, but the matrix is {width}.")
+        raise UserError(f"{path}: '{name}' is {array.shape[1]} wide, but the matrix is {width}.")
     return np.asanyarray(array, np.int64 if flat else np.float32)
 
 
-def _read_safetensors(place: Path, mmap: bool) -> dict[str, np.ndarray]:
+def _read_safetensors(path: Path, mmap: bool) -> dict[str, np.ndarray]:
     """The library copies what it hands out, so the header is read here and the rest mapped."""
-    with place.open("rb") as stream:
+    with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         try:
-            header = jsonio.parse(stream.read(length), place)
+            header = jsonio.parse(stream.read(length), path)
             header.pop("__metadata__", None)
             entries = {
                 name: (
@@ -157,50 +157,50 @@ def _read_safetensors(place: Path, mmap: bool) -> dict[str, np.ndarray]:
             if any(n < 0 for _, shape, begin in entries.values() for n in (*shape, begin)):
                 raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError):
-            raise UserError(f"{place}: corrupt header. Copy the file again.") from None
+            raise UserError(f"{path}: corrupt header. Copy the file again.") from None
     arrays = {}
     for name, (kind, shape, offset) in entries.items():
         if kind not in _DTYPES:
-            raise UserError(f"{place}: '{name}' is of type {kind}; save it as float32.")
+            raise UserError(f"{path}: '{name}' is of type {kind}; save it as float32.")
         begin = 8 + length + int(offset)
-        arrays[name] = fasttext_bin.read_array(place, begin, shape, _DTYPES[kind], mmap)
+        arrays[name] = fasttext_bin.read_array(path, begin, shape, _DTYPES[kind], mmap)
     return arrays
 
 
-def _read_npz(place: Path, mmap: bool) -> dict[str, np.ndarray]:
+def _read_npz(path: Path, mmap: bool) -> dict[str, np.ndarray]:
     arrays = {}
     try:
-        with zipfile.ZipFile(place) as members:
+        with zipfile.ZipFile(path) as members:
             for info in members.infolist():
                 name = info.filename.removesuffix(".npy")
                 if info.compress_type != zipfile.ZIP_STORED:
                     arrays[name] = read_member(members, info.filename)
                     continue
-                with place.open("rb") as stream:
+                with path.open("rb") as stream:
                     # The local header ends with a name and an extra field of their own lengths.
                     stream.seek(info.header_offset + 26)
                     name_size, extra = np.frombuffer(stream.read(4), "<u2").tolist()
                     stream.seek(info.header_offset + 30 + name_size + extra)
-                    arrays[name] = _read_npy(place, stream, mmap)
+                    arrays[name] = _read_npy(path, stream, mmap)
     except UserError:
         raise
     except READ_ERRORS as error:
         raise UserError(
-            f"{place}: broken .npz file ({describe_error(error)}). Copy it again."
+            f"{path}: broken .npz file ({describe_error(error)}). Copy it again."
         ) from error
     return arrays
 
 
-def _read_npy(place: Path, stream: IO[bytes], mmap: bool) -> np.ndarray:
+def _read_npy(path: Path, stream: IO[bytes], mmap: bool) -> np.ndarray:
     """The array whose .npy header begins here."""
     try:
         shape, fortran, dtype = read_header(stream)
         order = shape[::-1] if fortran else shape
-        found = fasttext_bin.read_array(place, stream.tell(), order, dtype, mmap)
-        return found.T if fortran else found
+        array = fasttext_bin.read_array(path, stream.tell(), order, dtype, mmap)
+        return array.T if fortran else array
     except UserError:
         raise
     except READ_ERRORS as error:
         raise UserError(
-            f"{place}: broken NumPy array ({describe_error(error)}). Save it again."
+            f"{path}: broken NumPy array ({describe_error(error)}). Save it again."
         ) from error

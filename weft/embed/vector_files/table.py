@@ -1,4 +1,4 @@
-"""What a file of word vectors holds, whatever its format.
+"""The contents of a word-vector file, independent of its format.
 
 V words   E width
 """
@@ -38,35 +38,35 @@ class VectorTable:
         assert table is not None
         return int(table.shape[1])
 
-    def vector(self, row: int, place: str = "") -> np.ndarray:
+    def vector(self, row: int, path: str = "") -> np.ndarray:
         """The vector of a word by its row, (E,); `place` is the file that an error names."""
         if self.matrix is not None:
-            found = np.array(self.matrix[row], np.float32)
+            vector = np.array(self.matrix[row], np.float32)
         else:
             assert self.subwords is not None
-            found = self.subwords.vector(self.words[row], row)
-        if not np.isfinite(found).all():
-            raise not_finite_error(self.words[row], row, place)
-        return found
+            vector = self.subwords.vector(self.words[row], row)
+        if not np.isfinite(vector).all():
+            raise not_finite_error(self.words[row], row, path)
+        return vector
 
 
-def not_finite_error(word: str, row: int, place: str = "") -> UserError:
+def not_finite_error(word: str, row: int, path: str = "") -> UserError:
     """The error for a vector with NaN or infinity in it."""
     return UserError(
-        f"{f'{place}: the' if place else 'The'} vector of '{word}' (row {row + 1}) has a number "
+        f"{f'{path}: the' if path else 'The'} vector of '{word}' (row {row + 1}) has a number "
         "that is not finite. Remove the word, or train or copy the vectors again."
     )
 
 
-def resolve_duplicates(table: VectorTable, place: Path, duplicates: Duplicates) -> VectorTable:
-    """The table without words that come again, where that is asked for; else they are an error."""
+def resolve_duplicates(table: VectorTable, path: Path, duplicates: Duplicates) -> VectorTable:
+    """Drop repeated words if `duplicates` says so; otherwise raise an error."""
     if len(set(table.words)) == len(table.words):
         return table
     first: dict[str, int] = {}
     for i, word in enumerate(table.words):
         if first.setdefault(word, i) != i and (duplicates == "error" or table.subwords):
             raise UserError(
-                f"{place}: the word '{word}' twice, vectors {first[word] + 1} and {i + 1}. "
+                f"{path}: the word '{word}' twice, vectors {first[word] + 1} and {i + 1}. "
                 f"{KEEP_FIRST}"
             )
     kept = list(first.values())

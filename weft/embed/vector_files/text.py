@@ -36,28 +36,28 @@ def read_vectors(path: str | Path, wanted: Set[str] | None = None) -> tuple[dict
     A word that occurs twice keeps its first vector. Where the file has sub-words, every wanted
     word has a vector.
     """
-    place = _require_file(path, "Correct 'vectors' in the configuration.")
-    table = memory_map.open_table(place)
+    path = _require_file(path, "Correct 'vectors' in the configuration.")
+    table = memory_map.open_table(path)
     if table is not None:
-        return _select_words(table, place, wanted), table.width
-    found: dict[str, Row] = {}
-    with _open_rows(place) as (rows, width):
+        return _select_words(table, path, wanted), table.width
+    vectors: dict[str, Row] = {}
+    with _open_rows(path) as (rows, width):
         for word, row, _ in rows(wanted):
-            found.setdefault(word, row)
-    return found, width
+            vectors.setdefault(word, row)
+    return vectors, width
 
 
 def read_table(
     path: str | Path, *, mmap: bool = True, duplicates: Duplicates = "error"
 ) -> VectorTable:
     """All of a file of word vectors; nothing of a matrix that can be mapped is read yet."""
-    place = _require_file(path)
-    table = memory_map.open_table(place, mmap)
+    path = _require_file(path)
+    table = memory_map.open_table(path, mmap)
     if table is not None:
-        return resolve_duplicates(table, place, duplicates)
+        return resolve_duplicates(table, path, duplicates)
     words: dict[str, int] = {}
     numbers: list[Row] = []
-    with _open_rows(place) as (rows, _):
+    with _open_rows(path) as (rows, _):
         for word, row, where in rows(None):
             if word not in words:
                 words[word] = len(numbers)
@@ -70,100 +70,100 @@ def read_table(
     return VectorTable(list(words), np.stack(numbers))
 
 
-def _select_words(table: VectorTable, place: Path, wanted: Set[str] | None) -> dict[str, Row]:
+def _select_words(table: VectorTable, path: Path, wanted: Set[str] | None) -> dict[str, Row]:
     """Rows of the wanted words only: what is not touched is not read."""
     index: dict[str, int] = {}
     for i, word in enumerate(table.words):
         if wanted is None or word in wanted:
             index.setdefault(word, i)
-    found = {word: table.vector(i, str(place)) for word, i in index.items()}
+    vectors = {word: table.vector(i, str(path)) for word, i in index.items()}
     if table.subwords is not None and wanted is not None:
         for word in wanted - index.keys() - set(SPECIALS):
-            found[word] = table.subwords.vector(word)
-    return found
+            vectors[word] = table.subwords.vector(word)
+    return vectors
 
 
 def _require_file(path: str | Path, advice: str = "") -> Path:
-    place = Path(path)
-    if place.is_file():
-        return place
-    folder, near = place.parent, ""
-    if place.is_dir():
-        found = f"{place} is a folder, not a file of word vectors."
+    path = Path(path)
+    if path.is_file():
+        return path
+    folder, near = path.parent, ""
+    if path.is_dir():
+        message = f"{path} is a folder, not a file of word vectors."
     elif not folder.is_dir():
-        found = f"No vector file '{place}': there is no folder '{folder}'."
+        message = f"No vector file '{path}': there is no folder '{folder}'."
     else:
-        near = near_miss(place.name, (p.name for p in folder.iterdir()))
-        found = f"No vector file '{place}'.{near}"
+        near = near_miss(path.name, (p.name for p in folder.iterdir()))
+        message = f"No vector file '{path}'.{near}"
     advice = advice or ("" if near else "Check the name.")
-    raise UserError(f"{found} {advice}".rstrip())
+    raise UserError(f"{message} {advice}".rstrip())
 
 
 @contextmanager
-def _open_rows(place: Path) -> Iterator[tuple[Callable[[Set[str] | None], Rows], int]]:
+def _open_rows(path: Path) -> Iterator[tuple[Callable[[Set[str] | None], Rows], int]]:
     """An open file of a format that is read through: its rows, given the wanted, and its width."""
-    with place.open("rb") as peek:
+    with path.open("rb") as peek:
         zipped = peek.read(2) == b"\x1f\x8b"
     try:
-        opened = gzip.open(place, "rb") if zipped else place.open("rb")
+        opened = gzip.open(path, "rb") if zipped else path.open("rb")
         with cast(IO[bytes], opened) as stream:
-            reader, rows, width = _detect_format(place, stream, zipped)
-            yield partial(reader, place, stream, rows, width), width
+            reader, rows, width = _detect_format(path, stream, zipped)
+            yield partial(reader, path, stream, rows, width), width
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{place}: broken gzip file ({error}). Copy it again.") from error
+        raise UserError(f"{path}: broken gzip file ({error}). Copy it again.") from error
 
 
 def _detect_format(
-    place: Path, stream: IO[bytes], zipped: bool
+    path: Path, stream: IO[bytes], zipped: bool
 ) -> tuple[Callable[..., Rows], int | None, int]:
     """Decide which format the file is in: its reader, its rows if it says so, its width."""
     start = stream.read(PEEK_BYTES)
     stream.seek(0)
     if not start.strip():
-        raise UserError(f"{place} is empty: no word vectors in it.")
+        raise UserError(f"{path} is empty: no word vectors in it.")
     if zipped and memory_map.file_kind(start):
         raise UserError(
-            f"{place}: a packed {memory_map.file_kind(start)} cannot be opened where it lies. "
+            f"{path}: a packed {memory_map.file_kind(start)} cannot be opened where it lies. "
             "Unpack it first: gunzip."
         )
-    header = _parse_header(place, start)
-    looks_binary = _looks_binary(start, header is not None)
+    header = _parse_header(path, start)
+    binary = _looks_binary(start, header is not None)
     if header:
-        next(_lines(place, stream, 1))
-        _check_header(place, *header, zipped)
-        return (_binary_rows if looks_binary else _text_rows), *header
-    if looks_binary:
+        next(_lines(path, stream, 1))
+        _check_header(path, *header, zipped)
+        return (_binary_rows if binary else _text_rows), *header
+    if binary:
         raise UserError(
-            f"{place}: neither text nor word2vec binary (no 'rows width' line). It is cut short, "
+            f"{path}: neither text nor word2vec binary (no 'rows width' line). It is cut short, "
             "or not of word vectors: copy it again, or give another file."
         )
-    width = len(next(_lines(place, stream, 1)).split()) - 1
+    width = len(next(_lines(path, stream, 1)).split()) - 1
     stream.seek(0)
     if width < 1:
-        found = start.partition(b"\n")[0][:40].decode("utf-8", "replace")
+        excerpt = start.partition(b"\n")[0][:40].decode("utf-8", "replace")
         raise UserError(
-            f"{place}:1: a word and its numbers expected, found {found!r}. It is cut short, or "
+            f"{path}:1: a word and its numbers expected, found {excerpt!r}. It is cut short, or "
             "not of word vectors: copy it again, or give another file."
         )
     return _text_rows, None, width
 
 
-def _check_header(place: Path, rows: int, width: int, zipped: bool) -> None:
-    """Refuse a damaged header before anybody makes room for what it promises."""
+def _check_header(path: Path, rows: int, width: int, zipped: bool) -> None:
+    """Reject a damaged header before memory is allocated for what it promises."""
     if not rows or not width:
         raise UserError(
-            f"{place}:1: corrupt header: {rows} vectors of width {width}. "
+            f"{path}:1: corrupt header: {rows} vectors of width {width}. "
             "The first line should say 'rows width'."
         )
-    least, size = 2 * width, place.stat().st_size  # text: a digit and a space a number
+    least, size = 2 * width, path.stat().st_size  # text: a digit and a space a number
     if not zipped and least > size:
         raise UserError(
-            f"{place}:1: corrupt header: a vector of width {width} takes {least:,} bytes or more, "
+            f"{path}:1: corrupt header: a vector of width {width} takes {least:,} bytes or more, "
             f"but the whole file has {size:,}."
         )
 
 
-def _parse_header(place: Path, start: bytes) -> tuple[int, int] | None:
+def _parse_header(path: Path, start: bytes) -> tuple[int, int] | None:
     """'rows width', where the first line says so; GloVe files have no such line."""
     first, _, rest = start.partition(b"\n")
     line = first.split()
@@ -175,7 +175,7 @@ def _parse_header(place: Path, start: bytes) -> tuple[int, int] | None:
     second = rest.partition(b"\n")[0].split(b" ")
     if line[1].isdigit() or (line[0].isdigit() and len(second) > 2):
         raise UserError(
-            f"{place}:1: corrupt header: {first[:40].decode('utf-8', 'replace')!r}. "
+            f"{path}:1: corrupt header: {first[:40].decode('utf-8', 'replace')!r}. "
             "The first line should say 'rows width', two whole numbers."
         )
     return None
@@ -197,15 +197,15 @@ def _looks_binary(start: bytes, header: bool) -> bool:
 
 
 def _text_rows(
-    place: Path, stream: IO[bytes], rows: int | None, width: int, wanted: Set[str] | None
+    path: Path, stream: IO[bytes], rows: int | None, width: int, wanted: Set[str] | None
 ) -> Rows:
     first = 1 if rows is None else 2
     count = 0
-    for number, line in enumerate(_lines(place, stream, first), first):
+    for number, line in enumerate(_lines(path, stream, first), first):
         line = line.rstrip().replace(b"\t", b" ")
         if not line:
             continue
-        where = f"{place}:{number}"
+        where = f"{path}:{number}"
         count += 1
         # Some GloVe words contain spaces, so columns are counted from the right.
         cells = line.count(b" ")
@@ -220,16 +220,16 @@ def _text_rows(
             yield word, _parse_numbers(where, line[split:], width), where
     if rows is not None and count != rows:
         advice = _TRUNCATED if count < rows else "Correct the first line."
-        raise UserError(f"{place}: the first line promises {rows} vectors, found {count}. {advice}")
+        raise UserError(f"{path}: the first line promises {rows} vectors, found {count}. {advice}")
 
 
-def _lines(place: Path, stream: IO[bytes], first: int) -> Iterator[bytes]:
+def _lines(path: Path, stream: IO[bytes], first: int) -> Iterator[bytes]:
     """The lines of a file, none of them longer than can be a word with its vector."""
     number = first
     while line := stream.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
             raise UserError(
-                f"{place}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes: no word with "
+                f"{path}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes: no word with "
                 "its vector. Copy the file again, or give another."
             )
         yield line
@@ -237,7 +237,7 @@ def _lines(place: Path, stream: IO[bytes], first: int) -> Iterator[bytes]:
 
 
 def _word_end(where: str, line: bytes, width: int) -> int:
-    """Where a word with spaces ends; a row that is simply too wide must not pass for one."""
+    """Return the end of a word with spaces; raise if the row is simply too wide."""
     word = line.rsplit(b" ", width)[0]
     rest = word.split()[1:]
     try:
@@ -246,16 +246,16 @@ def _word_end(where: str, line: bytes, width: int) -> int:
         return len(word)
     if not rest:  # two spaces after the word
         return len(word.rstrip())
-    found = width + len(rest)
-    raise UserError(f"{where}: {found} numbers, but the file's width is {width}. {_WRONG_WIDTH}")
+    count = width + len(rest)
+    raise UserError(f"{where}: {count} numbers, but the file's width is {width}. {_WRONG_WIDTH}")
 
 
 def _parse_numbers(where: str, cells: bytes, width: int) -> Row:
     try:
         row = np.array(cells.split(), dtype=np.float32)
     except ValueError as error:
-        found = str(error).partition(": ")[2].removeprefix("b")
-        raise UserError(f"{where}: not a number: {found}. Correct or remove the line.") from error
+        cell = str(error).partition(": ")[2].removeprefix("b")
+        raise UserError(f"{where}: not a number: {cell}. Correct or remove the line.") from error
     if len(row) != width:
         raise UserError(
             f"{where}: {len(row)} numbers, but the file's width is {width}. {_WRONG_WIDTH}"
@@ -272,7 +272,7 @@ def _require_finite(where: str, row: Row) -> Row:
 
 
 def _binary_rows(
-    place: Path, stream: IO[bytes], rows: int, width: int, wanted: Set[str] | None
+    path: Path, stream: IO[bytes], rows: int, width: int, wanted: Set[str] | None
 ) -> Rows:
     """word2vec's own: the word, a space, `width` little-endian floats, perhaps a line end."""
     size = 4 * width
@@ -281,24 +281,24 @@ def _binary_rows(
         while (space := buffer.find(b" ", at)) < 0 or len(buffer) < space + 1 + size:
             if space < 0 and len(buffer) - at > MAX_WORD_BYTES:
                 raise UserError(
-                    f"{place}: vector {number} of {rows}: no word ends within {MAX_WORD_BYTES:,} "
+                    f"{path}: vector {number} of {rows}: no word ends within {MAX_WORD_BYTES:,} "
                     "bytes. The file is corrupt; copy it again."
                 )
             more = stream.read(max(CHUNK_BYTES, size))
             if not more:
                 raise UserError(
-                    f"{place}: truncated in vector {number} of {rows}. Copy the file again."
+                    f"{path}: truncated in vector {number} of {rows}. Copy the file again."
                 )
             buffer, at = buffer[at:] + more, 0
         word = buffer[at:space].lstrip(b"\n").decode("utf-8", "surrogateescape")
         at = space + 1 + size
         if wanted is None or word in wanted:
-            where = f"{place}: vector {number}, '{word}'"
+            where = f"{path}: vector {number}, '{word}'"
             row = np.frombuffer(buffer, dtype="<f4", count=width, offset=space + 1)
             yield word, _require_finite(where, row.astype(np.float32)), where
     left = buffer[at:] + stream.read(CHUNK_BYTES)
     if left.strip(b"\n"):
         raise UserError(
-            f"{place}: the first line promises {rows} vectors of width {width}, but more follows "
+            f"{path}: the first line promises {rows} vectors of width {width}, but more follows "
             "them. The header is corrupt: correct it or copy the file again."
         )

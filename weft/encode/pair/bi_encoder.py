@@ -18,7 +18,7 @@ Combine = Literal["concat", "dot", "bilinear", "cosine"]
 
 @register("pair", "joint")
 class JointEncoder(nn.Module):
-    """Both texts in one row, which one network reads; `mark` tells it which text a step is of.
+    """Both texts in one row of one network; `mark` marks the steps of the second text.
 
     A pre-trained network has its own marks. Without one, `mark` is a learned vector that is added
     to every step of the second text.
@@ -61,12 +61,12 @@ class BiEncoder(nn.Module):
         return first, second
 
     def join(self, width: int) -> nn.Module:
-        """What makes one vector of two that are so wide."""
+        """Return the module that combines two pooled vectors."""
         return PairFeatures(width, self.combine)
 
 
 class PairFeatures(nn.Module):
-    """Two vectors (B, H) -> all that a classifier is told of them."""
+    """Two vectors (B, H) -> the pair features of a classifier."""
 
     def __init__(self, width: int, combine: Combine):
         super().__init__()
@@ -99,7 +99,7 @@ class Concat(nn.Module):
 
 
 def check_segment_marks(pair: nn.Module, framed: bool) -> None:
-    """A UserError where nothing would show a network where the second text begins."""
+    """Raise a UserError if nothing marks the start of the second text."""
     if isinstance(pair, JointEncoder) and pair.mark is None and not framed:
         raise UserError(
             "pair 'joint' puts both texts into one row, and this embedder does not show where the "
@@ -108,7 +108,7 @@ def check_segment_marks(pair: nn.Module, framed: bool) -> None:
 
 
 def check_pool(kind: str, pool: str) -> None:
-    """A UserError where two texts that should become one vector keep all their states."""
+    """Raise a UserError if two texts that should become one vector are not pooled."""
     if pool == "none":
         raise UserError(
             f"pair '{kind}' makes one vector of two texts, and pool 'none' keeps every state. "

@@ -50,13 +50,15 @@ class BiDAF(nn.Module):
     def _query_aware(self, h: Padded, u: Padded) -> Tensor:
         """Each state of the passage beside what it means for the question."""
         scores = self._scores(h.data, u.data)  # (B, T, S)
-        there = masked_softmax(scores, u.mask[:, None])  # (B, T, S)
-        asked = there.to(u.data.dtype) @ u.data  # (B, T, 2*H)
+        to_question = masked_softmax(scores, u.mask[:, None])  # (B, T, S)
+        attended = to_question.to(u.data.dtype) @ u.data  # (B, T, 2*H)
         lowest = torch.finfo(scores.dtype).min
         nearest = scores.masked_fill(~u.mask[:, None], lowest).amax(2)  # (B, T)
-        back = masked_softmax(nearest, h.mask)  # (B, T)
-        told = (back.to(h.data.dtype)[:, None] @ h.data).expand_as(h.data)  # (B, T, 2*H)
-        return torch.cat([h.data, asked, h.data * asked, h.data * told], dim=2)
+        to_passage = masked_softmax(nearest, h.mask)  # (B, T)
+        query_aware = (to_passage.to(h.data.dtype)[:, None] @ h.data).expand_as(
+            h.data
+        )  # (B, T, 2*H)
+        return torch.cat([h.data, attended, h.data * attended, h.data * query_aware], dim=2)
 
     def _scores(self, h: Tensor, u: Tensor) -> Tensor:
         """w·[h; u; h ⊙ u] of every pair, without the (B, T, S, 6*H) that it is written with."""

@@ -64,7 +64,7 @@ class Decomposable(nn.Module):
         return self._compare(first, beta), self._compare(second, alpha)
 
     def join(self, width: int) -> nn.Module:
-        """What makes one vector of two that are so wide."""
+        """Return the module that combines two pooled vectors."""
         return Concat(width)
 
     def _compare(self, x: Padded, other: Tensor) -> Padded:
@@ -84,15 +84,15 @@ class Decomposable(nn.Module):
         seen = self.within(x.data)  # (B, T, H)
         scores = seen @ seen.transpose(1, 2) + self._distance(x.data.shape[1])  # (B, T, T)
         weights = masked_softmax(scores, x.mask[:, None])  # (B, T, T)
-        own = weights.to(x.data.dtype) @ x.data  # (B, T, E)
-        return x.with_data(torch.cat([x.data, own], dim=2))
+        context = weights.to(x.data.dtype) @ x.data  # (B, T, E)
+        return x.with_data(torch.cat([x.data, context], dim=2))
 
     def _distance(self, steps: int) -> Tensor:
         """(T, T) the bias d_{i−j} of each pair of steps."""
-        places = torch.arange(steps, device=self.bias.device)
-        apart = places[:, None] - places  # (T, T)
-        far = apart.abs() > self.distances
-        return self.bias[(apart + self.distances).masked_fill(far, 2 * self.distances + 1)]
+        positions = torch.arange(steps, device=self.bias.device)
+        distance = positions[:, None] - positions  # (T, T)
+        far = distance.abs() > self.distances
+        return self.bias[(distance + self.distances).masked_fill(far, 2 * self.distances + 1)]
 
 
 def _feed_forward(width: int, hidden: int, layers: int, dropout: float) -> nn.Sequential:

@@ -43,11 +43,11 @@ class ESIM(nn.Module):
         return self._compose_with(first, of_second), self._compose_with(second, of_first)
 
     def join(self, width: int) -> nn.Module:
-        """What makes one vector of two that are so wide."""
+        """Return the module that combines two pooled vectors."""
         return Concat(width)
 
     def _compose_with(self, x: Padded, other: Tensor) -> Padded:
-        own = x.data
-        enhanced = torch.cat([own, other, own - other, own * other], dim=2)  # (B, T, 4*E)
+        states = x.data
+        enhanced = torch.cat([states, other, states - other, states * other], dim=2)  # (B, T, 4*E)
         local = self.dropout(self.activation(self.project(enhanced)))  # (B, T, H)
         return self.compose(x.with_data(local))

@@ -13,54 +13,54 @@ _compiled = njit(
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def write_kv(made, store, first):  # type: ignore[no-untyped-def]
-    """Copy keys and values, the last 2·H columns of `made`, to rows of `store` from `first` on."""
-    begin = made.shape[1] - store.shape[1]
-    for row in range(len(made)):
+def write_kv(projected, store, first):  # type: ignore[no-untyped-def]
+    """Copy keys and values, the last 2·H columns of `projected`, to `store` from row `first`."""
+    begin = projected.shape[1] - store.shape[1]
+    for row in range(len(projected)):
         for column in range(store.shape[1]):
-            store[first + row, column] = made[row, begin + column]
+            store[first + row, column] = projected[row, begin + column]
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def attend(asked, store, places, lengths, heads, begin, end, out, shares):  # type: ignore[no-untyped-def]
-    """Mix values for the rows from `begin` to `end` of `asked`, into `out` (N, H).
+def attend(queries, store, slots, lengths, heads, begin, end, out, weights):  # type: ignore[no-untyped-def]
+    """Attend for the rows `begin` to `end` of `queries`, into `out` (N, H).
 
-    The first H columns of `asked` are queries. `store` (R, 2·H) has keys beside values; row n sees
-    the `lengths` of its list first `places` there, which rows of the same prompt share. `shares`
-    (N, P) gets the mean weights of the heads; it may be empty. Who sees nothing gets zeros.
+    The first H columns of `queries` count. `store` (R, 2·H) has keys beside values; row n sees
+    the first `lengths` of its `slots` there, which rows of the same prompt share. `weights`
+    (N, P) gets the mean weights of the heads; it may be empty. Rows without slots get zeros.
     """
     H = out.shape[1]
-    width, group = H // heads, len(asked) // len(places)
+    width, group = H // heads, len(queries) // len(slots)
     scale = np.float32(1 / np.sqrt(width))
-    scores = np.empty((heads, places.shape[1]), np.float32)
+    scores = np.empty((heads, slots.shape[1]), np.float32)
     for n in range(begin, end):
         m = n // group
         length = lengths[m]
         for p in range(length):
-            keys = store[places[m, p]]
+            keys = store[slots[m, p]]
             for head in range(heads):
                 first = head * width
                 scores[head, p] = scale * _dot(
-                    asked[n, first : first + width], keys[first : first + width]
+                    queries[n, first : first + width], keys[first : first + width]
                 )
         for head in range(heads):
             _softmax(scores[head, :length])
         out[n] = 0
         for p in range(length):
-            values = store[places[m, p], H:]
+            values = store[slots[m, p], H:]
             for head in range(heads):
                 first = head * width
                 _add_scaled(
                     out[n, first : first + width], scores[head, p], values[first : first + width]
                 )
-        if shares.shape[1]:
+        if weights.shape[1]:
             for p in range(length):
-                shares[n, p] = scores[:, p].sum() / np.float32(heads)
+                weights[n, p] = scores[:, p].sum() / np.float32(heads)
 
 
 @_compiled  # type: ignore[untyped-decorator]
 def _softmax(scores):  # type: ignore[no-untyped-def]
-    """Scores become shares, in place."""
+    """Softmax in place."""
     top = np.float32(-np.inf)
     for p in range(len(scores)):
         top = max(top, scores[p])
@@ -82,6 +82,6 @@ def _dot(one, other):  # type: ignore[no-untyped-def]
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def _add_scaled(out, share, vector):  # type: ignore[no-untyped-def]
+def _add_scaled(out, weight, vector):  # type: ignore[no-untyped-def]
     for k in range(len(out)):
-        out[k] += share * vector[k]
+        out[k] += weight * vector[k]

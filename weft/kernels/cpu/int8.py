@@ -21,7 +21,7 @@ f4, i4 = np.float32, np.int32
 UINT8_LEVELS = f4(255)
 MIN_STEP = f4(1e-12)  # rows of one number have a size as well
 MAGNITUDE_BITS = i4(0x7FFFFFFF)  # all bits but the sign
-RELU, GELU, TANH = 1, 2, 3  # in the order of `prepared_linear.AFTER`
+RELU, GELU, TANH = 1, 2, 3  # in the order of `weft.kernels.cpu.linear.ONEDNN_ACTIVATIONS`
 
 
 @_compiled  # type: ignore[untyped-decorator]
@@ -40,10 +40,10 @@ def quantise_rows(x, whole, size, low):  # type: ignore[no-untyped-def]
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def dequantise(made, size, low, sums, bias, activation):  # type: ignore[no-untyped-def]
+def dequantise(products, size, low, sums, bias, activation):  # type: ignore[no-untyped-def]
     """Products of levels (N, O) as those of numbers, with bias and activation, in place."""
-    for n in range(len(made)):
-        row, step, least = made[n], size[n], low[n]
+    for n in range(len(products)):
+        row, step, least = products[n], size[n], low[n]
         for k in range(len(row)):
             row[k] = row[k] * step + (sums[k] * least + bias[k])
         if activation == RELU:
@@ -58,10 +58,10 @@ def dequantise(made, size, low, sums, bias, activation):  # type: ignore[no-unty
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def dequantise_add(made, size, low, sums, bias, other):  # type: ignore[no-untyped-def]
+def dequantise_add(products, size, low, sums, bias, other):  # type: ignore[no-untyped-def]
     """The same without an activation, added to `other` (N, O)."""
-    for n in range(len(made)):
-        row, more, step, least = made[n], other[n], size[n], low[n]
+    for n in range(len(products)):
+        row, more, step, least = products[n], other[n], size[n], low[n]
         for k in range(len(row)):
             row[k] = row[k] * step + (sums[k] * least + bias[k]) + more[k]
 
@@ -72,8 +72,8 @@ def _row_range(row):  # type: ignore[no-untyped-def]
     # Of numbers as integers of the same order: only their minimum is vectorised.
     least, most = MAGNITUDE_BITS, i4(-MAGNITUDE_BITS - 1)
     for k in range(len(row)):
-        place = _sortable_bits(f4(row[k]).view(np.int32))
-        least, most = min(least, place), max(most, place)
+        key = _sortable_bits(f4(row[k]).view(np.int32))
+        least, most = min(least, key), max(most, key)
     return i4(_sortable_bits(least)).view(np.float32), i4(_sortable_bits(most)).view(np.float32)
 
 

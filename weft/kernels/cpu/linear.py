@@ -1,4 +1,4 @@
-"""Linear layers with their weights laid out once for the processor, to be used many times.
+"""Linear layers with their weights packed once for the CPU.
 
 N rows   I width in   O width out
 """
@@ -27,24 +27,24 @@ MIN_SCALE = 1e-12  # rows of zeros have a scale as well
 
 @cache
 def can_pack(weights: str = "float32") -> bool:
-    """Whether oneDNN's linear layers are here and work; torch promises neither."""
+    """Return whether oneDNN's linear layers exist and work; torch promises neither."""
     if not torch.backends.mkldnn.is_available():
         return False
     x, weight = torch.ones(1, PROBE_WIDTH), torch.ones(PROBE_WIDTH, PROBE_WIDTH)
     try:
         layer = LINEAR_BY_DTYPE[weights](weight, torch.ones(PROBE_WIDTH))
-        found = (layer(x), layer.add_to(x, x) - x)
+        outputs = (layer(x), layer.add_to(x, x) - x)
     except (AttributeError, ImportError, RuntimeError, TypeError, ValueError):
         return False
-    wanted = torch.full((1, PROBE_WIDTH), PROBE_WIDTH + 1.0)
-    return all(torch.allclose(made, wanted, rtol=0.02) for made in found)
+    expected = torch.full((1, PROBE_WIDTH), PROBE_WIDTH + 1.0)
+    return all(torch.allclose(output, expected, rtol=0.02) for output in outputs)
 
 
 class PackedLinear:
     """x·Wᵀ + b, then an activation, in fp32; weights are copied into the layout of oneDNN.
 
     With few rows this reads memory at full speed, which MKL behind `nn.Linear` does not on every
-    processor.
+    CPU.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none"):
@@ -77,23 +77,23 @@ class Int8Linear(PackedLinear):
         self.sums = (whole.sum(1) * self.scale).numpy()  # (O,)
         self.weight = torch.ops.onednn.qlinear_prepack(whole, None)
         self.zero = torch.zeros(len(weight), dtype=torch.int64)
-        own = torch.zeros(len(weight)) if bias is None else bias.detach().clone()
-        self.added = own.numpy()  # (O,)
+        offset = torch.zeros(len(weight)) if bias is None else bias.detach().clone()
+        self.added = offset.numpy()  # (O,)
         self.activation = list(ONEDNN_ACTIVATIONS).index(activation)
 
     def __call__(self, x: Tensor) -> Tensor:
         from weft.kernels.cpu.int8 import dequantise
 
-        made, size, low = self._product(x)
-        dequantise(made.numpy(), size, low, self.sums, self.added, self.activation)
-        return made  # (N, O)
+        products, size, low = self._product(x)
+        dequantise(products.numpy(), size, low, self.sums, self.added, self.activation)
+        return products  # (N, O)
 
     def add_to(self, x: Tensor, other: Tensor) -> Tensor:
         from weft.kernels.cpu.int8 import dequantise_add
 
-        made, size, low = self._product(x)
-        dequantise_add(made.numpy(), size, low, self.sums, self.added, other.numpy())
-        return made  # (N, O)
+        products, size, low = self._product(x)
+        dequantise_add(products.numpy(), size, low, self.sums, self.added, other.numpy())
+        return products  # (N, O)
 
     def _product(self, x: Tensor) -> tuple[Tensor, np.ndarray, np.ndarray]:
         """Products of the levels with weights (N, O), and each row's size of a level and offset."""
@@ -101,11 +101,11 @@ class Int8Linear(PackedLinear):
 
         whole, ends = torch.empty(x.shape, dtype=torch.uint8), np.empty((2, len(x)), np.float32)
         quantise_rows(x.numpy(), whole.numpy(), *ends)
-        made = torch.ops.onednn.qlinear_pointwise(
+        products = torch.ops.onednn.qlinear_pointwise(
             whole, 1.0, 0, self.weight, self.scale, self.zero, None, 1.0, 0, torch.float32,
             "none", [], "",
         )  # fmt: skip
-        return made, ends[0], ends[1]
+        return products, ends[0], ends[1]
 
 
 class PackedNorm:
@@ -120,7 +120,7 @@ class PackedNorm:
 
 
 def activation_name(module: nn.Module) -> Activation:
-    """What a module that activates is called here."""
+    """Return the name of an activation module."""
     if isinstance(module, nn.GELU):
         return "gelu-tanh" if module.approximate == "tanh" else "gelu"
     assert isinstance(module, nn.ReLU)

@@ -1,6 +1,6 @@
-"""Attention of one step on a GPU, in Triton: only what is filled of a past or a memory is read.
+"""Attention of one step on a GPU, in Triton: only the filled part of a KV cache is read.
 
-R rows   B rows of a memory   P places of a room   S steps of the memory   N heads
+R rows   B rows of a memory   P slots of a cache   S steps of the memory   N heads
 K width per head   W beams of a prompt
 """
 
@@ -28,7 +28,7 @@ LOWEST_SCORE = tl.constexpr(-1e30)  # a score that no other is below
 @triton.jit
 def _attention_kernel(  # type: ignore[no-untyped-def]
     q, k, v, keys, values, position, rows, out,
-    q_row, q_head, k_row, k_head, v_row, v_head, room_row, room_head, room_place, rows_row,
+    q_row, q_head, k_row, k_head, v_row, v_head, cache_row, cache_head, cache_slot, rows_row,
     heads, scale,
     K: tl.constexpr, WIDTH: tl.constexpr, BEAMS: tl.constexpr, BLOCK: tl.constexpr,
     PAST: tl.constexpr, TABLE: tl.constexpr, EARLY: tl.constexpr,
@@ -45,52 +45,52 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
     if EARLY:
         gdc_wait()
         gdc_launch_dependents()
-    asked = tl.load(q + row * q_row + head * q_head + column, mask=real, other=0.0)
-    query = asked.to(kind).to(tl.float32) * scale
+    raw_query = tl.load(q + row * q_row + head * q_head + column, mask=real, other=0.0)
+    query = raw_query.to(kind).to(tl.float32) * scale
     if PAST:
         at = tl.load(position + row).to(tl.int32)
         key = tl.load(k + row * k_row + head * k_head + column, mask=real, other=0.0).to(kind)
         value = tl.load(v + row * v_row + head * v_head + column, mask=real, other=0.0).to(kind)
-        mine = row * room_row + head * room_head + at * room_place + column
-        # Nobody reads this place now: all rows of a prompt stand at the same one.
+        mine = row * cache_row + head * cache_head + at * cache_slot + column
+        # No other program reads this slot now: all rows of a prompt are at the same one.
         tl.store(keys + mine, key, mask=real)
         tl.store(values + mine, value, mask=real)
-        own = tl.sum(query * key.to(tl.float32), 0)
+        own_score = tl.sum(query * key.to(tl.float32), 0)
         last = value.to(tl.float32)
     else:
         at = tl.load(position + row // BEAMS).to(tl.int32)
         last = tl.zeros((WIDTH,), tl.float32)
-        own = tl.sum(last, 0) + LOWEST_SCORE  # it counts only where the memory is empty
+        own_score = tl.sum(last, 0) + LOWEST_SCORE  # it counts only where the memory is empty
     # Every place of a block has sums of its own, which meet once, at the end.
-    top = tl.zeros((BLOCK,), tl.float32) + own
+    top = tl.zeros((BLOCK,), tl.float32) + own_score
     mass = tl.zeros((BLOCK,), tl.float32)
     mixed = tl.zeros((BLOCK, WIDTH), tl.float32)
     for start in range(0, at, BLOCK):
-        place = start + tl.arange(0, BLOCK)
-        filled = place < at
+        slot = start + tl.arange(0, BLOCK)
+        filled = slot < at
         if TABLE:
-            beam = tl.load(rows + row * rows_row + place, mask=filled, other=0)
+            beam = tl.load(rows + row * rows_row + slot, mask=filled, other=0)
             source = (row // BEAMS) * BEAMS + beam.to(tl.int64)
         elif PAST:
             source = row + tl.zeros((BLOCK,), tl.int64)
         else:
             source = row // BEAMS + tl.zeros((BLOCK,), tl.int64)
-        there = source * room_row + head * room_head + place * room_place
+        there = source * cache_row + head * cache_head + slot * cache_slot
         both = filled[:, None] & real[None, :]
-        near = tl.load(keys + there[:, None] + column[None, :], mask=both, other=0.0)
-        far = tl.load(values + there[:, None] + column[None, :], mask=both, other=0.0)
-        score = tl.sum(near.to(tl.float32) * query[None, :], 1)
+        cached_keys = tl.load(keys + there[:, None] + column[None, :], mask=both, other=0.0)
+        cached_values = tl.load(values + there[:, None] + column[None, :], mask=both, other=0.0)
+        score = tl.sum(cached_keys.to(tl.float32) * query[None, :], 1)
         score = tl.where(filled, score, float("-inf"))
         higher = tl.maximum(top, score)
-        fade, share = tl.exp(top - higher), tl.exp(score - higher)
-        mass = mass * fade + share
-        mixed = mixed * fade[:, None] + share[:, None] * far.to(tl.float32)
+        fade, weight = tl.exp(top - higher), tl.exp(score - higher)
+        mass = mass * fade + weight
+        mixed = mixed * fade[:, None] + weight[:, None] * cached_values.to(tl.float32)
         top = higher
     highest = tl.max(top, 0)
-    fade, share = tl.exp(top - highest), tl.exp(own - highest)
-    whole = tl.sum(mass * fade, 0) + share
-    found = tl.sum(mixed * fade[:, None], 0) + share * last
-    tl.store(out + row * heads * K + head * K + column, (found / whole).to(kind), mask=real)
+    fade, weight = tl.exp(top - highest), tl.exp(own_score - highest)
+    whole = tl.sum(mass * fade, 0) + weight
+    context = tl.sum(mixed * fade[:, None], 0) + weight * last
+    tl.store(out + row * heads * K + head * K + column, (context / whole).to(kind), mask=real)
 
 
 def decode_self_attention(
@@ -104,9 +104,9 @@ def decode_self_attention(
     beams: int,
     shape: tuple[int, int] | None = None,
 ) -> Tensor:
-    """What queries (R, N, 1, K) find in rooms (R, N, P, K) and their own step, (R, 1, N*K).
+    """Attend queries (R, N, 1, K) to caches (R, N, P, K) and their own step: (R, 1, N*K).
 
-    Keys and values `k` and `v` of the step are written at `position` (R,) of the rooms first. The
+    Keys and values `k` and `v` of the step are written at `position` (R,) of the caches first. The
     `beams` rows of a prompt are next to each other, and `rows` (R, P) says which of them wrote each
     place. `shape` is how many places a program looks at at once, and its warps.
     """
@@ -121,7 +121,7 @@ def decode_cross_attention(
     lengths: Tensor,
     shape: tuple[int, int] | None = None,
 ) -> Tensor:
-    """What queries (R, N, 1, K) find in a memory (B, N, S, K) of some lengths (B,), (R, 1, N*K).
+    """Attend queries (R, N, 1, K) to a memory (B, N, S, K) of lengths (B,): (R, 1, N*K).
 
     The rows that share a row of the memory are next to each other. In an empty one are zeros.
     """

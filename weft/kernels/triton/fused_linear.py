@@ -32,18 +32,18 @@ def _layer_norm(x, gain, shift, column, real, size, eps):  # type: ignore[no-unt
 
 
 @triton.jit
-def _activate(made, kind, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
-    """What comes out, after it was rounded as it is where product and activation are apart."""
+def _activate(x, kind, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Apply the activation after rounding, as separate kernels would."""
     if ACTIVATION == "relu":
-        made = tl.maximum(made, 0.0)
+        x = tl.maximum(x, 0.0)
     if ACTIVATION == "gelu":
-        made = made.to(kind).to(tl.float32)
-        made = 0.5 * made * (1 + tl.erf(made * 0.7071067811865476))
+        x = x.to(kind).to(tl.float32)
+        x = 0.5 * x * (1 + tl.erf(x * 0.7071067811865476))
     if ACTIVATION == "gelu-tanh":
-        made = made.to(kind).to(tl.float32)
-        inner = 0.7978845608028654 * (made + 0.044715 * made * made * made)
-        made = made / (1 + tl.exp(-2 * inner))
-    return made
+        x = x.to(kind).to(tl.float32)
+        inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+        x = x / (1 + tl.exp(-2 * inner))
+    return x
 
 
 @triton.jit
@@ -55,12 +55,12 @@ def _matvec_kernel(  # type: ignore[no-untyped-def]
     ADDED_NORM: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Some columns of all rows: `F` of `width`, from rows of `size` numbers."""
-    place = tl.arange(0, K)
-    here = place < size
+    offset = tl.arange(0, K)
+    here = offset < size
     column = tl.program_id(0) * F + tl.arange(0, F)
     real = column < width
     kind = out.dtype.element_ty
-    at = weight + column.to(tl.int64)[:, None] * weight_row + place[None, :]
+    at = weight + column.to(tl.int64)[:, None] * weight_row + offset[None, :]
     # Nothing that runs before changes weights, so that they need not wait for it.
     matrix = tl.load(at, mask=real[:, None] & here[None, :], other=0.0)
     if EARLY:
@@ -70,15 +70,19 @@ def _matvec_kernel(  # type: ignore[no-untyped-def]
     if BIAS:
         constant = tl.load(bias + column, mask=real, other=0.0).to(tl.float32)
     for row in tl.static_range(ROWS):
-        given = tl.load(x + row * x_row + place, mask=here, other=0.0).to(tl.float32)
+        inputs = tl.load(x + row * x_row + offset, mask=here, other=0.0).to(tl.float32)
         if NORM:
-            given = _layer_norm(given, gain, shift, place, here, size, eps).to(kind).to(tl.float32)
-        made = tl.sum(numbers * given[None, :], 1)
+            inputs = (
+                _layer_norm(inputs, gain, shift, offset, here, size, eps).to(kind).to(tl.float32)
+            )
+        product = tl.sum(numbers * inputs[None, :], 1)
         if BIAS:
-            made += constant
-        made = _activate(made, kind, ACTIVATION)
+            product += constant
+        product = _activate(product, kind, ACTIVATION)
         if ADDED:
-            own = tl.load(added + row * added_row + column, mask=real, other=0.0).to(tl.float32)
+            residual = tl.load(added + row * added_row + column, mask=real, other=0.0).to(
+                tl.float32
+            )
             if ADDED_NORM:
                 whole = tl.arange(0, ALL)
                 there = whole < width
@@ -87,12 +91,12 @@ def _matvec_kernel(  # type: ignore[no-untyped-def]
                 mean = tl.sum(others, 0) / width
                 apart = tl.where(there, others - mean, 0.0)
                 scale = tl.rsqrt(tl.sum(apart * apart, 0) / width + added_eps)
-                own = (own - mean) * scale
-                own *= tl.load(added_gain + column, mask=real, other=0.0).to(tl.float32)
-                own += tl.load(added_shift + column, mask=real, other=0.0).to(tl.float32)
-                own = own.to(kind).to(tl.float32)
-            made = made.to(kind).to(tl.float32) + own
-        tl.store(out + row * width + column, made.to(kind), mask=real)
+                residual = (residual - mean) * scale
+                residual *= tl.load(added_gain + column, mask=real, other=0.0).to(tl.float32)
+                residual += tl.load(added_shift + column, mask=real, other=0.0).to(tl.float32)
+                residual = residual.to(kind).to(tl.float32)
+            product = product.to(kind).to(tl.float32) + residual
+        tl.store(out + row * width + column, product.to(kind), mask=real)
 
 
 @triton.jit
@@ -104,45 +108,45 @@ def _matmul_kernel(  # type: ignore[no-untyped-def]
     ADDED_NORM: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """The same by matrix units: all rows at once, `WHOLE` or `K` numbers of each at a time."""
-    place = tl.arange(0, K)
+    offset = tl.arange(0, K)
     column = tl.program_id(0) * F + tl.arange(0, F)
     real = column < width
     row = tl.arange(0, R)
     there = row < rows
     kind = out.dtype.element_ty
-    first = weight + column.to(tl.int64)[:, None] * weight_row + place[None, :]
+    first = weight + column.to(tl.int64)[:, None] * weight_row + offset[None, :]
     if WHOLE:
-        here = place < size
+        here = offset < size
         matrix = tl.load(first, mask=real[:, None] & here[None, :], other=0.0)
     if EARLY:
         gdc_wait()
         gdc_launch_dependents()
-    given = x + row[:, None] * x_row + place[None, :]
+    inputs = x + row[:, None] * x_row + offset[None, :]
     if WHOLE:
-        numbers = tl.load(given, mask=there[:, None] & here[None, :], other=0.0)
+        numbers = tl.load(inputs, mask=there[:, None] & here[None, :], other=0.0)
         if NORM:
             single = numbers.to(tl.float32)
             mean = tl.sum(single, 1) / size
             apart = tl.where(here[None, :], single - mean[:, None], 0.0)
             scale = tl.rsqrt(tl.sum(apart * apart, 1) / size + eps)
-            by = tl.load(gain + place, mask=here, other=0.0).to(tl.float32)
-            and_ = tl.load(shift + place, mask=here, other=0.0).to(tl.float32)
+            by = tl.load(gain + offset, mask=here, other=0.0).to(tl.float32)
+            and_ = tl.load(shift + offset, mask=here, other=0.0).to(tl.float32)
             numbers = (apart * scale[:, None] * by[None, :] + and_[None, :]).to(kind)
-        made = tl.dot(numbers, tl.trans(matrix))
+        product = tl.dot(numbers, tl.trans(matrix))
     else:
-        made = tl.zeros((R, F), tl.float32)
+        product = tl.zeros((R, F), tl.float32)
         for start in range(0, size, K):
-            here = start + place < size
-            numbers = tl.load(given + start, mask=there[:, None] & here[None, :], other=0.0)
+            here = start + offset < size
+            numbers = tl.load(inputs + start, mask=there[:, None] & here[None, :], other=0.0)
             matrix = tl.load(first + start, mask=real[:, None] & here[None, :], other=0.0)
-            made = tl.dot(numbers, tl.trans(matrix), made)
+            product = tl.dot(numbers, tl.trans(matrix), product)
     if BIAS:
-        made += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
-    made = _activate(made, kind, ACTIVATION)
+        product += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
+    product = _activate(product, kind, ACTIVATION)
     both = there[:, None] & real[None, :]
     if ADDED:
-        own = tl.load(added + row[:, None] * added_row + column[None, :], mask=both, other=0.0)
-        own = own.to(tl.float32)
+        residual = tl.load(added + row[:, None] * added_row + column[None, :], mask=both, other=0.0)
+        residual = residual.to(tl.float32)
         if ADDED_NORM:
             whole = tl.arange(0, ALL)
             inside = there[:, None] & (whole < width)[None, :]
@@ -154,10 +158,10 @@ def _matmul_kernel(  # type: ignore[no-untyped-def]
             scale = tl.rsqrt(tl.sum(apart * apart, 1) / width + added_eps)
             by = tl.load(added_gain + column, mask=real, other=0.0).to(tl.float32)
             and_ = tl.load(added_shift + column, mask=real, other=0.0).to(tl.float32)
-            own = (own - mean[:, None]) * scale[:, None] * by[None, :] + and_[None, :]
-            own = own.to(kind).to(tl.float32)
-        made = made.to(kind).to(tl.float32) + own
-    tl.store(out + row[:, None] * width + column[None, :], made.to(kind), mask=both)
+            residual = (residual - mean[:, None]) * scale[:, None] * by[None, :] + and_[None, :]
+            residual = residual.to(kind).to(tl.float32)
+        product = product.to(kind).to(tl.float32) + residual
+    tl.store(out + row[:, None] * width + column[None, :], product.to(kind), mask=both)
 
 
 def triton_fused_linear(
@@ -175,13 +179,13 @@ def triton_fused_linear(
     wide = max(triton.next_power_of_2(K), MIN_MMA_SIZE)
     units = R > 1 and x.dtype != torch.float32 and (wide <= MAX_WHOLE_ROW or gain is None)
     columns, warps = shape or (_matmul_shape(N, wide) if units else _matvec_shape(N, wide))
-    given = (
+    arguments = (
         x, weight, _or_dummy(bias, x), _or_dummy(gain, x), _or_dummy(shift, x), _or_dummy(added, x),
         _or_dummy(added_gain, x), _or_dummy(added_shift, x), out, x.stride(0),
         0 if added is None else added.stride(0),
         weight.stride(0),
     )  # fmt: skip
-    how: Any = {
+    options: Any = {
         "F": columns, "ALL": triton.next_power_of_2(N) if added_gain is not None else 1,
         "BIAS": bias is not None, "NORM": gain is not None, "ACTIVATION": activation,
         "ADDED": added is not None, "ADDED_NORM": added_gain is not None, "num_warps": warps,
@@ -191,14 +195,14 @@ def triton_fused_linear(
     # Triton starts its programs on the current device, which need not be the rows'.
     with torch.get_device_module(x.device).device(x.device):
         if units:
-            how |= {
+            options |= {
                 "R": max(triton.next_power_of_2(R), MIN_MMA_SIZE),
                 "WHOLE": wide <= MAX_WHOLE_ROW,
             }
-            how |= {"K": wide if wide <= MAX_WHOLE_ROW else ROW_CHUNK}
-            _matmul_kernel[grid](*given, R, K, N, eps, added_eps, **how)
+            options |= {"K": wide if wide <= MAX_WHOLE_ROW else ROW_CHUNK}
+            _matmul_kernel[grid](*arguments, R, K, N, eps, added_eps, **options)
         else:
-            _matvec_kernel[grid](*given, K, N, eps, added_eps, ROWS=R, K=wide, **how)
+            _matvec_kernel[grid](*arguments, K, N, eps, added_eps, ROWS=R, K=wide, **options)
     return out
 
 
@@ -214,5 +218,5 @@ def _matmul_shape(columns: int, wide: int) -> tuple[int, int]:
     return (64, 4) if columns >= 16384 and wide <= 512 else (32, 8)
 
 
-def _or_dummy(given: Tensor | None, other: Tensor) -> Tensor:
-    return other if given is None else given
+def _or_dummy(tensor: Tensor | None, other: Tensor) -> Tensor:
+    return other if tensor is None else tensor

@@ -1,4 +1,4 @@
-"""Kernels that begin while the one before them still runs, and wait for it where they need it.
+"""Programmatic dependent launch: kernels start while the previous one still runs.
 
 Only another such kernel lets them begin early, once it has done its own waiting; all others end
 first. As none of them writes weights, those may be read before the waiting, and nothing else.
@@ -14,7 +14,7 @@ MIN_PDL_CAPABILITY = (9, 0)  # devices that can: Hopper
 
 
 def launch_options(x: Tensor) -> dict[str, Any]:
-    """What to start such a kernel with on the device of a tensor."""
+    """Return the launch options of such a kernel on the device of a tensor."""
     return {"EARLY": True, "launch_pdl": True} if _supports_pdl(x.device) else {"EARLY": False}
 
 

@@ -18,29 +18,29 @@ LOWEST_KEY = tl.constexpr(-(2**63))  # below every key
 
 
 @triton.jit
-def _sort_keys(value, place):  # type: ignore[no-untyped-def]
+def _sort_keys(value, index):  # type: ignore[no-untyped-def]
     """Whole numbers in the order of values; of equal ones the first is the largest, NaN as inf."""
     value = tl.where(value == value, value.to(tl.float32), float("inf"))
     value = tl.where(value == 0.0, 0.0, value)  # -0 is no less than 0
     bits = value.to(tl.int32, bitcast=True)
     bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    return (bits.to(tl.int64) << 32) | (0x7FFFFFFF - place).to(tl.int64)
+    return (bits.to(tl.int64) << 32) | (0x7FFFFFFF - index).to(tl.int64)
 
 
 @triton.jit
 def _chunk_topk(  # type: ignore[no-untyped-def]
-    values, found, row_size, size, pieces, WANTED: tl.constexpr, PIECE: tl.constexpr,
+    values, chunk_keys, row_size, size, chunks, WANTED: tl.constexpr, PIECE: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
     """Keys of the largest of one piece, largest first."""
-    row, piece = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    row, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
     if EARLY:
         gdc_wait()
         gdc_launch_dependents()
-    place = piece * PIECE + tl.arange(0, PIECE)
-    value = tl.load(values + row * row_size + place, mask=place < size, other=0.0)
-    keys = tl.where(place < size, _sort_keys(value, place), LOWEST_KEY)
-    out = found + (row * pieces + piece) * WANTED
+    index = chunk * PIECE + tl.arange(0, PIECE)
+    value = tl.load(values + row * row_size + index, mask=index < size, other=0.0)
+    keys = tl.where(index < size, _sort_keys(value, index), LOWEST_KEY)
+    out = chunk_keys + (row * chunks + chunk) * WANTED
     for i in tl.static_range(WANTED):
         best = tl.max(keys, 0)
         tl.store(out + i, best)
@@ -49,7 +49,7 @@ def _chunk_topk(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _merge_topk(  # type: ignore[no-untyped-def]
-    values, found, out, places, row_size, count, WANTED: tl.constexpr, COUNT: tl.constexpr,
+    values, chunk_keys, out, indices, row_size, count, WANTED: tl.constexpr, COUNT: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
     """The largest of what the pieces of one row found."""
@@ -58,12 +58,12 @@ def _merge_topk(  # type: ignore[no-untyped-def]
         gdc_wait()
         gdc_launch_dependents()
     each = tl.arange(0, COUNT)
-    keys = tl.load(found + row * count + each, mask=each < count, other=LOWEST_KEY)
+    keys = tl.load(chunk_keys + row * count + each, mask=each < count, other=LOWEST_KEY)
     for i in tl.static_range(WANTED):
         best = tl.max(keys, 0)
-        place = 0x7FFFFFFF - (best & 0xFFFFFFFF)
-        tl.store(places + row * WANTED + i, place)
-        tl.store(out + row * WANTED + i, tl.load(values + row * row_size + place))
+        index = 0x7FFFFFFF - (best & 0xFFFFFFFF)
+        tl.store(indices + row * WANTED + i, index)
+        tl.store(out + row * WANTED + i, tl.load(values + row * row_size + index))
         keys = tl.where(keys == best, LOWEST_KEY, keys)
 
 
@@ -71,19 +71,20 @@ def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The largest of each row (N, V) and their places, both (N, count), largest first."""
     N, V = values.shape
     assert values.stride(1) == 1
-    pieces = triton.cdiv(V, CHUNK_COLUMNS)
-    found = torch.empty(N, pieces, count, dtype=torch.int64, device=values.device)
+    chunks = triton.cdiv(V, CHUNK_COLUMNS)
+    chunk_keys = torch.empty(N, chunks, count, dtype=torch.int64, device=values.device)
     out = torch.empty(N, count, dtype=values.dtype, device=values.device)
-    places = torch.empty(N, count, dtype=torch.int64, device=values.device)
-    size = triton.next_power_of_2(pieces * count)
+    indices = torch.empty(N, count, dtype=torch.int64, device=values.device)
+    size = triton.next_power_of_2(chunks * count)
     # Triton starts its programs on the current device, which need not be the rows'.
     with torch.get_device_module(values.device).device(values.device):
-        _chunk_topk[(N, pieces)](
-            values, found, values.stride(0), V, pieces, WANTED=count, PIECE=CHUNK_COLUMNS,
+        _chunk_topk[(N, chunks)](
+            values, chunk_keys, values.stride(0), V, chunks, WANTED=count, PIECE=CHUNK_COLUMNS,
             num_warps=1, **launch_options(values),
         )  # fmt: skip
         _merge_topk[(N,)](
-            values, found, out, places, values.stride(0), pieces * count, WANTED=count, COUNT=size,
+            values, chunk_keys, out, indices, values.stride(0), chunks * count, WANTED=count,
+            COUNT=size,
             num_warps=min(max(size // 512, 1), 8), **launch_options(values),
         )  # fmt: skip
-    return out, places
+    return out, indices
