@@ -121,8 +121,8 @@ def _gpt_ways(bench: Bench, ours: GPT, peer: Any, ids: Tensor, more: int, kind: 
                 lambda graphs=graphs: _continued(ours, ids, more, graphs),  # type: ignore[misc]
                 bench.repeats if full else 1,
             )
-            if graphs.trouble:
-                told = graphs.trouble[:300]
+            if graphs.problem:
+                told = graphs.problem[:300]
                 bench.line(f"{what}, weft, {name}", f"NOTE {told}", trouble=told)
     if peer is not None:
         bench.fresh()
@@ -243,8 +243,8 @@ def _marian_ways(bench: Bench, weft: OnDevice, peer: Any, work: list[Batch], wha
             bench.fresh()
             graphs = weft.head.graphs = made_graphs(bench, weft.decoder, **how)
             measured(f"weft, {name}", weft, bench.repeats if full else 1)
-            if graphs.trouble:
-                told = graphs.trouble[:300]
+            if graphs.problem:
+                told = graphs.problem[:300]
                 bench.line(f"{what}, weft, {name}", f"NOTE {told}", trouble=told)
         weft.head.graphs = None
     if peer is not None:
@@ -404,7 +404,7 @@ def _profiles(bench: Bench, gpt: list[tuple[int, str]], translation: list[tuple[
 
 def _profiled(bench: Bench, what: str, graphs: DecodeGraphs, at: int, begun: float) -> None:
     """The kernels of the step that was captured, from some place of the cache on."""
-    ((slot,),) = graphs.slots.values()
+    ((slot,),) = graphs.buffers.values()
     ((_, step),) = slot.graphs.items()
     count = 3 if bench.tiny else 10
     seconds = 0.0
@@ -424,7 +424,7 @@ def _profiled(bench: Bench, what: str, graphs: DecodeGraphs, at: int, begun: flo
         f"{1e6 * plain / count:,.0f} µs a step, {calls / count:.0f} kernels, "
         f"busy {1e3 * busy / count:,.0f} µs",
         step_us=round(1e6 * plain / count, 1), busy_us=round(1e3 * busy / count, 1),
-        kernels=calls / count, first_s=round(begun, 1), trouble=graphs.trouble[:300],
+        kernels=calls / count, first_s=round(begun, 1), trouble=graphs.problem[:300],
     )  # fmt: skip
     for name, taken, calls in found[:24]:
         bench.line("kernel", kernel=name, us=round(1e3 * taken / count, 2), calls=calls / count)

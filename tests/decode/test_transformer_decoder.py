@@ -185,7 +185,9 @@ def test_gpt_starts_with_small_weights():
 
 
 def test_learned_positions_end_and_waves_do_not():
-    message = r"A sequence of 6 steps, but the positions of decoder 'gpt' end at 5. Raise decoder.l"
+    message = (
+        r"A sequence has 6 steps, but the positions of decoder 'gpt' end at 5. Raise decoder.l"
+    )
     with pytest.raises(UserError, match=message):
         GPT(V, H, 1, N, limit=5)(words(6))
     with pytest.raises(UserError, match=message):

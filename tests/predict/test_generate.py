@@ -285,7 +285,7 @@ def test_coverage_needs_attention(models):
     ((with_it,),) = generate(models["turned"], "a b c", coverage_penalty=0.5, method="beam")
     ((without,),) = generate(models["turned"], "a b c", method="beam")
     assert with_it.score < without.score  # a penalty below zero
-    with pytest.raises(UserError, match="this decoder gives no attention"):
+    with pytest.raises(UserError, match="this decoder has no attention"):
         generate(models["kneser-ney"], "the", coverage_penalty=0.5, method="beam")
 
 

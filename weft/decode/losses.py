@@ -1,6 +1,6 @@
-"""How far a decoder's words are from the right ones, and inputs that are not always right.
+"""Sequence cross-entropy, in chunks or in one piece, and scheduled sampling.
 
-B rows   T steps   V words   F width of what is scored   R words that count   C of them at a time
+B rows   T steps   V words   F feature width   R scored words   C of them at a time
 """
 
 from collections.abc import Callable
@@ -13,31 +13,30 @@ from torch.autograd.function import once_differentiable
 
 from weft.batch import Padded
 
-# Scores that exist at one time. 2,048 words of 30,000 at width 512, forward and backward on one
-# core: 2.96 s and 658 MB in one piece, 2.66 s and 112 MB with 2**22, 2.55 s and 208 MB with 2**24;
-# with the scores computed a second time for the gradient, 3.58 s.
+# Logits in memory at one time. 2,048 words of 30,000 at width 512, forward and backward on one
+# core: 2.96 s and 658 MB unchunked, 2.66 s and 112 MB with 2**22, 2.55 s and 208 MB with 2**24;
+# recomputing the logits for the gradient, 3.58 s.
 CPU_CHUNK_LOGITS = 2**24
 GPU_CHUNK_LOGITS = (
     2**29
 )  # the same on a GPU, where a product must be large to be fast: 1 GB in half precision
-VOCABULARY_MULTIPLE = 64  # words at a time that a GPU multiplies well
+VOCABULARY_MULTIPLE = 64  # vocabulary sizes that GPUs multiply well
 
 
 def shift_right(targets: Padded, bos: int) -> Padded:
-    """What a decoder reads to write the targets: BOS, then all but their last step."""
+    """Return the decoder inputs for the targets: BOS, then all but their last step."""
     front = torch.full_like(targets.data[:, :1], bos)
     return targets.with_data(torch.cat([front, targets.data[:, :-1]], dim=1))
 
 
 def sequence_loss(
-    scores: Tensor, targets: Padded, smoothing: float = 0.0, counted: Tensor | None = None
+    logits: Tensor, targets: Padded, smoothing: float = 0.0, counted: Tensor | None = None
 ) -> tuple[Tensor, int]:
-    """The summed cross-entropy of scores (B, T, V), and how many words it is a sum over.
+    """Return the summed cross-entropy of logits (B, T, V), and the number of words.
 
-    With `smoothing` a share of the right answer is spread over all words (Szegedy et al. 2016).
-    `counted` (B, T) leaves real steps out.
+    `smoothing` is label smoothing (Szegedy et al. 2016). `counted` (B, T) selects real steps.
     """
-    rows, wanted, count = _select_steps(scores, targets, counted)
+    rows, wanted, count = _select_steps(logits, targets, counted)
     total = F.cross_entropy(rows.float(), wanted, reduction="sum", label_smoothing=smoothing)
     return total, count
 
@@ -51,11 +50,11 @@ def chunked_loss(
     counted: Tensor | None = None,
     chunk: int = 0,
 ) -> tuple[Tensor, int]:
-    """`sequence_loss` of features (B, T, F) times a matrix (V, F), without all scores in memory.
+    """Return `sequence_loss` of features (B, T, F) times a matrix (V, F), without storing logits.
 
-    No more than `chunk` scores exist at a time, 0 for what suits the device. Gradients are made in
-    the forward pass, while the scores are there: as many products as without chunks, and nothing
-    computed twice. A target below 0 costs nothing.
+    At most `chunk` logits exist at a time; 0 suits the device. Gradients are computed in the
+    forward pass, while the logits exist: as many products as without chunks, none repeated.
+    Targets below 0 are ignored.
     """
     rows, wanted, count = _select_steps(features, targets, counted)
     return _TotalLoss.apply(
@@ -66,56 +65,56 @@ def chunked_loss(
 def token_log_probs(
     features: Tensor, weight: Tensor, bias: Tensor | None, ids: Tensor, chunk: int = 0
 ) -> Tensor:
-    """The log-probability (R,) of one word a row of features (R, F), in chunks as above.
+    """Return the log-probability (R,) of one word per row of features (R, F), chunked as above.
 
-    Each may be weighed differently, so the scores are computed again for the gradient.
+    Each may be weighted differently, so the logits are recomputed for the gradient.
     """
     return _TokenLogProbs.apply(features, weight, bias, ids, chunk or CPU_CHUNK_LOGITS)
 
 
-def mix_inputs(given: Padded, written: Tensor, share: float) -> Padded:
-    """The given inputs with a share of them replaced by written ones; the first stays.
+def mix_inputs(gold: Padded, predicted: Tensor, fraction: float) -> Padded:
+    """Replace a random fraction of the gold inputs by predictions (B, T); the first step stays.
 
-    `written` (B, T) are the words that stand in for each input. With what a first pass over the
-    given inputs predicts, this is scheduled sampling in two passes (Mihaylova and Martins 2019).
+    With the predictions of a first pass over the gold inputs, this is two-pass scheduled sampling
+    (Mihaylova and Martins 2019).
     """
-    swap = torch.rand(given.data.shape, device=given.data.device) < share
+    swap = torch.rand(gold.data.shape, device=gold.data.device) < fraction
     swap[:, :1] = False
-    return given.with_data(torch.where(swap, written, given.data))
+    return gold.with_data(torch.where(swap, predicted, gold.data))
 
 
 def scheduled_sampling(
-    decoder: Any, given: Padded, state: Any, share: float, sample: bool = True
+    decoder: Any, gold: Padded, state: Any, fraction: float, sample: bool = True
 ) -> Tensor:
-    """The features (B, T, F) when each input is, by chance, the decoder's own last word.
+    """Return features (B, T, F) when each input is, at random, the decoder's last prediction.
 
-    Scheduled sampling (Bengio et al. 2015) with any decoder, one step at a time from its first
-    state; the word is drawn from its distribution or, without `sample`, the best one. Gradients
-    flow through the states, not through the choice.
+    Scheduled sampling (Bengio et al. 2015) for any decoder, step by step from its initial state.
+    The prediction is sampled or, without `sample`, the argmax. Gradients flow through the states,
+    not through the choice.
     """
-    reads: list[Tensor] = []
-    ids = given.data[:, 0]  # (B,)
-    for t in range(given.data.shape[1]):
+    features: list[Tensor] = []
+    ids = gold.data[:, 0]  # (B,)
+    for t in range(gold.data.shape[1]):
         if t:
             with torch.no_grad():
-                own = _choose_words(decoder.words.logits(reads[-1][:, 0]), sample)  # (B,)
-                swap = torch.rand(own.shape, device=own.device) < share
-                ids = torch.where(swap, own, given.data[:, t])  # (B,)
-        read, state = decoder.step_features(ids, state)
-        reads.append(read.features)
-    return torch.cat(reads, dim=1)
+                predicted = _choose_words(decoder.words.logits(features[-1][:, 0]), sample)  # (B,)
+                swap = torch.rand(predicted.shape, device=predicted.device) < fraction
+                ids = torch.where(swap, predicted, gold.data[:, t])  # (B,)
+        output, state = decoder.step_features(ids, state)
+        features.append(output.features)
+    return torch.cat(features, dim=1)
 
 
-def _choose_words(scores: Tensor, sample: bool) -> Tensor:
+def _choose_words(logits: Tensor, sample: bool) -> Tensor:
     if not sample:
-        return scores.argmax(-1)
-    return torch.multinomial(scores.float().softmax(-1), 1).squeeze(1)
+        return logits.argmax(-1)
+    return torch.multinomial(logits.float().softmax(-1), 1).squeeze(1)
 
 
 def _select_steps(
     data: Tensor, targets: Padded, counted: Tensor | None
 ) -> tuple[Tensor, Tensor, int]:
-    """The steps that count, in one row: (R, …) of the data and (R,) of the targets."""
+    """Return the scored steps, flattened: (R, …) of the data and (R,) of the targets."""
     flat, wanted = data.flatten(0, 1), targets.data.flatten()
     if counted is not None:
         keep = (counted & targets.mask).flatten().nonzero().squeeze(1)
@@ -123,7 +122,7 @@ def _select_steps(
     count = int(targets.lengths.sum())
     if targets.full:
         return flat, wanted, count
-    # Made from the lengths on the host, so that nothing waits for a device.
+    # Computed from the lengths on the host, to avoid synchronising with the device.
     steps = torch.arange(targets.data.shape[1])
     keep = (steps < targets.lengths[:, None]).flatten().nonzero().squeeze(1)
     keep = keep.to(data.device, non_blocking=True)
@@ -157,19 +156,17 @@ class _TotalLoss(torch.autograd.Function):
         for start in range(0, len(x), size):
             part, ids = x[start : start + size], wanted[start : start + size]
             if kernel is None:
-                lost, slope = _cross_entropy_backward(
-                    _log_probs(part, w, b), ids, smoothing, needed
-                )
+                loss, grad = _cross_entropy_backward(_log_probs(part, w, b), ids, smoothing, needed)
             else:
-                slope = _logits(part, w, b)  # (C, V')
-                lost = kernel(slope, ids, len(weight), smoothing, needed).sum()
-            total += lost
+                grad = _logits(part, w, b)  # (C, V')
+                loss = kernel(grad, ids, len(weight), smoothing, needed).sum()
+            total += loss
             if needed:
-                _accumulate_gradients(slope, part, w, grad_x, grad_w, grad_b, start)
+                _accumulate_gradients(grad, part, w, grad_x, grad_w, grad_b, start)
         grad_w = None if grad_w is None else grad_w[: len(weight)]
         grad_b = None if grad_b is None else grad_b[: len(weight)]
         ctx.save_for_backward(*(g for g in (grad_x, grad_w, grad_b) if g is not None))
-        ctx.kinds = (features.dtype, weight.dtype, None if bias is None else bias.dtype)
+        ctx.dtypes = (features.dtype, weight.dtype, None if bias is None else bias.dtype)
         ctx.have = tuple(g is not None for g in (grad_x, grad_w, grad_b))
         return total
 
@@ -177,10 +174,10 @@ class _TotalLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         saved = iter(ctx.saved_tensors)
-        made = [next(saved) if have else None for have in ctx.have]
+        computed = [next(saved) if have else None for have in ctx.have]
         out = [
-            None if grad is None else (grad * grads[0]).to(kind)
-            for grad, kind in zip(made, ctx.kinds, strict=True)
+            None if grad is None else (grad * grads[0]).to(dtype)
+            for grad, dtype in zip(computed, ctx.dtypes, strict=True)
         ]
         return (*out, None, None, None)
 
@@ -192,29 +189,29 @@ class _TokenLogProbs(torch.autograd.Function):
     ) -> Tensor:
         x, w, b = _cast_operands(features, weight, bias)
         size = _chunk_rows(chunk, w)
-        found = [
+        parts = [
             _log_probs(x[i : i + size], w, b).gather(1, ids[i : i + size, None]).squeeze(1)
             for i in range(0, len(x), size)
         ]
         ctx.save_for_backward(features, weight, bias, ids)
-        ctx.working, ctx.size = (x.dtype, w.dtype), size
-        return torch.cat(found) if found else x.new_zeros(0, dtype=_accumulation_dtype(w))
+        ctx.dtypes, ctx.size = (x.dtype, w.dtype), size
+        return torch.cat(parts) if parts else x.new_zeros(0, dtype=_accumulation_dtype(w))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         features, weight, bias, ids = ctx.saved_tensors
-        x, w = features.to(ctx.working[0]), weight.to(ctx.working[1])
-        b = None if bias is None else bias.to(ctx.working[1])
+        x, w = features.to(ctx.dtypes[0]), weight.to(ctx.dtypes[1])
+        b = None if bias is None else bias.to(ctx.dtypes[1])
         grad_x = torch.empty_like(x)
         grad_w = torch.zeros_like(weight, dtype=_accumulation_dtype(w))
         grad_b = None if bias is None else torch.zeros_like(bias, dtype=_accumulation_dtype(w))
         for start in range(0, len(x), ctx.size):
             rows = slice(start, start + ctx.size)
-            slope = _log_probs(x[rows], w, b).exp_().neg_()  # (C, V)
-            slope.scatter_add_(1, ids[rows, None], torch.ones_like(slope[:, :1]))
-            slope *= grads[0][rows, None]
-            _accumulate_gradients(slope, x[rows], w, grad_x, grad_w, grad_b, start)
+            grad = _log_probs(x[rows], w, b).exp_().neg_()  # (C, V)
+            grad.scatter_add_(1, ids[rows, None], torch.ones_like(grad[:, :1]))
+            grad *= grads[0][rows, None]
+            _accumulate_gradients(grad, x[rows], w, grad_x, grad_w, grad_b, start)
         last = None if bias is None or grad_b is None else grad_b.to(bias.dtype)
         return grad_x.to(features.dtype), grad_w.to(weight.dtype), last, None, None
 
@@ -222,21 +219,21 @@ class _TokenLogProbs(torch.autograd.Function):
 def _cross_entropy_backward(
     logp: Tensor, ids: Tensor, smoothing: float, wanted: bool
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss of log-probabilities (C, V); by their scores its slope, in their place."""
+    """Return the summed loss of log-probabilities (C, V), and its gradient by logits, in place."""
     counts = (ids >= 0)[:, None]  # (C, 1)
-    free = (ids < 0).nonzero().squeeze(1)
+    ignored = (ids < 0).nonzero().squeeze(1)
     ids = ids.clamp(min=0)[:, None]  # (C, 1)
     right = logp.gather(1, ids)  # (C, 1)
-    lost = -(1 - smoothing) * (right * counts).sum()
+    loss = -(1 - smoothing) * (right * counts).sum()
     if smoothing:
-        lost = lost - smoothing * (logp.mean(1, keepdim=True) * counts).sum()
+        loss = loss - smoothing * (logp.mean(1, keepdim=True) * counts).sum()
     if not wanted:
-        return lost, logp
-    slope = logp.exp_()  # (C, V)
+        return loss, logp
+    grad = logp.exp_()  # (C, V)
     if smoothing:
-        slope -= smoothing / slope.shape[1]
-    slope.scatter_add_(1, ids, torch.full_like(right, smoothing - 1))
-    return lost, slope.index_fill_(0, free, 0.0)
+        grad -= smoothing / grad.shape[1]
+    grad.scatter_add_(1, ids, torch.full_like(right, smoothing - 1))
+    return loss, grad.index_fill_(0, ignored, 0.0)
 
 
 def _default_chunk(x: Tensor) -> int:
@@ -244,7 +241,7 @@ def _default_chunk(x: Tensor) -> int:
 
 
 def _fused_kernel(w: Tensor) -> Callable[..., Tensor] | None:
-    """What computes losses and gradients in one pass over the scores; None where nothing does."""
+    """Return the kernel that computes losses and gradients in one pass, or None."""
     if w.is_cpu or w.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return None
     try:
@@ -255,15 +252,15 @@ def _fused_kernel(w: Tensor) -> Callable[..., Tensor] | None:
 
 
 def _pad_vocabulary(w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Matrix and bias with rows of zeros behind the words: a GPU is slow at 50,257 of them."""
-    more = -len(w) % VOCABULARY_MULTIPLE
-    if not more:
+    """Pad matrix and bias with zero rows: GPUs are slow at sizes such as 50,257."""
+    extra = -len(w) % VOCABULARY_MULTIPLE
+    if not extra:
         return w, b
-    return F.pad(w, (0, 0, 0, more)), None if b is None else F.pad(b, (0, more))
+    return F.pad(w, (0, 0, 0, extra)), None if b is None else F.pad(b, (0, extra))
 
 
 def _cast_operands(x: Tensor, w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The three in the precision that a product would have here, cast once and not every chunk."""
+    """Cast all three to the dtype a product would use here, once rather than per chunk."""
     kind = x.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else w.dtype
     return x.to(dtype), w.to(dtype), None if b is None else b.to(dtype)
@@ -283,12 +280,12 @@ def _logits(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
 
 
 def _log_probs(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-    """Log-probabilities (C, V), at least in single precision."""
+    """Return log-probabilities (C, V), at least in float32."""
     return _logits(x, w, b).to(_accumulation_dtype(w)).log_softmax(1)
 
 
 def _accumulate_gradients(
-    slope: Tensor,
+    grad: Tensor,
     x: Tensor,
     w: Tensor,
     grad_x: Tensor | None,
@@ -296,18 +293,18 @@ def _accumulate_gradients(
     grad_b: Tensor | None,
     start: int,
 ) -> None:
-    """Add the gradients that the slope (C, V) of one chunk's scores gives."""
+    """Accumulate the gradients from the gradient (C, V) of one chunk's logits."""
     with torch.autocast(x.device.type, enabled=False):
-        low = slope.to(w.dtype)
+        low = grad.to(w.dtype)
         if grad_x is not None:
             torch.mm(low, w, out=grad_x[start : start + len(x)])
         if grad_w is not None:
             if grad_w.dtype == low.dtype:
                 grad_w.addmm_(low.T, x)
             elif not x.is_cpu and hasattr(torch.ops.aten.addmm, "dtype_out"):
-                # Summed up in single precision inside the product, which never exists by itself.
+                # Accumulates in float32 inside the product, without a temporary.
                 torch.addmm(grad_w, low.T, x, out_dtype=grad_w.dtype, out=grad_w)
             else:
                 grad_w += low.T @ x
         if grad_b is not None:
-            grad_b += slope.sum(0, dtype=grad_b.dtype)
+            grad_b += grad.sum(0, dtype=grad_b.dtype)

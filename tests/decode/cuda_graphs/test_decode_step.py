@@ -113,8 +113,8 @@ def test_as_step_by_step(kind, settings):
         if turn == 1:
             first = capture.captured
     assert 0 < first == capture.captured < capture.replayed  # later searches capture nothing
-    assert len(graphs.slots) == 1
-    assert not graphs.trouble
+    assert len(graphs.buffers) == 1
+    assert not graphs.problem
 
 
 def test_rows_are_filled_up_and_shapes_come_again():
@@ -125,7 +125,7 @@ def test_rows_are_filled_up_and_shapes_come_again():
         source = memory(rows)
         found = graphs.generate(source, settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, source, settings))
-        shapes.append(len(graphs.slots))
+        shapes.append(len(graphs.buffers))
     assert shapes == [1, 2, 3]
     assert [module._round_up_rows(n) for n in (1, 2, 3, 5, 6, 7, 33, 48, 49, 64)] == [
         1, 2, 3, 6, 6, 8, 48, 48, 64, 64
@@ -163,7 +163,7 @@ def test_language_models_go_on_from_a_prompt(build, settings):
             )
             assert faster is not None
             same(search(step, state, own, **rest, wrap_step=faster), wanted)
-    assert len(graphs.slots) == 1  # prompts of all lengths have the same room
+    assert len(graphs.buffers) == 1  # prompts of all lengths have the same room
     assert capture.replayed > 3
 
 
@@ -226,7 +226,7 @@ def test_what_cannot_be_captured_goes_on_step_by_step():
         graphs.generate(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS),
         plainly(decoder, memory(), WAYS[0]),
     )
-    assert graphs.trouble == (
+    assert graphs.problem == (
         "A step could not be captured: RuntimeError: operation not permitted when stream is "
         "capturing"
     )
@@ -265,7 +265,7 @@ def test_few_shapes_are_kept(monkeypatch):
         graphs.generate(
             memory(), replace(WAYS[0], max_length=limit), NO_CONSTRAINTS, bos=2, eos=EOS
         )
-    assert [key[0][1].max_length for key in graphs.slots] == [5, 4]
+    assert [key[0][1].max_length for key in graphs.buffers] == [5, 4]
 
 
 def test_threads_do_not_share_the_memory_of_a_search():
@@ -289,18 +289,18 @@ def test_threads_do_not_share_the_memory_of_a_search():
 def test_memory_belongs_to_its_search_from_the_moment_it_is_given():
     graphs, run = DecodeGraphs(made(DECODERS["transformer"]), Counted()), [torch.zeros(2)]
     owners = [type("Owner", (), {})() for _ in range(2)]
-    first, second = (graphs.slot("key", run, None, owner) for owner in owners)
+    first, second = (graphs.acquire("key", run, None, owner) for owner in owners)
     assert first is not second
     del owners[0]
     third = type("Owner", (), {})()
-    assert graphs.slot("key", run, None, third) is first
+    assert graphs.acquire("key", run, None, third) is first
 
 
 def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
     decoder = made(DECODERS["transformer"])
     graphs = DecodeGraphs(decoder, Counted())
     graphs.generate(memory(), WAYS[0], NO_CONSTRAINTS, bos=2, eos=EOS)
-    block, laid = decoder.blocks[0], graphs.writer.blocks[0]
+    block, laid = decoder.blocks[0], graphs.step_decoder.blocks[0]
     assert laid is not block
     assert laid.feed_in.weight is block.feed_in.weight
     assert block.attention.fused_qkv is None
@@ -360,13 +360,15 @@ def test_a_whole_step_can_be_compiled(compiler, fails, by):
         same(graphs.generate(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS), wanted)
     assert compiler.asked == [{"dynamic": False, "fullgraph": True, "options": {"a": 1}}]
     assert compiler.calls == 1 if fails else compiler.calls > 10
-    assert graphs.trouble == (
+    assert graphs.problem == (
         "A step could not be compiled: TorchDynamoException: no compiler here" if fails else ""
     )
     assert capture.replayed > 10  # graphs there are, with and without
-    (slot,) = next(iter(graphs.slots.values()))
+    (slot,) = next(iter(graphs.buffers.values()))
     assert slot.compiled != fails
-    assert list(slot.taken) == ([4, 8, 16] if fails else [32])  # one size of the cache, or several
+    assert list(slot.step_counts) == (
+        [4, 8, 16] if fails else [32]
+    )  # one size of the cache, or several
 
 
 def test_a_shape_that_keeps_coming_is_compiled(compiler, monkeypatch):
@@ -453,7 +455,7 @@ def test_prompts_are_continued_by_graphs_unless_some_is_forgotten(limit, graphed
     def written():
         state = writer.continuing.start(ids[:, :-1])
         job = GenerationBatch([0, 1], writer.continuing.step, state, ids[:, -1], [[], []])
-        step, state, how, faster = writer._ready(job, settings)
+        step, state, how, faster = writer._prepare_search(job, settings)
         rest = {
             "batch": 2,
             "bos": job.first,

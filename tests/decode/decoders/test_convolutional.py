@@ -98,7 +98,7 @@ def test_positions_end():
     state = decoder.start(memory())
     for column in words(5).data.unbind(1):
         _, state = decoder.step(column, state)
-    with pytest.raises(UserError, match=r"A sequence of 6 steps"):
+    with pytest.raises(UserError, match=r"A sequence has 6 steps"):
         decoder.step(column, state)
 
 

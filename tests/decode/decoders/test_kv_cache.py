@@ -170,12 +170,12 @@ def test_graphs_over_an_unmoved_past(kernel, settings):
         wanted = plainly(decoder, memory(), settings, asked)
         for _ in range(2):
             same(graphs.generate(memory(), settings, asked, bos=2, eos=EOS), wanted)
-        ((slot,),) = graphs.slots.values()
+        ((slot,),) = graphs.buffers.values()
         assert slot.run.state.beams == (settings.num_beams if settings.method == "beam" else 1)
         assert list(slot.graphs) == [0]  # one graph, however far the past reaches
-        graphs.slots.clear()
+        graphs.buffers.clear()
     assert capture.captured == 2
-    assert not graphs.trouble
+    assert not graphs.problem
 
 
 @torch.no_grad()
@@ -188,9 +188,9 @@ def test_a_source_is_read_into_an_unmoved_past(kernel, settings):
         given = reader.of(lengths, turn)
         found = graphs.generate(given, settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, given.memory, settings))
-    ((slot,),) = graphs.slots.values()
-    assert [one.again is not None for one in slot.begun.values()] == [True]
-    assert not graphs.trouble
+    ((slot,),) = graphs.buffers.values()
+    assert [one.replay is not None for one in slot.prefills.values()] == [True]
+    assert not graphs.problem
 
 
 @pytest.mark.parametrize("settings", [WAYS[0], WAYS[1], WAYS[3]], ids=lambda s: s.method)
@@ -232,9 +232,9 @@ def test_a_compiled_step_over_an_unmoved_past(kernel, monkeypatch, kind, setting
         for _ in range(2):
             step, state, how, faster = graphs.prepare(begun(), settings, NO_CONSTRAINTS)
             same(search(step, state, how, **ends, wrap_step=faster), wanted)
-    ((slot,),) = graphs.slots.values()
+    ((slot,),) = graphs.buffers.values()
     assert slot.compiled
-    assert not graphs.trouble
+    assert not graphs.problem
 
 
 def test_a_memory_is_shared_by_rows_next_to_each_other():
@@ -300,8 +300,8 @@ def test_a_kernel_that_fails_is_left_out(monkeypatch):
         found = graphs.generate(memory(), WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, memory(), WAYS[1]))
     assert calls == [(torch.device("cpu"), torch.float32, H // N)]
-    assert graphs.trouble == (
-        "The past is attended to without a kernel of its own: RuntimeError: no image for this "
+    assert graphs.problem == (
+        "Decoding goes on without the KV-cache attention kernel: RuntimeError: no image for this "
         "device"
     )
     assert capture.replayed

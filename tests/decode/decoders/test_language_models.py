@@ -196,7 +196,7 @@ def test_hidden_words():
     torch.manual_seed(0)
     text = Padded(torch.randint(4, 97, (307, 101)), torch.randint(0, 102, (307,)))
     text.data[:, 5] = 2  # a special one
-    read, chosen = mask_tokens(text, mask=3, words=range(4, 97), share=0.2)
+    read, chosen = mask_tokens(text, mask=3, words=range(4, 97), fraction=0.2)
     assert not chosen[:, 5].any()
     assert not (chosen & ~text.mask).any()
     assert torch.equal(read.data[~chosen & text.mask], text.data[~chosen & text.mask])

@@ -24,7 +24,7 @@ from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.search.constraints import Constraints
 from weft.decode.search.search import NO_CONSTRAINTS
 from weft.encode.rnn import Recurrent as RecurrentEncoder
-from weft.encode.transformer import TransformerEncoder as Encoder
+from weft.encode.transformer import Transformer as Encoder
 
 
 class Reader:
@@ -59,11 +59,13 @@ def test_a_source_is_read_by_a_graph_once_its_shape_comes_again(kind, settings):
         given = reader.of(lengths, turn)
         found = graphs.generate(given, settings, rules, bos=2, eos=EOS)
         same(found, plainly(decoder, given.memory, settings, rules))
-    begun = [one for held in graphs.slots.values() for slot in held for one in slot.begun.values()]
+    begun = [
+        one for held in graphs.buffers.values() for slot in held for one in slot.prefills.values()
+    ]
     # Rows 3, 3 and 2 of 32 steps, and 31 words are as many with padding; the first and the second
     # shape came again.
-    assert [one.again is not None for one in begun] == [True, True]
-    assert not graphs.trouble
+    assert [one.replay is not None for one in begun] == [True, True]
+    assert not graphs.problem
 
 
 @torch.no_grad()
@@ -77,8 +79,8 @@ def test_few_beginnings_are_kept(monkeypatch):
             given, rules = reader.of([3, 2], turn), Constraints(forbidden=[word])
             found = graphs.generate(given, WAYS[0], rules, bos=2, eos=EOS)
             same(found, plainly(decoder, given.memory, WAYS[0], rules))
-    (slot,) = [slot for held in graphs.slots.values() for slot in held]
-    assert len(slot.begun) == 3
+    (slot,) = [slot for held in graphs.buffers.values() for slot in held]
+    assert len(slot.prefills) == 3
 
 
 @torch.no_grad()
@@ -105,9 +107,9 @@ def test_what_is_read_by_a_graph_sees_new_weights_and_new_rules():
     ):
         right(rules)
     right(settings=replace(WAYS[1], max_length=4))
-    slots = len(graphs.slots)
+    slots = len(graphs.buffers)
     right(limit=31)  # positions that end before the padding does
-    assert len(graphs.slots) == slots
+    assert len(graphs.buffers) == slots
 
 
 @torch.no_grad()
@@ -115,7 +117,7 @@ def test_what_cannot_be_read_by_a_graph_is_read_as_ever():
     decoder, reader, steps = made(DECODERS["transformer"]), Reader(), Counted()
 
     def refuse(work):
-        if work.func.__name__ == "_once":
+        if work.func.__name__ == "_prefill":
             raise RuntimeError("operation not permitted when stream is capturing")
         return steps(work)
 
@@ -124,7 +126,9 @@ def test_what_cannot_be_read_by_a_graph_is_read_as_ever():
         given = reader.of([3, 2, 7], turn)
         found = graphs.generate(given, WAYS[1], NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, given.memory, WAYS[1]))
-    assert graphs.trouble.startswith("Reading could not be captured: RuntimeError: operation not")
+    assert graphs.problem.startswith(
+        "The prefill could not be captured: RuntimeError: operation not"
+    )
     assert steps.replayed > 0
 
 
@@ -155,12 +159,12 @@ def test_what_is_no_row_of_ids_is_read_as_it_is():
         given = LazySource(vectors, reader.encoder)
         found = graphs.generate(given, WAYS[1], NO_CONSTRAINTS, **ends)
         same(found, plainly(decoder, given.memory, WAYS[1]))
-    assert not any(slot.begun for held in graphs.slots.values() for slot in held)
+    assert not any(slot.prefills for held in graphs.buffers.values() for slot in held)
     source = reader.of([3, 2, 7], 1).source
-    assert LazySource(source, reader).plain
-    assert not LazySource(replace(source, second=torch.tensor([1, 1, 3])), reader).plain
-    assert not LazySource(replace(source, subtokens=(source.data[..., None],)), reader).plain
-    assert [LazySource(source, reader, limit).plain for limit in (31, 32)] == [False, True]
+    assert LazySource(source, reader).is_plain
+    assert not LazySource(replace(source, second=torch.tensor([1, 1, 3])), reader).is_plain
+    assert not LazySource(replace(source, subtokens=(source.data[..., None],)), reader).is_plain
+    assert [LazySource(source, reader, limit).is_plain for limit in (31, 32)] == [False, True]
 
 
 @torch.no_grad()

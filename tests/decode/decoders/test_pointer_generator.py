@@ -151,6 +151,6 @@ def test_strangers_get_ids_of_their_own():
 
 
 def test_copying_needs_attention():
-    message = r"Copying follows attention, but decoder 'rnn' has none. Set decoder.source = \"att"
+    message = r"Copying needs attention, but decoder 'rnn' has none. Set decoder.source = \"att"
     with pytest.raises(UserError, match=message):
         PointerGenerator(RecurrentDecoder(V, M, source="start"), M)

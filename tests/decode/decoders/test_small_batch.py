@@ -114,7 +114,7 @@ def test_wide_matrices_are_not_for_it(feed, rows, monkeypatch):
     graphs.generate(
         memory(), SearchSettings(num_beams=3, max_length=2), NO_CONSTRAINTS, bos=2, eos=EOS
     )
-    assert graphs.writer.small_batch_rows == rows
+    assert graphs.step_decoder.small_batch_rows == rows
     assert not small_batch.is_supported(object())
 
 
@@ -127,7 +127,7 @@ def test_one_that_fails_is_left_out(monkeypatch):
 
     def broken(*_):
         tries.append(1)
-        raise RuntimeError("0.7 away from plain arithmetic\nand more")
+        raise RuntimeError("0.7 away from the reference\nand more")
 
     monkeypatch.setattr(module, "has_kernel", lambda *_: True)
     monkeypatch.setattr(small_batch, "has_kernel", broken)
@@ -137,11 +137,11 @@ def test_one_that_fails_is_left_out(monkeypatch):
         found = graphs.generate(memory(), settings, NO_CONSTRAINTS, bos=2, eos=EOS)
         same(found, plainly(decoder, memory(), settings))
     assert len(tries) == 1  # a kernel that fails is compiled once, not for every search
-    assert graphs.trouble == (
-        "Products of few rows are made without a kernel of their own: RuntimeError: 0.7 away from "
-        "plain arithmetic"
+    assert graphs.problem == (
+        "Small batches go on without the fused linear kernel: RuntimeError: 0.7 away from "
+        "the reference"
     )
-    assert graphs.writer.small_batch_rows == 0
+    assert graphs.step_decoder.small_batch_rows == 0
 
 
 def test_a_device_without_the_kernel_for_the_largest_sorts():
@@ -168,9 +168,9 @@ def test_such_scores_are_the_scores(bias, monkeypatch):
     for p in vocabulary.parameters():
         p += 1
     features = torch.randn(3, 5)
-    wanted = vocabulary.scores(features)
+    wanted = vocabulary.logits(features)
     monkeypatch.setattr(output_layer, "_needs_row_padding", lambda *_: True)
-    found = vocabulary.scores(features)
+    found = vocabulary.logits(features)
     assert found.stride() == ((21, 1) if bias else (24, 1))
     torch.testing.assert_close(found, wanted)
 

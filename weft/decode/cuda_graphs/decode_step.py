@@ -1,10 +1,10 @@
-"""Steps of a search as graphs of a device: captured once for a shape, replayed without the host.
+"""CUDA graphs of search steps: captured once per shape, replayed without the host.
 
-A step of a network is hundreds of small kernels, and starting them one by one takes longer than
-they run. A graph starts them all at once, over memory that stays where it is. The search does not
-know: it hands `wrap_step` the function of one step. So is what comes before the first step, where a
-source is still unread: reading it, the decoder's first state and an empty search are one graph.
-What captures a graph comes from the runtime, and in tests it is a plain call.
+A step is hundreds of small kernels, and launching them one by one takes longer than running them.
+A CUDA graph launches them all at once, over static buffers. The search does not know: it passes
+its step function to `wrap_step`. The prefill of a lazily encoded source (encoding it, the decoder's
+initial state and an empty search) is one graph too. The runtime provides the capture function; in
+tests it is a plain call.
 """
 
 import copy
@@ -36,21 +36,19 @@ from weft.decode.search.search import search
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import PerPrompt, State, copy_into, map_tensors
 
-WARMUP_STEPS = (
-    3  # steps of a shape that are taken one by one before a graph is made: it costs about two
-)
-MIN_CACHE_STEPS = 64  # steps of a cache that are looked at, at least; doubled when they are full
+WARMUP_STEPS = 3  # eager steps of a shape before its capture, which costs about two
+MIN_CACHE_STEPS = 64  # attended steps of a cache, at least; doubled when they are full
 MIN_COMPILED_CACHE_STEPS = 512  # the same for a compiled step: every size is compiled anew
-CHECK_EVERY = 16  # steps between looks at what is finished
-# Steps of one shape as graphs after which that shape is compiled as well. Compiling takes about as
-# long as the steps did, so it never costs more than twice the best choice, whenever the work ends.
+CHECK_EVERY = 16  # steps between checks for finished rows
+# Graph steps of one shape after which that shape is compiled too. Compiling takes about as long as
+# the steps did, so it never costs more than twice the best choice, whenever the work ends.
 COMPILE_AFTER_STEPS = 50_000
 
 Capture = Callable[[Work], Work]
 
 
 class PreparedSearch(NamedTuple):
-    """What a search is to be called with."""
+    """The arguments to call a search with."""
 
     step: Callable[[Tensor, State], tuple[Tensor, State]]
     state: State
@@ -59,14 +57,14 @@ class PreparedSearch(NamedTuple):
 
 
 class DecodeGraphs:
-    """The graphs of one decoder's steps, by shape.
+    """The CUDA graphs of one decoder's steps, by shape.
 
-    `capture` takes work over memory that stays and returns what does it again. With `dtype` the
-    decoder's weights are copied to that precision once; without, graphs read the weights
-    themselves and see every change of them. A whole step of the search, network and all, is also
-    compiled: from the first step on with `compiled` or by the settings, else once a shape has had
-    enough steps to make up for it. `options` are the compiler's. `small` is how much of a cache is
-    looked at, at least: fewer sizes are fewer graphs.
+    `capture` takes work over static buffers and returns a function that replays it. With `dtype`
+    the decoder's weights are copied to that dtype once; without, graphs read the weights themselves
+    and see every change. Whole search steps, network included, are also compiled: from the first
+    step on with `compiled` or by the settings, else once a shape has had enough steps to pay off.
+    `options` are the compiler's. `small` is the smallest attended part of a cache: fewer sizes,
+    fewer graphs.
     """
 
     def __init__(
@@ -81,220 +79,218 @@ class DecodeGraphs:
         self.decoder = decoder if dtype is None else copy.deepcopy(decoder).to(dtype).eval()
         self.capture, self.compiled, self.options = capture, compiled, options
         self.small = small
-        # Until it could not be done.
-        self.captures = self.can_compile = self.begins = self.can_pin = self.can_fuse = True
-        self.trouble = ""  # in words, when something could not be captured or compiled
-        self.lock = threading.RLock()  # held while a search takes memory or a step is made
-        self.slots: dict[Hashable, list[_GraphBuffers]] = {}
-        self.dynamic_shapes: set[Hashable] = set()  # shapes that change from step to step
-        self.writer: Any = None  # the decoder with its matrices laid out for steps
-        self.looks: list[Any] = []  # its attentions to itself
+        # Each is True until it fails.
+        self.can_capture = self.can_compile = self.can_prefill = True
+        self.can_pin = self.can_fuse = True
+        self.problem = ""  # why something could not be captured or compiled
+        self.lock = threading.RLock()  # while a search acquires buffers or runs a step
+        self.buffers: dict[Hashable, list[_GraphBuffers]] = {}
+        self.dynamic_shapes: set[Hashable] = set()  # whose shapes change from step to step
+        self.step_decoder: Any = None  # the decoder with fused QKV projections
+        self.attentions: list[Any] = []  # its self-attentions
         self.fused_weights: list[Tensor] = []  # their weights
-        self.stamp: Any = None  # of those when they were laid out
-        self.tables: list[Tensor] = []  # of positions: graphs still read those that were outgrown
+        self.weight_versions: Any = None  # of those when they were fused
+        self.tables: list[Tensor] = []  # position tables: graphs still read outgrown ones
 
     def __deepcopy__(self, memo: dict) -> None:
-        """A copy of a model begins without graphs: they are over the memory of this one."""
+        """A copied model starts without graphs: they use the buffers of this one."""
 
     def prepare(
         self, state: State, settings: SearchSettings, constraints: Constraints
     ) -> PreparedSearch:
-        """How to search from a state: as graphs, or step by step where those cannot be."""
-        plain = PreparedSearch(self.decoder.step, state, settings, None)
-        asks = constraints.allowed is not None and not isinstance(constraints.allowed, Tensor)
-        if settings.cuda_graphs == "off" or asks or self._autocast:
-            return plain
-        fixed, steps = state, max_steps(settings, constraints)
-        writer = self._laid_out()
-        if hasattr(writer, "with_static_cache"):
-            fixed = writer.with_static_cache(state, steps, self._beams(writer, settings))
+        """Prepare a search from a state: with CUDA graphs, or eagerly where they are impossible."""
+        eager = PreparedSearch(self.decoder.step, state, settings, None)
+        stepwise = constraints.allowed is not None and not isinstance(constraints.allowed, Tensor)
+        if settings.cuda_graphs == "off" or stepwise or self._autocast:
+            return eager
+        static, steps = state, max_steps(settings, constraints)
+        decoder = self._refreshed_decoder()
+        if hasattr(decoder, "with_static_cache"):
+            static = decoder.with_static_cache(state, steps, self._beams(decoder, settings))
         elif self.decoder.limit is not None and steps > self.decoder.limit:
-            fixed = None
-        if fixed is None:
-            return plain
-        table = getattr(getattr(writer, "positions", None), "table", None)
+            static = None
+        if static is None:
+            return eager
+        table = getattr(getattr(decoder, "positions", None), "table", None)
         if table is not None and all(table is not kept for kept in self.tables):
             self.tables.append(table)
-        return PreparedSearch(writer.step, fixed, _graph_settings(settings), self.wrap_step)
+        return PreparedSearch(decoder.step, static, _graph_settings(settings), self.wrap_step)
 
-    def _beams(self, writer: Any, settings: SearchSettings) -> int:
-        """The rows of a prompt, where a kernel lets their past stay in its place; else 0."""
-        table, width = writer.words.table.weight, writer.hidden_size // writer.heads
+    def _beams(self, decoder: Any, settings: SearchSettings) -> int:
+        """Return the rows per prompt if a kernel supports a pinned cache; else 0."""
+        table, width = decoder.words.table.weight, decoder.hidden_size // decoder.heads
         try:
-            there = self.can_pin and has_kernel(table.device, table.dtype, width)
+            has_attention = self.can_pin and has_kernel(table.device, table.dtype, width)
         except Exception as error:
-            there = self.can_pin = False
-            self.note("The past is attended to without a kernel of its own", error)
+            has_attention = self.can_pin = False
+            self.record_problem("Decoding goes on without the KV-cache attention kernel", error)
         rows = settings.num_beams if settings.method == "beam" else 1
-        if not there:
+        if not has_attention:
             return 0
         try:
-            able = (
+            fused = (
                 self.can_fuse
-                and small_batch.is_supported(writer)
+                and small_batch.is_supported(decoder)
                 and small_batch.has_kernel(table.device, table.dtype)
             )
         except Exception as error:
-            able = self.can_fuse = False
-            self.note("Products of few rows are made without a kernel of their own", error)
-        writer.small_batch_rows = small_batch.SMALL_BATCH_ROWS if able else 0
+            fused = self.can_fuse = False
+            self.record_problem("Small batches go on without the fused linear kernel", error)
+        decoder.small_batch_rows = small_batch.SMALL_BATCH_ROWS if fused else 0
         return rows
 
     def wrap_step(
         self,
         body: Callable[[Any], Any],
-        slot: "_GraphBuffers | None" = None,
-        begin: "PrefillRequest | None" = None,
+        buffers: "_GraphBuffers | None" = None,
+        prefill: "PrefillRequest | None" = None,
     ) -> Callable[[Any], Any]:
-        """The same function of one step, as a graph where it pays.
+        """Return an equivalent step function that uses CUDA graphs where they pay off.
 
-        `slot` is where the search has begun already; `begin` is to be noted where it begins.
+        `buffers` already hold the started search; `prefill` is recorded with the new buffers.
         """
-        return _GraphedSteps(self, body, slot, begin)
+        return _GraphedSteps(self, body, buffers, prefill)
 
     @property
     def _autocast(self) -> bool:
         return torch.is_autocast_enabled(next(self.decoder.parameters()).device.type)
 
-    def _laid_out(self) -> Any:
-        """The decoder for steps: queries, keys and values from one product, of today's weights."""
+    def _refreshed_decoder(self) -> Any:
+        """Return the decoder for steps, with QKV projections fused from the current weights."""
         with self.lock:
-            return self._as_of_today()
+            return self._refresh()
 
-    def _as_of_today(self) -> Any:
-        if self.writer is None:
-            self.writer = copy_sharing_weights(self.decoder)
-            self.looks = [
+    def _refresh(self) -> Any:
+        if self.step_decoder is None:
+            self.step_decoder = copy_sharing_weights(self.decoder)
+            self.attentions = [
                 part.attention
-                for part in self.writer.modules()
+                for part in self.step_decoder.modules()
                 if isinstance(part, TransformerBlock)
             ]
-            self.fused_weights = [p for look in self.looks for p in look.parameters()]
-        stamp = [(p.data_ptr(), p._version) for p in self.fused_weights]
-        if stamp != self.stamp:
-            for look in self.looks:
-                look.fuse_qkv()
-            self.stamp = stamp
-        return self.writer
+            self.fused_weights = [p for layer in self.attentions for p in layer.parameters()]
+        versions = [(p.data_ptr(), p._version) for p in self.fused_weights]
+        if versions != self.weight_versions:
+            for layer in self.attentions:
+                layer.fuse_qkv()
+            self.weight_versions = versions
+        return self.step_decoder
 
-    def wants_compiled(self, slot: "_GraphBuffers", settings: SearchSettings) -> bool:
-        """Whether the step of a shape is to be compiled now."""
-        now = (
-            self.compiled or settings.cuda_graphs == "compiled" or slot.steps >= COMPILE_AFTER_STEPS
-        )
-        return now and self.can_compile
+    def should_compile(self, buffers: "_GraphBuffers", settings: SearchSettings) -> bool:
+        """Return True if the step of a shape should be compiled now."""
+        now = self.compiled or settings.cuda_graphs == "compiled"
+        return self.can_compile and (now or buffers.steps >= COMPILE_AFTER_STEPS)
 
     def generate(
         self,
-        given: Padded | LazySource,
+        source: Padded | LazySource,
         settings: SearchSettings,
         constraints: Constraints,
         *,
         bos: int,
         eos: int,
     ) -> list[list[Hypothesis]]:
-        """The sequences of each row of a memory, or of a source that is still unread; best first.
+        """Return the hypotheses of each row of encoder states or of a lazy source, best first.
 
-        A source whose shape comes for the second time is read by a graph from then on.
+        From its second occurrence on, a source shape is encoded by a CUDA graph.
         """
-        own = any((constraints.prefix, constraints.limit, constraints.minimum, constraints.seeds))
-        own = own or constraints.source is not None or constraints.allowed is not None
-        rows = len(given) if own else _round_up_rows(len(given))
+        per_row = (constraints.prefix, constraints.limit, constraints.minimum, constraints.seeds)
+        masks = (constraints.source, constraints.allowed)
+        constrained = any(per_row) or any(mask is not None for mask in masks)
+        rows = len(source) if constrained else _round_up_rows(len(source))
         ends: dict[str, Any] = {"batch": rows, "bos": bos, "eos": eos, "constraints": constraints}
-        begin = None
-        again = self.begins and not own and not self._autocast
-        if again and isinstance(given, LazySource) and given.plain:
-            begin = PrefillRequest(
-                self, given, rows, settings, (tuple(constraints.forbidden), bos, eos)
-            )
+        prefill = None
+        capturable = self.can_prefill and not constrained and not self._autocast
+        if capturable and isinstance(source, LazySource) and source.is_plain:
+            rest = (tuple(constraints.forbidden), bos, eos)
+            prefill = PrefillRequest(self, source, rows, settings, rest)
             with self.lock:
-                slot = begin.slot()
-            if slot is not None:
-                ends |= {"wrap_step": partial(self.wrap_step, slot=slot), "initial": slot.run}
-                return search(self.writer.step, None, _graph_settings(settings), **ends)[
-                    : len(given)
-                ]
-        state = self.decoder.start(self._memory(given, rows, begin is not None)).per_prompt()
+                buffers = prefill.run()
+            if buffers is not None:
+                ends["wrap_step"] = partial(self.wrap_step, buffers=buffers)
+                ends["initial"] = buffers.run
+                step, graphed = self.step_decoder.step, _graph_settings(settings)
+                return search(step, None, graphed, **ends)[: len(source)]
+        memory = self._memory(source, rows, prefill is not None)
+        state = self.decoder.start(memory).per_prompt()
         step, state, settings, wrap_step = self.prepare(state, settings, constraints)
-        if wrap_step is not None and begin is not None:
-            wrap_step = partial(self.wrap_step, begin=begin)
-        return search(step, state, settings, **ends, wrap_step=wrap_step)[: len(given)]
+        if wrap_step is not None and prefill is not None:
+            wrap_step = partial(self.wrap_step, prefill=prefill)
+        return search(step, state, settings, **ends, wrap_step=wrap_step)[: len(source)]
 
-    def _memory(self, given: Padded | LazySource, rows: int, filled: bool) -> Padded:
-        """A memory of some rows, in the precision of the weights."""
-        if isinstance(given, Padded):
-            return _pad_memory(given, rows)
-        memory = given.of(given.padded_ids(rows)) if filled else given.memory
+    def _memory(self, source: Padded | LazySource, rows: int, padded: bool) -> Padded:
+        """Return encoder states of `rows` rows, in the dtype of the weights."""
+        if isinstance(source, Padded):
+            return _pad_memory(source, rows)
+        memory = source.encode_ids(source.padded_ids(rows)) if padded else source.memory
         memory = memory.with_data(memory.data.to(next(self.decoder.parameters()).dtype))
-        return memory if filled else _pad_memory(memory, rows)
+        return memory if padded else _pad_memory(memory, rows)
 
-    def note(self, what: str, error: Exception) -> None:
-        """Say why something goes on without help."""
+    def record_problem(self, what: str, error: Exception) -> None:
+        """Store why an optimisation failed."""
         first = str(error).strip().splitlines()[:1]
-        self.trouble = f"{what}: {type(error).__name__}: {''.join(first)}"
+        self.problem = f"{what}: {type(error).__name__}: {''.join(first)}"
 
-    def slot(
+    def acquire(
         self, key: Hashable, run: Any, body: Callable[[Any], Any], owner: Any
     ) -> "_GraphBuffers":
-        """Memory of a shape that no other search is using, from now on its owner's."""
-        held = self.slots.pop(key, [])
-        self.slots[key] = held  # the newest is last
-        free = next((slot for slot in held if slot.free), None)
+        """Return buffers of a shape that no other search is using, and assign them to `owner`."""
+        group = self.buffers.pop(key, [])
+        self.buffers[key] = group  # the newest is last
+        free = next((buffers for buffers in group if buffers.free), None)
         if free is None:
             free = _GraphBuffers(run, body)
-            held.append(free)
+            group.append(free)
         else:
             copy_into(free.run, run)
         free.owner = weakref.ref(owner)
-        for old in list(self.slots)[:-MAX_CACHED_SHAPES]:
-            if all(slot.free for slot in self.slots[old]):
-                del self.slots[old]
+        for old in list(self.buffers)[:-MAX_CACHED_SHAPES]:
+            if all(buffers.free for buffers in self.buffers[old]):
+                del self.buffers[old]
         return free
 
 
 def copy_sharing_weights(decoder: Any) -> Any:
-    """A decoder with the same weights that can be laid out while the other one stays as it is."""
-    held = [*decoder.parameters(), *decoder.buffers()]
-    return copy.deepcopy(decoder, {id(tensor): tensor for tensor in held})
+    """Copy a decoder that shares its weights, so that QKV can be fused in the copy alone."""
+    shared = [*decoder.parameters(), *decoder.buffers()]
+    return copy.deepcopy(decoder, {id(tensor): tensor for tensor in shared})
 
 
 class _GraphBuffers:
-    """Memory of one shape, and the graphs over it: one for each size of the cache."""
+    """Buffers of one shape, and the graphs over them: one per attended size of the cache."""
 
     def __init__(self, run: Any, body: Callable[[Any], Any]):
         self.run = map_tensors(torch.clone, run, torch.clone)
-        # Of the first search; those of later ones do the same.
-        self.plain: Callable[[Any], None] = partial(_step_in_place, body)
-        self.step: Callable[[Any], None] = self.plain
+        # The step of the first search; those of later ones are equivalent.
+        self.eager_step: Callable[[Any], None] = partial(_step_in_place, body)
+        self.step: Callable[[Any], None] = self.eager_step
         self.owner: Callable[[], Any] = lambda: None
-        self.steps = 0  # taken so far
-        self.begun: dict[
-            Hashable, CapturedPrefill
-        ] = {}  # how searches began here, by what they began from
-        self.forget()
+        self.steps = 0  # so far
+        self.prefills: dict[Hashable, CapturedPrefill] = {}  # by the key of their request
+        self.reset()
 
     @property
     def free(self) -> bool:
-        """Whether the search that used it has ended."""
+        """True if the search that used them has ended."""
         return self.owner() is None
 
     @property
     def compiled(self) -> bool:
-        """Whether its steps are compiled."""
-        return self.step is not self.plain
+        """True if the steps are compiled."""
+        return self.step is not self.eager_step
 
-    def forget(self) -> None:
-        """PrefillRequest to count steps again, and to make graphs."""
-        self.taken: dict[int, int] = {}
+    def reset(self) -> None:
+        """Reset step counts and graphs."""
+        self.step_counts: dict[int, int] = {}
         self.graphs: dict[int, Work] = {}
 
     def compile(self, options: dict[str, Any] | None) -> None:
-        """Let the compiler see the whole step at once."""
-        self.step = compile_step(self.plain, self.run.ids, options)
-        self.forget()
+        """Compile the whole step."""
+        self.step = compile_step(self.eager_step, self.run.ids, options)
+        self.reset()
 
-    def once(self, size: int) -> None:
-        """One step in place, with a view of so many steps of the cache; 0 = all."""
+    def step_once(self, size: int) -> None:
+        """Run one step in place, attending to the first `size` steps of the cache; 0 = all."""
         run = self.run
         if size:
             run = replace(run, state=run.state.view_steps(size))
@@ -302,115 +298,117 @@ class _GraphBuffers:
 
 
 def _step_in_place(body: Callable[[Any], Any], run: Any) -> None:
-    """One step, written over what it started from."""
+    """Run one step and write the result over its input."""
     copy_into(run, body(run))
 
 
 class _GraphedSteps:
-    """The steps of one search."""
+    """The step function of one search, backed by CUDA graphs."""
 
     def __init__(
         self,
         graphs: DecodeGraphs,
         body: Callable[[Any], Any],
-        slot: _GraphBuffers | None = None,
-        begin: "PrefillRequest | None" = None,
+        buffers: _GraphBuffers | None = None,
+        prefill: "PrefillRequest | None" = None,
     ):
-        self.graphs, self.body, self.begin = graphs, body, begin
-        self.slot = slot
-        self.plain = False
-        self.used_steps = 0  # steps of the cache that are in use
-        if slot is not None:
-            slot.owner = weakref.ref(self)
+        self.graphs, self.body, self.prefill = graphs, body, prefill
+        self.buffers = buffers
+        self.eager = False
+        self.used_steps = 0  # filled steps of the cache
+        if buffers is not None:
+            buffers.owner = weakref.ref(self)
 
     def __call__(self, run: Any) -> Any:
         with self.graphs.lock:
             return self._next(run)
 
     def _next(self, run: Any) -> Any:
-        if not self.plain and (self.slot is None or run is not self.slot.run):
+        if not self.eager and (self.buffers is None or run is not self.buffers.run):
             self._enter(run)
-        slot = self.slot
-        if slot is None:
+        buffers = self.buffers
+        if buffers is None:
             return self.body(run)
-        if not slot.compiled and self.graphs.wants_compiled(slot, self.body.keywords["settings"]):  # type: ignore[attr-defined]
-            slot.compile(self.graphs.options)
-        self._step(slot, self._size(slot))
+        settings = self.body.keywords["settings"]  # type: ignore[attr-defined]
+        if not buffers.compiled and self.graphs.should_compile(buffers, settings):
+            buffers.compile(self.graphs.options)
+        self._step(buffers, self._size(buffers))
         self.used_steps += 1
-        return slot.run
+        return buffers.run
 
-    def _step(self, slot: _GraphBuffers, size: int) -> None:
-        slot.steps += 1
-        if size in slot.graphs:
-            return slot.graphs[size]()
-        taken = slot.taken[size] = slot.taken.get(size, 0) + 1
-        if taken > WARMUP_STEPS and self.graphs.captures:
+    def _step(self, buffers: _GraphBuffers, size: int) -> None:
+        buffers.steps += 1
+        if size in buffers.graphs:
+            return buffers.graphs[size]()
+        count = buffers.step_counts[size] = buffers.step_counts.get(size, 0) + 1
+        if count > WARMUP_STEPS and self.graphs.can_capture:
             try:
-                made = self.graphs.capture(partial(slot.once, size))
+                graph = self.graphs.capture(partial(buffers.step_once, size))
             except RuntimeError as error:
-                self.graphs.captures = False
-                self.graphs.note("A step could not be captured", error)
+                self.graphs.can_capture = False
+                self.graphs.record_problem("A step could not be captured", error)
             else:
-                slot.graphs[size] = made
-                return made()
+                buffers.graphs[size] = graph
+                return graph()
         try:
-            slot.once(size)
+            buffers.step_once(size)
         except Exception as error:
-            # Whatever went wrong in the compiler; what is wrong with the step itself comes again.
-            if not slot.compiled or taken > 1:
+            # The compiler failed; an error of the step itself will recur without it.
+            if not buffers.compiled or count > 1:
                 raise
             self.graphs.can_compile = False
-            self.graphs.note("A step could not be compiled", error)
-            slot.step = slot.plain
-            slot.forget()
-            self._step(slot, self._size(slot))
+            self.graphs.record_problem("A step could not be compiled", error)
+            buffers.step = buffers.eager_step
+            buffers.reset()
+            self._step(buffers, self._size(buffers))
 
-    def _size(self, slot: _GraphBuffers) -> int:
-        """How much of the cache this step looks at."""
-        state = slot.run.state
+    def _size(self, buffers: _GraphBuffers) -> int:
+        """Return how many steps of the cache this step attends to."""
+        state = buffers.run.state
         if not hasattr(state, "view_steps") or state.beams:
             return 0
-        room = state.past[0][0].shape[2]
-        size = self.graphs.small or (MIN_COMPILED_CACHE_STEPS if slot.compiled else MIN_CACHE_STEPS)
+        capacity = state.past[0][0].shape[2]
+        size = self.graphs.small or (
+            MIN_COMPILED_CACHE_STEPS if buffers.compiled else MIN_CACHE_STEPS
+        )
         while size <= self.used_steps:
             size *= 2
-        return min(size, room)
+        return min(size, capacity)
 
     def _enter(self, run: Any) -> None:
-        """Memory for a run of this shape, with its contents in it."""
-        form = _shape_key(run)
-        key = (_step_key(self.body), form)
-        if key not in self.graphs.slots and key not in self.graphs.dynamic_shapes:
+        """Acquire buffers for a run of this shape and copy it into them."""
+        shapes = _shape_key(run)
+        key = (_step_key(self.body), shapes)
+        if key not in self.graphs.buffers and key not in self.graphs.dynamic_shapes:
             probe = map_tensors(torch.clone, run, torch.clone)
-            if _shape_key(self.body(probe)) != form:
+            if _shape_key(self.body(probe)) != shapes:
                 self.graphs.dynamic_shapes.add(key)
-        self.plain, self.slot = key in self.graphs.dynamic_shapes, None
-        if self.plain:
+        self.eager, self.buffers = key in self.graphs.dynamic_shapes, None
+        if self.eager:
             return
-        self.slot = self.graphs.slot(key, run, self.body, self)
-        if self.begin is not None:
-            self.begin.note(self.slot, run)
-        max_position = (
-            None if getattr(run.state, "beams", 0) else getattr(run.state, "max_position", None)
-        )
+        self.buffers = self.graphs.acquire(key, run, self.body, self)
+        if self.prefill is not None:
+            self.prefill.record(self.buffers, run)
+        pinned = getattr(run.state, "beams", 0)
+        max_position = None if pinned else getattr(run.state, "max_position", None)
         self.used_steps = 0 if max_position is None else max_position()
 
 
 def _graph_settings(settings: SearchSettings) -> SearchSettings:
-    """The settings of a search by graphs: no row leaves, other numbers of rows are other graphs."""
+    """Return settings for CUDA graphs: rows are never dropped, as the shape must not change."""
     return replace(settings, drop_finished=False, check_every=settings.check_every or CHECK_EVERY)
 
 
 def _step_key(body: Any) -> Hashable:
-    """What makes two functions of one step do the same."""
-    asked = body.keywords
-    read, step = asked["read_attention"], asked["step"]
+    """Return a key that is equal for equivalent step functions."""
+    arguments = body.keywords
+    read, step = arguments["read_attention"], arguments["step"]
     owner = getattr(step, "__self__", step)
-    return id(owner), asked["settings"], asked["eos"], getattr(read, "__code__", read)
+    return id(owner), arguments["settings"], arguments["eos"], getattr(read, "__code__", read)
 
 
 def _shape_key(nest: Any) -> Hashable:
-    """The shapes of a nest, and what in it is no tensor."""
+    """Return the shapes and dtypes of a nest's tensors, and its other values."""
     if isinstance(nest, Tensor):
         return tuple(nest.shape), nest.dtype
     if isinstance(nest, PerPrompt):
@@ -425,7 +423,7 @@ def _shape_key(nest: Any) -> Hashable:
 
 
 def _pad_memory(memory: Padded, rows: int) -> Padded:
-    """A memory with rows and steps added, so that few shapes occur and all of them have a mask."""
+    """Pad encoder states with rows and steps, so that few shapes occur and all have a mask."""
     B, S = memory.data.shape[:2]
     data = memory.data.new_zeros(rows, round_up_steps(S), *memory.data.shape[2:])
     data[:B, :S] = memory.data
@@ -435,12 +433,12 @@ def _pad_memory(memory: Padded, rows: int) -> Padded:
 
 
 def _round_up_rows(rows: int) -> int:
-    """The next power of two, or half-way to it."""
+    """Return the next power of two, or the midpoint before it."""
     power = 1 << max(rows - 1, 0).bit_length()
     return power * 3 // 4 if rows <= power * 3 // 4 and power >= 4 else power
 
 
 def max_steps(settings: SearchSettings, rules: Constraints) -> int:
-    """The most steps that a search can take."""
+    """Return the maximum number of steps of a search."""
     limit = max(rules.limit, default=settings.max_length)
     return limit + max(map(len, rules.prefix), default=0)

@@ -1,4 +1,4 @@
-"""What comes before the first step of a search by graphs, as a graph too."""
+"""CUDA graphs of encoder and prefill: everything before the first step of a search."""
 
 import weakref
 from collections.abc import Callable, Hashable
@@ -13,71 +13,73 @@ from weft.decode.decoders.lazy_source import LazySource
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import copy_into, expand_beams, map_tensors
 
-MAX_CACHED_SHAPES = 16  # shapes whose memory and graphs are kept
+MAX_CACHED_SHAPES = 16  # shapes whose buffers and graphs are cached
 
 Work = Callable[[], None]
 
 
 @dataclass
 class CapturedPrefill:
-    """How a search began in some memory, and a graph that begins another there."""
+    """The initial search state in its buffers, and a graph that starts another search there."""
 
-    first: Any  # the run before its first step, without the state
-    source: Padded | None = None  # memory for ids (B, S), with where rows end on the device
-    again: Work | None = None
+    initial: Any  # the search before its first step, without the decoder state
+    source: Padded | None = None  # buffers for ids (B, S), with lengths on the device
+    replay: Work | None = None
 
 
 class PrefillRequest:
-    """What comes before the first step of a search from a source that is still unread."""
+    """The prefill of a search from a source that is not encoded yet."""
 
     def __init__(
-        self, graphs: Any, given: LazySource, rows: int, settings: SearchSettings, rest: Hashable
+        self, graphs: Any, source: LazySource, rows: int, settings: SearchSettings, rest: Hashable
     ):
-        self.graphs, self.given, self.rows, self.settings = graphs, given, rows, settings
-        self.key = (given.read, given.half, rows, given.steps, settings, rest)
+        self.graphs, self.source, self.rows, self.settings = graphs, source, rows, settings
+        steps = source.padded_steps
+        self.key = (source.encode, source.autocast_dtype, rows, steps, settings, rest)
 
-    def note(self, slot: Any, run: Any) -> None:
-        """Keep what a search begins with here, so that another can begin alike."""
-        first = map_tensors(torch.clone, replace(run, state=None))
-        slot.begun.setdefault(self.key, CapturedPrefill(first))
-        for old in list(slot.begun)[:-MAX_CACHED_SHAPES]:
-            del slot.begun[old]
+    def record(self, buffers: Any, run: Any) -> None:
+        """Store a search's initial state with its buffers, so that another can start alike."""
+        initial = map_tensors(torch.clone, replace(run, state=None))
+        buffers.prefills.setdefault(self.key, CapturedPrefill(initial))
+        for old in list(buffers.prefills)[:-MAX_CACHED_SHAPES]:
+            del buffers.prefills[old]
 
-    def slot(self) -> Any:
-        """Memory in which this search has begun, if one began alike before."""
-        held = (slot for slots in self.graphs.slots.values() for slot in slots)
-        slot = next((slot for slot in held if slot.free and self.key in slot.begun), None)
-        if slot is None:
+    def run(self) -> Any:
+        """Replay the prefill and return its buffers, or None if no search started alike before."""
+        cached = (each for group in self.graphs.buffers.values() for each in group)
+        buffers = next((each for each in cached if each.free and self.key in each.prefills), None)
+        if buffers is None:
             return None
-        slot.owner = weakref.ref(self)  # until the search is there
-        begun = slot.begun[self.key]
-        if begun.source is None:
-            filled = self.given.padded_ids(self.rows)
-            begun.source = Padded(filled.data, filled.lengths.to(filled.data.device))
+        buffers.owner = weakref.ref(self)  # until the search takes over
+        prefill = buffers.prefills[self.key]
+        if prefill.source is None:
+            padded = self.source.padded_ids(self.rows)
+            prefill.source = Padded(padded.data, padded.lengths.to(padded.data.device))
         else:
-            self.given.into(begun.source.data)
-            begun.source.lengths.copy_(self.given.lengths(self.rows), non_blocking=True)
-        self.graphs._laid_out()
-        if begun.again is None:
+            self.source.copy_ids_into(prefill.source.data)
+            prefill.source.lengths.copy_(self.source.lengths(self.rows), non_blocking=True)
+        self.graphs._refreshed_decoder()
+        if prefill.replay is None:
             try:
-                begun.again = self.graphs.capture(partial(self._once, slot, begun))
+                prefill.replay = self.graphs.capture(partial(self._prefill, buffers, prefill))
             except RuntimeError as error:
-                self.graphs.begins = False
-                self.graphs.note("Reading could not be captured", error)
+                self.graphs.can_prefill = False
+                self.graphs.record_problem("The prefill could not be captured", error)
                 return None
-        begun.again()
-        return slot
+        prefill.replay()
+        return buffers
 
-    def _once(self, slot: Any, begun: CapturedPrefill) -> None:
-        """Read the source, and put an empty search of it in the place of the one before."""
-        assert begun.source is not None
-        decoder, writer = self.graphs.decoder, self.graphs.writer
-        source = replace(begun.source)  # one that has no mask yet: that belongs to the graph
-        source.__dict__["full"] = False  # or it would be asked of the device
-        memory = self.given.of(source)
+    def _prefill(self, buffers: Any, prefill: CapturedPrefill) -> None:
+        """Encode the source and write the initial search state into the buffers."""
+        assert prefill.source is not None
+        decoder, step_decoder = self.graphs.decoder, self.graphs.step_decoder
+        source = replace(prefill.source)  # without a cached mask: the graph computes it
+        source.__dict__["full"] = False  # computing it would synchronise with the device
+        memory = self.source.encode_ids(source)
         memory = memory.with_data(memory.data.to(next(decoder.parameters()).dtype))
         state = decoder.start(memory).per_prompt()
-        if hasattr(writer, "with_static_cache"):
-            state = writer.with_static_cache(state, self.settings.max_length, slot.run.state.beams)
-        run = begun.first
-        copy_into(slot.run, replace(run, state=expand_beams(state, run.width)))
+        if hasattr(step_decoder, "with_static_cache"):
+            max_length, beams = self.settings.max_length, buffers.run.state.beams
+            state = step_decoder.with_static_cache(state, max_length, beams)
+        run = prefill.initial
+        copy_into(buffers.run, replace(run, state=expand_beams(state, run.width)))

@@ -1,7 +1,7 @@
-"""A convolutional decoder with attention in every block (Gehring et al. 2017).
+"""Convolutional decoder with attention in every block (Gehring et al. 2017).
 
-B rows   T steps   S steps of the memory   M its width   E width of a word   H hidden width
-L layers   V words   P steps of the past that a layer keeps
+B rows   T steps   S source steps   M width of encoder states   E embedding width   H hidden width
+L layers   V words   P cached steps per layer
 """
 
 import math
@@ -20,29 +20,29 @@ from weft.embed.position import LearnedPositions
 from weft.errors import UserError
 from weft.registry import register
 
-SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two at that of one
+SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
 
 
 class ConvolutionalState(NamedTuple):
-    """The last inputs of every layer, and the source."""
+    """The last inputs of every layer, and the attention keys and values."""
 
     past: Tensor  # (B, L, P, H)
     position: Tensor  # (B,) of the next word
-    weights: Tensor  # (B, S) where the last step looked
-    keys: Any  # (B, S, E) and so the values; these and the mask may be shared
+    weights: Tensor  # (B, S) attention of the last step
+    keys: Any  # (B, S, E) like the values; both and the mask may be PerPrompt
     values: Any
     mask: Any  # (B, S)
 
     def per_prompt(self) -> "ConvolutionalState":
-        """The same for a search that keeps one memory for all beams of a prompt."""
+        """Return the state with one set of encoder states for all beams of a prompt."""
         keys, values, mask = (PerPrompt(unwrap(p)) for p in (self.keys, self.values, self.mask))
         return self._replace(keys=keys, values=values, mask=mask)
 
 
 class WeightNormConv(nn.Module):
-    """A matrix over `span` steps as directions and lengths (Salimans and Kingma 2016).
+    """A weight-normalised convolution over `span` steps (Salimans and Kingma 2016).
 
-    `gain` is the variance that the first weights give a sum of inputs of variance one.
+    `gain` is the output variance at initialisation for inputs of unit variance.
     """
 
     def __init__(self, inputs: int, outputs: int, span: int = 1, gain: float = 1.0):
@@ -53,18 +53,18 @@ class WeightNormConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T + span - 1, inputs) -> (B, T, outputs)."""
+        """Convolve (B, T + span - 1, inputs) to (B, T, outputs)."""
         size = self.direction.flatten(1).norm(dim=1)
         weight = self.direction * (self.length / size)[:, None, None]
         if weight.shape[2] == 1:
             return F.linear(x, weight[:, :, 0], self.bias)
-        if x.shape[1] == weight.shape[2]:  # one step: a product is faster than a convolution
+        if x.shape[1] == weight.shape[2]:  # one step: a matrix product is faster
             return F.linear(x.transpose(1, 2).flatten(1), weight.flatten(1), self.bias)[:, None]
         return F.conv1d(x.transpose(1, 2), weight, self.bias).transpose(1, 2)
 
 
 class ConvolutionalBlock(nn.Module):
-    """A causal convolution with a gate, then attention, then the residual."""
+    """A gated causal convolution, attention, and a residual connection."""
 
     def __init__(self, width: int, hidden: int, kernel: int, dropout: float):
         super().__init__()
@@ -78,34 +78,34 @@ class ConvolutionalBlock(nn.Module):
     def forward(
         self, x: Tensor, past: Tensor, words: Tensor, state: ConvolutionalState
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The next layer's input, the inputs to keep (B, P, H) and the weights (B, T, S)."""
+        """Return the next layer's input, the inputs to cache (B, P, H) and weights (B, T, S)."""
         joined = torch.cat([past.to(x.dtype), x], dim=1)  # (B, P+T, H)
         gated = F.glu(self.convolve(self.dropout(joined)), dim=2)  # (B, T, H)
         query = (self.query(gated) + words) * SQRT_HALF  # (B, T, E)
-        found, weights = _attend(
+        context, weights = _attend(
             query, unwrap(state.keys), unwrap(state.values), unwrap(state.mask)
         )
-        mixed = (gated + self.context(found)) * SQRT_HALF  # (B, T, H)
+        mixed = (gated + self.context(context)) * SQRT_HALF  # (B, T, H)
         return (mixed + x) * SQRT_HALF, joined[:, joined.shape[1] - self.past :], weights
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """What the queries find, (B, T, E), and where, (B, T, S)."""
+    """Return the attention context (B, T, E) and weights (B, T, S)."""
     scores = fold_beams(query, len(keys)) @ keys.to(query.dtype).transpose(1, 2)
     weights = masked_softmax(scores, mask[:, None])
-    # An average of m steps has 1/m of their variance; √m gives it back.
-    grown = mask.sum(1).sqrt()[:, None, None].to(values.dtype)
-    found = (weights.to(values.dtype) @ values) * grown
+    # A mean of m steps has 1/m of their variance; √m restores it.
+    scale = mask.sum(1).sqrt()[:, None, None].to(values.dtype)
+    context = (weights.to(values.dtype) @ values) * scale
     shape = query.shape[:2]
-    return found.reshape(*shape, values.shape[2]), weights.reshape(*shape, mask.shape[1])
+    return context.reshape(*shape, values.shape[2]), weights.reshape(*shape, mask.shape[1])
 
 
 @register("decoder", "cnn")
 class ConvolutionalDecoder(nn.Module):
-    """Gated causal convolutions, each with its own attention, over learned positions.
+    """Gated causal convolutions, each with attention, over learned positions.
 
-    Where the caller has the embedded source as well, attention finds the sum of states and words
-    as in the paper; else the states alone. The weights that come back are the layers' average.
+    If the caller passes the embedded source, attention values are the sum of states and embeddings
+    as in the paper; else the states alone. Returned weights are the mean over layers.
     """
 
     causal, reads_source = True, True
@@ -144,9 +144,9 @@ class ConvolutionalDecoder(nn.Module):
     def start(
         self, memory: Padded, weights: bool = True, embedded: Padded | None = None
     ) -> ConvolutionalState:
-        """The state before the first word; `embedded` are the source's word vectors.
+        """Return the initial state; `embedded` are the source's word vectors.
 
-        Attention weights are there whether or not they are asked for.
+        Attention weights are always recorded.
         """
         B, S = memory.data.shape[:2]
         keys = memory.with_data(self.memory(memory.with_data(memory.data).data)).data  # (B, S, E)
@@ -160,66 +160,66 @@ class ConvolutionalDecoder(nn.Module):
             values = (keys + embedded.with_data(embedded.data).data) * SQRT_HALF  # (B, S, E)
         past = keys.new_zeros(B, len(self.blocks), *self.past)  # (B, L, P, H)
         position = torch.zeros(B, dtype=torch.long, device=keys.device)  # (B,)
-        looked = torch.zeros(B, S, device=keys.device)  # (B, S)
-        return ConvolutionalState(past, position, looked, keys, values, memory.mask)
+        no_weights = torch.zeros(B, S, device=keys.device)  # (B, S)
+        return ConvolutionalState(past, position, no_weights, keys, values, memory.mask)
 
     def step(self, ids: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
-        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.step_features(ids, state)
-        return self.words.logits(read.features[:, 0]), state
+        """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
+        output, state = self.step_features(ids, state)
+        return self.words.logits(output.features[:, 0]), state
 
     def step_features(
         self, ids: Tensor, state: ConvolutionalState
     ) -> tuple[DecoderOutput, ConvolutionalState]:
-        """One step without the scores, (B, 1, E)."""
-        return self._some(ids[:, None], state)
+        """Run one step without the output layer, (B, 1, E)."""
+        return self._forward_steps(ids[:, None], state)
 
     def read(
         self, targets: Padded, memory: Padded, embedded: Padded | None = None
     ) -> DecoderOutput:
-        """All steps at once."""
+        """Run all steps at once."""
         state = self.start(memory, embedded=embedded)
         if not targets.data.shape[1]:
             none = state.keys.new_zeros(len(targets), 0, state.keys.shape[2])
             return DecoderOutput(none, none, state.weights[:, None][:, :0])
-        return self._some(targets.data, state)[0]
+        return self._forward_steps(targets.data, state)[0]
 
     def features(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Tensor:
-        """What is scored at every step, (B, T, F)."""
+        """Return features (B, T, F) of every step."""
         return self.read(targets, memory, embedded).features
 
     def forward(self, targets: Padded, memory: Padded, embedded: Padded | None = None) -> Tensor:
-        scores = self.words.logits(self.features(targets, memory, embedded))  # (B, T, V)
-        return scores
+        logits = self.words.logits(self.features(targets, memory, embedded))  # (B, T, V)
+        return logits
 
-    def _some(
+    def _forward_steps(
         self, ids: Tensor, state: ConvolutionalState
     ) -> tuple[DecoderOutput, ConvolutionalState]:
         T = ids.shape[1]
-        words = self.words.embed(ids) + self._places(state.position, T)  # (B, T, E)
+        words = self.words.embed(ids) + self._position_vectors(state.position, T)  # (B, T, E)
         words = self.dropout(words)
         x = self.enter(words)  # (B, T, H)
-        kept, looked = [], []
+        cached, all_weights = [], []
         for layer, block in enumerate(self.blocks):
             x, past, weights = block(x, state.past[:, layer], words, state)
-            kept.append(past)
-            looked.append(weights)
-        mean = torch.stack(looked).mean(0)  # (B, T, S)
-        past = torch.stack(kept, dim=1)  # (B, L, P, H)
+            cached.append(past)
+            all_weights.append(weights)
+        mean = torch.stack(all_weights).mean(0)  # (B, T, S)
+        past = torch.stack(cached, dim=1)  # (B, L, P, H)
         state = state._replace(past=past, position=state.position + T, weights=mean[:, -1])
         left = self.leave(x)  # (B, T, E)
         return DecoderOutput(self.dropout(left), left, mean), state
 
-    def _places(self, position: Tensor, steps: int) -> Tensor:
-        """The vectors of the next positions, (B, T, E)."""
-        # Only on the host can this be asked without waiting; whoever steps keeps to `limit`.
+    def _position_vectors(self, position: Tensor, steps: int) -> Tensor:
+        """Return the vectors of the next positions, (B, T, E)."""
+        # Checked on the host only, to avoid synchronising; on a device the caller keeps to `limit`.
         if (
             position.is_cpu
             and len(position)
             and int(position.max()) + steps > len(self.positions.table)
         ):
             raise UserError(
-                f"A sequence of {int(position.max()) + steps} steps, but the positions of decoder "
+                f"A sequence has {int(position.max()) + steps} steps, but the positions of decoder "
                 f"'cnn' end at {len(self.positions.table)}. Raise decoder.limit, or truncate."
             )
         return self.positions.table[position[:, None] + torch.arange(steps, device=position.device)]

@@ -1,6 +1,6 @@
-"""Language models: Bengio's window, recurrent ones that carry their state, and both directions.
+"""Language models: feed-forward (NNLM), recurrent with carried state, and bidirectional.
 
-B rows   T steps   V words   E width of a word   H hidden width   L layers   C words of a window
+B rows   T steps   V words   E embedding width   H hidden width   L layers   C window words
 """
 
 from typing import Any, Literal, NamedTuple
@@ -21,11 +21,11 @@ from weft.registry import register
 
 
 class BPTTOutput(NamedTuple):
-    """What a language model made of a piece of text, and where it stands after it."""
+    """The output of a language model for one window of text, and the state after it."""
 
-    features: Tensor  # (B, T, F) what the scores are a matrix times
+    features: Tensor  # (B, T, F) inputs of the output layer
     state: Any
-    raw: Tensor  # (B, T, H) the last layer's states
+    raw: Tensor  # (B, T, H) states of the last layer
     dropped: Tensor  # (B, T, H) the same after dropout
 
 
@@ -33,8 +33,8 @@ class BPTTOutput(NamedTuple):
 class FeedForwardLM(nn.Module):
     """The neural probabilistic language model (Bengio et al. 2003).
 
-    The vectors x of the last `context` words give b + W x + U tanh(d + H x); the direct connections
-    W are there with `direct`. Before the beginning stand zero vectors.
+    The vectors x of the last `context` words give b + W x + U tanh(d + H x); `direct` adds the
+    direct connections W. Zero vectors precede the text.
     """
 
     causal, reads_source = True, False
@@ -54,7 +54,7 @@ class FeedForwardLM(nn.Module):
         where = "decoder 'nnlm'"
         check_sizes(where, dropout, width=width, context=context, hidden=hidden)
         if direct and tied:
-            raise UserError(f"{where}: direct connections have a matrix of their own; not 'tied'.")
+            raise UserError(f"{where}: 'direct' needs a separate matrix and excludes 'tied'.")
         self.context, self.direct = context, direct
         features = hidden + (context * width if direct else 0)
         self.words = OutputLayer(vocabulary_size, width, features, tied)
@@ -62,22 +62,22 @@ class FeedForwardLM(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def start(self, batch: int, device: Any = None) -> Tensor:
-        """No words yet, (B, C-1)."""
+        """Return the initial state: no words yet, (B, C-1)."""
         return torch.zeros(batch, self.context - 1, dtype=torch.long, device=device)
 
     def step(self, ids: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.step_features(ids, state)
-        return self.words.logits(read.features[:, 0]), state
+        """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
+        output, state = self.step_features(ids, state)
+        return self.words.logits(output.features[:, 0]), state
 
     def step_features(self, ids: Tensor, state: Tensor) -> tuple[DecoderOutput, Tensor]:
-        """One step without the scores, (B, 1, F)."""
+        """Run one step without the output layer, (B, 1, F)."""
         joined = torch.cat([state, ids[:, None]], dim=1)  # (B, C)
         features, tanh = self._windows(joined)
         return DecoderOutput(features, tanh, None), joined[:, 1:]
 
     def carry(self, ids: Padded, state: Tensor | None = None) -> BPTTOutput:
-        """The features of every step, and the last words of each row for the next piece."""
+        """Return features of every step, and the last words of each row for the next window."""
         state = self.start(len(ids), ids.data.device) if state is None else state
         joined = torch.cat([state, ids.data], dim=1)  # (B, C-1+T)
         features, tanh = self._windows(joined)
@@ -86,15 +86,15 @@ class FeedForwardLM(nn.Module):
         return BPTTOutput(features, last, tanh, self.dropout(tanh))
 
     def features(self, ids: Padded) -> Tensor:
-        """What is scored at every step, (B, T, F)."""
+        """Return features (B, T, F) of every step."""
         return self.carry(ids).features
 
     def forward(self, ids: Padded) -> Tensor:
-        scores = self.words.logits(self.features(ids))  # (B, T, V)
-        return scores
+        logits = self.words.logits(self.features(ids))  # (B, T, V)
+        return logits
 
     def _windows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """What is scored and the hidden layer, for every whole window of ids (B, C-1+T)."""
+        """Return features and hidden layer of every full window of ids (B, C-1+T)."""
         vectors = self.words.embed(ids)  # (B, C-1+T, E)
         if vectors.shape[1] < self.context:
             x = vectors.new_zeros(len(ids), 0, self.hidden.in_features)
@@ -117,18 +117,18 @@ class RecurrentLMState(NamedTuple):
 
 @register("decoder", "rnn-lm")
 class RecurrentLM(nn.Module):
-    """An Elman, GRU or LSTM language model whose state can be carried from piece to piece.
+    """An Elman, GRU or LSTM language model whose state is carried from window to window.
 
-    `dropout` acts on the words, between layers and before the scores, unless `input_dropout` or
-    `between_dropout` say otherwise. The options of Merity et al. (2018): with `variational` one
-    mask serves all steps of a row (Gal and Ghahramani 2016), `word_dropout` hides words of the
-    vocabulary, `weight_drop` drops recurrent weights, `ar` and `tar` weigh how large states are and
-    how much they change.
+    `dropout` applies to inputs, between layers and before the output layer, unless `input_dropout`
+    or `between_dropout` override it. Options of Merity et al. (2018): `variational` uses one mask
+    for all steps of a row (Gal and Ghahramani 2016), `word_dropout` drops whole words of the
+    vocabulary, `weight_drop` drops recurrent weights, `ar` and `tar` are activation and temporal
+    activation regularisation.
     """
 
     causal, reads_source = True, False
     limit: int | None = None
-    sync_free = True  # learning never waits for the device, if rows are full
+    sync_free = True  # training never synchronises with the device, if rows are full
 
     def __init__(
         self,
@@ -153,15 +153,15 @@ class RecurrentLM(nn.Module):
         self.input_dropout = dropout if input_dropout is None else input_dropout
         self.between_dropout = dropout if between_dropout is None else between_dropout
         check_sizes(where, dropout, width=width, hidden=hidden, layers=layers)
-        shares = {
+        rates = {
             "input_dropout": self.input_dropout,
             "between_dropout": self.between_dropout,
             "word_dropout": word_dropout,
             "weight_drop": weight_drop,
         }
-        for name, share in shares.items():
-            if not 0 <= share < 1:
-                raise UserError(f"{where}: '{name}' should be from 0 to below 1, got {share}.")
+        for name, rate in rates.items():
+            if not 0 <= rate < 1:
+                raise UserError(f"{where}: '{name}' should be from 0 to below 1, got {rate}.")
         self.variational, self.weight_drop = variational, weight_drop
         self.word_dropout = word_dropout
         self.ar, self.tar, self.cell = ar, tar, cell
@@ -170,47 +170,47 @@ class RecurrentLM(nn.Module):
         self.net = build_rnn(cell, width, hidden, layers, self.between_dropout)
 
     def start(self, batch: int, device: Any = None) -> RecurrentLMState:
-        """The state before the first word: zero."""
+        """Return the initial state: zeros."""
         weight = self.words.table.weight
         shape = (batch, self.net.num_layers, self.net.hidden_size)  # (B, L, H)
         zero = torch.zeros(shape, dtype=weight.dtype, device=device)
         return RecurrentLMState(zero, zero.clone() if self.cell == "lstm" else None)
 
     def step(self, ids: Tensor, state: RecurrentLMState) -> tuple[Tensor, RecurrentLMState]:
-        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.step_features(ids, state)
-        return self.words.logits(read.features[:, 0]), state
+        """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
+        output, state = self.step_features(ids, state)
+        return self.words.logits(output.features[:, 0]), state
 
     def step_features(
         self, ids: Tensor, state: RecurrentLMState
     ) -> tuple[DecoderOutput, RecurrentLMState]:
-        """One step without the scores, (B, 1, F)."""
-        made = self._some(ids[:, None], state, None)
-        return DecoderOutput(made.features, made.raw, None), made.state
+        """Run one step without the output layer, (B, 1, F)."""
+        output = self._forward_steps(ids[:, None], state, None)
+        return DecoderOutput(output.features, output.raw, None), output.state
 
     def carry(self, ids: Padded, state: RecurrentLMState | None = None) -> BPTTOutput:
-        """A piece of text and the state after it, cut from the graph (truncated BPTT).
+        """Run one window and return its state, detached (truncated BPTT).
 
-        Hand the state to the next piece of the same rows.
+        Pass the state to the next window of the same rows.
         """
         state = self.start(len(ids), ids.data.device) if state is None else state
-        made = self._some(ids.data, state, None if ids.full else ids.lengths)
-        hidden, cell = made.state
-        cut = RecurrentLMState(hidden.detach(), None if cell is None else cell.detach())
-        return made._replace(state=cut)
+        output = self._forward_steps(ids.data, state, None if ids.full else ids.lengths)
+        hidden, cell = output.state
+        detached = RecurrentLMState(hidden.detach(), None if cell is None else cell.detach())
+        return output._replace(state=detached)
 
     def features(self, ids: Padded) -> Tensor:
-        """What is scored at every step, (B, T, F)."""
+        """Return features (B, T, F) of every step."""
         state = self.start(len(ids), ids.data.device)
-        return self._some(ids.data, state, None).features
+        return self._forward_steps(ids.data, state, None).features
 
     def forward(self, ids: Padded) -> Tensor:
-        scores = self.words.logits(self.features(ids))  # (B, T, V)
-        return scores
+        logits = self.words.logits(self.features(ids))  # (B, T, V)
+        return logits
 
     def penalty(self, carried: BPTTOutput, ids: Padded) -> Tensor:
-        """`ar` times the mean square of the dropped states plus `tar` times that of the change
-        from step to step, both times the number of words: to be added to a summed loss."""
+        """Return `ar` times the mean square of the dropped-out states plus `tar` times that of
+        their change per step, both times the number of words: to add to a summed loss."""
         words = int(ids.lengths.sum())
         total = carried.raw.new_zeros((), dtype=torch.float32)
         if self.ar:
@@ -224,43 +224,45 @@ class RecurrentLM(nn.Module):
             total = total + self.tar * words * change[both].sum() / both.sum().clamp(min=1)
         return total
 
-    def _some(self, ids: Tensor, state: RecurrentLMState, lengths: Tensor | None) -> BPTTOutput:
-        vectors = self._dropped(self._vectors(ids), self.input_dropout)  # (B, T, E)
+    def _forward_steps(
+        self, ids: Tensor, state: RecurrentLMState, lengths: Tensor | None
+    ) -> BPTTOutput:
+        vectors = self._apply_dropout(self._vectors(ids), self.input_dropout)  # (B, T, E)
         special = self.training and (self.variational or self.weight_drop > 0)
         if not ids.shape[1]:
             raw = vectors.new_zeros(*ids.shape, self.net.hidden_size)  # (B, 0, H)
             after: RNNState = (state.hidden, state.cell)
         elif lengths is not None:
-            assert not special, "carried states of rows that end early are not for training"
-            raw, after = self._packed(vectors, state, lengths)
+            assert not special, "rows of unequal length cannot be trained with these options"
+            raw, after = self._run_packed(vectors, state, lengths)
         elif special:
-            raw, after = self._layers(vectors, state)
+            raw, after = self._run_layers(vectors, state)
         else:
             raw, after = unroll(self.net, vectors, (state.hidden, state.cell))
-        dropped = self._dropped(raw, self.dropout)  # (B, T, H)
+        dropped = self._apply_dropout(raw, self.dropout)  # (B, T, H)
         return BPTTOutput(self.words.narrow(dropped), RecurrentLMState(*after), raw, dropped)
 
     def _vectors(self, ids: Tensor) -> Tensor:
-        """The words' vectors; in training, whole words of the vocabulary may be missing."""
+        """Return the words' vectors; in training, whole words of the vocabulary may be dropped."""
         if not (self.training and self.word_dropout):
             return self.words.embed(ids)
         kept = torch.rand(self.words.size, 1, device=ids.device) >= self.word_dropout
         scale = F.embedding(ids, kept / (1 - self.word_dropout))  # (B, T, 1)
         return self.words.embed(ids) * scale
 
-    def _dropped(self, x: Tensor, share: float) -> Tensor:
-        if not (self.training and share):
+    def _apply_dropout(self, x: Tensor, rate: float) -> Tensor:
+        if not (self.training and rate):
             return x
         if not self.variational:
-            return F.dropout(x, share)
-        return x * F.dropout(torch.ones_like(x[:, :1]), share)
+            return F.dropout(x, rate)
+        return x * F.dropout(torch.ones_like(x[:, :1]), rate)
 
-    def _layers(self, data: Tensor, state: RecurrentLMState) -> tuple[Tensor, RNNState]:
-        """Layer by layer, with dropout on the recurrent weights and one mask for all steps."""
+    def _run_layers(self, data: Tensor, state: RecurrentLMState) -> tuple[Tensor, RNNState]:
+        """Run layer by layer, with recurrent weight dropout and one mask for all steps."""
         hidden, cells = [], []
         for layer in range(self.net.num_layers):
             if layer:
-                data = self._dropped(data, self.between_dropout)
+                data = self._apply_dropout(data, self.between_dropout)
             weights = [getattr(self.net, f"{name}_l{layer}") for name in rnn.WEIGHT_NAMES]
             weights[1] = F.dropout(weights[1], self.weight_drop)
             first = state.hidden[None, :, layer].to(data.dtype).contiguous()  # (1, B, H)
@@ -275,10 +277,10 @@ class RecurrentLM(nn.Module):
             hidden.append(last[0])
         return data, (torch.stack(hidden, 1), torch.stack(cells, 1) if cells else None)
 
-    def _packed(
+    def _run_packed(
         self, data: Tensor, state: RecurrentLMState, lengths: Tensor
     ) -> tuple[Tensor, RNNState]:
-        """Each row's state after its own last word; a row of none keeps the one it had."""
+        """Return each row's state after its last word; an empty row keeps its state."""
         sizes = lengths.clamp(min=1)  # PyTorch refuses empty rows
         packed = pack_padded_sequence(data, sizes, batch_first=True, enforce_sorted=False)
         hidden = state.hidden.to(data.dtype).transpose(0, 1).contiguous()  # (L, B, H)
@@ -296,11 +298,11 @@ class RecurrentLM(nn.Module):
 
 @register("decoder", "bidirectional-lm")
 class BidirectionalLM(nn.Module):
-    """Scores every word from the words on both sides of it.
+    """A language model that predicts every word from both sides.
 
-    "mask" reads both ways through all layers, so the words asked for must be hidden in what it
-    reads (see `masked`). "skip" keeps the directions apart and scores the word at t from the
-    forward state of t-1 beside the backward state of t+1, which have not seen it.
+    "mask" is bidirectional in all layers, so predicted words must be masked in the input (see
+    `mask_tokens`). "skip" keeps the directions separate and predicts the word at t from the forward
+    state of t-1 and the backward state of t+1, which have not seen it.
     """
 
     causal, reads_source = False, False
@@ -332,41 +334,41 @@ class BidirectionalLM(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def features(self, ids: Padded) -> Tensor:
-        """What is scored at every step, (B, T, F)."""
+        """Return features (B, T, F) of every step."""
         x = ids.with_data(self.dropout(self.words.embed(ids.data)))
         if len(self.nets) == 1:
             states = self.nets[0](x).data  # (B, T, 2*H)
         else:
-            states = self._skipped(x)  # (B, T, 2*H)
+            states = self._skip_states(x)  # (B, T, 2*H)
         return self.words.narrow(self.dropout(states))
 
     def forward(self, ids: Padded) -> Tensor:
-        scores = self.words.logits(self.features(ids))  # (B, T, V)
-        return scores
+        logits = self.words.logits(self.features(ids))  # (B, T, V)
+        return logits
 
-    def _skipped(self, x: Padded) -> Tensor:
-        """The forward state of the step before beside the backward one of the step after."""
-        ahead = self.nets[0](x).data  # (B, T, H)
-        turned = self.nets[1](x.with_data(reverse_rows(x.data, x.lengths))).data  # (B, T, H)
-        back = reverse_rows(turned, x.lengths)  # (B, T, H)
-        before = F.pad(ahead, (0, 0, 1, 0))[:, :-1]  # (B, T, H)
-        after = F.pad(back, (0, 0, 0, 1))[:, 1:]  # (B, T, H)
+    def _skip_states(self, x: Padded) -> Tensor:
+        """Return the forward state of the step before and the backward one of the step after."""
+        forward = self.nets[0](x).data  # (B, T, H)
+        reversed_ = self.nets[1](x.with_data(reverse_rows(x.data, x.lengths))).data  # (B, T, H)
+        backward = reverse_rows(reversed_, x.lengths)  # (B, T, H)
+        before = F.pad(forward, (0, 0, 1, 0))[:, :-1]  # (B, T, H)
+        after = F.pad(backward, (0, 0, 0, 1))[:, 1:]  # (B, T, H)
         return torch.cat([before, after], dim=2)
 
 
 def mask_tokens(
-    ids: Padded, mask: int, words: range, share: float = 0.15, generator: Any = None
+    ids: Padded, mask: int, words: range, fraction: float = 0.15, generator: Any = None
 ) -> tuple[Padded, Tensor]:
-    """Ids with some of them hidden, and which (B, T): at least one in every row that has a word.
+    """Return ids with some masked, and a mask of those (B, T): at least one per non-empty row.
 
-    Of the chosen ones 80 % become `mask`, 10 % another word and 10 % stay (Devlin et al. 2019).
-    Only ids within `words` are chosen, and others are drawn from there.
+    Of the chosen ones 80 % become `mask`, 10 % a random word and 10 % stay (Devlin et al. 2019).
+    Only ids within `words` are chosen, and random words are drawn from there.
     """
     device = ids.data.device
     real = ids.mask & (ids.data >= words.start) & (ids.data < words.stop)  # (B, T)
     draw = torch.rand(ids.data.shape, generator=generator, device=device)
     draw = draw.masked_fill(~real, 2.0)  # (B, T)
-    chosen = real & ((draw < share) | (draw == draw.amin(1, keepdim=True)))  # (B, T)
+    chosen = real & ((draw < fraction) | (draw == draw.amin(1, keepdim=True)))  # (B, T)
     fate = torch.rand(ids.data.shape, generator=generator, device=device)  # (B, T)
     other = torch.randint(
         words.start, words.stop, ids.data.shape, generator=generator, device=device

@@ -1,6 +1,6 @@
-"""A source that nobody has read yet: whoever writes may read it, by a graph where there is one.
+"""A lazily encoded source: the generator may encode it itself, inside a CUDA graph.
 
-B rows   S steps   H width of the memory
+B rows   S steps   H width of the encoder states
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from weft.batch import Padded
 
-STEP_MULTIPLE = 32  # steps that a source is padded to a multiple of, so that shapes come again
+STEP_MULTIPLE = 32  # sources are padded to a multiple of this, so that shapes recur
 
 
 def _autocast_dtype(source: Padded) -> torch.dtype | None:
@@ -22,61 +22,61 @@ def _autocast_dtype(source: Padded) -> torch.dtype | None:
 
 @dataclass(frozen=True)
 class LazySource:
-    """Ids, and what makes a memory of them, in the precision of the place where this was made.
+    """Source ids and the function that encodes them, in the autocast dtype of its creation.
 
-    `read` must compute the same for the same ids whatever their padding, and look at nothing but
-    tensors. `limit` is the longest row that it can read.
+    `encode` must not depend on padding, nor on anything but tensors. `limit` is the longest row
+    it accepts.
     """
 
     source: Padded  # (B, S) ids
-    read: Callable[[Padded], Padded]  # -> (B, S, H)
+    encode: Callable[[Padded], Padded]  # -> (B, S, H)
     limit: int | None = None
-    half: torch.dtype | None = field(init=False)  # of the arithmetic around it, None: the weights'
+    autocast_dtype: torch.dtype | None = field(init=False)  # None: no autocast
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "half", _autocast_dtype(self.source))
+        object.__setattr__(self, "autocast_dtype", _autocast_dtype(self.source))
 
     def __len__(self) -> int:
         return len(self.source)
 
     @cached_property
     def memory(self) -> Padded:
-        """What was read (B, S, H)."""
-        return self.of(self.source)
+        """Encoder states (B, S, H)."""
+        return self.encode_ids(self.source)
 
-    def of(self, source: Padded) -> Padded:
-        """The memory of other ids, read alike."""
-        kind = source.data.device.type
-        # Without copies of weights that outlive this: a graph would read them once freed.
-        with torch.autocast(kind, self.half, self.half is not None, cache_enabled=False):
-            return self.read(source)
+    def encode_ids(self, source: Padded) -> Padded:
+        """Encode other ids in the same way."""
+        kind, dtype = source.data.device.type, self.autocast_dtype
+        # No cached weight casts: a CUDA graph would read them after they are freed.
+        with torch.autocast(kind, dtype, dtype is not None, cache_enabled=False):
+            return self.encode(source)
 
     @property
-    def steps(self) -> int:
-        """How many steps it has when it is filled up; there is padding in every row."""
+    def padded_steps(self) -> int:
+        """The number of steps after padding; every row has at least one padding step."""
         return round_up_steps(self.source.data.shape[1])
 
     @property
-    def plain(self) -> bool:
-        """Whether ids are all there is to read, and positions reach over the padding."""
+    def is_plain(self) -> bool:
+        """True if the source consists of ids alone, and positions cover the padding."""
         source = self.source
         more = bool(source.subtokens) or source.parents is not None or source.second is not None
         bare = source.data.dim() == 2 and not more
-        return bare and (self.limit is None or self.steps <= self.limit)
+        return bare and (self.limit is None or self.padded_steps <= self.limit)
 
     def padded_ids(self, rows: int) -> Padded:
-        """The ids with rows and steps added."""
-        data = self.source.data.new_zeros(rows, self.steps)
-        self.into(data)
+        """Return the ids with rows and steps added."""
+        data = self.source.data.new_zeros(rows, self.padded_steps)
+        self.copy_ids_into(data)
         return Padded(data, self.lengths(rows))
 
     def lengths(self, rows: int) -> Tensor:
-        """Where so many rows end, the last one again and again; on the host."""
-        own = self.source.lengths
-        return torch.cat([own, own[-1:].expand(rows - len(own))])
+        """Return the lengths of `rows` rows on the host; the last row is repeated."""
+        lengths = self.source.lengths
+        return torch.cat([lengths, lengths[-1:].expand(rows - len(lengths))])
 
-    def into(self, data: Tensor) -> None:
-        """Put the ids where there is more room; what was there before stays as padding."""
+    def copy_ids_into(self, data: Tensor) -> None:
+        """Copy the ids into a larger buffer; its old contents remain as padding."""
         B, S = self.source.data.shape
         data[:B, :S] = self.source.data
         if len(data) > B:
@@ -84,5 +84,5 @@ class LazySource:
 
 
 def round_up_steps(steps: int) -> int:
-    """Steps of a source with padding, of which few numbers occur."""
+    """Return the padded number of steps, one of few values."""
     return -(-(steps + 1) // STEP_MULTIPLE) * STEP_MULTIPLE

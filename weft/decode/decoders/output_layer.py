@@ -1,6 +1,6 @@
-"""The vocabulary at both ends of a decoder: ids in, a score for every word out.
+"""Input embedding and output projection of a decoder: ids in, logits of all words out.
 
-B rows   T steps   V words   E width of a word   F width of what is scored   S steps of the memory
+B rows   T steps   V words   E embedding width   F feature width   S source steps
 """
 
 from typing import Any, NamedTuple
@@ -12,32 +12,32 @@ from torch import Tensor, nn
 from weft.decode.search.state import PerPrompt
 
 HALF_DTYPES = (torch.bfloat16, torch.float16)
-ROW_MULTIPLE = 8  # numbers in half precision that matrix units of a GPU write at once
+ROW_MULTIPLE = 8  # half-precision numbers that tensor cores write at once
 
 
 class DecoderOutput(NamedTuple):
-    """What a decoder made of some steps, before words are scored."""
+    """The output of decoder steps, before the output layer."""
 
-    features: Tensor  # (B, T, F) what the scores are a matrix times
-    hidden: Tensor  # (B, T, H) the decoder's own state
-    weights: Tensor | None  # (B, T, S) where it looked
+    features: Tensor  # (B, T, F) inputs of the output layer
+    hidden: Tensor  # (B, T, H) hidden states
+    weights: Tensor | None  # (B, T, S) attention weights
 
 
 def unwrap(part: Any) -> Any:
-    """A part of a state, whether or not the rows of a prompt share it."""
+    """Return a part of a state, unwrapped if it is `PerPrompt`."""
     return part.value if isinstance(part, PerPrompt) else part
 
 
 def fold_beams(x: Tensor, rows: int) -> Tensor:
-    """Steps (B, T, H) of rows that share a memory of fewer rows, one row of steps for each."""
+    """Fold steps (B, T, H) of all beams of a prompt into one of `rows` rows."""
     return x if len(x) == rows else x.reshape(rows, -1, x.shape[2])
 
 
 class OutputLayer(nn.Module):
-    """A vector for every id, and a score for every word; with `tied`, from one table.
+    """Word embeddings and output logits; with `tied`, from one table.
 
-    Without `tied` the scores have a matrix of their own. Tied tables of another width than the
-    features are reached through one more matrix (Press and Wolf 2017; Inan et al. 2017).
+    Without `tied` the logits have a separate matrix. If a tied table is not as wide as the
+    features, a projection connects them (Press and Wolf 2017; Inan et al. 2017).
     """
 
     def __init__(
@@ -64,41 +64,41 @@ class OutputLayer(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The matrix of the scores, (V, F)."""
+        """The output matrix (V, F)."""
         return self.table.weight if self.scored is None else self.scored
 
     def embed(self, ids: Tensor) -> Tensor:
-        """The vector of each id, (..., E)."""
+        """Return the vector of each id, (..., E)."""
         return self.table(ids)
 
     def logits(self, features: Tensor) -> Tensor:
-        """The score of every word, (..., V)."""
+        """Return the logits of all words, (..., V)."""
         if _needs_row_padding(features, self.weight) and not torch.is_grad_enabled():
-            made = _padded_logits(features, self.weight)  # (B, V)
-            return made if self.bias is None else made + self.bias
+            logits = _padded_logits(features, self.weight)  # (B, V)
+            return logits if self.bias is None else logits + self.bias
         return F.linear(features, self.weight, self.bias)
 
 
 def _needs_row_padding(features: Tensor, weight: Tensor) -> bool:
-    """Whether a GPU would make rows of features (B, F) that begin where its units cannot write.
+    """Return True if logits of features (B, F) would have rows that tensor cores cannot write.
 
-    Not under autocast, where the two are of different kinds until they meet.
+    Not under autocast, where features and weights differ in dtype until the product.
     """
     half = features.dtype in HALF_DTYPES and weight.dtype == features.dtype
     return half and features.is_cuda and features.dim() == 2 and len(weight) % ROW_MULTIPLE != 0
 
 
-# To a compiler one operation, because it would write what it makes into rows of its own.
-@torch.library.custom_op("weft::scores", mutates_args=())
+# An opaque operation: the compiler would allocate unpadded rows.
+@torch.library.custom_op("weft::padded_logits", mutates_args=())
 def _padded_logits(features: Tensor, weight: Tensor) -> Tensor:
-    """Features (B, F) times a matrix (V, F), in rows that begin where matrix units can write.
+    """Multiply features (B, F) by a matrix (V, F) into rows padded for tensor cores.
 
-    Most vocabularies are of odd sizes, for which there are only kernels of old: on an H200 32 rows
-    of 50,257 words take 109 µs by them.
+    Most vocabularies have odd sizes, which only legacy kernels support: on an H200 they take 109 µs
+    for 32 rows of 50,257 words.
     """
-    made = _allocate_padded(features, weight)
-    torch.mm(features, weight.t(), out=made)
-    return made
+    logits = _allocate_padded(features, weight)
+    torch.mm(features, weight.t(), out=logits)
+    return logits
 
 
 @_padded_logits.register_fake

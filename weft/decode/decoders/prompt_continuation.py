@@ -1,6 +1,6 @@
-"""A language model after a prompt: its state, and steps that go on past the longest row it reads.
+"""Continue a prompt with a language model, sliding its window past the longest input.
 
-B rows   T steps of the prompt   P steps that are still seen   V words
+B rows   T prompt steps   P steps in the window   V words
 """
 
 from typing import Any, NamedTuple
@@ -12,17 +12,17 @@ from weft.batch import Padded
 
 
 class SlidingState(NamedTuple):
-    """What a decoder has read, as far as it sees it, and its own state after that."""
+    """The ids in the window, and the decoder state after them."""
 
     seen: Tensor  # (B, P)
     inner: Any
 
 
 class PromptContinuation:
-    """Steps of a language model of any kind, from the end of a prompt.
+    """Steps of any language model from the end of a prompt.
 
-    With a limit, that many steps have been read at some point; then the later half is read again
-    as if the text began there, and the earlier one is forgotten.
+    When `limit` steps have been read, the later half is read again as if the text began there, and
+    the earlier half is dropped.
     """
 
     def __init__(self, decoder: Any, limit: int | None = None):
@@ -30,22 +30,22 @@ class PromptContinuation:
 
     @torch.no_grad()
     def start(self, ids: Tensor) -> Any:
-        """The state after a prompt (B, T); the rows are of one length, which may be 0."""
+        """Return the state after a prompt (B, T); all rows have the same length, maybe 0."""
         if self.limit is None:
             return self._read(ids)
         seen = ids[:, -self.limit :] if ids.shape[1] > self.limit else ids  # (B, P)
         return SlidingState(seen, self._read(seen))
 
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
+        """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
         if not isinstance(state, SlidingState):
             return self.decoder.step(ids, state)
         seen, inner = state
         if seen.shape[1] == self.limit:
             seen = seen[:, seen.shape[1] - self.limit // 2 :]  # (B, P)
             inner = self._read(seen)
-        scores, inner = self.decoder.step(ids, inner)  # (B, V)
-        return scores, SlidingState(torch.cat([seen, ids[:, None]], dim=1), inner)
+        logits, inner = self.decoder.step(ids, inner)  # (B, V)
+        return logits, SlidingState(torch.cat([seen, ids[:, None]], dim=1), inner)
 
     def _read(self, ids: Tensor) -> Any:
         state = self.decoder.start(len(ids), ids.device)

@@ -1,7 +1,7 @@
-"""Recurrent decoders: the source as their first state, at every step, or through attention.
+"""Recurrent decoder: the source as initial state, at every step, or through attention.
 
-B rows   T steps   S steps of the memory   M its width   E width of a word   H hidden width
-L layers   V words   F width of what is scored
+B rows   T steps   S source steps   M width of encoder states   E embedding width
+H hidden width   L layers   V words   F feature width
 """
 
 from typing import Any, Literal, NamedTuple
@@ -20,24 +20,24 @@ from weft.errors import UserError
 from weft.registry import register
 
 Cell = Literal["rnn", "gru", "lstm"]
-RNNState = tuple[Tensor, Tensor | None]  # hidden state and, of an LSTM, cell: each (B, L, H)
+RNNState = tuple[Tensor, Tensor | None]  # hidden state and LSTM cell, each (B, L, H)
 
 
 class RecurrentState(NamedTuple):
-    """Where a recurrent decoder stands; what an option does not need is None."""
+    """The state of a recurrent decoder; None for what its options do not need."""
 
     hidden: Tensor  # (B, L, H)
     cell: Tensor | None  # (B, L, H) of an LSTM
-    vector: Tensor | None  # (B, M) the source at every step
-    fed: Tensor | None  # (B, H) the attentional vector of the step before
-    covered: Tensor | None  # (B, S) the attention that each step has had
-    weights: Tensor | None  # (B, S) where the last step looked
-    keys: Any  # (B, S, K) the memory, prepared for the score; with the next two, maybe shared
+    vector: Tensor | None  # (B, M) source summary, an input of every step
+    fed: Tensor | None  # (B, H) attentional vector of the previous step
+    covered: Tensor | None  # (B, S) accumulated attention of each source step
+    weights: Tensor | None  # (B, S) attention of the last step
+    keys: Any  # (B, S, K) attention keys; these and the next two may be PerPrompt
     memory: Any  # (B, S, M)
     mask: Any  # (B, S)
 
     def per_prompt(self) -> "RecurrentState":
-        """The same for a search that keeps one memory for all beams of a prompt."""
+        """Return the state with one set of encoder states for all beams of a prompt."""
         if self.memory is None:
             return self
         keys, memory, mask = (PerPrompt(unwrap(p)) for p in (self.keys, self.memory, self.mask))
@@ -45,12 +45,12 @@ class RecurrentState(NamedTuple):
 
 
 def build_rnn(cell: Cell, input_size: int, hidden: int, layers: int, dropout: float) -> nn.RNNBase:
-    """Layers in one direction, with the first weights that the encoders have."""
+    """Build unidirectional layers, initialised like the encoders."""
     return rnn.Recurrent(input_size, hidden, layers, cell, False, dropout).net
 
 
 def unroll(net: nn.RNNBase, data: Tensor, state: RNNState) -> tuple[Tensor, RNNState]:
-    """The states of every step (B, T, H), and the last one of every layer."""
+    """Return the states of every step (B, T, H), and the last state of every layer."""
     first = state[0].to(data.dtype).transpose(0, 1).contiguous()  # (L, B, H)
     if state[1] is None:
         out, hidden = net(data, first)
@@ -62,13 +62,13 @@ def unroll(net: nn.RNNBase, data: Tensor, state: RNNState) -> tuple[Tensor, RNNS
 
 @register("decoder", "rnn")
 class RecurrentDecoder(nn.Module):
-    """Elman, GRU or LSTM layers that write one word a step.
+    """An Elman, GRU or LSTM decoder.
 
-    In every case the `summary` of the memory makes the first state, s₀ = tanh(W c + b). `source`
-    says what else: nothing (Sutskever et al. 2014), the same summary beside every input word (Cho
-    et al. 2014), or attention (Luong et al. 2015): the state s asks, the memory answers with c, and
-    tanh(W [c; s]) is scored. With `input_feeding` that vector is also part of the next input. With
-    `coverage` the score also knows how much attention each step has had (See et al. 2017).
+    The `summary` of the encoder states gives the initial state, s₀ = tanh(W c + b). `source` adds
+    nothing (Sutskever et al. 2014), the summary to every input (Cho et al. 2014), or attention
+    (Luong et al. 2015): state s attends, c is the context, and tanh(W [c; s]) are the features.
+    With `input_feeding` that vector is also part of the next input. With `coverage` the attention
+    score depends on the accumulated attention of each step (See et al. 2017).
     """
 
     causal, reads_source = True, True
@@ -96,8 +96,8 @@ class RecurrentDecoder(nn.Module):
         check_sizes(where, dropout, width=width, hidden=hidden, layers=layers)
         self.attends = source == "attention"
         if (input_feeding or coverage) and not self.attends:
-            asked = "input_feeding" if input_feeding else "coverage"
-            raise UserError(f"{where}: '{asked}' needs source = \"attention\", got {source!r}.")
+            option = "input_feeding" if input_feeding else "coverage"
+            raise UserError(f"{where}: '{option}' needs source = \"attention\", got {source!r}.")
         if coverage and score != "additive":
             raise UserError(f"{where}: 'coverage' needs score = \"additive\", got {score!r}.")
         self.every, self.feeds, self.covers = source == "every", input_feeding, coverage
@@ -117,15 +117,15 @@ class RecurrentDecoder(nn.Module):
             self.mix = nn.Linear(memory_size + hidden, hidden)
 
     def start(self, memory: Padded, weights: bool = True) -> RecurrentState:
-        """The state before the first word; with attention, weights are there asked for or not."""
+        """Return the initial state; with attention, `weights` are always recorded."""
         memory = memory.with_data(memory.data)
         vector = self.summary(memory)[0]  # (B, M)
         first = self.first(vector).tanh().view(len(memory), self.kept, self.layers, -1)
         hidden = first[:, 0]  # (B, L, H)
         cell = first[:, 1] if self.kept == 2 else None  # (B, L, H)
         if not self.attends:
-            kept = vector if self.every else None
-            return RecurrentState(hidden, cell, kept, None, None, None, None, None, None)
+            summary = vector if self.every else None
+            return RecurrentState(hidden, cell, summary, None, None, None, None, None, None)
         empty = memory.data.new_zeros(memory.data.shape[:2], dtype=torch.float32)  # (B, S)
         return RecurrentState(
             hidden,
@@ -140,41 +140,43 @@ class RecurrentDecoder(nn.Module):
         )
 
     def step(self, ids: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.step_features(ids, state)
-        return self.words.logits(read.features[:, 0]), state
+        """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
+        output, state = self.step_features(ids, state)
+        return self.words.logits(output.features[:, 0]), state
 
     def step_features(
         self, ids: Tensor, state: RecurrentState
     ) -> tuple[DecoderOutput, RecurrentState]:
-        """One step without the scores, (B, 1, F)."""
-        return self._some(self.dropout(self.words.embed(ids[:, None])), state)
+        """Run one step without the output layer, (B, 1, F)."""
+        return self._forward_steps(self.dropout(self.words.embed(ids[:, None])), state)
 
     def read(self, targets: Padded, memory: Padded) -> DecoderOutput:
-        """All steps at once where no step needs the attention of the one before."""
+        """Run all steps, at once unless a step needs the attention of the previous one."""
         state = self.start(memory)
         vectors = self.dropout(self.words.embed(targets.data))  # (B, T, E)
         if not vectors.shape[1]:
-            return self._nothing(vectors, state)
+            return self._empty_output(vectors, state)
         if not (self.feeds or self.covers):
-            return self._some(vectors, state)[0]
-        reads = []
+            return self._forward_steps(vectors, state)[0]
+        outputs = []
         for vector in vectors.split(1, dim=1):  # (B, 1, E)
-            one, state = self._some(vector, state)
-            reads.append(one)
-        features, hidden, weights = zip(*reads, strict=True)
+            output, state = self._forward_steps(vector, state)
+            outputs.append(output)
+        features, hidden, weights = zip(*outputs, strict=True)
         return DecoderOutput(torch.cat(features, 1), torch.cat(hidden, 1), torch.cat(weights, 1))
 
     def features(self, targets: Padded, memory: Padded) -> Tensor:
-        """What is scored at every step, (B, T, F)."""
+        """Return features (B, T, F) of every step."""
         return self.read(targets, memory).features
 
     def forward(self, targets: Padded, memory: Padded) -> Tensor:
-        scores = self.words.logits(self.features(targets, memory))  # (B, T, V)
-        return scores
+        logits = self.words.logits(self.features(targets, memory))  # (B, T, V)
+        return logits
 
-    def _some(self, vectors: Tensor, state: RecurrentState) -> tuple[DecoderOutput, RecurrentState]:
-        """As many steps as there are vectors; with feeding or coverage that must be one."""
+    def _forward_steps(
+        self, vectors: Tensor, state: RecurrentState
+    ) -> tuple[DecoderOutput, RecurrentState]:
+        """Run one step per vector; with input feeding or coverage only one is allowed."""
         entering = [vectors]
         if state.vector is not None:
             entering.append(state.vector[:, None].expand(-1, vectors.shape[1], -1))
@@ -185,7 +187,7 @@ class RecurrentDecoder(nn.Module):
         state = state._replace(hidden=hidden, cell=cell)
         if not self.attends:
             return DecoderOutput(self.words.narrow(self.dropout(out)), out, None), state
-        joined, weights = self._look(out, state)
+        joined, weights = self._attend(out, state)
         state = state._replace(weights=weights[:, -1])
         if state.fed is not None:
             state = state._replace(fed=joined[:, -1])
@@ -193,8 +195,8 @@ class RecurrentDecoder(nn.Module):
             state = state._replace(covered=state.covered + weights[:, -1])
         return DecoderOutput(self.words.narrow(self.dropout(joined)), out, weights), state
 
-    def _look(self, queries: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
-        """The attentional vectors (B, T, H) and the weights (B, T, S)."""
+    def _attend(self, queries: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
+        """Return the attentional vectors (B, T, H) and the weights (B, T, S)."""
         keys, memory, mask = unwrap(state.keys), unwrap(state.memory), unwrap(state.mask)
         if state.covered is None:
             scores = self.score.compare(fold_beams(queries, len(keys)), keys)
@@ -203,12 +205,12 @@ class RecurrentDecoder(nn.Module):
             keys, memory, mask = (x.repeat_interleave(times, 0) for x in (keys, memory, mask))
             scores = self.score.compare(queries, keys, state.covered)
         weights = masked_softmax(scores, mask[:, None])
-        found = weights.to(memory.dtype) @ memory
-        context = found.reshape(*queries.shape[:2], found.shape[2])  # (B, T, M)
+        context = weights.to(memory.dtype) @ memory
+        context = context.reshape(*queries.shape[:2], context.shape[2])  # (B, T, M)
         joined = self.mix(torch.cat([context, queries.to(context.dtype)], dim=2)).tanh()
         return joined, weights.reshape(*queries.shape[:2], weights.shape[2])
 
-    def _nothing(self, vectors: Tensor, state: RecurrentState) -> DecoderOutput:
+    def _empty_output(self, vectors: Tensor, state: RecurrentState) -> DecoderOutput:
         none = vectors.new_zeros(*vectors.shape[:2], self.hidden_size)  # (B, 0, H)
         weights = None if state.weights is None else state.weights[:, None][:, :0]
         return DecoderOutput(self.words.narrow(none), none, weights)

@@ -1,6 +1,6 @@
-"""Transformer decoders: with a memory for translation, without one as a language model.
+"""Transformer decoders: with cross-attention for seq2seq, without it as a language model.
 
-B rows   T steps   P steps of the past   S steps of the memory   M its width   H hidden width
+B rows   T steps   P cached steps   S source steps   M width of encoder states   H hidden width
 N heads   K width per head   V words
 """
 
@@ -22,45 +22,42 @@ from weft.errors import UserError
 from weft.registry import register
 
 Activation = Literal["relu", "gelu", "gelu-tanh"]
-STEP_MULTIPLE = (
-    32  # steps that the room of a fixed cache is a multiple of, so that shapes come again
-)
+STEP_MULTIPLE = 32  # a static cache has a multiple of this many slots, so that shapes recur
 
 
 class TransformerState(NamedTuple):
-    """Keys and values of every layer, of the words so far and of the memory.
+    """The KV cache of every layer, and the keys and values of the encoder states.
 
-    Without `position` they grow by concatenation. With it they have room for a fixed number of
-    steps and are written in place, each row at its own position: shapes never change, and a state
-    that has been stepped may not be stepped again (`reorder` copies, so search is safe). With
-    `beams` a kernel looks at what is filled and no more, and beams that change places leave their
-    keys and values where they were written.
+    Without `position` the cache grows by concatenation. With it the cache is static and written in
+    place, each row at its position: shapes never change, and a state that has been stepped must not
+    be stepped again (`reorder` copies, so search is safe). With `beams` a kernel reads only filled
+    slots, and reordered beams leave their keys and values where they were written.
     """
 
-    past: Any  # tuple[Pair | None, ...], maybe unmoved; None: nothing was read nor is to be kept
-    memory: Any  # tuple[Pair, ...]; this and the mask may be shared
-    mask: Any  # (B, S) real steps of the memory, with `beams` (B,) how many; None where all are
+    past: Any  # tuple[KVPair | None, ...], may be Pinned; None: no cache
+    memory: Any  # tuple[KVPair, ...]; this and the mask may be PerPrompt
+    mask: Any  # (B, S) real source steps, with `beams` their number (B,); None if all are real
     position: Tensor | None  # (B,) of the next word
-    weights: Tensor | None  # (B, S) where the last step looked, if that was asked for
-    rows: Tensor | None = None  # (B, P) int32 which beam of its prompt wrote each place
-    beams: int = 0  # rows of a prompt, next to each other; 0: the past moves with its row
+    weights: Tensor | None  # (B, S) attention of the last step, on request
+    rows: Tensor | None = None  # (B, P) int32 beam of the prompt that wrote each slot
+    beams: int = 0  # adjacent rows per prompt; 0: the cache moves with its row
 
     def per_prompt(self) -> "TransformerState":
-        """The same for a search that keeps one memory for all beams of a prompt."""
+        """Return the state with one set of encoder states for all beams of a prompt."""
         return self._replace(
             memory=PerPrompt(unwrap(self.memory)), mask=PerPrompt(unwrap(self.mask))
         )
 
     def max_position(self) -> int:
-        """How many steps of a fixed room are in use, of all rows; waits for the device."""
+        """Return the number of used slots over all rows; synchronises with the device."""
         return 0 if self.position is None or not len(self.position) else int(self.position.max())
 
     def view_steps(self, steps: int) -> "TransformerState":
-        """The same state with a view of the first steps of its room only."""
+        """Return the state with a view of the first `steps` slots of its cache."""
         return self._replace(past=tuple((k[:, :, :steps], v[:, :, :steps]) for k, v in self.past))
 
     def pin_beams(self, beams: int) -> "TransformerState":
-        """The same for a search of so many beams, before its rows are spread."""
+        """Return the state for a search with `beams` beams, before its rows are expanded."""
         if beams < 2:
             return self._replace(beams=beams)
         B, _, P, _ = self.past[0][0].shape
@@ -69,7 +66,7 @@ class TransformerState(NamedTuple):
 
 
 class TransformerDecoderBlock(attend.TransformerBlock):
-    """The encoder's block, causal, with attention to the memory if there is one."""
+    """A causal Transformer block with optional cross-attention."""
 
     def __init__(
         self,
@@ -92,36 +89,36 @@ class TransformerDecoderBlock(attend.TransformerBlock):
         x: Tensor,
         past: KVPair | None = None,
         memory: KVPair | None = None,
-        room: CacheWrite | CacheSlot | None = None,
+        cache_write: CacheWrite | CacheSlot | None = None,
         mask: Tensor | None = None,
         weights: bool = False,
     ) -> tuple[Tensor, KVPair | None, Tensor | None]:
-        """The steps (B, T, H), a growing past with them in it, and the weights (B, N, T, S).
+        """Return the steps (B, T, H), a growing cache with them, and weights (B, N, T, S).
 
-        Takes and gives only what it needs, so that one compiled function serves all blocks.
+        Takes and returns only what it needs, so that one compiled function serves all blocks.
         """
         y = self.attention_norm(x) if self.norm_first else x
-        mixed, past = self._self_attention(y, past, room)
-        x = self._add_residual(x, mixed, self.attention_norm)  # (B, T, H)
-        shares = None
+        context, past = self._self_attention(y, past, cache_write)
+        x = self._add_residual(x, context, self.attention_norm)  # (B, T, H)
+        attention_weights = None
         if self.cross is not None and self.cross_norm is not None and memory is not None:
             y = self.cross_norm(x) if self.norm_first else x
-            mixed, shares = self._cross_attention(y, self.cross, memory, mask, weights)
-            x = self._add_residual(x, mixed.view_as(x), self.cross_norm)  # (B, T, H)
+            context, attention_weights = self._cross_attention(y, self.cross, memory, mask, weights)
+            x = self._add_residual(x, context.view_as(x), self.cross_norm)  # (B, T, H)
         y = self.feed_norm(x) if self.norm_first else x
-        return self._add_residual(x, self._feed_forward(y), self.feed_norm), past, shares
+        return self._add_residual(x, self._feed_forward(y), self.feed_norm), past, attention_weights
 
     def _self_attention(
-        self, y: Tensor, past: KVPair | None, room: CacheWrite | CacheSlot | None
+        self, y: Tensor, past: KVPair | None, cache_write: CacheWrite | CacheSlot | None
     ) -> tuple[Tensor, KVPair | None]:
-        """What the steps find in themselves and the past (B, T, H), and a past that grew."""
+        """Return self-attention over past and steps (B, T, H), and the grown cache."""
         q, k, v = self.attention.project_qkv(y)  # each (B, N, T, K)
         if past is None:
             return self.attention.attend(q, k, v, causal=True)[0], None
-        if isinstance(room, CacheSlot):
-            return self.attention.output(room.attend(q, k, v, past)), None
-        if room is not None:
-            return self.attention.merge_heads(room.attend(q, k, v, past)), None
+        if isinstance(cache_write, CacheSlot):
+            return self.attention.output(cache_write.attend(q, k, v, past)), None
+        if cache_write is not None:
+            return self.attention.merge_heads(cache_write.attend(q, k, v, past)), None
         if past[0].shape[2]:
             pairs = zip(past, (k, v), strict=True)
             k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in pairs)
@@ -135,7 +132,7 @@ class TransformerDecoderBlock(attend.TransformerBlock):
         mask: Tensor | None,
         weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """What the steps find in the memory, and the weights (B, N, T, S) if they are wanted."""
+        """Return cross-attention, and its weights (B, N, T, S) on request."""
         if mask is not None and mask.dim() == 1:
             if y.shape[1] == 1:
                 q = cross.query(y).unflatten(2, (cross.heads, -1)).transpose(1, 2)  # (B, N, 1, K)
@@ -144,13 +141,13 @@ class TransformerDecoderBlock(attend.TransformerBlock):
         q = cross.split_heads(cross.query(fold_beams(y, len(memory[0]))))  # (B, N, T, K)
         return cross.attend(q, *memory, mask, return_weights=weights)
 
-    def _add_residual(self, x: Tensor, made: Tensor, norm: nn.LayerNorm) -> Tensor:
-        added = x + self.dropout(made)
+    def _add_residual(self, x: Tensor, update: Tensor, norm: nn.LayerNorm) -> Tensor:
+        added = x + self.dropout(update)
         return added if self.norm_first else norm(added).to(x.dtype)
 
 
 class TransformerDecoder(nn.Module):
-    """What decoders with and without a memory share: words, positions, blocks."""
+    """Base of decoders with and without cross-attention: words, positions, blocks."""
 
     causal, reads_source = True, False
     name = ""
@@ -181,8 +178,8 @@ class TransformerDecoder(nn.Module):
             raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
         self.learned = positions == "learned"
         self.limit = limit if self.learned else None
-        # Waves have size one, and so should the words they are added to; but a tied table must be
-        # smaller to score with, so Vaswani et al. (2017) multiply by √H on the way in.
+        # Sinusoids have size one, and so should the words they are added to; but tied output
+        # weights must be smaller, so Vaswani et al. (2017) multiply embeddings by √H.
         self.scale = 1.0 if self.learned else hidden**0.5
         deviation = 0.02 if self.learned else hidden**-0.5
         self.words = OutputLayer(vocabulary_size, hidden, hidden, tied, deviation, bias)
@@ -197,9 +194,9 @@ class TransformerDecoder(nn.Module):
         self.norm = attend.FinalNorm(hidden) if norm == "pre" else nn.Identity()
 
     def step(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        """The scores (B, V) of the word after `ids` (B,), and the state that follows."""
-        read, state = self.step_features(ids, state)
-        features = read.features[:, 0]
+        """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
+        output, state = self.step_features(ids, state)
+        features = output.features[:, 0]
         if len(ids) <= self.small_batch_rows:
             return small_batch.fused_linear(features, self.words.weight, self.words.bias), state
         return self.words.logits(features), state
@@ -207,46 +204,46 @@ class TransformerDecoder(nn.Module):
     def step_features(
         self, ids: Tensor, state: TransformerState
     ) -> tuple[DecoderOutput, TransformerState]:
-        """One step without the scores, (B, 1, H)."""
+        """Run one step without the output layer, (B, 1, H)."""
         return self._forward_steps(ids[:, None], state)
 
     def prefill(
         self, ids: Padded, state: TransformerState
     ) -> tuple[DecoderOutput, TransformerState]:
-        """Several steps at once, such as a prompt; rows of different lengths need a fixed cache."""
+        """Run several steps at once, such as a prompt; unequal lengths need a static cache."""
         if state.position is None and not ids.full:
             raise UserError(
                 "Prompts of different lengths cannot share a growing cache. "
                 "Start with a limit, or group them by length."
             )
-        read, after = self._forward_steps(ids.data, state)
+        output, after = self._forward_steps(ids.data, state)
         if state.position is None:
-            return read, after
-        # What the padding wrote lies behind each row's position and is overwritten before it shows.
+            return output, after
+        # Padding was written behind each row's position and is overwritten before it is read.
         ends = state.position + ids.lengths.to(state.position.device)
-        return read, after._replace(position=ends)
+        return output, after._replace(position=ends)
 
     def with_static_cache(
         self, state: TransformerState, steps: int, beams: int = 0
     ) -> TransformerState | None:
-        """The state with room for so many steps more; None where positions end before.
+        """Return the state with a static cache for `steps` more steps; None if positions end first.
 
-        With `beams` it is for a search of so many, 1 where rows never change places, on a device
-        that has a kernel for it (`room.has_kernel`).
+        `beams` is for a search with that many beams (1 if rows are never reordered) on a device
+        with a kernel for it (`kv_cache.has_kernel`).
         """
         if state.position is None and state.past[0] is not None:
-            grown = state.past[0][0].shape[2]
-            if self.learned and grown + steps > len(self.positions.table):
+            used = state.past[0][0].shape[2]
+            if self.learned and used + steps > len(self.positions.table):
                 return None
-            self._ensure_positions(grown + steps)
-            size = -(-(grown + steps) // STEP_MULTIPLE) * STEP_MULTIPLE
+            self._ensure_positions(used + steps)
+            size = -(-(used + steps) // STEP_MULTIPLE) * STEP_MULTIPLE
             pairs, first = list(state.past), state.past[0][0]
             past = (
                 kv_cache.from_prefill(pairs, size)
-                if grown
+                if used
                 else kv_cache.allocate(first, size, len(pairs))
             )
-            position = torch.full((len(first),), grown, device=first.device)
+            position = torch.full((len(first),), used, device=first.device)
             state = state._replace(past=past, position=position)
         if not beams or state.beams or state.position is None:
             return state
@@ -256,36 +253,46 @@ class TransformerDecoder(nn.Module):
         self, ids: Tensor, state: TransformerState
     ) -> tuple[DecoderOutput, TransformerState]:
         pasts = state.past.value if isinstance(state.past, Pinned) else state.past
-        grown = 0 if pasts[0] is None else pasts[0][0].shape[2]
-        first = grown if state.position is None else state.position
+        used = 0 if pasts[0] is None else pasts[0][0].shape[2]
+        first = used if state.position is None else state.position
         vectors = self.words.embed(ids)  # (B, T, H)
         vectors = vectors if self.learned else vectors * self.scale
-        kind = attend.compute_dtype(vectors) if self.half_residual else vectors.dtype
+        dtype = attend.compute_dtype(vectors) if self.half_residual else vectors.dtype
         parts = [vectors, self._position_vectors(first, ids.shape[1], vectors)]
-        x = self.entrance(parts, self.dropout, None, kind)  # (B, T, H)
-        memory, mask, asked = unwrap(state.memory), unwrap(state.mask), state.weights is not None
-        room = _plan_cache_write(state, ids.shape[1], pasts[0])
-        past, shares = [], None
+        x = self.entrance(parts, self.dropout, None, dtype)  # (B, T, H)
+        memory, mask, with_weights = (
+            unwrap(state.memory),
+            unwrap(state.mask),
+            state.weights is not None,
+        )
+        cache_write = _plan_cache_write(state, ids.shape[1], pasts[0])
+        past, attention_weights = [], None
         counted = len(memory) == 0 or (mask is not None and mask.dim() == 1)
-        if isinstance(room, CacheSlot) and len(ids) <= self.small_batch_rows and counted:
-            x = small_batch.run_blocks(self.blocks, x, pasts, memory, room, mask)
+        if isinstance(cache_write, CacheSlot) and len(ids) <= self.small_batch_rows and counted:
+            x = small_batch.run_blocks(self.blocks, x, pasts, memory, cache_write, mask)
         else:
             for i, block in enumerate(self.blocks):
-                own = memory[i] if memory else None
-                x, now, shares = block(x, pasts[i], own, room, mask, asked)
-                past.append(now)
+                encoder_kv = memory[i] if memory else None
+                x, grown, attention_weights = block(
+                    x, pasts[i], encoder_kv, cache_write, mask, with_weights
+                )
+                past.append(grown)
         x = self.norm(x)  # (B, T, H)
-        weights = None if shares is None else shares.mean(1).reshape(*ids.shape, shares.shape[3])
+        weights = (
+            None
+            if attention_weights is None
+            else attention_weights.mean(1).reshape(*ids.shape, attention_weights.shape[3])
+        )
         if state.position is None:
             state = state._replace(past=tuple(past))
-        else:  # what has room was written in place
+        else:  # the static cache was written in place
             state = _advance_position(state, state.position, ids.shape[1])
         if weights is not None:
             state = state._replace(weights=weights[:, -1])
         return DecoderOutput(self.words.narrow(x), x, weights), state
 
     def _position_vectors(self, first: int | Tensor, steps: int, like: Tensor) -> Tensor:
-        """The vectors of positions, (T, H), or (B, T, H) where rows stand at different ones."""
+        """Return position vectors (T, H), or (B, T, H) if rows are at different positions."""
         if isinstance(first, int):
             self._ensure_positions(first + steps)
             return self.positions.table[first : first + steps].to(like.dtype)
@@ -293,13 +300,13 @@ class TransformerDecoder(nn.Module):
         return self.positions.table[at].to(like.dtype)
 
     def _ensure_positions(self, steps: int) -> None:
-        """Waves are computed as far as they are needed; learned positions end."""
+        """Extend sinusoidal positions on demand; raise a UserError beyond learned ones."""
         table = self.positions.table
         if steps <= len(table):
             return
         if self.learned:
             raise UserError(
-                f"A sequence of {steps} steps, but the positions of decoder '{self.name}' end at "
+                f"A sequence has {steps} steps, but the positions of decoder '{self.name}' end at "
                 f"{len(table)}. Raise decoder.limit, or truncate."
             )
         grown = sinusoidal_table(max(steps, 2 * len(table)), table.shape[1])
@@ -311,7 +318,7 @@ class TransformerDecoder(nn.Module):
     def _initial_state(
         self, batch: int, device: Any, memory: tuple[KVPair, ...], mask: Tensor | None, limit: int
     ) -> TransformerState:
-        """An empty past, growing or with room for `limit` steps."""
+        """Return an empty cache, growing or static with `limit` slots."""
         self._ensure_positions(limit)
         shape = (batch, self.heads, limit, self.hidden_size // self.heads)  # (B, N, P, K)
         empty = {"dtype": _attention_dtype(self.words.table.weight), "device": device}
@@ -324,11 +331,11 @@ class TransformerDecoder(nn.Module):
 
 @register("decoder", "transformer")
 class Seq2SeqTransformerDecoder(TransformerDecoder):
-    """Blocks of self-attention and attention to a memory (Vaswani et al. 2017).
+    """Self-attention and cross-attention blocks (Vaswani et al. 2017).
 
-    `feed` is the inner width of the perceptrons, 4·hidden unless given. Learned positions end at
-    `limit`. The weights that come back are the mean of the last layer's heads. With
-    `inner_dropout` attention weights and the insides of the perceptrons are dropped as well.
+    `feed` is the inner width of the feed-forward layers, by default 4·hidden. Learned positions end
+    at `limit`. Returned attention weights are the mean over the last layer's heads.
+    `inner_dropout` also drops attention weights and inner feed-forward activations.
     """
 
     reads_source, name = True, "transformer"
@@ -353,48 +360,48 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
         super().__init__(vocabulary_size, memory_size, *shape, tied, True, inner_dropout)
 
     def start(self, memory: Padded, weights: bool = False, limit: int = 0) -> TransformerState:
-        """The state before the first word; the memory's keys and values are made here, once.
+        """Return the initial state; projects the encoder states to keys and values once.
 
-        With a `limit` the cache has that many steps and never changes its shape.
+        With a `limit` the cache is static, with that many slots.
         """
         memory = memory.with_data(memory.data)
-        made = tuple(block.cross.project_kv(memory.data) for block in self.blocks)  # type: ignore[union-attr, operator]
+        encoder_kv = tuple(block.cross.project_kv(memory.data) for block in self.blocks)  # type: ignore[union-attr, operator]
         mask = None if memory.full else memory.mask
-        state = self._initial_state(len(memory), memory.data.device, made, mask, limit)
+        state = self._initial_state(len(memory), memory.data.device, encoder_kv, mask, limit)
         if weights:
             empty = torch.zeros(memory.data.shape[:2], device=memory.data.device)  # (B, S)
             state = state._replace(weights=empty)
         return state
 
     def read(self, targets: Padded, memory: Padded, weights: bool = True) -> DecoderOutput:
-        """All steps at once."""
+        """Run all steps at once."""
         state = self.start(memory, weights=weights)
         return self._forward_steps(targets.data, state._replace(past=self._no_cache()))[0]
 
     def features(self, targets: Padded, memory: Padded) -> Tensor:  # type: ignore[override]
-        """What is scored at every step, (B, T, F); without the weights attention is faster."""
+        """Return features (B, T, F) of every step; attention is faster without weights."""
         return self.read(targets, memory, False).features
 
     def forward(self, targets: Padded, memory: Padded) -> Tensor:
-        scores = self.words.logits(self.features(targets, memory))  # (B, T, V)
-        return scores
+        logits = self.words.logits(self.features(targets, memory))  # (B, T, V)
+        return logits
 
 
 @register("decoder", "gpt")
 class GPT(TransformerDecoder):
-    """A Transformer without a memory, as a language model in GPT-2's layout.
+    """A decoder-only language model in GPT-2's layout.
 
-    Pre-norm blocks, learned positions, one table for words and scores, weights that start small
-    and smaller still where they add to the residual (Radford et al. 2019). `model` names where they
-    come from otherwise; the constructor never opens it, whoever makes a fresh model does.
+    Pre-norm blocks, learned positions, tied embeddings, small initial weights that are smaller
+    still where they add to the residual (Radford et al. 2019). `model` names a checkpoint to start
+    from; the constructor never opens it.
 
-    With train.precision = "bf16" the sum that runs through the blocks is in half precision too, so
-    that norms and sums move half the bytes; norms, softmax and the loss compute in single
-    precision, and weights and their gradients stay in it.
+    With train.precision = "bf16" the residual stream is in half precision too, so that norms and
+    sums move half the bytes; norms, softmax and the loss compute in single precision, and weights
+    and their gradients stay in it.
     """
 
     name, half_residual = "gpt", True
-    sync_free = True  # learning never waits for the device
+    sync_free = True  # training never synchronises with the device
 
     def __init__(
         self,
@@ -420,32 +427,32 @@ class GPT(TransformerDecoder):
                 nn.init.normal_(weight, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
 
     def start(self, batch: int, device: Any = None, limit: int = 0) -> TransformerState:
-        """The state before the first word; with a `limit` the cache never changes its shape."""
+        """Return the initial state; with a `limit` the cache is static."""
         return self._initial_state(batch, device, (), None, limit)
 
     def features(self, ids: Padded) -> Tensor:
-        """What is scored at every step, (B, T, H)."""
+        """Return features (B, T, H) of every step."""
         state = TransformerState(self._no_cache(), (), None, None, None)
         return self._forward_steps(ids.data, state)[0].features
 
     def forward(self, ids: Padded) -> Tensor:
-        scores = self.words.logits(self.features(ids))  # (B, T, V)
-        return scores
+        logits = self.words.logits(self.features(ids))  # (B, T, V)
+        return logits
 
 
 def _plan_cache_write(
-    state: TransformerState, steps: int, begun: KVPair | None
+    state: TransformerState, steps: int, cache: KVPair | None
 ) -> CacheWrite | CacheSlot | None:
-    """Where so many steps go, and what they see, in a state that has room."""
-    if state.position is None or begun is None:
+    """Plan the write of `steps` steps into a static cache; None for a growing one."""
+    if state.position is None or cache is None:
         return None
     if state.beams and steps == 1:
         return CacheSlot(state.position, state.rows, state.beams)
-    return kv_cache.plan_write(state.position, steps, begun[0], state.rows, state.beams)
+    return kv_cache.plan_write(state.position, steps, cache[0], state.rows, state.beams)
 
 
 def _advance_position(state: TransformerState, position: Tensor, steps: int) -> TransformerState:
-    """A state with room behind its next steps."""
+    """Advance a state with a static cache by `steps` steps."""
     rows = state.rows
     if rows is not None:
         rows = kv_cache.mark_written(rows, position, steps, state.beams)
@@ -453,7 +460,7 @@ def _advance_position(state: TransformerState, position: Tensor, steps: int) -> 
 
 
 def _with_lengths(state: TransformerState) -> TransformerState:
-    """The state with how many steps of the memory are real, unless weights are asked for."""
+    """Replace the source mask by lengths, unless attention weights are requested."""
     mask = unwrap(state.mask)
     if mask is None or state.weights is not None:
         return state
@@ -462,6 +469,6 @@ def _with_lengths(state: TransformerState) -> TransformerState:
 
 
 def _attention_dtype(weight: Tensor) -> torch.dtype:
-    """What attention will work in."""
+    """Return the dtype attention will compute in."""
     kind = weight.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype

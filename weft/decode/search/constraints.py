@@ -269,8 +269,8 @@ def fast_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     ):
         return _kernel_topk(values, count)
     if count == 1 and not values.is_cpu:  # no sort, and the compiler fuses it
-        top = values.max(1, keepdim=True)
-        return top.values, top.indices
+        maximum = values.max(1, keepdim=True)
+        return maximum.values, maximum.indices
     if size < 4 * BLOCK_SIZE * count:
         return values.topk(count)
     whole = size // BLOCK_SIZE * BLOCK_SIZE
