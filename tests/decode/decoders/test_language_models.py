@@ -151,7 +151,7 @@ def test_penalties_are_merity_s():
     torch.manual_seed(0)
     model = RecurrentLM(V, E, H, dropout=0.3, ar=2.0, tar=3.0).train()
     text = Padded(ids().data, torch.tensor([6, 2, 1, 0]))
-    made = model._some(text.data, model.start(4), None)
+    made = model._forward_steps(text.data, model.start(4), None)
     squares = [
         made.dropped[i, t].square().mean() for i, n in enumerate(text.lengths) for t in range(n)
     ]
@@ -210,7 +210,9 @@ def test_hidden_words():
 
 
 def test_options_that_make_no_sense():
-    with pytest.raises(UserError, match=r"decoder 'nnlm': direct connections have .* not 'tied'"):
+    with pytest.raises(
+        UserError, match=r"decoder 'nnlm': 'direct' needs a separate matrix and excludes 'tied'"
+    ):
         FeedForwardLM(V, direct=True, tied=True)
     with pytest.raises(UserError, match=r"decoder 'nnlm': 'context' should be at least 1, got 0"):
         FeedForwardLM(V, context=0)

@@ -24,7 +24,7 @@ from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.search.constraints import Constraints
 from weft.decode.search.search import NO_CONSTRAINTS
 from weft.encode.rnn import Recurrent as RecurrentEncoder
-from weft.encode.transformer import Transformer as Encoder
+from weft.encode.transformer import TransformerEncoder as Encoder
 
 
 class Reader:
