@@ -32,7 +32,7 @@ from typing import Any
 
 from record import Record, options
 
-from weft.compare.leaderboard import Row, deviation, verdict
+from weft.compare.leaderboard import Row, recommend, standard_deviation
 from weft.text.example import Example
 from weft.text.write import write
 
@@ -107,7 +107,7 @@ def judge(name: str, run: Path, reference: Path) -> dict[str, Any]:
     budget, repetition = run.name.removeprefix("minutes-").split("-run-")
     line = {"set": name, "budget": float(budget), "repetition": int(repetition), **done}
     rows = leaderboard(run) if (run / "leaderboard.json").is_file() else []
-    found = verdict(rows)
+    found = recommend(rows)
     statuses = [row.status for row in rows]
     line |= {
         "over_seconds": round(done["seconds"] - 60 * line["budget"], 1),
@@ -116,12 +116,12 @@ def judge(name: str, run: Path, reference: Path) -> dict[str, Any]:
         "trainings": sum(len(row.values) for row in rows if row.status == "ranked"),
         "not_enough_time": statuses.count("not enough time"),
     }
-    known = verdict(leaderboard(reference)) if (reference / DONE).is_file() else None
+    known = recommend(leaderboard(reference)) if (reference / DONE).is_file() else None
     if known is None or found is None:
         return line | {"within": None if known is None else False}
     qualities = {row.recipe: row.quality for row in leaderboard(reference)}
     quality, best = qualities.get(found.choice.recipe), known.best.quality
-    sd = deviation(known.best)
+    sd = standard_deviation(known.best)
     sign = 1 if known.best.higher_is_better else -1
     return line | {
         "quality": round(quality, 4) if quality is not None else None,

@@ -31,7 +31,7 @@ def changes(folder: Path) -> list[dict]:
 
 def test_sound_files_end_well(tmp_path):
     done = ok("check", table(tmp_path / "a.csv"), table(tmp_path / "b.csv", seed=1))
-    says(done.out, "Nothing to complain about.", "train", "47", "test", "47", "good 48")
+    says(done.out, "No problems found.", "train", "47", "test", "47", "good 48")
 
 
 def test_errors_set_the_status(tmp_path):

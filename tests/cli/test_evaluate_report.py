@@ -8,7 +8,7 @@ from sklearn.metrics import classification_report
 
 from tests.fixtures.command import command, ok
 from tests.fixtures.small import examples
-from weft.report.analysis.classification import Classified
+from weft.report.analysis.classification import ClassificationErrors
 from weft.tasks.task import Answer
 from weft.text.example import Example
 
@@ -29,7 +29,7 @@ def wrong_file(tmp_path_factory):
 
 def test_figures_of_labels_are_those_of_scikit_learn():
     draw = random.Random(7)
-    found = Classified(keep=5)
+    found = ClassificationErrors(keep=5)
     right, said = [], []
     for line in range(1, 212):
         right.append(draw.choice(LABELS))
@@ -55,7 +55,7 @@ def test_figures_of_labels_are_those_of_scikit_learn():
 
 
 def test_several_labels_count_for_each():
-    found = Classified(keep=3)
+    found = ClassificationErrors(keep=3)
     found.add(Example("a", ("x", "y"), file="f", line=1), Answer(("y", "z"), 0.9))
     found.add(Example("b", ("x",), file="f", line=2), Answer(("x",), 0.8))
     found.add(Example("c", (), file="f", line=3), Answer(("x",), 0.7))
@@ -66,8 +66,11 @@ def test_several_labels_count_for_each():
     for name, one in found.by_label().items():
         assert one.f1 == pytest.approx(expected[name]["f1-score"])
         assert one.support == expected[name]["support"]
-    assert not found.cells
-    assert [(one.label, one.said) for one in found.errors] == [("x, y", "y, z"), ("(none)", "x")]
+    assert not found.confusions
+    assert [(one.label, one.predicted) for one in found.errors] == [
+        ("x, y", "y, z"),
+        ("(none)", "x"),
+    ]
 
 
 @pytest.mark.parametrize("recipe", ["bag", "tfidf"])

@@ -46,10 +46,10 @@ def test_blanks_are_filled_in_with_bars(models, tmp_path):
     assert f"page: {page}" in done.out
     assert grids(page) == 3 * 3
     html = page.read_text("utf-8")
-    says(html, "What fits best: “", "What fits in the blanks", "Where each head looks")
+    says(html, "Most probable: “", "Predictions for the blanks", "Attention heads")
     assert html.count('<p class="blank"') == 2
     assert "&lt;b&gt;" in html
-    assert "Words are not weighed" not in html
+    assert "No word importance" not in html
     (line,) = ok("explain", models / "masked", "a [MASK]", "--json").lines
     (words,) = json.loads(line)["blanks"]
     assert len(words) == 5
@@ -86,7 +86,7 @@ def test_pairs_and_spans_show_theirs(models, tmp_path):
     done = ok("explain", models / "span", *two, "-o", page)
     assert grids(page) == 3 * 3
     says(done.out, " answer]", "\n", "  0.")
-    says(page.read_text("utf-8"), "The model says “", "Where each head looks")
+    says(page.read_text("utf-8"), "The model predicts “", "Attention heads")
 
 
 def test_two_texts_are_given_by_name(models):
@@ -160,7 +160,7 @@ def test_a_long_text_is_explained_in_all_its_windows(models, tmp_path):
     page = tmp_path / "page.html"
     done = ok("explain", folder, text, "--method", "all", "-o", page)
     assert "was read" not in done.out  # nothing was left out
-    says(page.read_text("utf-8"), "Where each head looks", "bert, window 1 of")
+    says(page.read_text("utf-8"), "Attention heads", "bert, window 1 of")
     (line,) = ok("explain", folder, text, "--json", "--method", "attention").lines
     found = json.loads(line)
     assert found["coverage"] == 1
@@ -189,7 +189,7 @@ def test_answers_are_compared_with_all_that_are_right(models, tmp_path):
     out = ok("explain", models / "span", path, *columns, "-o", page).out
     assert out.count("labelled") == 1
     says(out, "labelled the", said)
-    says(page.read_text("utf-8"), "1 of 2 answers differ", "labelled the")
+    says(page.read_text("utf-8"), "1 of 2 predictions differ", "labelled the")
 
 
 def test_one_word_in_its_contexts(models, tmp_path):

@@ -61,12 +61,17 @@ def test_the_page_of_one_text(models, tmp_path):
     assert "<b>x" not in html
     assert not re.search(r"(src|href)=\"(?!#)", html)
     says(
-        html, 'class="tagged"', "Every word", "What follows what", "The words", "Can it be trusted"
+        html,
+        'class="tagged"',
+        "Word by word",
+        "Transition scores",
+        "Word importance",
+        "Faithfulness",
     )
     assert html.count('class="strip"') == 3
     table = html[html.index('<table class="chain">') :]
     names = re.findall(r"<th>([^<]+)</th>", table[: table.index("</thead>")])
-    begins = re.search(r"<tr><th>begins</th>(.*?)</tr>", table)[1]
+    begins = re.search(r"<tr><th>start</th>(.*?)</tr>", table)[1]
     cells = dict(zip(names, re.findall(r">([^<]+)</td>", begins), strict=True))
     never = {name for name, cell in cells.items() if cell == "·"}
     assert never == {name for name in names if name[:2] in ("I-", "E-", "en")}
@@ -77,7 +82,7 @@ def test_a_page_without_a_chain_has_no_table_of_one(models, tmp_path):
     page = tmp_path / "many.html"
     ok("explain", models / "two", models / "a.conllu", "--limit", 3, "-o", page)
     html = page.read_text("utf-8")
-    assert "What follows what" not in html
+    assert "Transition scores" not in html
     assert html.count('class="strip"') == html.count('<div class="tagged">') == 3
 
 
@@ -86,7 +91,7 @@ def test_a_crf_on_features_is_drawn_but_not_weighed(models, tmp_path):
     ok("train", "--recipe", "crf", "--train", models / "a.conll", "-o", tmp_path / "crf")
     assert "[Bo Lee PER]" in ok("explain", tmp_path / "crf", TEXT, "-o", tmp_path / "p.html").out
     page = (tmp_path / "p.html").read_text("utf-8")
-    says(page, "Bo Lee", "Words are not weighed here: that is done only in neural models")
+    says(page, "Bo Lee", "No word importance here: only neural models support it")
     told = fails("explain", tmp_path / "crf", TEXT, "--word", 2)
     assert "do not fit: words are weighed only in neural models. Leave them out" in told
 

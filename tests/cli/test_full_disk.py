@@ -151,4 +151,4 @@ def test_a_comparison_without_room_says_what_is_kept(shared, tmp_path):
     says(message, f"Cannot write {out}/report.html: File too large", "Finished trainings are kept")
     says(message, "make room, then `weft compare", f"-o {out}")
     whole(out)
-    assert "finished earlier" in ok(*arguments).err
+    assert "cached" in ok(*arguments).err

@@ -23,7 +23,7 @@ def test_a_search_from_the_command_line(words, tmp_path):
     search = ("--search", "classic.C=0.001,5", "--sampler", "grid", "--test", data)
     done = ok(*words, *search, "--set", "classic.C=0.001")
     says(done.err, "trial 1: complete", "classic.C=0.001", "trial 2:", "tuned, seed 2: dev")
-    says(done.out, "trial", "C", "Tuned ", " against ", " as it came", "report: ")
+    says(done.out, "trial", "C", "Tuned ", ", original ", "report: ")
     page = (tmp_path / "out/tune.html").read_text()
     assert "weft tune --recipe tfidf" in page
     assert len(json.loads((tmp_path / "out/tune.json").read_text())["trials"]) == 2

@@ -8,8 +8,8 @@ import pytest
 
 from weft.compare import scheduler
 from weft.compare.budget import Clock
-from weft.compare.scheduler import Crew, Race
-from weft.compare.trial import MIN_COMPLETED, Cut, Progress, Result, Trial
+from weft.compare.scheduler import TrialScheduler, WorkerPool
+from weft.compare.trial import MIN_COMPLETED, Progress, Result, SplitSpec, Trial
 from weft.config import Config
 
 START_UP, TAIL = 3.0, 2.0  # seconds before the first update, and after the last
@@ -78,29 +78,29 @@ class Work:
 def simulate(monkeypatch, tmp_path):
     """Run a comparison of recipes with these costs; returns the race and the world."""
 
-    def run(costs, minutes, workers=2, seeds=3, classic=(), known=None, dev=None):
+    def run(costs, minutes, workers=2, seeds=3, classic=(), finished=None, dev=None):
         world = World(costs, dev or {})
         monkeypatch.setattr(scheduler, "_launch", world.launch)
         name = lambda trial: f"{trial.recipe}-{trial.seed}"  # noqa: E731
-        monkeypatch.setattr(Trial, "finished", lambda self: world.works[name(self)].result())
+        monkeypatch.setattr(Trial, "load_result", lambda self: world.works[name(self)].result())
         monkeypatch.setattr(Trial, "progress", lambda self: world.works[name(self)].progress())
         trials = [
             Trial(
-                recipe, seed, None, Config({"classic": {}} if recipe in classic else {}), Cut(""),
-                tmp_path / f"{recipe}-{seed}", "d",
+                recipe, seed, None, Config({"classic": {}} if recipe in classic else {}),
+                SplitSpec(""), tmp_path / f"{recipe}-{seed}", "d",
             )
             for recipe in costs
             for seed in range(1, seeds + 1)
         ]  # fmt: skip
         clock = Clock(minutes, lambda: world.time, world.sleep)
-        race = Race(Crew(workers, 1, ("cpu",)), clock, lambda n, text: None)
-        race.run(trials, {tmp_path / folder: found for folder, found in (known or {}).items()})
+        race = TrialScheduler(WorkerPool(workers, 1, ("cpu",)), clock, lambda n, text: None)
+        race.run(trials, {tmp_path / folder: found for folder, found in (finished or {}).items()})
         return race, world
 
     return run
 
 
-def seeds_of(race: Race) -> dict[str, int]:
+def seeds_of(race: TrialScheduler) -> dict[str, int]:
     return {name: len(pairs) for name, pairs in race.results.items()}
 
 
@@ -150,7 +150,7 @@ def test_a_training_that_cannot_come_far_enough_gives_its_time_to_others(simulat
     assert seeds_of(race) == {"cheap": 1, "fits": 1}
     began = dict(world.jobs)
     assert began["fits-1"] - began["huge-1"] < 15
-    assert race.needs["huge"] == pytest.approx(5000, rel=0.1)
+    assert race.estimated_seconds["huge"] == pytest.approx(5000, rel=0.1)
 
 
 def test_a_shortened_training_is_ranked_from_half_of_its_epochs(simulate):
@@ -170,15 +170,15 @@ def test_what_was_shortened_is_trained_again_when_there_is_time_for_it(simulate)
 
     known = {"a-1": earlier(60.0, 1.0), "b-1": earlier(60.0, 0.3), "c-1": earlier(60.0, 0.6)}
     costs = {"a": 60.0, "b": 200.0, "c": 100.0}
-    race, world = simulate(costs, 8, seeds=1, known=known)
+    race, world = simulate(costs, 8, seeds=1, finished=known)
     assert sorted(name for name, _ in world.jobs) == ["b-1", "c-1"]
     assert {r.completed for pairs in race.results.values() for _, r in pairs} == {1.0}
     # Without enough time for more, what can be ranked stays, and what cannot be is not.
-    race, world = simulate(costs, 1.5, seeds=1, known=known)
+    race, world = simulate(costs, 1.5, seeds=1, finished=known)
     assert world.jobs == []
     assert sorted(race.results) == ["a", "c"]
-    assert sorted(race.short) == ["b"]
-    race, world = simulate(costs, 0, seeds=1, known=known)
+    assert sorted(race.shortened) == ["b"]
+    race, world = simulate(costs, 0, seeds=1, finished=known)
     assert {r.completed for pairs in race.results.values() for _, r in pairs} == {1.0}
 
 

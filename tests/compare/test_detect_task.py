@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.run.test_tag import columns, conllu
-from weft.compare.dataset_stats import looks_numeric
-from weft.compare.detect_task import chosen, fitting, others
-from weft.compare.write_test_split import write_test
+from weft.compare.dataset_stats import has_numeric_labels
+from weft.compare.detect_task import choose_task, describe_alternatives, detect_tasks
+from weft.compare.write_test_split import write_test_split
 from weft.errors import UserError
 from weft.run.data import Data, example_source
 from weft.run.split import apply_holdout, assign_folds, choose_holdout
@@ -46,7 +46,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_what_a_file_is_for(name, tmp_path):
     make, wanted = FILES[name]
-    assert fitting(read(make(tmp_path / name))) == wanted
+    assert detect_tasks(read(make(tmp_path / name))) == wanted
 
 
 def test_heads_without_tags_are_for_parsing_and_tags_without_heads_are_not(tmp_path):
@@ -54,32 +54,34 @@ def test_heads_without_tags_are_for_parsing_and_tags_without_heads_are_not(tmp_p
     text = path.read_text()
     for tag in ("DET", "NOUN", "VERB", "PUNCT"):
         text = text.replace(f"\t{tag}\tX{tag}", "\t_\t_")
-    assert fitting(read(written(tmp_path / "b.conllu", text))) == ("parse", "tag")
+    assert detect_tasks(read(written(tmp_path / "b.conllu", text))) == ("parse", "tag")
     bare = "\n".join(
         "\t".join([*line.split("\t")[:6], "_", "_", "_", "_"]) if "\t" in line else line
         for line in path.read_text().split("\n")
     )
-    assert fitting(read(written(tmp_path / "c.conllu", bare))) == ("tag",)
+    assert detect_tasks(read(written(tmp_path / "c.conllu", bare))) == ("tag",)
 
 
 def test_the_task_is_named_or_that_of_the_recipes_or_the_usual_one():
     fits = ("tag", "parse")
-    assert chosen("", (), fits, "f") == "tag"
-    assert chosen("parse", (), fits, "f") == "parse"
-    assert chosen("", ("tagger-bilstm",), ("parse", "tag"), "f") == "tag"
-    assert chosen("", ("bag", "cnn"), ("classify", "regress"), "f") == "classify"
-    assert chosen("regress", ("bag",), ("classify", "regress"), "f") == "regress"
-    with pytest.raises(UserError, match=r"f: the task 'parse' needs a head for each word, as Co"):
-        chosen("parse", (), ("classify", "regress"), "f")
+    assert choose_task("", (), fits, "f") == "tag"
+    assert choose_task("parse", (), fits, "f") == "parse"
+    assert choose_task("", ("tagger-bilstm",), ("parse", "tag"), "f") == "tag"
+    assert choose_task("", ("bag", "cnn"), ("classify", "regress"), "f") == "classify"
+    assert choose_task("regress", ("bag",), ("classify", "regress"), "f") == "regress"
+    with pytest.raises(
+        UserError, match=r"f: the task 'parse' needs a head for each word, as in Co"
+    ):
+        choose_task("parse", (), ("classify", "regress"), "f")
     with pytest.raises(UserError, match="Did you mean 'tag'"):
-        chosen("tags", (), fits, "f")
+        choose_task("tags", (), fits, "f")
 
 
 def test_other_choices_are_said():
-    assert others("tag", ("tag",)) == ""
-    assert others("classify", ("classify", "regress")) == ""
-    assert "also fits --task parse." in others("tag", ("tag", "parse"))
-    assert "--task nodes or --task constituency" in others(
+    assert describe_alternatives("tag", ("tag",)) == ""
+    assert describe_alternatives("classify", ("classify", "regress")) == ""
+    assert "also fits --task parse." in describe_alternatives("tag", ("tag", "parse"))
+    assert "--task nodes or --task constituency" in describe_alternatives(
         "classify", ("classify", "nodes", "constituency")
     )
 
@@ -92,7 +94,7 @@ def test_a_test_part_has_the_format_of_its_file(name, tmp_path):
     assert parts.test is not None
     out = tmp_path / "out"
     out.mkdir()
-    again = list(read(write_test(data, parts.test, out)))
+    again = list(read(write_test_split(data, parts.test, out)))
     held = list(parts.test())
     assert 4 <= len(held) <= 9
     for before, after in zip(held, again, strict=True):
@@ -114,7 +116,7 @@ def test_a_test_part_of_pairs_is_files_side_by_side(way, tmp_path):
     else:
         data = Data(train=",".join(map(str, files)))
     parts = apply_holdout(data, choose_holdout(data, mixed=True))
-    path = write_test(data, parts.test, folder)
+    path = write_test_split(data, parts.test, folder)
     again = list(example_source(replace(data, train=path), path)())
     assert 4 <= len(again) <= 9
     assert [(e.text, e.label) for e in again] == [(e.text, e.label) for e in parts.test()]
@@ -133,19 +135,19 @@ def test_sentences_without_one_label_are_spread_over_folds_with_their_copies(tmp
 
 def test_two_texts_are_for_tasks_about_two():
     examples = [Example("a b c", "x", other="d e"), Example("f g", "y", other="h")]
-    fits = fitting(examples)
+    fits = detect_tasks(examples)
     assert fits == ("classify", "regress", "pair-classify", "pair-score")
-    assert "--task pair-classify" in others("classify", fits)
-    assert chosen("pair-score", (), fits, "f.tsv") == "pair-score"
+    assert "--task pair-classify" in describe_alternatives("classify", fits)
+    assert choose_task("pair-score", (), fits, "f.tsv") == "pair-score"
     with pytest.raises(UserError, match="'pair-classify' needs two texts in each row"):
-        chosen("pair-classify", (), fitting([Example("a", "x")]), "f.tsv")
+        choose_task("pair-classify", (), detect_tasks([Example("a", "x")]), "f.tsv")
 
 
 def test_a_word_among_numbers_makes_no_classes_of_them():
     scores = [Example("a", f"{i / 7:.2f}") for i in range(61)]
-    assert looks_numeric(scores)
-    assert looks_numeric([*scores, Example("a", "n/a"), Example("a", None)])
-    assert not looks_numeric([*scores, *(Example("a", "n/a") for _ in range(7))])
-    assert not looks_numeric([Example("a", "x"), *scores[:11]])
-    assert not looks_numeric([Example("a", str(i % 3)) for i in range(61)])
-    assert not looks_numeric([Example("a", ("1", "2")), *scores[:5]])
+    assert has_numeric_labels(scores)
+    assert has_numeric_labels([*scores, Example("a", "n/a"), Example("a", None)])
+    assert not has_numeric_labels([*scores, *(Example("a", "n/a") for _ in range(7))])
+    assert not has_numeric_labels([Example("a", "x"), *scores[:11]])
+    assert not has_numeric_labels([Example("a", str(i % 3)) for i in range(61)])
+    assert not has_numeric_labels([Example("a", ("1", "2")), *scores[:5]])

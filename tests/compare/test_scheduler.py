@@ -5,9 +5,9 @@ import time
 import pytest
 
 from weft.compare import scheduler
-from weft.compare.budget import UNKNOWN, Clock
-from weft.compare.scheduler import Crew, Race, crew
-from weft.compare.trial import Cut, Result, Trial
+from weft.compare.budget import UNKNOWN_OVERHEAD_FRACTION, Clock
+from weft.compare.scheduler import TrialScheduler, WorkerPool, build_worker_pool
+from weft.compare.trial import Result, SplitSpec, Trial
 from weft.config import Config
 
 
@@ -43,12 +43,12 @@ def jobs(monkeypatch, tmp_path):
 
     result = Result("d", "accuracy", True, {"accuracy": {"value": 0.5}}, 0.5, 1.0, 1, 1, 1, [], {})
     monkeypatch.setattr(scheduler, "_launch", launch)
-    monkeypatch.setattr(Trial, "finished", lambda self: result)
+    monkeypatch.setattr(Trial, "load_result", lambda self: result)
     return started, looks
 
 
 def trials(tmp_path, names: str, seeds: int) -> list[Trial]:
-    cut = Cut("")
+    cut = SplitSpec("")
     return [
         Trial(name, seed, None, Config({}), cut, tmp_path / f"{name}-{seed}", "d")
         for name in names
@@ -61,7 +61,7 @@ def order(jobs: list[dict]) -> list[str]:
 
 
 def test_one_seed_of_each_recipe_comes_before_the_next_seed(jobs, tmp_path):
-    race = Race(Crew(1, 1, ("cpu",)), Clock(0), lambda n, text: None)
+    race = TrialScheduler(WorkerPool(1, 1, ("cpu",)), Clock(0), lambda n, text: None)
     race.run(trials(tmp_path, "abc", 2), {})
     assert order(jobs[0]) == ["a1", "b1", "c1", "a2", "b2", "c2"]
     assert {job["minutes"] for job in jobs[0]} == {0.0}
@@ -70,7 +70,7 @@ def test_one_seed_of_each_recipe_comes_before_the_next_seed(jobs, tmp_path):
 
 def test_no_more_at_once_than_workers_and_devices_in_turn(jobs, tmp_path):
     jobs[1].update(a=5, b=5, c=5)
-    race = Race(Crew(2, 1, ("cuda:0", "cuda:1")), Clock(0), lambda n, text: None)
+    race = TrialScheduler(WorkerPool(2, 1, ("cuda:0", "cuda:1")), Clock(0), lambda n, text: None)
     most = []
     race._collect = lambda collect=race._collect: (most.append(len(race.running)), collect())
     race.run(trials(tmp_path, "abc", 1), {})
@@ -79,48 +79,48 @@ def test_no_more_at_once_than_workers_and_devices_in_turn(jobs, tmp_path):
 
 
 def test_a_training_may_use_all_the_time_that_is_left(jobs, tmp_path):
-    race = Race(Crew(1, 1, ("cpu",)), Clock(4), lambda n, text: None)
-    left = race.left
+    race = TrialScheduler(WorkerPool(1, 1, ("cpu",)), Clock(4), lambda n, text: None)
+    left = race.seconds_left
     race.run(trials(tmp_path, "a", 1), {})
-    assert jobs[0][0]["minutes"] * 60 == pytest.approx(UNKNOWN * left, rel=0.1)
+    assert jobs[0][0]["minutes"] * 60 == pytest.approx(UNKNOWN_OVERHEAD_FRACTION * left, rel=0.1)
 
 
 def test_what_cannot_be_done_in_time_is_left_out(jobs, tmp_path):
     said = []
-    race = Race(Crew(1, 1, ("cpu",)), Clock(1), lambda n, text: said.append(text))
-    race.took["a"] = 61.0  # longer than what is left
+    race = TrialScheduler(WorkerPool(1, 1, ("cpu",)), Clock(1), lambda n, text: said.append(text))
+    race.longest_seconds["a"] = 61.0  # longer than what is left
     race.run(trials(tmp_path, "ab", 1), {})
     assert order(jobs[0]) == ["b1"]
-    assert race.late == {"a": 1}
-    assert "a seed 1: left out, not enough time" in said
+    assert race.skipped == {"a": 1}
+    assert "a seed 1: skipped, not enough time" in said
 
 
 def test_against_the_clock_a_further_seed_waits_for_the_first(jobs, tmp_path):
     jobs[1].update(a=9, b=3)
-    race = Race(Crew(2, 1, ("cpu",)), Clock(4), lambda n, text: None)
+    race = TrialScheduler(WorkerPool(2, 1, ("cpu",)), Clock(4), lambda n, text: None)
     race.run(trials(tmp_path, "ab", 2), {})
     assert order(jobs[0]) == ["a1", "b1", "b2", "a2"]
 
 
 def test_time_for_measuring_is_learned_from_those_that_went_before(jobs, tmp_path):
-    race = Race(Crew(1, 1, ("cpu",)), Clock(4), lambda n, text: None)
-    race.around = [24.0]
-    expected = race.left - 1.5 * 24
+    race = TrialScheduler(WorkerPool(1, 1, ("cpu",)), Clock(4), lambda n, text: None)
+    race.overheads = [24.0]
+    expected = race.seconds_left - 1.5 * 24
     race.run(trials(tmp_path, "a", 1), {})
     assert jobs[0][0]["minutes"] * 60 == pytest.approx(expected, abs=0.5)
-    race = Race(Crew(1, 1, ("cpu",)), Clock(1), lambda n, text: None)
-    race.around = [41.0]  # more than what is left even without training
+    race = TrialScheduler(WorkerPool(1, 1, ("cpu",)), Clock(1), lambda n, text: None)
+    race.overheads = [41.0]  # more than the time left even without training
     race.run(trials(tmp_path, "b", 1), {})
-    assert race.late == {"b": 1}
+    assert race.skipped == {"b": 1}
 
 
 def test_the_clock_stops_what_runs(jobs, tmp_path):
     jobs[1]["a"] = 10**9
     clock = Clock(1)
     clock.started = time.monotonic() - 49.8
-    race = Race(Crew(1, 1, ("cpu",)), clock, lambda n, text: None)
+    race = TrialScheduler(WorkerPool(1, 1, ("cpu",)), clock, lambda n, text: None)
     race.run(trials(tmp_path, "a", 2), {})
-    assert race.late == {"a": 2}
+    assert race.skipped == {"a": 2}
     assert race.results == {}
 
 
@@ -130,10 +130,10 @@ def test_a_failed_recipe_costs_only_itself(jobs, tmp_path, monkeypatch):
         return Process(1, code=-9 if job["trial"]["recipe"] == "a" else 0), None
 
     monkeypatch.setattr(scheduler, "_launch", launch)
-    race = Race(Crew(1, 1, ("cpu",)), Clock(0), lambda n, text: None)
+    race = TrialScheduler(WorkerPool(1, 1, ("cpu",)), Clock(0), lambda n, text: None)
     race.run(trials(tmp_path, "ab", 2), {})
     assert order(jobs[0]) == ["a1", "b1", "b2"]
-    assert "probably for want of memory" in race.errors["a"]
+    assert "probably for lack of memory" in race.errors["a"]
     assert len(race.results["b"]) == 2
 
 
@@ -143,7 +143,7 @@ def test_a_failed_recipe_costs_only_itself(jobs, tmp_path, monkeypatch):
 )
 def test_cores_are_not_oversubscribed(monkeypatch, workers, threads, expected):
     monkeypatch.setattr(scheduler, "available_cpus", lambda: 8)
-    found = crew("cpu", workers, threads)
+    found = build_worker_pool("cpu", workers, threads)
     assert (found.workers, found.threads) == expected
     assert found.devices == ("cpu",)
 

@@ -6,13 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft.compare.sentence_scores import BORDERS, NOTHING, UNITS, judged, meaning, names, share
+from weft.compare.sentence_scores import (
+    NO_LABEL,
+    UNITS,
+    WRONG_BOUNDARIES,
+    describe_metric,
+    label_names,
+    ratio_terms,
+    score_sentence,
+)
 from weft.metrics.structure.brackets import BracketedTree, BracketF1
 from weft.metrics.structure.chunks import SpanF1
 from weft.metrics.structure.dependencies import AttachmentScores
 from weft.metrics.structure.tags import TagAccuracy
 from weft.metrics.structure.tree_nodes import NodeAccuracy
-from weft.report.drawings.draw import laid
+from weft.report.drawings.draw import lay_out
 from weft.tasks.annotation import Annotation
 from weft.text.annotation import constituents
 from weft.text.annotation.trees import Tree, parse
@@ -22,7 +30,7 @@ SIZES = [DRAW.randrange(1, 9) for _ in range(53)]
 
 
 def total(pairs, metric=""):
-    top, bottom = np.array([share(said, gold, metric) for said, gold in pairs]).sum(0)
+    top, bottom = np.array([ratio_terms(said, gold, metric) for said, gold in pairs]).sum(0)
     return top / bottom
 
 
@@ -46,7 +54,7 @@ def test_tags_add_up_to_tagging(count):
         pairs.append(sides)
     figure = measure.compute(0)["x" if count == 1 else "all"]
     assert total(pairs) == pytest.approx(figure.value)
-    cells = [cell for said, gold in pairs for cell in judged(said, gold).cells]
+    cells = [cell for said, gold in pairs for cell in score_sentence(said, gold).confusions]
     assert {c: cells.count(c) for c in cells} == dict(measure.confusion("x"))
 
 
@@ -66,11 +74,11 @@ def test_spans_add_up_to_chunks():
         places = tuple((i, i + 1) for i in range(size))
         pairs.append([Annotation("spans", words(size), places, spans=s) for s in (ours, theirs)])
     assert total(pairs) == pytest.approx(measure.compute(0)["f1"].value)
-    found = [judged(*pair) for pair in pairs]
+    found = [score_sentence(*pair) for pair in pairs]
     for label, figures in measure.per_class().items():
         right, said, true = (
             sum(getattr(one, side).count(label) for one in found)
-            for side in ("right", "said", "true")
+            for side in ("correct", "predicted", "gold")
         )
         assert figures.precision == pytest.approx(right / said)
         assert figures.recall == pytest.approx(right / true)
@@ -79,8 +87,8 @@ def test_spans_add_up_to_chunks():
 def test_where_a_span_went():
     gold = Annotation("spans", words(9), spans=((0, 2, "A"), (3, 5, "B"), (6, 8, "A"), (8, 9, "B")))
     said = replace(gold, spans=((0, 2, "B"), (3, 4, "B"), (8, 9, "B"), (5, 6, "C")))
-    assert sorted(judged(said, gold).cells) == sorted(
-        [("A", "B"), ("B", BORDERS), ("A", NOTHING), ("B", "B"), (NOTHING, "C")]
+    assert sorted(score_sentence(said, gold).confusions) == sorted(
+        [("A", "B"), ("B", WRONG_BOUNDARIES), ("A", NO_LABEL), ("B", "B"), (NO_LABEL, "C")]
     )
 
 
@@ -98,7 +106,7 @@ def test_arcs_add_up_to_dependencies():
     figures = measure.compute(0)
     assert total(pairs, "las") == pytest.approx(figures["las"].value)
     assert total(pairs, "uas") == pytest.approx(figures["uas"].value)
-    assert {name for pair in pairs for name in names(pair[0])} == {"nsubj", "obj", "det"}
+    assert {name for pair in pairs for name in label_names(pair[0])} == {"nsubj", "obj", "det"}
 
 
 def grown(size):
@@ -123,7 +131,7 @@ def test_brackets_add_up_to_evalb():
     assert total(pairs) == pytest.approx(measure.compute(0)["f1"].value)
     # A bracket without a label, around a sentence that nothing else holds, is not counted.
     bare = Annotation("constituents", words(2), tree=parse("( (NN w0) (NN w1))"))
-    assert share(bare, replace(bare, tree=parse("(NP (NN w0) (NN w1))"))) == (0, 1)
+    assert ratio_terms(bare, replace(bare, tree=parse("(NP (NN w0) (NN w1))"))) == (0, 1)
 
 
 def test_nodes_add_up_to_node_labels():
@@ -131,7 +139,7 @@ def test_nodes_add_up_to_node_labels():
     for size in SIZES:
         shape = grown(size)
         sides = [relabelled(shape, "012"), relabelled(shape, ("0", "1", "2", ""))]
-        rows = [laid(side) for side in sides]
+        rows = [lay_out(side) for side in sides]
         ours, theirs = (
             np.array([[int(label) if label else -1 for label in row.labels]]) for row in rows
         )
@@ -153,14 +161,16 @@ def relabelled(tree, labels):
 def test_labels_of_constituents_are_those_of_chains():
     said, gold = (parse(line) for line in (
         "(S (NP (PRP She)) (VP (VBD left)))", "(S (NP (PRP She)) (ADVP (RB left)))"))  # fmt: skip
-    found = judged(*(Annotation("constituents", ("She", "left"), tree=t) for t in (said, gold)))
-    assert ("ADVP", "VP") in found.cells
-    assert ("NP", "NP") in found.cells
-    assert sorted(found.right) == ["NP", "S"]
+    found = score_sentence(
+        *(Annotation("constituents", ("She", "left"), tree=t) for t in (said, gold))
+    )
+    assert ("ADVP", "VP") in found.confusions
+    assert ("NP", "NP") in found.confusions
+    assert sorted(found.correct) == ["NP", "S"]
 
 
 def test_every_kind_has_words_for_its_figure():
-    assert all(meaning("anything", kind) for kind in UNITS)
-    assert meaning("accuracy", "") == ""
-    assert "root" in meaning("root", "nodes")
-    assert "every column" in meaning("all", "tags")
+    assert all(describe_metric("anything", kind) for kind in UNITS)
+    assert describe_metric("accuracy", "") == ""
+    assert "root" in describe_metric("root", "nodes")
+    assert "every column" in describe_metric("all", "tags")

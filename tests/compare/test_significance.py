@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from weft.compare.significance import _by_label, _macro_f1, chances, paired_macro_f1, score
-from weft.compare.trial import Cut, Trial, _collapsed
+from weft.compare.significance import (
+    _answer_label_counts,
+    _macro_f1,
+    answer_score,
+    p_values,
+    paired_macro_f1,
+)
+from weft.compare.trial import SplitSpec, Trial, _same_answer_note
 from weft.config import Config
 
 
@@ -16,7 +22,7 @@ def trial(tmp_path, name: str, right: list[bool], seed: int = 1, fold: int | Non
     folder.mkdir()
     rows = [{"text": "x", "label": "a", "value": "a" if good else "b"} for good in right]
     (folder / "predictions.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    return Trial(name, seed, fold, Config({}), Cut(""), folder, "")
+    return Trial(name, seed, fold, Config({}), SplitSpec(""), folder, "")
 
 
 def test_a_large_gap_is_no_chance_and_a_small_one_may_be(tmp_path):
@@ -25,7 +31,7 @@ def test_a_large_gap_is_no_chance_and_a_small_one_may_be(tmp_path):
     near = [good != (i < 3) for i, good in enumerate(best)]
     far = list(rng.random(307) < 0.6)
     trials = {n: [trial(tmp_path, n, r)] for n, r in (("best", best), ("near", near), ("far", far))}
-    found = chances(trials, "best")
+    found = p_values(trials, "best")
     assert found.keys() == {"near", "far"}
     assert found["near"] > 0.05
     assert found["far"] < 0.001
@@ -36,7 +42,7 @@ def test_seeds_are_averaged_and_folds_added_up(tmp_path):
     a = [trial(tmp_path, "a", good, s, f) for s in (1, 2) for f in (1, 2)]
     b = [trial(tmp_path, "b", good if s == 1 else bad, s, f) for s in (1, 2) for f in (1, 2)]
     c = [trial(tmp_path, "c", good, 1, f) for f in (1, 2)]
-    found = chances({"a": a, "b": b, "c": c}, "a")
+    found = p_values({"a": a, "b": b, "c": c}, "a")
     assert found["c"] == pytest.approx(1.0)
     assert found["b"] < 0.001  # half right on each of 80 texts
 
@@ -46,7 +52,7 @@ def test_answers_that_cannot_be_paired_are_left_out(tmp_path):
         "a": [trial(tmp_path, "a", [True] * 5)],
         "b": [trial(tmp_path, "b", [True] * 4)],
     }
-    assert chances(trials, "a") == {}
+    assert p_values(trials, "a") == {}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,7 @@ def test_answers_that_cannot_be_paired_are_left_out(tmp_path):
     ],
 )
 def test_the_score_of_one_answer(value, label, expected):
-    assert score(value, label) == pytest.approx(expected)
+    assert answer_score(value, label) == pytest.approx(expected)
 
 
 def rows(given: list, right: list) -> list[dict]:
@@ -70,12 +76,14 @@ def rows(given: list, right: list) -> list[dict]:
 
 def test_a_collapsed_training_is_noticed():
     half = ["a", "b"] * 50
-    assert _collapsed(iter(rows(["a"] * 100, half))) == (
-        "it answered 'a' for 100% of the test texts"
+    assert _same_answer_note(iter(rows(["a"] * 100, half))) == (
+        "it predicted 'a' for 100% of the test texts"
     )
-    assert _collapsed(iter(rows(half, half))) == ""
-    assert _collapsed(iter(rows(["a"] * 100, ["a"] * 97 + ["b"] * 3))) == ""  # nearly all are 'a'
-    assert _collapsed(iter(rows([0.50001, 0.50002] * 9, list(range(18))))) != ""
+    assert _same_answer_note(iter(rows(half, half))) == ""
+    assert (
+        _same_answer_note(iter(rows(["a"] * 100, ["a"] * 97 + ["b"] * 3))) == ""
+    )  # nearly all are 'a'
+    assert _same_answer_note(iter(rows([0.50001, 0.50002] * 9, list(range(18))))) != ""
 
 
 def tagged(said: str, gold: str) -> dict:
@@ -84,13 +92,13 @@ def tagged(said: str, gold: str) -> dict:
 
 
 def test_a_tagger_that_says_one_tag_has_collapsed():
-    assert _collapsed(iter([tagged("NNNN", "NVDN")] * 5)) == (
-        "it answered 'N' for 100% of the test words"
+    assert _same_answer_note(iter([tagged("NNNN", "NVDN")] * 5)) == (
+        "it predicted 'N' for 100% of the test words"
     )
-    assert _collapsed(iter([tagged("NVNN", "NVDN")] * 5)) == ""
+    assert _same_answer_note(iter([tagged("NVNN", "NVDN")] * 5)) == ""
     spans = {"kind": "spans", "words": ["a"], "spans": [[0, 1, "X"]]}
     row = {"value": [], "label": {}, "gold": spans, "structure": {**spans, "spans": []}}
-    assert _collapsed(iter([row] * 3)) == "it found none of the 3 spans"
+    assert _same_answer_note(iter([row] * 3)) == "it found none of the 3 spans"
 
 
 def test_macro_f1_is_tested_as_itself(tmp_path):
@@ -102,7 +110,7 @@ def test_macro_f1_is_tested_as_itself(tmp_path):
 
     def of(said):
         pairs = zip(said, gold, strict=True)
-        return np.array([_by_label({"value": s, "label": g}, places) for s, g in pairs])
+        return np.array([_answer_label_counts({"value": s, "label": g}, places) for s, g in pairs])
 
     first, second = of(blind), of(fair)
     expected = [f1_score(gold, said, average="macro") for said in (blind, fair)]

@@ -32,7 +32,7 @@ from weft.explain.generation import (
 )
 from weft.explain.method import explain, methods
 from weft.explain.run import run_explain
-from weft.report.pages.explain import _says, render
+from weft.report.pages.explain import _describe_answer, render
 from weft.tasks.task import Answer
 from weft.text.example import Example
 
@@ -103,16 +103,16 @@ def test_no_mark_is_shown_for_a_word_that_might_have_been():
 
 def test_the_page_quotes_what_was_written(rnn, gpt):
     page = render(run_explain(rnn, [Example(TEXT)]), rnn, command=["weft"])
-    assert "The model says nothing (" in page  # after one epoch
+    assert "The model predicts an empty text (" in page  # after one epoch
     found = Explanation(TEXT, Answer("le " * 99, 0.5, tokens=(("le", 0.5),)), "", "", ())
-    assert _says(found) == f"“{('le ' * 99)[:200].rstrip()} …” (50 %)"
-    assert "<th>or else</th>" in page
+    assert _describe_answer(found) == f"“{('le ' * 99)[:200].rstrip()} …” (50 %)"
+    assert "<th>alternatives</th>" in page
     heard_one = run_explain(gpt, [Example(TEXT)])
     bare = [replace(token, others=()) for token in heard_one.written[0].tokens]
     heard_one.written[0] = replace(heard_one.written[0], tokens=tuple(bare))
     page = render(heard_one, gpt, command=["weft"])
-    assert "or else" not in page
-    assert "What else was likely" not in page
+    assert "<th>alternatives</th>" not in page
+    assert "Hover over a token" not in page
 
 
 def test_the_chances_of_the_tokens_are_those_of_the_answer(rnn):

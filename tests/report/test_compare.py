@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from weft import config as configuration
-from weft.compare.trial import MIN_COMPLETED, Cut, Trial
+from weft.compare.trial import MIN_COMPLETED, SplitSpec, Trial
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.report.compare import compare, table
+from weft.report.compare import compare, print_table
 from weft.run.data import Data
 from weft.run.split import choose_holdout
 from weft.text.read import read
@@ -99,10 +99,10 @@ def test_the_most_frequent_label_and_macro_f1_stand_in_table_page_and_json(tmp_p
     assert majority["status"] == "baseline"
     assert majority["quality"] == pytest.approx(0.6)  # 6 of 10 are good
     assert majority["others"]["macro_f1"] == pytest.approx((2 * 0.6 / 1.6 + 0) / 2)
-    table(found)
+    print_table(found)
     shown = capsys.readouterr().out
     assert "macro-F1" in shown
-    assert "Take majority" not in shown
+    assert "Use majority" not in shown
     page = (out / "report.html").read_text()
     assert "macro-F1" in page
     assert "most frequent training label" in page
@@ -147,7 +147,7 @@ def test_finished_trials_are_not_repeated(files, tmp_path, capsys):
     capsys.readouterr()
     again = run(files, out, seeds=2, changes={"classic.classifier": "svm"})
     lines = told(capsys)
-    assert "finished earlier" in lines[0]
+    assert "cached" in lines[0]
     assert "trained in" in lines[1]
     assert again[0].values[0] == first[0].values[0]
     assert again[0].p50_ms == first[0].p50_ms
@@ -170,7 +170,7 @@ def test_another_comparison_in_the_folder_needs_overwrite(files, tmp_path, what,
         changes = {**TINY, "classic.min_count": 2}
     else:
         Path(files[0]).write_text(lines(0, 41).replace("long", "slow"))  # same size
-    with pytest.raises(UserError, match=r"tfidf-1 holds a trial with other settings or other data"):
+    with pytest.raises(UserError, match=r"tfidf-1 holds a trial with different settings or data"):
         run(files, out, changes=changes, quiet=True)
     run(files, out, changes=changes, overwrite=True)
     assert "trained in" in told(capsys)[0]
@@ -180,7 +180,7 @@ def test_threads_and_minutes_do_not_make_it_another_comparison(files, tmp_path, 
     out = tmp_path / "out"
     run(files, out, quiet=True)
     run(files, out, changes={**TINY, "train.threads": 2}, minutes=3)
-    assert "finished earlier" in told(capsys)[0]
+    assert "cached" in told(capsys)[0]
 
 
 def truncate(path: Path, completed: float) -> None:
@@ -200,9 +200,9 @@ def test_a_truncated_training_is_not_ranked_and_trained_again_with_more_time(
     assert any(line.startswith("bag seed 2: not enough time") for line in told(capsys))
     (bag,) = [row for row in rows if row.recipe == "bag"]
     assert (bag.status, len(bag.values), bag.late, bag.spread) == ("ranked", 1, 1, None)
-    assert "1 of 2 trainings" in (out / "report.html").read_text()
-    table(rows)
-    assert "bag: 1 of 2 trainings count; not enough time" in capsys.readouterr().out
+    assert "1 of 2 runs" in (out / "report.html").read_text()
+    print_table(rows)
+    assert "bag: only 1 of 2 runs finished; not enough time" in capsys.readouterr().out
     rows = run(files, out, recipes=["tfidf", "bag"], seeds=2, minutes=0)
     assert sum("trained in" in line for line in told(capsys)) == 1
     (bag,) = [row for row in rows if row.recipe == "bag"]
@@ -220,11 +220,11 @@ def test_a_recipe_without_enough_time_stands_below_the_ranked_ones(files, tmp_pa
     assert [row.recipe for row in rows].index("tfidf") < [row.recipe for row in rows].index("bag")
     assert rows[-1].quality is None
     assert "not enough time: stopped after 30% of its epochs" in (out / "report.html").read_text()
-    table(rows)
+    print_table(rows)
     shown = capsys.readouterr().out
     assert "bag: not enough time, stopped after 30% of its epochs" in shown
-    assert "tfidf is the only model that was trained" in shown
-    with pytest.raises(UserError, match=r"No recipe had enough time in 2 minutes\. bag: stopped"):
+    assert "tfidf is the only trained model" in shown
+    with pytest.raises(UserError, match=r"No recipe finished in 2 minutes\. bag: stopped"):
         run(files, out, recipes=["bag"], seeds=1, minutes=2, quiet=True)
 
 
@@ -239,7 +239,7 @@ def test_a_training_that_the_limit_ended_is_never_called_collapsed(files, tmp_pa
         {"data.train": files[0], "data.test": files[1], **still}, "test"
     )
     choose_holdout(Data(train=files[0], test=files[1]), False, False).save(tmp_path / "split.npz")
-    cut = Cut(str(tmp_path / "split.npz"))
+    cut = SplitSpec(str(tmp_path / "split.npz"))
     result = Trial("bag", 1, None, config, cut, tmp_path / "bag-1", "d").run("cpu", 0.5 / 60)
     assert 0 <= result.completed < MIN_COMPLETED
     assert (result.collapsed, result.rankable) == ("", False)
@@ -255,7 +255,7 @@ def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):
     assert "embedder &#39;lookup&#39;" in (tmp_path / "out" / "report.html").read_text()
     assert "embedder 'lookup'" in (rows[2].error or "")
     capsys.readouterr()
-    table(rows)
+    print_table(rows)
     assert "bag failed: " in capsys.readouterr().out
 
 
@@ -289,8 +289,8 @@ def test_trainings_that_learned_nothing_are_named(files, tmp_path, capsys):
     row, _ = run(files, tmp_path / "out", recipes=["bag"], changes=still, seeds=2)
     assert (row.collapsed, row.collapsed_seeds, row.kept_quality) == (2, ("1", "2"), None)
     assert "bag seed 1: accuracy" in capsys.readouterr().err
-    table([row])
-    assert "bag: 2 of 2 trainings collapsed (seeds 1, 2). Lower" in capsys.readouterr().out
+    print_table([row])
+    assert "bag: 2 of 2 runs collapsed (seeds 1, 2). Lower" in capsys.readouterr().out
     assert "2 of 2 collapsed (seeds 1, 2)" in (tmp_path / "out" / "report.html").read_text()
 
 
@@ -352,7 +352,7 @@ def test_a_killed_comparison_goes_on_where_it_stood(files, tmp_path, capsys):
     after = {p: p.stat().st_mtime_ns for p in out.glob("trials/*/result.json")}
     assert len(after) == 3
     assert before.items() <= after.items()
-    assert sum("finished earlier" in line for line in told(capsys)) == len(before)
+    assert sum("cached" in line for line in told(capsys)) == len(before)
     again = run(files, out, recipes=["tfidf", "bag"], seeds=2, changes={"train.epochs": 1})
     assert again == rows
 

@@ -7,14 +7,20 @@ import pytest
 
 from tests.fixtures.command import command, fails, ok
 from tests.run.test_seq2seq import SMALL, pairs, trained
-from weft.compare.detect_task import chosen, fitting
+from weft.compare.detect_task import choose_task, detect_tasks
 from weft.compare.plan import Plan
-from weft.compare.trial import Cut
+from weft.compare.trial import SplitSpec
 from weft.config import recipe, recipes
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.report.compare import _comparable, _fits, _recipes, compare, folder_for
+from weft.report.compare import (
+    _choose_recipes,
+    _detect_tasks,
+    _is_comparable,
+    compare,
+    default_output,
+)
 from weft.run.data import Data
 from weft.text.formats.parallel import read_parallel
 from weft.text.read import read
@@ -55,8 +61,8 @@ def test_one_measure_decides_for_all_recipes(tmp_path):
 
     def decided(names: list[str], given: dict[str, object]) -> list[list[str]]:
         bases = {name: recipe(name) for name in names}
-        plan = Plan(bases, given, Cut(data.train), 1, tmp_path, data)
-        measures = [plan.trials[name][0].config["task"].get("metrics") for name in names]
+        plan = Plan(bases, given, SplitSpec(data.train), 1, tmp_path, data)
+        measures = [plan.trials[name][0].config["task"].get("measures") for name in names]
         return [one and list(one) for one in measures]
 
     both = ["seq2seq-attention", "seq2seq-copy"]
@@ -69,8 +75,8 @@ def test_one_measure_decides_for_all_recipes(tmp_path):
 def test_files_joined_by_a_comma_are_for_writers(tmp_path):
     train = pairs(tmp_path, count=7)
     data = Data(train=f"{train},{train.with_suffix('.tgt')}")
-    assert _fits(data) == ("seq2seq",)
-    assert folder_for(f"x/{data.train}") == Path("runs") / f"{train.stem}-compared"
+    assert _detect_tasks(data) == ("seq2seq",)
+    assert default_output(f"x/{data.train}") == Path("runs") / f"{train.stem}-compared"
     with pytest.raises(UserError, match=r"train\.src,.*: the task 'tag' needs a tag for each word"):
         compare([data.train], tmp_path / "out", task="tag", recipes=["tagger-cnn"])
 
@@ -80,19 +86,20 @@ def test_a_header_that_was_guessed_is_said(tmp_path):
     (tmp_path / "a.tsv").write_text(f"english\tloomish\n{rows}")
     (tmp_path / "b.tsv").write_text(f"source\ttarget\n{rows}")
     first, second = (
-        _recipes(Data(train=str(tmp_path / name)), {}, (), "")[1] for name in ("a.tsv", "b.tsv")
+        _choose_recipes(Data(train=str(tmp_path / name)), {}, (), "")[1]
+        for name in ("a.tsv", "b.tsv")
     )
-    assert "a.tsv:1: the first line is taken for a header." in first
+    assert "a.tsv:1: the first line is read as a header." in first
     assert "header" not in second
 
 
 def test_figures_of_two_kinds_are_told_apart(tmp_path):
     (tmp_path / "a.txt").write_text("the cat sat on a mat today\n" * 20)
     data = Data(train=str(tmp_path / "a.txt"))
-    told = _recipes(data, {"task.kind": "language"}, ("ngram", "masked-bilstm"), "")[1]
+    told = _choose_recipes(data, {"task.kind": "language"}, ("ngram", "masked-bilstm"), "")[1]
     assert told.startswith("masked-bilstm: sees both sides of a word, so its figure is a pseudo")
-    assert _recipes(data, {"task.kind": "language"}, ("masked-bilstm",), "")[1] == ""
-    assert _recipes(data, {"task.kind": "language"}, (), "")[1] == ""
+    assert _choose_recipes(data, {"task.kind": "language"}, ("masked-bilstm",), "")[1] == ""
+    assert _choose_recipes(data, {"task.kind": "language"}, (), "")[1] == ""
 
 
 def test_language_models_are_ranked_the_other_way_round(tmp_path):
@@ -110,31 +117,31 @@ def test_language_models_are_ranked_the_other_way_round(tmp_path):
     assert 0 < rows[1].p <= 1
     assert "Texts side by side" in (out / "report.html").read_text()
     assert (out / "test.txt").is_file() or (out / "test.jsonl").is_file()
-    with pytest.raises(UserError, match="cannot be cut into folds"):
+    with pytest.raises(UserError, match="cannot be split into folds"):
         compare([str(path)], tmp_path / "f", recipes=["ngram"], folds=2, quiet=True)
 
 
 def test_recipes_that_cannot_be_ranked_with_the_others_have_to_be_named():
     texts, words = recipes("language"), recipes("tag")
     assert "masked-bilstm" in texts
-    assert not _comparable("masked-bilstm")
-    assert {"kneser-ney", "lstm-lm", "gpt"} <= set(filter(_comparable, texts))
-    assert all(map(_comparable, words))  # some have several embedders
+    assert not _is_comparable("masked-bilstm")
+    assert {"kneser-ney", "lstm-lm", "gpt"} <= set(filter(_is_comparable, texts))
+    assert all(map(_is_comparable, words))  # some have several embedders
 
 
 def test_what_a_file_of_texts_is_for(tmp_path):
     table = [f"a text number {i}\tits answer is {i * i}" for i in range(23)]
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\n" + "\n".join(table) + "\n")
-    assert fitting(read(path)) == ("seq2seq", "classify", "regress")
+    assert detect_tasks(read(path)) == ("seq2seq", "classify", "regress")
     (tmp_path / "b.txt").write_text("one line\nand another\n")
-    assert fitting(read(tmp_path / "b.txt")) == ("language",)
-    assert chosen("seq2seq", (), ("classify", "regress"), "f") == "seq2seq"
-    assert chosen("language", (), ("classify", "regress"), "f") == "language"
-    with pytest.raises(UserError, match="the task 'seq2seq' needs a text that each text should"):
-        chosen("seq2seq", (), ("language",), "f")
+    assert detect_tasks(read(tmp_path / "b.txt")) == ("language",)
+    assert choose_task("seq2seq", (), ("classify", "regress"), "f") == "seq2seq"
+    assert choose_task("language", (), ("classify", "regress"), "f") == "language"
+    with pytest.raises(UserError, match="the task 'seq2seq' needs a target text for each text"):
+        choose_task("seq2seq", (), ("language",), "f")
     with pytest.raises(UserError, match="the task 'classify' needs a label for each text"):
-        chosen("classify", (), ("language",), "f")
+        choose_task("classify", (), ("language",), "f")
 
 
 def test_verbs_of_a_model_that_writes(tmp_path):
@@ -146,7 +153,7 @@ def test_verbs_of_a_model_that_writes(tmp_path):
     assert "right  " in shown.out
     page = tmp_path / "e.html"
     ok("evaluate", model, test, "--report", str(page), "--json")
-    assert "The worst answers" in page.read_text()
+    assert "Worst outputs" in page.read_text()
     (tmp_path / "t.txt").write_text("a b\n")
     said = json.loads(ok("predict", model, str(tmp_path / "t.txt"), "--json").out)
     assert said["value"] == " ".join(text for text, _ in said["tokens"])
@@ -165,6 +172,6 @@ def test_pairs_are_checked(tmp_path):
     page = tmp_path / "c.html"
     shown = command("check", str(path), "--target", "tgt", "--html", str(page), "--no-near")
     assert "words of the target: data" in shown.out
-    assert "words a target" in page.read_text()
+    assert "words per target" in page.read_text()
     told = fails("check", str(path), "--target", "tgt", "--fix", "x")
     assert "--fix does not write pairs of files" in told

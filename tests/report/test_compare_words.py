@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.run.test_tag import columns, conllu
-from weft.compare.significance import counts
+from weft.compare.significance import count_per_text
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
@@ -52,7 +52,7 @@ def test_the_page_draws_errors_over_gold_and_stays_one_file(tagged):
     page = (tagged[1] / "report.html").read_text()
     assert "http" not in page
     assert page.count(".drawing text {") == 1  # the style of drawings, once
-    assert "<b>upos</b> is the share of words with the right tag" in page
+    assert "<b>upos</b>: the fraction of words with the correct tag" in page
     n = len(list(read(tagged[1] / "test.conllu")))
     assert f"<b>{n}</b> test sentences of <b>{6 * n}</b> words" in page
     assert f"weft evaluate {tagged[1] / 'model'} {tagged[1] / 'test.conllu'}" in page
@@ -71,9 +71,9 @@ def test_what_is_finished_is_not_repeated(tagged, capsys):
     before = {path: path.stat().st_mtime_ns for path in out.glob("trials/*/result.json")}
     run(files, out, seeds=2, quiet=False)
     said = capsys.readouterr().err
-    assert said.count("finished earlier") == 4
+    assert said.count("cached") == 4
     assert before == {path: path.stat().st_mtime_ns for path in out.glob("trials/*/result.json")}
-    with pytest.raises(UserError, match="holds a trial with other settings or other data"):
+    with pytest.raises(UserError, match="holds a trial with different settings or data"):
         run(files, out, seeds=2, changes={**TINY, "encoder.hidden": 5})
 
 
@@ -97,8 +97,8 @@ def test_spans_in_folds_have_a_pooled_f1(tmp_path):
         assert true == 62
         assert row.pooled == pytest.approx(2 * right / (said + true))
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "F1 of spans" in page
-    assert "types of spans" in page
+    assert "span F1" in page
+    assert "span types" in page
     assert "pooled" in page
 
 
@@ -111,7 +111,7 @@ def test_counts_of_sentences_add_up_to_the_figures(tagged):
             path = out / "trials" / f"{row.recipe}-{seed}" / "predictions.jsonl"
             lines = [json.loads(line) for line in path.read_text().splitlines()]
             trial = SimpleNamespace(fold=None, answers=lambda lines=lines: iter(lines))
-            top, bottom = counts([trial], row.metric).sum(0)
+            top, bottom = count_per_text([trial], row.metric).sum(0)
             assert top / bottom == pytest.approx(value)
             assert bottom == 6 * len(lines)
 
@@ -139,7 +139,7 @@ def test_the_usual_task_is_said_and_another_can_be_chosen(tmp_path, capsys, monk
     with pytest.raises(KeyboardInterrupt):
         run([conllu(tmp_path / "a.conllu", 5)], tmp_path / "out", recipes=None, quiet=False)
     said = capsys.readouterr().err
-    assert "Compared on the task 'tag'; this file also fits --task parse." in said
+    assert "Comparing on the task 'tag'; this file also fits --task parse." in said
 
 
 def stop(*given):

@@ -9,14 +9,14 @@ import pytest
 
 from tests.report.drawings.test_draw import ALL, WRONG
 from tests.report.pages.test_compare import ALWAYS, Reader, page, trial
-from weft.report.analysis.disagreements import disputes
-from weft.report.analysis.model_analysis import look
-from weft.report.analysis.predictions import read
+from weft.report.analysis.disagreements import find_disagreements
+from weft.report.analysis.model_analysis import analyse_model
+from weft.report.analysis.predictions import read_predictions
 from weft.report.pages.compare import render
 
 GOLD = {s.kind: s for s in ALL}
 SAID = {s.kind: s for s in WRONG}
-UNTIL = {"confusion", "labels", "errors", "disputes"}
+UNTIL = {"confusion", "labels", "errors", "disagreements"}
 
 
 def answers(folder: Path, rows) -> Path:
@@ -38,13 +38,13 @@ def test_every_kind_has_its_parts(kind, tmp_path):
         (trial("poor", answers(tmp_path / "poor", [wrong, wrong, right])), None),
     ]
     for one, _ in trials:
-        one.answers = lambda folder=one.folder: (
+        one.read_predictions = lambda folder=one.folder: (
             json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()
         )
-    seen = look(trials[0][0])
-    facts = dataclasses.replace(page().facts, kind=kind, words={"train": 31, "test": 11})
+    seen = analyse_model(trials[0][0])
+    facts = dataclasses.replace(page().stats, kind=kind, words={"train": 31, "test": 11})
     made = dataclasses.replace(
-        page(look=seen), facts=facts, disputes=disputes(trials, ["PRON", "VERB"])
+        page(analysis=seen), stats=facts, disagreements=find_disagreements(trials, ["PRON", "VERB"])
     )
     text = render(made)
     reader = Reader()
@@ -56,9 +56,9 @@ def test_every_kind_has_its_parts(kind, tmp_path):
     assert "http" not in text
     assert "<saw>" not in text
     assert text.count(".drawing text {") == 1
-    assert "3 test sentences, 1 of them not wholly right" in text
+    assert "3 test sentences, 1 of them with at least one error" in text
     assert "<b>8</b> train sentences of <b>31</b> words" in text
-    (dispute,) = made.disputes
+    (dispute,) = made.disagreements
     assert dispute.sides[0][:2] == ("good", 1.0)
     assert dispute.sides[1][1] < 1
     assert "Hardest sentences" in text
@@ -67,20 +67,22 @@ def test_every_kind_has_its_parts(kind, tmp_path):
 
 def test_one_label_has_one_colour_on_the_whole_page(tmp_path):
     row = (SAID["tags"], GOLD["tags"])
-    few = look(trial("a", answers(tmp_path / "a", [row])))
+    few = analyse_model(trial("a", answers(tmp_path / "a", [row])))
     other = dataclasses.replace(GOLD["tags"], tags=("A", "B", "C", "D"))
-    more = look(trial("b", answers(tmp_path / "b", [row, (SAID["tags"], other)])))
+    more = analyse_model(trial("b", answers(tmp_path / "b", [row, (SAID["tags"], other)])))
     colour = re.compile(r'--own:var\((--c\d)\)">She<small>PRON')
-    found = [colour.search(str(error.strip)) for error in more.errors]
+    found = [colour.search(str(error.markup)) for error in more.errors]
     assert {match[1] for match in found if match} == {"--c5"}  # A B C D NOUN PRON PROPN VERB
-    assert colour.search(str(few.errors[0].strip))[1] == "--c1"
+    assert colour.search(str(few.errors[0].markup))[1] == "--c1"
 
 
 def test_counts_of_words_are_not_counts_of_texts(tmp_path):
-    found = read(answers(tmp_path / "a", [(SAID["tags"], GOLD["tags"])] * 3) / "predictions.jsonl")
+    found = read_predictions(
+        answers(tmp_path / "a", [(SAID["tags"], GOLD["tags"])] * 3) / "predictions.jsonl"
+    )
     assert (found.kind, found.n, found.wrong) == ("tags", 3, 3)
-    assert found.cells["VERB", "NOUN"] == 3
-    assert found.cells["PROPN", "PROPN"] == 6
+    assert found.confusions["VERB", "NOUN"] == 3
+    assert found.confusions["PROPN", "PROPN"] == 6
     worst = {one.label: one for one in found.classes}
     assert worst["VERB"].figures.recall == 0
     assert worst["PROPN"].figures.support == 6
@@ -98,7 +100,7 @@ def test_the_hardest_come_first_and_long_pictures_last(tmp_path):
     )
     worse = dataclasses.replace(long, relations=("y",) * size)
     rows = [(half, arcs), (worse, long), (arcs, arcs), (all_wrong, arcs)]
-    found = read(answers(tmp_path / "a", rows) / "predictions.jsonl")
+    found = read_predictions(answers(tmp_path / "a", rows) / "predictions.jsonl")
     assert [said.value.heads for said in found.errors] == [
         all_wrong.heads, half.heads, worse.heads
     ]  # fmt: skip
@@ -106,5 +108,5 @@ def test_the_hardest_come_first_and_long_pictures_last(tmp_path):
 
 def test_models_that_answer_whole_texts_have_no_disputes(tmp_path):
     one = trial("a", tmp_path)
-    one.answers = lambda: iter([{"text": "x", "label": "a", "value": "a"}])
-    assert disputes([(one, None), (one, None)]) == []
+    one.read_predictions = lambda: iter([{"text": "x", "label": "a", "value": "a"}])
+    assert find_disagreements([(one, None), (one, None)]) == []

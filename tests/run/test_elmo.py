@@ -128,8 +128,8 @@ def test_a_tagger_over_it(elmo, tmp_path):
     again = weft.load(tmp_path / "run", device="cpu")
     text = ["The dog sees the bee."]
     assert again(text)[0].value == out.predictor(text)[0].value
-    (layers,) = layer_weights.of_folders([("tagger-elmo", tmp_path / "run/model")])
-    assert layers.shares == pytest.approx(layer_weights.of_model(model)[0].shares)
+    (layers,) = layer_weights.read_folders([("tagger-elmo", tmp_path / "run/model")])
+    assert layers.shares == pytest.approx(layer_weights.read_model(model)[0].shares)
     assert layers.gamma == pytest.approx(model.embedders[1].mix.gamma.item())
     told = f"note: layers of the pre-trained network: words {layers.shares[0]:.0%}, layer 1 "
     assert told in (tmp_path / "run/log.txt").read_text("utf-8")

@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures import small
 from tests.fixtures.command import ok, train
 from weft.compare.trial import ERROR
-from weft.compare.worker import _leave
+from weft.compare.worker import _write_error
 from weft.errors import UserError
 from weft.run import folder
 from weft.storage import WriteError, cannot_write
@@ -44,5 +44,5 @@ def test_memory_and_disk_are_explained_with_what_is_kept(tmp_path):
     class Trial:
         folder = tmp_path
 
-    _leave(Trial(), full.value)  # type: ignore[arg-type]
+    _write_error(Trial(), full.value)  # type: ignore[arg-type]
     assert (tmp_path / ERROR).read_text() == "Cannot write x: No space left on device.\n"

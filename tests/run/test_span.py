@@ -8,8 +8,8 @@ import pytest
 
 import weft
 from tests.fixtures.command import command
-from weft.compare.detect_task import fitting
-from weft.compare.sentence_scores import judged, share
+from weft.compare.detect_task import detect_tasks
+from weft.compare.sentence_scores import ratio_terms, score_sentence
 from weft.config import from_sections, recipe
 from weft.errors import UserError
 from weft.predict import load
@@ -161,14 +161,18 @@ def test_pages_count_answers_as_the_measure_does(bidaf):
         for example, answer in zip(examples, answers, strict=True)
     ]
     for metric in ("em", "f1"):
-        shares = [share(*pair, metric)[0] for pair in pairs]
+        shares = [ratio_terms(*pair, metric)[0] for pair in pairs]
         assert sum(shares) / len(shares) == pytest.approx(figures[metric].value)
     none = annotate_passage("Oslo.")
-    assert share(none, none) == (1.0, 1.0)
-    assert judged(none, annotate_passage("Oslo.", (0, 4))).cells == [("answer", "no answer")]
-    wrong = judged(annotate_passage("Oslo, Lima", (0, 4)), annotate_passage("Oslo, Lima", (6, 10)))
-    assert (wrong.right, wrong.cells) == ([], [("answer", "(another answer)")])
-    assert fitting(examples) == ("span",)
+    assert ratio_terms(none, none) == (1.0, 1.0)
+    assert score_sentence(none, annotate_passage("Oslo.", (0, 4))).confusions == [
+        ("answer", "no answer")
+    ]
+    wrong = score_sentence(
+        annotate_passage("Oslo, Lima", (0, 4)), annotate_passage("Oslo, Lima", (6, 10))
+    )
+    assert (wrong.correct, wrong.confusions) == ([], [("answer", "(another answer)")])
+    assert detect_tasks(examples) == ("span",)
 
 
 def test_bert_learns_windows_and_that_there_is_no_answer(tmp_path):

@@ -9,7 +9,7 @@ import sacrebleu
 from tests.run.test_seq2seq import SMALL, pairs
 from weft.config import recipe
 from weft.errors import UserError
-from weft.report.pages.tune import page, sentence
+from weft.report.pages.tune import render_page, summarise
 from weft.run.data import Data
 from weft.run.text_scores import compare_systems, content_digests, sentence_measure
 from weft.tasks.language import LanguageModelling
@@ -102,8 +102,8 @@ def test_a_search_over_writers_restarts_and_pairs_by_bleu(tmp_path):
     assert [row.state for row in found.rows] == ["complete"] * 2
     assert found.restarts.n > 5
     assert found.restarts.p is None or 0 < found.restarts.p <= 1
-    assert "BLEU" in sentence(found)
-    assert "dev BLEU" in page(found, ["weft", "tune"])
+    assert "BLEU" in summarise(found)
+    assert "dev BLEU" in render_page(found, ["weft", "tune"])
 
 
 def test_directions_and_what_may_be_searched(tmp_path):

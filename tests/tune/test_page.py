@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from weft import config
-from weft.report.pages.tune import changes, line, page, remarks, sentence, shown
+from weft.report.pages.tune import (
+    build_notes,
+    describe_changes,
+    describe_progress,
+    format_value,
+    render_page,
+    summarise,
+)
 from weft.tune.restart import Restart, Restarts
 from weft.tune.search import TuneResult
 from weft.tune.space import Choices, Range
@@ -62,57 +69,66 @@ def restarts(tuned=(0.90, 0.92), start=(0.85, 0.87), p=0.0123, split="test", **m
     [
         (
             restarts(),
-            "Tuned 91.0 ± 1.4 against 86.0 ± 1.4 as it came (accuracy on test over 2 new seeds): "
-            "a real gain (paired p = 0.012 on 1,234 texts).",
+            "Tuned 91.0 ± 1.4, original 86.0 ± 1.4 (accuracy on test over 2 new seeds): "
+            "a significant gain (paired p = 0.012 on 1,234 texts).",
         ),
-        (restarts(p=0.2), "a difference that may be chance (paired p = 0.20"),
-        (restarts((0.7,), (0.8,), p=1e-4), "a real loss: keep the configuration as it came"),
-        (restarts((0.7,), (0.8,), p=1e-4), "Tuned 70.0 against 80.0 as it came"),
-        (restarts(split="dev"), "The search chose on dev: expect less of it elsewhere."),
+        (restarts(p=0.2), "not significant (paired p = 0.20"),
+        (restarts((0.7,), (0.8,), p=1e-4), "a significant loss: keep the original configuration"),
+        (restarts((0.7,), (0.8,), p=1e-4), "Tuned 70.0, original 80.0"),
+        (restarts(split="dev"), "The search optimised dev: expect a smaller gain elsewhere."),
         (
             restarts(start=(), p=None),
             "The best of 4 trials has 91.0 ± 1.4 (accuracy on test over 2",
         ),
-        (None, "The best of 4 trials reaches accuracy 91.0 on dev; without restarts nobody knows"),
+        (None, "The best of 4 trials reaches accuracy 91.0 on dev; without restarts it is unknown"),
     ],
 )
 def test_the_sentence_says_no_more_than_is_known(found, words):
-    assert words in sentence(tuned(found))
+    assert words in summarise(tuned(found))
 
 
 def test_a_lower_error_is_a_gain():
     plan = dataclasses.replace(tuned().plan, metric="mse", higher_is_better=False)
-    told = sentence(tuned(restarts((0.2,), (0.4,), p=0.01), plan=plan))
-    assert "Tuned 0.200 against 0.400 as it came (mse on test over 1 new seed): a real gain" in told
+    told = summarise(tuned(restarts((0.2,), (0.4,), p=0.01), plan=plan))
+    assert "Tuned 0.200, original 0.400 (mse on test over 1 new seed): a significant gain" in told
 
 
 def test_changes_and_remarks_in_words():
-    assert changes(tuned()) == "The best of 4 trials has train.learning_rate 0.005 (was 0.001)."
-    assert "as it came was the best" in changes(tuned(changes={}))
-    found = restarts(collapsed="it answers b to all 5 test texts")
-    assert remarks(tuned(found))[0] == (
-        "Tuned, seed 2 has collapsed: it answers b to all 5 test texts."
+    assert (
+        describe_changes(tuned())
+        == "The best of 4 trials has train.learning_rate 0.005 (was 0.001)."
     )
-    assert remarks(tuned(found))[-2].startswith("Tuned: 2 of 2 restarts collapsed (seeds 2, 3); ")
-    assert "accuracy on test 91.0 ± 1.4 with them, no figure without." in remarks(tuned(found))[-2]
-    assert remarks(tuned(restarts(error="no")))[-1] == "As it came, seed 3 failed: no"
+    assert "The original configuration was the best" in describe_changes(tuned(changes={}))
+    found = restarts(collapsed="it answers b to all 5 test texts")
+    assert build_notes(tuned(found))[0] == (
+        "Tuned, seed 2 collapsed: it answers b to all 5 test texts."
+    )
+    assert build_notes(tuned(found))[-2].startswith(
+        "Tuned: 2 of 2 restarts collapsed (seeds 2, 3); "
+    )
+    assert (
+        "accuracy on test 91.0 ± 1.4 with them, no value without." in build_notes(tuned(found))[-2]
+    )
+    assert build_notes(tuned(restarts(error="no")))[-1] == "Original, seed 3 failed: no"
 
 
 def test_a_line_a_trial():
     first, _, pruned, failed, _ = rows()
-    assert line(first, "accuracy") == (
+    assert describe_progress(first, "accuracy") == (
         "trial 1: complete  accuracy 80.0  train.learning_rate=0.001  encoder.cell=lstm"
     )
-    assert line(pruned, "accuracy").startswith("trial 3: pruned  accuracy 50.0  ")
-    assert line(failed, "accuracy").endswith("  The loss became nan <b>")
+    assert describe_progress(pruned, "accuracy").startswith("trial 3: pruned  accuracy 50.0  ")
+    assert describe_progress(failed, "accuracy").endswith("  The loss became nan <b>")
     again = Restart("start", 3, "", dev=0.5, test=0.25, seconds=1.25)
-    assert line(again, "mse") == "as it came, seed 3: dev mse 0.500, test mse 0.250, 1.2 s"
-    assert shown([1, 2]) == "[1, 2]"
-    assert shown(True) == "true"
+    assert (
+        describe_progress(again, "mse") == "original, seed 3: dev mse 0.500, test mse 0.250, 1.2 s"
+    )
+    assert format_value([1, 2]) == "[1, 2]"
+    assert format_value(True) == "true"
 
 
 def test_the_page_is_whole_and_safe():
-    text = page(tuned(restarts()), COMMAND)
+    text = render_page(tuned(restarts()), COMMAND)
     assert "http://" not in text
     assert "https://" not in text
     assert "<script>alert" not in text
@@ -129,7 +145,7 @@ def test_the_page_is_whole_and_safe():
 
 def test_a_page_without_restarts_curves_and_importance():
     plain = tuple(dataclasses.replace(row, curve=()) for row in rows())
-    text = page(tuned(rows=plain, best=plain[1], importance={}), COMMAND)
+    text = render_page(tuned(rows=plain, best=plain[1], importance={}), COMMAND)
     assert "Restarts</h2>" not in text
     assert "Learning curves</h2>" not in text
-    assert "What mattered</h2>" not in text
+    assert "Hyperparameter importance</h2>" not in text

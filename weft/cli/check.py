@@ -77,9 +77,9 @@ def check(
 
         fixed = write_copies(found, seen.seen, seen.copies, fix)
     if html:
-        from weft.report.pages.check import page
+        from weft.report.pages.check import render_page
 
-        write_text(html, page(diagnosis.first(PLACES), limit), errors="replace")
+        write_text(html, render_page(diagnosis.first(PLACES), limit), errors="replace")
     if as_json:
         typer.echo(json.dumps(diagnosis.to_json(), ensure_ascii=False))
         for line in fixed.lost if fixed else ():
@@ -97,7 +97,7 @@ def _show(diagnosis: "Diagnosis", limit: int, html: str, fixed: "FixResult | Non
     for finding in diagnosis.findings:
         _show_finding(console, finding)
     if not diagnosis.findings:
-        console.print("Nothing to complain about.", style="green")
+        console.print("No problems found.", style="green")
     _show_tables(console, diagnosis, limit)
     if html:
         console.print(f"page: {html}", markup=False)

@@ -64,14 +64,14 @@ def compare(
     """Train several recipes on your data and rank them in one table and report."""
     from weft.config import overrides
     from weft.report.compare import compare as run
-    from weft.report.compare import folder_for, show
+    from weft.report.compare import default_output, print_summary
 
     flags = {"data.text": text, "data.label": label, "data.on_bad_row": on_bad_row}
     flags |= {"data.target": target, "data.text_pair": text_pair}
     changes: dict[str, Any] = {k: options.column(v) for k, v in flags.items() if v}
     if names:
         changes["data.names"] = options.label_names(names)
-    output = output or folder_for(files[0])
+    output = output or default_output(files[0])
     with repeatable("finished runs"):
         rows = run(
             files,
@@ -90,4 +90,4 @@ def compare(
             overwrite=overwrite,
             quiet=quiet,
         )
-    show(rows, output)
+    print_summary(rows, output)

@@ -42,7 +42,7 @@ def demo(
     if digits is not None:
         return _write_digits(digits, quiet)
     from weft.report.compare import compare as run
-    from weft.report.compare import show
+    from weft.report.compare import print_summary
     from weft.text.synthetic.corpora import generate_reviews
     from weft.text.write import write
 
@@ -58,7 +58,7 @@ def demo(
         seeds=seeds,
         quiet=quiet,
     )
-    show(rows, output)
+    print_summary(rows, output)
 
 
 def _write_treebank(folder: Path, quiet: bool) -> None:

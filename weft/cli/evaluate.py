@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from weft.metrics.classify import ClassScores
     from weft.predict import Predictor
-    from weft.report.analysis.best_and_worst import Sampled
-    from weft.report.analysis.classification import Classified
-    from weft.report.analysis.mistakes import Mistakes
+    from weft.report.analysis.best_and_worst import BestAndWorst
+    from weft.report.analysis.classification import ClassificationErrors
+    from weft.report.analysis.mistakes import LabelErrors
     from weft.tasks.task import Answer
     from weft.text.example import Example
 
@@ -120,25 +120,25 @@ def evaluate(
 
 def _mistakes(
     predictor: "Predictor", errors: int, report: str, as_json: bool
-) -> "Mistakes | Sampled | None":
+) -> "LabelErrors | BestAndWorst | None":
     """Return the error collector for a tagger, parser or generator."""
     from weft.explain.method import generation_task
 
     if kind := generation_task(predictor):
-        from weft.report.analysis.best_and_worst import Sampled
+        from weft.report.analysis.best_and_worst import BestAndWorst
 
         usual = 0 if as_json and not report else SAMPLES
-        return Sampled(kind, keep=max(errors, WORST if report else usual))
+        return BestAndWorst(kind, keep=max(errors, WORST if report else usual))
     if predictor.is_structured:
-        from weft.report.analysis.mistakes import Mistakes
+        from weft.report.analysis.mistakes import LabelErrors
 
-        return Mistakes(keep=max(errors, WORST if report else 0))
+        return LabelErrors(keep=max(errors, WORST if report else 0))
     if not (errors or report):
         return None
     if predictor.labels:
-        from weft.report.analysis.classification import Classified
+        from weft.report.analysis.classification import ClassificationErrors
 
-        return Classified(keep=max(errors, ERRORS if report else 0))
+        return ClassificationErrors(keep=max(errors, ERRORS if report else 0))
     what = "--errors" if errors else "--report"
     raise UserError(
         f"{what} shows wrong labels, tags, trees and texts, and this model answers with a number. "
@@ -146,7 +146,7 @@ def _mistakes(
     )
 
 
-def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
+def _looking(predictor: "Predictor", mistakes: "LabelErrors | BestAndWorst") -> Any:
     if not predictor.is_structured:
         return mistakes.add
 
@@ -160,20 +160,20 @@ def _looking(predictor: "Predictor", mistakes: "Mistakes | Sampled") -> Any:
     return look
 
 
-def _show(mistakes: "Mistakes | Sampled", errors: int) -> None:
+def _show(mistakes: "LabelErrors | BestAndWorst", errors: int) -> None:
     """Print the errors of word-level or text-level predictions."""
-    from weft.report.analysis.classification import Classified
-    from weft.report.analysis.mistakes import Mistakes
+    from weft.report.analysis.classification import ClassificationErrors
+    from weft.report.analysis.mistakes import LabelErrors
 
-    if isinstance(mistakes, Classified):
+    if isinstance(mistakes, ClassificationErrors):
         _show_labels(mistakes, errors or SAMPLES)
-    elif isinstance(mistakes, Mistakes):
+    elif isinstance(mistakes, LabelErrors):
         _show_words(mistakes, errors)
     else:
         _show_texts(mistakes, errors or SAMPLES)
 
 
-def _show_texts(found: "Sampled", count: int) -> None:
+def _show_texts(found: "BestAndWorst", count: int) -> None:
     """The worst answers and the best, each beside what is right."""
     from rich.text import Text
 
@@ -184,16 +184,16 @@ def _show_texts(found: "Sampled", count: int) -> None:
     heads = ("worst", "best") if written else ("hardest", "easiest")
     for head, samples in zip(heads, (found.worst, found.best), strict=True):
         for one in samples[:count]:
-            score = f"chrF {one.sides[0].shown}" if written else one.sides[0].shown
+            score = f"chrF {one.outputs[0].score_text}" if written else one.outputs[0].score_text
             console.print()
             console.print(Text(f"{head}  {score}  {one.where}", "dim"))
             console.print(Text(one.text, "dim" if written else ""))
             if written:
-                console.print(Text("right  ", "green").append(one.right, "not green"))
-                console.print(Text("said   ", "cyan").append(one.said or "nothing", "not cyan"))
+                console.print(Text("right  ", "green").append(one.reference, "not green"))
+                console.print(Text("said   ", "cyan").append(one.output or "nothing", "not cyan"))
 
 
-def _show_labels(found: "Classified", errors: int) -> None:
+def _show_labels(found: "ClassificationErrors", errors: int) -> None:
     """Labels, what is taken for what, and the errors of which the model was surest."""
     from rich.text import Text
 
@@ -203,26 +203,26 @@ def _show_labels(found: "Classified", errors: int) -> None:
         console.print(Text(escape_control(f"{one.score:.1%} sure  {one.where}"), "dim"))
         console.print(Text(escape_control(one.text)), soft_wrap=True)
         console.print(Text("right  ", "green").append(escape_control(one.label), "not green"))
-        console.print(Text("said   ", "cyan").append(escape_control(one.said), "not cyan"))
+        console.print(Text("said   ", "cyan").append(escape_control(one.predicted), "not cyan"))
 
 
-def _show_words(mistakes: "Mistakes", errors: int) -> None:
+def _show_words(mistakes: "LabelErrors", errors: int) -> None:
     """Labels, what is taken for what, and the worst sentences beside what is right."""
     from rich.text import Text
 
-    from weft.report.drawings.draw import in_terminal
+    from weft.report.drawings.draw import draw_terminal
 
     console, unit = _show_counts(mistakes, {}), mistakes.units[0]
     for bad in mistakes.worst[:errors]:
         console.print()
-        summary = f"{bad.wrong} wrong, {bad.of} {unit}  {bad.where}"
-        console.print(Text(bad.where if bad.asked else summary, "dim"))
-        if bad.asked:
-            console.print(Text(bad.asked, "bold"))
-        console.print(in_terminal(bad.said, bad.gold), soft_wrap=True)
+        summary = f"{bad.wrong} wrong, {bad.total} {unit}  {bad.where}"
+        console.print(Text(bad.where if bad.question else summary, "dim"))
+        if bad.question:
+            console.print(Text(bad.question, "bold"))
+        console.print(draw_terminal(bad.predicted, bad.gold), soft_wrap=True)
 
 
-def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassScores]") -> "Console":
+def _show_counts(mistakes: "LabelErrors", averages: "dict[str, ClassScores]") -> "Console":
     """Print the table of labels and that of confusions."""
     from rich.table import Table
     from rich.text import Text
@@ -246,7 +246,7 @@ def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassScores]") -> "C
     console.print(table)
     if len(found) > LABELS:
         console.print(f"… and {len(found) - LABELS} rarer ones (--report lists all)", style="dim")
-    if confused := mistakes.confusions(CONFUSIONS):
+    if confused := mistakes.most_confused(CONFUSIONS):
         rows = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("right", "said", unit):
             rows.add_column(name, justify="right" if name == unit else "left")
@@ -259,7 +259,7 @@ def _show_counts(mistakes: "Mistakes", averages: "dict[str, ClassScores]") -> "C
 
 def _write(
     path: str,
-    mistakes: "Mistakes | Sampled",
+    mistakes: "LabelErrors | BestAndWorst",
     found: Any,
     signatures: list[str],
     model: str,
@@ -271,12 +271,12 @@ def _write(
 
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(mistakes, texts.Sampled):
-            text = texts.page(mistakes, found, signatures, model=model, file=file)
-        elif isinstance(mistakes, labels.Classified):
-            text = labels.page(mistakes, found, model=model, file=file)
+        if isinstance(mistakes, texts.BestAndWorst):
+            text = texts.render_page(mistakes, found, signatures, model=model, file=file)
+        elif isinstance(mistakes, labels.ClassificationErrors):
+            text = labels.render_page(mistakes, found, model=model, file=file)
         else:
-            text = words.page(mistakes, found, model=model, file=file)
+            text = words.render_page(mistakes, found, model=model, file=file)
         write_text(path, text, errors="replace")
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None

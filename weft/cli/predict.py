@@ -333,11 +333,11 @@ def _format_number(value: float) -> str:
 
 
 def _draw(annotation: "Annotation") -> None:
-    from weft.report.drawings.draw import in_terminal
+    from weft.report.drawings.draw import draw_terminal
     from weft.terminal import Terminal
 
     console = Terminal()
-    console.print(in_terminal(annotation), soft_wrap=True)
+    console.print(draw_terminal(annotation), soft_wrap=True)
     if annotation.kind in ("arcs", "nodes"):
         console.print()
 

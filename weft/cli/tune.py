@@ -106,7 +106,7 @@ def tune(
         )
     command = ["weft", *(word for word in sys.argv[1:] if word != "--overwrite")]
     page = report.write(found, command)
-    report.table(found)
+    report.print_table(found)
     typer.echo(f"best configuration: {output / 'best.toml'}  model: {output / 'model'}")
     typer.echo(f"report: {page}")
 
@@ -125,13 +125,15 @@ def _base(config: Path | None, recipe: str, pretrained: str) -> "Config":
 @contextlib.contextmanager
 def _progress(quiet: bool) -> Iterator[Callable[[Any, str, int | None], None]]:
     """A bar over the trials on a terminal, one line a trial otherwise."""
-    from weft.report.pages.tune import line
+    from weft.report.pages.tune import describe_progress
 
     if quiet:
         yield lambda news, metric, total: None
         return
     if not sys.stderr.isatty():
-        yield lambda news, metric, total: print(line(news, metric), file=sys.stderr, flush=True)
+        yield lambda news, metric, total: print(
+            describe_progress(news, metric), file=sys.stderr, flush=True
+        )
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -142,7 +144,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Any, str, int | None], None]]:
         task = bar.add_task("trials", total=None)
 
         def advance(news: Any, metric: str, total: int | None) -> None:
-            bar.console.print(line(news, metric), markup=False)
+            bar.console.print(describe_progress(news, metric), markup=False)
             number = getattr(news, "number", None)
             if number is not None:
                 bar.update(task, total=total, completed=number)

@@ -1,4 +1,4 @@
-"""What was in the data: rows of each split, labels and their counts, and what was left out."""
+"""Dataset statistics: rows per split, label counts and skipped rows."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft import registry
-from weft.compare.sentence_scores import names
+from weft.compare.sentence_scores import label_names
 from weft.config import Config
 from weft.doctor.survey import STRAY, parse_number
 from weft.errors import UserError
@@ -18,59 +18,59 @@ from weft.tasks.annotation import Annotation
 from weft.tasks.task import build_task
 from weft.text.example import Example, Tally
 
-LOOKED = 200  # rows after which words among the numbers say that they are none
-MANY = 20  # different values with fractions that make a label column a scale
-DISTINCT = 10_000  # labels counted apart; a column of free text would otherwise fill the memory
+MIN_ROWS_FOR_STRAYS = 200  # rows before stray words rule out numeric labels
+MIN_SCALE_VALUES = 20  # distinct fractional values that make a label column a scale
+MAX_COUNTED_LABELS = 10_000  # distinct labels; a column of free text would fill the memory
 
-Gold = Callable[[Example], Annotation | None]  # what is right; None where a bad row is skipped
+Gold = Callable[[Example], Annotation | None]  # the gold structure; None for a skipped row
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Counts of a data set, for the page."""
+class DatasetStats:
+    """Counts of a dataset, shown in the report."""
 
-    files: tuple[tuple[str, str], ...]  # (what it is for, path)
+    files: tuple[tuple[str, str], ...]  # (split, path)
     rows: dict[str, int]  # by split
     labels: dict[str, dict[str, int]]  # by label, then by split
     numeric: bool  # the labels are numbers
-    notes: tuple[str, ...]  # rows that the reader left out, and what else is to be known
-    kind: str = ""  # of the structures, where answers are about the words of a text
-    words: dict[str, int] = field(default_factory=dict)  # by split, where the file has words
-    writes: str = ""  # the task, where texts are written; then there are no labels to count
+    notes: tuple[str, ...]  # skipped rows and other notes
+    kind: str = ""  # of the structures, for tasks that label words
+    words: dict[str, int] = field(default_factory=dict)  # by split, if the file has words
+    writes: str = ""  # the generation task; it has no labels to count
 
 
-def looks_numeric(examples: Iterable[Example]) -> bool:
-    """Whether the labels can only be meant as numbers: typed so, or many and with fractions."""
+def has_numeric_labels(examples: Iterable[Example]) -> bool:
+    """Return True if labels are clearly numbers: typed as floats, or many distinct fractions."""
     seen: set[float] = set()
     fractions = typed = False
     rows = strays = 0
     for example in examples:
         value = example.label
         if value is None:
-            continue  # which is said when it is learned
+            continue  # training reports it
         rows += 1
-        found = parse_number(value)
-        if found is None:  # n/a: an error of its row, and not what the others are
+        parsed = parse_number(value)
+        if parsed is None:  # such as n/a: an error of this row alone
             strays += 1
-            if strays > STRAY * max(rows, LOOKED):
+            if strays > STRAY * max(rows, MIN_ROWS_FOR_STRAYS):
                 return False
             continue
         typed = typed or isinstance(value, float)
-        fractions = fractions or isinstance(value, float) or found != int(found)
-        if len(seen) < MANY:
-            seen.add(found)
-    return fractions and strays <= STRAY * rows and (len(seen) >= MANY or typed)
+        fractions = fractions or isinstance(value, float) or parsed != int(parsed)
+        if len(seen) < MIN_SCALE_VALUES:
+            seen.add(parsed)
+    return fractions and strays <= STRAY * rows and (len(seen) >= MIN_SCALE_VALUES or typed)
 
 
-def facts(
+def compute_stats(
     data: Data,
     splits: Splits,
     folds: int = 0,
     numbers: bool = False,
     gold: Gold | None = None,
     writes: str = "",
-) -> Facts:
-    """Go through every split once and count; `gold` says what is right of a text's words."""
+) -> DatasetStats:
+    """Count every split in one pass; `gold` returns the gold structure of an example."""
     sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
     parts: dict[str, Iterable[Example]]
     if folds:
@@ -85,36 +85,36 @@ def facts(
         rows[split] = 0
         for example in examples:
             rows[split] += 1
-            right = gold(example) if gold else None
-            if right is not None:
-                kind = right.kind
-                if kind != "answer":  # whose words are the answer alone
-                    words[split] += len(right.words)
+            structure = gold(example) if gold else None
+            if structure is not None:
+                kind = structure.kind
+                if kind != "answer":  # its words are only the answer
+                    words[split] += len(structure.words)
             if writes:
                 words[split] += len(example.text.split())
                 continue
-            for name in names(right) if right else _names(example):
-                if name in labels or len(labels) < DISTINCT:
+            for name in label_names(structure) if structure else _label_names(example):
+                if name in labels or len(labels) < MAX_COUNTED_LABELS:
                     labels.setdefault(name, Counter())[split] += 1
     files = [("train", data.train), ("dev", data.dev), ("test", data.test)]
-    given = tuple((what, path) for what, path in files if path)
+    paths = tuple((split, path) for split, path in files if path)
     ordered = dict(sorted(labels.items(), key=lambda item: (-item[1].total(), item[0])))
-    return Facts(
-        files=given,
+    return DatasetStats(
+        files=paths,
         rows=dict(rows),
         labels={name: dict(counts) for name, counts in ordered.items()},
         numeric=numbers,
-        notes=_left_out(data, [path for _, path in given]),
+        notes=_skipped_rows(data, [path for _, path in paths]),
         kind=kind,
         words=dict(words),
         writes=writes,
     )
 
 
-def right(config: Config, data: Data) -> Gold | None:
-    """What a task says is right of the words of an example; None where it answers whole texts."""
+def build_gold(config: Config, data: Data) -> Gold | None:
+    """Return a function from examples to gold structures; None for tasks that label whole texts."""
     task: Any = registry.find("task", config["task"].get("kind", "classify"))
-    if not hasattr(task, "gold") or data.parser:  # then there are texts, and no trees to count in
+    if not hasattr(task, "gold") or data.parser:  # plain texts: no trees to count
         return None
     examples = example_source(data, data.train)
     task = build_task(config.sections, **infer_task_settings(config, examples))
@@ -133,15 +133,15 @@ def right(config: Config, data: Data) -> Gold | None:
     return gold
 
 
-def _names(example: Example) -> Sequence[str]:
+def _label_names(example: Example) -> Sequence[str]:
     label = example.label
     if label is None:
         return ("(no label)",)
     return label if isinstance(label, tuple) else (str(label),)
 
 
-def _left_out(data: Data, paths: Sequence[str]) -> tuple[str, ...]:
-    if data.on_bad_row == "error":  # then a bad row has stopped us already
+def _skipped_rows(data: Data, paths: Sequence[str]) -> tuple[str, ...]:
+    if data.on_bad_row == "error":  # a bad row has stopped us already
         return ()
     tally = Tally()
     for path in paths:

@@ -1,4 +1,4 @@
-"""Which tasks a file can be compared on: what is known of its texts, words or trees."""
+"""Detect the tasks that a file has labels for: of its texts, words or trees."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -13,99 +13,103 @@ from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.formats.parallel import look_like_labels, read_parallel
 from weft.text.formats.recognise import is_matrix_file
 
-FIRST = 200  # examples that are looked at
-TWO = ("pair-classify", "pair-score")  # one answer for two texts
-WHOLE = ("classify", "regress")  # one answer a text; which of them, the labels say
-KNOWN = {
+MAX_EXAMPLES_READ = 200  # of a file
+PAIR_TASKS = ("pair-classify", "pair-score")  # one label for two texts
+TEXT_TASKS = ("classify", "regress")  # one label per text; its type decides between them
+TASK_NEEDS = {
     "tag": "a tag for each word, or labelled spans",
-    "parse": "a head for each word, as CoNLL-U has them",
+    "parse": "a head for each word, as in CoNLL-U",
     "constituency": "bracketed trees, or columns with parse bits",
     "nodes": "bracketed trees",
-    **dict.fromkeys(TWO, "two texts in each row: --text A --text-pair B"),
-    "span": "questions with answers in a passage, as SQuAD's JSON has them",
-    "seq2seq": "a text that each text should become: the file beside it (--target), or --label",
+    **dict.fromkeys(PAIR_TASKS, "two texts in each row: --text A --text-pair B"),
+    "span": "questions with answers in a passage, as in SQuAD's JSON",
+    "seq2seq": "a target text for each text: a parallel file (--target) or a column (--label)",
 }
 
 
-def fitting(examples: Iterable[Example]) -> tuple[str, ...]:
-    """The tasks that a file holds the right answers of, the usual one first."""
-    some = list(islice(examples, FIRST))
-    if any(isinstance(e.label, GoldAnswers) for e in some):
+def detect_tasks(examples: Iterable[Example]) -> tuple[str, ...]:
+    """Return the tasks that a file has labels for, the most likely first."""
+    sample = list(islice(examples, MAX_EXAMPLES_READ))
+    if any(isinstance(e.label, GoldAnswers) for e in sample):
         return ("span",)
-    if any(isinstance(e.label, CharSpans) for e in some):
+    if any(isinstance(e.label, CharSpans) for e in sample):
         return ("tag",)
-    layers = [e.label for e in some if isinstance(e.label, WordAnnotations)]
+    layers = [e.label for e in sample if isinstance(e.label, WordAnnotations)]
     if layers:
-        heads = any(_told(layer.columns.get("head", ())) for layer in layers)
-        tagged = any(_told(layer.columns.get(layer.main, ())) for layer in layers)
-        found = ("tag", "parse") if tagged else ("parse", "tag")
-        bits = ("constituency",) if any(map(_bits, layers)) else ()
-        return (*(found if heads else ("tag",)), *bits)
-    trees = [e.tree for e in some if e.tree is not None]
+        heads = any(_has_values(layer.columns.get("head", ())) for layer in layers)
+        tagged = any(_has_values(layer.columns.get(layer.main, ())) for layer in layers)
+        tasks = ("tag", "parse") if tagged else ("parse", "tag")
+        bits = ("constituency",) if any(map(_has_parse_bits, layers)) else ()
+        return (*(tasks if heads else ("tag",)), *bits)
+    trees = [e.tree for e in sample if e.tree is not None]
     if not trees:
-        if are_free_text(some):
-            return ("seq2seq", *WHOLE)
-        two = TWO if any(e.other is not None for e in some) else ()
-        return (*WHOLE, *two) if any(e.label is not None for e in some) else ("language",)
+        if are_free_text(sample):
+            return ("seq2seq", *TEXT_TASKS)
+        pairs = PAIR_TASKS if any(e.other is not None for e in sample) else ()
+        return (*TEXT_TASKS, *pairs) if any(e.label is not None for e in sample) else ("language",)
     # Sentiment has one scale at words and phrases; parts of speech and phrases share no labels.
-    scale = len(trees) == len(some) and _one_scale(trees)
+    scale = len(trees) == len(sample) and _share_labels(trees)
     return ("classify", "nodes", "constituency") if scale else ("constituency", "nodes", "classify")
 
 
-def fitting_files(files: Sequence[str]) -> tuple[str, ...]:
-    """The tasks that files joined by a comma can be for, the usual one first."""
+def detect_parallel_tasks(files: Sequence[str]) -> tuple[str, ...]:
+    """Return the tasks that comma-separated parallel files fit, the most likely first."""
     try:
-        some = list(islice(read_parallel(*files), FIRST))
+        sample = list(islice(read_parallel(*files), MAX_EXAMPLES_READ))
     except UserError:
-        return ("seq2seq",)  # which says what is wrong when it is read
+        return ("seq2seq",)  # reading it will report the error
     if len(files) == 3:
-        last = [str(e.label[-1]) if isinstance(e.label, tuple) else "" for e in some]
-        return (*TWO, "seq2seq") if look_like_labels(last) else ("seq2seq",)
+        last = [str(e.label[-1]) if isinstance(e.label, tuple) else "" for e in sample]
+        return (*PAIR_TASKS, "seq2seq") if look_like_labels(last) else ("seq2seq",)
     if len(files) > 3 or is_matrix_file(files[0]):
         return ("seq2seq",)
-    labels = [str(e.label) for e in some]
-    even = all(len(e.text.split()) == len(str(e.label).split()) for e in some)
+    labels = [str(e.label) for e in sample]
+    even = all(len(e.text.split()) == len(str(e.label).split()) for e in sample)
     tags = [tag for label in labels for tag in label.split()]
     if even and len(tags) > len(labels) and len(set(tags)) <= max(2, len(tags) // 5):
-        return ("tag", *WHOLE, "seq2seq")
-    return (*WHOLE, "seq2seq") if look_like_labels(labels) else ("seq2seq",)
+        return ("tag", *TEXT_TASKS, "seq2seq")
+    return (*TEXT_TASKS, "seq2seq") if look_like_labels(labels) else ("seq2seq",)
 
 
-def chosen(task: str, recipes: Sequence[str], fits: Sequence[str], path: str) -> str:
-    """The task that is meant: as it is named, as the recipes have it, or the file's usual one."""
+def choose_task(task: str, recipes: Sequence[str], fits: Sequence[str], path: str) -> str:
+    """Return the task: the one named, that of the recipes, or the file's most likely one."""
     if task and task not in registry.parts("task"):
         raise unknown_name("task", task, registry.parts("task"), "--task")
     kinds: dict[str, str] = {}
     for name in recipes:
         kinds.setdefault(configuration.recipe(name)["task"].get("kind", "classify"), name)
     if len(kinds) > 1 and not task:
-        told = " and ".join(f"'{name}' is for {kind}" for kind, name in kinds.items())
-        raise UserError(f"Recipes of one task can be compared; {told}. Leave one out.")
-    kind = task or next(iter(kinds), fits[0])
-    # Any text can be foretold; and whatever stands in a column of labels can be written.
-    loose = kind == "language" or (kind in (*WHOLE, "seq2seq") and WHOLE[0] in fits)
-    if kind not in fits and not loose:
-        needs = f" needs {KNOWN[kind]}" if kind in KNOWN else " needs a label for each text"
+        clashes = " and ".join(f"'{name}' is for {kind}" for kind, name in kinds.items())
         raise UserError(
-            f"{path}: the task '{kind}'{needs}, which is not there. This file fits "
+            f"Only recipes for the same task can be compared: {clashes}. Leave one out."
+        )
+    kind = task or next(iter(kinds), fits[0])
+    # Any text can train a language model, and any label column can be a generation target.
+    loose = kind == "language" or (kind in (*TEXT_TASKS, "seq2seq") and TEXT_TASKS[0] in fits)
+    if kind not in fits and not loose:
+        needs = (
+            f" needs {TASK_NEEDS[kind]}" if kind in TASK_NEEDS else " needs a label for each text"
+        )
+        raise UserError(
+            f"{path}: the task '{kind}'{needs}, which this file lacks. It fits "
             f"--task {' or '.join(fits)}."
         )
     return kind
 
 
-def others(kind: str, fits: Sequence[str]) -> str:
-    """A sentence on what else the file could be compared on; empty where there is nothing."""
+def describe_alternatives(kind: str, fits: Sequence[str]) -> str:
+    """Return a sentence on the other tasks that the file fits, or ""."""
     rest = [task for task in fits if task != kind and configuration.recipes(task)]
-    if kind in (*WHOLE, "seq2seq"):
-        rest = [task for task in rest if task not in (*WHOLE, TWO[1])]
+    if kind in (*TEXT_TASKS, "seq2seq"):
+        rest = [task for task in rest if task not in (*TEXT_TASKS, PAIR_TASKS[1])]
     if not rest:
         return ""
     choices = " or ".join(f"--task {task}" for task in rest)
-    return f"Compared on the task '{kind}'; this file also fits {choices}."
+    return f"Comparing on the task '{kind}'; this file also fits {choices}."
 
 
-def _bits(layer: WordAnnotations) -> bool:
-    """Whether a column holds parse bits, (S(NP*."""
+def _has_parse_bits(layer: WordAnnotations) -> bool:
+    """Return True if a column holds parse bits such as (S(NP*."""
     return any(
         all(map(PARSE_BIT.fullmatch, cells))
         for cells in layer.columns.values()
@@ -113,11 +117,11 @@ def _bits(layer: WordAnnotations) -> bool:
     )
 
 
-def _told(column: Sequence[str]) -> bool:
+def _has_values(column: Sequence[str]) -> bool:
     return any(cell not in ("", "_") for cell in column)
 
 
-def _one_scale(trees: Iterable[Tree]) -> bool:
+def _share_labels(trees: Iterable[Tree]) -> bool:
     leaves: set[str] = set()
     inner: set[str] = set()
     for tree in trees:

@@ -1,15 +1,15 @@
-"""How numbers are written for people: in tables, sentences and pages."""
+"""Format numbers for tables, sentences and pages."""
 
-# Shown as they are: correlations, errors, counts. Everything else is a share, whatever the column
-# of a file that it is named after.
-PLAIN = {
+# Shown as they are: correlations, errors, counts. Every other metric is a fraction, even one named
+# after a column of the data.
+NON_PERCENT_METRICS = {
     *("pearson", "spearman", "matthews", "mse", "rmse", "mae", "r2", "loss", "crossing", "quality"),
     *("perplexity", "token_perplexity", "perplexity_known", "bits_per_character"),
     "backward_perplexity",
     *("pseudo_perplexity", "bleu", "bleu_lower", "bleu_tokenised", "chrf", "nist", "cider"),
 }
-TENTHS = {"bleu", "bleu_lower", "bleu_tokenised", "chrf"}  # from 0 to 100 already
-NAMES = {
+ONE_DECIMAL_METRICS = {"bleu", "bleu_lower", "bleu_tokenised", "chrf"}  # from 0 to 100 already
+METRIC_NAMES = {
     "bleu": "BLEU",
     "bleu_lower": "BLEU, lower case",
     "bleu_tokenised": "BLEU, tokenised",
@@ -26,40 +26,40 @@ NAMES = {
     "faultless": "faultless",
     "token_accuracy": "token accuracy",
     "token_perplexity": "perplexity per token",
-    "perplexity_known": "perplexity of known words",
+    "perplexity_known": "in-vocabulary perplexity",
     "pseudo_perplexity": "pseudo-perplexity",
-    "backward_perplexity": "perplexity from the end",
+    "backward_perplexity": "backward perplexity",
     "bits_per_character": "bits per character",
     "unknown": "unknown words",
 }
 
 
-BRIEF = {
+SHORT_NAMES = {
     "exact_match": "exact",
     "token_perplexity": "per token",
-    "backward_perplexity": "from the end",
+    "backward_perplexity": "backward",
     "bits_per_character": "bits/char",
     "unknown": "unknown",
 }
 
 
-def called(metric: str) -> str:
-    """A figure's name for people."""
-    return NAMES.get(metric, metric.replace("_f1", "-F1"))
+def metric_name(metric: str) -> str:
+    """Return the display name of a metric."""
+    return METRIC_NAMES.get(metric, metric.replace("_f1", "-F1"))
 
 
-def percent(metric: str) -> bool:
-    """Whether a figure is a share, and so written as a percentage."""
-    return metric not in PLAIN
+def is_percent(metric: str) -> bool:
+    """Return True if a metric is a fraction, shown as a percentage."""
+    return metric not in NON_PERCENT_METRICS
 
 
-def figure(value: float | None, metric: str) -> str:
-    """A quality as people write it: 93.1 for an accuracy of 0.931, a perplexity in four digits."""
+def format_metric(value: float | None, metric: str) -> str:
+    """Format a metric: 93.1 for an accuracy of 0.931, perplexities in four digits."""
     if value is None:
         return "–"
-    if percent(metric):
+    if is_percent(metric):
         return f"{100 * value:.1f}"
-    if metric in TENTHS:
+    if metric in ONE_DECIMAL_METRICS:
         return f"{value:.1f}"
     if "perplexity" in metric:
         digits = 3 if value < 10 else 2 if value < 100 else 1 if value < 1000 else 0
@@ -67,14 +67,14 @@ def figure(value: float | None, metric: str) -> str:
     return f"{value:.3f}"
 
 
-def chance(p: float | None) -> str:
-    """A probability as tables give it: two digits, and never zero."""
+def format_p_value(p: float | None) -> str:
+    """Format a p-value in two or three decimals, never as zero."""
     if p is None:
         return "–"
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     if seconds < 100:
@@ -83,27 +83,27 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min {rest:02d} s"
 
 
-def brief(seconds: float | None) -> str:
-    """A duration for a narrow column."""
+def short_duration(seconds: float | None) -> str:
+    """Format a duration for a narrow column."""
     if seconds is None:
         return "–"
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
-def milliseconds(value: float | None) -> str:
+def format_milliseconds(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
-def count(value: float | None) -> str:
+def format_count(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
 
 
-def about(value: float | None) -> str:
-    """A large count, as people say it: 1.52 M."""
+def human_count(value: float | None) -> str:
+    """Format a large count: 1.52 M."""
     if value is None or value < 100_000:
-        return count(value)
+        return format_count(value)
     for unit in ("k", "M"):
         value /= 1000
         if value < 1000:
@@ -111,8 +111,8 @@ def about(value: float | None) -> str:
     return f"{value / 1000:.3g} G"
 
 
-def size(value: float | None) -> str:
-    """Bytes, in the unit that keeps the number short."""
+def format_size(value: float | None) -> str:
+    """Format bytes in the unit that keeps the number short."""
     if value is None:
         return "–"
     for unit in ("B", "kB", "MB"):

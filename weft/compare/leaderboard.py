@@ -1,37 +1,37 @@
-"""Rows of the leaderboard: how good, how sure, how fast, how large; and which one to take."""
+"""Rows of the leaderboard: quality, significance, latency and size; and a recommendation."""
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.compare.format import (
-    BRIEF,
-    NAMES,
-    brief,
-    called,
-    chance,
-    count,
-    figure,
-    milliseconds,
-    size,
+    METRIC_NAMES,
+    SHORT_NAMES,
+    format_count,
+    format_metric,
+    format_milliseconds,
+    format_p_value,
+    format_size,
+    metric_name,
+    short_duration,
 )
 from weft.compare.trial import Result, Timing
 from weft.run.collapse import describe_collapses
 
-WIDTH = 100
-ROOM = 1000  # columns that no table fills, to see how many one would take
-BESIDE = ("chrf", "bits_per_character")  # what stands beside the main figure of texts
-CLASSES = ("macro_f1", "accuracy")  # and of classes
-HIDDEN = ("perplexity_known",)  # figures that would only crowd the table
-# Of rows that are not ranked, in the order in which they follow the others.
-STYLES = {"baseline": "dim", "not enough time": "yellow", "failed": "red"}
-WIDE = 2 * 1.96  # standard deviations in a 95 % interval
-AS_FAST = 1.25  # times as slow: latencies closer than that do not tell two models apart
+TABLE_WIDTH = 100
+UNLIMITED_WIDTH = 1000  # characters, to measure the natural width of a table
+SECONDARY_METRICS = ("chrf", "bits_per_character")  # shown next to the main metric of generation
+CLASS_METRICS = ("macro_f1", "accuracy")  # and of classification
+HIDDEN_METRICS = ("perplexity_known",)  # metrics that would only crowd the table
+# Of unranked rows, in the order in which they follow the ranked ones.
+STATUS_STYLES = {"baseline": "dim", "not enough time": "yellow", "failed": "red"}
+INTERVAL_DEVIATIONS = 2 * 1.96  # standard deviations in a 95 % interval
+SIMILAR_LATENCY_RATIO = 1.25  # latencies within this ratio count as equal
 
 
 @dataclass(frozen=True, repr=False)
 class Row:
-    """One recipe over all its trials; without a quality, `error` says why."""
+    """One recipe over all its trials; without a quality, `error` has the reason."""
 
     recipe: str
     metric: str = ""
@@ -41,31 +41,31 @@ class Row:
     high: float | None = None
     values: tuple[float, ...] = ()  # quality of each trial
     train_seconds: float | None = None  # mean over trials
-    p50_ms: float | None = None  # of the first trial's model, as are the next two
+    p50_ms: float | None = None  # of the first trial's model, like the next two
     p95_ms: float | None = None
     texts_per_second: float | None = None
     size_bytes: int | None = None
     parameters: int | None = None
     error: str | None = None
-    memory_bytes: int | None = None  # most that a training held, median over trials
-    answer_bytes: int | None = None  # most that the process which answers held
-    p: float | None = None  # paired test against the best: how likely so large a gap is by chance
-    collapsed: int = 0  # trials that learned nothing: one answer for all, or no better than that
-    clipped: int = 0  # trials that the clock stopped before their last epoch
-    rising: int = 0  # trials that ended while they were still getting better
-    soon: str = ""  # and what the first of them says of it
-    late: int = 0  # trials that there was no time for
-    pooled: float | None = None  # accuracy, or what else is measured, over all folds together
+    memory_bytes: int | None = None  # peak during training, median over trials
+    answer_bytes: int | None = None  # peak during prediction
+    p: float | None = None  # p-value of a paired test against the best
+    collapsed: int = 0  # trials that learned nothing: one label for all, or no better
+    clipped: int = 0  # trials stopped by the time limit before their last epoch
+    rising: int = 0  # trials whose dev metric was still improving at the end
+    soon: str = ""  # the note of the first of them
+    late: int = 0  # trials skipped for lack of time
+    pooled: float | None = None  # accuracy, or the main metric, over all folds together
     folds: int = 0
     higher_is_better: bool = True
-    others: dict[str, float] = dataclasses.field(default_factory=dict)  # means of more metrics
-    token_ms: float | None = None  # where texts are written, for each token
-    collapsed_seeds: tuple[str, ...] = ()  # which trials those were
-    kept_quality: float | None = None  # mean and deviation without them, where some are left
+    others: dict[str, float] = dataclasses.field(default_factory=dict)  # means of other metrics
+    token_ms: float | None = None  # of generation, per token
+    collapsed_seeds: tuple[str, ...] = ()  # names of the collapsed trials
+    kept_quality: float | None = None  # mean and deviation without them, if any remain
     kept_spread: float | None = None
-    completed: tuple[float, ...] = ()  # of each trial that counts, the fraction of its epochs
-    short: str = ""  # in words, when no training of it could end in time
-    baseline: bool = False  # no recipe: it gives every text the most frequent training label
+    completed: tuple[float, ...] = ()  # fraction of the epochs of each counted trial
+    short: str = ""  # the reason, if no run finished in time
+    baseline: bool = False  # the majority baseline, not a recipe
 
     def __repr__(self) -> str:
         if self.quality is None:
@@ -76,7 +76,7 @@ class Row:
 
     @property
     def status(self) -> str:
-        """`ranked`, `baseline`, `not enough time` or `failed`; only ranked ones are recommended."""
+        """`ranked`, `baseline`, `not enough time` or `failed`; only ranked rows are recommended."""
         if self.error is not None:
             return "failed"
         if self.baseline:
@@ -85,30 +85,30 @@ class Row:
 
     @property
     def shortest(self) -> float:
-        """The fraction of its epochs that the shortest training which counts has done."""
+        """The smallest fraction of epochs completed by a counted run."""
         return min(self.completed, default=1.0)
 
     @property
     def writes(self) -> bool:
-        """Whether its answers are texts, or what texts cost."""
-        return self.metric in NAMES or "perplexity" in self.metric
+        """True for generation and language modelling."""
+        return self.metric in METRIC_NAMES or "perplexity" in self.metric
 
     def to_json(self) -> dict[str, object]:
-        """The row as leaderboard.json holds it."""
+        """Return the row as stored in leaderboard.json."""
         return {**dataclasses.asdict(self), "status": self.status}
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The best row, the cheapest that is as good within the margin, and the sentence about them."""
+class Recommendation:
+    """The best row, the fastest row within the margin of it, and the recommendation as text."""
 
     best: Row
     choice: Row
     margin: float
-    sentence: str
+    text: str
 
 
-def row(
+def summarise_trials(
     recipe: str,
     results: Sequence[Result],
     timing: Timing | None,
@@ -116,13 +116,13 @@ def row(
     late: int = 0,
     seeds: Sequence[str] = (),
 ) -> Row:
-    """The trials of one recipe, summed up."""
+    """Summarise the trials of one recipe as a row."""
     first = results[0]
     main = [result.figures[result.metric] for result in results]
     values = [figure["value"] for figure in main]
     mean, deviation = _mean(values), _deviation(values)
-    kept = [v for v, result in zip(values, results, strict=True) if not result.collapsed]
-    some = bool(kept) and len(kept) < len(values)
+    surviving = [v for v, result in zip(values, results, strict=True) if not result.collapsed]
+    partly_collapsed = bool(surviving) and len(surviving) < len(values)
     counts = [r.figures["accuracy"] for r in results if "accuracy" in r.figures]
     total = sum(c["n"] for c in counts)
     return Row(
@@ -152,77 +152,84 @@ def row(
         others={
             name: _mean([r.figures[name]["value"] for r in results])
             for name in first.figures
-            if name in (*NAMES, *CLASSES, "perplexity") and name not in (first.metric, *HIDDEN)
+            if name in (*METRIC_NAMES, *CLASS_METRICS, "perplexity")
+            and name not in (first.metric, *HIDDEN_METRICS)
             if all(name in r.figures for r in results)
         },
         token_ms=timing.token_ms if timing else None,
         collapsed_seeds=tuple(
             seed for seed, result in zip(seeds, results, strict=False) if result.collapsed
         ),
-        kept_quality=_mean(kept) if some else None,
-        kept_spread=_deviation(kept) if some else None,
+        kept_quality=_mean(surviving) if partly_collapsed else None,
+        kept_spread=_deviation(surviving) if partly_collapsed else None,
         completed=tuple(result.completed for result in results),
     )
 
 
-def ordered(rows: Sequence[Row]) -> list[Row]:
-    """Best first; of equals the faster; then the baseline, too little time, failures."""
+def sort_rows(rows: Sequence[Row]) -> list[Row]:
+    """Sort best first, the faster of equals first; then baseline, not enough time, failures."""
 
     def key(row: Row) -> tuple[int, float, float]:
         if row.status != "ranked":
-            return 2 + list(STYLES).index(row.status), 0.0, 0.0
+            return 2 + list(STATUS_STYLES).index(row.status), 0.0, 0.0
         if row.quality is None or row.quality != row.quality:
             return 1, 0.0, 0.0
-        return 0, -row.quality if row.higher_is_better else row.quality, _latency(row)
+        return 0, -row.quality if row.higher_is_better else row.quality, _latency_ms(row)
 
     return sorted(rows, key=key)
 
 
-def verdict(rows: Sequence[Row]) -> Verdict | None:
-    """Name the cheapest model within one standard deviation of the best, if any is ranked.
+def recommend(rows: Sequence[Row]) -> Recommendation | None:
+    """Recommend the fastest model within one standard deviation of the best, if any is ranked.
 
-    Of models about as cheap, it is the best one.
+    Of models with similar latency, the best one is chosen.
     """
-    able = [r for r in ordered(rows) if r.status == "ranked" and r.quality is not None]
-    if not able:
+    ranked = [r for r in sort_rows(rows) if r.status == "ranked" and r.quality is not None]
+    if not ranked:
         return None
-    best = able[0]
+    best = ranked[0]
     assert best.quality is not None
-    margin = _margin(best, able)
-    # A little slack, so that a row exactly at the margin is not lost to rounding.
-    near = [r for r in able if abs((r.quality or 0.0) - best.quality) <= margin + 1e-12]
-    fastest = min(map(_latency, near))
-    # `near` is in the order of quality: of models that answer about as fast, the best.
-    choice = next(r for r in near if _latency(r) <= AS_FAST * fastest)
-    return Verdict(best, choice, margin, _sentence(best, choice, margin, len(able)))
+    margin = _margin(best, ranked)
+    # The tolerance keeps a row exactly at the margin despite rounding.
+    near = [r for r in ranked if abs((r.quality or 0.0) - best.quality) <= margin + 1e-12]
+    fastest = min(map(_latency_ms, near))
+    # `near` is sorted by quality: of models with similar latency, the best.
+    choice = next(r for r in near if _latency_ms(r) <= SIMILAR_LATENCY_RATIO * fastest)
+    return Recommendation(
+        best, choice, margin, _recommendation_text(best, choice, margin, len(ranked))
+    )
 
 
-def _margin(best: Row, able: Sequence[Row]) -> float:
+def _margin(best: Row, ranked: Sequence[Row]) -> float:
     """Return one standard deviation of the best over seeds.
 
-    A recipe without seeds, or with seeds missing, takes the median of the others: the bootstrap's
-    is the noise of the test set, which all recipes share.
+    For a recipe without seeds, or with seeds missing, it is the median of the others: the
+    bootstrap measures the noise of the test set, which all recipes share.
     """
-    known = [row.spread for row in able if row.spread]
+    spreads = [row.spread for row in ranked if row.spread]
     missing = best.late and not best.folds and len(best.values) < 3
-    if known and (missing or not best.spread):
-        return min(_median(known), deviation(best)) if len(best.values) < 2 else _median(known)
-    return deviation(best)
+    if spreads and (missing or not best.spread):
+        return (
+            min(_median(spreads), standard_deviation(best))
+            if len(best.values) < 2
+            else _median(spreads)
+        )
+    return standard_deviation(best)
 
 
-def _latency(row: Row) -> float:
-    """Milliseconds a text; one that was not timed is taken for the slowest."""
+def _latency_ms(row: Row) -> float:
+    """Return milliseconds per text; infinity for a model that was not timed."""
     return float("inf") if row.p50_ms is None else row.p50_ms
 
 
-def deviation(row: Row) -> float:
-    """One standard deviation: over seeds or folds; of the bootstrap where those do not differ."""
+def standard_deviation(row: Row) -> float:
+    """Return the standard deviation over seeds or folds, or else that of the bootstrap."""
     if row.spread:
         return row.spread
-    return ((row.high or 0.0) - (row.low or 0.0)) / WIDE
+    return ((row.high or 0.0) - (row.low or 0.0)) / INTERVAL_DEVIATIONS
 
 
-def table(rows: Sequence[Row]) -> None:
+def print_table(rows: Sequence[Row]) -> None:
     """Print the leaderboard on standard output."""
     from rich.table import Table
     from rich.text import Text
@@ -230,143 +237,162 @@ def table(rows: Sequence[Row]) -> None:
     from weft.terminal import Terminal
 
     console = Terminal()
-    console = Terminal(width=min(console.width, WIDTH) if console.is_terminal else WIDTH)
-    found = verdict(rows)
+    console = Terminal(
+        width=min(console.width, TABLE_WIDTH) if console.is_terminal else TABLE_WIDTH
+    )
+    recommendation = recommend(rows)
     metric = next((row.metric for row in rows if row.metric), "quality")
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    shown.add_column("recipe", no_wrap=True)
-    other = extra(rows)
+    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    grid.add_column("recipe", no_wrap=True)
+    other = secondary_metric(rows)
     writes = any(row.writes for row in rows)
-    beside = [BRIEF.get(other, called(other))] if other else []
-    heads = [called(metric), "95 % interval", *(() if writes else beside), "p", "train", "p50 ms"]
-    heads += [*beside, "ms/token"] if writes else [] if other else ["p95 ms"]
-    for name in (*heads, "texts/s", "size", *(() if writes else ("memory",))):
-        shown.add_column(name, justify="right", no_wrap=True)
-    failed = []
-    for row in ordered(rows):
+    second_header = [SHORT_NAMES.get(other, metric_name(other))] if other else []
+    headers = [
+        metric_name(metric),
+        "95 % interval",
+        *(() if writes else second_header),
+        "p",
+        "train",
+        "p50 ms",
+    ]
+    headers += [*second_header, "ms/token"] if writes else [] if other else ["p95 ms"]
+    for name in (*headers, "texts/s", "size", *(() if writes else ("memory",))):
+        grid.add_column(name, justify="right", no_wrap=True)
+    unranked = []
+    for row in sort_rows(rows):
         if row.status == "baseline":
-            shown.add_row(*cells(row, other), style=STYLES[row.status])
+            grid.add_row(*format_row(row, other), style=STATUS_STYLES[row.status])
             continue
         if row.status != "ranked":
-            failed.append(row)
-            shown.add_row(row.recipe, row.status, style=STYLES[row.status])
+            unranked.append(row)
+            grid.add_row(row.recipe, row.status, style=STATUS_STYLES[row.status])
             continue
-        style = "bold green" if found and row is found.choice else ""
-        shown.add_row(*cells(row, other), style=style)
-    if console.measure(shown, options=console.options.update(width=ROOM)).maximum > console.width:
-        shown.padding = (0, 1, 0, 0)
-    console.print(shown)
-    for row in failed:
-        told = f"{row.recipe} {row.status}: {row.error or row.short}"
+        style = "bold green" if recommendation and row is recommendation.choice else ""
+        grid.add_row(*format_row(row, other), style=style)
+    if (
+        console.measure(grid, options=console.options.update(width=UNLIMITED_WIDTH)).maximum
+        > console.width
+    ):
+        grid.padding = (0, 1, 0, 0)
+    console.print(grid)
+    for row in unranked:
+        message = f"{row.recipe} {row.status}: {row.error or row.short}"
         if row.status == "not enough time":
-            told = f"{row.recipe}: not enough time, {row.short}. Give more --minutes."
-        console.print(Text(told, style=STYLES[row.status]))
-    for line in remarks(rows):
+            message = f"{row.recipe}: not enough time, {row.short}. Increase --minutes."
+        console.print(Text(message, style=STATUS_STYLES[row.status]))
+    for line in build_notes(rows):
         console.print(Text(line, style="yellow"))
-    if found:
-        console.print(Text(found.sentence))
+    if recommendation:
+        console.print(Text(recommendation.text))
 
 
-def cells(row: Row, other: str = "") -> list[str]:
-    """A row as the table prints it; `other` is one more metric."""
-    quality = figure(row.quality, row.metric)
+def format_row(row: Row, other: str = "") -> list[str]:
+    """Format a row for the table; `other` is a second metric."""
+    quality = format_metric(row.quality, row.metric)
     if row.spread is not None:
-        quality += f" ± {figure(row.spread, row.metric)}"
-    beside = [figure(row.others.get(other), other)] if other else []
+        quality += f" ± {format_metric(row.spread, row.metric)}"
+    second = [format_metric(row.others.get(other), other)] if other else []
     if row.writes:
-        more = [*beside, milliseconds(row.token_ms)]
+        more = [*second, format_milliseconds(row.token_ms)]
     else:
-        more = [] if other else [milliseconds(row.p95_ms)]
+        more = [] if other else [format_milliseconds(row.p95_ms)]
     return [
         row.recipe,
         quality,
-        f"{figure(row.low, row.metric)}–{figure(row.high, row.metric)}",
-        *([] if row.writes else beside),
-        chance(row.p),
-        brief(row.train_seconds),
-        milliseconds(row.p50_ms),
+        f"{format_metric(row.low, row.metric)}–{format_metric(row.high, row.metric)}",
+        *([] if row.writes else second),
+        format_p_value(row.p),
+        short_duration(row.train_seconds),
+        format_milliseconds(row.p50_ms),
         *more,
-        count(row.texts_per_second),
-        size(row.size_bytes),
-        *([] if row.writes else [size(row.memory_bytes)]),
+        format_count(row.texts_per_second),
+        format_size(row.size_bytes),
+        *([] if row.writes else [format_size(row.memory_bytes)]),
     ]
 
 
-def extra(rows: Sequence[Row]) -> str:
-    """The metric that stands beside the main one in a narrow table, if there is one."""
-    known = [name for row in rows for name in row.others]
-    return next((name for name in (*BESIDE, *CLASSES) if name in known), next(iter(known), ""))
+def secondary_metric(rows: Sequence[Row]) -> str:
+    """Return the second metric of the narrow table, or ""."""
+    names = [name for row in rows for name in row.others]
+    return next(
+        (name for name in (*SECONDARY_METRICS, *CLASS_METRICS) if name in names),
+        next(iter(names), ""),
+    )
 
 
-def remarks(rows: Sequence[Row]) -> list[str]:
-    """What a reader of the table has to know: collapsed, clipped, short and missing trials."""
+def build_notes(rows: Sequence[Row]) -> list[str]:
+    """Return notes on the table: collapsed, shortened, undertrained and missing runs."""
     out = []
-    for row in ordered(rows):
+    for row in sort_rows(rows):
         n = len(row.values)
         if row.collapsed:
             out.append(
-                f"{row.recipe}: {collapses(row)}. Lower train.learning_rate, or look at the data."
+                f"{row.recipe}: {describe_row_collapses(row)}. "
+                "Lower train.learning_rate, or check the data."
             )
         if row.clipped:
             out.append(
-                f"{row.recipe}: the time limit shortened {row.clipped} of {n} trainings (to "
-                f"{row.shortest:.0%} of their epochs); with more --minutes it may do better."
+                f"{row.recipe}: the time limit shortened {row.clipped} of {n} runs (to "
+                f"{row.shortest:.0%} of their epochs); more --minutes may improve it."
             )
         if row.rising:
-            out.append(f"{row.recipe}: {row.rising} of {n} trainings ended too soon: {row.soon}.")
+            out.append(f"{row.recipe}: {row.rising} of {n} runs are undertrained: {row.soon}.")
         if row.late:
             out.append(
-                f"{row.recipe}: {n} of {n + row.late} trainings count; not enough time for the "
-                "others."
+                f"{row.recipe}: only {n} of {n + row.late} runs finished; not enough time for the "
+                "rest."
             )
     return out
 
 
-def collapses(row: Row) -> str:
-    """Which trainings learned nothing, and the mean with and without them."""
+def describe_row_collapses(row: Row) -> str:
+    """Describe the runs that learned nothing, and the mean with and without them."""
     seeds = row.collapsed_seeds or ("?",) * row.collapsed
-    told = describe_collapses(seeds, len(row.values), "trainings")
+    collapsed = describe_collapses(seeds, len(row.values), "runs")
     if row.kept_quality is None:
-        return told
+        return collapsed
     both = ((row.quality, row.spread), (row.kept_quality, row.kept_spread))
-    all_, rest = (
-        figure(mean, row.metric) + ("" if spread is None else f" ± {figure(spread, row.metric)}")
+    overall, remaining = (
+        format_metric(mean, row.metric)
+        + ("" if spread is None else f" ± {format_metric(spread, row.metric)}")
         for mean, spread in both
     )
-    return f"{told}; {called(row.metric)} {all_} with them, {rest} without"
+    return f"{collapsed}; {metric_name(row.metric)} {overall} with them, {remaining} without"
 
 
-def _sentence(best: Row, choice: Row, margin: float, compared: int) -> str:
-    how = figure(margin, best.metric)
-    if margin != deviation(best):
-        within = f"one standard deviation (±{how}, the usual one over seeds)"
+def _recommendation_text(best: Row, choice: Row, margin: float, compared: int) -> str:
+    deviation = format_metric(margin, best.metric)
+    if margin != standard_deviation(best):
+        within = f"one standard deviation (±{deviation}, the median over recipes)"
     elif best.spread:
         over = f"{len(best.values)} {'folds' if best.folds else 'seeds'}"
         if best.folds and len(best.values) > best.folds:
             over = f"{best.folds} folds and {len(best.values) // best.folds} seeds"
-        within = f"one standard deviation (±{how} over {over})"
+        within = f"one standard deviation (±{deviation} over {over})"
     else:
-        within = f"one standard deviation (±{how}, by bootstrap over the test texts)"
-    name = called(best.metric)
-    told = f"{name} {figure(best.quality, best.metric)}{_speed(best)}"
+        within = f"one standard deviation (±{deviation}, bootstrap over the test texts)"
+    name = metric_name(best.metric)
+    summary = f"{name} {format_metric(best.quality, best.metric)}{_format_speed(best)}"
     if compared == 1:
-        return f"{best.recipe} is the only model that was trained: {told}."
+        return f"{best.recipe} is the only trained model: {summary}."
     if best.p50_ms is None:
-        return f"Take {best.recipe}: it is the best ({told}). There was no time to time the models."
+        return (
+            f"Use {best.recipe}: it is the best ({summary}). No time was left to measure latency."
+        )
     if choice is best:
-        none = f"no clearly faster model is within {within}"
-        return f"Take {best.recipe}: it is the best ({told}), and {none}."
-    mine = f"{figure(choice.quality, best.metric)}{_speed(choice)}"
+        none = f"no clearly faster model is within {within} of it"
+        return f"Use {best.recipe}: it is the best ({summary}), and {none}."
+    chosen = f"{format_metric(choice.quality, best.metric)}{_format_speed(choice)}"
     times = (best.p50_ms or 0.0) / choice.p50_ms if choice.p50_ms else 1.0
     return (
-        f"Take {choice.recipe} ({name} {mine}): it is the cheapest within {within} of the "
-        f"best, {best.recipe} ({figure(best.quality, best.metric)}, "
-        f"{milliseconds(best.p50_ms)} ms), and answers {times:.1f} times as fast."
+        f"Use {choice.recipe} ({name} {chosen}): it is the fastest within {within} of the "
+        f"best, {best.recipe} ({format_metric(best.quality, best.metric)}, "
+        f"{format_milliseconds(best.p50_ms)} ms), and {times:.1f} times as fast."
     )
 
 
-def _speed(row: Row) -> str:
-    return "" if row.p50_ms is None else f", {milliseconds(row.p50_ms)} ms a text"
+def _format_speed(row: Row) -> str:
+    return "" if row.p50_ms is None else f", {format_milliseconds(row.p50_ms)} ms per text"
 
 
 def _mean(values: Sequence[float]) -> float:

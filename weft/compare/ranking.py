@@ -1,7 +1,7 @@
-"""The rows of a comparison: which trainings count, how fast the models are, how sure the order is.
+"""The rows of the leaderboard: which runs count, latency, and significance of the ranking.
 
-Trainings that the time limit cut too short are left out of every figure; a recipe that has no other
-gets a row below the ranked ones that says so.
+Runs that the time limit cut too short are left out of every metric; a recipe without other runs
+gets an unranked row with the reason.
 """
 
 import dataclasses
@@ -10,124 +10,137 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.compare.budget import START_UP
-from weft.compare.dataset_stats import Facts
-from weft.compare.format import duration
-from weft.compare.leaderboard import CLASSES, Row, ordered, row
+from weft.compare.budget import START_UP_SECONDS
+from weft.compare.dataset_stats import DatasetStats
+from weft.compare.format import format_duration
+from weft.compare.leaderboard import CLASS_METRICS, Row, sort_rows, summarise_trials
 from weft.compare.plan import Plan
-from weft.compare.scheduler import Race, timing
-from weft.compare.significance import chances, pooled
+from weft.compare.scheduler import TrialScheduler, time_model
+from weft.compare.significance import p_values, pooled_metric
 from weft.compare.trial import Result, Timing, Trial
 from weft.errors import UserError
 from weft.metrics.classify import UNSEEN, ClassificationMetric
 
-Pairs = list[tuple[Trial, Result]]
+TrialResults = list[tuple[Trial, Result]]
 
 
 def rank(
-    race: Race, plan: Plan, names: Sequence[str], device: str, facts: Facts
-) -> tuple[list[Row], Pairs]:
-    """Return every recipe as a row, best first, and the trials that the rows rest on."""
-    counted = {name: _counted(race.results.get(name, []), plan.cut.folds) for name in names}
+    scheduler: TrialScheduler, plan: Plan, names: Sequence[str], device: str, stats: DatasetStats
+) -> tuple[list[Row], TrialResults]:
+    """Return one row per recipe, best first, and the trials behind the rows."""
+    by_recipe = {
+        name: _drop_incomplete_seeds(scheduler.results.get(name, []), plan.split_spec.folds)
+        for name in names
+    }
     rows = []
     for name in names:
-        error = plan.errors.get(name) or race.errors.get(name)
+        error = plan.errors.get(name) or scheduler.errors.get(name)
         if error:
             rows.append(Row(name, error=error))
-        elif not counted[name]:
-            rows.append(Row(name, short=_shortage(race, name)))
+        elif not by_recipe[name]:
+            rows.append(Row(name, short=_describe_shortage(scheduler, name)))
         else:
-            rows.append(_row(name, counted[name], plan))
-    rows = _timed(ordered(rows), counted, race, plan, device)
-    able = [r.recipe for r in rows if r.status == "ranked"]
-    if len(able) > 1:
-        trials = {name: [trial for trial, _ in counted[name]] for name in able}
-        found = chances(trials, able[0], rows[0].metric)
-        rows = [dataclasses.replace(r, p=found.get(r.recipe)) for r in rows]
-    if able and (baseline := majority(facts, counted[able[0]], rows[0].metric)):
-        rows = ordered([*rows, baseline])
-    return rows, [pair for name in names if name in able for pair in counted[name]]
+            rows.append(_build_row(name, by_recipe[name], plan))
+    rows = _time_models(sort_rows(rows), by_recipe, scheduler, plan, device)
+    ranked = [r.recipe for r in rows if r.status == "ranked"]
+    if len(ranked) > 1:
+        trials = {name: [trial for trial, _ in by_recipe[name]] for name in ranked}
+        p_by_recipe = p_values(trials, ranked[0], rows[0].metric)
+        rows = [dataclasses.replace(r, p=p_by_recipe.get(r.recipe)) for r in rows]
+    if ranked and (baseline := build_majority_row(stats, by_recipe[ranked[0]], rows[0].metric)):
+        rows = sort_rows([*rows, baseline])
+    return rows, [pair for name in names if name in ranked for pair in by_recipe[name]]
 
 
-def majority(facts: Facts, pairs: Pairs, metric: str) -> Row | None:
-    """Return the row of the most frequent training label as the answer to every test text.
+def build_majority_row(stats: DatasetStats, pairs: TrialResults, metric: str) -> Row | None:
+    """Return the baseline row that predicts the majority training label for every test text.
 
-    None where answers are not one label a text.
+    None unless the task predicts one label per text.
     """
     seed = pairs[0][0].seed
-    answers = [a for trial, _ in pairs if trial.seed == seed for a in trial.answers()]
-    gold = [answer.get("label") for answer in answers]
-    if facts.numeric or facts.writes or facts.kind or not all(isinstance(g, str) for g in gold):
+    predictions = [a for trial, _ in pairs if trial.seed == seed for a in trial.read_predictions()]
+    gold = [answer.get("label") for answer in predictions]
+    if stats.numeric or stats.writes or stats.kind or not all(isinstance(g, str) for g in gold):
         return None
-    split = next(iter(facts.rows))
-    known = {label: counts.get(split, 0) for label, counts in facts.labels.items()}
-    places = {label: i for i, label in enumerate(known)}
-    most = max(known, key=known.__getitem__)
-    measure = ClassificationMetric(len(places))
-    true = np.array([places.get(str(g), UNSEEN) for g in gold])
-    measure.add(np.full(len(gold), places[most]), true)
-    figures = measure.compute()
-    if metric not in figures:
+    split = next(iter(stats.rows))
+    counts = {label: counts.get(split, 0) for label, counts in stats.labels.items()}
+    label_ids = {label: i for i, label in enumerate(counts)}
+    majority = max(counts, key=counts.__getitem__)
+    metrics = ClassificationMetric(len(label_ids))
+    true = np.array([label_ids.get(str(g), UNSEEN) for g in gold])
+    metrics.add(np.full(len(gold), label_ids[majority]), true)
+    values = metrics.compute()
+    if metric not in values:
         return None
-    main = figures[metric]
-    others = {name: figures[name].value for name in CLASSES if name in figures and name != metric}
+    main = values[metric]
+    others = {
+        name: values[name].value for name in CLASS_METRICS if name in values and name != metric
+    }
     return Row(
         "majority", metric, main.value, None, main.low, main.high, (main.value,), others=others,
         baseline=True,
     )  # fmt: skip
 
 
-def _counted(pairs: Pairs, folds: int) -> Pairs:
-    """Leave out a seed that lacks some of its folds: other folds are other test texts."""
+def _drop_incomplete_seeds(pairs: TrialResults, folds: int) -> TrialResults:
+    """Drop seeds with missing folds: different folds have different test texts."""
     if not folds:
         return pairs
     whole = Counter(trial.seed for trial, _ in pairs)
     return [pair for pair in pairs if whole[pair[0].seed] == folds]
 
 
-def _row(name: str, pairs: Pairs, plan: Plan, timed: Timing | None = None) -> Row:
+def _build_row(name: str, pairs: TrialResults, plan: Plan, timing: Timing | None = None) -> Row:
     seeds = [f"{t.seed}{f' fold {t.fold}' if t.fold else ''}" for t, _ in pairs]
     late = len(plan.trials[name]) - len(pairs)
-    found = row(name, [result for _, result in pairs], timed, plan.cut.folds, late, seeds)
-    if found.folds and found.pooled is None:
-        whole = pooled([trial for trial, _ in pairs], found.metric)
-        found = dataclasses.replace(found, pooled=whole)
-    return found
+    row = summarise_trials(
+        name, [result for _, result in pairs], timing, plan.split_spec.folds, late, seeds
+    )
+    if row.folds and row.pooled is None:
+        whole = pooled_metric([trial for trial, _ in pairs], row.metric)
+        row = dataclasses.replace(row, pooled=whole)
+    return row
 
 
-def _timed(
-    rows: list[Row], counted: dict[str, Pairs], race: Race, plan: Plan, device: str
+def _time_models(
+    rows: list[Row],
+    by_recipe: dict[str, TrialResults],
+    scheduler: TrialScheduler,
+    plan: Plan,
+    device: str,
 ) -> list[Row]:
-    """Time the models, the best recipe first; what there is no time for stays without figures."""
-    able = [r.recipe for r in rows if r.status == "ranked"]
-    clock, out, took = race.clock, [], START_UP / 2
-    for found in rows:
-        if found.recipe not in able:
-            out.append(found)
+    """Time the models, best recipe first; models there is no time for keep empty latencies."""
+    ranked = [r.recipe for r in rows if r.status == "ranked"]
+    clock, out, last_seconds = scheduler.clock, [], START_UP_SECONDS / 2
+    for row in rows:
+        if row.recipe not in ranked:
+            out.append(row)
             continue
-        place = able.index(found.recipe)
+        position = ranked.index(row.recipe)
         limit = clock.left - clock.report
-        trial = counted[found.recipe][0][0]
-        timed, error = trial.timing(), ""
-        if timed is None and limit > took:
-            race.say(0, f"timing {found.recipe} ({place + 1} of {len(able)})")
+        trial = by_recipe[row.recipe][0][0]
+        timing, error = trial.load_timing(), ""
+        if timing is None and limit > last_seconds:
+            scheduler.on_progress(0, f"timing {row.recipe} ({position + 1} of {len(ranked)})")
             began = clock.now()
             try:
-                seconds = clock.latency(len(able))
-                timed = timing(trial, device, seconds, limit if clock.minutes else None)
+                seconds = clock.latency(len(ranked))
+                timing = time_model(trial, device, seconds, limit if clock.minutes else None)
             except UserError as problem:
                 error = str(problem)
-            took = clock.now() - began
+            last_seconds = clock.now() - began
         if error:
-            out.append(Row(found.recipe, error=error))
+            out.append(Row(row.recipe, error=error))
         else:
-            out.append(_row(found.recipe, counted[found.recipe], plan, timed))
-    return ordered(out)
+            out.append(_build_row(row.recipe, by_recipe[row.recipe], plan, timing))
+    return sort_rows(out)
 
 
-def _shortage(race: Race, name: str) -> str:
-    """Say how far a recipe came that had not enough time, and how much it needs."""
-    done = [result.completed for _, result in race.short.get(name, [])]
-    told = f"stopped after {max(done):.0%} of its epochs" if done else "no training could end"
-    needs = race.took.get(name) or race.needs.get(name)
-    return f"{told}; one takes about {duration(needs)}" if needs else told
+def _describe_shortage(scheduler: TrialScheduler, name: str) -> str:
+    """Describe how far a recipe got in the time limit, and how much time it needs."""
+    completed = [result.completed for _, result in scheduler.shortened.get(name, [])]
+    progress = (
+        f"stopped after {max(completed):.0%} of its epochs" if completed else "no run finished"
+    )
+    seconds = scheduler.longest_seconds.get(name) or scheduler.estimated_seconds.get(name)
+    return f"{progress}; one run takes about {format_duration(seconds)}" if seconds else progress

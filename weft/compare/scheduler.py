@@ -1,4 +1,4 @@
-"""Trials in processes of their own: as many at once as there are cores, within the time given."""
+"""Run trials in parallel processes, one per CPU core, within the time limit."""
 
 import contextlib
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from weft.compare.budget import (
-    CAUTION,
-    LATENCY,
-    PROBE,
-    SEED_CAUTION,
-    SLACK,
-    START_UP,
-    UNKNOWN,
+    HOPELESS_FRACTION,
+    LATENCY_SECONDS,
+    MIN_PACE_SECONDS,
+    OVERHEAD_SAFETY_FACTOR,
+    SEED_SAFETY_FACTOR,
+    START_UP_SECONDS,
+    UNKNOWN_OVERHEAD_FRACTION,
     Clock,
 )
 from weft.compare.trial import ERROR, MIN_COMPLETED, Result, Timing, Trial
@@ -28,36 +28,36 @@ from weft.registry import trusted_packages
 from weft.run.processes import python_command
 from weft.train.logger import PROGRESS_FILE
 
-Say = Callable[[int, str], None]  # so many trials are settled, and a line about it
-PAUSE = 0.02  # seconds between looks at the processes
+ProgressCallback = Callable[[int, str], None]  # number of trials just settled, and a progress line
+POLL_SECONDS = 0.02  # between polls of the processes
 
 
 @dataclass(frozen=True)
-class Crew:
-    """How many trainings run at once, and where."""
+class WorkerPool:
+    """The number of parallel runs, their threads and devices."""
 
     workers: int
-    threads: int  # of each
-    devices: tuple[str, ...]  # taken in turn
+    threads: int  # per worker
+    devices: tuple[str, ...]  # round robin
 
 
-def crew(device: str, workers: int, threads: int) -> Crew:
-    """Without oversubscribing: cores are shared out among the trainings, GPUs taken in turn."""
+def build_worker_pool(device: str, workers: int, threads: int) -> WorkerPool:
+    """Divide the CPU cores among the workers without oversubscription; use the GPUs in turn."""
     if workers < 0:
-        raise UserError(f"--workers should be 0 (as many as fit) or more, got {workers}.")
+        raise UserError(f"--workers must be 0 (automatic) or more, got {workers}.")
     available = available_cpus()
     devices = _devices(device)
     if len(devices) > 1 or devices[0] != "cpu":
-        # A small model leaves most of a GPU idle; a core or two feed each training.
+        # A small model leaves most of a GPU idle; each run needs a core or two for its input.
         count = workers or max(1, min(4 * len(devices), available // 2))
-        return Crew(count, threads or max(1, available // count), devices)
+        return WorkerPool(count, threads or max(1, available // count), devices)
     threads = threads or (max(1, available // workers) if workers else 1)
-    return Crew(workers or max(1, available // threads), threads, devices)
+    return WorkerPool(workers or max(1, available // threads), threads, devices)
 
 
 @dataclass
-class Running:
-    """A trial at work."""
+class RunningTrial:
+    """A trial and its process."""
 
     trial: Trial
     process: subprocess.Popen
@@ -66,169 +66,182 @@ class Running:
     started: float
 
 
-class Race:
-    """Runs trials; `budget` says which comes next and which is given up against the clock.
+class TrialScheduler:
+    """Run trials in order; with a time limit, `budget` describes the order and what is dropped.
 
-    Without a time limit, one seed of each recipe comes before the next seed. `trials` are given
+    Without a time limit, every recipe runs one seed before any runs its next. `trials` come
     cheapest recipe first.
     """
 
-    def __init__(self, crew: Crew, clock: Clock, say: Say):
-        self.crew, self.clock, self.say = crew, clock, say
-        self.results: dict[str, list[tuple[Trial, Result]]] = {}  # those that can be ranked
-        self.short: dict[str, list[tuple[Trial, Result]]] = {}  # those that the limit cut too short
+    def __init__(self, pool: WorkerPool, clock: Clock, on_progress: ProgressCallback):
+        self.pool, self.clock, self.on_progress = pool, clock, on_progress
+        self.results: dict[str, list[tuple[Trial, Result]]] = {}  # rankable
+        self.shortened: dict[str, list[tuple[Trial, Result]]] = {}  # cut too short by the limit
         self.errors: dict[str, str] = {}
-        self.late: dict[str, int] = {}  # trials of a recipe that there was no time for
-        self.took: dict[str, float] = {}  # seconds of a recipe's longest trial
-        self.needs: dict[str, float] = {}  # seconds that a trial of it was going to take
-        self.hopeless: set[str] = set()  # recipes that were stopped because of that
-        self.earlier: dict[Path, Result] = {}  # shortened trials that are to be repeated
-        self.around: list[float] = []  # seconds that trials spent on anything but training
-        self.running: list[Running] = []
+        self.skipped: dict[str, int] = {}  # trials per recipe without time to run
+        self.longest_seconds: dict[str, float] = {}  # of each recipe's longest trial
+        self.estimated_seconds: dict[str, float] = {}  # projected for one trial of a recipe
+        self.hopeless: set[str] = set()  # recipes stopped because of the projection
+        self.earlier_results: dict[Path, Result] = {}  # shortened trials to be repeated
+        self.overheads: list[float] = []  # seconds of trials outside training
+        self.running: list[RunningTrial] = []
 
-    def run(self, trials: Sequence[Trial], known: dict[Any, Result]) -> None:
-        """Settle every trial: finished, failed, or left out for want of time."""
+    def run(self, trials: Sequence[Trial], finished: dict[Any, Result]) -> None:
+        """Run until every trial has finished, failed or been dropped for lack of time."""
         waiting: list[Trial] = []
         short: list[tuple[Trial, Result]] = []
         for trial in trials:
-            result = known.get(trial.folder)
+            result = finished.get(trial.folder)
             if result is None:
                 waiting.append(trial)
             elif result.completed < 1:
                 short.append((trial, result))
             else:
-                self._finish(trial, result, "finished earlier")
-        waiting += self._to_be_repeated(short)
+                self._record(trial, result, "cached")
+        waiting += self._trials_to_repeat(short)
         order = {id(trial): i for i, trial in enumerate(trials)}
         waiting.sort(key=lambda trial: order[id(trial)])
         try:
-            self._settle(waiting)
+            self._run_all(waiting)
         finally:
             for running in self.running:
                 _kill(running.process)
-        for pairs in self.results.values():  # they end in any order
+        for pairs in self.results.values():  # they finish in any order
             pairs.sort(key=lambda pair: (pair[0].seed, pair[0].fold or 0))
 
-    def _to_be_repeated(self, short: Sequence[tuple[Trial, Result]]) -> list[Trial]:
-        """Those of an earlier comparison that its limit shortened, and that get further now."""
-        self.earlier = {trial.folder: result for trial, result in short}
+    def _trials_to_repeat(self, short: Sequence[tuple[Trial, Result]]) -> list[Trial]:
+        """Return shortened trials of an earlier comparison that would get further this time."""
+        self.earlier_results = {trial.folder: result for trial, result in short}
         for trial, result in short:
-            self.needs[trial.recipe] = result.seconds / max(result.completed, 1e-3)
+            self.estimated_seconds[trial.recipe] = result.seconds / max(result.completed, 1e-3)
         out = []
         for trial, result in short:
-            if self._too_long(trial):
-                self._finish(trial, result, "finished earlier")
+            if self._exceeds_limit(trial):
+                self._record(trial, result, "cached")
             else:
                 out.append(trial)
         return out
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds that trials may still use."""
         timed = {*self.results, *(running.trial.recipe for running in self.running)}
-        start_up = sum(self.around) / len(self.around) if self.around else START_UP
+        start_up = sum(self.overheads) / len(self.overheads) if self.overheads else START_UP_SECONDS
         return self.clock.left - self.clock.reserve(len(timed), start_up)
 
     @property
-    def tail(self) -> float:
-        """Seconds that a trial may need beside its training."""
-        return CAUTION * max(self.around, default=0.0)
+    def overhead_allowance(self) -> float:
+        """Seconds allowed for the start-up and evaluation of a trial."""
+        return OVERHEAD_SAFETY_FACTOR * max(self.overheads, default=0.0)
 
-    def _settle(self, waiting: list[Trial]) -> None:
+    def _run_all(self, waiting: list[Trial]) -> None:
         while waiting or self.running:
             self._collect()
             if self.clock.minutes:
                 self._stop_hopeless()
-            waiting = self._forget(waiting)
-            while (trial := self._next(waiting)) is not None:
+            waiting = self._drop_impossible(waiting)
+            while (trial := self._next_trial(waiting)) is not None:
                 self._start(trial)
                 waiting = [other for other in waiting if other is not trial]
-            if self.left <= 0:
+            if self.seconds_left <= 0:
                 for running in list(self.running):
-                    if not self._indispensable(running):
-                        self._stop(running, "stopped, the time is up")
-            self.clock.sleep(PAUSE)
+                    if not self._must_finish(running):
+                        self._stop(running, "stopped, time limit reached")
+            self.clock.sleep(POLL_SECONDS)
 
-    def _indispensable(self, running: Running) -> bool:
-        """Whether there would be no model at all without this one, which is cheap."""
+    def _must_finish(self, running: RunningTrial) -> bool:
+        """Return True for a cheap trial without which there would be no model at all."""
         first = next((r for r in self.running if r.trial.classic), None)
         return not self.results and running is first
 
-    def _next(self, waiting: Sequence[Trial]) -> Trial | None:
-        """The trial to begin now, if any; see `budget` for what comes first against the clock."""
-        if len(self.running) >= self.crew.workers or not waiting:
+    def _next_trial(self, waiting: Sequence[Trial]) -> Trial | None:
+        """Return the trial to start now, if any; see `budget` for the order under a time limit."""
+        if len(self.running) >= self.pool.workers or not waiting:
             return None
-        at_work = {running.trial.recipe for running in self.running}
-        seen = self.took.keys() | self.results.keys()
+        running_recipes = {running.trial.recipe for running in self.running}
+        measured = self.longest_seconds.keys() | self.results.keys()
         if not self.clock.minutes:
-            begun = {
+            n_started = {
                 name: len(self.results.get(name, ()))
                 + sum(r.trial.recipe == name for r in self.running)
                 for name in {trial.recipe for trial in waiting}
             }
-            return min(waiting, key=lambda trial: begun[trial.recipe])
-        able = [trial for trial in waiting if trial.recipe in seen or trial.recipe not in at_work]
-        unseen = {trial.recipe for trial in able} - seen
-        fair = self.left * self.crew.workers / len({trial.recipe for trial in waiting})
+            return min(waiting, key=lambda trial: n_started[trial.recipe])
+        candidates = [
+            trial
+            for trial in waiting
+            if trial.recipe in measured or trial.recipe not in running_recipes
+        ]
+        unmeasured = {trial.recipe for trial in candidates} - measured
+        fair = self.seconds_left * self.pool.workers / len({trial.recipe for trial in waiting})
 
         def key(trial: Trial) -> tuple[int, float]:
-            if trial.recipe in unseen:
+            if trial.recipe in unmeasured:
                 return 1, 0.0
-            cost = self.took.get(trial.recipe, self.needs.get(trial.recipe, 0.0))
+            cost = self.longest_seconds.get(
+                trial.recipe, self.estimated_seconds.get(trial.recipe, 0.0)
+            )
             ahead = sum(other.recipe == trial.recipe for other in waiting)
-            return (0, cost) if cost * ahead <= fair else (2, -self._promise(trial.recipe))
+            return (0, cost) if cost * ahead <= fair else (2, -self._dev_score(trial.recipe))
 
-        return min(able, key=key, default=None)
+        return min(candidates, key=key, default=None)
 
-    def _promise(self, recipe: str) -> float:
-        """How good a recipe is on dev, higher is better; one that was not measured comes last."""
+    def _dev_score(self, recipe: str) -> float:
+        """Return the mean dev metric of a recipe, negated if lower is better; -inf if unknown."""
         sign = {True: 1.0, False: -1.0}
-        found = [(r.dev, sign[r.higher_is_better]) for _, r in self.results.get(recipe, ())]
-        known = [value * way for value, way in found if value is not None]
-        return sum(known) / len(known) if known else float("-inf")
+        values = [(r.dev, sign[r.higher_is_better]) for _, r in self.results.get(recipe, ())]
+        scores = [value * way for value, way in values if value is not None]
+        return sum(scores) / len(scores) if scores else float("-inf")
 
-    def _forget(self, waiting: list[Trial]) -> list[Trial]:
-        """Leave out trials of a failed recipe, and those that would not be done in time."""
+    def _drop_impossible(self, waiting: list[Trial]) -> list[Trial]:
+        """Drop trials of failed recipes, and trials that would exceed the time limit."""
         kept = []
         for trial in waiting:
             if trial.recipe in self.errors:
-                self.say(1, "")
-            elif not self._too_long(trial):
+                self.on_progress(1, "")
+            elif not self._exceeds_limit(trial):
                 kept.append(trial)
-            elif trial.folder in self.earlier:
-                self._finish(trial, self.earlier[trial.folder], "finished earlier")
+            elif trial.folder in self.earlier_results:
+                self._record(trial, self.earlier_results[trial.folder], "cached")
             else:
-                self.late[trial.recipe] = self.late.get(trial.recipe, 0) + 1
-                self.say(1, f"{trial.name}: left out, not enough time")
+                self.skipped[trial.recipe] = self.skipped.get(trial.recipe, 0) + 1
+                self.on_progress(1, f"{trial.name}: skipped, not enough time")
         return kept
 
-    def _too_long(self, trial: Trial) -> bool:
+    def _exceeds_limit(self, trial: Trial) -> bool:
         if trial.recipe in self.hopeless:
             return True
-        if trial.recipe in self.took:
-            return SEED_CAUTION * self.took[trial.recipe] >= self.left
-        if trial.recipe in self.needs:
-            # What can be ranked already is done again only to be complete.
-            earlier = self.earlier.get(trial.folder)
-            wanted = 1.0 if earlier and earlier.rankable else MIN_COMPLETED
-            return SEED_CAUTION * wanted * self.needs[trial.recipe] >= self.left
-        # Something cheap has to be tried, however short the time.
-        nothing = trial.classic and not (self.results or self.running)
-        return not nothing and self.tail >= self.left
+        if trial.recipe in self.longest_seconds:
+            return SEED_SAFETY_FACTOR * self.longest_seconds[trial.recipe] >= self.seconds_left
+        if trial.recipe in self.estimated_seconds:
+            # A rankable result is repeated only if it can be completed.
+            earlier = self.earlier_results.get(trial.folder)
+            fraction = 1.0 if earlier and earlier.rankable else MIN_COMPLETED
+            return (
+                SEED_SAFETY_FACTOR * fraction * self.estimated_seconds[trial.recipe]
+                >= self.seconds_left
+            )
+        # One cheap model is always tried, however short the time.
+        only_hope = trial.classic and not (self.results or self.running)
+        return not only_hope and self.overhead_allowance >= self.seconds_left
 
     def _start(self, trial: Trial) -> None:
         minutes = 0.0
         if self.clock.minutes and not trial.classic:
-            left = self.left
-            known = left - self.tail if self.around else UNKNOWN * left
-            minutes = max(1.0, known) / 60
+            left = self.seconds_left
+            seconds = (
+                left - self.overhead_allowance
+                if self.overheads
+                else UNKNOWN_OVERHEAD_FRACTION * left
+            )
+            minutes = max(1.0, seconds) / 60
         taken = {running.slot for running in self.running}
-        slot = next(i for i in range(self.crew.workers) if i not in taken)
-        device = self.crew.devices[slot % len(self.crew.devices)]
-        (trial.folder / PROGRESS_FILE).unlink(missing_ok=True)  # of an earlier try
+        slot = next(i for i in range(self.pool.workers) if i not in taken)
+        device = self.pool.devices[slot % len(self.pool.devices)]
+        (trial.folder / PROGRESS_FILE).unlink(missing_ok=True)  # of an earlier run
         job = {"what": "train", "trial": trial.to_json(), "device": device, "minutes": minutes}
-        process, errors = _launch(job, self.crew.threads)
-        self.running.append(Running(trial, process, errors, slot, self.clock.now()))
+        process, errors = _launch(job, self.pool.threads)
+        self.running.append(RunningTrial(trial, process, errors, slot, self.clock.now()))
 
     def _collect(self) -> None:
         for running in list(self.running):
@@ -236,60 +249,67 @@ class Race:
                 continue
             self.running.remove(running)
             trial, seconds = running.trial, self.clock.now() - running.started
-            if running.process.returncode == 0 and (result := trial.finished()):
-                self.around.append(max(seconds - result.seconds, 0.0))
+            if running.process.returncode == 0 and (result := trial.load_result()):
+                self.overheads.append(max(seconds - result.seconds, 0.0))
                 if result.completed == 1:
-                    self.took[trial.recipe] = max(self.took.get(trial.recipe, 0.0), seconds)
+                    self.longest_seconds[trial.recipe] = max(
+                        self.longest_seconds.get(trial.recipe, 0.0), seconds
+                    )
                 else:
-                    self.needs[trial.recipe] = result.seconds / max(result.completed, 1e-3)
-                self._finish(trial, result, f"trained in {_seconds(result.seconds)}")
+                    self.estimated_seconds[trial.recipe] = result.seconds / max(
+                        result.completed, 1e-3
+                    )
+                self._record(trial, result, f"trained in {_seconds(result.seconds)}")
             else:
-                self.errors[trial.recipe] = _failure(trial, running)
-                self.say(1, f"{trial.recipe} failed: {self.errors[trial.recipe]}")
+                self.errors[trial.recipe] = _failure_reason(trial, running)
+                self.on_progress(1, f"{trial.recipe} failed: {self.errors[trial.recipe]}")
 
     def _stop_hopeless(self) -> None:
-        """Stop trainings whose pace shows that the time left is far from enough."""
+        """Stop runs whose pace shows that the time left is far too short."""
         for running in list(self.running):
-            seen = None if running.trial.classic else running.trial.progress()
-            if seen is None or seen.seconds < PROBE or seen.pace <= 0:
+            progress = None if running.trial.classic else running.trial.progress()
+            if progress is None or progress.seconds < MIN_PACE_SECONDS or progress.pace <= 0:
                 continue
             now = self.clock.now() - running.started
-            self.needs[running.trial.recipe] = now + (1 - seen.done) / seen.pace + self.tail
-            reached = seen.done + seen.pace * (self.left - self.tail)
-            if reached < SLACK * MIN_COMPLETED:
+            self.estimated_seconds[running.trial.recipe] = (
+                now + (1 - progress.done) / progress.pace + self.overhead_allowance
+            )
+            reached = progress.done + progress.pace * (self.seconds_left - self.overhead_allowance)
+            if reached < HOPELESS_FRACTION * MIN_COMPLETED:
                 self.hopeless.add(running.trial.recipe)
-                self._stop(running, f"stopped, only {max(reached, 0):.0%} of its epochs would fit")
+                self._stop(
+                    running, f"stopped, only {max(reached, 0):.0%} of its epochs fit the time limit"
+                )
 
-    def _stop(self, running: Running, why: str) -> None:
+    def _stop(self, running: RunningTrial, why: str) -> None:
         _kill(running.process)
         self.running.remove(running)
-        self.late[running.trial.recipe] = self.late.get(running.trial.recipe, 0) + 1
-        self.say(1, f"{running.trial.name}: {why}")
+        self.skipped[running.trial.recipe] = self.skipped.get(running.trial.recipe, 0) + 1
+        self.on_progress(1, f"{running.trial.name}: {why}")
 
-    def _finish(self, trial: Trial, result: Result, how: str) -> None:
-        from weft.compare.format import called, figure
+    def _record(self, trial: Trial, result: Result, how: str) -> None:
+        from weft.compare.format import format_metric, metric_name
 
         if not result.rankable:
-            self.short.setdefault(trial.recipe, []).append((trial, result))
-            self.say(1, f"{trial.name}: not enough time, {result.clipped}")
+            self.shortened.setdefault(trial.recipe, []).append((trial, result))
+            self.on_progress(1, f"{trial.name}: not enough time, {result.clipped}")
             return
         self.results.setdefault(trial.recipe, []).append((trial, result))
-        main = figure(result.figures[result.metric]["value"], result.metric)
-        remarks = "".join(f"; {word}" for word in (result.clipped, result.collapsed) if word)
-        self.say(1, f"{trial.name}: {called(result.metric)} {main}, {how}{remarks}")
+        main = format_metric(result.figures[result.metric]["value"], result.metric)
+        notes = "".join(f"; {note}" for note in (result.clipped, result.collapsed) if note)
+        self.on_progress(1, f"{trial.name}: {metric_name(result.metric)} {main}, {how}{notes}")
 
 
-def timing(
-    trial: Trial, device: str, seconds: float = LATENCY, limit: float | None = None
+def time_model(
+    trial: Trial, device: str, seconds: float = LATENCY_SECONDS, limit: float | None = None
 ) -> Timing | None:
-    """Time a saved model in a process of its own, alone on the machine.
+    """Time a saved model in a separate process, with no other trial running.
 
-    Texts are answered for about `seconds`, one at a time and together. None where it took longer
-    than `limit`.
+    Single texts and batches are timed for about `seconds`. Return None after `limit` seconds.
     """
-    known = trial.timing()
-    if known is not None:
-        return known
+    timing = trial.load_timing()
+    if timing is not None:
+        return timing
     job = {"what": "time", "trial": trial.to_json(), "device": device, "seconds": seconds}
     process, errors = _launch(job, 0)
     try:
@@ -298,16 +318,16 @@ def timing(
         return None
     finally:
         _kill(process)
-    found = trial.timing()
-    if found is None:
-        raise UserError(_failure(trial, Running(trial, process, errors, 0, 0.0)))
-    return found
+    timing = trial.load_timing()
+    if timing is None:
+        raise UserError(_failure_reason(trial, RunningTrial(trial, process, errors, 0, 0.0)))
+    return timing
 
 
 def _launch(job: dict[str, Any], threads: int) -> tuple[subprocess.Popen, IO[bytes]]:
     environment = dict(os.environ)
     if threads:
-        # Libraries that count cores by themselves would each take all of them.
+        # Libraries that count cores themselves would each use all of them.
         for name in ("OMP", "MKL", "OPENBLAS", "RAYON"):
             environment[f"{name}_NUM_THREADS"] = str(threads)
     errors = tempfile.TemporaryFile()
@@ -331,17 +351,17 @@ def _kill(process: subprocess.Popen) -> None:
         process.wait()
 
 
-def _failure(trial: Trial, running: Running) -> str:
-    """Why a process ended without a result."""
+def _failure_reason(trial: Trial, running: RunningTrial) -> str:
+    """Return the reason why a process ended without a result."""
     path = trial.folder / ERROR
     if path.is_file():
         return path.read_text("utf-8").split("\n")[0]
     code = running.process.returncode
     if code == -9:
-        return "its process was killed by the system, probably for want of memory."
+        return "the system killed its process, probably for lack of memory."
     running.errors.seek(0)
     last = running.errors.read().decode("utf-8", "replace").strip().split("\n")[-1]
-    return f"its process ended with status {code}: {last}"
+    return f"its process exited with status {code}: {last}"
 
 
 def _devices(device: str) -> tuple[str, ...]:
@@ -353,26 +373,26 @@ def _devices(device: str) -> tuple[str, ...]:
 
 
 def _seconds(value: float) -> str:
-    from weft.compare.format import duration
+    from weft.compare.format import format_duration
 
-    return duration(value)
+    return format_duration(value)
 
 
 @contextlib.contextmanager
-def progress(total: int, quiet: bool) -> Iterator[Say]:
-    """A bar over the trials on a terminal, one line a trial otherwise."""
+def show_progress(total: int, quiet: bool) -> Iterator[ProgressCallback]:
+    """Show a progress bar on a terminal, otherwise one line per trial."""
     if quiet:
         yield lambda done, text: None
         return
     if not sys.stderr.isatty():
         so_far = [0]
 
-        def say(done: int, text: str) -> None:
+        def print_line(done: int, text: str) -> None:
             so_far[0] += done
             if text:
                 print(f"[{so_far[0]}/{total}] {text}", file=sys.stderr, flush=True)
 
-        yield say
+        yield print_line
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,4 @@
-"""One sentence's answer against what is right: what counts, and what was taken for what."""
+"""Score one predicted sentence against gold: label counts and confusions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,94 +12,103 @@ from weft.text.annotation import constituents
 from weft.text.annotation.schemes import Span
 from weft.text.annotation.trees import Tree, iter_nodes
 
-NOTHING, BORDERS = "(nothing)", "(other borders)"  # what stands where there is no such span
+NO_LABEL, WRONG_BOUNDARIES = (
+    "(none)",
+    "(wrong boundaries)",
+)  # in place of a missing span
 
-ANOTHER = "(another answer)"
+WRONG_ANSWER = "(another answer)"
 
-# What is counted in each kind of structure, and what its labels are called.
+# The unit counted in each kind of structure, and the name of its labels.
 UNITS = {
     "tags": ("words", "tags"),
-    "spans": ("spans", "types of spans"),
+    "spans": ("spans", "span types"),
     "arcs": ("words", "relations"),
-    "constituents": ("brackets", "labels of brackets"),
-    "nodes": ("nodes", "labels of nodes"),
-    "answer": ("answers", "kinds of questions"),
+    "constituents": ("brackets", "bracket labels"),
+    "nodes": ("nodes", "node labels"),
+    "answer": ("answers", "question types"),
 }
 
-PICTURES = ("arcs", "constituents", "nodes")  # drawn as pictures, the others as running text
+DRAWN_KINDS = ("arcs", "constituents", "nodes")  # drawn as SVG, the others as running text
 
-MEANINGS = {
-    "tags": "the share of words with the right tag",
-    "all": "the share of words that are right in every column",
-    "spans": "F1 of spans: a span counts when its label and both borders are right",
-    "arcs": "the share of words with the right head and relation (what follows a ':' in a relation "
-    "is not compared)",
-    "answer": "the words that an answer and the right one share, as F1, the best of all that are "
-    "right: as SQuAD's script counts",
-    "uas": "the share of words with the right head",
-    "constituents": "F1 of labelled brackets, as evalb counts them",
-    "nodes": "the share of nodes with the right label",
-    "bleu": "the overlap with the references in runs of one to four words, from 0 to 100, "
-    "as sacrebleu counts it",
-    "chrf": "the overlap with the references in runs of characters, from 0 to 100",
-    "exact_match": "the share of answers that are right to the letter",
-    "rouge1": "the overlap with the references in words",
-    "perplexity": "how many words the model hesitates between on average; lower is better",
-    "root": "the share of sentences whose root has the right label",
+METRIC_DESCRIPTIONS = {
+    "tags": "the fraction of words with the correct tag",
+    "all": "the fraction of words that are correct in every column",
+    "spans": "span F1: a span counts if its label and both boundaries are correct",
+    "arcs": "the fraction of words with the correct head and relation (subtypes after a ':' "
+    "are ignored)",
+    "answer": "token F1 of the predicted and the gold answer, the maximum over all gold answers, "
+    "as in SQuAD's script",
+    "uas": "the fraction of words with the correct head",
+    "constituents": "F1 of labelled brackets, as in evalb",
+    "nodes": "the fraction of nodes with the correct label",
+    "bleu": "n-gram overlap with the references for n from 1 to 4, from 0 to 100, as in sacrebleu",
+    "chrf": "character n-gram overlap with the references, from 0 to 100",
+    "exact_match": "the fraction of outputs identical to a reference",
+    "rouge1": "unigram overlap with the references",
+    "perplexity": "the effective number of words the model chooses between; lower is better",
+    "root": "the fraction of sentences whose root has the correct label",
 }
 
 
 @dataclass(frozen=True)
-class Judged:
-    """The labels of one sentence: what was found right, what was said, and what is true."""
+class SentenceCounts:
+    """The labels of one sentence: correct, predicted and gold, and their confusions."""
 
-    right: Sequence[str]
-    said: Sequence[str]
-    true: Sequence[str]
-    cells: Sequence[tuple[str, str]]  # (true label, what was said in its place)
+    correct: Sequence[str]
+    predicted: Sequence[str]
+    gold: Sequence[str]
+    confusions: Sequence[tuple[str, str]]  # (gold label, predicted label)
 
 
-def judged(said: Annotation, gold: Annotation) -> Judged:
-    """Compare an answer with the right one, label by label."""
-    if said.kind == "spans":
-        return _spans(said, gold)
-    if said.kind == "answer":
-        return _answer(said, gold)
-    if said.kind in ("constituents", "nodes") and (said.tree is None or gold.tree is None):
-        return Judged((), names(said), names(gold), ())  # of an empty text
-    if said.kind == "constituents":
-        assert said.tree is not None
+def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceCounts:
+    """Compare a predicted structure with gold, label by label."""
+    if predicted.kind == "spans":
+        return _score_spans(predicted, gold)
+    if predicted.kind == "answer":
+        return _score_answer(predicted, gold)
+    if predicted.kind in ("constituents", "nodes") and (
+        predicted.tree is None or gold.tree is None
+    ):
+        return SentenceCounts((), label_names(predicted), label_names(gold), ())  # of an empty text
+    if predicted.kind == "constituents":
+        assert predicted.tree is not None
         assert gold.tree is not None
-        return _brackets(said.tree, gold.tree)
-    ours, theirs = names(said), names(gold)
-    if said.kind == "nodes":
-        pairs = [(b, a) for a, b in zip(_labels(said), _labels(gold), strict=True) if b]
-        ours, theirs = [a for _, a in pairs], [b for b, _ in pairs]
-    cells = list(zip(theirs, ours, strict=True))
-    same = cells if said.kind == "nodes" else _rows(said, gold)
-    right = [name for name, (a, b) in zip(theirs, same, strict=True) if a == b]
-    return Judged(right, ours, theirs, cells)
+        return _score_brackets(predicted.tree, gold.tree)
+    labels, gold_labels = label_names(predicted), label_names(gold)
+    if predicted.kind == "nodes":
+        pairs = [
+            (b, a) for a, b in zip(_node_labels(predicted), _node_labels(gold), strict=True) if b
+        ]
+        labels, gold_labels = [a for _, a in pairs], [b for b, _ in pairs]
+    confusions = list(zip(gold_labels, labels, strict=True))
+    compared = confusions if predicted.kind == "nodes" else _compared_values(predicted, gold)
+    correct = [name for name, (a, b) in zip(gold_labels, compared, strict=True) if a == b]
+    return SentenceCounts(correct, labels, gold_labels, confusions)
 
 
-def share(said: Annotation, gold: Annotation, metric: str = "") -> tuple[float, float]:
-    """Two numbers whose sums over all sentences, divided, are the metric."""
-    if said.kind == "nodes" and metric == "root":
-        ours, theirs = next(iter(_labels(said)), ""), next(iter(_labels(gold)), "")
-        return float(ours == theirs != ""), float(theirs != "")
-    if said.kind == "arcs" and metric == "uas":
-        same = sum(a == b for a, b in zip(said.heads, gold.heads, strict=True))
+def ratio_terms(predicted: Annotation, gold: Annotation, metric: str = "") -> tuple[float, float]:
+    """Return the numerator and denominator that one sentence adds to the metric."""
+    if predicted.kind == "nodes" and metric == "root":
+        label, gold_label = (
+            next(iter(_node_labels(predicted)), ""),
+            next(iter(_node_labels(gold)), ""),
+        )
+        return float(label == gold_label != ""), float(gold_label != "")
+    if predicted.kind == "arcs" and metric == "uas":
+        same = sum(a == b for a, b in zip(predicted.heads, gold.heads, strict=True))
         return float(same), float(len(gold.heads))
-    if said.kind == "answer":
-        both = "".join(said.words), "".join(gold.words)
+    if predicted.kind == "answer":
+        both = "".join(predicted.words), "".join(gold.words)
         return (exact_match(*both) if metric == "em" else token_f1(*both, empty=True)), 1.0
-    found = judged(said, gold)
-    if said.kind in ("spans", "constituents"):
-        return 2.0 * len(found.right), float(len(found.said) + len(found.true))
-    return float(len(found.right)), float(len(found.true))
+    scored = score_sentence(predicted, gold)
+    if predicted.kind in ("spans", "constituents"):
+        return 2.0 * len(scored.correct), float(len(scored.predicted) + len(scored.gold))
+    return float(len(scored.correct)), float(len(scored.gold))
 
 
-def names(structure: Annotation) -> list[str]:
-    """The labels in a structure; of several columns of tags, those of the first."""
+def label_names(structure: Annotation) -> list[str]:
+    """Return the labels in a structure; of several tag columns, the first."""
     match structure.kind:
         case "tags":
             return [tag.partition(" ")[0] for tag in structure.tags]
@@ -110,83 +119,92 @@ def names(structure: Annotation) -> list[str]:
         case "arcs":
             return [strip_subtype(relation) for relation in structure.relations]
         case "constituents":
-            found = constituents.tree_to_brackets(structure.tree) if structure.tree else ()
-            return [span.label for span in found if span.label]
+            brackets = constituents.tree_to_brackets(structure.tree) if structure.tree else ()
+            return [span.label for span in brackets if span.label]
         case _:
-            return [label for label in _labels(structure) if label]
+            return [label for label in _node_labels(structure) if label]
 
 
-def meaning(metric: str, kind: str) -> str:
-    """What the main figure of a task says, in words; empty where it is known to everyone."""
-    return MEANINGS.get(metric) or MEANINGS.get(kind, "")
+def describe_metric(metric: str, kind: str) -> str:
+    """Describe the main metric of a task in words; "" for metrics that need no explanation."""
+    return METRIC_DESCRIPTIONS.get(metric) or METRIC_DESCRIPTIONS.get(kind, "")
 
 
-def _rows(said: Annotation, gold: Annotation) -> Iterable[tuple[object, object]]:
-    """What has to be equal at each word: the tags of all columns, or head and relation."""
-    if said.kind == "tags":
-        return zip(said.tags, gold.tags, strict=True)
-    ours, theirs = (list(zip(s.heads, names(s), strict=True)) for s in (said, gold))
-    return zip(ours, theirs, strict=True)
+def _compared_values(predicted: Annotation, gold: Annotation) -> Iterable[tuple[object, object]]:
+    """Return what must be equal at each word: the tags of all columns, or head and relation."""
+    if predicted.kind == "tags":
+        return zip(predicted.tags, gold.tags, strict=True)
+    pairs, gold_pairs = (list(zip(s.heads, label_names(s), strict=True)) for s in (predicted, gold))
+    return zip(pairs, gold_pairs, strict=True)
 
 
-def _labels(structure: Annotation) -> list[str]:
-    """The labels of the nodes of a tree, the root first; "" where there is none."""
+def _node_labels(structure: Annotation) -> list[str]:
+    """Return the node labels of a tree, root first; "" for an unlabelled node."""
     return [node.label for node in iter_nodes(structure.tree)] if structure.tree else []
 
 
-def _answer(said: Annotation, gold: Annotation) -> Judged:
-    """Whether there is an answer, and whether it is the right one."""
-    (ours,), (theirs,) = names(said), names(gold)
-    right = exact_match("".join(said.words), "".join(gold.words)) > 0
-    cell = ours if right or ours != theirs else ANOTHER
-    return Judged([theirs] if right else [], [ours], [theirs], [(theirs, cell)])
-
-
-def _spans(said: Annotation, gold: Annotation) -> Judged:
-    ours, theirs = set(said.spans), set(gold.spans)
-    right = [label for _, _, label in sorted(ours & theirs)]
-    by_place: Mapping[tuple[int, int], str] = {(a, b): label for a, b, label in ours}
-    cells = []
-    for start, end, label in sorted(theirs):
-        near = any(a < end and start < b for a, b, _ in ours)
-        found = by_place.get((start, end), BORDERS if near else NOTHING)
-        cells.append((label, label if (start, end, label) in ours else found))
-    for start, end, label in sorted(ours):
-        if not any(a < end and start < b for a, b, _ in theirs):
-            cells.append((NOTHING, label))
-    return Judged(right, [s[2] for s in sorted(ours)], [s[2] for s in sorted(theirs)], cells)
-
-
-def _brackets(said: Tree, gold: Tree) -> Judged:
-    """Brackets by the rules of evalb; the cells are of unary chains over the same words.
-
-    What is punctuation is for both trees what the right one says, as the task measures it.
-    """
-    right: list[str] = []
-    ours: list[str] = []
-    theirs: list[str] = []
-    tags = constituents.pos_tags(gold)
-    mine, yours = _by_label(said), _by_label(gold)
-    for label in sorted({*mine, *yours}):
-        measure = BracketF1()
-        measure.add([BracketedTree(mine[label], tags)], [BracketedTree(yours[label], tags)])
-        for true, claimed, both, *_ in measure.counts.rows:
-            right += [label] * both
-            ours += [label] * claimed
-            theirs += [label] * true
-    here, there = (
-        {(s.start, s.end): s.label for s in constituents.tree_to_spans(tree) if s.label}
-        for tree in (said, gold)
+def _score_answer(predicted: Annotation, gold: Annotation) -> SentenceCounts:
+    """Score whether there is an answer, and whether it is correct."""
+    (label,), (gold_label,) = label_names(predicted), label_names(gold)
+    correct = exact_match("".join(predicted.words), "".join(gold.words)) > 0
+    cell = label if correct or label != gold_label else WRONG_ANSWER
+    return SentenceCounts(
+        [gold_label] if correct else [], [label], [gold_label], [(gold_label, cell)]
     )
-    places = sorted({*here, *there})
-    cells = [(there.get(place, NOTHING), here.get(place, NOTHING)) for place in places]
-    return Judged(right, ours, theirs, cells)
+
+
+def _score_spans(predicted: Annotation, gold: Annotation) -> SentenceCounts:
+    spans, gold_spans = set(predicted.spans), set(gold.spans)
+    correct = [label for _, _, label in sorted(spans & gold_spans)]
+    by_offsets: Mapping[tuple[int, int], str] = {(a, b): label for a, b, label in spans}
+    confusions = []
+    for start, end, label in sorted(gold_spans):
+        near = any(a < end and start < b for a, b, _ in spans)
+        label_there = by_offsets.get((start, end), WRONG_BOUNDARIES if near else NO_LABEL)
+        confusions.append((label, label if (start, end, label) in spans else label_there))
+    for start, end, label in sorted(spans):
+        if not any(a < end and start < b for a, b, _ in gold_spans):
+            confusions.append((NO_LABEL, label))
+    return SentenceCounts(
+        correct, [s[2] for s in sorted(spans)], [s[2] for s in sorted(gold_spans)], confusions
+    )
+
+
+def _score_brackets(predicted: Tree, gold: Tree) -> SentenceCounts:
+    """Count brackets by the rules of evalb; confusions are of unary chains over the same words.
+
+    The gold tree decides for both trees what is punctuation, as in the task's metric.
+    """
+    correct: list[str] = []
+    labels: list[str] = []
+    gold_labels: list[str] = []
+    tags = constituents.pos_tags(gold)
+    by_label, gold_by_label = _by_label(predicted), _by_label(gold)
+    for label in sorted({*by_label, *gold_by_label}):
+        metric = BracketF1()
+        metric.add(
+            [BracketedTree(by_label[label], tags)], [BracketedTree(gold_by_label[label], tags)]
+        )
+        for true, claimed, both, *_ in metric.counts.rows:
+            correct += [label] * both
+            labels += [label] * claimed
+            gold_labels += [label] * true
+    chains, gold_chains = (
+        {(s.start, s.end): s.label for s in constituents.tree_to_spans(tree) if s.label}
+        for tree in (predicted, gold)
+    )
+    positions = sorted({*chains, *gold_chains})
+    confusions = [
+        (gold_chains.get(position, NO_LABEL), chains.get(position, NO_LABEL))
+        for position in positions
+    ]
+    return SentenceCounts(correct, labels, gold_labels, confusions)
 
 
 def _by_label(tree: Tree) -> defaultdict[str, list[Span]]:
     out: defaultdict[str, list[Span]] = defaultdict(list)
     for span in constituents.tree_to_brackets(tree):
-        if span.label:  # the bracket around a sentence that no constituent holds has none
+        if span.label:  # a sentence without an outer constituent has an unlabelled bracket
             label = span.label.split("-")[0].split("=")[0]
             out[EQUIVALENT_LABELS.get(label, label)].append(span)
     return out

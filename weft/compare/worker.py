@@ -1,6 +1,6 @@
-"""What one process of a comparison does: train one trial, or time one model.
+"""A worker process of a comparison: train one trial, or time one model.
 
-python -m weft.compare.worker < JOB, where JOB is the JSON that `schedule` writes.
+python -m weft.compare.worker < JOB, where JOB is the JSON written by `weft.compare.scheduler`.
 """
 
 import json
@@ -17,38 +17,38 @@ from weft.storage import WriteError, write_text
 
 
 def main() -> int:
-    """Do the job on standard input; what goes wrong is left in the trial's error.txt."""
-    _end_with_parent()
+    """Run the job on standard input; write errors to the trial's error.txt."""
+    _exit_with_parent()
     job = json.load(sys.stdin)
     trial = Trial.from_json(job["trial"])
     try:
         with trusting(job["trust"]):
             if job["what"] == "time":
-                trial.time(job["device"], job["seconds"])
+                trial.measure_latency(job["device"], job["seconds"])
             else:
                 trial.run(job["device"], job["minutes"])
     except Exception as error:
-        _leave(trial, error)
+        _write_error(trial, error)
         return 1
     return 0
 
 
-def _leave(trial: Trial, error: Exception) -> None:
-    """First line the message, then the traceback where it is our fault."""
-    place = trial.folder / ERROR
+def _write_error(trial: Trial, error: Exception) -> None:
+    """Write the message as the first line, then the traceback of an unexpected error."""
+    path = trial.folder / ERROR
     if isinstance(error, WriteError) and isinstance(error.__cause__, WriteError):
-        error = error.__cause__  # without the advice to resume: a comparison trains a trial anew
+        error = error.__cause__  # drop the advice to resume: a comparison restarts its trials
     if isinstance(error, UserError):
         text = f"{error}\n"
     else:
         reason = " ".join(str(error).split())
-        text = f"{type(error).__name__}: {reason} (see {place})\n{traceback.format_exc()}"
+        text = f"{type(error).__name__}: {reason} (see {path})\n{traceback.format_exc()}"
     trial.folder.mkdir(parents=True, exist_ok=True)
-    write_text(place, text, errors="replace")
+    write_text(path, text, errors="replace")
 
 
-def _end_with_parent() -> None:
-    """A comparison that was killed must not leave trainings behind that nobody waits for."""
+def _exit_with_parent() -> None:
+    """Exit when the parent dies: a killed comparison must not leave runs behind."""
     parent = os.getppid()
 
     def watch() -> None:

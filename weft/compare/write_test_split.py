@@ -1,4 +1,4 @@
-"""The test part that was cut from a training file, as a file of the same format."""
+"""Write the test split of a training file in the same format."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,44 +21,44 @@ from weft.text.write import write as write_examples
 ENDINGS = {"conllu": ".conllu", "conll": ".conll", "trees": ".ptb"}
 
 
-def write_test(data: Data, test: Source, folder: Path) -> str:
-    """Write the test part so that anybody can measure on it; its path."""
+def write_test_split(data: Data, test: Source, folder: Path) -> str:
+    """Write the test split for later evaluation, and return its path."""
     files = resolve_files(data.train, data.target, data.references)
     if len(files) > 1:
-        return _parallel(data, files, test, folder)
+        return _write_parallel(data, files, test, folder)
     if any(isinstance(example.label, GoldAnswers) for example in test()):
         write_squad(test(), folder / "test.json")
         return str(folder / "test.json")
     kind = data.format or recognise(data.train)
     if kind == "lines" and not any("\n" in e.text.rstrip("\n") for e in test()):
-        return _plain(test, folder)
+        return _write_lines(test, folder)
     path = folder / f"test{ENDINGS.get(kind, '.jsonl')}"
     path.unlink(missing_ok=True)
     if kind in ("spans", "standoff"):
-        write_spans(_marked(test), path)
+        write_spans(_span_documents(test), path)
         return str(path)
     if kind not in ENDINGS:
         write_examples(test(), path)
         return str(path)
     with atomic_write(path) as part, open_text(part, "") as out:
-        for piece in _pieces(data, kind, list(test())):
-            out.write(piece)
+        for block in _format_sentences(data, kind, list(test())):
+            out.write(block)
     return str(path)
 
 
-def _parallel(data: Data, files: tuple[str, ...], test: Source, folder: Path) -> str:
-    """Files side by side, as the training files are."""
-    places = _places(data, files, folder)
-    rows = [(example.text, *_beside(example)) for example in test()]
-    for column, place in enumerate(places):
-        Path(place).unlink(missing_ok=True)
-        with atomic_write(place) as part, open_text(part, "") as out:
+def _write_parallel(data: Data, files: tuple[str, ...], test: Source, folder: Path) -> str:
+    """Write parallel files, as the training files are."""
+    paths = _output_paths(data, files, folder)
+    rows = [(example.text, *_target_columns(example)) for example in test()]
+    for column, path in enumerate(paths):
+        Path(path).unlink(missing_ok=True)
+        with atomic_write(path) as part, open_text(part, "") as out:
             out.writelines(f"{row[column] if column < len(row) else ''}\n" for row in rows)
-    return places[0] if data.target else ",".join(places)
+    return paths[0] if data.target else ",".join(paths)
 
 
-def _places(data: Data, files: tuple[str, ...], folder: Path) -> tuple[str, ...]:
-    """Where each side goes: the endings of the training files tell them apart, or a number."""
+def _output_paths(data: Data, files: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """Return the path of each side, with the suffixes of the training files or a number."""
     endings = [Path(file[: len(strip_compression(file)[0])]).suffix for file in files]
     if data.target:
         first = str(folder / f"test{endings[0]}")
@@ -68,21 +68,21 @@ def _places(data: Data, files: tuple[str, ...], folder: Path) -> tuple[str, ...]
     return tuple(str(folder / name) for name in names)
 
 
-def _beside(example: Example) -> tuple[str, ...]:
-    """The lines of the other files: tags, the second text and its label, or the answers."""
+def _target_columns(example: Example) -> tuple[str, ...]:
+    """Return the other columns: tags, the second text and its label, or the references."""
     if isinstance(example.label, WordAnnotations):
         return (" ".join(example.label.columns[example.label.main]),)
     if example.other is not None:
         return (example.other, *(() if example.label is None else (str(example.label),)))
-    return _answers(example)
+    return _references(example)
 
 
-def _answers(example: Example) -> tuple[str, ...]:
+def _references(example: Example) -> tuple[str, ...]:
     return example.label if isinstance(example.label, tuple) else (target_text(example.label),)
 
 
-def _plain(test: Source, folder: Path) -> str:
-    """Texts without labels, a line each."""
+def _write_lines(test: Source, folder: Path) -> str:
+    """Write texts without labels, one per line."""
     path = folder / "test.txt"
     path.unlink(missing_ok=True)
     with atomic_write(path) as part, open_text(part, "") as out:
@@ -91,8 +91,8 @@ def _plain(test: Source, folder: Path) -> str:
     return str(path)
 
 
-def _pieces(data: Data, kind: str, chosen: list[Example]) -> list[str]:
-    """The chosen sentences as they stand in the file."""
+def _format_sentences(data: Data, kind: str, chosen: list[Example]) -> list[str]:
+    """Return the chosen sentences in the format of the file."""
     lines = {example.line for example in chosen}
     if kind == "conllu":
         sentences = conllu.read_conllu(data.train, on_bad_row=data.on_bad_row)
@@ -104,7 +104,7 @@ def _pieces(data: Data, kind: str, chosen: list[Example]) -> list[str]:
     return [f"{trees.format(example.tree)}\n" for example in chosen if example.tree]
 
 
-def _marked(test: Source) -> Iterator[SpanText]:
+def _span_documents(test: Source) -> Iterator[SpanText]:
     for example in test():
         assert isinstance(example.label, CharSpans)
         yield SpanText(example.text, example.label.spans, example.id)

@@ -1,4 +1,4 @@
-"""Jinja pages that open anywhere, offline: one environment, one look."""
+"""Render the Jinja templates as self-contained HTML pages."""
 
 import re
 from pathlib import Path
@@ -8,21 +8,21 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from weft.compare.format import (
-    BRIEF,
-    about,
-    called,
-    count,
-    duration,
-    figure,
-    milliseconds,
-    percent,
-    size,
+    SHORT_NAMES,
+    format_count,
+    format_duration,
+    format_metric,
+    format_milliseconds,
+    format_size,
+    human_count,
+    is_percent,
+    metric_name,
 )
 from weft.storage import cannot_write, write_text
 
 
 def render(template: str, **values: Any) -> str:
-    """A whole page; everything that came from the user is escaped by the template."""
+    """Render a whole page; templates escape everything that comes from the user."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -31,14 +31,25 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     templates.filters.update(
-        about=about, count=count, duration=duration, milliseconds=milliseconds, size=size, name=name
+        human_count=human_count,
+        count=format_count,
+        duration=format_duration,
+        milliseconds=format_milliseconds,
+        size=format_size,
+        name=break_label,
     )
-    templates.globals.update(figure=figure, called=called, briefly=BRIEF, is_share=percent, zip=zip)
+    templates.globals.update(
+        format_metric=format_metric,
+        metric_name=metric_name,
+        short_names=SHORT_NAMES,
+        is_percent=is_percent,
+        zip=zip,
+    )
     return templates.get_template(template).render(**values)
 
 
 def save(path: Path, page: str) -> None:
-    """Write a page; a UserError where that is not possible."""
+    """Write a page; raise UserError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -46,8 +57,8 @@ def save(path: Path, page: str) -> None:
     write_text(path, page, errors="replace")
 
 
-def name(text: str) -> Markup:
-    """A label, which may be long: it is broken at its joints, and keeps its own direction."""
+def break_label(text: str) -> Markup:
+    """Return a label with line-break opportunities and its own text direction."""
     # Not inside an escaped character such as &#39;.
     joints = re.sub(r"([_/.\-:])(?=\w)", r"\1<wbr>", str(escape(text)))
     return Markup(f"<bdi>{joints}</bdi>")

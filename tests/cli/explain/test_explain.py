@@ -75,7 +75,7 @@ def test_the_page_of_one_text(transformer, tmp_path):
         assert f"<h3>{name}" in html
     assert html.count('class="strip"') == 4
     assert html.count('class="heat"') == 2 * (1 + 3)  # layers: their mean and three heads each
-    says(html, "The model says", "Can it be trusted?", "Where each head looks", "weft explain")
+    says(html, "The model predicts", "Faithfulness", "Attention heads", "weft explain")
 
 
 def test_the_page_of_a_file(shared, tmp_path):
@@ -83,8 +83,8 @@ def test_the_page_of_a_file(shared, tmp_path):
     ok("explain", shared / "tfidf", data, "-o", page)
     html = page.read_text("utf-8")
     assert html.count('class="strip"') == 5
-    says(html, "5 texts explained", "95 % interval", "linear", "occlusion", "Texts")
-    assert "Where each head looks" not in html
+    says(html, "5 texts explained", "95 % CI", "linear", "occlusion", "Texts")
+    assert "Attention heads" not in html
 
 
 def test_a_long_text_is_explained_as_far_as_it_was_read(shared, tmp_path):

@@ -104,4 +104,4 @@ def test_the_command_says_it(tmp_path):
     says(done.out, "1 matrix of data has numbers that are not finite.", "a.npz:8  a.npz:n  ← ")
     says(fails("check", tmp_path / "a.npz", "--fix", tmp_path / "out"), "--fix does not write mat")
     np.savez(tmp_path / "good.npz", **GOOD)
-    says(ok("check", tmp_path / "good.npz").out, "Nothing to complain about.")
+    says(ok("check", tmp_path / "good.npz").out, "No problems found.")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.report.analysis.mistakes import Mistakes
+from weft.report.analysis.mistakes import LabelErrors
 from weft.tasks.annotation import Annotation
 from weft.text.example import Example
 
@@ -16,19 +16,19 @@ def spans(*found):
 
 
 def test_every_label_has_its_precision_and_recall_the_most_frequent_first():
-    found = Mistakes()
+    found = LabelErrors()
     found.add(Example("x"), tags("N", "N", "V", "N", "V"), tags("N", "V", "V", "N", "N"))
     by_label = found.by_label()
     assert list(by_label) == ["N", "V"]
     assert (by_label["N"].precision, by_label["N"].recall) == pytest.approx((2 / 3, 2 / 3))
     assert (by_label["V"].precision, by_label["V"].support) == (0.5, 2)
-    assert found.confusions(5) == [("N", "V", 1), ("V", "N", 1)]
-    assert found.confusions(1) == [("N", "V", 1)]
+    assert found.most_confused(5) == [("N", "V", 1), ("V", "N", 1)]
+    assert found.most_confused(1) == [("N", "V", 1)]
     assert found.units == ("words", "tags")
 
 
 def test_the_worst_sentences_come_first_and_no_more_than_are_kept():
-    found = Mistakes(keep=2)
+    found = LabelErrors(keep=2)
     for i, wrong in enumerate((1, 0, 3, 2)):
         gold = tags(*("N",) * 5)
         said = tags(*("V",) * wrong, *("N",) * (5 - wrong))
@@ -40,10 +40,10 @@ def test_the_worst_sentences_come_first_and_no_more_than_are_kept():
 
 
 def test_of_spans_one_too_many_is_a_mistake_as_well():
-    found = Mistakes(keep=3)
+    found = LabelErrors(keep=3)
     found.add(Example("a b"), spans((0, 1, "X"), (2, 3, "Y")), spans((0, 1, "X")))
     found.add(Example("a b"), spans((0, 1, "X")), spans((0, 1, "X")))
     (bad,) = found.worst
-    assert (bad.wrong, bad.of) == (1, 1)
+    assert (bad.wrong, bad.total) == (1, 1)
     assert found.by_label()["Y"].precision == 0
     assert found.by_label()["X"].f1 == 1

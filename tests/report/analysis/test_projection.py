@@ -12,15 +12,18 @@ from sklearn.manifold import trustworthiness
 
 from weft.errors import UserError
 from weft.report.analysis import projection
-from weft.report.analysis.predictions import Said
+from weft.report.analysis.predictions import Prediction
 
 CLOUDS = np.repeat(np.random.default_rng(5).normal(size=(3, 61)) * 3, 17, axis=0)
 VECTORS = CLOUDS + np.random.default_rng(7).normal(size=CLOUDS.shape)
 
 
-def said(count: int, labels: int = 3) -> list[Said]:
-    return [Said(f"text {i}", f"label {i % labels}", f"label {i % labels if i % 5 else 0}", 0.75)
-            for i in range(count)]  # fmt: skip
+def said(count: int, labels: int = 3) -> list[Prediction]:
+    gold = [i % labels for i in range(count)]
+    return [
+        Prediction(f"text {i}", f"label {n}", f"label {n if i % 5 else 0}", 0.75)
+        for i, n in enumerate(gold)
+    ]
 
 
 def test_principal_components_are_those_of_scikit_learn():
@@ -52,10 +55,10 @@ def test_umap():
 
 def test_without_umap_learn_its_picture_is_left_out_and_noted(monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
-    found = projection.projection(said(51), VECTORS, ("pca", "umap"))
+    found = projection.build_projection(said(51), VECTORS, ("pca", "umap"))
     assert list(found.layouts) == ["pca"]
     assert found.notes == ("UMAP needs umap-learn: pip install 'weft[umap]'.",)
-    assert "pip install &#39;weft[umap]&#39;" in projection.section(found)
+    assert "pip install &#39;weft[umap]&#39;" in projection.render_section(found)
 
 
 @pytest.mark.parametrize(
@@ -85,18 +88,18 @@ def test_vectors_of_one_number():
 
 def test_the_picture_keeps_proportions():
     points = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]])
-    found = projection.scaled(points)
-    assert found.min() >= projection.EDGE
-    assert found[:, 0].max() <= projection.WIDTH - projection.EDGE
-    assert found[:, 1].max() <= projection.HEIGHT - projection.EDGE
+    found = projection.scale_to_frame(points)
+    assert found.min() >= projection.MARGIN
+    assert found[:, 0].max() <= projection.WIDTH - projection.MARGIN
+    assert found[:, 1].max() <= projection.HEIGHT - projection.MARGIN
     sides = np.linalg.norm(found[[1, 2, 2]] - found[[0, 0, 1]], axis=1)
     np.testing.assert_allclose(sides / sides[0], [1, 4 / 3, 5 / 3], atol=0.01)
 
 
 def test_no_text_can_leave_its_element():
     bad = "</script><script>alert(1)</script><!-- \u2028 &amp; ' \" \\ 😀 عربي"
-    rows = [Said(bad, "<b>", "</script>", 0.5), *said(6)]
-    page = str(projection.section(projection.projection(rows, VECTORS[:7], ("pca",))))
+    rows = [Prediction(bad, "<b>", "</script>", 0.5), *said(6)]
+    page = str(projection.render_section(projection.build_projection(rows, VECTORS[:7], ("pca",))))
     assert "alert(1)</script>" not in page
     assert "<b>" not in re.sub(r"<b>\d+</b>", "", page)
     assert "\u2028" not in page
@@ -111,10 +114,10 @@ def test_no_text_can_leave_its_element():
 
 def test_errors_lie_on_top_and_the_rest_has_no_colour():
     rows = said(51, labels=13)
-    page = str(projection.section(projection.projection(rows, VECTORS, ("pca",))))
+    page = str(projection.render_section(projection.build_projection(rows, VECTORS, ("pca",))))
     dots = re.findall(r'<circle cx="\d+" cy="\d+" r="5" class="([^"]*)"/>', page)[:51]
     assert [" w" in kind for kind in dots] == sorted(" w" in kind for kind in dots)
-    assert sum(" w" in kind for kind in dots) == sum(not s.right for s in rows)
+    assert sum(" w" in kind for kind in dots) == sum(not s.is_correct for s in rows)
     legend = re.findall(r"<bdi>([^<]*)</bdi></span> <b>([\d,]+)</b>", page)
     assert legend[-1][0] == "3 other labels"
     assert len(legend) == 11
@@ -125,38 +128,42 @@ def test_errors_lie_on_top_and_the_rest_has_no_colour():
 
 def test_with_many_labels_those_with_the_most_errors_have_colours():
     names = [f"l{i % 20}" for i in range(60)]
-    rows = [Said("t", name, "wrong" if name == "l19" else name, 1.0) for name in names]
-    _, keys = projection._groups(rows, [not s.right for s in rows], "classes")
+    rows = [Prediction("t", name, "wrong" if name == "l19" else name, 1.0) for name in names]
+    _, keys = projection._assign_groups(rows, [not s.is_correct for s in rows], "classes")
     assert "l19" in [key.name for key in keys]
 
 
 def test_numbers_are_coloured_by_range():
     values = np.arange(20.0)
-    rows = [Said("t", v, v + (5.0 if v == 3 else 0.1), 0.0) for v in values.tolist()]
-    wrong = projection._wrong(rows, "numbers")
+    rows = [Prediction("t", v, v + (5.0 if v == 3 else 0.1), 0.0) for v in values.tolist()]
+    wrong = projection._find_errors(rows, "numbers")
     assert [i for i, bad in enumerate(wrong) if bad] == [3]
-    groups, keys = projection._groups(rows, wrong, "numbers")
+    groups, keys = projection._assign_groups(rows, wrong, "numbers")
     assert groups == sorted(groups)
     assert [key.count for key in keys] == [4] * 5
     assert keys[0].name == "0 to 3.8"
-    groups, keys = projection._groups(rows[:1] * 3, [False] * 3, "numbers")
+    groups, keys = projection._assign_groups(rows[:1] * 3, [False] * 3, "numbers")
     assert (groups, [k.count for k in keys]) == ([0, 0, 0], [3])
 
 
 def test_several_labels_and_none():
-    rows = [Said("t", (), (), 0.5), Said("t", ("x",), ("y",), 0.5), Said("t", ("x", "y"), (), 0.5)]
-    found = projection.projection(rows, VECTORS[:3], ("pca",))
-    page = str(projection.section(found))
+    rows = [
+        Prediction("t", (), (), 0.5),
+        Prediction("t", ("x",), ("y",), 0.5),
+        Prediction("t", ("x", "y"), (), 0.5),
+    ]
+    found = projection.build_projection(rows, VECTORS[:3], ("pca",))
+    page = str(projection.render_section(found))
     assert {"no label", "x", "2 labels"} <= set(re.findall(r"<bdi>([^<]*)</bdi>", page))
     assert '"answers":["none","y","none"]' in page
 
 
 def test_nothing_to_draw():
-    assert projection.section(projection.Projection((), {})) == ""
+    assert projection.render_section(projection.Projection((), {})) == ""
 
 
 def test_umap_comes_where_there_are_enough_texts():
-    assert projection.usual(399) == ("pca", "t-sne")
-    assert projection.usual(400) == (
+    assert projection.default_methods(399) == ("pca", "t-sne")
+    assert projection.default_methods(400) == (
         ("pca", "t-sne", "umap") if find_spec("umap") else ("pca", "t-sne")
     )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from weft.report.charts.label_placement import Labels
+from weft.report.charts.label_placement import LabelPlacer
 
 
 def overlap(a, b) -> bool:
@@ -14,7 +14,7 @@ def test_no_name_meets_another_or_a_point_or_the_edge():
     points = rng.uniform(10, 190, (61, 2)).tolist()
     frame = (0.0, 0.0, 200.0, 200.0)
     dots = [(x - 2, y - 2, x + 2, y + 2) for x, y in points]
-    labels = Labels(frame, dots, far=40)
+    labels = LabelPlacer(frame, dots, far=40)
     placed = []
     for x, y in points:
         found = labels.place(x, y, 2, 31, 7)
@@ -31,14 +31,14 @@ def test_no_name_meets_another_or_a_point_or_the_edge():
 
 
 def test_the_nearest_free_place_is_taken():
-    labels = Labels((0, 0, 100, 100), [(48, 48, 52, 52)])
+    labels = LabelPlacer((0, 0, 100, 100), [(48, 48, 52, 52)])
     assert labels.place(50, 50, 2, 20, 6) == (6, -3)  # to the right, at the same height
     assert labels.place(50, 50, 2, 20, 6) == (-26, -3)  # then to the left
     assert labels.place(50, 50, 2, 20, 6) == (-10, 5)  # then above
 
 
 def test_a_full_picture_has_no_place():
-    labels = Labels((0, 0, 100, 100), [(0, 0, 100, 100)])
+    labels = LabelPlacer((0, 0, 100, 100), [(0, 0, 100, 100)])
     assert labels.place(50, 50, 2, 20, 6) is None
     assert len(labels.taken) == 1
 
@@ -46,7 +46,9 @@ def test_a_full_picture_has_no_place():
 def test_a_line_to_a_name_crosses_no_other_name():
     rng = np.random.default_rng(4)
     points = rng.uniform(60, 140, (41, 2)).tolist()
-    labels = Labels((0.0, 0.0, 200.0, 200.0), [(x, y, x, y) for x, y in points], far=60, lead=9)
+    labels = LabelPlacer(
+        (0.0, 0.0, 200.0, 200.0), [(x, y, x, y) for x, y in points], far=60, lead=9
+    )
     names, lines = [], []
     for x, y in points:
         found = labels.place(x, y, 2, 17, 7)

@@ -26,16 +26,16 @@ def model():
 
 def test_a_model_and_its_folder_say_the_same(tmp_path):
     made = model()
-    (found,) = layer_weights.of_model(made)
+    (found,) = layer_weights.read_model(made)
     assert (found.name, found.gamma) == ("elmo", 0.75)
-    assert found.shares == pytest.approx((0.0900, 0.6652, 0.2447), abs=1e-4)
+    assert found.weights == pytest.approx((0.0900, 0.6652, 0.2447), abs=1e-4)
     assert [name for name, _, _ in found.rows] == ["words", "layer 1", "layer 2"]
     assert [most for _, _, most in found.rows] == [False, True, False]
     assert made.embedders[1].mix.summary == "words 9%, layer 1 67%, layer 2 24%; times 0.75"
     save_file(made.state_dict(), tmp_path / "weights.safetensors")
-    (saved,) = layer_weights.of_folders([("one", tmp_path), ("gone", tmp_path / "nowhere")])
+    (saved,) = layer_weights.read_folders([("one", tmp_path), ("gone", tmp_path / "nowhere")])
     assert saved.name == "one"
-    assert saved.shares == pytest.approx(found.shares)
+    assert saved.weights == pytest.approx(found.weights)
     assert saved.gamma == 0.75
 
 
@@ -43,29 +43,29 @@ def test_a_network_of_blocks_is_shown_too():
     embedder = {"kind": "bert", "hidden": 6, "layers": 2, "heads": 3, "mix": True}
     parts = {"embedder": embedder, "encoder": {"kind": "none"}, "pool": {"kind": "cls"},
              "head": {"kind": "linear"}}  # fmt: skip
-    (found,) = layer_weights.of_model(Model(parts, vocabulary_size=7, outputs=2))
+    (found,) = layer_weights.read_model(Model(parts, vocabulary_size=7, outputs=2))
     assert (found.name, found.gamma) == ("bert", 1.0)
-    assert found.shares == pytest.approx((1 / 3, 1 / 3, 1 / 3))
-    assert "bert, γ = 1.00" in html.render("mix.html", mixes=[found])
+    assert found.weights == pytest.approx((1 / 3, 1 / 3, 1 / 3))
+    assert "bert, γ = 1.00" in html.render("layer_weights.html", mixes=[found])
 
 
 def test_one_without_a_mix_has_nothing_to_show(tmp_path):
     made = model()
     made.embedders[1].mix = None
-    assert layer_weights.of_model(made) == []
-    assert layer_weights.of_model(None) == []
+    assert layer_weights.read_model(made) == []
+    assert layer_weights.read_model(None) == []
     save_file(made.state_dict(), tmp_path / "weights.safetensors")
-    assert layer_weights.of_folders([("one", tmp_path)]) == []
+    assert layer_weights.read_folders([("one", tmp_path)]) == []
 
 
 def test_a_damaged_folder_is_named(tmp_path):
     (tmp_path / "weights.safetensors").write_bytes(b"nothing of the kind")
-    with pytest.raises(UserError, match=r"weights\.safetensors: damaged: .* Train it again"):
-        layer_weights.of_folders([("one", tmp_path)])
+    with pytest.raises(UserError, match=r"weights\.safetensors: damaged: .* Retrain it"):
+        layer_weights.read_folders([("one", tmp_path)])
 
 
 def test_the_section_of_a_page():
-    page = html.render("mix.html", mixes=layer_weights.of_model(model()))
+    page = html.render("layer_weights.html", mixes=layer_weights.read_model(model()))
     assert "elmo, γ = 0.75" in page
     assert page.count("<i") == 3
     assert '<i class="most" style="width:66.5%"></i><b>66.5 %</b>' in page

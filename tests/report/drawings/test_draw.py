@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from weft.report.drawings.draw import drawn, in_terminal, laid, strangers
+from weft.report.drawings.draw import draw, draw_terminal, find_unmatched, lay_out
 from weft.tasks.annotation import Annotation
 from weft.text.annotation.trees import iter_nodes, parse
 
@@ -41,77 +41,77 @@ def kinds(structures):
 
 @pytest.mark.parametrize("said", **kinds(ALL))
 def test_what_is_right_is_drawn_once_and_nothing_is_marked(said):
-    for page in (drawn(said), drawn(said, said)):
+    for page in (draw(said), draw(said, said)):
         assert 'class="pair"' not in page
         assert "off" not in page
         assert "<saw>" not in page
         assert ElementTree.fromstring(str(page)).tag == "div"  # well formed
         assert all(word in page for word in said.words if "<" not in word)
-    assert "red" not in styles(in_terminal(said, said))
-    assert in_terminal(said, said).plain == in_terminal(said).plain
+    assert "red" not in styles(draw_terminal(said, said))
+    assert draw_terminal(said, said).plain == draw_terminal(said).plain
 
 
 @pytest.mark.parametrize("pair", list(zip(WRONG, ALL, strict=True)), ids=[s.kind for s in ALL])
 def test_what_is_wrong_stands_out(pair):
     said, gold = pair
-    page = drawn(said, gold)
+    page = draw(said, gold)
     assert "off" in page
     assert ('class="pair"' in page) == (said.kind in ("spans", "constituents"))
-    assert "bold red" in styles(in_terminal(said, gold))
+    assert "bold red" in styles(draw_terminal(said, gold))
 
 
 @pytest.mark.parametrize("said", **kinds(ALL[:4]))
 def test_other_words_are_drawn_beside_and_not_over(said):
     other = replace(said, words=("Sheep", *said.words[1:]), places=())
-    page = drawn(said, other)
+    page = draw(said, other)
     assert page.count("<h4>model</h4>") == page.count("<h4>gold</h4>") == 1
-    assert in_terminal(said, other).plain.startswith("model ")
-    assert "\ngold  " in in_terminal(said, other).plain
+    assert draw_terminal(said, other).plain.startswith("model ")
+    assert "\ngold  " in draw_terminal(said, other).plain
 
 
 def test_right_tags_and_arcs_stand_with_the_wrong_ones():
-    assert '<small>NOUN</small><small class="right">VERB</small>' in drawn(WRONG[0], TAGS)
-    assert drawn(WRONG[2], ARCS).count("missed") == 4  # a line and a tip of each of two
-    assert "She/PRON <saw>/NOUN→VERB" in in_terminal(WRONG[0], TAGS).plain
-    assert "should be flat ← Ann" in in_terminal(WRONG[2], ARCS).plain
+    assert '<small>NOUN</small><small class="right">VERB</small>' in draw(WRONG[0], TAGS)
+    assert draw(WRONG[2], ARCS).count("missed") == 4  # a line and a tip of each of two
+    assert "She/PRON <saw>/NOUN→VERB" in draw_terminal(WRONG[0], TAGS).plain
+    assert "should be flat ← Ann" in draw_terminal(WRONG[2], ARCS).plain
 
 
 def test_spans_are_shown_in_the_text_or_what_the_places_say_of_it():
-    assert in_terminal(SPANS).plain == "She <saw> [Ann Lee PER]"
+    assert draw_terminal(SPANS).plain == "She <saw> [Ann Lee PER]"
     gold = replace(SPANS, text="She\n<saw> Ann Lee!")
-    assert "Lee!" in drawn(WRONG[1], gold).replace("<small>", "")
+    assert "Lee!" in draw(WRONG[1], gold).replace("<small>", "")
     apart = Annotation("spans", ("a", "bc", "d"), ((2, 3), (3, 5), (8, 9)), spans=((3, 5, "X"),))
-    assert in_terminal(apart).plain == "  a[bc X]   d"
+    assert draw_terminal(apart).plain == "  a[bc X]   d"
     # du = de + le: two words in one place
     shared = Annotation(
         "spans", ("de", "le", "lac"), ((0, 2), (0, 2), (3, 6)), spans=((3, 6, "X"),)
     )
-    assert in_terminal(shared).plain == "de [lac X]"
+    assert draw_terminal(shared).plain == "de [lac X]"
 
 
 def test_brackets_that_gold_lacks_are_marked_and_each_only_as_often():
-    page = drawn(WRONG[3], BRACKETS)
+    page = draw(WRONG[3], BRACKETS)
     model, gold = page.split("<h4>gold</h4>")
     assert model.count("off") == 2  # (NP Ann) and (NP Lee)
     assert gold.count("off") == 1  # (NP Ann Lee)
-    assert strangers([("NP", 0, 1)] * 2, [("NP", 0, 1)]) == [False, True]
+    assert find_unmatched([("NP", 0, 1)] * 2, [("NP", 0, 1)]) == [False, True]
 
 
 def test_scores_find_their_nodes():
-    own = laid(FILM)
+    own = lay_out(FILM)
     by_step = dict(zip(own.order, SCORES, strict=True))
     assert [by_step[i] for i in range(7)] == [(int(label) - 2) / 2 for label in own.labels]
     assert own.words[-1] == ""
-    page = drawn(NODES)
+    page = draw(NODES)
     assert "<title>4, +1.00</title>" in page
     assert "<title>2, +0.00</title>" in page
 
 
 def test_nodes_with_long_labels_or_no_scores_are_drawn_like_constituents():
-    assert "circle" in drawn(NODES)
-    assert "circle" not in drawn(replace(NODES, scores=()))
+    assert "circle" in draw(NODES)
+    assert "circle" not in draw(replace(NODES, scores=()))
     long = parse("(positive (neutral The) (positive best))")
-    assert "circle" not in drawn(Annotation("nodes", ("The", "best"), tree=long, scores=(1, 0, 1)))
+    assert "circle" not in draw(Annotation("nodes", ("The", "best"), tree=long, scores=(1, 0, 1)))
 
 
 @pytest.mark.parametrize("said", **kinds(ALL))
@@ -124,8 +124,8 @@ def test_a_structure_survives_json(said):
 def test_of_an_empty_text_nothing_is_drawn():
     for kind in ("tags", "spans", "arcs", "constituents", "nodes"):
         empty = Annotation(kind, ())
-        assert "svg" not in drawn(empty) or kind == "arcs"
-        assert in_terminal(empty, empty).plain == ""
+        assert "svg" not in draw(empty) or kind == "arcs"
+        assert draw_terminal(empty, empty).plain == ""
 
 
 def test_a_tree_with_unlabelled_nodes_and_brackets_survives_json():

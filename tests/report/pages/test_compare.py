@@ -12,15 +12,15 @@ import pytest
 
 from tests.fixtures.small import SMALL, splits
 from weft import config, run
-from weft.compare.dataset_stats import Facts
-from weft.compare.leaderboard import Row, ordered
+from weft.compare.dataset_stats import DatasetStats
+from weft.compare.leaderboard import Row, sort_rows
 from weft.errors import UserError
 from weft.report import html
 from weft.report.analysis import model_analysis as looking
-from weft.report.analysis.model_analysis import Look, Mistake, look
-from weft.report.analysis.predictions import read
-from weft.report.analysis.projection import projection
-from weft.report.pages.compare import Page, _bars, render
+from weft.report.analysis.model_analysis import ExplainedError, ModelAnalysis, analyse_model
+from weft.report.analysis.predictions import read_predictions
+from weft.report.analysis.projection import build_projection
+from weft.report.pages.compare import ComparisonPage, _error_bars, render
 
 EVIL = "<script>alert('é')</script>"
 
@@ -37,27 +37,29 @@ def trial(recipe: str, folder: Path = Path("folder"), curve: Any = ()) -> Any:
     )
 
 
-def seen(tmp_path: Path, rows: list[tuple[Any, Any, float]]) -> Look:
+def seen(tmp_path: Path, rows: list[tuple[Any, Any, float]]) -> ModelAnalysis:
     """A look at answers that nobody trained for."""
     path = tmp_path / "predictions.jsonl"
     lines = [{"text": f"{EVIL} {i}", "label": a, "value": b, "score": s}
              for i, (a, b, s) in enumerate(rows)]  # fmt: skip
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = read(path)
+    found = read_predictions(path)
     vectors = [[float(i), float(i * i)] for i in range(len(found.sample))]
-    errors = tuple(Mistake(said, html.name(said.text)) for said in found.errors)
-    picture = projection(found.sample, vectors, ("pca",))  # type: ignore[arg-type]
-    return Look("cnn", "cnn seed 1", found, errors, "occlusion", picture, ("A note of the look.",))
+    errors = tuple(ExplainedError(said, html.break_label(said.text)) for said in found.errors)
+    picture = build_projection(found.sample, vectors, ("pca",))  # type: ignore[arg-type]
+    return ModelAnalysis(
+        "cnn", "cnn seed 1", found, errors, "occlusion", picture, ("A note of the look.",)
+    )
 
 
-def page(**more: Any) -> Page:
+def page(**more: Any) -> ComparisonPage:
     labels = {EVIL: {"train": 5, "test": 2}, "good": {"train": 3}}
-    facts = Facts((("train", "a.tsv"), ("test", "b.tsv")), {"train": 8, "test": 2}, labels, False,
-                  ())  # fmt: skip
+    files = (("train", "a.tsv"), ("test", "b.tsv"))
+    facts = DatasetStats(files, {"train": 8, "test": 2}, labels, False, ())
     result: Any = SimpleNamespace(notes=[], versions={"weft": "1"})
     finished = [(trial("cnn", curve=[(1.0, 0.5), (2.0, 0.6)]), result)]
     more = {"rows": [row()], "model": "out/model", "test": "b.tsv", **more}
-    return Page(finished=finished, facts=facts, command=["weft", "compare"], seeds=3,
+    return ComparisonPage(finished=finished, stats=facts, command=["weft", "compare"], seeds=3,
                 output=Path("out"), **more)  # fmt: skip
 
 
@@ -109,7 +111,7 @@ ALWAYS = {"leaderboard", "latency", "learning", "data", "notes", "made"}
 @pytest.mark.parametrize("kind", PARTS)
 def test_every_kind_of_answer_has_its_parts(kind, tmp_path):
     rows, wanted = PARTS[kind]
-    text = render(page(look=seen(tmp_path, rows)))
+    text = render(page(analysis=seen(tmp_path, rows)))
     reader = Reader()
     reader.feed(text)
     assert reader.open == []
@@ -125,7 +127,7 @@ def test_every_kind_of_answer_has_its_parts(kind, tmp_path):
 
 
 def test_a_whole_matrix_or_its_corner(tmp_path):
-    text = render(page(look=seen(tmp_path, CLASSES)))
+    text = render(page(analysis=seen(tmp_path, CLASSES)))
     matrix = text.split('<table class="confusion">')[1].split("</table>")[0]
     cells = re.findall(r'<td class="([^"]*)" style="--s:([\d.]+)">([\d,]+)</td>', matrix)
     assert cells == [
@@ -134,22 +136,22 @@ def test_a_whole_matrix_or_its_corner(tmp_path):
         ("", "0.12", "1"),
         ("right", "0.88", "7"),
     ]
-    assert "answered instead" not in text
-    text = render(page(look=seen(tmp_path, MANY)))
-    assert "answered instead" in text
-    assert "elsewhere" in text
+    assert "Most confused labels" not in text
+    text = render(page(analysis=seen(tmp_path, MANY)))
+    assert "Most confused labels" in text
+    assert "<span>other</span>" in text
     assert "show all 40 labels" in text  # folded away beyond 30
 
 
 def test_calibration_in_words(tmp_path):
     def told(chance: float) -> str:
         rows = [("a", "a", chance), ("a", "b", chance)] * 5
-        return render(page(look=seen(tmp_path, rows)))
+        return render(page(analysis=seen(tmp_path, rows)))
 
-    assert "it is <b>too sure</b> of itself" in told(0.9)
-    assert "expected calibration error is <b>40.0&nbsp;%</b>" in told(0.9)
-    assert "it is <b>not sure enough</b>" in told(0.2)
-    assert "it knows how good it is" in told(0.5)
+    assert "the model is <b>overconfident</b>" in told(0.9)
+    assert "Expected calibration error (ECE): <b>40.0&nbsp;%</b>" in told(0.9)
+    assert "the model is <b>underconfident</b>" in told(0.2)
+    assert "the model is well calibrated on average" in told(0.5)
 
 
 def test_without_a_look_the_page_is_smaller():
@@ -168,7 +170,7 @@ def test_the_leaderboard_tells_what_went_wrong():
     text = render(page(rows=rows))
     assert "2 of 3 collapsed" in text
     assert "1 shortened (to 62 % of the epochs)" in text
-    assert "3 ended too soon" in text
+    assert "3 undertrained" in text
     assert "&lt; 0.001" in text
     assert ">0.250<" in text
     assert ">best</td>" in text
@@ -184,20 +186,20 @@ def test_gradients_and_the_doctor_have_their_places():
 
     curve = [(0, 1.0), (5, 0.1), (10, 0.01)]
     health = GradientHealth(3, {}, {"encoder": curve, "input": curve}, f"It falls. {EVIL}", "bad")
-    text = render(page(healths={"cnn": health}))
+    text = render(page(gradient_health={"cnn": health}))
     assert 'id="gradients"' in text
     assert '<span class="level bad"></span>It falls. &lt;script&gt;' in text
 
 
 def test_numbers_in_the_data_are_drawn():
-    facts = dataclasses.replace(page().facts, numeric=True, labels={"1.5": {"train": 3}, "x": {}})
-    text = render(dataclasses.replace(page(), facts=facts))
-    assert "The numbers to be found" in text
+    facts = dataclasses.replace(page().stats, numeric=True, labels={"1.5": {"train": 3}, "x": {}})
+    text = render(dataclasses.replace(page(), stats=facts))
+    assert "Gold numbers" in text
 
 
 def test_a_name_breaks_at_its_joints():
-    assert html.name("a_b/c") == "<bdi>a_<wbr>b/<wbr>c</bdi>"
-    assert html.name("<&'>") == "<bdi>&lt;&amp;&#39;&gt;</bdi>"
+    assert html.break_label("a_b/c") == "<bdi>a_<wbr>b/<wbr>c</bdi>"
+    assert html.break_label("<&'>") == "<bdi>&lt;&amp;&#39;&gt;</bdi>"
 
 
 @pytest.fixture(scope="module", params=["tfidf", "bag"])
@@ -210,18 +212,18 @@ def trained(request, tmp_path_factory) -> Any:
 
 
 def test_a_look_at_a_trained_model(trained):
-    found = look(trained, device="cpu", limit=7)
+    found = analyse_model(trained, device="cpu", limit=7)
     lines = (trained.folder / "predictions.jsonl").read_text().splitlines()
-    assert found.answers.n == len(lines) == 8
+    assert found.predictions.n == len(lines) == 8
     assert found.projection is not None
     assert list(found.projection.layouts) == ["pca", "t-sne"]
-    assert len(found.projection.said) == 7
+    assert len(found.projection.predictions) == 7
     assert found.notes == ()
     assert "7 of 8 test texts" in found.projection.caption
     assert ("tf-idf" in found.projection.caption) == (trained.recipe == "tfidf")
-    assert len(found.errors) == found.answers.wrong
+    assert len(found.errors) == found.predictions.wrong
     assert bool(found.method) == bool(found.errors)
-    assert "The texts as the model sees them" in render(page(look=found))
+    assert "Sentence vectors</h2>" in render(page(analysis=found))
 
 
 def test_errors_are_explained(trained):
@@ -232,26 +234,26 @@ def test_errors_are_explained(trained):
         line["label"] = "negative" if line["value"] == "positive" else "positive"
     path.write_text("".join(json.dumps(line) + "\n" for line in rows))
     try:
-        found = look(trained, device="cpu", projections=("pca",))
+        found = analyse_model(trained, device="cpu", projections=("pca",))
     finally:
         path.write_text(before)
     assert len(found.errors) == 8
     assert found.method
     for error in found.errors:
-        shown = re.sub(r"<[^>]*>", "", str(error.strip))
-        assert shown.split() == error.said.text.split()
+        shown = re.sub(r"<[^>]*>", "", str(error.markup))
+        assert shown.split() == error.prediction.text.split()
 
 
 def test_what_a_model_cannot_give_is_noted(trained, monkeypatch):
     def refuse(*given: Any) -> Any:
         raise UserError("not possible.")
 
-    monkeypatch.setattr(looking, "_strips", refuse)
+    monkeypatch.setattr(looking, "_highlight", refuse)
     monkeypatch.setattr(looking, "sentence_vectors", refuse)
-    found = look(trained, device="cpu")
+    found = analyse_model(trained, device="cpu")
     assert found.notes == (
-        "The errors are not explained: not possible.",
-        "There is no picture of the texts: not possible.",
+        "Errors without explanations: not possible.",
+        "No projection of the texts: not possible.",
     )
     assert found.projection is None
     assert found.method == ""
@@ -260,7 +262,7 @@ def test_what_a_model_cannot_give_is_noted(trained, monkeypatch):
 def test_an_outlier_does_not_squash_the_others():
     rows = [row(f"r{i}", 0.70 + i / 100) for i in range(7)]
     rows.append(row("lost", 0.092))
-    bars = _bars(ordered(rows))
+    bars = _error_bars(sort_rows(rows))
     means = [bar["mean"] for bar in bars if bar is not None]
     assert means[0] - means[6] > 30  # of 120 pixels; with the outlier on the scale, 10
     assert [bar["outlier"] for bar in bars if bar is not None] == [False] * 7 + [True]

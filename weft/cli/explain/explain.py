@@ -190,11 +190,11 @@ def _show_drawing(console: "Console", found: "ExplainRun", i: int, listed: bool)
     from rich.table import Table
     from rich.text import Text
 
-    from weft.report.drawings.draw import in_terminal
+    from weft.report.drawings.draw import draw_terminal
 
     one = found.first[i]
     assert one.answer.structure is not None
-    console.print(in_terminal(one.answer.structure, found.right(i)), soft_wrap=True)
+    console.print(draw_terminal(one.answer.structure, found.right(i)), soft_wrap=True)
     if not listed or one.at is None or one.at.step < 0:
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -267,18 +267,18 @@ def _colour(one: "Explanation") -> "Text":
     """The text, or the passages that matter, with words on grounds of their weight."""
     from rich.text import Text
 
-    from weft.report.drawings.highlight import depth, left_out, passages
+    from weft.report.drawings.highlight import colour_depth, describe_gap, select_passages
 
     strongest = max((abs(word.weight) for word in one.words), default=0.0)
     out = Text()
-    for passage in passages(one):
-        if gap := left_out(passage):
+    for passage in select_passages(one):
+        if gap := describe_gap(passage):
             out.append(f" {gap} ", style="dim")
         before = None
         for word in passage.words:
             if before is not None:
                 out.append(" " if one.text[before : word.start] else "")
-            shade = depth(word, strongest)
+            shade = colour_depth(word, strongest)
             ground = [round(255 - (255 - c) * abs(shade)) for c in (FOR if shade > 0 else AGAINST)]
             style = f"black on rgb({','.join(map(str, ground))})" if shade else ""
             out.append(one.text[word.start : word.end], style=style)

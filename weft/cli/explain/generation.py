@@ -48,7 +48,7 @@ def colour_tokens(found: "GenerationTrace", text: str) -> "Text":
     from rich.text import Text
 
     from weft.explain.generation import END_SIGN
-    from weft.report.drawings.generation import depth
+    from weft.report.drawings.generation import colour_depth
 
     out, at = Text(), 0
     pieces = any(token.text.startswith(" ") for token in found.tokens)  # that bring their spaces
@@ -63,7 +63,7 @@ def colour_tokens(found: "GenerationTrace", text: str) -> "Text":
             shown = shown.lstrip() or shown
         elif not pieces or shown == END_SIGN:
             out.append(" ")
-        deep = depth(token.prob)
+        deep = colour_depth(token.prob)
         ground = [round(255 - (255 - c) * deep) for c in SURPRISE]
         out.append(shown, f"black on rgb({','.join(map(str, ground))})" if deep else "")
     return out
@@ -73,9 +73,9 @@ def _table(console: "Console", found: "GenerationTrace") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from weft.report.drawings.generation import lines
+    from weft.report.drawings.generation import token_rows
 
-    rows = lines(found)
+    rows = token_rows(found)
     table = Table(box=None, pad_edge=False, header_style="dim")
     named = any(row["others"] for row in rows)
     heads = ("token", "chance", *(("or else",) if named else ()))
@@ -85,8 +85,8 @@ def _table(console: "Console", found: "GenerationTrace") -> None:
         others = Text("  ").join(
             Text(name).append(f" {chance:.3f}", "dim") for name, chance in row["others"][:OTHERS]
         )
-        cells = [Text(row["text"]), Text(f"{row['chance']:.3f}"), *([others] if named else [])]
-        table.add_row(*cells, *([Text(row["looks"])] if _has_attention(found) else []))
+        cells = [Text(row["text"]), Text(f"{row['prob']:.3f}"), *([others] if named else [])]
+        table.add_row(*cells, *([Text(row["attends_to"])] if _has_attention(found) else []))
     console.print(table)
     if len(rows) > TOKENS:
         console.print(

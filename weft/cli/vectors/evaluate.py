@@ -159,18 +159,18 @@ def plot(
     if words and not query_words:
         raise UserError(f"--words '{words}': no word in it. Write them as 'king, queen'.")
     vectors = Vectors.load(file)
-    from weft.report.analysis.projection import usual
+    from weft.report.analysis.projection import default_methods
     from weft.report.pages import vectors as report
 
-    chosen = report.chosen(vectors, query_words, top, near)
+    chosen = report.select_words(vectors, query_words, top, near)
     if page:
-        methods = (method,) if method else ("t-sne", *usual(len(chosen.words)))
+        methods = (method,) if method else ("t-sne", *default_methods(len(chosen.words)))
         unique: list = list(dict.fromkeys(methods))
-        text = report.page(vectors, chosen, unique, file.name, seed)
+        text = report.render_page(vectors, chosen, unique, file.name, seed)
     else:
-        few = len(chosen.words) < report.LEAST
+        few = len(chosen.words) < report.MIN_TEXTS
         kind = method or ("pca" if few else "t-sne")
-        text = report.drawing(report.picture(vectors, chosen, kind, seed))  # type: ignore[arg-type]
+        text = report.draw_map(report.build_map(vectors, chosen, kind, seed))  # type: ignore[arg-type]
     write_text(output, text)
     typer.echo(f"{output}: {len(chosen.words):,} words", err=True)
 

@@ -1,48 +1,48 @@
-"""Which labels are taken for which: the whole matrix, or its most confused corner."""
+"""Confusion matrices: the whole matrix, or the part with the most confused labels."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-WHOLE = 15  # labels up to which the whole matrix can be read
-CORNER = 12  # labels of the most confused corner
-PAIRS = 15
+MAX_MATRIX_LABELS = 15  # of a whole matrix that is still readable
+MAX_CORNER_LABELS = 12  # of the most confused part
+MAX_PAIRS = 15
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Texts of one label that got one answer."""
+    """Texts with one gold label and one prediction."""
 
     count: int
-    share: float  # of the label's texts
-    right: bool
+    fraction: float  # of the gold label's texts
+    is_correct: bool
 
 
 @dataclass(frozen=True)
-class Matrix:
-    """A row a label, a column an answer; `rest` counts the answers that have no column."""
+class ConfusionMatrix:
+    """Rows are gold labels, columns predictions; `elsewhere` counts those without a column."""
 
     labels: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    rest: tuple[int, ...]
-    whole: bool  # no label was left out
+    elsewhere: tuple[int, ...]
+    is_whole: bool  # no label is left out
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A label and a wrong answer that was given for it."""
+class ConfusedPair:
+    """A gold label and a wrong prediction for it."""
 
     label: str
-    value: str
+    predicted: str
     count: int
-    share: float  # of the label's texts
+    fraction: float  # of the gold label's texts
 
 
-def matrix(cells: Mapping[tuple[str, str], int]) -> Matrix:
-    """The confusion matrix where it can be read, else the labels confused the most."""
+def build_matrix(cells: Mapping[tuple[str, str], int]) -> ConfusionMatrix:
+    """Build the whole confusion matrix if it is readable, else that of the most confused labels."""
     names = list(dict.fromkeys(name for cell in sorted(cells) for name in cell))
-    whole = len(names) <= WHOLE
-    labels = sorted(names, key=_order) if whole else _corner(cells)
+    whole = len(names) <= MAX_MATRIX_LABELS
+    labels = sorted(names, key=_label_order) if whole else _most_confused_labels(cells)
     total: dict[str, int] = {}
     for (label, _), count in cells.items():
         total[label] = total.get(label, 0) + count
@@ -55,25 +55,27 @@ def matrix(cells: Mapping[tuple[str, str], int]) -> Matrix:
         total.get(label, 0) - sum(cell.count for cell in row)
         for label, row in zip(labels, rows, strict=True)
     )
-    return Matrix(tuple(labels), rows, rest, whole)
+    return ConfusionMatrix(tuple(labels), rows, rest, whole)
 
 
-def pairs(cells: Mapping[tuple[str, str], int], most: int = PAIRS) -> tuple[Pair, ...]:
-    """The most frequent mistakes."""
+def most_confused_pairs(
+    cells: Mapping[tuple[str, str], int], most: int = MAX_PAIRS
+) -> tuple[ConfusedPair, ...]:
+    """Return the most frequent confusions."""
     total: dict[str, int] = {}
     for (label, _), count in cells.items():
         total[label] = total.get(label, 0) + count
-    found = [
-        Pair(label, value, count, count / total[label])
+    confused = [
+        ConfusedPair(label, value, count, count / total[label])
         for (label, value), count in cells.items()
         if label != value
     ]
-    found.sort(key=lambda pair: (-pair.count, -pair.share, pair.label, pair.value))
-    return tuple(found[:most])
+    confused.sort(key=lambda pair: (-pair.count, -pair.fraction, pair.label, pair.predicted))
+    return tuple(confused[:most])
 
 
-def _corner(cells: Mapping[tuple[str, str], int]) -> list[str]:
-    """Labels of the most frequent mistakes; those confused with each other stand together."""
+def _most_confused_labels(cells: Mapping[tuple[str, str], int]) -> list[str]:
+    """Return the labels of the most frequent confusions, confused labels next to each other."""
     weight: dict[tuple[str, str], int] = {}
     for (label, value), count in cells.items():
         if label != value:
@@ -84,7 +86,7 @@ def _corner(cells: Mapping[tuple[str, str], int]) -> list[str]:
         here = next((g for g in groups if a in g), None)
         there = next((g for g in groups if b in g), None)
         size = sum(map(len, groups))
-        if size + (here is None) + (there is None) > CORNER:
+        if size + (here is None) + (there is None) > MAX_CORNER_LABELS:
             continue
         if here is None and there is None:
             groups.append([a, b])
@@ -102,8 +104,8 @@ def _cell(count: int, total: int, right: bool) -> Cell:
     return Cell(count, count / total if total else 0.0, right)
 
 
-def _order(name: str) -> tuple[int, float, str]:
-    """Numbers by value, then the rest by letter."""
+def _label_order(name: str) -> tuple[int, float, str]:
+    """Return a sort key: numbers by value, then other labels alphabetically."""
     try:
         value = float(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A close look at one trained model: what it confuses, how sure it is, and why."""
+"""Error analysis of one trained model: confusions, calibration and explained errors."""
 
 import time
 from collections.abc import Sequence
@@ -7,44 +7,50 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from weft import predict
-from weft.compare.sentence_scores import PICTURES, UNITS
+from weft.compare.sentence_scores import DRAWN_KINDS, UNITS
 from weft.compare.trial import Trial
 from weft.errors import UserError
 from weft.predict import Predictor
 from weft.predict.predictor import Input
-from weft.report.analysis.predictions import Answers, Said, read
-from weft.report.analysis.projection import Method, Projection, projection, sentence_vectors, usual
-from weft.report.drawings.draw import drawn
+from weft.report.analysis.predictions import Prediction, PredictionStats, read_predictions
+from weft.report.analysis.projection import (
+    Method,
+    Projection,
+    build_projection,
+    default_methods,
+    sentence_vectors,
+)
+from weft.report.drawings.draw import draw
 
-ERRORS = 12  # shown with an explanation
-FEW = 6  # where each is a picture
-# Of a thousand texts on a busy machine, with the compiling that UMAP does in every process.
-SECONDS = {"t-sne": 15.0, "umap": 45.0}
-LONG = 600  # characters of a text that is shown without one
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A wrong answer, and its text with the words that led to it, or drawn beside what is right."""
-
-    said: Said
-    strip: Markup
+MAX_ERRORS = 12  # shown with an explanation
+MAX_DRAWN_ERRORS = 6  # if each is a drawing
+# For a thousand texts on a busy machine, including the compilation by UMAP in every process.
+PROJECTION_SECONDS = {"t-sne": 15.0, "umap": 45.0}
+MAX_CHARACTERS = 600  # of a text shown without an explanation
 
 
 @dataclass(frozen=True)
-class Look:
-    """Everything the page shows about one trained model's answers."""
+class ExplainedError:
+    """A wrong prediction, and its text highlighted or drawn against gold."""
+
+    prediction: Prediction
+    markup: Markup
+
+
+@dataclass(frozen=True)
+class ModelAnalysis:
+    """The error analysis of one trained model, as shown in the report."""
 
     recipe: str
     name: str  # of the trial: recipe, seed, fold
-    answers: Answers
-    errors: tuple[Mistake, ...]
-    method: str  # how the errors are explained; "" where they are not
+    predictions: PredictionStats
+    errors: tuple[ExplainedError, ...]
+    method: str  # of the explanations; "" without
     projection: Projection | None
     notes: tuple[str, ...] = ()
 
 
-def look(
+def analyse_model(
     trial: Trial,
     device: str = "auto",
     limit: int = 1000,
@@ -52,84 +58,110 @@ def look(
     projections: Sequence[Method] | None = None,
     seed: int = 0,
     seconds: float = float("inf"),
-) -> Look:
-    """Read a finished trial's answers, and ask its model about its errors and `limit` test texts.
+) -> ModelAnalysis:
+    """Analyse the predictions of a finished trial, its errors and up to `limit` test texts.
 
-    What a model cannot give is left out and noted; only a damaged folder is an error. Pictures of
-    the texts that would not be done in `seconds` are left out, too.
+    Parts that the model does not support are left out with a note; only a damaged folder is an
+    error. Projections that would not be done in `seconds` are left out too.
     """
     began = time.monotonic()
-    answers = read(trial.folder / "predictions.jsonl", sample=limit, errors=ERRORS, seed=seed)
-    if answers.kind in UNITS:
-        names = [one.label for one in answers.classes]
-        shown = answers.errors[: FEW if answers.kind in PICTURES else None]
-        seen = tuple(Mistake(s, _drawing(s, names)) for s in shown)
-        return Look(trial.recipe, trial.name, answers, seen, "", None)
+    predictions = read_predictions(
+        trial.folder / "predictions.jsonl", sample=limit, errors=MAX_ERRORS, seed=seed
+    )
+    if predictions.kind in UNITS:
+        names = [one.label for one in predictions.classes]
+        shown = predictions.errors[: MAX_DRAWN_ERRORS if predictions.kind in DRAWN_KINDS else None]
+        drawn = tuple(ExplainedError(s, _draw_error(s, names)) for s in shown)
+        return ModelAnalysis(trial.recipe, trial.name, predictions, drawn, "", None)
     predictor = predict.load(trial.folder / "model", device=device, replay=False)
     notes = []
-    errors, method = [Mistake(said, _cut(said.text)) for said in answers.errors], ""
+    errors, method = (
+        [
+            ExplainedError(prediction, _truncate(prediction.text))
+            for prediction in predictions.errors
+        ],
+        "",
+    )
     try:
-        strips, method = _strips(predictor, [said.asked for said in answers.errors])
-        errors = [Mistake(s, strip) for s, strip in zip(answers.errors, strips, strict=True)]
+        strips, method = _highlight(
+            predictor, [prediction.inputs for prediction in predictions.errors]
+        )
+        errors = [
+            ExplainedError(s, strip) for s, strip in zip(predictions.errors, strips, strict=True)
+        ]
     except UserError as error:
-        notes.append(f"The errors are not explained: {error}")
-    picture = None
+        notes.append(f"Errors without explanations: {error}")
+    projection = None
     try:
-        methods = usual(len(answers.sample)) if projections is None else projections
-        methods = _affordable(methods, seconds - (time.monotonic() - began))
-        picture = _projection(predictor, trial.recipe, answers, methods, seed)
+        methods = default_methods(len(predictions.sample)) if projections is None else projections
+        methods = _methods_in_time(methods, seconds - (time.monotonic() - began))
+        projection = _project(predictor, trial.recipe, predictions, methods, seed)
     except UserError as error:
-        notes.append(f"There is no picture of the texts: {error}")
-    return Look(
-        trial.recipe, trial.name, answers, tuple(errors), method, picture, tuple(notes)
+        notes.append(f"No projection of the texts: {error}")
+    return ModelAnalysis(
+        trial.recipe, trial.name, predictions, tuple(errors), method, projection, tuple(notes)
     )  # fmt: skip
 
 
-def _affordable(methods: Sequence[Method], seconds: float) -> list[Method]:
-    """The methods that are done in time, even on a busy machine; PCA takes none."""
+def _methods_in_time(methods: Sequence[Method], seconds: float) -> list[Method]:
+    """Return the methods that finish in time even on a busy machine; PCA always does."""
     out: list[Method] = []
     for method in methods:
-        seconds -= SECONDS.get(method, 0.0)
-        if method not in SECONDS or seconds > 0:
+        seconds -= PROJECTION_SECONDS.get(method, 0.0)
+        if method not in PROJECTION_SECONDS or seconds > 0:
             out.append(method)
     return out
 
 
-def _drawing(said: Said, names: Sequence[str]) -> Markup:
-    """An answer beside the right one; under its question where it stands in a passage."""
-    picture = drawn(said.value, said.label, names)
-    return picture if said.two is None else Markup("<p><b>{}</b></p>{}").format(said.text, picture)
+def _draw_error(prediction: Prediction, names: Sequence[str]) -> Markup:
+    """Draw a prediction against gold, below its question if it has one."""
+    drawing = draw(prediction.value, prediction.label, names)
+    return (
+        drawing
+        if prediction.text_pair is None
+        else Markup("<p><b>{}</b></p>{}").format(prediction.text, drawing)
+    )
 
 
-def _strips(predictor: Predictor, texts: Sequence[Input]) -> tuple[list[Markup], str]:
-    """Each text with its words on coloured ground, and the method that weighed them."""
+def _highlight(predictor: Predictor, texts: Sequence[Input]) -> tuple[list[Markup], str]:
+    """Return each text with its words highlighted, and the explanation method."""
     if not texts:
         return [], ""
     from weft.explain import explain
-    from weft.report.drawings.highlight import strip
+    from weft.report.drawings.highlight import highlight_words
 
-    found = explain(predictor, list(texts))
-    return [strip(one) for one in found], found[0].method
+    explanations = explain(predictor, list(texts))
+    return [highlight_words(one) for one in explanations], explanations[0].method
 
 
-def _projection(
-    predictor: Predictor, recipe: str, answers: Answers, methods: Sequence[Method], seed: int
+def _project(
+    predictor: Predictor,
+    recipe: str,
+    predictions: PredictionStats,
+    methods: Sequence[Method],
+    seed: int,
 ) -> Projection:
-    vectors = sentence_vectors(predictor, [said.asked for said in answers.sample], seed)
-    shown = len(answers.sample)
-    which = f"All {shown:,} test texts" if shown == answers.n else _share(shown, answers.n)
-    what = f"{which}, as vectors of {vectors.shape[1]} numbers that {recipe} makes of them."
+    vectors = sentence_vectors(
+        predictor, [prediction.inputs for prediction in predictions.sample], seed
+    )
+    shown = len(predictions.sample)
+    which = (
+        f"All {shown:,} test texts"
+        if shown == predictions.n
+        else _sample_note(shown, predictions.n)
+    )
+    caption = f"{which}, as {vectors.shape[1]}-dimensional vectors of {recipe}."
     if hasattr(predictor.engine, "part"):
-        what = (
-            f"{which}, as the {vectors.shape[1]} leading directions of their tf-idf rows "
-            "(latent semantic analysis)."
+        caption = (
+            f"{which}, as {vectors.shape[1]}-dimensional tf-idf vectors "
+            "after latent semantic analysis."
         )
-    return projection(answers.sample, vectors, methods, seed, what)
+    return build_projection(predictions.sample, vectors, methods, seed, caption)
 
 
-def _share(shown: int, n: int) -> str:
-    return f"{shown:,} of {n:,} test texts, every label and its errors in proportion"
+def _sample_note(shown: int, n: int) -> str:
+    return f"{shown:,} of {n:,} test texts, stratified by label and error"
 
 
-def _cut(text: str) -> Markup:
-    return escape(text if len(text) <= LONG else f"{text[:LONG]}…")
+def _truncate(text: str) -> Markup:
+    return escape(text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…")

@@ -1,4 +1,4 @@
-"""What a trained model answered on the test texts, counted in one pass over predictions.jsonl."""
+"""Statistics of the predictions on the test set, from one pass over predictions.jsonl."""
 
 import heapq
 import json
@@ -13,218 +13,223 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from weft.compare.sentence_scores import PICTURES, Judged, judged, share
+from weft.compare.sentence_scores import DRAWN_KINDS, SentenceCounts, ratio_terms, score_sentence
 from weft.errors import UserError
 from weft.metrics import ClassScores
 from weft.tasks.annotation import Annotation
 from weft.text.example import join_pair
 
-BINS = 15  # of the reliability diagram, as in Guo et al. 2017
-ERRORS = 20  # the most confident ones, kept with their texts
-LONG = 25  # words up to which a picture of a sentence can be taken in
+N_BINS = 15  # of the reliability diagram, as in Guo et al. 2017
+MAX_ERRORS = 20  # the most confident, kept with their texts
+MAX_DRAWN_WORDS = 25  # of a sentence whose drawing is readable
 
-# One label a text, several, or a number; or something at the words of each sentence.
+# One label per text, several, or a number; or a structure over the words.
 Kind = Literal[
     "classes", "sets", "numbers", "tags", "spans", "arcs", "constituents", "nodes", "answer"
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Said:
-    """One test text, the right answer and the one that was given."""
+class Prediction:
+    """A test text with its gold label and its predicted value."""
 
     text: str
-    label: Any  # a label, a tuple of labels, a number, or a Structure
+    label: Any  # a label, a tuple of labels, a number, or a Annotation
     value: Any
     score: float  # probability of the value; for a number, the number itself
-    two: tuple[str, str] | None = None  # the texts, where there are two
+    text_pair: tuple[str, str] | None = None  # both texts of a pair
 
     @property
-    def asked(self) -> str | tuple[str, str]:
-        """What the model was asked."""
-        return self.two or self.text
+    def inputs(self) -> str | tuple[str, str]:
+        """The model input: a text or a text pair."""
+        return self.text_pair or self.text
 
     @property
-    def right(self) -> bool:
-        """Whether the answer is the label; numbers are never quite right."""
+    def is_correct(self) -> bool:
+        """True if the prediction equals the label."""
         if isinstance(self.value, Annotation):
-            top, bottom = share(self.value, self.label)
-            return top == bottom
+            numerator, denominator = ratio_terms(self.value, self.label)
+            return numerator == denominator
         return self.label == self.value
 
     @property
-    def miss(self) -> float:
-        """How far a number is from the right one."""
+    def absolute_error(self) -> float:
+        """The distance of a predicted number from gold."""
         return abs(self.value - self.label)
 
 
 @dataclass(frozen=True)
-class Class:
-    """How one label fares, and what is most often answered in its place."""
+class LabelScores:
+    """The metrics of one label, and the label it is most often confused with."""
 
     label: str
     figures: ClassScores
-    instead: str = ""
-    times: int = 0  # how often `instead` was answered
+    confused_with: str = ""
+    times: int = 0  # count of `confused_with`
 
 
 @dataclass(frozen=True)
-class Bin:
-    """The answers whose probability lies in (low, high]."""
+class CalibrationBin:
+    """The predictions with a probability in (low, high]."""
 
     low: float
     high: float
     count: int
     confidence: float  # mean probability
-    accuracy: float  # share that is right
+    accuracy: float  # fraction correct
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Whether answers given with 80 % are right 80 % of the time."""
+    """The agreement of confidence and accuracy."""
 
-    bins: tuple[Bin, ...]
+    bins: tuple[CalibrationBin, ...]
     error: float  # expected calibration error: mean gap of the bins, weighted by their counts
-    confidence: float  # over all answers
+    confidence: float  # mean over all predictions
     accuracy: float
 
 
 @dataclass(frozen=True)
-class Answers:
-    """Everything that is counted of a model's answers; texts only of errors and of a sample.
+class PredictionStats:
+    """Counts over all predictions; texts are kept only for errors and a sample.
 
-    Of structures, cells and classes count words, spans, brackets or nodes, and there is no sample.
+    For structures, confusions and classes count words, spans, brackets or nodes, and there is no
+    sample.
     """
 
     kind: Kind
     n: int
-    wrong: int  # not exactly right; 0 for numbers
-    cells: Mapping[tuple[str, str], int]  # (label, answer) -> texts, or what else is counted
-    classes: tuple[Class, ...]  # worst F1 first
-    calibration: Calibration | None  # where there is one label a text
-    pairs: np.ndarray  # (n, 2) right and given numbers
-    errors: tuple[Said, ...]  # the most confident first; of numbers, the farthest off; see _bad
-    sample: tuple[Said, ...]  # every label and its errors in proportion, in the order of the file
+    wrong: int  # not exactly correct; 0 for numbers
+    confusions: Mapping[tuple[str, str], int]  # (gold, predicted) -> count
+    classes: tuple[LabelScores, ...]  # worst F1 first
+    calibration: Calibration | None  # for one label per text
+    pairs: np.ndarray  # (n, 2) gold and predicted numbers
+    errors: tuple[Prediction, ...]  # most confident first; for numbers, largest error first
+    sample: tuple[Prediction, ...]  # stratified by label and error, in file order
 
 
-def read(path: str | Path, sample: int = 1000, errors: int = ERRORS, seed: int = 0) -> Answers:
-    """Count a predictions.jsonl of any size; only places in the file are held, not its texts."""
+def read_predictions(
+    path: str | Path, sample: int = 1000, errors: int = MAX_ERRORS, seed: int = 0
+) -> PredictionStats:
+    """Read a predictions.jsonl of any size; only file offsets are kept in memory, not texts."""
     counts = _Counts(errors)
-    with _opened(Path(path)) as file:
-        for place, said in _lines(file, Path(path)):
-            counts.add(said, place)
+    with _open(Path(path)) as file:
+        for offset, prediction in _read_lines(file, Path(path)):
+            counts.add(prediction, offset)
         if counts.kind is None:
-            raise UserError(f"{path}: there are no answers in it.")
-        worst = [place for _, _, place in sorted(counts.worst, reverse=True)]
-        chosen = _sample(counts.strata, sample, seed)
-        texts = {place: _said(file, place) for place in {*worst, *chosen}}
-    return Answers(
+            raise UserError(f"{path}: no predictions.")
+        worst = [offset for _, _, offset in sorted(counts.worst, reverse=True)]
+        chosen = _stratified_sample(counts.strata, sample, seed)
+        texts = {offset: _read_prediction(file, offset) for offset in {*worst, *chosen}}
+    return PredictionStats(
         kind=counts.kind,
         n=counts.n,
         wrong=counts.n - counts.right,
-        cells=dict(counts.cells),
+        confusions=dict(counts.confusions),
         classes=counts.classes(),
         calibration=counts.bins.calibration() if counts.kind == "classes" else None,
         pairs=np.frombuffer(counts.pairs, dtype=np.float64).reshape(-1, 2),
-        errors=tuple(texts[place] for place in worst),
-        sample=tuple(texts[place] for place in chosen),
+        errors=tuple(texts[offset] for offset in worst),
+        sample=tuple(texts[offset] for offset in chosen),
     )
 
 
 class _Counts:
-    """Grows with every answer: counts by label, bins, and places in the file."""
+    """Running counts by label, calibration bins and file offsets."""
 
     def __init__(self, errors: int) -> None:
         self.kind: Kind | None = None
         self.n = self.right = 0
-        self.cells: Counter[tuple[str, str]] = Counter()
-        self.true: Counter[str] = Counter()
-        self.said: Counter[str] = Counter()
+        self.confusions: Counter[tuple[str, str]] = Counter()
+        self.gold: Counter[str] = Counter()
+        self.predicted: Counter[str] = Counter()
         self.both: Counter[str] = Counter()
-        self.bins = Bins()
+        self.bins = CalibrationBins()
         self.pairs = array("d")
-        self.strata: dict[tuple[str, bool], array[int]] = {}  # places by label and by right
-        self.worst: list[tuple[float, int, int]] = []  # a heap of (how bad, -order, place)
+        self.strata: dict[tuple[str, bool], array[int]] = {}  # offsets by label and correctness
+        self.worst: list[tuple[float, int, int]] = []  # a heap of (error score, -order, offset)
         self.errors = errors
 
-    def add(self, said: Said, place: int) -> None:
-        self.kind = self.kind or kind_of(said.value)
+    def add(self, prediction: Prediction, offset: int) -> None:
+        self.kind = self.kind or prediction_kind(prediction.value)
         self.n += 1
-        if isinstance(said.value, Annotation):
-            self._judge(judged(said.value, said.label))
-            self._keep(_bad(said), place)
-            self.right += said.right
+        if isinstance(prediction.value, Annotation):
+            self._count_labels(score_sentence(prediction.value, prediction.label))
+            self._keep(_error_score(prediction), offset)
+            self.right += prediction.is_correct
             return
         if self.kind == "numbers":
-            self.pairs.extend((said.label, said.value))
-            stratum, bad = "", said.miss
+            self.pairs.extend((prediction.label, prediction.value))
+            stratum, badness = "", prediction.absolute_error
         else:
-            labels, values = _names(said.label), _names(said.value)
-            self.true.update(labels)
-            self.said.update(values)
+            labels, values = _label_names(prediction.label), _label_names(prediction.value)
+            self.gold.update(labels)
+            self.predicted.update(values)
             self.both.update(set(labels) & set(values))
             stratum = labels[0] if len(labels) == 1 else f"{len(labels)} labels"
-            bad = -1.0 if said.right else said.score
+            badness = -1.0 if prediction.is_correct else prediction.score
         if self.kind == "classes":
-            self.cells[said.label, said.value] += 1
-            self.bins.add(said.score, said.right)
-        right = self.kind == "numbers" or said.right
+            self.confusions[prediction.label, prediction.value] += 1
+            self.bins.add(prediction.score, prediction.is_correct)
+        right = self.kind == "numbers" or prediction.is_correct
         self.right += right
-        self.strata.setdefault((stratum, right), array("q")).append(place)
-        self._keep(bad, place)
+        self.strata.setdefault((stratum, right), array("q")).append(offset)
+        self._keep(badness, offset)
 
-    def _judge(self, found: Judged) -> None:
-        self.cells.update(found.cells)
-        self.true.update(found.true)
-        self.said.update(found.said)
-        self.both.update(found.right)
+    def _count_labels(self, counts: SentenceCounts) -> None:
+        self.confusions.update(counts.confusions)
+        self.gold.update(counts.gold)
+        self.predicted.update(counts.predicted)
+        self.both.update(counts.correct)
 
-    def _keep(self, bad: float, place: int) -> None:
-        if bad >= 0 and self.errors:
+    def _keep(self, badness: float, offset: int) -> None:
+        if badness >= 0 and self.errors:
             keep = heapq.heappush if len(self.worst) < self.errors else heapq.heappushpop
-            keep(self.worst, (bad, -self.n, place))
+            keep(self.worst, (badness, -self.n, offset))
 
-    def classes(self) -> tuple[Class, ...]:
-        """Figures of every label that occurs, worst first; of equals the more frequent first."""
-        instead: dict[str, tuple[int, str]] = {}
-        for (label, value), count in sorted(self.cells.items()):
-            if label != value and count > instead.get(label, (0, ""))[0]:
-                instead[label] = (count, value)
+    def classes(self) -> tuple[LabelScores, ...]:
+        """Return the metrics of every label, worst F1 first, ties by frequency."""
+        confused: dict[str, tuple[int, str]] = {}
+        for (label, value), count in sorted(self.confusions.items()):
+            if label != value and count > confused.get(label, (0, ""))[0]:
+                confused[label] = (count, value)
         out = []
-        for label in self.true | self.said:
-            figures = _figures(self.both[label], self.said[label], self.true[label])
-            times, other = instead.get(label, (0, ""))
-            out.append(Class(label, figures, other, times))
+        for label in self.gold | self.predicted:
+            figures = _class_figures(self.both[label], self.predicted[label], self.gold[label])
+            times, confused_with = confused.get(label, (0, ""))
+            out.append(LabelScores(label, figures, confused_with, times))
         return tuple(sorted(out, key=lambda c: (c.figures.f1, -c.figures.support, c.label)))
 
 
-class Bins:
-    """Sums for the reliability diagram: equal widths, each open below and closed above."""
+class CalibrationBins:
+    """Sums for the reliability diagram, in equal-width bins (low, high]."""
 
-    def __init__(self, count: int = BINS) -> None:
+    def __init__(self, count: int = N_BINS) -> None:
         self.counts, self.right = [0] * count, [0] * count
-        self.probs = [0.0] * count
+        self.prob_sums = [0.0] * count
 
-    def add(self, chance: float, right: bool) -> None:
+    def add(self, prob: float, right: bool) -> None:
         size = len(self.counts)
-        i = min(max(math.ceil(chance * size) - 1, 0), size - 1)
+        i = min(max(math.ceil(prob * size) - 1, 0), size - 1)
         self.counts[i] += 1
         self.right[i] += right
-        self.probs[i] += chance
+        self.prob_sums[i] += prob
 
     def calibration(self) -> Calibration:
         n, size = max(sum(self.counts), 1), len(self.counts)
-        rows = zip(self.counts, self.probs, self.right, strict=True)
+        rows = zip(self.counts, self.prob_sums, self.right, strict=True)
         bins = tuple(
-            Bin(i / size, (i + 1) / size, count, chance / (count or 1), right / (count or 1))
-            for i, (count, chance, right) in enumerate(rows)
+            CalibrationBin(
+                i / size, (i + 1) / size, count, prob / (count or 1), right / (count or 1)
+            )
+            for i, (count, prob, right) in enumerate(rows)
         )
         error = sum(b.count / n * abs(b.accuracy - b.confidence) for b in bins)
-        return Calibration(bins, error, sum(self.probs) / n, sum(self.right) / n)
+        return Calibration(bins, error, sum(self.prob_sums) / n, sum(self.right) / n)
 
 
-def kind_of(value: Any) -> Kind:
-    """What sort of answer this is."""
+def prediction_kind(value: Any) -> Kind:
+    """Return the kind of a predicted value."""
     if isinstance(value, Annotation):
         return cast(Kind, value.kind)
     if isinstance(value, (tuple, list)):
@@ -232,27 +237,31 @@ def kind_of(value: Any) -> Kind:
     return "classes" if isinstance(value, str) else "numbers"
 
 
-def _bad(said: Said) -> float:
-    """How bad a sentence is: how much of it is wrong, more where that is most of it."""
-    top, bottom = share(said.value, said.label)
-    bad = (bottom - top) ** 2 / bottom if top < bottom else -1.0
-    # A picture of a long sentence shows nothing: such a one comes after all others.
-    return bad / 1e6 if said.value.kind in PICTURES and len(said.value.words) > LONG else bad
+def _error_score(prediction: Prediction) -> float:
+    """Return an error score: the number of errors, weighted by their fraction; -1 if correct."""
+    numerator, denominator = ratio_terms(prediction.value, prediction.label)
+    score = (denominator - numerator) ** 2 / denominator if numerator < denominator else -1.0
+    # A drawing of a long sentence is unreadable: it comes after all others.
+    return (
+        score / 1e6
+        if prediction.value.kind in DRAWN_KINDS and len(prediction.value.words) > MAX_DRAWN_WORDS
+        else score
+    )
 
 
-def _figures(both: int, said: int, true: int) -> ClassScores:
-    precision, recall = both / said if said else 0.0, both / true if true else 0.0
-    return ClassScores(precision, recall, 2 * both / (said + true), true)
+def _class_figures(both: int, predicted: int, gold: int) -> ClassScores:
+    precision, recall = both / predicted if predicted else 0.0, both / gold if gold else 0.0
+    return ClassScores(precision, recall, 2 * both / (predicted + gold), gold)
 
 
-def _sample(strata: Mapping[Any, Sequence[int]], limit: int, seed: int) -> list[int]:
-    """Places of at most `limit` texts: each stratum gets its share, by largest remainder.
+def _stratified_sample(strata: Mapping[Any, Sequence[int]], limit: int, seed: int) -> list[int]:
+    """Return the offsets of at most `limit` texts, allocated to strata by largest remainder.
 
-    Where there is room, no stratum is left out: a rare label or a rare error is worth seeing.
+    If `limit` allows, every stratum is represented: rare labels and rare errors are informative.
     """
     total = sum(map(len, strata.values()))
     if total <= limit:
-        return sorted(place for places in strata.values() for place in places)
+        return sorted(offset for offsets in strata.values() for offset in offsets)
     names = sorted(strata)
     least = 1 if len(names) <= limit else 0
     exact = {name: len(strata[name]) * limit / total for name in names}
@@ -261,61 +270,61 @@ def _sample(strata: Mapping[Any, Sequence[int]], limit: int, seed: int) -> list[
     while sum(quota.values()) < limit:  # the largest remainders first
         for name in order[: limit - sum(quota.values())]:
             quota[name] += 1
-    while sum(quota.values()) > limit:  # what the smallest were given, the largest give back
+    while sum(quota.values()) > limit:  # the largest strata give back what the smallest got
         quota[max(names, key=lambda name: quota[name])] -= 1
     draw = random.Random(seed)
     return sorted(
-        place
+        offset
         for name in names
-        for place in draw.sample(strata[name], min(quota[name], len(strata[name])))
+        for offset in draw.sample(strata[name], min(quota[name], len(strata[name])))
     )
 
 
-def _opened(path: Path) -> Any:
+def _open(path: Path) -> Any:
     try:
         return open(path, "rb")
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from None
 
 
-def _lines(file: Any, path: Path) -> Iterator[tuple[int, Said]]:
-    """Where in the file each answer begins, and the answer."""
-    place = 0
+def _read_lines(file: Any, path: Path) -> Iterator[tuple[int, Prediction]]:
+    """Yield the file offset of each prediction, and the prediction."""
+    offset = 0
     for number, line in enumerate(file, 1):
         if line.strip():
             try:
-                yield place, _parsed(line)
+                yield offset, _parse(line)
             except (ValueError, KeyError, TypeError) as error:
-                raise UserError(f"{path}:{number}: damaged ({error!r}). Train again.") from None
-        place += len(line)
+                raise UserError(f"{path}:{number}: damaged ({error!r}). Retrain.") from None
+        offset += len(line)
 
 
-def _said(file: Any, place: int) -> Said:
-    file.seek(place)
-    return _parsed(file.readline())
+def _read_prediction(file: Any, offset: int) -> Prediction:
+    file.seek(offset)
+    return _parse(file.readline())
 
 
-def _parsed(line: bytes) -> Said:
+def _parse(line: bytes) -> Prediction:
     row = json.loads(line)
     value, label = row["value"], row["label"]
     if "structure" in row:
-        passage = row.get("other") or row["text"]  # what the places count in
+        passage = row.get("other") or row["text"]  # the text that offsets refer to
         value, label = (Annotation.from_json(row[side], passage) for side in ("structure", "gold"))
-        two = (row["text"], row["other"]) if "other" in row else None
-        return Said(row["text"], label, value, float(row["score"]), two)
-    match kind_of(value):
+        text_pair = (row["text"], row["other"]) if "other" in row else None
+        return Prediction(row["text"], label, value, float(row["score"]), text_pair)
+    match prediction_kind(value):
         case "numbers":
             label = float(label)
         case "sets":
-            # In one order, so that equal sets are equal.
-            value, label = tuple(sorted(map(str, value))), tuple(sorted(_names(label)))
+            # Sorted, so that equal sets compare equal.
+            value, label = tuple(sorted(map(str, value))), tuple(sorted(_label_names(label)))
         case "classes":
             label = str(label)
     if "other" in row:
-        two = row["text"], row["other"]
-        return Said(join_pair(*two), label, value, float(row["score"]), two)
-    return Said(row["text"], label, value, float(row["score"]))
+        text_pair = row["text"], row["other"]
+        return Prediction(join_pair(*text_pair), label, value, float(row["score"]), text_pair)
+    return Prediction(row["text"], label, value, float(row["score"]))
 
 
-def _names(label: Any) -> tuple[str, ...]:
+def _label_names(label: Any) -> tuple[str, ...]:
     return tuple(map(str, label)) if isinstance(label, (tuple, list)) else (str(label),)

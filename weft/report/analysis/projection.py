@@ -1,4 +1,4 @@
-"""Sentence vectors as a picture: PCA, t-SNE or UMAP, coloured by label and by error.
+"""Projections of sentence vectors by PCA, t-SNE or UMAP, coloured by label and by error.
 
 n texts   H width of a vector
 """
@@ -17,70 +17,70 @@ from markupsafe import Markup
 from weft.errors import UserError
 from weft.predict import Predictor
 from weft.report import html
-from weft.report.analysis.predictions import Said, kind_of
+from weft.report.analysis.predictions import Prediction, prediction_kind
 
 Method = Literal["pca", "t-sne", "umap"]
-METHODS: dict[str, str] = {"pca": "PCA", "t-sne": "t-SNE", "umap": "UMAP"}  # as they are written
-USUAL: tuple[Method, ...] = ("pca", "t-sne")
+METHODS: dict[str, str] = {"pca": "PCA", "t-sne": "t-SNE", "umap": "UMAP"}  # display names
+DEFAULT_METHODS: tuple[Method, ...] = ("pca", "t-sne")
 
-COLOURS = 10  # labels with a colour of their own: --c0 to --c9 of the page
-RANGES = 5  # of numbers
-PLAIN = 50  # numbers left of a vector before t-SNE and UMAP look for neighbours
-LEAST = 5  # texts, for there to be neighbours
-MANY = 400  # texts that are worth UMAP's ten seconds of compiling in every process
-EXCERPT = 280  # characters of a text that the page shows
-WIDTH, HEIGHT, EDGE = 1000, 700, 14
+N_COLOURS = 10  # of labels: --c0 to --c9 of the page
+N_RANGES = 5  # of numbers
+REDUCED_SIZE = 50  # dimensions kept by PCA before t-SNE and UMAP
+MIN_TEXTS = 5  # for t-SNE and UMAP
+MIN_UMAP_TEXTS = 400  # worth the ten seconds that UMAP compiles in every process
+EXCERPT_CHARACTERS = 280  # of a text shown on the page
+WIDTH, HEIGHT, MARGIN = 1000, 700, 14
 
 
 @dataclass(frozen=True)
 class Projection:
-    """Texts with their answers, and where each method puts them."""
+    """Predictions, and their positions under each method."""
 
-    said: tuple[Said, ...]
+    predictions: tuple[Prediction, ...]
     layouts: Mapping[str, np.ndarray]  # method -> (n, 2)
     caption: str = ""
-    notes: tuple[str, ...] = ()  # methods that could not be used, and why
+    notes: tuple[str, ...] = ()  # methods that could not be used, with the reason
 
 
 @dataclass(frozen=True)
-class Key:
-    """A line of the legend: texts that share a colour."""
+class LegendEntry:
+    """An entry of the legend: texts that share a colour."""
 
     name: str
     count: int
 
 
-def usual(count: int) -> tuple[Method, ...]:
-    """The methods for so many texts: UMAP too where it is installed and there are enough."""
-    worth = count >= MANY and find_spec("umap") is not None
-    return (*USUAL, "umap") if worth else USUAL
+def default_methods(count: int) -> tuple[Method, ...]:
+    """Return the methods for `count` texts; UMAP is included if installed and worthwhile."""
+    worth = count >= MIN_UMAP_TEXTS and find_spec("umap") is not None
+    return (*DEFAULT_METHODS, "umap") if worth else DEFAULT_METHODS
 
 
 def project(vectors: np.ndarray, method: Method = "pca", seed: int = 0) -> np.ndarray:
-    """(n, H) vectors as points (n, 2); the same seed gives the same picture."""
+    """Project (n, H) vectors to (n, 2) points; the same seed gives the same points."""
     vectors = np.asarray(vectors, dtype=np.float64)
     if method not in METHODS:
         raise UserError(f"Unknown projection '{method}'. Known: {', '.join(METHODS)}.")
     if not np.isfinite(vectors).all():
-        raise UserError("The sentence vectors are not finite numbers, so there is no picture.")
-    if not len(vectors) or not np.ptp(vectors, axis=0).any():  # all the same: one spot
+        raise UserError("The sentence vectors are not finite.")
+    if not len(vectors) or not np.ptp(vectors, axis=0).any():  # all equal: one point
         return np.zeros((len(vectors), 2))
     if method == "pca":
-        return _principal(vectors, 2)
-    if len(vectors) < LEAST:
-        raise UserError(f"{METHODS[method]} needs at least {LEAST} texts, got {len(vectors)}.")
-    near = _principal(vectors, PLAIN) if vectors.shape[1] > PLAIN else vectors
+        return _pca(vectors, 2)
+    if len(vectors) < MIN_TEXTS:
+        raise UserError(f"{METHODS[method]} needs at least {MIN_TEXTS} texts, got {len(vectors)}.")
+    near = _pca(vectors, REDUCED_SIZE) if vectors.shape[1] > REDUCED_SIZE else vectors
     return _tsne(near, seed) if method == "t-sne" else _umap(near, seed)
 
 
-def projection(
-    said: Sequence[Said],
+def build_projection(
+    predictions: Sequence[Prediction],
     vectors: np.ndarray,
-    methods: Sequence[Method] = USUAL,
+    methods: Sequence[Method] = DEFAULT_METHODS,
     seed: int = 0,
     caption: str = "",
 ) -> Projection:
-    """Every method that can be used on these vectors; what cannot be is noted."""
+    """Project the vectors by every method; note the methods that cannot be used."""
     layouts: dict[str, np.ndarray] = {}
     notes = []
     for method in methods:
@@ -88,14 +88,14 @@ def projection(
             layouts[method] = project(vectors, method, seed)
         except UserError as error:
             notes.append(str(error))
-    return Projection(tuple(said), layouts, caption, tuple(notes))
+    return Projection(tuple(predictions), layouts, caption, tuple(notes))
 
 
 def sentence_vectors(predictor: Predictor, texts: Sequence[Any], seed: int = 0) -> np.ndarray:
-    """(n, H) what a model makes of each text.
+    """Return the (n, H) sentence vectors of a model.
 
-    A tf-idf model has a row of thousands of n-grams instead; its leading directions (latent
-    semantic analysis, Deerwester et al. 1990) stand for it.
+    The thousands of features of a tf-idf model are reduced by latent semantic analysis
+    (Deerwester et al. 1990).
     """
     families = getattr(getattr(predictor.engine, "part", None), "families", None)
     if families is None:
@@ -104,31 +104,31 @@ def sentence_vectors(predictor: Predictor, texts: Sequence[Any], seed: int = 0) 
     from sklearn.decomposition import TruncatedSVD
 
     part: Any = predictor.engine.part  # type: ignore[attr-defined]
-    given = predictor.carried(texts)
-    rows = hstack([g.rows(part.view(name, given)) for name, g in families.items()], format="csr")
-    size = min(PLAIN, *rows.shape)
-    with np.errstate(divide="ignore", invalid="ignore"):  # rows that are all alike have no variance
+    inputs = predictor.carried(texts)
+    rows = hstack([g.rows(part.view(name, inputs)) for name, g in families.items()], format="csr")
+    size = min(REDUCED_SIZE, *rows.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):  # equal rows have no variance
         return TruncatedSVD(size, random_state=seed).fit_transform(rows)
 
 
-def section(
+def render_section(
     projection: Projection, name: str = "projection", things: str = "texts", answered: bool = True
 ) -> Markup:
-    """The picture with its switches, legend and texts, to stand in any page of the report.
+    """Render the projection with controls, legend and texts as a section of a page.
 
-    Where nothing was `answered` there are labels alone, and no errors to look at.
+    Without `answered` there are only labels, and no errors to show.
     """
-    if not projection.layouts or not projection.said:
+    if not projection.layouts or not projection.predictions:
         return Markup("")
-    kind = kind_of(projection.said[0].value)
-    wrong = _wrong(projection.said, kind)
-    groups, keys = _groups(projection.said, wrong, kind)
-    # Errors are drawn last, so that they lie on top; labels without a colour first.
-    order = sorted(range(len(wrong)), key=lambda i: (wrong[i], groups[i] != COLOURS, i))
-    layouts = {m: scaled(points)[order] for m, points in projection.layouts.items()}
+    kind = prediction_kind(projection.predictions[0].value)
+    wrong = _find_errors(projection.predictions, kind)
+    groups, keys = _assign_groups(projection.predictions, wrong, kind)
+    # Errors are drawn last, on top; labels without a colour first.
+    order = sorted(range(len(wrong)), key=lambda i: (wrong[i], groups[i] != N_COLOURS, i))
+    layouts = {m: scale_to_frame(points)[order] for m, points in projection.layouts.items()}
     shown = "t-sne" if "t-sne" in layouts else next(iter(layouts))
-    places = layouts[shown].tolist()
-    dots = [(x, y, groups[i], wrong[i]) for (x, y), i in zip(places, order, strict=True)]
+    positions = layouts[shown].tolist()
+    dots = [(x, y, groups[i], wrong[i]) for (x, y), i in zip(positions, order, strict=True)]
     return Markup(
         html.render(
             "projection.html",
@@ -143,18 +143,18 @@ def section(
             answered=answered,
             shown=shown,
             methods=[(method, METHODS[method]) for method in layouts],
-            data=_json([projection.said[i] for i in order], layouts, answered),
+            data=_script_data([projection.predictions[i] for i in order], layouts, answered),
             caption=projection.caption,
             notes=projection.notes,
         )
     )
 
 
-def _principal(vectors: np.ndarray, size: int) -> np.ndarray:
-    """Scores on the first principal components (n, size), by singular value decomposition."""
+def _pca(vectors: np.ndarray, size: int) -> np.ndarray:
+    """Return (n, size) scores on the first principal components, by SVD."""
     centred = vectors - vectors.mean(0)
     left, values, right = np.linalg.svd(centred, full_matrices=False)
-    # The sign of a component is arbitrary; its largest loading is made positive.
+    # Signs are arbitrary: make the largest loading of each component positive.
     signs = np.sign(right[np.arange(len(right)), np.abs(right).argmax(1)])
     scores = (left * values * signs)[:, :size]
     return np.pad(scores, ((0, 0), (0, max(0, size - scores.shape[1]))))
@@ -174,79 +174,89 @@ def _umap(vectors: np.ndarray, seed: int) -> np.ndarray:
         raise UserError("UMAP needs umap-learn: pip install 'weft[umap]'.") from None
     neighbours = min(15, len(vectors) - 1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # clusters that are far apart are no news to us
+        warnings.simplefilter("ignore")  # such as about disconnected clusters
         method = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1)
         return method.fit_transform(vectors)
 
 
-def scaled(points: np.ndarray) -> np.ndarray:
-    """(n, 2) in the picture, both axes on one scale, as distances would otherwise lie."""
+def scale_to_frame(points: np.ndarray) -> np.ndarray:
+    """Scale (n, 2) points to the frame, both axes equally, so that distances are comparable."""
     low, high = points.min(0), points.max(0)
-    room = np.array([WIDTH - 2 * EDGE, HEIGHT - 2 * EDGE])
-    reach = np.where(high > low, high - low, 1e-12)
-    scale = (room / reach).min() if (high > low).any() else 0.0
+    frame = np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN])
+    extent = np.where(high > low, high - low, 1e-12)
+    scale = (frame / extent).min() if (high > low).any() else 0.0
     middle = (points - (low + high) / 2) * scale * [1, -1] + [WIDTH / 2, HEIGHT / 2]
     return np.round(middle).astype(int)
 
 
-def _wrong(said: Sequence[Said], kind: str) -> list[bool]:
-    """Which answers count as errors; of numbers, those farther off than the usual error."""
+def _find_errors(predictions: Sequence[Prediction], kind: str) -> list[bool]:
+    """Return which predictions are errors; for numbers, those with an error above the RMSE."""
     if kind != "numbers":
-        return [not one.right for one in said]
-    misses = np.array([one.miss for one in said])
-    return (misses > np.sqrt(np.mean(misses**2))).tolist()
+        return [not one.is_correct for one in predictions]
+    errors = np.array([one.absolute_error for one in predictions])
+    return (errors > np.sqrt(np.mean(errors**2))).tolist()
 
 
-def _groups(said: Sequence[Said], wrong: Sequence[bool], kind: str) -> tuple[list[int], list[Key]]:
-    """The colour of each text and the legend; the last colour is that of all other labels."""
+def _assign_groups(
+    predictions: Sequence[Prediction], wrong: Sequence[bool], kind: str
+) -> tuple[list[int], list[LegendEntry]]:
+    """Return the colour index of each text, and the legend; the last colour is for other labels."""
     if kind == "numbers":
-        return _ranges(np.array([one.label for one in said]))
-    names = [_name(one.label) for one in said]
+        return _assign_ranges(np.array([one.label for one in predictions]))
+    names = [_label_name(one.label) for one in predictions]
     counts, errors = Counter(names), Counter(n for n, bad in zip(names, wrong, strict=True) if bad)
-    chosen = sorted(counts, key=lambda name: (-errors[name], -counts[name], name))[:COLOURS]
+    chosen = sorted(counts, key=lambda name: (-errors[name], -counts[name], name))[:N_COLOURS]
     chosen = sorted(chosen, key=lambda name: (-counts[name], name))
-    place = {name: i for i, name in enumerate(chosen)}
-    keys = [Key(name, counts[name]) for name in chosen]
-    if rest := len(counts) - len(chosen):
-        left = len(names) - sum(counts[name] for name in chosen)
-        keys.append(Key(f"{rest} other {'label' if rest == 1 else 'labels'}", left))
-    return [place.get(name, COLOURS) for name in names], keys
+    index = {name: i for i, name in enumerate(chosen)}
+    keys = [LegendEntry(name, counts[name]) for name in chosen]
+    if n_other := len(counts) - len(chosen):
+        n_texts = len(names) - sum(counts[name] for name in chosen)
+        keys.append(
+            LegendEntry(f"{n_other} other {'label' if n_other == 1 else 'labels'}", n_texts)
+        )
+    return [index.get(name, N_COLOURS) for name in names], keys
 
 
-def _ranges(values: np.ndarray) -> tuple[list[int], list[Key]]:
-    """Numbers cut where equally many lie on each side; ranges that would be empty fall away."""
-    cuts = np.unique(np.quantile(values, np.linspace(0, 1, RANGES + 1)))
+def _assign_ranges(values: np.ndarray) -> tuple[list[int], list[LegendEntry]]:
+    """Assign numbers to quantile ranges; empty ranges are dropped."""
+    cuts = np.unique(np.quantile(values, np.linspace(0, 1, N_RANGES + 1)))
     inner = cuts[1:-1]
     groups = np.searchsorted(inner, values, side="right")
     counts = np.bincount(groups, minlength=len(inner) + 1).tolist()
     ends = cuts.tolist() if len(cuts) > 1 else [*cuts.tolist(), *cuts.tolist()]
-    keys: list[Key] = [
-        Key(f"{low:.3g} to {high:.3g}", count)
+    keys: list[LegendEntry] = [
+        LegendEntry(f"{low:.3g} to {high:.3g}", count)
         for low, high, count in zip(ends[:-1], ends[1:], counts, strict=True)
     ]
     return groups.tolist(), keys
 
 
-def _name(label: Any) -> str:
+def _label_name(label: Any) -> str:
     if not isinstance(label, tuple):
         return str(label)
     return label[0] if len(label) == 1 else f"{len(label)} labels" if label else "no label"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(value) or "none"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _json(said: Sequence[Said], layouts: Mapping[str, np.ndarray], answered: bool) -> Markup:
-    """Texts, answers and places for the script; no '<' is left that could end the element."""
+def _script_data(
+    predictions: Sequence[Prediction], layouts: Mapping[str, np.ndarray], answered: bool
+) -> Markup:
+    """Return texts, predictions and positions as JSON for the script, with '<' escaped."""
     data = {
-        "texts": [s.text if len(s.text) <= EXCERPT else f"{s.text[:EXCERPT]}…" for s in said],
-        "labels": [_shown(s.label) for s in said],
-        "answers": [_shown(s.value) for s in said],
+        "texts": [
+            s.text if len(s.text) <= EXCERPT_CHARACTERS else f"{s.text[:EXCERPT_CHARACTERS]}…"
+            for s in predictions
+        ],
+        "labels": [_format_value(s.label) for s in predictions],
+        "answers": [_format_value(s.value) for s in predictions],
         "scores": [
-            round(s.score, 3) if answered and not isinstance(s.value, float) else None for s in said
+            round(s.score, 3) if answered and not isinstance(s.value, float) else None
+            for s in predictions
         ],
         "layouts": {method: points.ravel().tolist() for method, points in layouts.items()},
     }

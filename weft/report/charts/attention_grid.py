@@ -1,4 +1,4 @@
-"""The head × layer grid: small maps of where each head looks, each a way to a large one.
+"""The head × layer grid of attention maps: small maps that link to large ones.
 
 L layers   N heads   T tokens
 """
@@ -11,17 +11,17 @@ from markupsafe import Markup, escape
 
 from weft.explain.attention import AttentionMaps
 from weft.report import html
-from weft.report.charts.heatmap import cells, peak, short
+from weft.report.charts.heatmap import describe_peak, draw_cells, truncate
 
-TOKENS = 40  # rows and columns of a map that can still be read
-CELL, WIDEST = 15, 26  # pixels of a cell in a large map: of many tokens, of few
-ROOM = 560  # pixels that a large map of few tokens may have
-LETTER = 0.47  # width of a letter beside a map, in cells
+MAX_TOKENS = 40  # rows and columns of a readable map
+MIN_CELL_PIXELS, MAX_CELL_PIXELS = 15, 26  # of a cell in a large map
+MAP_PIXELS = 560  # width of a large map of few tokens
+LETTER_WIDTH = 0.47  # of a label, in cells
 
 
 @dataclass(frozen=True)
-class Map:
-    """One head, or the mean of a layer's heads."""
+class HeadMap:
+    """The map of one head, or the mean over a layer's heads."""
 
     id: str
     head: str  # "mean", or its number
@@ -31,63 +31,65 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Network:
-    """The maps of one network, a row a layer."""
+class NetworkMaps:
+    """The maps of one network, one row per layer."""
 
     id: str
     name: str
-    layers: list[list[Map]]
+    layers: list[list[HeadMap]]
     labels: Markup
     steps: int
-    left: float  # room for the labels, in cells
+    label_cells: float  # width of the labels, in cells
     cell: int
-    second: int
-    whole: int  # tokens of the text
+    second_start: int
+    total_tokens: int  # of the whole text
 
     @property
     def size(self) -> float:
-        return self.left + self.steps + 0.1
+        return self.label_cells + self.steps + 0.1
 
     @property
-    def maps(self) -> list[Map]:
-        """All maps; the one that is shown before any is chosen comes first."""
+    def maps(self) -> list[HeadMap]:
+        """All maps; the one shown by default comes first."""
         every = [one for layer in self.layers for one in layer]
         first = self.layers[-1][0]
         return [first, *(one for one in every if one is not first)]
 
 
-def section(found: Sequence[AttentionMaps]) -> Markup:
-    """The grids of all networks of a model; nothing where there is none."""
-    networks = [_network(f"n{i}", one) for i, one in enumerate(found, 1) if one.tokens]
-    return Markup(html.render("heads.html", networks=networks)) if networks else Markup("")
+def render_section(heads: Sequence[AttentionMaps]) -> Markup:
+    """Render the grids of all networks of a model; empty without any."""
+    networks = [_build_network(f"n{i}", one) for i, one in enumerate(heads, 1) if one.tokens]
+    return Markup(html.render("attention_grid.html", networks=networks)) if networks else Markup("")
 
 
-def _network(name: str, found: AttentionMaps) -> Network:
-    shown = found.first(TOKENS)
+def _build_network(name: str, heads: AttentionMaps) -> NetworkMaps:
+    shown = heads.first(MAX_TOKENS)
     layers = []
     for k, layer in enumerate(shown.weights, 1):
         maps = [("mean", layer.mean(0)), *((str(n), head) for n, head in enumerate(layer, 1))]
-        layers.append([_map(f"{name}l{k}h{n}", n, k, w, shown.tokens) for n, w in maps])
+        layers.append([_build_map(f"{name}l{k}h{n}", n, k, w, shown.tokens) for n, w in maps])
     steps = len(shown.tokens)
-    left = 0.8 + LETTER * max(len(short(token)) for token in shown.tokens)
-    cell = min(WIDEST, max(CELL, round(ROOM / steps)))
-    return Network(
-        name, found.name, layers, _labels(shown), steps, left, cell, shown.second,
-        len(found.tokens),
+    left = 0.8 + LETTER_WIDTH * max(len(truncate(token)) for token in shown.tokens)
+    cell = min(MAX_CELL_PIXELS, max(MIN_CELL_PIXELS, round(MAP_PIXELS / steps)))
+    return NetworkMaps(
+        name, heads.name, layers, _draw_labels(shown), steps, left, cell, shown.second,
+        len(heads.tokens),
     )  # fmt: skip
 
 
-def _map(name: str, head: str, layer: int, weights: np.ndarray, tokens: Sequence[str]) -> Map:
-    return Map(name, head, layer, peak(weights, tokens), cells(weights))
+def _build_map(
+    name: str, head: str, layer: int, weights: np.ndarray, tokens: Sequence[str]
+) -> HeadMap:
+    return HeadMap(name, head, layer, describe_peak(weights, tokens), draw_cells(weights))
 
 
-def _labels(found: AttentionMaps) -> Markup:
-    """The tokens beside the rows and over the columns; those of a second text look different."""
+def _draw_labels(heads: AttentionMaps) -> Markup:
+    """Draw the tokens along rows and columns; tokens of a second text have their own style."""
     out = []
-    for i, token in enumerate(found.tokens):
-        other = " other" if found.second and i >= found.second else ""
+    for i, token in enumerate(heads.tokens):
+        other = " other" if heads.second and i >= heads.second else ""
         kind = f' class="head-token{other}"'
-        name = escape(short(token))
+        name = escape(truncate(token))
         out.append(f'<text x="-.4" y="{i + 0.75}" text-anchor="end"{kind}>{name}</text>')
         out.append(f'<text transform="translate({i + 0.75} -.4) rotate(-90)"{kind}>{name}</text>')
     return Markup("".join(out))

@@ -1,33 +1,33 @@
-"""Maps of weights, rows that look at columns, as small as an SVG can be."""
+"""Heat maps of attention weights as compact SVG."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from markupsafe import Markup, escape
 
-LEVELS = 12  # shades of a map
-CELL = 14  # pixels of a cell in the labelled maps
-LONGEST = 12  # letters of a token
+N_SHADES = 12  # of colour
+CELL_PIXELS = 14  # of a cell in a labelled map
+MAX_LETTERS = 12  # of a token
 
 
-def heat(
+def draw_heatmap(
     weights: np.ndarray,
     tokens: Sequence[str] = (),
     title: str = "",
     rows: Sequence[str] = (),
-    cell: int = CELL,
+    cell: int = CELL_PIXELS,
 ) -> Markup:
-    """One map in the page's accent; with tokens, labelled, the rows by theirs if there are any.
+    """Draw a map in the accent colour; `tokens` label the columns, and `rows` the rows if given.
 
-    matplotlib would draw it as a picture whose colours cannot follow light and dark.
+    matplotlib would draw an image, whose colours cannot follow light and dark mode.
     """
     high, wide = weights.shape
     side = rows or tokens
     labels = "".join(
-        f'<text x="-.4" y="{i + 0.75}" text-anchor="end">{escape(short(token))}</text>'
+        f'<text x="-.4" y="{i + 0.75}" text-anchor="end">{escape(truncate(token))}</text>'
         for i, token in enumerate(side)
     ) + "".join(
-        f'<text transform="translate({i + 0.75} -.4) rotate(-90)">{escape(short(token))}</text>'
+        f'<text transform="translate({i + 0.75} -.4) rotate(-90)">{escape(truncate(token))}</text>'
         for i, token in enumerate(tokens)
     )
     left, top = _margin(side), _margin(tokens)
@@ -36,32 +36,32 @@ def heat(
     return Markup(
         f'<svg class="heat" viewBox="{box}"{width} role="img"><title>{escape(title)}</title>'
         f'<rect class="frame" width="{wide}" height="{high}"/>'
-        f'<g class="cells">{cells(weights)}</g>{labels}</svg>'
+        f'<g class="cells">{draw_cells(weights)}</g>{labels}</svg>'
     )
 
 
-def cells(weights: np.ndarray) -> Markup:
-    """The cells of a map alone, in units of one, by shades of its largest weight."""
-    shade = np.rint(LEVELS * weights / max(float(weights.max(initial=0.0)), 1e-9)).astype(int)
+def draw_cells(weights: np.ndarray) -> Markup:
+    """Draw only the unit cells of a map, shaded relative to its largest weight."""
+    shade = np.rint(N_SHADES * weights / max(float(weights.max(initial=0.0)), 1e-9)).astype(int)
     paths = []
-    for level in range(1, LEVELS + 1):
-        found = np.argwhere(shade == level).tolist()
-        if found:
-            d = "".join(f"M{x} {y}h1v1h-1z" for y, x in found)
-            paths.append(f'<path opacity="{level / LEVELS:.2f}" d="{d}"/>')
+    for level in range(1, N_SHADES + 1):
+        positions = np.argwhere(shade == level).tolist()
+        if positions:
+            d = "".join(f"M{x} {y}h1v1h-1z" for y, x in positions)
+            paths.append(f'<path opacity="{level / N_SHADES:.2f}" d="{d}"/>')
     return Markup("".join(paths))
 
 
-def peak(weights: np.ndarray, tokens: Sequence[str], rows: Sequence[str] = ()) -> str:
-    """Where a head looks hardest, in words."""
+def describe_peak(weights: np.ndarray, tokens: Sequence[str], rows: Sequence[str] = ()) -> str:
+    """Describe the largest attention weight in words."""
     row, column = divmod(int(weights.argmax()), weights.shape[1])
     side = rows or tokens
-    return f"“{side[row]}” looks at “{tokens[column]}” with {weights[row, column]:.2f}"
+    return f"“{side[row]}” attends to “{tokens[column]}” with {weights[row, column]:.2f}"
 
 
-def short(token: str) -> str:
-    return token if len(token) <= LONGEST else token[: LONGEST - 1] + "…"
+def truncate(token: str) -> str:
+    return token if len(token) <= MAX_LETTERS else token[: MAX_LETTERS - 1] + "…"
 
 
 def _margin(tokens: Sequence[str]) -> float:
-    return 0.8 + 0.45 * max(len(short(token)) for token in tokens) if tokens else 0.0
+    return 0.8 + 0.45 * max(len(truncate(token)) for token in tokens) if tokens else 0.0

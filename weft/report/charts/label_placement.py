@@ -1,4 +1,4 @@
-"""Names written beside points, each in the nearest place where nothing else stands."""
+"""Place labels next to points, each at the nearest free position."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,33 +7,35 @@ import numpy as np
 Box = tuple[float, float, float, float]  # left, bottom, right, top; y may run either way
 Offset = tuple[float, float]  # of a label's corner of smallest x and y from its point
 
-GAP = 4  # between a point and its name
-ROOM = 3, 1  # that a name keeps free around it, across and up
-STEP = 8  # between two places that are tried
-FAR = 240  # where a name is no longer looked for
+GAP = 4  # between a point and its label
+PADDING = 3, 1  # kept free around a label, horizontally and vertically
+STEP = 8  # between candidate positions
+MAX_DISTANCE = 240  # of a label from its point
 
 
-class Labels:
-    """A picture that fills up: what is taken, and where there is still room.
+class LabelPlacer:
+    """A frame with the boxes that are taken.
 
-    A name more than `lead` above or below its point gets a line to it, which crosses no other name.
+    A label more than `lead` above or below its point gets a line, which crosses no other label.
     """
 
-    def __init__(self, frame: Box, taken: Sequence[Box], far: int = FAR, lead: float = FAR) -> None:
+    def __init__(
+        self, frame: Box, taken: Sequence[Box], far: int = MAX_DISTANCE, lead: float = MAX_DISTANCE
+    ) -> None:
         self.frame = frame
         self.far, self.lead = far, lead
-        # Doubled when full, so that a thousand names do not copy the list a thousand times.
+        # Doubled when full, so that a thousand labels do not copy the array a thousand times.
         self._boxes = np.array([*taken, frame], dtype=float)
-        self._count = self._names = len(taken)  # what is taken at first are no names
+        self._count = self._names = len(taken)  # the initial boxes are not labels
 
     @property
     def taken(self) -> np.ndarray:
-        """(n, 4) boxes in which nothing more is written."""
+        """The (n, 4) boxes that are taken."""
         return self._boxes[: self._count]
 
     def place(self, x: float, y: float, r: float, width: float, height: float) -> Offset | None:
-        """Write a name beside its point of radius `r`; nothing where there is no room for it."""
-        across, up = ROOM
+        """Place a label next to its point of radius `r`; return None without free space."""
+        across, up = PADDING
         for dx, dy in self._offsets(r, width, height):
             left, low = x + dx, y + dy
             box = (left - across, low - up, left + width + across, low + height + up)
@@ -48,7 +50,7 @@ class Labels:
         return None
 
     def line(self, x: float, y: float, offset: Offset, width: float, height: float) -> Box | None:
-        """The box around the line from a point to the middle of its name, where it needs one."""
+        """Return the box around the line from a point to its label, if it needs one."""
         middle = y + offset[1] + height / 2
         if abs(middle - y) <= self.lead:
             return None
@@ -56,14 +58,14 @@ class Labels:
         return min(x, end), min(y, middle), max(x, end), max(y, middle)
 
     def take(self, box: Box) -> None:
-        """Keep other names out of this box."""
+        """Mark a box as taken."""
         if self._count == len(self._boxes):
             self._boxes = np.concatenate([self._boxes, np.empty_like(self._boxes)])
         self._boxes[self._count] = box
         self._count += 1
 
     def _offsets(self, r: float, width: float, height: float) -> Iterator[Offset]:
-        """Right, left and in the middle of the point, then ever farther above and below."""
+        """Yield offsets right, left and centred, then farther above and below."""
         for away in range(0, self.far, STEP):
             for side in (r + GAP, -r - GAP - width, -width / 2):
                 for up in (away, -away):

@@ -1,4 +1,4 @@
-"""How much of each layer of a pre-trained network a model takes: γ and the shares of its mix.
+"""Scalar-mix weights: γ and the weight of each layer of a pre-trained network.
 
 L layers
 """
@@ -16,42 +16,42 @@ SCORES, GAMMA = ".mix.scores", ".mix.gamma"
 
 
 @dataclass(frozen=True)
-class Layers:
-    """What one mix has learned."""
+class LayerWeights:
+    """The learned weights of one scalar mix."""
 
-    name: str  # whose it is
-    shares: tuple[float, ...]  # (L,) from the words up to the last layer; they sum to one
+    name: str  # of the embedder or the recipe
+    weights: tuple[float, ...]  # (L,) from the word layer up; they sum to one
     gamma: float
 
     @property
     def rows(self) -> list[tuple[str, float, bool]]:
-        """Each layer with its share, and whether it has the largest."""
-        largest = max(self.shares)
-        names = ["words", *(f"layer {i}" for i in range(1, len(self.shares)))]
-        return [(n, s, s == largest) for n, s in zip(names, self.shares, strict=True)]
+        """Each layer with its weight, and whether that is the largest."""
+        largest = max(self.weights)
+        names = ["words", *(f"layer {i}" for i in range(1, len(self.weights)))]
+        return [(n, s, s == largest) for n, s in zip(names, self.weights, strict=True)]
 
 
-def of_model(model: Any) -> list[Layers]:
-    """The mixes of a model's embedders; none where it has none, or no network at all."""
-    found = []
-    for embedder, spec in zip(getattr(model, "embedders", ()), _specs(model), strict=True):
+def read_model(model: Any) -> list[LayerWeights]:
+    """Return the scalar mixes of a model's embedders, if any."""
+    mixes = []
+    for embedder, spec in zip(getattr(model, "embedders", ()), _embedder_specs(model), strict=True):
         if (mix := getattr(embedder, "mix", None)) is not None:
-            shares = mix.weights.detach().float().cpu().tolist()
-            found.append(Layers(spec["kind"], tuple(shares), mix.gamma.item()))
-    return found
+            weights = mix.weights.detach().float().cpu().tolist()
+            mixes.append(LayerWeights(spec["kind"], tuple(weights), mix.gamma.item()))
+    return mixes
 
 
-def of_folders(folders: Iterable[tuple[str, Path]]) -> list[Layers]:
-    """The mixes of saved models, by the name of each; one that has none is left out."""
-    return [layers for name, folder in folders for layers in _saved(name, folder)]
+def read_folders(folders: Iterable[tuple[str, Path]]) -> list[LayerWeights]:
+    """Return the scalar mixes of saved models; models without one are skipped."""
+    return [layers for name, folder in folders for layers in _read_saved(name, folder)]
 
 
-def _specs(model: Any) -> Sequence[Any]:
-    found = getattr(model, "parts", {}).get("embedder", [])
-    return found if isinstance(found, list) else [found]
+def _embedder_specs(model: Any) -> Sequence[Any]:
+    specs = getattr(model, "parts", {}).get("embedder", [])
+    return specs if isinstance(specs, list) else [specs]
 
 
-def _saved(name: str, folder: Path) -> list[Layers]:
+def _read_saved(name: str, folder: Path) -> list[LayerWeights]:
     from safetensors import SafetensorError, safe_open
 
     path = folder / "weights.safetensors"
@@ -62,10 +62,10 @@ def _saved(name: str, folder: Path) -> list[Layers]:
             names = [n.removesuffix(SCORES) for n in file.keys() if n.endswith(SCORES)]  # noqa: SIM118
             mixes = [(file.get_tensor(n + SCORES), file.get_tensor(n + GAMMA)) for n in names]
     except SafetensorError as error:
-        raise UserError(f"{path}: damaged: {error}. Train it again.") from error
-    return [Layers(name, _shares(scores), float(gamma)) for scores, gamma in mixes]
+        raise UserError(f"{path}: damaged: {error}. Retrain it.") from error
+    return [LayerWeights(name, _softmax(scores), float(gamma)) for scores, gamma in mixes]
 
 
-def _shares(scores: np.ndarray) -> tuple[float, ...]:
+def _softmax(scores: np.ndarray) -> tuple[float, ...]:
     raised = np.exp(scores - scores.max())
     return tuple((raised / raised.sum()).tolist())

@@ -1,4 +1,4 @@
-"""Dependency trees as SVG: arcs over the words, and under them those that the model missed."""
+"""Dependency trees as SVG: predicted arcs above the words, missed gold arcs below."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,32 +7,32 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from weft.errors import UserError
-from weft.report.drawings.tree_svg import svg, width
+from weft.report.drawings.tree_svg import text_width, wrap_svg
 
-LETTERS, LABELS = 13, 11  # sizes of words and labels
-GAP = 18  # pixels between words
-LEVEL = 24  # pixels between arcs that lie over each other
-LEG = 8  # pixels between the feet of arcs at one word
-CORNER = 8
-ROOM = 22  # pixels beside a label, for the corners and the tip
+WORD_PIXELS, LABEL_PIXELS = 13, 11  # font sizes
+WORD_GAP = 18  # pixels
+LEVEL_PIXELS = 24  # between nested arcs
+LEG_GAP = 8  # pixels between the ends of arcs at one word
+CORNER_RADIUS = 8
+LABEL_MARGIN = 22  # pixels around a label, for the corners and the arrowhead
 MARGIN = 6
 
 
 @dataclass(frozen=True)
 class Arc:
-    """One arc, from a head to a word, both counted from 0; a root's head is -1."""
+    """An arc from a head to a word, both counted from 0; the head of a root is -1."""
 
     head: int
     word: int
     label: str
-    off: bool = False
+    wrong: bool = False
 
     @property
     def ends(self) -> tuple[int, int]:
         return min(self.head, self.word), max(self.head, self.word)
 
 
-def dependencies(
+def draw_dependencies(
     words: Sequence[str],
     heads: Sequence[int],
     labels: Sequence[str],
@@ -40,40 +40,40 @@ def dependencies(
     gold_heads: Sequence[int] = (),
     gold_labels: Sequence[str] = (),
 ) -> Markup:
-    """Arcs over the words; heads as CoNLL-U counts them, 0 the root.
+    """Draw arcs over the words; heads are numbered as in CoNLL-U, with 0 for the root.
 
-    Of tags of several columns, with a space between them, the first is shown. With gold, an arc
-    whose head or label is wrong stands out, and the right one hangs below.
+    Of space-separated tag columns, the first is shown. With gold, an arc with a wrong head or
+    label is highlighted, and the correct arc is drawn below.
     """
-    _fits(words, heads, labels, tags, gold_heads, gold_labels)
+    _check_lengths(words, heads, labels, tags, gold_heads, gold_labels)
     tags = [tag.partition(" ")[0] for tag in tags]
     gold = list(zip(gold_heads, gold_labels, strict=True))
-    said = list(zip(heads, labels, strict=True))
+    predicted = list(zip(heads, labels, strict=True))
     arcs = [
         Arc(head - 1, word, label, bool(gold) and gold[word] != (head, label))
-        for word, (head, label) in enumerate(said)
+        for word, (head, label) in enumerate(predicted)
     ]
     missed = [
         Arc(head - 1, word, label)
         for word, (head, label) in enumerate(gold)
-        if said[word] != (head, label)
+        if predicted[word] != (head, label)
     ]
-    x, wide = _columns(words, tags, arcs, missed)
-    above, below = levels(arcs), levels(missed)
-    top = MARGIN + 16 + LEVEL * max(above, default=0)
-    under = top + LETTERS + 8 + (16 if tags else 0)
-    drawn = [_drawn(arcs, above, x, top, -1), _drawn(missed, below, x, under, 1)]
+    x, wide = _place_words(words, tags, arcs, missed)
+    above, below = arc_levels(arcs), arc_levels(missed)
+    top = MARGIN + 16 + LEVEL_PIXELS * max(above, default=0)
+    under = top + WORD_PIXELS + 8 + (16 if tags else 0)
+    parts = [_draw_arcs(arcs, above, x, top, -1), _draw_arcs(missed, below, x, under, 1)]
     for i, word in enumerate(words):
-        drawn.append(Markup('<text x="{:.1f}" y="{:.1f}">{}</text>').format(x[i], top + 15, word))
+        parts.append(Markup('<text x="{:.1f}" y="{:.1f}">{}</text>').format(x[i], top + 15, word))
         if tags:
             line = Markup('<text class="quiet" x="{:.1f}" y="{:.1f}">{}</text>')
-            drawn.append(line.format(x[i], top + 31, tags[i]))
-    high = under + (LEVEL * max(below) + 16 if missed else 0) + MARGIN
-    return svg(wide, high, drawn, "dependencies")
+            parts.append(line.format(x[i], top + 31, tags[i]))
+    high = under + (LEVEL_PIXELS * max(below) + 16 if missed else 0) + MARGIN
+    return wrap_svg(wide, high, parts, "dependencies")
 
 
-def levels(arcs: Sequence[Arc]) -> list[int]:
-    """How high each arc runs: above every shorter one that it covers or crosses; roots at 1."""
+def arc_levels(arcs: Sequence[Arc]) -> list[int]:
+    """Return the level of each arc: above every shorter arc it covers or crosses; roots on top."""
     out = [1] * len(arcs)
     order = sorted(range(len(arcs)), key=lambda i: arcs[i].ends[1] - arcs[i].ends[0])
     done: list[int] = []
@@ -86,49 +86,51 @@ def levels(arcs: Sequence[Arc]) -> list[int]:
         done.append(i)
     over = max(out, default=1)
     for i, arc in enumerate(arcs):
-        if arc.head < 0 and len(arcs) > 1:  # its label stands over everything beside it
+        if arc.head < 0 and len(arcs) > 1:  # its label is above everything next to it
             out[i] = over + 1
     return out
 
 
-def _fits(words: Sequence[str], *columns: Sequence) -> None:
+def _check_lengths(words: Sequence[str], *columns: Sequence) -> None:
     names = ("heads", "labels", "tags", "gold heads", "gold labels")
     for name, column in zip(names, columns, strict=True):
         if len(column) != len(words) and (len(column) or name in names[:2]):
-            raise UserError(f"{len(words)} words, but {len(column)} {name}: each word needs one.")
+            raise UserError(f"{len(words)} words but {len(column)} {name}: give one per word.")
     for column in (columns[0], columns[3]):
         for word, head in enumerate(column, 1):
             if not 0 <= head <= len(words) or head == word:
                 raise UserError(
-                    f"The head of word {word} is {head}; it should be another word, "
+                    f"The head of word {word} is {head}; it must be another word, "
                     f"from 1 to {len(words)}, or 0 for the root."
                 )
 
 
-def _half(words: Sequence[str], tags: Sequence[str], i: int) -> float:
-    own = max(width(words[i], LETTERS), width(tags[i], LABELS) if tags else 0.0)
-    return own / 2
+def _half_width(words: Sequence[str], tags: Sequence[str], i: int) -> float:
+    widest = max(
+        text_width(words[i], WORD_PIXELS), text_width(tags[i], LABEL_PIXELS) if tags else 0.0
+    )
+    return widest / 2
 
 
-def _columns(
+def _place_words(
     words: Sequence[str], tags: Sequence[str], arcs: Sequence[Arc], missed: Sequence[Arc]
 ) -> tuple[list[float], float]:
-    """The middle of each word, so far apart that every label fits into its arc; the whole width."""
+    """Return the centre of each word, spaced so that labels fit their arcs, and the total width."""
     halves = []
     for i in range(len(words)):
         feet = max(sum(i in arc.ends for arc in part) for part in (arcs, missed))
         roots = [a.label for a in (*arcs, *missed) if a.head < 0 and a.word == i]
-        # A root's label stands over its own foot, which need not be the middle one.
-        label = max((width(root, LABELS) for root in roots), default=0.0)
-        halves.append(max(_half(words, tags, i), (LEG * feet + label) / 2))
-    gaps = [a + GAP + b for a, b in pairwise(halves)]
+        # A root's label is above its own end, which need not be the middle one.
+        label = max((text_width(root, LABEL_PIXELS) for root in roots), default=0.0)
+        halves.append(max(_half_width(words, tags, i), (LEG_GAP * feet + label) / 2))
+    gaps = [a + WORD_GAP + b for a, b in pairwise(halves)]
     for arc in sorted((*arcs, *missed), key=lambda arc: arc.ends[1] - arc.ends[0]):
         if arc.head >= 0:
             a, b = arc.ends
-            feet = LEG * max(sum(end in other.ends for other in arcs) for end in (a, b))
-            lacks = width(arc.label, LABELS) + ROOM + feet - sum(gaps[a:b])
+            feet = LEG_GAP * max(sum(end in other.ends for other in arcs) for end in (a, b))
+            missing = text_width(arc.label, LABEL_PIXELS) + LABEL_MARGIN + feet - sum(gaps[a:b])
             for i in range(a, b):
-                gaps[i] += max(0.0, lacks) / (b - a)
+                gaps[i] += max(0.0, missing) / (b - a)
     if not halves:
         return [], 1.0
     out = [MARGIN + halves[0]]
@@ -137,20 +139,20 @@ def _columns(
     return out, out[-1] + halves[-1] + MARGIN
 
 
-def _drawn(
+def _draw_arcs(
     arcs: Sequence[Arc], level: Sequence[int], x: Sequence[float], base: float, way: int
 ) -> Markup:
-    """The arcs on one side of the words: way -1 is above, 1 below."""
-    feet = _feet(arcs, level, x)
+    """Draw the arcs on one side of the words: `way` is -1 above, 1 below."""
+    feet = _place_feet(arcs, level, x)
     lines, labels = [], []
     for arc, high, (start, end) in zip(arcs, level, feet, strict=True):
-        kind = (" off" if arc.off else "") + (" missed" if way > 0 else "")
-        y = base + way * LEVEL * high
+        kind = (" off" if arc.wrong else "") + (" missed" if way > 0 else "")
+        y = base + way * LEVEL_PIXELS * high
         tip = f"M{end:.1f} {base + way * 2:.1f}l-3.5 {way * 7}h7z"
         if arc.head < 0:
             path, middle = f"M{end:.1f} {y:.1f}V{base + way * 6:.1f}", end
         else:
-            turn = min(CORNER, abs(end - start) / 2) * (1 if end > start else -1)
+            turn = min(CORNER_RADIUS, abs(end - start) / 2) * (1 if end > start else -1)
             drop = -way * abs(turn)
             path = (
                 f"M{start:.1f} {base:.1f}V{y + drop:.1f}Q{start:.1f} {y:.1f} {start + turn:.1f} "
@@ -161,16 +163,16 @@ def _drawn(
         lines.append(f'<path class="edge{kind}" d="{path}"/><path class="tip{kind}" d="{tip}"/>')
         labels.append(
             Markup('<text class="said halo{}" x="{:.1f}" y="{:.1f}">{}</text>')
-            .format(" off" if arc.off else "", middle, y + 4, arc.label)
+            .format(" off" if arc.wrong else "", middle, y + 4, arc.label)
         )  # fmt: skip
     return Markup("".join(lines)) + Markup("").join(labels)
 
 
-def _feet(
+def _place_feet(
     arcs: Sequence[Arc], level: Sequence[int], x: Sequence[float]
 ) -> list[tuple[float, float]]:
-    """Where each arc starts and ends: at a word side by side, so that legs do not cross."""
-    at: dict[int, list[tuple[int, int]]] = {}  # of each word (side, arc)
+    """Return the start and end of each arc, side by side at a word so that legs do not cross."""
+    at: dict[int, list[tuple[int, int]]] = {}  # word -> (side, arc)
     for i, arc in enumerate(arcs):
         if arc.head < 0:
             at.setdefault(arc.word, []).append((0, i))
@@ -178,12 +180,12 @@ def _feet(
         a, b = arc.ends
         at.setdefault(a, []).append((1, i))
         at.setdefault(b, []).append((-1, i))
-    found: dict[tuple[int, int], float] = {}
-    for word, own in at.items():
-        own.sort(key=lambda foot: (foot[0], -foot[0] * level[foot[1]]))  # low arcs are outermost
-        for k, (_, i) in enumerate(own):
-            found[word, i] = x[word] + LEG * (k - (len(own) - 1) / 2)
+    feet: dict[tuple[int, int], float] = {}
+    for word, ends in at.items():
+        ends.sort(key=lambda foot: (foot[0], -foot[0] * level[foot[1]]))  # lower arcs are outermost
+        for k, (_, i) in enumerate(ends):
+            feet[word, i] = x[word] + LEG_GAP * (k - (len(ends) - 1) / 2)
     return [
-        (found[arc.word if arc.head < 0 else arc.head, i], found[arc.word, i])
+        (feet[arc.word if arc.head < 0 else arc.head, i], feet[arc.word, i])
         for i, arc in enumerate(arcs)
     ]

@@ -1,4 +1,4 @@
-"""The drawing that fits what an answer says of the words, alone or beside what is right."""
+"""Choose the drawing of a structure, alone or compared with gold."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,67 +14,77 @@ from weft.text.annotation.trees import Tree
 if TYPE_CHECKING:
     from rich.text import Text
 
-SIGN = 3  # letters of a label that fit into a node
+MAX_SIGN_LETTERS = 3  # of a label that fits into a node
 
 
-def drawn(said: Annotation, gold: Annotation | None = None, names: Sequence[str] = ()) -> Markup:
-    """What is said as HTML, with what differs from gold marked; for a page with drawings.html.
+def draw(
+    predicted: Annotation, gold: Annotation | None = None, names: Sequence[str] = ()
+) -> Markup:
+    """Draw a structure as HTML, with differences from gold marked; pages include drawings.html.
 
-    Over the same words it is one drawing where one can show both; otherwise one beside the other.
-    `names` are the labels on the whole page, so that each has one colour there.
+    If one drawing can show both, it does; otherwise they are stacked. `names` are all labels on
+    the page, so that each keeps its colour.
     """
-    if gold is not None and not _comparable(said, gold):
-        return tree_svg.side_by_side(drawn(said, None, names), drawn(gold, None, names))
-    if said.kind == "tags":
-        return tagged_text.tags(said.words, said.tags, gold.tags if gold else (), names)
-    if said.kind in ("spans", "answer"):
-        return _spans(said, gold, names)
-    if said.kind == "arcs":
-        return _wide(_arcs(said, gold))
-    if said.tree is None:  # of an empty text
+    if gold is not None and not _can_share_drawing(predicted, gold):
+        return tree_svg.side_by_side(draw(predicted, None, names), draw(gold, None, names))
+    if predicted.kind == "tags":
+        return tagged_text.draw_tags(
+            predicted.words, predicted.tags, gold.tags if gold else (), names
+        )
+    if predicted.kind in ("spans", "answer"):
+        return _draw_spans(predicted, gold, names)
+    if predicted.kind == "arcs":
+        return _scrollable(_draw_arcs(predicted, gold))
+    if predicted.tree is None:  # of an empty text
         return Markup("")
-    if said.kind == "nodes" and _signs(said):
-        return _wide(_sentiment(said, gold))
-    return _constituents(said.tree, gold.tree if gold else None)
+    if predicted.kind == "nodes" and _fits_in_nodes(predicted):
+        return _scrollable(_draw_sentiment(predicted, gold))
+    return _draw_constituents(predicted.tree, gold.tree if gold else None)
 
 
-def in_terminal(said: Annotation, gold: Annotation | None = None) -> "Text":
-    """The same for a terminal: what is wrong in red, with what is right."""
-    if gold is not None and not _comparable(said, gold):
-        return _lines(in_terminal(said), in_terminal(gold))
-    if said.kind == "tags":
-        return terminal.tags(said.words, said.tags, gold.tags if gold else ())
-    if said.kind in ("spans", "answer"):
-        text = _text(said, gold)
-        if gold is None or set(gold.spans) == set(said.spans):
-            return terminal.entities(text, said.spans)
-        ours, theirs = ((said.spans, gold.spans), (gold.spans, said.spans))
-        return _lines(terminal.entities(text, *ours), terminal.entities(text, *theirs))
-    if said.kind == "arcs":
-        right = (gold.heads, gold.relations) if gold else ()
-        return terminal.dependencies(said.words, said.heads, said.relations, *right)
-    if said.tree is None:
-        return terminal.tags((), ())
-    if said.kind == "nodes":
-        own = laid(said.tree)
-        labels = laid(gold.tree).labels if gold and gold.tree else ()
-        return terminal.tree(own.words, own.parents, own.labels, _scores(said, own), labels)
-    return _brackets(said.tree, gold.tree if gold else None)
+def draw_terminal(predicted: Annotation, gold: Annotation | None = None) -> "Text":
+    """Draw a structure for a terminal: errors in red, with the correct labels."""
+    if gold is not None and not _can_share_drawing(predicted, gold):
+        return _stack_lines(draw_terminal(predicted), draw_terminal(gold))
+    if predicted.kind == "tags":
+        return terminal.draw_tags(predicted.words, predicted.tags, gold.tags if gold else ())
+    if predicted.kind in ("spans", "answer"):
+        text = _running_text(predicted, gold)
+        if gold is None or set(gold.spans) == set(predicted.spans):
+            return terminal.draw_entities(text, predicted.spans)
+        span_pair, gold_span_pair = ((predicted.spans, gold.spans), (gold.spans, predicted.spans))
+        return _stack_lines(
+            terminal.draw_entities(text, *span_pair), terminal.draw_entities(text, *gold_span_pair)
+        )
+    if predicted.kind == "arcs":
+        gold_arcs = (gold.heads, gold.relations) if gold else ()
+        return terminal.draw_dependencies(
+            predicted.words, predicted.heads, predicted.relations, *gold_arcs
+        )
+    if predicted.tree is None:
+        return terminal.draw_tags((), ())
+    if predicted.kind == "nodes":
+        layout = lay_out(predicted.tree)
+        labels = lay_out(gold.tree).labels if gold and gold.tree else ()
+        return terminal.draw_tree(
+            layout.words, layout.parents, layout.labels, _scores_in_order(predicted, layout), labels
+        )
+    return _terminal_brackets(predicted.tree, gold.tree if gold else None)
 
 
 @dataclass(frozen=True)
-class Laid:
-    """The nodes of a tree as drawings take them: children before parents, the root last."""
+class TreeLayout:
+    """The nodes of a tree in drawing order: children before parents, the root last."""
 
     words: tuple[str, ...]
     labels: tuple[str, ...]
     parents: list[int]
-    spans: list[tuple[str, int, int]]  # label, first word, the word after the last
-    order: list[int]  # of each place in `weft.text.annotation.trees.nodes`, its step here
+    spans: list[tuple[str, int, int]]  # label, start, end
+    order: list[int]  # index here of each node of `weft.text.annotation.trees.nodes`
 
 
-def laid(tree: Tree) -> Laid:
-    """A tree laid out for drawing."""
+def lay_out(tree: Tree) -> TreeLayout:
+    """Return the nodes of a tree in drawing order."""
     from weft.batch.trees import flatten_tree
 
     flat = flatten_tree(tree)
@@ -91,115 +101,131 @@ def laid(tree: Tree) -> Laid:
         (label, start, end)
         for label, (start, end) in zip(flat.labels, flat.spans.tolist(), strict=True)
     ]
-    return Laid(flat.words, flat.labels, parents, spans, order)
+    return TreeLayout(flat.words, flat.labels, parents, spans, order)
 
 
-def strangers(own: Sequence[tuple], other: Sequence[tuple]) -> list[bool]:
-    """Which of some values the other side lacks; of two equal ones it needs two."""
+def find_unmatched(values: Sequence[tuple], other: Sequence[tuple]) -> list[bool]:
+    """Return which values have no match in `other`, counting duplicates."""
     left, out = Counter(other), []
-    for value in own:
+    for value in values:
         out.append(left[value] <= 0)
         left[value] -= 1
     return out
 
 
-def _comparable(said: Annotation, gold: Annotation) -> bool:
-    """Whether one drawing can hold both."""
-    if said.kind == gold.kind == "answer":
+def _can_share_drawing(predicted: Annotation, gold: Annotation) -> bool:
+    """Return True if one drawing can show both structures."""
+    if predicted.kind == gold.kind == "answer":
         return True
-    if said.kind != gold.kind or said.words != gold.words:
+    if predicted.kind != gold.kind or predicted.words != gold.words:
         return False
-    if said.kind != "nodes":
+    if predicted.kind != "nodes":
         return True
-    if said.tree is None or gold.tree is None:
-        return said.tree is gold.tree
-    return laid(said.tree).parents == laid(gold.tree).parents
+    if predicted.tree is None or gold.tree is None:
+        return predicted.tree is gold.tree
+    return lay_out(predicted.tree).parents == lay_out(gold.tree).parents
 
 
-def _text(said: Annotation, gold: Annotation | None) -> str:
-    """What the characters of spans are counted in; gaps between words without a text are spaces."""
-    if text := (gold.text if gold else "") or said.text:
+def _running_text(predicted: Annotation, gold: Annotation | None) -> str:
+    """Return the text that span offsets refer to; without one, words with gaps as spaces."""
+    if text := (gold.text if gold else "") or predicted.text:
         return text
-    if not said.places:
-        return " ".join(said.words)
+    if not predicted.places:
+        return " ".join(predicted.words)
     out = ""
-    for word, (start, end) in zip(said.words, said.places, strict=True):
-        if start >= len(out):  # two words may stand in one place, as de and le in du
+    for word, (start, end) in zip(predicted.words, predicted.places, strict=True):
+        if start >= len(out):  # two words may share offsets, as de and le in du
             out = (out.ljust(start) + word[: end - start]).ljust(end)
     return out
 
 
-def _spans(said: Annotation, gold: Annotation | None, names: Sequence[str]) -> Markup:
-    text = _text(said, gold)
+def _draw_spans(predicted: Annotation, gold: Annotation | None, names: Sequence[str]) -> Markup:
+    text = _running_text(predicted, gold)
     if gold is None:
-        return tagged_text.entities(text, said.spans, names=names)
-    labels = [*names, *(span[2] for span in (*said.spans, *gold.spans))]
-    ours = tagged_text.entities(text, said.spans, gold.spans, labels)
-    if set(said.spans) == set(gold.spans):
-        return ours
-    return tree_svg.side_by_side(ours, tagged_text.entities(text, gold.spans, said.spans, labels))
+        return tagged_text.draw_entities(text, predicted.spans, names=names)
+    labels = [*names, *(span[2] for span in (*predicted.spans, *gold.spans))]
+    drawing = tagged_text.draw_entities(text, predicted.spans, gold.spans, labels)
+    if set(predicted.spans) == set(gold.spans):
+        return drawing
+    return tree_svg.side_by_side(
+        drawing, tagged_text.draw_entities(text, gold.spans, predicted.spans, labels)
+    )
 
 
-def _arcs(said: Annotation, gold: Annotation | None) -> Markup:
-    right = (gold.heads, gold.relations) if gold else ((), ())
-    tags = [tag.partition(" ")[0] for tag in said.tags]  # of several columns the first
-    return dependency_svg.dependencies(said.words, said.heads, said.relations, tags, *right)
+def _draw_arcs(predicted: Annotation, gold: Annotation | None) -> Markup:
+    gold_arcs = (gold.heads, gold.relations) if gold else ((), ())
+    tags = [tag.partition(" ")[0] for tag in predicted.tags]  # the first of several columns
+    return dependency_svg.draw_dependencies(
+        predicted.words, predicted.heads, predicted.relations, tags, *gold_arcs
+    )
 
 
-def _signs(said: Annotation) -> bool:
-    """Whether labels are short enough for coloured nodes, and there are scores to colour them."""
-    assert said.tree is not None
-    return bool(said.scores) and all(len(label) <= SIGN for label in laid(said.tree).labels)
+def _fits_in_nodes(predicted: Annotation) -> bool:
+    """Return True if there are scores, and labels short enough for coloured nodes."""
+    assert predicted.tree is not None
+    return bool(predicted.scores) and all(
+        len(label) <= MAX_SIGN_LETTERS for label in lay_out(predicted.tree).labels
+    )
 
 
-def _sentiment(said: Annotation, gold: Annotation | None) -> Markup:
-    assert said.tree is not None
-    own = laid(said.tree)
-    right = laid(gold.tree).labels if gold and gold.tree else ()
-    return tree_svg.sentiment(own.words, own.parents, _scores(said, own), own.labels, right)
+def _draw_sentiment(predicted: Annotation, gold: Annotation | None) -> Markup:
+    assert predicted.tree is not None
+    layout = lay_out(predicted.tree)
+    gold_labels = lay_out(gold.tree).labels if gold and gold.tree else ()
+    return tree_svg.draw_sentiment(
+        layout.words,
+        layout.parents,
+        _scores_in_order(predicted, layout),
+        layout.labels,
+        gold_labels,
+    )
 
 
-def _scores(said: Annotation, own: Laid) -> list[float]:
-    """The scores of the nodes in the order of drawing."""
-    if not said.scores:
+def _scores_in_order(predicted: Annotation, layout: TreeLayout) -> list[float]:
+    """Return the node scores in drawing order."""
+    if not predicted.scores:
         return []
-    out = [0.0] * len(own.order)
-    for step, score in zip(own.order, said.scores, strict=True):
+    out = [0.0] * len(layout.order)
+    for step, score in zip(layout.order, predicted.scores, strict=True):
         out[step] = score
     return out
 
 
-def _constituents(said: Tree, gold: Tree | None) -> Markup:
-    ours = laid(said)
+def _draw_constituents(predicted: Tree, gold: Tree | None) -> Markup:
+    layout = lay_out(predicted)
     if gold is None:
-        return _wide(tree_svg.constituency(ours.words, ours.parents, ours.labels))
-    theirs = laid(gold)
-    pictures = [
-        tree_svg.constituency(own.words, own.parents, own.labels, strangers(own.spans, other.spans))
-        for own, other in ((ours, theirs), (theirs, ours))
+        return _scrollable(tree_svg.draw_constituency(layout.words, layout.parents, layout.labels))
+    gold_layout = lay_out(gold)
+    drawings = [
+        tree_svg.draw_constituency(
+            one.words, one.parents, one.labels, find_unmatched(one.spans, other.spans)
+        )
+        for one, other in ((layout, gold_layout), (gold_layout, layout))
     ]
-    return _wide(pictures[0]) if said == gold else tree_svg.side_by_side(*pictures)
+    return _scrollable(drawings[0]) if predicted == gold else tree_svg.side_by_side(*drawings)
 
 
-def _brackets(said: Tree, gold: Tree | None) -> "Text":
-    ours = laid(said)
-    if gold is None or said == gold:
-        return terminal.brackets(ours.words, ours.parents, ours.labels)
-    theirs = laid(gold)
-    return _lines(
+def _terminal_brackets(predicted: Tree, gold: Tree | None) -> "Text":
+    layout = lay_out(predicted)
+    if gold is None or predicted == gold:
+        return terminal.draw_brackets(layout.words, layout.parents, layout.labels)
+    gold_layout = lay_out(gold)
+    return _stack_lines(
         *(
-            terminal.brackets(own.words, own.parents, own.labels, strangers(own.spans, other.spans))
-            for own, other in ((ours, theirs), (theirs, ours))
+            terminal.draw_brackets(
+                one.words, one.parents, one.labels, find_unmatched(one.spans, other.spans)
+            )
+            for one, other in ((layout, gold_layout), (gold_layout, layout))
         )
     )
 
 
-def _lines(said: "Text", gold: "Text") -> "Text":
+def _stack_lines(predicted: "Text", gold: "Text") -> "Text":
     from rich.text import Text
 
-    out = Text("model ", "dim").append_text(said)
+    out = Text("model ", "dim").append_text(predicted)
     return out.append("\ngold  ", "dim").append_text(gold)
 
 
-def _wide(picture: Markup) -> Markup:
+def _scrollable(picture: Markup) -> Markup:
     return Markup('<div class="wide">{}</div>').format(picture)

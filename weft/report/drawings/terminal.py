@@ -1,13 +1,13 @@
-"""The same drawings for a terminal: entities, tags, dependencies and trees as rich text."""
+"""Terminal drawings of entities, tags, dependencies and trees as rich text."""
 
 from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from weft.report.drawings.tagged_text import Span, ordered, parts
+from weft.report.drawings.tagged_text import Span, sort_spans, split_columns
 
-STYLES = (
+LABEL_STYLES = (
     "cyan",
     "yellow",
     "green",
@@ -17,81 +17,85 @@ STYLES = (
     "bright_cyan",
     "bright_yellow",
 )
-WRONG = "bold red"
+WRONG_STYLE = "bold red"
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
-LINES = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"  # by the ways that lead out of a cell
-MOST = 0.15  # a score nearer to zero is neither positive nor negative
+LINES = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"  # indexed by the directions that leave a cell
+NEUTRAL_SCORE = 0.15  # a smaller absolute score is neutral
 
 
-def entities(text: str, spans: Sequence[Span], other: Sequence[Span] | None = None) -> Text:
-    """The text with each span in brackets and colour, its label behind; not in `other` is red."""
+def draw_entities(text: str, spans: Sequence[Span], other: Sequence[Span] | None = None) -> Text:
+    """Draw a text with labelled, coloured spans in brackets; spans not in `other` are red."""
     names = sorted({span[2] for span in (*spans, *(other or ()))})
-    out, place = Text(), 0
+    out, offset = Text(), 0
     ends: list[Span] = []
 
     def close(until: int) -> None:
-        nonlocal place
+        nonlocal offset
         while ends and ends[-1][1] <= until:
             span = ends.pop()
-            style = WRONG if other is not None and span not in other else _style(span[2], names)
-            out.append(text[place : span[1]], style)
-            out.append(f" {span[2]}]", f"{style} dim" if style != WRONG else style)
-            place = span[1]
+            style = (
+                WRONG_STYLE
+                if other is not None and span not in other
+                else _label_style(span[2], names)
+            )
+            out.append(text[offset : span[1]], style)
+            out.append(f" {span[2]}]", f"{style} dim" if style != WRONG_STYLE else style)
+            offset = span[1]
 
-    for span in ordered(text, spans):
+    for span in sort_spans(text, spans):
         close(span[0])
-        out.append(text[place : span[0]])
-        out.append("[", WRONG if other is not None and span not in other else "dim")
+        out.append(text[offset : span[0]])
+        out.append("[", WRONG_STYLE if other is not None and span not in other else "dim")
         ends.append(span)
-        place = span[0]
+        offset = span[0]
     close(len(text))
-    out.append(text[place:])
+    out.append(text[offset:])
     return out
 
 
-def tags(words: Sequence[str], labels: Sequence[str], gold: Sequence[str] = ()) -> Text:
-    """word/TAG after word/TAG; a wrong one in red with the right one behind.
+def draw_tags(words: Sequence[str], labels: Sequence[str], gold: Sequence[str] = ()) -> Text:
+    """Draw word/TAG pairs; a wrong tag is red, followed by the correct one.
 
-    A tag of several columns has a space between them, and here a stroke.
+    Space-separated tag columns are shown with a slash.
     """
     names = sorted({label.partition(" ")[0] for label in (*labels, *gold)})
     out = Text()
     for i, (word, label) in enumerate(zip(words, labels, strict=True)):
         out.append(" " if i else "").append(word)
-        for k, (said, right) in enumerate(parts(label, gold[i] if gold else label)):
-            usual = "dim" if k else _style(label.partition(" ")[0], names)
-            out.append(f"/{said}", WRONG if right else usual)
-            if right:
-                out.append(f"→{right}", "green")
+        for k, (predicted, correct) in enumerate(split_columns(label, gold[i] if gold else label)):
+            style = "dim" if k else _label_style(label.partition(" ")[0], names)
+            out.append(f"/{predicted}", WRONG_STYLE if correct else style)
+            if correct:
+                out.append(f"→{correct}", "green")
     return out
 
 
-def dependencies(
+def draw_dependencies(
     words: Sequence[str],
     heads: Sequence[int],
     labels: Sequence[str],
     gold_heads: Sequence[int] = (),
     gold_labels: Sequence[str] = (),
 ) -> Text:
-    """One word a line, its arcs in box characters at the left; a wrong one in red with the right.
+    """Draw one word per line with arcs in box characters; a wrong arc is red, with the gold one.
 
-    An arrow ▸ marks the dependent's end. Arcs nest: the shortest lie nearest to the words.
+    An arrow ▸ marks the dependent. Arcs nest: the shortest are nearest to the words.
     """
-    lanes = _lanes(heads)
+    lanes = _assign_lanes(heads)
     depth = max(lanes, default=0) + 1 if words else 0
     grid = [[0] * (2 * depth + 1) for _ in words]
     for step, head in enumerate(heads):
         if head:
-            _arc(grid, step, head - 1, 2 * (depth - 1 - lanes[step]))
+            _draw_arc(grid, step, head - 1, 2 * (depth - 1 - lanes[step]))
     longest = max((cell_len(word) for word in words), default=0)
     out = Text()
     for i, word in enumerate(words):
         gold = (gold_heads[i], gold_labels[i]) if gold_heads else (heads[i], labels[i])
         wrong = gold != (heads[i], labels[i])
         out.append("\n" if i else "").append("".join(LINES[cell] for cell in grid[i]), "dim")
-        out.append("▸ " if heads[i] else "● ", WRONG if wrong else "cyan")
+        out.append("▸ " if heads[i] else "● ", WRONG_STYLE if wrong else "cyan")
         out.append(word + " " * (longest - cell_len(word) + 2))
-        out.append(f"{labels[i]} ", WRONG if wrong else "cyan")
+        out.append(f"{labels[i]} ", WRONG_STYLE if wrong else "cyan")
         out.append(f"← {words[heads[i] - 1]}" if heads[i] else "(root)", "dim")
         if wrong:
             right = words[gold[0] - 1] if gold[0] else "(root)"
@@ -99,14 +103,14 @@ def dependencies(
     return out
 
 
-def tree(
+def draw_tree(
     words: Sequence[str],
     parents: Sequence[int],
     labels: Sequence[str],
     scores: Sequence[float] = (),
     gold: Sequence[str] = (),
 ) -> Text:
-    """An indented tree, the root first, coloured by scores; what differs from gold in red."""
+    """Draw an indented tree, root first, coloured by scores; differences from gold are red."""
     below: list[list[int]] = [[] for _ in words]
     for node, up in enumerate(parents):
         if up >= 0:
@@ -117,7 +121,10 @@ def tree(
         node, lead, branch = stack.pop()
         out.append("\n" if out else "").append(lead + branch, "dim")
         wrong = bool(gold) and gold[node] not in ("", labels[node])
-        out.append(labels[node] or "·", WRONG if wrong else _shade(scores[node] if scores else 0.0))
+        out.append(
+            labels[node] or "·",
+            WRONG_STYLE if wrong else _score_style(scores[node] if scores else 0.0),
+        )
         if wrong:
             out.append(f"→{gold[node]}", "green")
         out.append(f" {words[node]}" if words[node] else "")
@@ -129,35 +136,37 @@ def tree(
     return out
 
 
-def brackets(
+def draw_brackets(
     words: Sequence[str], parents: Sequence[int], labels: Sequence[str], wrong: Sequence[bool] = ()
 ) -> Text:
-    """The tree on one line in brackets, (S (NP …) …), wrong labels in red."""
-    made: list[Text] = [Text() for _ in words]
+    """Draw a tree on one line in brackets, (S (NP …) …), with wrong labels in red."""
+    children: list[Text] = [Text() for _ in words]
     out = Text()
     for node, up in enumerate(parents):  # children come before their parent
-        style = WRONG if wrong and wrong[node] else "cyan"
-        own = Text("(").append(labels[node], style)
-        own.append(f" {words[node]}") if words[node] else own.append_text(made[node])
-        own.append(")")
+        style = WRONG_STYLE if wrong and wrong[node] else "cyan"
+        node_text = Text("(").append(labels[node], style)
+        node_text.append(f" {words[node]}") if words[node] else node_text.append_text(
+            children[node]
+        )
+        node_text.append(")")
         if up >= 0:
-            made[up].append(" ").append_text(own)
+            children[up].append(" ").append_text(node_text)
         else:
-            out.append(" " if out else "").append_text(own)
-        made[node] = Text()
+            out.append(" " if out else "").append_text(node_text)
+        children[node] = Text()
     return out
 
 
-def _style(label: str, names: Sequence[str]) -> str:
-    return STYLES[names.index(label) % len(STYLES)]
+def _label_style(label: str, names: Sequence[str]) -> str:
+    return LABEL_STYLES[names.index(label) % len(LABEL_STYLES)]
 
 
-def _shade(score: float) -> str:
-    return "" if abs(score) < MOST else "yellow" if score > 0 else "blue"
+def _score_style(score: float) -> str:
+    return "" if abs(score) < NEUTRAL_SCORE else "yellow" if score > 0 else "blue"
 
 
-def _lanes(heads: Sequence[int]) -> list[int]:
-    """The lane of each word's arc, 0 nearest to the words, so that none share a stretch."""
+def _assign_lanes(heads: Sequence[int]) -> list[int]:
+    """Return the lane of each word's arc, 0 nearest to the words, without overlaps."""
     out = [0] * len(heads)
     arcs = [(abs(head - 1 - word), word) for word, head in enumerate(heads) if head]
     taken: list[tuple[int, int, int]] = []  # lane, from, up to
@@ -171,8 +180,8 @@ def _lanes(heads: Sequence[int]) -> list[int]:
     return out
 
 
-def _arc(grid: list[list[int]], word: int, head: int, column: int) -> None:
-    """Draw one arc: its corners in its own lane, level lines from there to the words."""
+def _draw_arc(grid: list[list[int]], word: int, head: int, column: int) -> None:
+    """Draw one arc: corners in its lane, horizontal lines to the words."""
     a, b = min(word, head), max(word, head)
     for row in range(a + 1, b):
         grid[row][column] |= UP | DOWN

@@ -1,4 +1,4 @@
-"""The report as one HTML file that opens anywhere, offline."""
+"""The report of `weft compare` as one self-contained HTML file."""
 
 import datetime
 import math
@@ -13,187 +13,201 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from weft.compare.dataset_stats import Facts
-from weft.compare.format import percent
-from weft.compare.latency import SINGLE, TOGETHER, WARM_UP
-from weft.compare.leaderboard import Row, Verdict, ordered, verdict
-from weft.compare.sentence_scores import UNITS, judged, meaning, share
+from weft.compare.dataset_stats import DatasetStats
+from weft.compare.format import is_percent
+from weft.compare.latency import BATCH_TEXTS, SINGLE_TEXTS, WARM_UP_TEXTS
+from weft.compare.leaderboard import Recommendation, Row, recommend, sort_rows
+from weft.compare.sentence_scores import UNITS, describe_metric, ratio_terms, score_sentence
 from weft.compare.trial import Result, Trial
 from weft.report import html
-from weft.report.analysis.confusion import matrix, pairs
-from weft.report.analysis.disagreements import Dispute
-from weft.report.analysis.generation_samples import Written
-from weft.report.analysis.model_analysis import Look
-from weft.report.analysis.predictions import Said
-from weft.report.analysis.projection import section
+from weft.report.analysis.confusion import build_matrix, most_confused_pairs
+from weft.report.analysis.disagreements import Disagreement
+from weft.report.analysis.generation_samples import GenerationSamples
+from weft.report.analysis.model_analysis import ModelAnalysis
+from weft.report.analysis.predictions import Prediction
+from weft.report.analysis.projection import render_section
 from weft.report.charts import histograms, layer_weights, plots
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis
     from weft.train.gradient_diagnostics import GradientHealth
 
-LABELS = 500  # rows of a table of labels; how many more there are is said
-CURVES = 10  # of one recipe
-BAR = 120  # width of an error bar in the table
+MAX_LABELS = 500  # rows of a label table; the number of others is given
+MAX_CURVES = 10  # per recipe
+BAR_PIXELS = 120  # width of an error bar
 
 
 @dataclass(frozen=True)
-class Page:
-    """Everything the report tells."""
+class ComparisonPage:
+    """The contents of the report."""
 
     rows: Sequence[Row]
     finished: Sequence[tuple[Trial, Result]]
-    facts: Facts
+    stats: DatasetStats
     command: Sequence[str]
     seeds: int
     output: Path
     diagnosis: "Diagnosis | None" = None
-    look: Look | None = None
-    healths: "Mapping[str, GradientHealth]" = field(default_factory=dict)
+    analysis: ModelAnalysis | None = None
+    gradient_health: "Mapping[str, GradientHealth]" = field(default_factory=dict)
     model: str = ""  # path of the saved model, for the commands
-    test: str = ""  # the file it was measured on, where there is one
-    disputes: Sequence[Dispute] = ()
-    written: Written | None = None  # where answers are texts
+    test: str = ""  # the test file, if any
+    disagreements: Sequence[Disagreement] = ()
+    samples: GenerationSamples | None = None  # for generation and language models
 
 
-def render(page: Page) -> str:
-    """The whole page; everything that came from the user is escaped by the template."""
-    rows = ordered(page.rows)
-    found = verdict(rows)
+def render(page: ComparisonPage) -> str:
+    """Render the whole page."""
+    rows = sort_rows(page.rows)
+    recommendation = recommend(rows)
     metric = next((row.metric for row in rows if row.metric), "quality")
     return html.render(
-        "page.html",
+        "compare.html",
         rows=rows,
-        bars=_bars(rows),
-        verdict=found,
+        bars=_error_bars(rows),
+        recommendation=recommendation,
         metric=metric,
         lower=any(not row.higher_is_better for row in rows if row.metric),
         others=list(dict.fromkeys(name for row in rows for name in row.others)),
-        written=page.written,
-        unit=" %" if percent(metric) else "",
-        meaning=meaning(metric, page.facts.kind),
-        one=_one(page.facts),
-        judged=_judged,
-        scatter=Markup(plots.scatter(rows, found)) if found and plots.drawable(rows) else "",
-        panels=_panels(rows, page.finished, metric),
-        answers=_answers(page.look),
-        mixes=layer_weights.of_folders(_models(page.finished)),
-        look=page.look,
-        map=section(page.look.projection) if page.look and page.look.projection else "",
-        disputes=page.disputes,
-        healths=page.healths,
-        health=_health(page.healths),
+        samples=page.samples,
+        unit=" %" if is_percent(metric) else "",
+        metric_description=describe_metric(metric, page.stats.kind),
+        units=_unit_names(page.stats),
+        describe_errors=_describe_errors,
+        scatter=Markup(plots.plot_quality_vs_latency(rows, recommendation))
+        if recommendation and plots.timed_rows(rows)
+        else "",
+        panels=_learning_curves(rows, page.finished, metric),
+        charts=_prediction_charts(page.analysis),
+        mixes=layer_weights.read_folders(_first_models(page.finished)),
+        analysis=page.analysis,
+        map=render_section(page.analysis.projection)
+        if page.analysis and page.analysis.projection
+        else "",
+        disagreements=page.disagreements,
+        gradient_health=page.gradient_health,
+        gradient_chart=_plot_gradients(page.gradient_health),
         diagnosis=page.diagnosis,
-        facts=page.facts,
-        labels=_labels(page.facts),
-        pictures=_pictures(page),
-        notes=_notes(page),
+        stats=page.stats,
+        labels=_label_table(page.stats),
+        data_charts=_data_charts(page),
+        notes=_collect_notes(page),
         seeds=page.seeds,
         trials=len(page.finished),
         folds=max((row.folds for row in rows), default=0),
-        texts={"warm": WARM_UP, "single": SINGLE, "together": TOGETHER},
+        texts={"warm": WARM_UP_TEXTS, "single": SINGLE_TEXTS, "together": BATCH_TEXTS},
         command=shlex.join(page.command),
-        uses=_uses(page, found),
-        versions=_versions(page.finished),
+        usage=_usage_commands(page, recommendation),
+        versions=_collect_versions(page.finished),
         made=datetime.datetime.now(datetime.timezone.utc).strftime("%d %B %Y, %H:%M UTC"),
     )
 
 
-def _models(finished: Sequence[tuple[Trial, Result]]) -> list[tuple[str, Path]]:
-    """The first model of each recipe, and where it lies."""
+def _first_models(finished: Sequence[tuple[Trial, Result]]) -> list[tuple[str, Path]]:
+    """Return the path of the first model of each recipe."""
     first: dict[str, Path] = {}
     for trial, _ in finished:
         first.setdefault(trial.recipe, trial.folder / "model")
     return list(first.items())
 
 
-def _answers(look: Look | None) -> dict[str, Any]:
-    """Tables and charts of one model's answers; None for what its kind of answer has not."""
+def _prediction_charts(analysis: ModelAnalysis | None) -> dict[str, Any]:
+    """Return tables and charts of one model's predictions; None if they do not apply."""
     names = ("classes", "matrix", "pairs", "reliability", "against", "residuals", "structure")
     out: dict[str, Any] = {**dict.fromkeys(names), "all": 0, "unit": "texts"}
-    if look is None:
+    if analysis is None:
         return out
-    found = look.answers
-    if found.kind == "numbers":
-        against, residuals = histograms.against(found.pairs), histograms.residuals(found.pairs)
+    predictions = analysis.predictions
+    if predictions.kind == "numbers":
+        against, residuals = (
+            histograms.plot_predicted_vs_gold(predictions.pairs),
+            histograms.plot_residuals(predictions.pairs),
+        )
         return out | {"against": Markup(against), "residuals": Markup(residuals)}
-    out |= {"classes": found.classes[:LABELS], "all": len(found.classes)}
-    if found.kind in UNITS:
-        total = sum(found.cells.values())
-        wrong = sum(n for (label, value), n in found.cells.items() if label != value)
-        unit, labels = UNITS[found.kind]
-        out |= {"structure": found.kind, "unit": unit, "labels": labels}
+    out |= {"classes": predictions.classes[:MAX_LABELS], "all": len(predictions.classes)}
+    if predictions.kind in UNITS:
+        total = sum(predictions.confusions.values())
+        wrong = sum(n for (label, value), n in predictions.confusions.items() if label != value)
+        unit, labels = UNITS[predictions.kind]
+        out |= {"structure": predictions.kind, "unit": unit, "labels": labels}
         out |= {"counted": total, "wrong": wrong}
-    if found.kind == "classes" or found.kind in UNITS:
-        out |= {"matrix": matrix(found.cells), "pairs": pairs(found.cells)}
-    if found.calibration is not None:
-        out |= {"reliability": Markup(histograms.reliability(found.calibration))}
+    if predictions.kind == "classes" or predictions.kind in UNITS:
+        out |= {
+            "matrix": build_matrix(predictions.confusions),
+            "pairs": most_confused_pairs(predictions.confusions),
+        }
+    if predictions.calibration is not None:
+        out |= {"reliability": Markup(histograms.plot_reliability(predictions.calibration))}
     return out
 
 
-def _judged(said: Said) -> str:
-    """How much of a sentence is right, in words."""
-    if said.value.kind == "answer":
-        return f"F1 {100 * share(said.value, said.label)[0]:.0f} %"
-    found = judged(said.value, said.label)
-    unit = UNITS[said.value.kind][0]
-    if said.value.kind in ("spans", "constituents"):
-        told = f"{len(found.right)} of {len(found.true)} {unit} found"
-        extra = len(found.said) - len(found.right)
-        return f"{told}, {extra} more said" if extra else told
-    return f"{len(found.true) - len(found.right)} of {len(found.true)} {unit} wrong"
+def _describe_errors(prediction: Prediction) -> str:
+    """Describe the errors in a sentence."""
+    if prediction.value.kind == "answer":
+        return f"F1 {100 * ratio_terms(prediction.value, prediction.label)[0]:.0f} %"
+    counts = score_sentence(prediction.value, prediction.label)
+    unit = UNITS[prediction.value.kind][0]
+    if prediction.value.kind in ("spans", "constituents"):
+        summary = f"{len(counts.correct)} of {len(counts.gold)} {unit} found"
+        extra = len(counts.predicted) - len(counts.correct)
+        return f"{summary}, {extra} spurious" if extra else summary
+    return f"{len(counts.gold) - len(counts.correct)} of {len(counts.gold)} {unit} wrong"
 
 
-def _one(facts: Facts) -> dict[str, str]:
-    """What the page calls a text and the labels in it."""
+def _unit_names(facts: DatasetStats) -> dict[str, str]:
+    """Return the words for a text and for its labels."""
     if facts.kind:
         text = "question" if facts.kind == "answer" else "sentence"
         return {"text": text, "labels": UNITS[facts.kind][1]}
     return {"text": "text", "labels": "labels"}
 
 
-def _health(healths: "Mapping[str, GradientHealth]") -> Markup:
-    """The gradient of each recipe over distance."""
+def _plot_gradients(healths: "Mapping[str, GradientHealth]") -> Markup:
+    """Plot the gradient of each recipe over distance."""
     if not healths:
         return Markup("")
-    from weft.report.charts.gradients import panel
+    from weft.report.charts.gradients import plot_by_distance
 
-    return Markup(panel(healths))
+    return Markup(plot_by_distance(healths))
 
 
-def _pictures(page: Page) -> list[tuple[str, Markup]]:
-    """Histograms of the data: how long texts are, and how large numbers."""
+def _data_charts(page: ComparisonPage) -> list[tuple[str, Markup]]:
+    """Return histograms of text lengths and of numeric labels."""
     out = []
     if page.diagnosis is not None and (counts := page.diagnosis.histogram.counts):
         edges = page.diagnosis.histogram.edges
-        lengths = {split: (edges, found) for split, found in counts.items() if sum(found)}
+        lengths = {
+            split: (edges, lengths_by_split)
+            for split, lengths_by_split in counts.items()
+            if sum(lengths_by_split)
+        }
         if lengths:
-            chart = histograms.shares(lengths, "words", doubling=True)
-            what = "sentences" if page.facts.kind else "texts"
-            what = "questions with their passages" if page.facts.kind == "answer" else what
-            out.append((f"How long the {what} are", Markup(chart)))
+            chart = histograms.plot_distributions(lengths, "words", doubling=True)
+            what = "sentences" if page.stats.kind else "texts"
+            what = "questions with their passages" if page.stats.kind == "answer" else what
+            out.append((f"Length of {what}", Markup(chart)))
     if page.diagnosis is not None and (targets := page.diagnosis.targets):
         edges = targets.histogram.edges
-        found = {s: (edges, n) for s, n in targets.histogram.counts.items() if sum(n)}
-        if found:
-            chart = histograms.shares(found, "words of the target", doubling=True)
-            out.append(("How long the targets are", Markup(chart)))
-    if page.facts.numeric and (numbers := _numbers(page.facts)):
-        out.append(("The numbers to be found", Markup(histograms.shares(numbers, "number"))))
+        lengths_by_split = {s: (edges, n) for s, n in targets.histogram.counts.items() if sum(n)}
+        if lengths_by_split:
+            chart = histograms.plot_distributions(lengths_by_split, "target words", doubling=True)
+            out.append(("Length of targets", Markup(chart)))
+    if page.stats.numeric and (numbers := _number_histograms(page.stats)):
+        out.append(("Gold numbers", Markup(histograms.plot_distributions(numbers, "number"))))
     return out
 
 
-def _numbers(facts: Facts) -> dict[str, histograms.Histogram]:
-    """The labels as numbers, counted over the same ranges in every split."""
-    known = {float(name): counts for name, counts in facts.labels.items() if _is_number(name)}
-    if not known:
+def _number_histograms(facts: DatasetStats) -> dict[str, histograms.Histogram]:
+    """Return histograms of numeric labels, with the same bins in every split."""
+    by_value = {float(name): counts for name, counts in facts.labels.items() if _is_number(name)}
+    if not by_value:
         return {}
-    values = np.array(list(known))
+    values = np.array(list(by_value))
     out: dict[str, histograms.Histogram] = {}
     for split in facts.rows:
-        weights = [counts.get(split, 0) for counts in known.values()]
+        weights = [counts.get(split, 0) for counts in by_value.values()]
         range_ = (values.min(), values.max())
-        counts, edges = np.histogram(values, histograms.COLUMNS, range_, weights=weights)
+        counts, edges = np.histogram(values, histograms.N_BINS, range_, weights=weights)
         out[split] = (edges.tolist(), counts.tolist())
     return out
 
@@ -205,10 +219,10 @@ def _is_number(name: str) -> bool:
         return False
 
 
-def _bars(rows: Sequence[Row]) -> list[dict[str, float] | None]:
-    """Where on a common scale each row's interval, spread and mean lie."""
+def _error_bars(rows: Sequence[Row]) -> list[dict[str, float] | None]:
+    """Return each row's interval, deviation and mean on a common scale."""
     ranked = [row for row in rows if _ends(row)]
-    kept, _ = plots.bulk([row.quality or 0.0 for row in ranked])
+    kept, _ = plots.range_without_outliers([row.quality or 0.0 for row in ranked])
     if any(not row.higher_is_better for row in ranked):
         kept = float("-inf")
     ends = [end for row in ranked if (row.quality or 0.0) >= kept for end in _ends(row)]
@@ -216,8 +230,8 @@ def _bars(rows: Sequence[Row]) -> list[dict[str, float] | None]:
     reach = (high - low) or 1.0
 
     def at(value: float) -> float:
-        """The place of a value; what lies outside the others' range stands at its end."""
-        return round(4 + (BAR - 8) * min(max((value - low) / reach, 0.0), 1.0), 1)
+        """Return the position of a value, clipped to the range."""
+        return round(4 + (BAR_PIXELS - 8) * min(max((value - low) / reach, 0.0), 1.0), 1)
 
     out: list[dict[str, float] | None] = []
     for row in rows:
@@ -245,27 +259,41 @@ def _ends(row: Row) -> list[float]:
     return [row.low, row.high, row.quality - spread, row.quality + spread]
 
 
-def _panels(
+def _learning_curves(
     rows: Sequence[Row], finished: Sequence[tuple[Trial, Result]], metric: str
 ) -> list[tuple[str, Markup]]:
-    """One small chart a recipe that has epochs, in the order of the leaderboard."""
-    known: dict[str, list[plots.Curve]] = {}
+    """Plot one small chart per recipe with epochs, in leaderboard order."""
+    by_recipe: dict[str, list[plots.Curve]] = {}
     for trial, _ in finished:
         if curve := trial.curve(metric):
-            known.setdefault(trial.recipe, []).append(curve)
-    seen = [value for found in known.values() for curve in found for _, value in curve]
-    limits = (min(seen), max(seen)) if seen else None
+            by_recipe.setdefault(trial.recipe, []).append(curve)
+    values = [
+        value
+        for recipe_curves in by_recipe.values()
+        for curve in recipe_curves
+        for _, value in curve
+    ]
+    limits = (min(values), max(values)) if values else None
     out = []
     for row in rows:
-        if row.recipe in known:
-            others = [found[0] for recipe, found in known.items() if recipe != row.recipe]
-            own = known[row.recipe][:CURVES]
-            out.append((row.recipe, Markup(plots.curves(row.recipe, own, others, metric, limits))))
+        if row.recipe in by_recipe:
+            others = [
+                recipe_curves[0]
+                for recipe, recipe_curves in by_recipe.items()
+                if recipe != row.recipe
+            ]
+            shown = by_recipe[row.recipe][:MAX_CURVES]
+            out.append(
+                (
+                    row.recipe,
+                    Markup(plots.plot_learning_curves(row.recipe, shown, others, metric, limits)),
+                )
+            )
     return out
 
 
-def _labels(facts: Facts) -> dict[str, Any]:
-    shown = list(facts.labels.items())[:LABELS]
+def _label_table(facts: DatasetStats) -> dict[str, Any]:
+    shown = list(facts.labels.items())[:MAX_LABELS]
     most = max((sum(counts.values()) for _, counts in shown), default=1)
     return {
         "rows": [
@@ -276,37 +304,44 @@ def _labels(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _notes(page: Page) -> list[tuple[str, str]]:
-    """(what was cut or left out, by which recipes); nothing is lost in silence."""
-    told: dict[str, dict[str, None]] = {}
+def _collect_notes(page: ComparisonPage) -> list[tuple[str, str]]:
+    """Return (note, recipes): everything that was truncated, skipped or left out."""
+    by_note: dict[str, dict[str, None]] = {}
     for trial, result in page.finished:
         for note in result.notes:
-            told.setdefault(note, {})[trial.recipe] = None
-    own = page.look.notes if page.look else ()
-    return [(note, "") for note in (*page.facts.notes, *own)] + [
-        (note, ", ".join(recipes)) for note, recipes in told.items()
+            by_note.setdefault(note, {})[trial.recipe] = None
+    analysis_notes = page.analysis.notes if page.analysis else ()
+    return [(note, "") for note in (*page.stats.notes, *analysis_notes)] + [
+        (note, ", ".join(recipes)) for note, recipes in by_note.items()
     ]
 
 
-def _uses(page: Page, found: Verdict | None) -> list[tuple[str, str]]:
-    """(what for, command) with the model that is named."""
-    if found is None:
+def _usage_commands(
+    page: ComparisonPage, recommendation: Recommendation | None
+) -> list[tuple[str, str]]:
+    """Return (purpose, command) for the recommended model."""
+    if recommendation is None:
         return []
-    folders = [trial.folder for trial, _ in page.finished if trial.recipe == found.choice.recipe]
+    folders = [
+        trial.folder for trial, _ in page.finished if trial.recipe == recommendation.choice.recipe
+    ]
     model = page.model or (str(folders[0] / "model") if folders else "")
     if not model:
         return []
-    commands = [("answer texts", ["weft", "predict", model, "texts.txt"])]
+    commands = [("predict", ["weft", "predict", model, "texts.txt"])]
     if page.test:
-        commands.append(("measure again", ["weft", "evaluate", model, page.test]))
-    commands.append(("ask why", ["weft", "explain", model, "texts.txt", "-o", "why.html"]))
+        commands.append(("evaluate", ["weft", "evaluate", model, page.test]))
+    commands.append(("explain", ["weft", "explain", model, "texts.txt", "-o", "why.html"]))
     return [(what, shlex.join(command)) for what, command in commands]
 
 
-def _versions(finished: Sequence[tuple[Trial, Result]]) -> list[tuple[str, str]]:
-    found: dict[str, dict[str, None]] = {}
+def _collect_versions(finished: Sequence[tuple[Trial, Result]]) -> list[tuple[str, str]]:
+    by_package: dict[str, dict[str, None]] = {}
     for _, result in finished:
         for name, version in result.versions.items():
-            found.setdefault(name, {})[version] = None
-    here = f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
-    return [*((name, ", ".join(versions)) for name, versions in found.items()), ("machine", here)]
+            by_package.setdefault(name, {})[version] = None
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
+    return [
+        *((name, ", ".join(versions)) for name, versions in by_package.items()),
+        ("machine", machine),
+    ]

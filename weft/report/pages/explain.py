@@ -1,4 +1,4 @@
-"""The page of `weft explain`: one text in depth, or many texts with their methods compared.
+"""The page of `weft explain`: one text in depth, or a comparison of methods on many texts.
 
 L layers   N heads   T tokens
 """
@@ -19,157 +19,189 @@ from weft.explain.run import ExplainRun
 from weft.predict.predictor import Predictor
 from weft.report import html
 from weft.report.charts import layer_weights, plots
-from weft.report.drawings.highlight import AGAINST, DEEPEST, FOR, strip
+from weft.report.drawings.highlight import (
+    AGAINST_COLOUR,
+    FOR_COLOUR,
+    MAX_COLOUR_PERCENT,
+    highlight_words,
+)
 from weft.report.pages import explain_tokens
 from weft.tasks.mlm import MASK_PATTERN
 from weft.text.example import Example, GoldAnswers
 
-AROUND = 60  # characters beside a blank
-BARS = 8  # labels whose probability is shown
-LONGEST = 200  # characters of an answer in a headline
+BLANK_CONTEXT_CHARACTERS = 60  # on each side of a blank
+MAX_BARS = 8  # label probabilities shown
+MAX_ANSWER_CHARACTERS = 200  # of a prediction in the headline
 
-HIDDEN = "how far the score falls when the word is hidden"
-METHODS = {
-    "integrated-gradients": "the slope of the score along the way from unknown words to the text",
-    "gradient-input": "the slope of the score at the text, times the word's vector",
-    "occlusion": "how far the score falls when the word is removed",
-    "attention": "how much the model looks at the word; not whether it speaks for or against",
-    "linear": "what the word's n-grams add to the score, exactly",
+HIDDEN_OCCLUSION = "drop in the score when the word is masked"
+METHOD_DESCRIPTIONS = {
+    "integrated-gradients": "gradient of the score along the path from unknown words to the text",
+    "gradient-input": "gradient of the score at the text, times the word's vector",
+    "occlusion": "drop in the score when the word is removed",
+    "attention": "attention to the word, without a sign for or against",
+    "linear": "exact contribution of the word's n-grams to the score",
 }
 
 
 def write(path: Path, study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -> None:
-    """Write the page; a UserError where that is not possible."""
+    """Write the page; raise UserError if that fails."""
     html.save(path, render(study, predictor, command=command))
 
 
 def render(study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -> str:
-    """The whole page; everything that came from the user is escaped."""
+    """Render the whole page."""
     one = study.first[0] if len(study.examples) == 1 else None
     weighed = bool(next(iter(study.explanations)))
-    told = METHODS | ({"occlusion": HIDDEN} if weighed and study.first[0].at else {})
+    descriptions = METHOD_DESCRIPTIONS | (
+        {"occlusion": HIDDEN_OCCLUSION} if weighed and study.first[0].at else {}
+    )
     return html.render(
-        "explained.html",
+        "explain.html",
         one=one,
         title=_title(study, one),
-        lede=_lede(study, one),
-        bars=_bars(one, predictor) if one else [],
+        lede=_headline(study, one),
+        bars=_probability_bars(one, predictor) if one else [],
         methods=[
-            {"name": name, "what": told[name], "faith": study.faithfulness.get(name)}
+            {
+                "name": name,
+                "description": descriptions[name],
+                "faithfulness": study.faithfulness.get(name),
+            }
             for name in study.explanations
             if name
         ],
-        strips=[(e[0].method, told[e[0].method], strip(e[0])) for e in study.explanations.values()]
+        strips=[
+            (e[0].method, descriptions[e[0].method], highlight_words(e[0]))
+            for e in study.explanations.values()
+        ]
         if one and weighed
         else [],
         weighed=weighed,
-        unweighed=_unweighed(study, predictor),
-        hidden="hidden" if weighed and study.first[0].at else "removed",
-        drawing=explain_tokens.drawing(one, study, 0) if one else None,
+        unweighed=_why_unweighed(study, predictor),
+        hidden="masked" if weighed and study.first[0].at else "removed",
+        drawing=explain_tokens.draw_answer(one, study, 0) if one else None,
         gold=one is not None and study.right(0) is not None,
-        lines=explain_tokens.lines(study, 0) if one else [],
-        chain=explain_tokens.transitions(predictor, study, 0) if one and one.at else None,
-        texts=[] if one else [_text(study, i) for i in study.order()],
+        lines=explain_tokens.word_choices(study, 0) if one else [],
+        transitions=explain_tokens.transition_table(predictor, study, 0)
+        if one and one.at
+        else None,
+        texts=[] if one else [_explained_text(study, i) for i in study.order()],
         wrong=sum(study.wrong(i) for i in range(len(study.examples))),
         labelled=any(example.label is not None for example in study.examples),
-        curves=_curves(list(study.faithfulness.values())),
-        what=_what(study, predictor),
-        heads=_heads(predictor, study.examples[0]) if one and not study.written else None,
-        blanks=_blanks(one) if one else [],
-        mixes=layer_weights.of_model(getattr(predictor.engine, "model", None)),
-        writing=_writing(study) if one and study.written else None,
-        legend=(_ground(FOR), _ground(AGAINST)),
+        curves=_faithfulness_charts(list(study.faithfulness.values())),
+        quantity=_explained_quantity(study, predictor),
+        heads=_attention_maps(predictor, study.examples[0]) if one and not study.written else None,
+        blanks=_blank_predictions(one) if one else [],
+        mixes=layer_weights.read_model(getattr(predictor.engine, "model", None)),
+        generation=_generation_details(study) if one and study.written else None,
+        legend=(_background(FOR_COLOUR), _background(AGAINST_COLOUR)),
         command=shlex.join(command),
         made=datetime.datetime.now(datetime.timezone.utc).strftime("%d %B %Y, %H:%M UTC"),
     )
 
 
-def curves(found: Sequence[Faithfulness], kind: Literal["deletion", "insertion"]) -> str:
-    """The curves of all methods, the first one in the accent, random order dotted."""
+def plot_curves(results: Sequence[Faithfulness], kind: Literal["deletion", "insertion"]) -> str:
+    """Plot the curves of all methods, the first in the accent colour, random order dotted."""
     dashes: list[Any] = ["-", "--", "-.", (0, (9, 2)), (0, (5, 1, 1, 1, 1, 1))]
-    shares = [100 * share for share in found[0].shares]
-    chance = getattr(found[0], f"random_{kind}")
+    percentages = [100 * share for share in results[0].shares]
+    random_curve = getattr(results[0], f"random_{kind}")
     with matplotlib.rc_context(plots.STYLE):
         figure = Figure(figsize=(5.2, 3.5), layout="constrained")
         axes = figure.add_subplot()
-        axes.plot(shares, chance, color=plots.MUTED, lw=2.2, ls=":", label="random order")
-        for i, one in enumerate(found):
+        axes.plot(
+            percentages, random_curve, color=plots.MUTED, lw=2.2, ls=":", label="random order"
+        )
+        for i, one in enumerate(results):
             axes.plot(
-                shares,
+                percentages,
                 getattr(one, kind),
                 color=plots.INK if i else plots.ACCENT,
                 lw=1.2 if i else 1.9,
                 ls=dashes[i % len(dashes)],
                 label=one.method,
             )
-        axes.set_xlabel("words removed (%)" if kind == "deletion" else "words put in (%)")
+        axes.set_xlabel("words removed (%)" if kind == "deletion" else "words inserted (%)")
         figure.legend(loc="outside lower center", ncols=3, frameon=False)
-        return plots.svg(figure, kind)
+        return plots.to_svg(figure, kind)
 
 
-def _what(study: ExplainRun, predictor: Predictor) -> str:
-    """What falls as words are removed."""
+def _explained_quantity(study: ExplainRun, predictor: Predictor) -> str:
+    """Return the name of the quantity that falls as words are removed."""
     if study.written:
-        return "the mean probability a token"
-    return "the number" if not predictor.labels else "the probability"
+        return "the mean token probability"
+    return "the predicted number" if not predictor.labels else "the probability"
 
 
-def _unweighed(study: ExplainRun, predictor: Predictor) -> str:
-    """Why words have no weights."""
+def _why_unweighed(study: ExplainRun, predictor: Predictor) -> str:
+    """Return the reason why words have no weights, or ""."""
     if study.written or unattributed_task(predictor):
         return ""
     if hasattr(predictor.engine, "model"):
-        return "what is said of the sentence has no single score that words could speak for"
-    return "that is done only in neural models"
+        return "the prediction for the sentence has no single score to explain"
+    return "only neural models support it"
 
 
-def _writing(study: ExplainRun) -> dict[str, Any]:
-    """How the one answer was written, or the one text heard."""
+def _generation_details(study: ExplainRun) -> dict[str, Any]:
+    """Return the details of one generated output, or of one scored text."""
     from weft.report.drawings import generation
 
-    found = study.written[0]
+    generated = study.written[0]
     return {
-        "heard": found.heard,
-        "tokens": generation.tokens(found, study.examples[0].text),
-        "lines": generation.lines(found),
-        "named": any(token.others for token in found.tokens),  # what else was likely
-        "right": study.examples[0].label if study.wrong(0) else None,
-        "found": found.found,
-        "beams": generation.beams(found.nodes),
-        "steps": max((node.step for node in found.nodes), default=-1) + 1,
-        "drawn": generation.STEPS,
-        "attention": generation.attention(found),
+        "scored": generated.heard,
+        "tokens": generation.draw_tokens(generated, study.examples[0].text),
+        "lines": generation.token_rows(generated),
+        "has_alternatives": any(token.others for token in generated.tokens),
+        "reference": study.examples[0].label if study.wrong(0) else None,
+        "hypotheses": generated.found,
+        "beams": generation.draw_beams(generated.nodes),
+        "steps": max((node.step for node in generated.nodes), default=-1) + 1,
+        "drawn": generation.MAX_STEPS,
+        "attention": generation.draw_attention(generated),
     }
 
 
-def _curves(found: Sequence[Faithfulness]) -> list[tuple[str, Markup]]:
-    """Both kinds of curve with what each shows."""
-    if not found:
+def _faithfulness_charts(results: Sequence[Faithfulness]) -> list[tuple[str, Markup]]:
+    """Return both kinds of curve with their titles."""
+    if not results:
         return []
     return [
-        ("Strongest words removed first: lower is better", Markup(curves(found, "deletion"))),
-        ("Strongest words put in first: higher is better", Markup(curves(found, "insertion"))),
+        (
+            "Deletion: strongest words removed first; lower is better",
+            Markup(plot_curves(results, "deletion")),
+        ),
+        (
+            "Insertion: strongest words inserted first; higher is better",
+            Markup(plot_curves(results, "insertion")),
+        ),
     ]
 
 
-def _heads(predictor: Predictor, example: Example) -> Markup | None:
-    """The head × layer grids of the networks that have heads."""
+def _attention_maps(predictor: Predictor, example: Example) -> Markup | None:
+    """Render the head × layer grids of the networks with attention heads."""
     from weft.explain.attention import attention_maps, has_heads
-    from weft.report.charts.attention_grid import section
+    from weft.report.charts.attention_grid import render_section
 
     if not has_heads(getattr(predictor.engine, "model", None)) or not example.text.strip():
         return None
-    return section(attention_maps(predictor, example))
+    return render_section(attention_maps(predictor, example))
 
 
-def _blanks(one: Explanation) -> list[dict[str, Any]]:
-    """Each blank of a text with what stands around it, and the words that fit best."""
+def _blank_predictions(one: Explanation) -> list[dict[str, Any]]:
+    """Return each blank with its context and the most probable words."""
     parts = MASK_PATTERN.split(one.text)
     out = []
     for k, words in enumerate(one.answer.blanks):
         before, after = " ".join(parts[k].split()), " ".join(parts[k + 1].split())
-        before = f"…{before[-AROUND:]}" if k or len(before) > AROUND else before
-        after = f"{after[:AROUND]}…" if len(after) > AROUND else after
+        before = (
+            f"…{before[-BLANK_CONTEXT_CHARACTERS:]}"
+            if k or len(before) > BLANK_CONTEXT_CHARACTERS
+            else before
+        )
+        after = (
+            f"{after[:BLANK_CONTEXT_CHARACTERS]}…"
+            if len(after) > BLANK_CONTEXT_CHARACTERS
+            else after
+        )
         out.append({"before": before, "after": after, "words": words})
     return out
 
@@ -180,44 +212,47 @@ def _title(study: ExplainRun, one: Explanation | None) -> str:
     return study.examples[0].file or "texts"
 
 
-def _lede(study: ExplainRun, one: Explanation | None) -> str:
+def _headline(study: ExplainRun, one: Explanation | None) -> str:
     method = next(iter(study.explanations))
     if study.written and study.written[0].heard:
         if one is None:
-            return f"{len(study.examples):,} texts heard by a language model."
-        hard = min(study.written[0].tokens, key=lambda token: token.prob, default=None)
-        piece = one.text[slice(*hard.place)].strip() or hard.text.strip() if hard else ""
-        least = f" What it expected least is “{piece}”." if piece else ""
-        return f"The model hesitates between {one.answer.value:.3g} tokens on average.{least}"
+            return f"{len(study.examples):,} texts scored by a language model."
+        least_likely = min(study.written[0].tokens, key=lambda token: token.prob, default=None)
+        token = (
+            one.text[slice(*least_likely.place)].strip() or least_likely.text.strip()
+            if least_likely
+            else ""
+        )
+        least = f" The least expected token is “{token}”." if token else ""
+        return f"Perplexity {one.answer.value:.3g} per token.{least}"
     if one is not None and one.answer.blanks:
         fitting = ", ".join(f"“{words[0][0]}”" for words in one.answer.blanks)
-        return f"What fits best: {fitting}."
+        return f"Most probable: {fitting}."
     if one is not None and one.answer.value is None:
-        return "A network that makes vectors, and where its heads look."
+        return "An encoder without a task, and its attention heads."
     if one is not None and one.answer.structure is not None and isinstance(one.answer.value, str):
-        return f"The model says {_says(one)}."
+        return f"The model predicts {_describe_answer(one)}."
     if not method:
-        return "What the model says." if one else f"{len(study.examples):,} texts answered."
+        return "The prediction." if one else f"{len(study.examples):,} predictions."
     if one is not None:
-        words = ", ".join(_reasons(one))
-        because = f", most of all because of {words}" if words else ""
-        if one.target not in (one.at.said if one.at else _plain(one.answer.value), "number"):
-            return (
-                f"{_about(one)} {_says(one)}. What speaks for {one.target}: {words or 'nothing'}."
-            )
-        return f"{_about(one)} {_says(one)}{because}."
-    best = max(study.faithfulness.values(), key=lambda found: found.gain.value)
-    sure = "beats" if best.gain.low > 0 else "does not surely beat"
+        words = ", ".join(_strongest_words(one))
+        because = f", mainly because of {words}" if words else ""
+        if one.target not in (one.at.said if one.at else _format_label(one.answer.value), "number"):
+            evidence = f"Evidence for {one.target}: {words or 'none'}."
+            return f"{_subject(one)} {_describe_answer(one)}. {evidence}"
+        return f"{_subject(one)} {_describe_answer(one)}{because}."
+    best = max(study.faithfulness.values(), key=lambda result: result.gain.value)
+    verb = "beats" if best.gain.low > 0 else "does not significantly beat"
     return (
         f"{len(study.examples):,} texts explained. {best.method.capitalize()} is the most faithful "
-        f"method here; it {sure} words in random order."
+        f"method here; it {verb} words in random order."
         if len(study.faithfulness) > 1
-        else f"{len(study.examples):,} texts explained by {method}; it {sure} random order."
+        else f"{len(study.examples):,} texts explained by {method}; it {verb} random order."
     )
 
 
-def _reasons(one: Explanation) -> list[str]:
-    """Up to three words that speak most for the target, those that stand out."""
+def _strongest_words(one: Explanation) -> list[str]:
+    """Return up to three words with the strongest evidence for the target."""
     named = [w for w in one.words if any(c.isalnum() for c in one.text[w.start : w.end])]
     best = sorted(named, key=lambda word: -word.weight)[:3]
     least = best[0].weight / 3 if best else 0.0
@@ -230,69 +265,74 @@ def _reasons(one: Explanation) -> list[str]:
     return list(dict.fromkeys(kept))
 
 
-def _about(one: Explanation) -> str:
-    """Of what the model says something."""
+def _subject(one: Explanation) -> str:
+    """Return the subject of the headline."""
     if one.at is None or one.at.step < 0:
-        return "The model says"
-    return f"Of “{one.at.name}” the model says"
+        return "The model predicts"
+    return f"For “{one.at.name}” the model predicts"
 
 
-def _says(one: Explanation) -> str:
+def _describe_answer(one: Explanation) -> str:
     value = one.answer.value
     if one.at is not None:
         return f"{one.at.said} ({100 * one.sure:.0f} %)"
-    if one.answer.structure is not None and isinstance(value, str):  # a stretch of a passage
-        found = f"“{value}”" if value else "that there is no answer"
-        return f"{found} ({100 * one.answer.score:.0f} %)"
+    if one.answer.structure is not None and isinstance(value, str):  # a span of a passage
+        answer = f"“{value}”" if value else "no answer"
+        return f"{answer} ({100 * one.answer.score:.0f} %)"
     if one.answer.structure is not None:
-        return f"this ({100 * one.answer.score:.0f} % a word)"
+        return f"this ({100 * one.answer.score:.0f} % per word)"
     if isinstance(value, float):
         return f"{value:.4g}"
-    if one.answer.tokens or value == "":  # a text that was written
-        return f"{f'“{_cut(value)}”' if value else 'nothing'} ({100 * one.answer.score:.0f} %)"
-    return f"{_plain(value) or 'no label'} ({100 * one.answer.score:.0f} %)"
+    if one.answer.tokens or value == "":  # generated text
+        text = f"“{_truncate(value)}”" if value else "an empty text"
+        return f"{text} ({100 * one.answer.score:.0f} %)"
+    return f"{_format_label(value) or 'no label'} ({100 * one.answer.score:.0f} %)"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} …"
+def _truncate(text: str) -> str:
+    return (
+        text if len(text) <= MAX_ANSWER_CHARACTERS else f"{text[:MAX_ANSWER_CHARACTERS].rstrip()} …"
+    )
 
 
-def _plain(value: Any) -> str:
+def _format_label(value: Any) -> str:
     if isinstance(value, GoldAnswers):
-        return " | ".join(dict.fromkeys(value.texts)) or "as without an answer"
+        return " | ".join(dict.fromkeys(value.texts)) or "no answer"
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _bars(one: Explanation, predictor: Predictor) -> list[tuple[str, float, bool]]:
-    """(label, probability, whether it is the target), the most probable first."""
+def _probability_bars(one: Explanation, predictor: Predictor) -> list[tuple[str, float, bool]]:
+    """Return (label, probability, is target), most probable first."""
     if one.at is None and (one.answer.structure is not None or not predictor.labels):
         return []
-    found = zip(predictor.labels, one.answer.scores, strict=True)
-    pairs = one.at.probs if one.at else sorted(found, key=lambda p: -p[1])
-    shown = [pair for i, pair in enumerate(pairs) if i < BARS or pair[0] == one.target]
-    return [(name, chance, name == one.target) for name, chance in shown]
+    probs = zip(predictor.labels, one.answer.scores, strict=True)
+    pairs = one.at.probs if one.at else sorted(probs, key=lambda p: -p[1])
+    shown = [pair for i, pair in enumerate(pairs) if i < MAX_BARS or pair[0] == one.target]
+    return [(name, prob, name == one.target) for name, prob in shown]
 
 
-def _text(study: ExplainRun, i: int) -> dict[str, Any]:
+def _explained_text(study: ExplainRun, i: int) -> dict[str, Any]:
     one, label = study.first[i], study.examples[i].label
     return {
-        "says": f"{one.at.name}: {_says(one)}" if one.at and one.at.step >= 0 else _says(one),
-        "label": one.at.gold if one.at else None if label is None else _plain(label),
+        "says": f"{one.at.name}: {_describe_answer(one)}"
+        if one.at and one.at.step >= 0
+        else _describe_answer(one),
+        "label": one.at.gold if one.at else None if label is None else _format_label(label),
         "wrong": study.wrong(i),
         "where": study.examples[i].where,
         "coverage": one.answer.coverage,
-        "strip": strip(one) if one.words else "",
-        "drawing": explain_tokens.drawing(one, study, i) or _tokens(study, i),
+        "strip": highlight_words(one) if one.words else "",
+        "drawing": explain_tokens.draw_answer(one, study, i) or _draw_tokens(study, i),
     }
 
 
-def _tokens(study: ExplainRun, i: int) -> Markup | None:
+def _draw_tokens(study: ExplainRun, i: int) -> Markup | None:
     if not study.written:
         return None
-    from weft.report.drawings.generation import tokens
+    from weft.report.drawings.generation import draw_tokens
 
-    return tokens(study.written[i], study.examples[i].text)
+    return draw_tokens(study.written[i], study.examples[i].text)
 
 
-def _ground(colour: str) -> Markup:
-    return Markup(f"background:color-mix(in srgb, {colour} {DEEPEST}%, transparent)")
+def _background(colour: str) -> Markup:
+    return Markup(f"background:color-mix(in srgb, {colour} {MAX_COLOUR_PERCENT}%, transparent)")

@@ -1,4 +1,4 @@
-"""What the page of `weft explain` shows of answers at every word: drawing, chances, transitions."""
+"""The word-level part of the page of `weft explain`: drawing, probabilities, transitions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +8,16 @@ from markupsafe import Markup
 from weft.explain import Explanation
 from weft.explain.run import ExplainRun
 from weft.predict.predictor import Predictor
-from weft.report.drawings.draw import drawn
+from weft.report.drawings.draw import draw
 
-CHOICES = 3  # of each word that are shown
-TAGS = 12  # of a table of transitions that can still be read
-BEGINS, ENDS = "begins", "ends"
+N_CHOICES = 3  # shown per word
+MAX_TAGS = 12  # of a readable transition table
+START, END = "start", "end"
 
 
 @dataclass(frozen=True)
-class Line:
-    """One word, what may be said of it, and whether it is the one that is explained."""
+class WordChoices:
+    """One word, its most probable labels, and whether it is the explained word."""
 
     number: int
     word: str
@@ -25,54 +25,54 @@ class Line:
     chosen: bool
 
 
-def drawing(one: Explanation, study: ExplainRun, i: int) -> Markup | None:
-    """The answer as a drawing, marked where it differs from what is right."""
-    said = one.answer.structure
-    if said is None or not (said.words or said.kind == "answer"):
-        return None  # of a passage without an answer, the passage is shown
-    return drawn(said, study.right(i))
+def draw_answer(one: Explanation, study: ExplainRun, i: int) -> Markup | None:
+    """Draw the prediction, with differences from gold marked."""
+    structure = one.answer.structure
+    if structure is None or not (structure.words or structure.kind == "answer"):
+        return None  # a passage without an answer is still drawn
+    return draw(structure, study.right(i))
 
 
-def lines(study: ExplainRun, i: int) -> list[Line]:
-    """Every word of a sentence with what is said of it, and the most probable other choices."""
+def word_choices(study: ExplainRun, i: int) -> list[WordChoices]:
+    """Return every word of a sentence with its prediction and the most probable alternatives."""
     one = study.first[i]
     if one.at is None or one.at.step < 0 or not study.probs:
         return []
     pairs = zip(study.examples[i].words, study.probs[i], strict=True)
     return [
-        Line(k + 1, word, choices[:CHOICES], k == one.at.step)
+        WordChoices(k + 1, word, choices[:N_CHOICES], k == one.at.step)
         for k, (word, choices) in enumerate(pairs)
     ]
 
 
-def transitions(predictor: Predictor, study: ExplainRun, i: int) -> dict[str, Any] | None:
-    """What a chain has learned of one tag after another, for the tags of this sentence.
+def transition_table(predictor: Predictor, study: ExplainRun, i: int) -> dict[str, Any] | None:
+    """Return the learned transition scores of a CRF, for the tags of this sentence.
 
-    Rows come before columns; None is what may not be.
+    Rows precede columns; None marks a forbidden transition.
     """
     one = study.first[i]
-    chain = _chain(predictor, one)
-    if chain is None:
+    crf = _find_crf(predictor, one)
+    if crf is None:
         return None
     seen: dict[str, float] = {}
     for choices in study.probs[i]:
-        for name, chance in choices[:CHOICES]:
-            seen[name] = seen.get(name, 0.0) + chance
-    names = sorted(sorted(seen, key=lambda name: -seen[name])[:TAGS])
-    places = [chain.names.index(name) for name in names]
-    learned = chain.transitions.detach().cpu().numpy()
-    starts, ends = (w.detach().cpu().numpy() for w in (chain.start, chain.end))
-    may_start, may_follow, may_end = chain.rules
-    begins = [float(starts[j]) if may_start[j] else None for j in places]
-    rows: list[tuple[str, list[float | None], float | None]] = [(BEGINS, begins, None)]
-    for name, k in zip(names, places, strict=True):
-        row = [float(learned[k, j]) if may_follow[k, j] else None for j in places]
+        for name, prob in choices[:N_CHOICES]:
+            seen[name] = seen.get(name, 0.0) + prob
+    names = sorted(sorted(seen, key=lambda name: -seen[name])[:MAX_TAGS])
+    indices = [crf.names.index(name) for name in names]
+    learned = crf.transitions.detach().cpu().numpy()
+    starts, ends = (w.detach().cpu().numpy() for w in (crf.start, crf.end))
+    may_start, may_follow, may_end = crf.rules
+    begins = [float(starts[j]) if may_start[j] else None for j in indices]
+    rows: list[tuple[str, list[float | None], float | None]] = [(START, begins, None)]
+    for name, k in zip(names, indices, strict=True):
+        row = [float(learned[k, j]) if may_follow[k, j] else None for j in indices]
         rows.append((name, row, float(ends[k]) if may_end[k] else None))
-    return {"names": [*names, ENDS], "rows": rows, "left": len(chain.names) - len(names)}
+    return {"names": [*names, END], "rows": rows, "left": len(crf.names) - len(names)}
 
 
-def _chain(predictor: Predictor, one: Explanation) -> Any:
-    """The chain of the column that is explained, where there is one."""
+def _find_crf(predictor: Predictor, one: Explanation) -> Any:
+    """Return the CRF of the explained column, if any."""
     model = getattr(predictor.engine, "model", None)
     chains = getattr(getattr(model, "head", None), "chains", ())
     if one.at is None or not len(chains):

@@ -1,4 +1,4 @@
-"""What a search found, in words, as a table, and as a page."""
+"""The result of a hyperparameter search as text, table and page."""
 
 import datetime
 import shlex
@@ -10,7 +10,13 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
-from weft.compare.format import called, chance, duration, figure, percent
+from weft.compare.format import (
+    format_duration,
+    format_metric,
+    format_p_value,
+    is_percent,
+    metric_name,
+)
 from weft.config import to_toml
 from weft.report import html
 from weft.report.charts import tune as charts
@@ -21,135 +27,152 @@ from weft.tune.restart import Restart, Restarts
 from weft.tune.search import TuneResult
 from weft.tune.study import TrialRecord
 
-SHOWN = 10  # trials in the terminal's table
-SURE = 0.05  # p below which a difference is called one
+MAX_TABLE_ROWS = 10  # in the terminal
+SIGNIFICANCE_LEVEL = 0.05  # p-value below which a difference counts
 
 
-def line(news: TrialRecord | Restart | str, metric: str) -> str:
-    """One trial, restart or line of text, for the person who waits."""
+def describe_progress(news: TrialRecord | Restart | str, metric: str) -> str:
+    """Return the progress line of a trial or restart; text is passed through."""
     if isinstance(news, str):
         return news
     if isinstance(news, Restart):
-        name = f"{'tuned' if news.which == 'tuned' else 'as it came'}, seed {news.seed}"
+        name = f"{'tuned' if news.which == 'tuned' else 'original'}, seed {news.seed}"
         if news.error:
             return f"{name}: failed: {news.error}"
         parts = [("dev", news.dev), ("test", news.test)]
-        told = [
-            f"{split} {called(metric)} {figure(v, metric)}" for split, v in parts if v is not None
+        fields = [
+            f"{split} {metric_name(metric)} {format_metric(v, metric)}"
+            for split, v in parts
+            if v is not None
         ]
-        return f"{name}: {', '.join(told)}, {duration(news.seconds)}"
-    told = [f"trial {news.number}: {news.state}"]
+        return f"{name}: {', '.join(fields)}, {format_duration(news.seconds)}"
+    fields = [f"trial {news.number}: {news.state}"]
     if news.value is not None:
-        told.append(f"{called(metric)} {figure(news.value, metric)}")
-    told.append(settings(news.settings))
+        fields.append(f"{metric_name(metric)} {format_metric(news.value, metric)}")
+    fields.append(format_settings(news.settings))
     if news.state == "failed":
-        told.append(news.reason)
-    return "  ".join(told)
+        fields.append(news.reason)
+    return "  ".join(fields)
 
 
-def settings(values: dict[str, Any]) -> str:
-    return "  ".join(f"{key}={shown(value)}" for key, value in values.items())
+def format_settings(values: dict[str, Any]) -> str:
+    return "  ".join(f"{key}={format_value(value)}" for key, value in values.items())
 
 
-def shown(value: Any) -> str:
-    """A setting's value, short."""
+def format_value(value: Any) -> str:
+    """Format the value of a hyperparameter."""
     return f"{value:.3g}" if isinstance(value, float) else to_toml(value).strip('"')
 
 
-def sentence(tuned: TuneResult) -> str:
-    """What the search was good for, as far as one can be sure."""
-    metric, found = tuned.metric, tuned.restarts
-    trials = f"{_best(tuned)} reaches {called(metric)} {figure(tuned.best.value, metric)} on dev"
-    if found is None:
-        return f"{trials}; without restarts nobody knows how much of that is luck."
-    mine = found.spread("tuned", found.split)
-    if mine is None:
+def summarise(tuned: TuneResult) -> str:
+    """Summarise the gain of the search and its significance."""
+    metric, restarts = tuned.metric, tuned.restarts
+    best = format_metric(tuned.best.value, metric)
+    trials = f"{_best_trial(tuned)} reaches {metric_name(metric)} {best} on dev"
+    if restarts is None:
+        return f"{trials}; without restarts it is unknown how much of that is luck."
+    tuned_spread = restarts.spread("tuned", restarts.split)
+    if tuned_spread is None:
         return f"{trials}, but none of its restarts could be trained."
-    over = (
-        f"{called(metric)} on {found.split} over {mine.n} new {'seed' if mine.n == 1 else 'seeds'}"
+    seeds = "1 new seed" if tuned_spread.n == 1 else f"{tuned_spread.n} new seeds"
+    over = f"{metric_name(metric)} on {restarts.split} over {seeds}"
+    original_spread = restarts.spread("start", restarts.split)
+    if original_spread is None or restarts.p is None:
+        return f"{_best_trial(tuned)} has {_mean_and_deviation(tuned_spread, metric)} ({over})."
+    gain = (
+        tuned_spread.mean - original_spread.mean
+        if tuned.plan.higher_is_better
+        else original_spread.mean - tuned_spread.mean
     )
-    theirs = found.spread("start", found.split)
-    if theirs is None or found.p is None:
-        return f"{_best(tuned)} has {_plus(mine, metric)} ({over})."
-    gain = mine.mean - theirs.mean if tuned.plan.higher_is_better else theirs.mean - mine.mean
-    if found.p >= SURE:
-        verdict = "a difference that may be chance"
+    if restarts.p >= SIGNIFICANCE_LEVEL:
+        verdict = "not significant"
     else:
-        verdict = "a real gain" if gain > 0 else "a real loss: keep the configuration as it came"
-    seen = " The search chose on dev: expect less of it elsewhere." if found.split == "dev" else ""
+        verdict = (
+            "a significant gain"
+            if gain > 0
+            else "a significant loss: keep the original configuration"
+        )
+    caveat = (
+        " The search optimised dev: expect a smaller gain elsewhere."
+        if restarts.split == "dev"
+        else ""
+    )
     return (
-        f"Tuned {_plus(mine, metric)} against {_plus(theirs, metric)} as it came ({over}): "
-        f"{verdict} (paired p {_p(found.p)} on {found.n:,} texts).{seen}"
+        f"Tuned {_mean_and_deviation(tuned_spread, metric)}, "
+        f"original {_mean_and_deviation(original_spread, metric)} ({over}): "
+        f"{verdict} (paired p {_format_p(restarts.p)} on {restarts.n:,} texts).{caveat}"
     )
 
 
-def changes(tuned: TuneResult) -> str:
-    """How the best configuration differs from the one it came from."""
+def describe_changes(tuned: TuneResult) -> str:
+    """Describe how the best configuration differs from the original one."""
     if not tuned.changes:
-        return "The configuration as it came was the best of the trials."
-    told = [
-        f"{key} {shown(after)} (was {shown(before)})"
+        return "The original configuration was the best trial."
+    changed = [
+        f"{key} {format_value(after)} (was {format_value(before)})"
         for key, (before, after) in tuned.changes.items()
     ]
-    listed = " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
-    return f"{_best(tuned)} has {listed}."
+    listed = " and ".join([", ".join(changed[:-1]), changed[-1]] if len(changed) > 1 else changed)
+    return f"{_best_trial(tuned)} has {listed}."
 
 
-def remarks(tuned: TuneResult) -> list[str]:
-    """What went wrong with restarts, each in a sentence."""
-    found = tuned.restarts
+def build_notes(tuned: TuneResult) -> list[str]:
+    """Return notes on failed and collapsed restarts."""
+    restarts = tuned.restarts
     out = []
-    for restart in (*found.tuned, *found.start) if found else ():
-        name = f"{'Tuned' if restart.which == 'tuned' else 'As it came'}, seed {restart.seed}"
+    for restart in (*restarts.tuned, *restarts.start) if restarts else ():
+        name = f"{'Tuned' if restart.which == 'tuned' else 'Original'}, seed {restart.seed}"
         if restart.error:
             out.append(f"{name} failed: {restart.error}")
         elif restart.collapsed:
-            out.append(f"{name} has collapsed: {restart.collapsed}.")
-    return out + (_with_and_without(found, tuned.metric) if found else [])
+            out.append(f"{name} collapsed: {restart.collapsed}.")
+    return out + (_describe_collapses(restarts, tuned.metric) if restarts else [])
 
 
-def _with_and_without(found: Restarts, metric: str) -> list[str]:
-    """How many restarts of each configuration collapsed, and what that did to the mean."""
+def _describe_collapses(restarts: Restarts, metric: str) -> list[str]:
+    """Describe the collapsed restarts of each configuration, and the mean without them."""
     out = []
-    for which, name in (("tuned", "Tuned"), ("start", "As it came")):
-        told = found.collapses(which)  # type: ignore[arg-type]
-        both = [found.spread(which, found.split, kept) for kept in (True, False)]  # type: ignore[arg-type]
-        if told:
-            all_, rest = ("no figure" if s is None else _plus(s, metric) for s in both)
-            figures = f"{called(metric)} on {found.split} {all_} with them, {rest} without"
-            out.append(f"{name}: {told}; {figures}.")
+    for which, name in (("tuned", "Tuned"), ("start", "Original")):
+        collapsed = restarts.collapses(which)  # type: ignore[arg-type]
+        both = [restarts.spread(which, restarts.split, kept) for kept in (True, False)]  # type: ignore[arg-type]
+        if collapsed:
+            overall, remaining = (
+                "no value" if s is None else _mean_and_deviation(s, metric) for s in both
+            )
+            means = f"{overall} with them, {remaining} without"
+            out.append(f"{name}: {collapsed}; {metric_name(metric)} on {restarts.split} {means}.")
     return out
 
 
-def table(tuned: TuneResult) -> None:
-    """The best trials on a terminal, then the sentence."""
+def print_table(tuned: TuneResult) -> None:
+    """Print the best trials, then the summary."""
     console = Terminal()
     rows = Table(box=None, pad_edge=False, header_style="bold")
-    unit = " %" if percent(tuned.metric) else ""
+    unit = " %" if is_percent(tuned.metric) else ""
     names = [dimension.key.replace(".", "\n") for dimension in tuned.plan.dimensions]
-    for name in ("trial", f"dev\n{called(tuned.metric)}{unit}", *names):
+    for name in ("trial", f"dev\n{metric_name(tuned.metric)}{unit}", *names):
         rows.add_column(name, justify="left" if name == "trial" else "right", overflow="fold")
-    for row in tuned.ranked()[:SHOWN]:
-        values = [shown(row.settings[d.key]) for d in tuned.plan.dimensions]
-        rows.add_row(str(row.number), figure(row.value, tuned.metric), *values)
+    for row in tuned.ranked()[:MAX_TABLE_ROWS]:
+        values = [format_value(row.settings[d.key]) for d in tuned.plan.dimensions]
+        rows.add_row(str(row.number), format_metric(row.value, tuned.metric), *values)
     console.print(rows)
-    for words in (changes(tuned), sentence(tuned)):
+    for words in (describe_changes(tuned), summarise(tuned)):
         console.print(Text(words))
-    for remark in remarks(tuned):
-        console.print(Text(remark))
+    for note in build_notes(tuned):
+        console.print(Text(note))
 
 
 def write(tuned: TuneResult, command: Sequence[str]) -> Path:
-    """Write tune.html beside the study; its path."""
+    """Write tune.html next to the study, and return its path."""
     path = tuned.folder / "tune.html"
-    write_text(path, page(tuned, command))
+    write_text(path, render_page(tuned, command))
     return path
 
 
-def page(tuned: TuneResult, command: Sequence[str]) -> str:
-    """The whole page; everything that came from the user is escaped by the template."""
+def render_page(tuned: TuneResult, command: Sequence[str]) -> str:
+    """Render the whole page."""
     slices = [
-        (dimension.key, Markup(charts.slice_of(tuned, dimension, i)))
+        (dimension.key, Markup(charts.plot_setting(tuned, dimension, i)))
         for i, dimension in enumerate(tuned.plan.dimensions)
     ]
     counts = {
@@ -158,23 +181,23 @@ def page(tuned: TuneResult, command: Sequence[str]) -> str:
     }
     most = max(tuned.importance.values(), default=1.0) or 1.0
     return html.render(
-        "tuned.html",
+        "tune.html",
         tuned=tuned,
         metric=tuned.metric,
-        unit=" %" if percent(tuned.metric) else "",
-        sentence=sentence(tuned),
-        changes=changes(tuned),
-        remarks=remarks(tuned),
+        unit=" %" if is_percent(tuned.metric) else "",
+        sentence=summarise(tuned),
+        changes=describe_changes(tuned),
+        notes=build_notes(tuned),
         counts=counts,
-        history=Markup(charts.history(tuned)),
+        history=Markup(charts.plot_history(tuned)),
         slices=slices,
-        curves=Markup(charts.curves(tuned)),
-        strip=Markup(charts.strip(tuned)),
-        groups=_groups(tuned),
-        importance=[(key, share, share / most) for key, share in tuned.importance.items()],
+        curves=Markup(charts.plot_learning_curves(tuned)),
+        strip=Markup(charts.plot_restarts(tuned)),
+        groups=_restart_groups(tuned),
+        importance=[(key, fraction, fraction / most) for key, fraction in tuned.importance.items()],
         rows=[*tuned.ranked(), *(row for row in tuned.rows if row.state != "complete")],
         failures=[row for row in tuned.rows if row.state in ("failed", "killed")],
-        shown=shown,
+        format_value=format_value,
         data=[(k, v) for k in ("train", "dev", "test") if (v := tuned.plan.base["data"].get(k))],
         commands=_commands(tuned, command),
         versions=[*versions().items()],
@@ -182,18 +205,20 @@ def page(tuned: TuneResult, command: Sequence[str]) -> str:
     )
 
 
-def _groups(tuned: TuneResult) -> list[dict[str, Any]]:
-    """The restarts as the page tables them."""
-    found = tuned.restarts
-    if found is None:
+def _restart_groups(tuned: TuneResult) -> list[dict[str, Any]]:
+    """Return the restarts as tables of the page."""
+    restarts = tuned.restarts
+    if restarts is None:
         return []
-    groups = [("tuned", found.tuned)] + ([("as it came", found.start)] if found.start else [])
-    splits = ["dev", "test"] if found.split == "test" else ["dev"]
+    groups = [("tuned", restarts.tuned)] + (
+        [("original", restarts.start)] if restarts.start else []
+    )
+    splits = ["dev", "test"] if restarts.split == "test" else ["dev"]
     return [
         {
             "name": name,
             "spreads": [
-                (split, found.spread("tuned" if name == "tuned" else "start", split))
+                (split, restarts.spread("tuned" if name == "tuned" else "start", split))
                 for split in splits
             ],
             "restarts": [(r, [(split, r.value(split)) for split in splits]) for r in group],
@@ -207,22 +232,22 @@ def _commands(tuned: TuneResult, command: Sequence[str]) -> list[tuple[str, str]
     best = ["weft", "train", str(folder / "best.toml"), "-o", "RUN"]
     use = ["weft", "predict", str(folder / "model"), "texts.txt"]
     return [
-        ("The same search again, or more trials of it", shlex.join(command)),
-        ("The best configuration, trained once more", shlex.join(best)),
-        ("The model of the best restart on dev", shlex.join(use)),
+        ("Repeat or continue the search", shlex.join(command)),
+        ("Train the best configuration", shlex.join(best)),
+        ("Predict with the best restart on dev", shlex.join(use)),
     ]
 
 
-def _best(tuned: TuneResult) -> str:
+def _best_trial(tuned: TuneResult) -> str:
     done = sum(row.over for row in tuned.rows)
     return f"The best of {done} trials" if done > 1 else "The only trial"
 
 
-def _plus(spread: Any, metric: str) -> str:
-    mean = figure(spread.mean, metric)
-    return f"{mean} ± {figure(spread.deviation, metric)}" if spread.n > 1 else mean
+def _mean_and_deviation(spread: Any, metric: str) -> str:
+    mean = format_metric(spread.mean, metric)
+    return f"{mean} ± {format_metric(spread.deviation, metric)}" if spread.n > 1 else mean
 
 
-def _p(p: float) -> str:
-    told = chance(p)
-    return told if told.startswith("<") else f"= {told}"
+def _format_p(p: float) -> str:
+    text = format_p_value(p)
+    return text if text.startswith("<") else f"= {text}"

@@ -1,4 +1,4 @@
-"""Word vectors as a picture: a map of words, and the nearest words of some, as a page or an SVG.
+"""Maps of word vectors and tables of nearest neighbours, as a page or an SVG.
 
 n words drawn   E width of a vector   k nearest
 """
@@ -18,229 +18,239 @@ from weft import __version__
 from weft.errors import UserError
 from weft.report import html
 from weft.report.analysis.projection import (
-    COLOURS,
     HEIGHT,
-    LEAST,
     METHODS,
+    MIN_TEXTS,
+    N_COLOURS,
     WIDTH,
     Method,
     project,
-    scaled,
+    scale_to_frame,
 )
-from weft.report.charts.label_placement import Labels
+from weft.report.charts.label_placement import LabelPlacer
 from weft.vectors.neighbours import nearest, unit
 from weft.vectors.store import Found, Vectors
 
-NEAR = 10  # words that a table lists, and that a map is judged by
-LETTERS = 11  # size of a name
-BOLD = 1.15  # how much wider it is in bold
+N_NEIGHBOURS = 10  # listed in a table, and preserved by a good map
+FONT_PIXELS = 11  # font size of a name
+BOLD_FACTOR = 1.15  # relative width of bold text
 RADIUS = 2.6
-LEAD = 14  # a name that is farther from its point gets a line to it
-MARGIN = 44  # of the map, so that names at its edge have room
-SAMPLE = 8  # columns of a table
+MAX_DISTANCE_WITHOUT_LINE = 14  # of a name from its point
+MARGIN = 44  # of the map, for names at its edge
+N_COLUMNS = 8  # of a table
 
 
 @dataclass(frozen=True)
-class Spot:
-    """A word in the picture; without a place for its name only the point is drawn."""
+class WordPoint:
+    """A word on the map; without a position for its name, only the point is drawn."""
 
     word: str
     x: float
     y: float
     group: int
-    key: bool = False  # asked for: written bold
-    at: tuple[float, float] | None = None  # left end of the name's base line
+    key: bool = False  # a query: written in bold
+    at: tuple[float, float] | None = None  # left end of the name's baseline
     line: tuple[float, float] | None = None  # where a line to the name ends
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One map: where each word lies, and how many of its nearest words still lie near it."""
+class WordMap:
+    """A map of words, and how well it preserves nearest neighbours."""
 
     method: Method
-    spots: tuple[Spot, ...]
-    kept: float  # share of the nearest words that are nearest in the picture too
+    points: tuple[WordPoint, ...]
+    fraction_kept: float  # of the nearest neighbours
 
     @property
     def title(self) -> str:
         return METHODS[self.method]
 
     @property
-    def named(self) -> int:
-        return sum(spot.at is not None for spot in self.spots)
+    def n_named(self) -> int:
+        return sum(spot.at is not None for spot in self.points)
 
 
 @dataclass(frozen=True)
-class Words:
-    """The words to draw: groups of the words asked for and their nearest, or one group."""
+class WordSelection:
+    """The words to draw: queries grouped with their nearest neighbours, or one group."""
 
     words: tuple[str, ...]
     groups: tuple[int, ...]
-    keys: tuple[str, ...] = ()  # the word that each group stands around
-    table: Mapping[str, Found] = field(default_factory=dict)  # query -> nearest words
+    queries: tuple[str, ...] = ()  # the query of each group
+    table: Mapping[str, Found] = field(default_factory=dict)  # query -> nearest neighbours
 
 
-def chosen(vectors: Vectors, words: Sequence[str] = (), top: int = 300, near: int = NEAR) -> Words:
-    """The words asked for with their nearest words, or else the first of the file.
+def select_words(
+    vectors: Vectors, words: Sequence[str] = (), top: int = 300, near: int = N_NEIGHBOURS
+) -> WordSelection:
+    """Select the queries with their nearest neighbours, or else the first words of the file.
 
-    A word that is near to several belongs to the first of them.
+    A neighbour of several queries belongs to the first of them.
     """
     if words:
-        asked = list(dict.fromkeys(words))
-        table = dict(zip(asked, vectors.neighbour_lists(asked, max(near, NEAR)), strict=True))
-        owner = {word: min(i, COLOURS) for i, word in enumerate(asked)}
-        for i, word in enumerate(asked):
+        requested = list(dict.fromkeys(words))
+        table = dict(
+            zip(requested, vectors.neighbour_lists(requested, max(near, N_NEIGHBOURS)), strict=True)
+        )
+        owner = {word: min(i, N_COLOURS) for i, word in enumerate(requested)}
+        for i, word in enumerate(requested):
             for other, _ in table[word][:near]:
-                owner.setdefault(other, min(i, COLOURS))
-        return Words(tuple(owner), tuple(owner.values()), tuple(asked), table)
-    some = tuple(vectors.words[: min(top, len(vectors))])
+                owner.setdefault(other, min(i, N_COLOURS))
+        return WordSelection(tuple(owner), tuple(owner.values()), tuple(requested), table)
+    selected = tuple(vectors.words[: min(top, len(vectors))])
     # Common and rare words, as in table 7 of Collobert et al. (2011): equal steps of log rank.
-    ranks = np.unique(np.geomspace(1, len(vectors), SAMPLE + 2)[1:-1].astype(int))
+    ranks = np.unique(np.geomspace(1, len(vectors), N_COLUMNS + 2)[1:-1].astype(int))
     queries = [vectors.words[rank] for rank in ranks if rank < len(vectors)]
-    table = dict(zip(queries, vectors.neighbour_lists(queries, NEAR), strict=True))
-    return Words(some, (COLOURS,) * len(some), (), table)
+    table = dict(zip(queries, vectors.neighbour_lists(queries, N_NEIGHBOURS), strict=True))
+    return WordSelection(selected, (N_COLOURS,) * len(selected), (), table)
 
 
-def picture(vectors: Vectors, words: Words, method: Method = "t-sne", seed: int = 0) -> Picture:
-    """Words in the plane by their cosines; names that find no room are left out."""
+def build_map(
+    vectors: Vectors, words: WordSelection, method: Method = "t-sne", seed: int = 0
+) -> WordMap:
+    """Project words by cosine similarity; names without free space are left out."""
     if method not in METHODS:
         raise UserError(f"Unknown projection '{method}'. Known: {', '.join(METHODS)}.")
-    if len(words.words) < LEAST and method != "pca":
+    if len(words.words) < MIN_TEXTS and method != "pca":
         raise UserError(
-            f"{METHODS[method]} needs at least {LEAST} words, got {len(words.words)}. "
-            "Give more, or draw them by pca."
+            f"{METHODS[method]} needs at least {MIN_TEXTS} words, got {len(words.words)}. "
+            "Give more, or use pca."
         )
     rows = unit(np.stack([vectors[word] for word in words.words]))  # (n, E)
     points = project(rows, method, seed)
-    return Picture(method, _spots(words, points), _kept(rows, points))
+    return WordMap(method, _place_words(words, points), _fraction_kept(rows, points))
 
 
-def drawing(picture: Picture, own_colours: bool = True) -> str:
-    """The map as an SVG; with `own_colours` it is a file of its own, light or dark."""
+def draw_map(word_map: WordMap, standalone: bool = True) -> str:
+    """Draw the map as SVG; with `standalone` it includes its colours, for light and dark mode."""
     return html.render(
         "vectors_map.html",
-        picture=picture,
+        map=word_map,
         size=(WIDTH, HEIGHT),
         radius=RADIUS,
-        letters=LETTERS,
-        own_colours=own_colours,
-        colours=COLOURS,
+        letters=FONT_PIXELS,
+        standalone=standalone,
+        colours=N_COLOURS,
     )
 
 
-def page(
+def render_page(
     vectors: Vectors,
-    words: Words,
+    words: WordSelection,
     methods: Sequence[Method],
     name: str = "",
     seed: int = 0,
 ) -> str:
-    """The whole page: the maps to switch between, and the table of nearest words."""
-    pictures, notes = [], []
+    """Render the whole page: the maps, and the tables of nearest neighbours."""
+    maps, notes = [], []
     for method in methods:
         try:
-            pictures.append(picture(vectors, words, method, seed))
+            maps.append(build_map(vectors, words, method, seed))
         except UserError as error:
             notes.append(str(error))
-    if not pictures:
+    if not maps:
         raise UserError(" ".join(notes))
     return html.render(
         "vectors.html",
         name=name,
         vectors=vectors,
         words=words,
-        pictures=[(one, Markup(drawing(one, own_colours=False))) for one in pictures],
+        maps=[(one, Markup(draw_map(one, standalone=False))) for one in maps],
         notes=notes,
-        tables=_tables(vectors, words.table),
-        letters=LETTERS,
-        columns=SAMPLE,
-        near=_near(vectors, words),
-        plain=COLOURS,
+        tables=_neighbour_tables(vectors, words.table),
+        letters=FONT_PIXELS,
+        columns=N_COLUMNS,
+        near=_neighbour_lists(vectors, words),
+        plain=N_COLOURS,
         version=__version__,
     )
 
 
-def _spots(words: Words, points: np.ndarray) -> tuple[Spot, ...]:
-    """Scale into the frame, then write names: queries first, then in the order given."""
+def _place_words(words: WordSelection, points: np.ndarray) -> tuple[WordPoint, ...]:
+    """Scale the points to the frame, then place names: queries first, then in order."""
     middle = np.array([WIDTH, HEIGHT]) / 2
-    places = (scaled(points) - middle) * (1 - MARGIN / middle.min()) + middle
-    dots = [(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places.tolist()]
-    labels = Labels((4.0, 4.0, WIDTH - 4.0, HEIGHT - 4.0), dots, far=40, lead=LEAD)
-    keys = {*words.keys}
-    order = sorted(range(len(places)), key=lambda i: words.words[i] not in keys)
-    spots: dict[int, Spot] = {}
+    positions = (scale_to_frame(points) - middle) * (1 - MARGIN / middle.min()) + middle
+    dots = [(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in positions.tolist()]
+    labels = LabelPlacer(
+        (4.0, 4.0, WIDTH - 4.0, HEIGHT - 4.0), dots, far=40, lead=MAX_DISTANCE_WITHOUT_LINE
+    )
+    queries = {*words.queries}
+    order = sorted(range(len(positions)), key=lambda i: words.words[i] not in queries)
+    spots: dict[int, WordPoint] = {}
     for i in order:
-        x, y = places[i].tolist()
+        x, y = positions[i].tolist()
         word = words.words[i]
-        wide, high = width(word) * (BOLD if word in keys else 1), LETTERS * 1.1
-        spot = Spot(word, round(x, 1), round(y, 1), words.groups[i], word in keys)
-        found = labels.place(x, y, RADIUS, wide, high)
-        if found is not None:
-            left, low = x + found[0], y + found[1]
+        wide, high = name_width(word) * (BOLD_FACTOR if word in queries else 1), FONT_PIXELS * 1.1
+        spot = WordPoint(word, round(x, 1), round(y, 1), words.groups[i], word in queries)
+        offset = labels.place(x, y, RADIUS, wide, high)
+        if offset is not None:
+            left, low = x + offset[0], y + offset[1]
             base = round(left, 1), round(low + 0.8 * high, 1)
             line = None
-            if labels.line(x, y, found, wide, high):
+            if labels.line(x, y, offset, wide, high):
                 nearer = min(max(x, left), left + wide)
                 line = round(nearer, 1), round(low if low > y else low + high, 1)
             spot = replace(spot, at=base, line=line)
         spots[i] = spot
-    return tuple(spots[i] for i in range(len(places)))
+    return tuple(spots[i] for i in range(len(positions)))
 
 
-def width(word: str) -> float:
-    """How wide a name is written, in a font as wide as those that readers are likely to have."""
+def name_width(word: str) -> float:
+    """Return the width of a name in pixels, in a font as wide as common ones."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in word)
     rest = "".join(c for c in word if unicodedata.east_asian_width(c) not in "WF")
-    return LETTERS * 1.02 * wide + (_measured(rest) if rest else 0.0)
+    return FONT_PIXELS * 1.02 * wide + (_font_width(rest) if rest else 0.0)
 
 
 @lru_cache(maxsize=4096)
-def _measured(text: str) -> float:
+def _font_width(text: str) -> float:
     font = get_font(findfont(FontProperties(family="DejaVu Sans")))
-    font.set_size(LETTERS, 72)
+    font.set_size(FONT_PIXELS, 72)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a letter it lacks is measured as its empty box
+        warnings.simplefilter("ignore")  # a missing glyph is measured as its box
         font.set_text(text)
     return font.get_width_height()[0] / 64
 
 
-def _kept(rows: np.ndarray, points: np.ndarray) -> float:
-    """Share of each word's nearest words, of those drawn, that are nearest in the picture too."""
-    k = min(NEAR, len(rows) - 1)
+def _fraction_kept(rows: np.ndarray, points: np.ndarray) -> float:
+    """Return the fraction of nearest neighbours, among the words drawn, that the map preserves."""
+    k = min(N_NEIGHBOURS, len(rows) - 1)
     if k < 1:
         return 1.0
     ones = np.ones(len(rows), np.float32)
     alone = [[i] for i in range(len(rows))]
-    there, _ = nearest(rows, ones, rows, k, alone)
+    neighbours, _ = nearest(rows, ones, rows, k, alone)
     # Nearest by distance is greatest 2 x·y - |y|², one more number in each vector.
     flat = np.asarray(points - points.mean(0), np.float32)
     flat = flat / max(float(np.abs(flat).max()), 1e-12)
     ends = np.concatenate([flat, -(flat**2).sum(1, keepdims=True)], axis=1)
-    asked = np.concatenate([2 * flat, ones[:, None]], axis=1)
-    here, _ = nearest(ends, ones, asked, k, alone)
-    return float(np.mean([len({*a} & {*b}) / k for a, b in zip(there, here, strict=True)]))
+    queries = np.concatenate([2 * flat, ones[:, None]], axis=1)
+    map_neighbours, _ = nearest(ends, ones, queries, k, alone)
+    return float(
+        np.mean([len({*a} & {*b}) / k for a, b in zip(neighbours, map_neighbours, strict=True)])
+    )
 
 
-def _near(vectors: Vectors, words: Words) -> dict[str, Any]:
-    """For the script: the nearest words of each word drawn, of all and of those drawn."""
-    lists = vectors.neighbour_lists(words.words, NEAR)
+def _neighbour_lists(vectors: Vectors, words: WordSelection) -> dict[str, Any]:
+    """Return the nearest neighbours of each word on the map, for the script."""
+    lists = vectors.neighbour_lists(words.words, N_NEIGHBOURS)
     return {
-        word: [[other, round(score, 3)] for other, score in found]
-        for word, found in zip(words.words, lists, strict=True)
+        word: [[other, round(score, 3)] for other, score in neighbours]
+        for word, neighbours in zip(words.words, lists, strict=True)
     }
 
 
-def _tables(vectors: Vectors, table: Mapping[str, Found]) -> list[dict[str, Any]]:
-    """A column a query: its place in the file, then its nearest words; so many as fit a page."""
+def _neighbour_tables(vectors: Vectors, table: Mapping[str, Found]) -> list[dict[str, Any]]:
+    """Return tables with one column per query: its rank, then its nearest neighbours."""
     out = []
     queries = list(table)
-    for start in range(0, len(queries), SAMPLE):
-        some = queries[start : start + SAMPLE]
-        ranks = [vectors.index.get(word, -1) + 1 for word in some]
-        depth = max(len(table[word]) for word in some)
+    for start in range(0, len(queries), N_COLUMNS):
+        shown = queries[start : start + N_COLUMNS]
+        ranks = [vectors.index.get(word, -1) + 1 for word in shown]
+        depth = max(len(table[word]) for word in shown)
         rows = [
-            [table[word][i] if i < len(table[word]) else ("", 0.0) for word in some]
-            for i in range(min(depth, NEAR))
+            [table[word][i] if i < len(table[word]) else ("", 0.0) for word in shown]
+            for i in range(min(depth, N_NEIGHBOURS))
         ]
-        out.append({"queries": list(zip(some, ranks, strict=True)), "rows": rows})
+        out.append({"queries": list(zip(shown, ranks, strict=True)), "rows": rows})
     return out
