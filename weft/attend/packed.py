@@ -52,7 +52,7 @@ class LengthGroup(NamedTuple):
 class PackedChunk(NamedTuple):
     """Rows concatenated without padding."""
 
-    places: Tensor  # (M,) indices of their steps among all B*S
+    positions: Tensor  # (M,) indices of their steps among all B*S
     groups: list[LengthGroup]
 
 
@@ -86,11 +86,11 @@ class PackedBlocks:
                 torch.inference_mode(inference),
                 torch.no_grad(),
             ):  # the mode is per thread
-                states = enter(chunk.places)  # (M, H)
+                states = enter(chunk.positions)  # (M, H)
                 for i, block in enumerate((None, *self.blocks)):
                     states = states if block is None else block(states, chunk.groups, causal)
                     if i >= skipped:
-                        out[i - skipped].index_copy_(0, chunk.places, states)
+                        out[i - skipped].index_copy_(0, chunk.positions, states)
 
         threads = torch.get_num_threads()
         chunks = list(_split_chunks(x.lengths.numpy(), S, threads))

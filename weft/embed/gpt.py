@@ -30,7 +30,7 @@ class Gpt(TransformerEmbedder):
     """
 
     causal = True
-    foretells = True  # state · table gives the logits of the next token
+    predicts_next = True  # state · table gives the logits of the next token
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class TransformerEncoder(nn.Module):
         x, states = self._embed(x)
         if ready := pack_blocks(self.blocks):
             flat = states.flatten(0, 1)
-            return x.with_data(self.norm(ready.last(x, lambda places: flat[places])))
+            return x.with_data(self.norm(ready.last(x, lambda positions: flat[positions])))
         mask = None if x.full else x.mask
         for block in self.blocks:
             states, _ = block(states, mask)
